@@ -1,2 +1,49 @@
-//! (to be written)
+//! The machine: a PC, real or emulated, that boots by PVH.
+//!
+//! * `boot`, `start`: from the loader to the first thread. An image says [`entry!`] with its main function.
+//! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
+//! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
+//! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
+//! * [`power`]: the way out.
 #![no_std]
+
+pub mod capture;
+pub mod clocks;
+pub mod cmdline;
+pub mod parallel;
+pub mod power;
+pub mod rtt;
+pub mod serial;
+
+mod acpi;
+#[cfg(feature = "image")]
+mod boot;
+mod hpet;
+#[cfg(feature = "image")]
+mod memory;
+mod pci;
+mod pic;
+#[cfg(feature = "image")]
+mod start;
+mod virtio;
+
+#[cfg(feature = "image")]
+pub use start::{boot_cycles, end};
+
+/// Declares the image's main function, `fn(&'static str)`: it runs as the first thread, of priority 50, and is given
+/// the command line. When it returns, the run has passed.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[unsafe(no_mangle)]
+        extern "Rust" fn takt_main(command_line: &'static str) {
+            let main: fn(&'static str) = $main;
+            main(command_line);
+        }
+
+        #[panic_handler]
+        fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+            takt_kernel::fault::panic(info)
+        }
+    };
+}

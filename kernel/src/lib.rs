@@ -1,2 +1,29 @@
-//! (to be written)
+//! Takt's kernel: a small preemptive real-time microkernel that traces itself.
+//!
+//! * [`thread`]: threads. [`sync`]: what they wait for. [`time`]: when. [`irq`]: interrupts. [`preempt`]: keeping the
+//!   CPU.
+//! * [`trace`]: trace points, control of tracing.
+//! * [`arch`]: the CPU. [`boot`], [`fault`]: the beginning and the end, for the machine's crate (`takt-board`).
+//!
+//! Everything is static: there is no heap, capacities stand in [`config`], and running out of one is an [`Error`].
 #![no_std]
+
+pub mod arch;
+pub mod boot;
+pub mod config;
+pub mod fault;
+pub mod irq;
+pub mod preempt;
+pub mod smp;
+pub mod sync;
+pub mod thread;
+pub mod time;
+pub mod trace;
+
+mod error;
+mod lock;
+mod sched;
+mod soft_timer;
+
+pub use error::Error;
+pub use sched::yield_now;

@@ -1,2 +1,20 @@
-//! (to be written)
+//! The static-footprint tracer of Takt: what an event is, how it gets into a ring, and how it is read again.
+//!
+//! * [`wire`] is the one description of the format, version 1, for target and host.
+//! * [`ring`] is the writer: lock-free, per CPU, correct when an IRQ, an NMI or another thread of the CPU comes
+//!   between any two of its steps. It is generic over [`ring::CpuRing`], so that the kernel supplies single
+//!   instructions and the tests supply interrupts.
+//! * [`mod@event`] declares event classes and events at compile time. A declared event costs no loaded byte: its
+//!   name and its fields stand in sections that stay in the ELF file.
+//!
+//! The crate contains no machine code. Its one piece of unsafe code is the attribute that puts an event's id and
+//! metadata into their sections.
 #![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+pub mod event;
+pub mod ring;
+pub mod wire;

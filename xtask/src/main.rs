@@ -1,2 +1,6 @@
-//! (to be written)
-fn main() {}
+//! `cargo xtask`: see the library.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    xtask::main()
+}

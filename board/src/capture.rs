@@ -1,0 +1,104 @@
+//! Complete capture: trace sub-buffers and the log, handed to the host as frames.
+//!
+//! The idle thread does it just before it halts, and loads that never let the CPU go idle do it at their own priority.
+//! Preemptible at every point; only the `out` instruction itself takes (real, not virtual) time.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use spin::Mutex;
+use takt_kernel::arch::percpu;
+use takt_kernel::config::MAX_CPUS;
+use takt_kernel::{time, trace};
+use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
+
+use crate::rtt;
+use crate::virtio::Console;
+
+/// Under a hypervisor the hand-over takes real time: it is put off if the next timer is closer than this.
+const MARGIN_NS: u64 = 100_000;
+
+static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static LOST_FRAMES: AtomicU32 = AtomicU32::new(0);
+
+/// The next sequence number of each channel and CPU.
+static SEQUENCE: [[AtomicU32; MAX_CPUS]; 2] =
+    [const { [const { AtomicU32::new(0) }; MAX_CPUS] }; 2];
+
+/// Looks for the console; says whether there is one.
+pub fn start() -> bool {
+    // SAFETY: under the lock, and only if there is none yet.
+    let mut console = CONSOLE.lock();
+    if console.is_none() {
+        // SAFETY: as above.
+        *console = unsafe { Console::find() };
+    }
+    ACTIVE.store(console.is_some(), Relaxed);
+    console.is_some()
+}
+
+/// Frames that the host did not take.
+#[must_use]
+pub fn lost_frames() -> u32 {
+    LOST_FRAMES.load(Relaxed)
+}
+
+fn deliver(console: &mut Console, channel: u8, payload: &[u8]) -> bool {
+    let cpu = percpu::cpu();
+    let Some(sequence) = SEQUENCE[usize::from(channel) & 1].get(cpu) else {
+        return false;
+    };
+    let header =
+        FrameHeader::for_payload(channel, cpu as u8, sequence.load(Relaxed), payload).encode();
+    sequence.fetch_add(1, Relaxed);
+    let taken = console.send(&header, payload);
+    if !taken {
+        LOST_FRAMES.fetch_add(1, Relaxed);
+    }
+    true
+}
+
+/// Hands over what is complete, unless another thread is at it.
+///
+/// # Context
+/// Threads with preemption enabled; not in a measured path.
+pub fn hand_over() {
+    if !ACTIVE.load(Relaxed) || !(trace::has_full() || rtt::has_data()) {
+        return;
+    }
+    hand_over_now();
+}
+
+fn hand_over_now() {
+    let Some(mut console) = CONSOLE.try_lock() else {
+        return;
+    };
+    let Some(console) = console.as_mut() else {
+        return;
+    };
+    trace::drain(|sub_buffer| deliver(console, CHANNEL_TRACE, sub_buffer));
+    rtt::drain(|bytes| deliver(console, CHANNEL_LOG, bytes));
+}
+
+/// The idle thread's turn.
+pub(crate) fn idle() {
+    if ACTIVE.load(Relaxed)
+        && (trace::has_full() || rtt::has_data())
+        && time::nanos_until_next() > MARGIN_NS
+    {
+        hand_over_now();
+    }
+}
+
+/// The end of this CPU's run: everything recorded goes to the host.
+pub fn finish() {
+    if !ACTIVE.load(Relaxed) {
+        return;
+    }
+    trace::tracing_off();
+    // Losses that the first pass could not mention for want of room show in a second.
+    for _ in 0..2 {
+        trace::close();
+        hand_over_now();
+    }
+}

@@ -1,0 +1,119 @@
+//! Frequencies: told by the CPU or the command line, or measured.
+
+use takt_kernel::arch::port::PortReadOnly;
+use takt_kernel::arch::{apic, tsc};
+use takt_kernel::boot::Clocks;
+
+use crate::acpi::Tables;
+use crate::cmdline::CommandLine;
+use crate::hpet::Hpet;
+use crate::pic;
+
+/// Where the frequencies come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+#[repr(u32)]
+pub enum Source {
+    /// Nothing is known; one cycle is taken for one nanosecond.
+    Unknown = 0,
+    /// The command line (`tsc_hz=`, `lapic_hz=`).
+    CommandLine = 1,
+    /// CPUID leaf 15h.
+    Cpuid = 2,
+    /// Measured against the HPET.
+    Hpet = 3,
+    /// Measured against the ACPI PM timer.
+    PmTimer = 4,
+    /// Measured against the PIT.
+    Pit = 5,
+}
+
+/// How long a measurement lasts, in nanoseconds.
+const WINDOW_NS: u64 = 10_000_000;
+const PM_TIMER_HZ: u64 = 3_579_545;
+
+/// Finds the frequencies.
+pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Source) {
+    let told = line.number("tsc_hz", 0).unwrap_or(0);
+    if told != 0 {
+        let apic_hz = line.number("lapic_hz", told).unwrap_or(told);
+        return (
+            Clocks {
+                tsc_hz: told,
+                apic_hz,
+            },
+            Source::CommandLine,
+        );
+    }
+    let (measured, source) = measure(tables);
+    match tsc::cpuid_hz() {
+        Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, Source::Cpuid),
+        None => (measured, source),
+    }
+}
+
+/// One pass of `wait`, which says how many nanoseconds it lasted.
+fn against(wait: impl FnOnce() -> u64) -> Clocks {
+    apic::start_counting();
+    let (tsc_before, apic_before) = (tsc::now(), apic::counted());
+    let nanos = wait().max(1);
+    let (tsc_after, apic_after) = (tsc::now(), apic::counted());
+    let hz = |counts: u64| (u128::from(counts) * 1_000_000_000 / u128::from(nanos)) as u64;
+    Clocks {
+        tsc_hz: hz(tsc_after - tsc_before),
+        apic_hz: hz(u64::from(apic_after.wrapping_sub(apic_before))),
+    }
+}
+
+fn measure(tables: &Tables) -> (Clocks, Source) {
+    // SAFETY: ACPI says that it is there, and the devices' gigabyte is mapped.
+    let hpet = tables
+        .hpet
+        .filter(|base| *base >= 3 << 30)
+        .and_then(|base| unsafe { Hpet::new(base) });
+    if let Some(hpet) = hpet {
+        let clocks = against(|| {
+            let start = hpet.count();
+            loop {
+                let nanos = hpet.nanos(hpet.count().wrapping_sub(start));
+                if nanos >= WINDOW_NS {
+                    return nanos;
+                }
+            }
+        });
+        return (clocks, Source::Hpet);
+    }
+    if let Some(port) = tables.pm_timer {
+        // SAFETY: ACPI names the port.
+        let read = || u64::from(unsafe { PortReadOnly::<u32>::new(port).read() } & 0xff_ffff);
+        let clocks = against(|| {
+            let start = read();
+            loop {
+                // The counter has 24 bits at least.
+                let nanos = (read().wrapping_sub(start) & 0xff_ffff) * 1_000_000_000 / PM_TIMER_HZ;
+                if nanos >= WINDOW_NS {
+                    return nanos;
+                }
+            }
+        });
+        return (clocks, Source::PmTimer);
+    }
+    let ticks = (WINDOW_NS * pic::PIT_HZ / 1_000_000_000) as u16;
+    let clocks = against(|| {
+        pic::wait_pit(ticks);
+        u64::from(ticks) * 1_000_000_000 / pic::PIT_HZ
+    });
+    (clocks, Source::Pit)
+}
+
+static SOURCE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+#[cfg(feature = "image")]
+pub(crate) fn set_source(source: Source) {
+    SOURCE.store(source as u32, core::sync::atomic::Ordering::Relaxed);
+}
+
+/// Where the frequencies came from, as the number of a [`Source`].
+#[must_use]
+pub fn source() -> u32 {
+    SOURCE.load(core::sync::atomic::Ordering::Relaxed)
+}

@@ -1,0 +1,47 @@
+//! The high precision event timer, as a reference for measuring frequencies.
+//!
+//! Source: IA-PC HPET specification 1.0a, 2.3.
+
+use core::ptr::NonNull;
+
+use volatile::VolatilePtr;
+
+/// An HPET that counts.
+pub(crate) struct Hpet {
+    base: usize,
+    /// Femtoseconds per count.
+    period_fs: u64,
+}
+
+impl Hpet {
+    /// The HPET at this address, set counting; `None` if its period makes no sense.
+    ///
+    /// # Safety
+    /// An HPET's registers are mapped there.
+    pub(crate) unsafe fn new(base: usize) -> Option<Self> {
+        let hpet = Self { base, period_fs: 0 };
+        let period_fs = hpet.register(0).read() >> 32;
+        if period_fs == 0 || period_fs > 100_000_000 {
+            return None;
+        }
+        let configuration = hpet.register(0x10);
+        configuration.write(configuration.read() | 1);
+        Some(Self { base, period_fs })
+    }
+
+    fn register(&self, offset: usize) -> VolatilePtr<'_, u64> {
+        let address = NonNull::new((self.base + offset) as *mut u64).unwrap_or(NonNull::dangling());
+        // SAFETY: the registers are mapped, by the promise made to `new`.
+        unsafe { VolatilePtr::new(address) }
+    }
+
+    /// The counter.
+    pub(crate) fn count(&self) -> u64 {
+        self.register(0xf0).read()
+    }
+
+    /// Nanoseconds that this many counts last.
+    pub(crate) fn nanos(&self, counts: u64) -> u64 {
+        (u128::from(counts) * u128::from(self.period_fs) / 1_000_000) as u64
+    }
+}

@@ -1,0 +1,127 @@
+//! From long mode to the first thread.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::arch::tsc;
+use takt_kernel::fault::{self, ExitCode, Machine};
+use takt_kernel::thread::Builder;
+use takt_kernel::{boot as kernel_boot, thread_stack};
+
+use crate::boot::Loader;
+use crate::cmdline::CommandLine;
+use crate::serial::Serial;
+use crate::{acpi, capture, clocks, pic, power};
+
+const MAX_COMMAND_LINE: usize = 4096;
+const MAIN_PRIORITY: u8 = 50;
+
+struct Pc;
+
+static PC: Pc = Pc;
+
+impl Machine for Pc {
+    fn emergency_write(&self, text: &[u8]) {
+        Serial::com1_as_is().write_bytes(text);
+    }
+
+    fn exit(&self, code: ExitCode) -> ! {
+        power::exit(code)
+    }
+
+    fn idle(&self) {
+        capture::idle();
+    }
+}
+
+struct Text(UnsafeCell<[u8; MAX_COMMAND_LINE]>);
+
+// SAFETY: written once at boot.
+unsafe impl Sync for Text {}
+
+static COMMAND_LINE: Text = Text(UnsafeCell::new([0; MAX_COMMAND_LINE]));
+
+/// Cycles from the start of Rust code to the first thread.
+static BOOT_CYCLES: AtomicU64 = AtomicU64::new(0);
+
+/// TSC when the first thread began, and how many cycles the boot took from the first Rust code on.
+#[must_use]
+pub fn boot_cycles() -> u64 {
+    BOOT_CYCLES.load(Relaxed)
+}
+
+thread_stack!(static MAIN_STACK: 32768);
+
+unsafe extern "Rust" {
+    fn takt_main(command_line: &'static str);
+}
+
+/// Keeps the command line, which lies where the loader put it.
+fn keep(text: &str) -> &'static str {
+    let len = text.len().min(MAX_COMMAND_LINE);
+    // SAFETY: once, before there are threads.
+    let kept = &mut unsafe { &mut *COMMAND_LINE.0.get() }[..len];
+    kept.copy_from_slice(&text.as_bytes()[..len]);
+    core::str::from_utf8(kept).unwrap_or("")
+}
+
+/// First Rust code.
+pub(crate) extern "C" fn start(info: u64) -> ! {
+    let began = tsc::now();
+    fault::set_machine(&PC);
+    // SAFETY: once, on the boot CPU, with interrupts off.
+    unsafe { kernel_boot::early() };
+    let _ = Serial::com1();
+    pic::mask_all();
+    pic::stop_legacy_timers();
+    // SAFETY: the loader's register, and the boot tables map the first gigabyte.
+    let loader = unsafe { Loader::read(info) };
+    let command_line = keep(loader.command_line);
+    // SAFETY: after `early`.
+    if unsafe { kernel_boot::memory() }.is_err() {
+        panic!("the image is larger than the static page tables");
+    }
+    let tables = acpi::read(loader.rsdp);
+    let line = CommandLine(command_line);
+    let (clocks, source) = clocks::find(&line, &tables);
+    // SAFETY: after `memory`.
+    unsafe { kernel_boot::scheduling(clocks) };
+    if line.get("capture") != Some("off") {
+        capture::start();
+    }
+    defmt::info!(
+        "Takt {=str}: tsc {=u64} Hz, local APIC timer {=u64} Hz, frequencies from {}, {=u64} MiB of RAM",
+        env!("CARGO_PKG_VERSION"),
+        clocks.tsc_hz,
+        clocks.apic_hz,
+        source,
+        loader.ram >> 20,
+    );
+    clocks::set_source(source);
+    let main = Builder::new("main", MAIN_PRIORITY)
+        .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));
+    if main.is_err() {
+        panic!("the first thread could not be created");
+    }
+    BOOT_CYCLES.store(tsc::now() - began, Relaxed);
+    LEN.store(command_line.len() as u64, Relaxed);
+    kernel_boot::run()
+}
+
+/// Length of the command line, the other half of the main thread's argument.
+static LEN: AtomicU64 = AtomicU64::new(0);
+
+fn main_thread(_: usize) {
+    let len = LEN.load(Relaxed) as usize;
+    // SAFETY: written once at boot.
+    let text = &unsafe { &*COMMAND_LINE.0.get() }[..len];
+    // SAFETY: the image's `entry!` defines it with this signature.
+    unsafe { takt_main(core::str::from_utf8(text).unwrap_or("")) };
+    end(ExitCode::Passed)
+}
+
+/// Ends the run: hands over what is recorded, then leaves the machine.
+pub fn end(code: ExitCode) -> ! {
+    capture::finish();
+    fault::exit(code)
+}

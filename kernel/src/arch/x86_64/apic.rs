@@ -1,0 +1,218 @@
+//! The local APIC in xAPIC mode: end of interrupt, the one-shot timer, inter-processor interrupts.
+//!
+//! Its page is mapped at `__lapic_page` inside the image, so that a register is one absolute address and the end of
+//! interrupt one instruction. A firmware that left x2APIC on is taken back to xAPIC mode.
+//!
+//! Source: Intel SDM vol. 3A, chapter 11 (10 in older editions).
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use volatile::VolatilePtr;
+use x86_64::registers::model_specific::Msr;
+
+use super::interrupts::{SPURIOUS_VECTOR, TIMER_VECTOR};
+use super::tsc;
+
+const APIC_BASE: u32 = 0x1b;
+const TSC_DEADLINE: u32 = 0x6e0;
+
+const ID: usize = 0x20;
+const TASK_PRIORITY: usize = 0x80;
+const SPURIOUS: usize = 0xf0;
+const IN_SERVICE: usize = 0x100;
+const ICR_LOW: usize = 0x300;
+const ICR_HIGH: usize = 0x310;
+const LVT_TIMER: usize = 0x320;
+const LVT_LINT0: usize = 0x350;
+const LVT_LINT1: usize = 0x360;
+const LVT_ERROR: usize = 0x370;
+const INITIAL_COUNT: usize = 0x380;
+const CURRENT_COUNT: usize = 0x390;
+const DIVIDE: usize = 0x3e0;
+
+const MASKED: u32 = 1 << 16;
+const MODE_TSC_DEADLINE: u32 = 2 << 17;
+const DELIVERY_NMI: u32 = 4 << 8;
+
+unsafe extern "C" {
+    static __lapic_page: u8;
+}
+
+/// Virtual address of the register page.
+pub fn page() -> usize {
+    &raw const __lapic_page as usize
+}
+
+fn register(offset: usize) -> VolatilePtr<'static, u32> {
+    debug_assert!(offset < 0x1000);
+    let address =
+        core::ptr::NonNull::new((page() + offset) as *mut u32).expect("the page is not at zero");
+    // SAFETY: the page is mapped uncached for the life of the system (`paging::build`).
+    unsafe { VolatilePtr::new(address) }
+}
+
+/// Physical address of the register page.
+pub fn physical_base() -> u64 {
+    // SAFETY: reading IA32_APIC_BASE has no effect.
+    unsafe { Msr::new(APIC_BASE).read() & 0xf_ffff_f000 }
+}
+
+/// Counts of the timer per 2^32 cycles of the TSC.
+static COUNTS_PER_CYCLE: AtomicU64 = AtomicU64::new(1 << 32);
+/// Cycles from the reading of the TSC in [`arm`] to the timer's start, found by [`calibrate_arm`].
+static ARM_LEAD: AtomicU64 = AtomicU64::new(0);
+/// 1 if the timer is in TSC-deadline mode.
+static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
+
+/// Enables this CPU's local APIC with its timer stopped.
+///
+/// # Safety
+/// Once on each CPU, after the final page tables are in force.
+pub unsafe fn init() {
+    let mut base = Msr::new(APIC_BASE);
+    // SAFETY: leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
+    unsafe {
+        let value = base.read();
+        if value & (1 << 10) != 0 {
+            base.write(value & !((1 << 10) | (1 << 11)));
+        }
+        base.write((value & !(1 << 10)) | (1 << 11));
+    }
+    register(TASK_PRIORITY).write(0);
+    register(LVT_TIMER).write(MASKED | u32::from(TIMER_VECTOR));
+    register(LVT_LINT0).write(MASKED);
+    register(LVT_LINT1).write(DELIVERY_NMI);
+    register(LVT_ERROR).write(MASKED);
+    register(DIVIDE).write(0b1011); // divide by 1
+    register(SPURIOUS).write(0x100 | u32::from(SPURIOUS_VECTOR));
+}
+
+/// This CPU's local APIC id.
+#[must_use]
+pub fn id() -> u32 {
+    register(ID).read() >> 24
+}
+
+/// Acknowledges the interrupt in service: one store.
+#[inline(always)]
+pub fn end_of_interrupt() {
+    // SAFETY: the register page is mapped; writing 0 to EOI (offset B0h) ends the interrupt in service.
+    unsafe {
+        core::arch::asm!(
+            "mov dword ptr [__lapic_page + 0xb0], 0",
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// The highest vector in service, for interrupts that no one expected.
+#[must_use]
+pub fn vector_in_service() -> Option<u8> {
+    (0..8).rev().find_map(|i| {
+        let bits = register(IN_SERVICE + 16 * i).read();
+        (bits != 0).then(|| (32 * i) as u8 + (31 - bits.leading_zeros()) as u8)
+    })
+}
+
+/// Chooses the timer's mode and unmasks it. `counts_hz` and `tsc_hz` relate its counter to the TSC.
+pub fn start_timer(counts_hz: u64, tsc_hz: u64) {
+    if tsc::has_deadline_timer() {
+        DEADLINE_MODE.store(1, Relaxed);
+        register(LVT_TIMER).write(MODE_TSC_DEADLINE | u32::from(TIMER_VECTOR));
+    } else {
+        let ratio = (u128::from(counts_hz) << 32) / u128::from(tsc_hz.max(1));
+        COUNTS_PER_CYCLE.store(ratio as u64, Relaxed);
+        register(LVT_TIMER).write(u32::from(TIMER_VECTOR));
+    }
+}
+
+/// Whether the timer is in TSC-deadline mode.
+#[must_use]
+pub fn is_deadline_mode() -> bool {
+    DEADLINE_MODE.load(Relaxed) != 0
+}
+
+/// Measures how long [`arm`] itself takes from its reading of the clock to the start of the counter, so that the
+/// interrupt comes at the deadline and not that much later. The interrupt must be off.
+pub fn calibrate_arm() {
+    if is_deadline_mode() {
+        return;
+    }
+    let mut least = u64::MAX;
+    for _ in 0..8 {
+        let before = tsc::now();
+        arm(before + (1 << 30));
+        let after = tsc::now();
+        least = least.min(after - before);
+    }
+    register(INITIAL_COUNT).write(0);
+    // Of the time between the two readings, the last part is the second reading itself and not the arming.
+    ARM_LEAD.store(least.saturating_sub(2), Relaxed);
+}
+
+/// Sets the lead that [`arm`] subtracts, in cycles.
+pub fn set_arm_lead(cycles: u64) {
+    ARM_LEAD.store(cycles, Relaxed);
+}
+
+/// The lead that [`arm`] subtracts, in cycles.
+#[must_use]
+pub fn arm_lead() -> u64 {
+    ARM_LEAD.load(Relaxed)
+}
+
+/// Makes the timer interrupt come at `deadline` (cycles), at once if that is past. A deadline further away than the
+/// counter reaches gives an earlier interrupt; the handler then arms it again.
+///
+/// # Context
+/// Interrupts off.
+#[inline(always)]
+pub fn arm(deadline: u64) {
+    if DEADLINE_MODE.load(Relaxed) != 0 {
+        // SAFETY: the MSR exists in this mode. Zero would disarm.
+        unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };
+        return;
+    }
+    let ratio = COUNTS_PER_CYCLE.load(Relaxed);
+    let lead = ARM_LEAD.load(Relaxed);
+    let cycles = deadline.saturating_sub(tsc::now() + lead);
+    let counts = ((u128::from(cycles) * u128::from(ratio)) >> 32) as u64;
+    // Zero would stop the timer.
+    let counts = counts.clamp(1, u64::from(u32::MAX)) as u32;
+    // SAFETY: the register page is mapped; the initial count is at offset 380h.
+    unsafe {
+        core::arch::asm!("mov dword ptr [__lapic_page + 0x380], {:e}", in(reg) counts,
+                         options(nostack, preserves_flags));
+    }
+}
+
+/// Stops the timer.
+pub fn disarm() {
+    if is_deadline_mode() {
+        // SAFETY: the MSR exists in this mode.
+        unsafe { Msr::new(TSC_DEADLINE).write(0) };
+    } else {
+        register(INITIAL_COUNT).write(0);
+    }
+}
+
+/// Starts the counter from its highest value with the interrupt masked, for measuring its frequency.
+pub fn start_counting() {
+    register(LVT_TIMER).write(MASKED | u32::from(TIMER_VECTOR));
+    register(INITIAL_COUNT).write(u32::MAX);
+}
+
+/// Counts since [`start_counting`].
+#[must_use]
+pub fn counted() -> u32 {
+    u32::MAX - register(CURRENT_COUNT).read()
+}
+
+/// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.
+pub fn send(apic_id: u32, command: u32) {
+    register(ICR_HIGH).write(apic_id << 24);
+    register(ICR_LOW).write(command);
+    while register(ICR_LOW).read() & (1 << 12) != 0 {
+        core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,150 @@
+//! The interrupt flag and the interrupt descriptor table.
+
+use core::arch::asm;
+use core::cell::UnsafeCell;
+
+use x86_64::VirtAddr;
+use x86_64::structures::idt::{Entry, HandlerFunc, InterruptDescriptorTable};
+
+/// First vector of device interrupts.
+pub const FIRST_DEVICE_VECTOR: u8 = 32;
+/// How many vectors devices have.
+pub const NR_DEVICE_VECTORS: usize = 32;
+/// The local APIC timer.
+pub const TIMER_VECTOR: u8 = 0x50;
+/// Another CPU wants this one to look at its run queue and timers.
+pub const KICK_VECTOR: u8 = 0x51;
+/// The local APIC's spurious interrupt.
+pub const SPURIOUS_VECTOR: u8 = 0xff;
+
+/// IST index (as the `x86_64` crate counts, from 0) for interrupts: the running thread's frame.
+const IST_IRQ: u16 = 0;
+/// Double fault.
+pub const IST_DOUBLE_FAULT: u16 = 1;
+/// Non-maskable interrupt.
+pub const IST_NMI: u16 = 2;
+/// Machine check.
+pub const IST_MACHINE_CHECK: u16 = 3;
+/// All other exceptions.
+pub const IST_EXCEPTION: u16 = 4;
+
+/// Disables interrupts. A compiler barrier: no memory access moves across.
+#[inline(always)]
+pub fn disable() {
+    // SAFETY: clearing IF breaks no memory safety. No `nomem`: accesses must not leave the section.
+    unsafe { asm!("cli", options(nostack)) };
+}
+
+/// Enables interrupts. A compiler barrier.
+///
+/// # Safety
+/// The caller is not inside a section that someone else expects to be protected.
+#[inline(always)]
+pub unsafe fn enable() {
+    // SAFETY: the caller's duty.
+    unsafe { asm!("sti", options(nostack)) };
+}
+
+/// Whether interrupts are on (`RFLAGS.IF`).
+#[inline(always)]
+#[must_use]
+pub fn are_enabled() -> bool {
+    flags() & (1 << 9) != 0
+}
+
+/// RFLAGS.
+#[inline(always)]
+#[must_use]
+pub fn flags() -> u64 {
+    let flags: u64;
+    // SAFETY: reads the flags by way of the stack (no `nostack`).
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) };
+    flags
+}
+
+/// Enables interrupts and halts until one comes. The `sti` shadow covers the `hlt`: no interrupt is missed between.
+#[inline(always)]
+pub fn enable_and_halt() {
+    // SAFETY: halting breaks no memory safety; handlers may write memory, so no `nomem`.
+    unsafe { asm!("sti", "hlt", options(nostack)) };
+}
+
+/// Stops this CPU for good.
+pub fn halt_forever() -> ! {
+    loop {
+        // SAFETY: as above; only an NMI gets out, and the loop goes round.
+        unsafe { asm!("cli", "hlt", options(nostack)) };
+    }
+}
+
+struct Idt(UnsafeCell<InterruptDescriptorTable>);
+
+// SAFETY: written once by `init_table` on the boot CPU before interrupts are enabled anywhere, read-only afterwards.
+unsafe impl Sync for Idt {}
+
+static IDT: Idt = Idt(UnsafeCell::new(InterruptDescriptorTable::new()));
+
+unsafe extern "C" {
+    fn takt_irq_timer();
+    fn takt_irq_kick();
+    fn takt_irq_spurious();
+    fn takt_irq_unexpected();
+    static takt_irq_stubs: u8;
+    static takt_exc_stubs: u8;
+}
+
+fn address(stub: unsafe extern "C" fn()) -> VirtAddr {
+    VirtAddr::new(stub as *const () as u64)
+}
+
+/// Fills the table. Every vector leads somewhere: an exception's stub, a device's, or the one for the unexpected.
+///
+/// # Safety
+/// Once, on the boot CPU, with interrupts off.
+pub unsafe fn init_table() {
+    // SAFETY: no one else looks at the table yet.
+    let idt = unsafe { &mut *IDT.0.get() };
+    // SAFETY: the stub tables are 16 and 8 bytes apart an entry, as `entry.rs` lays them out.
+    let exceptions = VirtAddr::new(&raw const takt_exc_stubs as u64);
+    let devices = VirtAddr::new(&raw const takt_irq_stubs as u64);
+
+    // The table is 256 gates of 16 bytes; filling it as an array reaches the ones the crate types away.
+    let gates = core::ptr::from_mut(idt).cast::<Entry<HandlerFunc>>();
+    for vector in 0..256usize {
+        let (target, ist) = match vector {
+            2 => (exceptions + 16 * 2, IST_NMI),
+            8 => (exceptions + 16 * 8, IST_DOUBLE_FAULT),
+            18 => (exceptions + 16 * 18, IST_MACHINE_CHECK),
+            0..32 => (exceptions + 16 * vector as u64, IST_EXCEPTION),
+            _ if vector == usize::from(TIMER_VECTOR) => (address(takt_irq_timer), IST_IRQ),
+            _ if vector == usize::from(KICK_VECTOR) => (address(takt_irq_kick), IST_IRQ),
+            _ if vector == usize::from(SPURIOUS_VECTOR) => (address(takt_irq_spurious), IST_IRQ),
+            _ if vector < 32 + NR_DEVICE_VECTORS => (devices + 8 * (vector as u64 - 32), IST_IRQ),
+            _ => (address(takt_irq_unexpected), IST_IRQ),
+        };
+        // SAFETY: in bounds; every gate has the same layout.
+        let gate = unsafe { &mut *gates.add(vector) };
+        // SAFETY: the target is an entry stub made for a gate with this IST.
+        let options = unsafe { gate.set_handler_addr(target) };
+        // SAFETY: the IST entry is set up by `descriptors::init` before interrupts come.
+        unsafe { options.set_stack_index(ist) };
+    }
+}
+
+/// Loads the table on this CPU.
+pub fn load_table() {
+    // SAFETY: the table is static and complete.
+    unsafe { (*IDT.0.get()).load_unsafe() };
+}
+
+/// The caller's place and frame pointer, where a backtrace begins.
+#[inline(always)]
+#[must_use]
+pub fn frame_pointer() -> (u64, u64) {
+    let (rip, rbp): (u64, u64);
+    // SAFETY: reads two registers.
+    unsafe {
+        asm!("lea {}, [rip]", "mov {}, rbp", out(reg) rip, out(reg) rbp, options(nomem, nostack, preserves_flags));
+    }
+    (rip, rbp)
+}

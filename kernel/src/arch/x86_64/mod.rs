@@ -1,0 +1,15 @@
+//! x86-64: per-CPU data, interrupt entry, context switch, local APIC, time stamp counter, paging, static keys.
+
+pub mod apic;
+pub mod descriptors;
+pub mod exceptions;
+pub mod frame;
+pub mod interrupts;
+pub mod jump_label;
+pub mod paging;
+pub mod percpu;
+pub mod port;
+pub mod switch;
+pub mod tsc;
+
+mod entry;

@@ -1,0 +1,164 @@
+//! The final page tables: identity mapping, W^X, guard pages.
+//!
+//! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, the
+//! rest of the memory below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
+//! uncached. Nothing is mapped both writable and executable.
+
+use core::cell::UnsafeCell;
+
+use x86_64::PhysAddr;
+use x86_64::registers::control::{Cr3, Cr3Flags};
+use x86_64::structures::paging::{PageTable, PageTableFlags as Flags, PhysFrame};
+
+const PAGE: u64 = 0x1000;
+const LARGE: u64 = 0x20_0000;
+/// Page tables for the image: 2 MiB each.
+const NR_IMAGE_TABLES: usize = 8;
+
+#[repr(C)]
+struct Tables {
+    /// First: CR3 points to the whole.
+    level4: PageTable,
+    level3: PageTable,
+    level2: [PageTable; 4],
+    low: PageTable,
+    image: [PageTable; NR_IMAGE_TABLES],
+}
+
+struct Cell(UnsafeCell<Tables>);
+
+// SAFETY: written by `build` on the boot CPU before other CPUs run, and by `unmap` under its own conditions.
+unsafe impl Sync for Cell {}
+
+static TABLES: Cell = Cell(UnsafeCell::new(Tables {
+    level4: PageTable::new(),
+    level3: PageTable::new(),
+    level2: [const { PageTable::new() }; 4],
+    low: PageTable::new(),
+    image: [const { PageTable::new() }; NR_IMAGE_TABLES],
+}));
+
+unsafe extern "C" {
+    static __image_start: u8;
+    static __text_start: u8;
+    static __text_end: u8;
+    static __rodata_start: u8;
+    static __rodata_end: u8;
+    static __image_end: u8;
+}
+
+fn at(symbol: *const u8) -> u64 {
+    symbol as u64
+}
+
+fn set(table: &mut PageTable, index: usize, address: u64, flags: Flags) {
+    table[index].set_addr(PhysAddr::new(address), flags | Flags::PRESENT);
+}
+
+/// Why the tables could not be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageTooLarge;
+
+/// Builds the tables and puts them into force.
+///
+/// # Errors
+/// [`ImageTooLarge`] if the image does not fit the static tables.
+///
+/// # Safety
+/// Once, on the boot CPU, on an identity mapping of the image, with NX enabled.
+pub unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
+    // SAFETY: no one else uses the tables yet.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    let table = Flags::WRITABLE;
+    let data = Flags::WRITABLE | Flags::NO_EXECUTE;
+    let device = data | Flags::NO_CACHE | Flags::WRITE_THROUGH;
+
+    set(
+        &mut tables.level4,
+        0,
+        &raw const tables.level3 as u64,
+        table,
+    );
+    for gigabyte in 0..4usize {
+        let level2 = &raw const tables.level2[gigabyte] as u64;
+        set(&mut tables.level3, gigabyte, level2, table);
+        let flags = if gigabyte == 3 { device } else { data } | Flags::HUGE_PAGE;
+        for i in 0..512 {
+            set(
+                &mut tables.level2[gigabyte],
+                i,
+                ((gigabyte as u64) << 30) + i as u64 * LARGE,
+                flags,
+            );
+        }
+    }
+
+    // The first 2 MiB: page 0 stays out, so that a null pointer faults. Firmware tables and the start of other CPUs.
+    for i in 1..512 {
+        set(&mut tables.low, i, i as u64 * PAGE, data);
+    }
+    set(
+        &mut tables.level2[0],
+        0,
+        &raw const tables.low as u64,
+        table,
+    );
+
+    let start = at(&raw const __image_start);
+    let lapic = super::apic::page() as u64;
+    let end = lapic + PAGE;
+    if end > start + NR_IMAGE_TABLES as u64 * LARGE {
+        return Err(ImageTooLarge);
+    }
+    let text = at(&raw const __text_start)..at(&raw const __text_end);
+    let rodata = at(&raw const __rodata_start)..at(&raw const __rodata_end);
+    let first = (start / LARGE) as usize;
+    for (n, image) in tables.image.iter_mut().enumerate() {
+        let base = start / LARGE * LARGE + n as u64 * LARGE;
+        if base >= end {
+            break;
+        }
+        for i in 0..512 {
+            let address = base + i as u64 * PAGE;
+            let (physical, flags) = match address {
+                a if text.contains(&a) => (a, Flags::empty()),
+                a if rodata.contains(&a) => (a, Flags::NO_EXECUTE),
+                a if a == lapic => (lapic_physical, device),
+                a => (a, data),
+            };
+            set(image, i, physical, flags);
+        }
+        set(
+            &mut tables.level2[0],
+            first + n,
+            image as *const PageTable as u64,
+            table,
+        );
+    }
+    debug_assert!(at(&raw const __image_end) <= lapic);
+    load();
+    Ok(())
+}
+
+/// Puts the final tables into force on this CPU.
+pub fn load() {
+    let level4 = PhysFrame::containing_address(PhysAddr::new(TABLES.0.get() as u64));
+    // SAFETY: the tables map everything that is in use at the same addresses.
+    unsafe { Cr3::write(level4, Cr3Flags::empty()) };
+}
+
+/// Takes a page of the image out of the mapping: a guard page.
+///
+/// # Safety
+/// Nothing uses the page, and no other CPU runs yet (their TLBs are not flushed).
+pub unsafe fn unmap(page: usize) {
+    let start = at(&raw const __image_start) / LARGE * LARGE;
+    let offset = page as u64 - start;
+    let (table, index) = ((offset / LARGE) as usize, (offset % LARGE / PAGE) as usize);
+    // SAFETY: only the boot CPU runs, by the caller's promise.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    if let Some(table) = tables.image.get_mut(table) {
+        table[index].set_unused();
+        x86_64::instructions::tlb::flush(x86_64::VirtAddr::new(page as u64));
+    }
+}

@@ -1,0 +1,263 @@
+//! Per-CPU data behind `gs:`, the context word with the preempt count among it.
+//!
+//! Everything that a CPU owns lies in one [`PerCpu`] block. Fields that hot code reads alone are reached by one
+//! `gs:`-relative instruction; code that needs several takes [`this`], one load.
+
+use core::arch::asm;
+use core::mem::offset_of;
+
+use takt_tracer::ring::RingControl;
+use x86_64::structures::gdt::GlobalDescriptorTable;
+use x86_64::structures::tss::TaskStateSegment;
+
+use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use crate::sched::CpuSched;
+use crate::thread::tcb::Tcb;
+
+/// What belongs to one CPU.
+#[repr(C, align(4096))]
+pub struct PerCpu {
+    /// Address of this block, so that `gs:[0]` gives it.
+    this: *mut PerCpu,
+    /// The context word: bits 16..23 preempt count, bits 24..31 running thread, rest zero.
+    context: u32,
+    /// Number of the CPU, from 0.
+    pub cpu: u32,
+    /// The running thread's control block.
+    pub current: *mut Tcb,
+    /// Where the interrupt stack begins (its highest address).
+    pub irq_stack_top: usize,
+    /// Local APIC id.
+    pub apic_id: u32,
+    /// Interrupts taken since boot; the host's sign of life.
+    pub nr_irqs: u64,
+    /// Unexpected vectors and spurious interrupts seen.
+    pub nr_unexpected: u64,
+    /// Non-maskable interrupts seen.
+    pub nr_nmis: u64,
+    /// Set while an exception is being reported, so that a second one is not reported forever.
+    pub in_exception: u32,
+    /// Trace ring control words.
+    pub ring: RingControl,
+    /// Run queue, timer queue and times.
+    pub sched: CpuSched,
+    /// Task state segment: IST1 is the running thread's frame.
+    pub tss: TaskStateSegment,
+    /// This CPU's descriptor table.
+    pub gdt: GlobalDescriptorTable,
+    /// The trace ring's memory, here so that a writer reaches it `gs:`-relative.
+    pub ring_memory: RingMemory,
+}
+
+/// The memory of a trace ring.
+#[repr(C, align(4096))]
+pub struct RingMemory(pub [u8; TRACE_SUB_SIZE * TRACE_NR_SUBS]);
+
+const _: () = assert!(
+    TRACE_SUB_SIZE <= 4096,
+    "sub-buffers are aligned to their size"
+);
+
+/// Offset of the preempt-count byte in [`PerCpu`].
+pub const PREEMPT: usize = offset_of!(PerCpu, context) + 2;
+/// Offset of the context word.
+pub const CONTEXT: usize = offset_of!(PerCpu, context);
+/// Offset of the running thread's id in the context word.
+pub const CURRENT_TID: usize = offset_of!(PerCpu, context) + 3;
+/// Offset of the pointer to the running thread's control block.
+pub const CURRENT: usize = offset_of!(PerCpu, current);
+/// Offset of the interrupt stack's top.
+pub const IRQ_STACK_TOP: usize = offset_of!(PerCpu, irq_stack_top);
+/// Offset of IST1: TSS offset plus 0x24 (Intel SDM vol. 3A, figure 8-11).
+pub const IST1: usize = offset_of!(PerCpu, tss) + 0x24;
+
+/// One in the hardirq field of the preempt count.
+pub const HARDIRQ: u8 = 1 << 4;
+/// One in the NMI field of the preempt count.
+pub const NMI: u8 = 1 << 5;
+/// need_resched, inverted: clear when a reschedule is due.
+pub const NO_RESCHED: u8 = 1 << 7;
+
+#[repr(transparent)]
+struct Blocks(core::cell::UnsafeCell<[PerCpu; MAX_CPUS]>);
+
+// SAFETY: each block is touched by its own CPU only, except the fields under the kernel lock (`sched`).
+unsafe impl Sync for Blocks {}
+
+static BLOCKS: Blocks = Blocks(core::cell::UnsafeCell::new(
+    [const { PerCpu::new() }; MAX_CPUS],
+));
+
+impl PerCpu {
+    const fn new() -> Self {
+        Self {
+            this: core::ptr::null_mut(),
+            // Preemption stays disabled until the CPU's idle thread stands.
+            context: ((NO_RESCHED as u32) | 1) << 16,
+            cpu: 0,
+            current: core::ptr::null_mut(),
+            irq_stack_top: 0,
+            apic_id: 0,
+            nr_irqs: 0,
+            nr_unexpected: 0,
+            nr_nmis: 0,
+            in_exception: 0,
+            ring: RingControl::new(),
+            sched: CpuSched::new(),
+            tss: TaskStateSegment::new(),
+            gdt: GlobalDescriptorTable::empty(),
+            ring_memory: RingMemory([0; TRACE_SUB_SIZE * TRACE_NR_SUBS]),
+        }
+    }
+}
+
+/// The block of CPU `cpu`.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
+pub fn of(cpu: usize) -> *mut PerCpu {
+    assert!(cpu < MAX_CPUS, "CPU number out of range");
+    // SAFETY: in range by the assertion above.
+    unsafe { BLOCKS.0.get().cast::<PerCpu>().add(cpu) }
+}
+
+/// Prepares the block of CPU `cpu` and points `gs:` to it.
+///
+/// # Safety
+/// Once on each CPU, by that CPU, before anything else of the kernel runs on it.
+pub unsafe fn init(cpu: usize) {
+    let block = of(cpu);
+    // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet.
+    unsafe {
+        (*block).this = block;
+        (*block).cpu = cpu as u32;
+    }
+    // SAFETY: the base is the address of a static.
+    unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(block as u64) };
+}
+
+/// This CPU's block. One instruction.
+///
+/// # Context
+/// Any. Threads do not migrate, so the pointer stays right across preemption.
+#[inline(always)]
+pub fn this() -> *mut PerCpu {
+    let block: *mut PerCpu;
+    // SAFETY: `gs:[0]` holds the block's own address once `init` ran; the value never changes.
+    unsafe {
+        asm!("mov {}, gs:[0]", out(reg) block, options(nostack, preserves_flags, pure, readonly))
+    };
+    block
+}
+
+/// This CPU's number.
+#[inline(always)]
+pub fn cpu() -> usize {
+    let cpu: u32;
+    // SAFETY: reads a field of this CPU's block that never changes.
+    unsafe {
+        asm!("mov {:e}, gs:[{}]", out(reg) cpu, const offset_of!(PerCpu, cpu),
+             options(nostack, preserves_flags, pure, readonly));
+    }
+    cpu as usize
+}
+
+/// The running thread's control block.
+#[inline(always)]
+pub fn current() -> *mut Tcb {
+    let tcb: *mut Tcb;
+    // SAFETY: reads a pointer that is valid while this thread runs. Not `pure`: it differs from thread to thread.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) tcb, const CURRENT, options(nostack, preserves_flags, readonly));
+    }
+    tcb
+}
+
+/// The running thread's id.
+#[inline(always)]
+pub fn current_tid() -> u8 {
+    let tid: u32;
+    // SAFETY: reads one byte of this CPU's block.
+    unsafe {
+        asm!("movzx {:e}, byte ptr gs:[{}]", out(reg) tid, const CURRENT_TID,
+             options(nostack, preserves_flags, readonly));
+    }
+    tid as u8
+}
+
+/// The preempt-count byte.
+#[inline(always)]
+pub fn preempt_byte() -> u8 {
+    let count: u32;
+    // SAFETY: reads one byte of this CPU's block.
+    unsafe {
+        asm!("movzx {:e}, byte ptr gs:[{}]", out(reg) count, const PREEMPT,
+             options(nostack, preserves_flags, readonly));
+    }
+    count as u8
+}
+
+/// Whether a reschedule is due and nothing forbids it: one compare.
+#[inline(always)]
+pub fn resched_now() -> bool {
+    preempt_byte() == 0
+}
+
+/// Says that a reschedule is due on this CPU.
+#[inline(always)]
+pub fn set_need_resched() {
+    // SAFETY: one instruction on this CPU's own byte, so atomic towards interrupts.
+    unsafe {
+        asm!("and byte ptr gs:[{}], {}", const PREEMPT, const !NO_RESCHED as i8, options(nostack))
+    };
+}
+
+/// Says that no reschedule is due on this CPU.
+#[inline(always)]
+pub fn clear_need_resched() {
+    // SAFETY: as in `set_need_resched`.
+    unsafe {
+        asm!("or byte ptr gs:[{}], {}", const PREEMPT, const NO_RESCHED as i8, options(nostack))
+    };
+}
+
+/// Raises the depth of preemption being disabled.
+#[inline(always)]
+pub fn preempt_inc() {
+    // SAFETY: as in `set_need_resched`.
+    unsafe { asm!("inc byte ptr gs:[{}]", const PREEMPT, options(nostack)) };
+}
+
+/// Lowers it and runs `slow` if that made a due reschedule possible: one `dec` and one branch.
+#[inline(always)]
+pub fn preempt_dec(slow: extern "C" fn()) {
+    // SAFETY: as in `set_need_resched`; the label is inside this function.
+    unsafe {
+        asm!("dec byte ptr gs:[{}]", "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
+    }
+}
+
+/// Makes `next` the running thread in the per-CPU block: id, control block and IST1, and no reschedule is due.
+#[inline(always)]
+pub fn set_current(next: &mut Tcb) {
+    // SAFETY: this CPU's own fields; IST1 points to the end of the frame at the start of the control block.
+    unsafe {
+        asm!(
+            "mov byte ptr gs:[{tid}], {id}",
+            "or byte ptr gs:[{preempt}], {no_resched}",
+            "mov gs:[{current}], {next}",
+            "lea {end}, [{next} + {frame}]",
+            "mov gs:[{ist1}], {end}",
+            tid = const CURRENT_TID,
+            preempt = const PREEMPT,
+            no_resched = const NO_RESCHED as i8,
+            current = const CURRENT,
+            frame = const size_of::<super::frame::TrapFrame>(),
+            ist1 = const IST1,
+            id = in(reg_byte) next.tid.raw(),
+            next = in(reg) next,
+            end = out(reg) _,
+            options(nostack),
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! The voluntary context switch.
+//!
+//! A thread that gives up the CPU itself keeps its callee-saved registers on its own stack; its control block holds
+//! the stack pointer, MXCSR and the address to go on at. A thread that was preempted goes on at
+//! `takt_resume_preempted`, a new one at `takt_resume_new`: the switch is one indirect jump for all three.
+
+use core::arch::asm;
+use core::mem::offset_of;
+
+use super::frame::TrapFrame;
+use crate::thread::tcb::Tcb;
+
+unsafe extern "C" {
+    fn takt_resume_new();
+}
+
+/// Where a new thread begins.
+pub fn resume_new() -> usize {
+    takt_resume_new as *const () as usize
+}
+
+/// Leaves `prev`, the running thread, and goes on with `next`. Returns when `prev` is chosen again.
+///
+/// # Safety
+/// Interrupts are off, the kernel lock is not held, `prev` is the running thread, and the per-CPU block already names
+/// `next` as the current thread with IST1 at the end of its frame.
+#[inline(always)]
+pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
+    // SAFETY: everything the compiler may keep in a register is either pushed, restored or declared clobbered; rbx and
+    // rbp cannot be declared. Everything else is the caller's duty.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "lea rax, [rip + 2f]",
+            "mov [rdi + {resume}], rax",
+            "mov [rdi + {rsp}], rsp",
+            "stmxcsr [rdi + {mxcsr}]",
+            "jmp [rsi + {resume}]",
+            "2:",
+            "mov rsp, [rsi + {rsp}]",
+            "ldmxcsr [rsi + {mxcsr}]",
+            "pop rbp",
+            "pop rbx",
+            resume = const offset_of!(Tcb, resume),
+            rsp = const offset_of!(Tcb, rsp),
+            mxcsr = const offset_of!(TrapFrame, mxcsr),
+            inout("rdi") prev => _,
+            inout("rsi") next => _,
+            out("rax") _, out("rcx") _, out("rdx") _,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+}

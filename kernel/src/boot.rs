@@ -1,0 +1,84 @@
+//! Bringing the kernel up, and the idle thread.
+
+use crate::arch::{apic, descriptors, interrupts, paging, percpu};
+use crate::{fault, smp, thread, time};
+
+/// What the machine measured or was told of its clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// Frequency of the TSC in Hz.
+    pub tsc_hz: u64,
+    /// Frequency of the local APIC timer in Hz.
+    pub apic_hz: u64,
+}
+
+/// First step: per-CPU block, segments, exceptions. From here on faults are reported.
+///
+/// # Safety
+/// Once, on the boot CPU, with interrupts off, after [`fault::set_machine`].
+pub unsafe fn early() {
+    // SAFETY: the caller's duty.
+    unsafe { percpu::init(0) };
+    // SAFETY: after `percpu::init`.
+    unsafe { descriptors::init() };
+    // SAFETY: once, with interrupts off.
+    unsafe { interrupts::init_table() };
+    interrupts::load_table();
+}
+
+/// Second step: the final page tables, guard pages, the local APIC.
+///
+/// # Errors
+/// [`paging::ImageTooLarge`].
+///
+/// # Safety
+/// Once, on the boot CPU, after [`early`].
+pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
+    // SAFETY: the caller's duty.
+    unsafe { paging::build(apic::physical_base()) }?;
+    // SAFETY: guard pages are used by no one, and only this CPU runs.
+    descriptors::for_each_guard(|page, _| unsafe { paging::unmap(page) });
+    // SAFETY: as above.
+    thread::for_each_stack(|page| unsafe { paging::unmap(page) });
+    // SAFETY: the final tables are in force.
+    unsafe { apic::init() };
+    // SAFETY: this CPU's own block.
+    unsafe { (*percpu::this()).apic_id = apic::id() };
+    Ok(())
+}
+
+/// Third step: clocks and timers; the boot context becomes the idle thread, which may create threads. They run once
+/// [`run`] is called.
+///
+/// # Safety
+/// Once, on the boot CPU, after [`memory`].
+pub unsafe fn scheduling(clocks: Clocks) {
+    time::set_tsc_hz(clocks.tsc_hz);
+    apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
+    apic::calibrate_arm();
+    // SAFETY: once on this CPU.
+    unsafe { thread::adopt_idle() };
+    smp::set_online();
+}
+
+/// The boot CPU's boot context becomes its idle thread and lets everyone else run.
+pub fn run() -> ! {
+    // The depth of one that the per-CPU block began with: from here on threads may run.
+    percpu::preempt_dec(crate::sched::preempt_schedule);
+    // The counter runs even with nothing to wait for, as a sign of life.
+    apic::arm(u64::MAX);
+    // SAFETY: everything stands.
+    unsafe { interrupts::enable() };
+    if percpu::resched_now() {
+        crate::lock::enter_thread().leave();
+    }
+    idle()
+}
+
+/// The idle thread.
+pub(crate) fn idle() -> ! {
+    loop {
+        fault::idle();
+        interrupts::enable_and_halt();
+    }
+}

@@ -1,0 +1,56 @@
+//! Every capacity of the system, in one place.
+//!
+//! All memory is static. A capacity can be set for a build by an environment variable of the name given
+//! (`TAKT_MAX_THREADS=8 cargo xtask build`); running out of any of them at run time is an error that the caller gets,
+//! never a panic.
+
+/// Reads a decimal number at compile time, or takes the default when the variable is not set.
+const fn number(text: Option<&str>, default: usize) -> usize {
+    let Some(text) = text else { return default };
+    let bytes = text.as_bytes();
+    let (mut value, mut i) = (0, 0);
+    while i < bytes.len() {
+        assert!(bytes[i].is_ascii_digit(), "a capacity is a decimal number");
+        value = value * 10 + (bytes[i] - b'0') as usize;
+        i += 1;
+    }
+    value
+}
+
+/// CPUs that can be used. The idle thread of CPU n has thread id n.
+pub const MAX_CPUS: usize = number(option_env!("TAKT_MAX_CPUS"), 8);
+
+/// Threads, idle threads included; a power of two, at most 256.
+pub const MAX_THREADS: usize = number(option_env!("TAKT_MAX_THREADS"), 256);
+
+/// Software timers ([`crate::time::Timer`]); each thread has one more of its own for its time-outs.
+pub const MAX_TIMERS: usize = number(option_env!("TAKT_MAX_TIMERS"), 1024);
+
+/// Timer ids in all, rounded up to a power of two.
+pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS).next_power_of_two();
+
+/// Bytes of a trace sub-buffer: a power of two.
+pub const TRACE_SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 4096);
+
+/// Sub-buffers of each CPU's trace ring: a power of two.
+pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
+
+/// Bytes of each CPU's interrupt stack.
+pub const IRQ_STACK_SIZE: usize = 16 * 1024;
+
+/// Bytes of each of a CPU's exception stacks (#DF, NMI, #MC, other exceptions) and of an idle thread's stack.
+pub const EXCEPTION_STACK_SIZE: usize = 8 * 1024;
+
+/// Default quantum of round-robin threads, in nanoseconds.
+pub const RR_QUANTUM_NS: u64 = 10_000_000;
+
+/// Longest chain of mutexes along which priority is inherited.
+pub const MAX_PI_CHAIN: usize = 16;
+
+const _: () = assert!(MAX_CPUS >= 1 && MAX_CPUS <= 16, "between 1 and 16 CPUs");
+const _: () = assert!(
+    MAX_THREADS.is_power_of_two() && MAX_THREADS <= 256,
+    "a power of two up to 256"
+);
+const _: () = assert!(MAX_THREADS > MAX_CPUS, "each CPU's idle thread takes one");
+const _: () = assert!(TRACE_SUB_SIZE.is_power_of_two() && TRACE_NR_SUBS.is_power_of_two());

@@ -1,0 +1,30 @@
+//! What a kernel call can fail with.
+
+/// Why a call did not do what it was asked to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+pub enum Error {
+    /// The time-out passed first.
+    TimedOut,
+    /// It would have to wait, and the caller cannot or does not want to.
+    WouldBlock,
+    /// The mutex is held by the caller, or waiting for it would close a circle.
+    Deadlock,
+    /// The caller does not hold the mutex.
+    NotOwner,
+    /// The chain of mutexes is longer than the kernel follows.
+    ChainTooLong,
+    /// No such thread: it has ended, or never was.
+    NoSuchThread,
+    /// All threads, timers or whatever it needs are in use ([`crate::config`]).
+    OutOfResources,
+    /// The stack is in use by another thread.
+    StackInUse,
+    /// A count would pass its maximum.
+    Overflow,
+    /// Not possible in the state the object is in, e.g. starting a thread twice.
+    InvalidState,
+    /// An argument is out of its range.
+    InvalidArgument,
+    /// Not allowed in an interrupt handler or with preemption disabled.
+    WrongContext,
+}

@@ -1,0 +1,138 @@
+//! The kernel section: interrupts off and, once more than one CPU runs, the kernel lock held.
+//!
+//! Run queues, wait queues and thread states change only inside a section. Sections are short; a wake-up that is due
+//! is carried out when the section ends. The lock is a ticket lock behind a static key: one CPU pays one NOP.
+//!
+//! # Context
+//! Threads and interrupt handlers; never NMI.
+
+use core::cell::UnsafeCell;
+
+use spin::mutex::TicketMutex;
+use takt_scheduler::Links;
+
+use crate::arch::{interrupts, percpu};
+use crate::config::MAX_THREADS;
+use crate::static_branch;
+
+/// Static key: more than one CPU runs.
+pub(crate) static SMP: u8 = 0;
+
+static LOCK: TicketMutex<()> = TicketMutex::new(());
+
+struct Shared(UnsafeCell<Links<MAX_THREADS>>);
+
+// SAFETY: reached only through a section.
+unsafe impl Sync for Shared {}
+
+static LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+
+/// Interrupts are off and the kernel's data are this CPU's alone. Ends with [`Section::leave`].
+#[must_use = "a section must be left"]
+pub(crate) struct Section {
+    restore: bool,
+}
+
+/// Begins a section in any context but NMI.
+#[inline(always)]
+pub(crate) fn enter() -> Section {
+    let restore = interrupts::are_enabled();
+    interrupts::disable();
+    lock();
+    Section { restore }
+}
+
+/// Begins a section in a thread, where interrupts are known to be on.
+#[inline(always)]
+pub(crate) fn enter_thread() -> Section {
+    interrupts::disable();
+    lock();
+    Section { restore: true }
+}
+
+/// Begins a section where interrupts were switched off before and are to be on after it.
+#[inline(always)]
+pub(crate) fn enter_held() -> Section {
+    lock();
+    Section { restore: true }
+}
+
+/// Begins a section in an interrupt handler, where interrupts are known to be off.
+#[inline(always)]
+pub(crate) fn enter_irq() -> Section {
+    lock();
+    Section { restore: false }
+}
+
+#[inline(always)]
+fn lock() {
+    if static_branch!(SMP) {
+        core::mem::forget(LOCK.lock());
+    }
+}
+
+#[inline(always)]
+fn unlock() {
+    if static_branch!(SMP) {
+        // SAFETY: this CPU took the lock when the section began and forgot the guard.
+        unsafe { LOCK.force_unlock() };
+    }
+}
+
+impl Section {
+    /// The links of all priority queues.
+    #[inline(always)]
+    pub(crate) fn links(&mut self) -> &mut Links<MAX_THREADS> {
+        // SAFETY: the section is exclusive, and the reference ends with the borrow of the section.
+        unsafe { &mut *LINKS.0.get() }
+    }
+
+    /// Ends the section and switches threads if one that was woken inside is more important.
+    #[inline(always)]
+    pub(crate) fn leave(self) {
+        // Whoever keeps interrupts off around this section does not expect to be switched out; the switch then waits
+        // until they are on again.
+        if self.restore && percpu::resched_now() {
+            crate::sched::preempt(&self);
+        }
+        unlock();
+        self.restore();
+    }
+
+    /// Ends the section without looking whether a switch is due: nothing was woken inside.
+    #[inline(always)]
+    pub(crate) fn leave_quietly(self) {
+        unlock();
+        self.restore();
+    }
+
+    /// Gives up the lock but leaves interrupts off, for a switch. [`Section::relock`] undoes it.
+    #[inline(always)]
+    pub(crate) fn unlock_for_switch(&self) {
+        unlock();
+    }
+
+    /// Takes the lock again after a switch.
+    #[inline(always)]
+    pub(crate) fn relock(&self) {
+        lock();
+    }
+
+    /// A second handle of the same section, for code that works inside someone else's.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Section {
+        Section { restore: false }
+    }
+
+    /// Drops a handle made by [`Section::again`]; the section goes on.
+    #[inline(always)]
+    pub(crate) fn end_again(self) {}
+
+    #[inline(always)]
+    fn restore(self) {
+        if self.restore {
+            // SAFETY: interrupts were on when the section began.
+            unsafe { interrupts::enable() };
+        }
+    }
+}

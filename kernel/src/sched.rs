@@ -1,0 +1,419 @@
+//! Carrying out what the scheduler decides: wake-ups, blocking, switches, quanta.
+//!
+//! Everything here runs inside a kernel section. Trace points: `sched_waking` when a wake-up is begun,
+//! `sched_wakeup` when the thread stands in its run queue, `sched_switch` before the registers change.
+
+use takt_scheduler::{
+    Cancelled, Next, Policy, PrioQueue, Priority, Resched, RunQueue, ThreadId, TimerId, TimerQueue,
+};
+
+use crate::arch::percpu::{self, PerCpu};
+use crate::arch::{switch, tsc};
+use crate::config::TIMER_IDS;
+use crate::lock::{self, Section};
+use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
+use crate::{time, trace};
+
+/// The scheduling state of one CPU.
+pub struct CpuSched {
+    pub(crate) rq: RunQueue,
+    pub(crate) timers: TimerQueue<TIMER_IDS>,
+    /// When the running thread was switched to, in cycles.
+    pub(crate) switched_at: u64,
+    /// What the hardware timer is set to, or `u64::MAX`.
+    pub(crate) armed: u64,
+}
+
+impl CpuSched {
+    pub(crate) const fn new() -> Self {
+        Self {
+            rq: RunQueue::new(ThreadId::new(0)),
+            timers: TimerQueue::new(),
+            switched_at: 0,
+            armed: u64::MAX,
+        }
+    }
+}
+
+/// A deadline that never comes.
+pub(crate) const FOREVER: u64 = u64::MAX;
+
+/// The scheduling state of a thread's CPU.
+///
+/// # Safety
+/// Inside a section, and no other reference to it is alive.
+#[inline(always)]
+pub(crate) unsafe fn of_cpu<'a>(percpu: *mut PerCpu) -> &'a mut CpuSched {
+    // SAFETY: the caller's duty.
+    unsafe { &mut (*percpu).sched }
+}
+
+/// Makes a reschedule due on `cpu`.
+#[inline(always)]
+pub(crate) fn resched(cpu: *mut PerCpu) {
+    if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
+        crate::smp::kick(cpu);
+        return;
+    }
+    percpu::set_need_resched();
+}
+
+/// A waiting thread becomes ready. Its wait queue, if any, no longer holds it.
+#[inline(always)]
+pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
+    let t = tcb(tid);
+    // SAFETY: inside a section; control blocks are static.
+    let t = unsafe { &mut *t };
+    trace!(sched_waking, tid.raw(), t.prio.raw(), cpu_of(t));
+    t.woken = woken;
+    t.state &= !WAITING;
+    if t.state == 0 {
+        enqueue(section, t);
+    }
+}
+
+/// Puts a thread that has become ready into its run queue.
+#[inline(always)]
+pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    trace!(sched_wakeup, t.tid.raw(), t.prio.raw(), cpu_of(t));
+    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
+        Resched::Preempt => resched(t.percpu),
+        Resched::Keep => quantum_needed(section, t),
+    }
+}
+
+/// A thread came to wait beside the running one: a round-robin thread of the same priority now needs its quantum
+/// timed.
+#[inline(always)]
+fn quantum_needed(section: &mut Section, woken: &Tcb) {
+    // SAFETY: inside a section.
+    let running = unsafe { &*tcb(of_cpu(woken.percpu).rq.current()) };
+    if running.round_robin != 0 && running.prio == woken.prio {
+        start_quantum(section, woken.percpu);
+    }
+}
+
+/// A CPU's quantum timer bears the id of its idle thread, which has no time-outs.
+pub(crate) fn quantum_timer(cpu: u32) -> TimerId {
+    TimerId::new(cpu as u16)
+}
+
+#[cold]
+pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(cpu) };
+    // SAFETY: the CPU's number never changes.
+    let id = quantum_timer(unsafe { (*cpu).cpu });
+    // SAFETY: inside a section.
+    let running = unsafe { &*tcb(sched.rq.current()) };
+    if running.round_robin == 0 || sched.timers.is_armed(id) || !sched.rq.has_peer(section.links())
+    {
+        return;
+    }
+    let left = if running.quantum_left != 0 {
+        running.quantum_left
+    } else {
+        running.quantum
+    };
+    time::insert(section, cpu, id, tsc::now() + left);
+}
+
+/// The running thread's quantum is over.
+pub(crate) fn quantum_expired(section: &mut Section, cpu: *mut PerCpu) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(cpu) };
+    // SAFETY: inside a section.
+    let running = unsafe { &mut *tcb(sched.rq.current()) };
+    running.quantum_left = 0;
+    let policy = if running.round_robin != 0 {
+        Policy::RoundRobin
+    } else {
+        Policy::Fifo
+    };
+    if sched.rq.quantum_expired(section.links(), policy) == Resched::Preempt {
+        resched(cpu);
+    }
+}
+
+/// A round-robin thread is left or taken up: its quantum stops or goes on.
+#[cold]
+fn switch_quantum(section: &mut Section, cpu: *mut PerCpu, prev: &mut Tcb, next: &Tcb) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(cpu) };
+    // SAFETY: the CPU's number never changes.
+    let id = quantum_timer(unsafe { (*cpu).cpu });
+    if prev.round_robin != 0 {
+        // A thread that was preempted keeps the rest; one that gave way itself starts anew.
+        prev.quantum_left = match sched.timers.deadline_of(id) {
+            Some(end) if prev.state == 0 => end.saturating_sub(tsc::now()),
+            _ => 0,
+        };
+        let _: Cancelled = sched.timers.cancel(id);
+    }
+    if next.round_robin != 0 {
+        start_quantum(section, cpu);
+    }
+}
+
+/// The CPU number of a thread.
+#[inline(always)]
+pub(crate) fn cpu_of(t: &Tcb) -> u32 {
+    // SAFETY: set at creation and never changed.
+    unsafe { (*t.percpu).cpu }
+}
+
+/// Notes the switch in both control blocks and in the per-CPU block. Afterwards `next` is the current thread, and
+/// only the registers are still those of `prev`.
+#[inline(always)]
+fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: *mut Tcb) {
+    // SAFETY: inside a section; two different blocks.
+    let (prev, next) = unsafe { (&mut *prev, &mut *next) };
+    // SAFETY: this CPU's block, inside a section.
+    let block = unsafe { &mut *cpu };
+    let now = tsc::now();
+    prev.runtime += now.wrapping_sub(block.sched.switched_at);
+    block.sched.switched_at = now;
+    next.switches += 1;
+    trace!(
+        sched_switch,
+        next.tid.raw(),
+        prev.prio.raw(),
+        next.prio.raw(),
+        trace::prev_state(prev.state)
+    );
+    if prev.round_robin | next.round_robin != 0 {
+        switch_quantum(section, cpu, prev, next);
+    }
+    percpu::set_current(next);
+}
+
+#[inline(always)]
+fn chosen(sched: &CpuSched, next: Next) -> Option<*mut Tcb> {
+    match next {
+        Next::Stay => None,
+        Next::Switch(tid) => Some(tcb(tid)),
+        Next::Idle => Some(tcb(sched.rq.idle())),
+    }
+}
+
+/// Switches to what was chosen; returns when the calling thread runs again.
+#[inline(always)]
+pub(crate) fn switch_to(section: &mut Section, next: Next) {
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own, inside a section.
+    let Some(next) = chosen(unsafe { &(*cpu).sched }, next) else {
+        percpu::clear_need_resched();
+        return;
+    };
+    let prev = percpu::current();
+    commit_switch(section, cpu, prev, next);
+    section.unlock_for_switch();
+    // SAFETY: interrupts are off, the lock is free, and `commit_switch` made `next` the current thread.
+    unsafe { switch::switch(prev, next) };
+    section.relock();
+}
+
+/// A wake-up made a switch due and nothing forbids it: take it now.
+#[inline(never)]
+pub(crate) fn preempt(section: &Section) {
+    let mut inner = section.again();
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { (*percpu::this()).sched.rq.pick_next() };
+    switch_to(&mut inner, next);
+    inner.end_again();
+}
+
+/// `preempt_enable` found a switch due.
+#[cold]
+pub(crate) extern "C" fn preempt_schedule() {
+    // With interrupts off the switch waits for the section's end or the interrupt's.
+    if crate::arch::interrupts::are_enabled() {
+        lock::enter_thread().leave();
+    }
+}
+
+/// What the exit stub needs: the thread to go on with, 0 for the same, and the one that is left.
+#[repr(C)]
+pub(crate) struct IrqExit {
+    next: *mut Tcb,
+    prev: *mut Tcb,
+}
+
+/// At the end of an interrupt: a switch is due and allowed.
+pub(crate) extern "C" fn irq_exit_schedule() -> IrqExit {
+    let mut section = lock::enter_irq();
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { of_cpu(cpu) };
+    let next = sched.rq.pick_next();
+    let prev = percpu::current();
+    let next = match chosen(sched, next) {
+        Some(next) => {
+            commit_switch(&mut section, cpu, prev, next);
+            next
+        }
+        None => {
+            percpu::clear_need_resched();
+            core::ptr::null_mut()
+        }
+    };
+    section.unlock_for_switch();
+    IrqExit { next, prev }
+}
+
+/// Whether the calling context may wait: a thread with preemption enabled, and not the idle thread.
+#[inline(always)]
+pub(crate) fn may_block() -> bool {
+    percpu::preempt_byte() & !percpu::NO_RESCHED == 0
+}
+
+/// The calling thread waits, in `queue` if one is given, at most until `deadline`; returns how it was woken.
+///
+/// The time-out takes the thread out of the queue; what else the object keeps is for the caller to put right.
+#[inline(always)]
+pub(crate) fn block(
+    section: &mut Section,
+    wait: Wait,
+    queue: *mut PrioQueue,
+    deadline: u64,
+) -> Woken {
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    begin_wait(section, t, wait, queue, deadline);
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
+    switch_to(section, next);
+    t.woken
+}
+
+/// The first half of [`block`]: the running thread `t` is no longer ready and stands where it waits, but still runs.
+#[inline(always)]
+pub(crate) fn begin_wait(
+    section: &mut Section,
+    t: &mut Tcb,
+    wait: Wait,
+    queue: *mut PrioQueue,
+    deadline: u64,
+) {
+    // SAFETY: this CPU's own, inside a section.
+    unsafe { of_cpu(t.percpu) }
+        .rq
+        .dequeue(section.links(), t.tid, t.prio);
+    t.state |= WAITING;
+    t.wait = wait;
+    t.wait_queue = queue;
+    if !queue.is_null() {
+        // SAFETY: the object outlives the wait, since the waiting thread borrows it; inside a section.
+        unsafe { (*queue).push_back(section.links(), t.tid, t.prio) };
+    }
+    if deadline != FOREVER {
+        time::insert(section, t.percpu, timeout_id(t.tid), deadline);
+    }
+}
+
+/// The timer of a thread's time-outs.
+#[inline(always)]
+pub(crate) fn timeout_id(tid: ThreadId) -> TimerId {
+    TimerId::new(u16::from(tid.raw()))
+}
+
+/// Takes the most important thread out of a wait queue and makes it ready.
+#[inline(always)]
+pub(crate) fn wake_first(section: &mut Section, queue: &mut PrioQueue) -> Option<ThreadId> {
+    let (tid, _) = queue.pop(section.links())?;
+    wake_taken(section, tid);
+    Some(tid)
+}
+
+/// Makes a thread ready that was just taken out of its wait queue.
+#[inline(always)]
+pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    t.wait_queue = core::ptr::null_mut();
+    time::cancel(t.percpu, timeout_id(tid));
+    wake(section, tid, Woken::Object);
+}
+
+/// A thread's time-out has come.
+#[inline(always)]
+pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    if !t.wait_queue.is_null() {
+        // SAFETY: the thread stands in that queue, and the object outlives its wait.
+        unsafe { (*t.wait_queue).remove(section.links(), tid, t.prio) };
+        t.wait_queue = core::ptr::null_mut();
+    }
+    wake(section, tid, Woken::TimedOut);
+}
+
+/// Moves a thread to another effective priority, wherever it is queued.
+pub(crate) fn requeue(
+    section: &mut Section,
+    tid: ThreadId,
+    to: Priority,
+    placement: takt_scheduler::Placement,
+) {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    let from = t.prio;
+    trace!(prio_change, tid.raw(), from.raw(), to.raw(), t.base.raw());
+    t.prio = to;
+    if t.state == 0 {
+        // SAFETY: inside a section.
+        let sched = unsafe { of_cpu(t.percpu) };
+        if sched
+            .rq
+            .set_priority(section.links(), tid, from, to, placement)
+            == Resched::Preempt
+        {
+            resched(t.percpu);
+        }
+    } else if !t.wait_queue.is_null() {
+        // SAFETY: the thread stands in that queue, and the object outlives its wait.
+        let queue = unsafe { &mut *t.wait_queue };
+        queue.remove(section.links(), tid, from);
+        queue.push_back(section.links(), tid, to);
+    }
+}
+
+/// Suspends a thread: it runs no more until resumed, whatever wakes it.
+pub(crate) fn suspend(section: &mut Section, tid: ThreadId) {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    let was_ready = t.state == 0;
+    t.state |= SUSPENDED;
+    if !was_ready {
+        return;
+    }
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    if core::ptr::eq(percpu::current(), t) {
+        let next = sched.rq.block_current(section.links());
+        switch_to(section, next);
+    } else {
+        let runs_elsewhere = sched.rq.current() == tid;
+        sched.rq.dequeue(section.links(), tid, t.prio);
+        if runs_elsewhere {
+            resched(t.percpu);
+        }
+    }
+}
+
+/// Lets the calling thread's equals go first.
+///
+/// # Context
+/// Threads only.
+#[inline(never)]
+pub fn yield_now() {
+    let mut section = lock::enter_thread();
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { of_cpu(percpu::this()) }
+        .rq
+        .yield_current(section.links());
+    switch_to(&mut section, next);
+    section.leave_quietly();
+}

@@ -1,0 +1,64 @@
+//! Other CPUs.
+
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::arch::percpu::PerCpu;
+use crate::arch::{apic, interrupts, percpu};
+use crate::config::MAX_CPUS;
+use crate::sched;
+
+/// Bit per CPU that runs.
+static ONLINE: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this CPU number runs.
+#[must_use]
+pub fn is_online(cpu: usize) -> bool {
+    cpu < MAX_CPUS && ONLINE.load(Relaxed) & 1 << cpu != 0
+}
+
+/// How many CPUs run.
+#[must_use]
+pub fn nr_online() -> u32 {
+    ONLINE.load(Acquire).count_ones()
+}
+
+/// Says that the calling CPU runs.
+pub(crate) fn set_online() {
+    ONLINE.fetch_or(1 << percpu::cpu(), Release);
+}
+
+/// Makes another CPU look at its run queue and timers.
+#[cold]
+pub(crate) fn kick(cpu: *mut PerCpu) {
+    // SAFETY: the id never changes once the CPU runs.
+    apic::send(
+        unsafe { (*cpu).apic_id },
+        u32::from(interrupts::KICK_VECTOR) | 1 << 14,
+    );
+}
+
+/// The handler of a kick: whatever was woken here, and timers that others set.
+pub(crate) extern "C" fn kick_interrupt(at: u64) {
+    apic::end_of_interrupt();
+    let cpu = percpu::this();
+    let mut section = crate::lock::enter_irq();
+    // SAFETY: this CPU's own, inside a section.
+    unsafe { (*cpu).nr_irqs += 1 };
+    crate::trace!(irq_handler_entry, u32::from(interrupts::KICK_VECTOR));
+    crate::time::expire(&mut section, cpu, at);
+    // SAFETY: inside a section.
+    let rq = unsafe { &sched::of_cpu(cpu).rq };
+    let running = rq.current_priority();
+    let top = rq.queue().top();
+    if top.is_some_and(|(tid, prio)| {
+        tid != rq.current() && running.is_none_or(|running| !running.is_more_important_than(prio))
+    }) || top.is_none()
+    {
+        percpu::set_need_resched();
+    }
+    crate::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
+    section.leave_quietly();
+}

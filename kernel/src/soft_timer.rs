@@ -1,0 +1,124 @@
+//! Software timers: a function that runs in the timer interrupt at an absolute time.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use takt_scheduler::TimerId;
+
+use crate::arch::percpu;
+use crate::config::{MAX_THREADS, MAX_TIMERS};
+use crate::error::Error;
+use crate::lock::{self, Section};
+use crate::time::{self, Instant};
+
+/// What a timer's function is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiry {
+    /// When it was to expire, in cycles.
+    pub deadline: u64,
+    /// When the interrupt came: the time stamp of its third instruction, in cycles.
+    pub at: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    function: fn(usize, Expiry),
+    argument: usize,
+}
+
+struct Slots(UnsafeCell<[Slot; MAX_TIMERS]>);
+
+// SAFETY: a slot is written before its timer is first armed and read by that timer's interrupt only.
+unsafe impl Sync for Slots {}
+
+static SLOTS: Slots = Slots(UnsafeCell::new(
+    [Slot {
+        function: nothing,
+        argument: 0,
+    }; MAX_TIMERS],
+));
+static NR_USED: AtomicU32 = AtomicU32::new(0);
+
+fn nothing(_: usize, _: Expiry) {}
+
+/// A timer of the CPU that created it. It is never given back: timers belong to the system's design.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    id: TimerId,
+    cpu: u32,
+}
+
+impl Timer {
+    /// Creates a timer on this CPU that calls `function(argument, expiry)` when it expires.
+    ///
+    /// # Errors
+    /// [`Error::OutOfResources`] when all [`MAX_TIMERS`] are in use.
+    ///
+    /// # Context
+    /// Any but NMI. The function runs in the timer interrupt: it must not block and be short.
+    pub fn new(function: fn(usize, Expiry), argument: usize) -> Result<Self, Error> {
+        let index = NR_USED
+            .fetch_update(Relaxed, Relaxed, |n| {
+                ((n as usize) < MAX_TIMERS).then_some(n + 1)
+            })
+            .map_err(|_| Error::OutOfResources)?;
+        // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.
+        unsafe {
+            SLOTS
+                .0
+                .get()
+                .cast::<Slot>()
+                .add(index as usize)
+                .write(Slot { function, argument })
+        };
+        Ok(Self {
+            id: TimerId::new((MAX_THREADS + index as usize) as u16),
+            cpu: percpu::cpu() as u32,
+        })
+    }
+
+    /// Arms it, or moves it if it is armed.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn arm(&self, deadline: Instant) {
+        let mut section = lock::enter();
+        self.arm_in(&mut section, deadline.cycles());
+        section.leave_quietly();
+    }
+
+    /// Arms it inside a section.
+    #[inline(always)]
+    pub(crate) fn arm_in(&self, section: &mut Section, deadline: u64) {
+        time::insert(section, percpu::of(self.cpu as usize), self.id, deadline);
+    }
+
+    /// Disarms it; says whether it was armed.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    pub fn cancel(&self) -> bool {
+        let section = lock::enter();
+        let was_armed = time::cancel(percpu::of(self.cpu as usize), self.id);
+        section.leave_quietly();
+        was_armed
+    }
+
+    /// Its number, as trace records name it.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.id.raw()
+    }
+}
+
+/// Calls the timer's function, outside the kernel lock but with interrupts off.
+#[inline(always)]
+pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
+    let index = id.index().wrapping_sub(MAX_THREADS) & (MAX_TIMERS.next_power_of_two() - 1);
+    // SAFETY: ids from MAX_THREADS up belong to slots, and an armed timer's slot is written.
+    let slot = unsafe { &*SLOTS.0.get().cast::<Slot>().add(index) };
+    section.unlock_for_switch();
+    (slot.function)(slot.argument, expiry);
+    section.relock();
+}

@@ -1,0 +1,599 @@
+//! Threads: create, start, exit, join, suspend, resume, priorities.
+//!
+//! ```text
+//!            create          start             switch
+//!   (free) ─────────> created ─────> ready <──────────> running ──> exited ──join──> (free)
+//!                                      ^                   │
+//!                                      └──── waiting <─────┘        suspend/resume: orthogonal to waiting
+//! ```
+
+pub(crate) mod tcb;
+
+mod stack;
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_scheduler::pi::Walk;
+use takt_scheduler::{Priority, ThreadId};
+
+use crate::arch::{frame::TrapFrame, percpu, switch};
+use crate::config::{MAX_CPUS, MAX_THREADS, RR_QUANTUM_NS};
+use crate::error::Error;
+use crate::lock::{self, Section};
+use crate::sched;
+use crate::sync::pi;
+use crate::time::{self, Instant};
+use crate::trace;
+
+pub use stack::{Registration, Stack, for_each_stack};
+use tcb::{CREATED, EXITED, FREE, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
+
+/// How a thread shares the CPU with others of its priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Runs until it waits or yields (`SCHED_FIFO`).
+    Fifo,
+    /// Gives way after this many nanoseconds (`SCHED_RR`); 0 stands for [`RR_QUANTUM_NS`].
+    RoundRobin(u64),
+}
+
+/// A thread. The handle outlives the thread; calls then fail with [`Error::NoSuchThread`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thread {
+    tid: ThreadId,
+    generation: u32,
+}
+
+/// What a thread is made of.
+#[derive(Clone, Copy)]
+pub struct Builder {
+    name: &'static str,
+    priority: Priority,
+    policy: Policy,
+    cpu: usize,
+}
+
+impl Builder {
+    /// A FIFO thread of this priority (0 to 99, 99 the most important) on the calling CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the priority is above 99.
+    pub fn new(name: &'static str, priority: u8) -> Result<Self, Error> {
+        let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
+        Ok(Self {
+            name,
+            priority,
+            policy: Policy::Fifo,
+            cpu: percpu::cpu(),
+        })
+    }
+
+    /// With this policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// On this CPU.
+    #[must_use]
+    pub fn cpu(mut self, cpu: usize) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// Creates the thread; it does not run before [`Thread::start`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfResources`] when all threads are in use, [`Error::StackInUse`],
+    /// [`Error::InvalidArgument`] if the CPU does not run.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn create<const SIZE: usize>(
+        self,
+        stack: &'static Stack<SIZE>,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
+        create(self, stack.parts(), entry, argument)
+    }
+
+    /// Creates and starts the thread.
+    ///
+    /// # Errors
+    /// As [`Builder::create`].
+    pub fn spawn<const SIZE: usize>(
+        self,
+        stack: &'static Stack<SIZE>,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
+        let thread = self.create(stack, entry, argument)?;
+        thread.start()?;
+        Ok(thread)
+    }
+}
+
+/// Bit per free thread id.
+static FREE_IDS: [AtomicU64; 4] = {
+    const fn word(n: usize) -> AtomicU64 {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < 64 {
+            let id = 64 * n + i;
+            if id >= MAX_CPUS && id < MAX_THREADS {
+                bits |= 1 << i;
+            }
+            i += 1;
+        }
+        AtomicU64::new(bits)
+    }
+    [word(0), word(1), word(2), word(3)]
+};
+
+fn take_id() -> Option<ThreadId> {
+    FREE_IDS.iter().enumerate().find_map(|(n, word)| {
+        let bits = word.load(Relaxed);
+        if bits == 0 {
+            return None;
+        }
+        let bit = bits.trailing_zeros();
+        word.store(bits & (bits - 1), Relaxed);
+        Some(ThreadId::new((64 * n as u32 + bit) as u8))
+    })
+}
+
+fn give_id_back(tid: ThreadId) {
+    let word = &FREE_IDS[tid.index() / 64];
+    word.store(word.load(Relaxed) | 1 << (tid.index() % 64), Relaxed);
+}
+
+/// Does the work of [`Builder::create`] for every size of stack.
+#[inline(never)]
+fn create(
+    builder: Builder,
+    stack: stack::Parts,
+    entry: fn(usize),
+    argument: usize,
+) -> Result<Thread, Error> {
+    if !crate::smp::is_online(builder.cpu) {
+        return Err(Error::InvalidArgument);
+    }
+    let section = lock::enter();
+    let result = create_in(builder, stack, entry, argument);
+    section.leave_quietly();
+    result
+}
+
+#[inline(always)]
+fn create_in(
+    builder: Builder,
+    stack: stack::Parts,
+    entry: fn(usize),
+    argument: usize,
+) -> Result<Thread, Error> {
+    if stack.in_use.load(Relaxed) {
+        return Err(Error::StackInUse);
+    }
+    let tid = take_id().ok_or(Error::OutOfResources)?;
+    stack.in_use.store(true, Relaxed);
+    // SAFETY: inside a section, and the id was free.
+    let t = unsafe { &mut *tcb(tid) };
+    t.tid = tid;
+    t.percpu = percpu::of(builder.cpu);
+    t.name = builder.name;
+    t.prio = builder.priority;
+    t.base = builder.priority;
+    (t.round_robin, t.quantum) = match builder.policy {
+        Policy::Fifo => (0, 0),
+        Policy::RoundRobin(ns) => (
+            1,
+            time::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns }),
+        ),
+    };
+    t.quantum_left = 0;
+    t.state = CREATED;
+    t.token = false;
+    t.runtime = 0;
+    t.switches = 0;
+    t.joiner = None;
+    t.resume = switch::resume_new();
+    // The ABI wants the stack 16-aligned before a call; the entry stub calls.
+    t.rsp = stack.bottom + stack.size;
+    t.stack_bottom = stack.bottom;
+    t.stack_size = stack.size;
+    t.stack_in_use = stack.in_use;
+    t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
+    t.frame.rdi = entry as usize as u64;
+    t.frame.rsi = argument as u64;
+    trace!(
+        thread_create,
+        u32::from(tid.raw()),
+        u32::from(t.prio.raw()),
+        builder.cpu as u32,
+        t.name.as_bytes()
+    );
+    Ok(Thread {
+        tid,
+        generation: t.generation,
+    })
+}
+
+/// First Rust code of a thread.
+pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
+    // SAFETY: `create_in` put a `fn(usize)` there.
+    let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
+    // SAFETY: a new thread begins with interrupts off and holds nothing.
+    unsafe { crate::arch::interrupts::enable() };
+    entry(argument);
+    exit(0)
+}
+
+/// Ends the calling thread. Its number is free again once it was joined.
+///
+/// # Panics
+/// In the idle thread or an interrupt handler, which cannot end.
+pub fn exit(code: usize) -> ! {
+    assert!(
+        sched::may_block(),
+        "only a thread with preemption enabled can exit"
+    );
+    let mut section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    trace!(thread_exit, u32::from(t.tid.raw()));
+    // SAFETY: the stack stays in use until the last switch below; only a thread created after the join or with this
+    // very stack would take it, and both need the kernel, which this thread no longer leaves with interrupts on.
+    unsafe { (*t.stack_in_use).store(false, Relaxed) };
+    t.exit_code = code;
+    t.state = EXITED;
+    if let Some(joiner) = t.joiner {
+        time::cancel(cpu_block(joiner), sched::timeout_id(joiner));
+        sched::wake(&mut section, joiner, Woken::Object);
+    }
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { sched::of_cpu(percpu::this()) }
+        .rq
+        .block_current(section.links());
+    sched::switch_to(&mut section, next);
+    unreachable!("an ended thread was run");
+}
+
+fn cpu_block(tid: ThreadId) -> *mut percpu::PerCpu {
+    // SAFETY: set at creation.
+    unsafe { (*tcb(tid)).percpu }
+}
+
+/// The calling thread.
+#[must_use]
+pub fn current() -> Thread {
+    // SAFETY: the running thread's own block.
+    let t = unsafe { &*percpu::current() };
+    Thread {
+        tid: t.tid,
+        generation: t.generation,
+    }
+}
+
+/// Waits until someone calls [`Thread::unpark`] for the calling thread; returns at once if that happened since the
+/// last time.
+///
+/// # Errors
+/// [`Error::WrongContext`] in an interrupt handler or with preemption disabled; [`Error::TimedOut`].
+#[inline]
+pub fn park(deadline: Instant) -> Result<(), Error> {
+    if !sched::may_block() {
+        return Err(Error::WrongContext);
+    }
+    let mut section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    let mut woken = Woken::Object;
+    if !t.token {
+        woken = sched::block(
+            &mut section,
+            Wait::Park,
+            core::ptr::null_mut(),
+            deadline.cycles(),
+        );
+    }
+    t.token = false;
+    section.leave_quietly();
+    if woken == Woken::TimedOut {
+        Err(Error::TimedOut)
+    } else {
+        Ok(())
+    }
+}
+
+impl Thread {
+    /// Its number, as traces show it.
+    #[must_use]
+    pub fn id(&self) -> u8 {
+        self.tid.raw()
+    }
+
+    /// Its control block, if it still exists.
+    #[inline(always)]
+    fn block<'a>(&self, _section: &Section) -> Result<&'a mut Tcb, Error> {
+        // SAFETY: inside a section.
+        let t = unsafe { &mut *tcb(self.tid) };
+        if t.generation != self.generation || t.state & FREE != 0 {
+            return Err(Error::NoSuchThread);
+        }
+        Ok(t)
+    }
+
+    /// Lets a created thread run.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`] if it was started before; [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(never)]
+    pub fn start(&self) -> Result<(), Error> {
+        let mut section = lock::enter();
+        let result = self.block(&section).and_then(|t| {
+            if t.state & CREATED == 0 {
+                return Err(Error::InvalidState);
+            }
+            t.state &= !CREATED;
+            if t.state == 0 {
+                sched::enqueue(&mut section, t);
+            }
+            Ok(())
+        });
+        section.leave();
+        result
+    }
+
+    /// Suspends it until [`Thread::resume`]; waits that are under way go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it has ended, [`Error::WrongContext`] if it is the calling
+    /// thread with preemption disabled.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(never)]
+    pub fn suspend(&self) -> Result<(), Error> {
+        let mut section = lock::enter();
+        let result = self.block(&section).and_then(|t| {
+            if t.state & EXITED != 0 {
+                return Err(Error::InvalidState);
+            }
+            if core::ptr::eq(percpu::current(), t) && !sched::may_block() {
+                return Err(Error::WrongContext);
+            }
+            sched::suspend(&mut section, self.tid);
+            Ok(())
+        });
+        section.leave();
+        result
+    }
+
+    /// Lets a suspended thread go on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it is not suspended.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(never)]
+    pub fn resume(&self) -> Result<(), Error> {
+        let mut section = lock::enter();
+        let result = self.block(&section).and_then(|t| {
+            if t.state & SUSPENDED == 0 {
+                return Err(Error::InvalidState);
+            }
+            t.state &= !SUSPENDED;
+            if t.state == 0 {
+                sched::enqueue(&mut section, t);
+            }
+            Ok(())
+        });
+        section.leave();
+        result
+    }
+
+    /// Wakes it from [`park`], or lets its next [`park`] return at once.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn unpark(&self) -> Result<(), Error> {
+        let mut section = lock::enter();
+        let result = self.block(&section).map(|t| {
+            if t.state & WAITING != 0 && t.wait == Wait::Park {
+                time::cancel(t.percpu, sched::timeout_id(self.tid));
+                sched::wake(&mut section, self.tid, Woken::Object);
+            } else {
+                t.token = true;
+            }
+        });
+        section.leave();
+        result
+    }
+
+    /// Waits for its end and gives its exit code; the handle is void afterwards.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::NoSuchThread`], [`Error::Deadlock`] for the calling thread itself,
+    /// [`Error::InvalidState`] if another thread waits for it already, [`Error::WrongContext`].
+    pub fn join(&self, deadline: Instant) -> Result<usize, Error> {
+        if !sched::may_block() {
+            return Err(Error::WrongContext);
+        }
+        let mut section = lock::enter_thread();
+        let result = self.join_in(&mut section, deadline.cycles());
+        section.leave();
+        result
+    }
+
+    fn join_in(&self, section: &mut Section, deadline: u64) -> Result<usize, Error> {
+        let t = self.block(section)?;
+        if core::ptr::eq(percpu::current(), t) {
+            return Err(Error::Deadlock);
+        }
+        if t.state & EXITED == 0 {
+            if t.joiner.is_some() {
+                return Err(Error::InvalidState);
+            }
+            t.joiner = Some(current().tid);
+            if sched::block(section, Wait::Join, core::ptr::null_mut(), deadline) == Woken::TimedOut
+            {
+                t.joiner = None;
+                return Err(Error::TimedOut);
+            }
+        }
+        t.state = FREE;
+        t.generation = t.generation.wrapping_add(1);
+        give_id_back(self.tid);
+        Ok(t.exit_code)
+    }
+
+    /// Changes its own priority; what it inherits through mutexes it holds is kept.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the priority is above 99; [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
+        let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
+        let mut section = lock::enter();
+        let result = self.block(&section).and_then(|t| {
+            t.base = priority;
+            pi::walk(&mut section, Walk::new(self.tid))
+        });
+        section.leave();
+        result
+    }
+
+    /// Its effective priority.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn priority(&self) -> Result<u8, Error> {
+        self.read(|t| t.prio.raw())
+    }
+
+    /// Its name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn name(&self) -> Result<&'static str, Error> {
+        self.read(|t| t.name)
+    }
+
+    /// How long it has run, in cycles, and how often it was switched to.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn times(&self) -> Result<Times, Error> {
+        self.read(|t| {
+            let mut cycles = t.runtime;
+            if core::ptr::eq(percpu::current(), t) {
+                // SAFETY: this CPU's own, inside a section.
+                let since = unsafe { sched::of_cpu(t.percpu) }.switched_at;
+                cycles += crate::arch::tsc::now().wrapping_sub(since);
+            }
+            Times {
+                cycles,
+                switches: t.switches,
+            }
+        })
+    }
+
+    fn read<R>(&self, get: impl FnOnce(&Tcb) -> R) -> Result<R, Error> {
+        let section = lock::enter();
+        let result = self.block(&section).map(|t| get(t));
+        section.leave_quietly();
+        result
+    }
+}
+
+/// What a thread has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// Cycles spent running.
+    pub cycles: u64,
+    /// How often it was switched to.
+    pub switches: u64,
+}
+
+/// One line of the thread table.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Number.
+    pub id: u8,
+    /// Name.
+    pub name: &'static str,
+    /// Effective priority.
+    pub priority: u8,
+    /// CPU.
+    pub cpu: u32,
+    /// State bits: 0 ready, 1 waiting, 2 suspended, 4 created, 8 exited.
+    pub state: u8,
+    /// What it has used.
+    pub times: Times,
+}
+
+/// Calls `f` for every thread, idle threads included.
+pub fn for_each(mut f: impl FnMut(Info)) {
+    for id in 0..MAX_THREADS {
+        let section = lock::enter();
+        // SAFETY: inside a section.
+        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
+        let info = (t.state & FREE == 0).then(|| Info {
+            id: id as u8,
+            name: t.name,
+            priority: t.prio.raw(),
+            cpu: sched::cpu_of(t),
+            state: t.state,
+            times: Times {
+                cycles: t.runtime,
+                switches: t.switches,
+            },
+        });
+        section.leave_quietly();
+        if let Some(info) = info {
+            f(info);
+        }
+    }
+}
+
+/// Turns the boot context of this CPU into its idle thread.
+///
+/// # Safety
+/// Once on each CPU, at the end of its set-up.
+pub(crate) unsafe fn adopt_idle() {
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own block, and it schedules nothing yet.
+    let block = unsafe { &mut *cpu };
+    let tid = ThreadId::new(block.cpu as u8);
+    // SAFETY: idle ids belong to their CPU.
+    let t = unsafe { &mut *tcb(tid) };
+    t.tid = tid;
+    t.percpu = cpu;
+    t.name = "idle";
+    t.state = 0;
+    block.sched.rq = takt_scheduler::RunQueue::new(tid);
+    block.sched.switched_at = crate::arch::tsc::now();
+    percpu::set_current(t);
+}
+
+/// Name of the thread whose stack lies above this guard page. For fault reports: reads without a section.
+pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
+    (0..MAX_THREADS).find_map(|id| {
+        // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
+        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
+        (t.state & FREE == 0 && t.stack_bottom == guard + 4096).then_some(t.name)
+    })
+}

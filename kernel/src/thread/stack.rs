@@ -1,0 +1,117 @@
+//! Thread stacks: static, each above a page that is never mapped.
+
+use core::sync::atomic::AtomicBool;
+
+use crate::arch::descriptors::GuardedStack;
+
+/// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
+#[repr(C)]
+pub struct Stack<const SIZE: usize> {
+    memory: GuardedStack<SIZE>,
+    in_use: AtomicBool,
+}
+
+/// A stack of any size.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub(super) bottom: usize,
+    pub(super) size: usize,
+    pub(super) in_use: &'static AtomicBool,
+}
+
+impl<const SIZE: usize> Stack<SIZE> {
+    /// A stack of zeros. Only [`thread_stack!`](crate::thread_stack) also guards it.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            memory: GuardedStack::new(),
+            in_use: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn parts(&'static self) -> Parts {
+        Parts {
+            bottom: self.memory.bottom() as usize,
+            size: SIZE,
+            in_use: &self.in_use,
+        }
+    }
+}
+
+impl<const SIZE: usize> Default for Stack<SIZE> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a stack stands in the list that the boot code guards: the address of the stack, whose first page is the guard.
+#[repr(transparent)]
+pub struct Registration(pub *const u8);
+
+// SAFETY: an address that is only compared and unmapped.
+unsafe impl Sync for Registration {}
+
+/// Declares static stacks and has the page below each of them unmapped at boot.
+///
+/// `thread_stack!(pub static WORKER: [16384; 2]);` declares two, `thread_stack!(static MAIN: 16384);` one.
+#[macro_export]
+macro_rules! thread_stack {
+    ($(#[$meta:meta])* $vis:vis static $name:ident : [$size:expr; $nr:expr]) => {
+        $(#[$meta])*
+        $vis static $name: [$crate::thread::Stack<{ $size }>; $nr] =
+            [const { $crate::thread::Stack::new() }; $nr];
+        const _: () = {
+            #[used]
+            #[unsafe(link_section = ".takt.stacks")]
+            static REGISTRATION: [$crate::thread::Registration; $nr] = {
+                let mut list = [const { $crate::thread::Registration(core::ptr::null()) }; $nr];
+                let mut i = 0;
+                while i < $nr {
+                    list[i] = $crate::thread::Registration((&raw const $name[i]).cast());
+                    i += 1;
+                }
+                list
+            };
+        };
+    };
+    ($(#[$meta:meta])* $vis:vis static $name:ident : $size:expr) => {
+        $(#[$meta])*
+        $vis static $name: $crate::thread::Stack<{ $size }> = $crate::thread::Stack::new();
+        const _: () = {
+            #[used]
+            #[unsafe(link_section = ".takt.stacks")]
+            static REGISTRATION: $crate::thread::Registration =
+                $crate::thread::Registration((&raw const $name).cast());
+        };
+    };
+}
+
+unsafe extern "C" {
+    static __stacks_start: Registration;
+    static __stacks_end: Registration;
+}
+
+/// Calls `f` with the guard page of every declared stack.
+pub fn for_each_stack(mut f: impl FnMut(usize)) {
+    let start = &raw const __stacks_start;
+    let end = &raw const __stacks_end;
+    // SAFETY: the linker script puts both symbols around the list.
+    let nr = unsafe { end.offset_from(start) } as usize;
+    for i in 0..nr {
+        // SAFETY: within the list.
+        f(unsafe { (*start.add(i)).0 } as usize);
+    }
+}
+
+/// Has the guard page of a static [`GuardedStack`] unmapped at boot.
+#[macro_export]
+macro_rules! guard_stack {
+    ($name:path) => {
+        const _: () = {
+            #[used]
+            #[unsafe(link_section = ".takt.stacks")]
+            static REGISTRATION: $crate::thread::Registration =
+                $crate::thread::Registration((&raw const $name).cast());
+        };
+    };
+}

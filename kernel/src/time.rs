@@ -1,0 +1,221 @@
+//! Time: instants, sleeping, timers, the timer interrupt.
+//!
+//! Time is the TSC in cycles; nanoseconds exist at the edges only. Timers are tickless: each CPU has a queue of
+//! deadlines, and its local APIC timer is set to the earliest.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_scheduler::{ThreadId, TimerId};
+
+use crate::arch::percpu::{self, PerCpu};
+use crate::arch::{apic, tsc};
+use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::error::Error;
+use crate::lock::{self, Section};
+use crate::sched;
+use crate::thread::tcb::Wait;
+use crate::trace;
+
+pub use crate::soft_timer::{Expiry, Timer};
+
+/// Frequency of the TSC in Hz; set once at boot.
+static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
+/// Nanoseconds to cycles: `(ns * mult) >> shift`.
+static CYCLES_MULT: AtomicU64 = AtomicU64::new(1 << 32);
+/// Cycles to nanoseconds: `(cycles * mult) >> 32`.
+static NANOS_MULT: AtomicU64 = AtomicU64::new(1 << 32);
+
+/// A point in time, in cycles of the TSC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Later than everything: no time-out.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Now.
+    #[inline(always)]
+    #[must_use]
+    pub fn now() -> Self {
+        Self(tsc::now())
+    }
+
+    /// The instant with this TSC value.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_cycles(cycles: u64) -> Self {
+        Self(cycles)
+    }
+
+    /// Its TSC value.
+    #[inline(always)]
+    #[must_use]
+    pub const fn cycles(self) -> u64 {
+        self.0
+    }
+
+    /// This many nanoseconds from now.
+    #[must_use]
+    pub fn after_nanos(nanos: u64) -> Self {
+        Self::now() + nanos_to_cycles(nanos)
+    }
+}
+
+impl core::ops::Add<u64> for Instant {
+    type Output = Self;
+
+    /// An instant that many cycles later.
+    #[inline(always)]
+    fn add(self, cycles: u64) -> Self {
+        Self(self.0.saturating_add(cycles))
+    }
+}
+
+/// Tells the kernel the frequency of the TSC. At boot, before any timer.
+pub fn set_tsc_hz(hz: u64) {
+    let hz = hz.max(1);
+    TSC_HZ.store(hz, Relaxed);
+    CYCLES_MULT.store(((u128::from(hz) << 32) / 1_000_000_000) as u64, Relaxed);
+    NANOS_MULT.store(((1_000_000_000u128 << 32) / u128::from(hz)) as u64, Relaxed);
+}
+
+/// Frequency of the TSC in Hz.
+#[must_use]
+pub fn tsc_hz() -> u64 {
+    TSC_HZ.load(Relaxed)
+}
+
+/// Nanoseconds to cycles, rounded down.
+#[inline]
+#[must_use]
+pub fn nanos_to_cycles(nanos: u64) -> u64 {
+    ((u128::from(nanos) * u128::from(CYCLES_MULT.load(Relaxed))) >> 32) as u64
+}
+
+/// Cycles to nanoseconds, rounded down.
+#[inline]
+#[must_use]
+pub fn cycles_to_nanos(cycles: u64) -> u64 {
+    ((u128::from(cycles) * u128::from(NANOS_MULT.load(Relaxed))) >> 32) as u64
+}
+
+/// Sleeps until an absolute time; returns at once if that is past.
+///
+/// # Errors
+/// [`Error::WrongContext`] in an interrupt handler or with preemption disabled.
+pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
+    if !sched::may_block() {
+        return Err(Error::WrongContext);
+    }
+    let mut section = lock::enter_thread();
+    if deadline.0 > tsc::now() {
+        sched::block(&mut section, Wait::Sleep, core::ptr::null_mut(), deadline.0);
+    }
+    section.leave();
+    Ok(())
+}
+
+/// Sleeps for at least this many nanoseconds.
+///
+/// # Errors
+/// As [`sleep_until`].
+pub fn sleep_nanos(nanos: u64) -> Result<(), Error> {
+    sleep_until(Instant::after_nanos(nanos))
+}
+
+/// Busy delay and sleep for embedded-hal drivers: sleeps where that is allowed, spins elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delay;
+
+impl embedded_hal::delay::DelayNs for Delay {
+    fn delay_ns(&mut self, ns: u32) {
+        let end = Instant::after_nanos(u64::from(ns));
+        // Waking a thread costs about a microsecond; below that spinning is more exact.
+        if ns < 2_000 || sleep_until(end).is_err() {
+            while Instant::now() < end {
+                core::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// Arms a timer of a CPU's queue, and the hardware if it is now the earliest.
+#[inline(always)]
+pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+    // SAFETY: inside a section.
+    let sched = unsafe { sched::of_cpu(cpu) };
+    trace!(timer_start, u32::from(id.raw()), deadline);
+    if sched.timers.insert(id, deadline) {
+        if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
+            // Its timer can be set by its own CPU only: the interrupt makes it look.
+            crate::smp::kick(cpu);
+            return;
+        }
+        sched.armed = deadline;
+        apic::arm(deadline);
+    }
+}
+
+/// Disarms a timer. The hardware is left as it is: an interrupt for nothing costs less than setting it anew each time.
+#[inline(always)]
+pub(crate) fn cancel(cpu: *mut PerCpu, id: TimerId) -> bool {
+    // SAFETY: inside a section, as every caller is.
+    let sched = unsafe { sched::of_cpu(cpu) };
+    let was_armed = sched.timers.cancel(id).was_armed();
+    if was_armed {
+        trace!(timer_cancel, u32::from(id.raw()));
+    }
+    was_armed
+}
+
+/// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
+pub(crate) extern "C" fn timer_interrupt(at: u64) {
+    apic::end_of_interrupt();
+    let cpu = percpu::this();
+    let mut section = lock::enter_irq();
+    // SAFETY: this CPU's own, inside a section.
+    unsafe { (*cpu).nr_irqs += 1 };
+    trace!(
+        irq_handler_entry,
+        u32::from(crate::arch::interrupts::TIMER_VECTOR)
+    );
+    expire(&mut section, cpu, at);
+    trace!(
+        irq_handler_exit,
+        u32::from(crate::arch::interrupts::TIMER_VECTOR)
+    );
+    section.leave_quietly();
+}
+
+/// Runs every timer whose deadline is not after `at` and sets the hardware to the next.
+#[inline(always)]
+pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
+    loop {
+        // SAFETY: inside a section.
+        let Some((id, deadline)) = (unsafe { sched::of_cpu(cpu) }).timers.pop_expired(at) else {
+            break;
+        };
+        trace!(timer_expire, u32::from(id.raw()), deadline);
+        let index = id.index();
+        if index >= MAX_THREADS {
+            crate::soft_timer::expired(section, id, Expiry { deadline, at });
+        } else if index >= MAX_CPUS {
+            sched::timed_out(section, ThreadId::new(index as u8));
+        } else {
+            sched::quantum_expired(section, cpu);
+        }
+    }
+    // SAFETY: inside a section.
+    let sched = unsafe { sched::of_cpu(cpu) };
+    sched.armed = sched.timers.earliest_deadline();
+    // With nothing to wait for, the counter runs its length all the same: a sign of life every few seconds.
+    apic::arm(sched.armed);
+}
+
+/// Time from now to the next deadline of this CPU, in nanoseconds.
+#[must_use]
+pub fn nanos_until_next() -> u64 {
+    // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
+    let next = unsafe { (*percpu::this()).sched.timers.earliest_deadline() };
+    cycles_to_nanos(next.saturating_sub(tsc::now()))
+}

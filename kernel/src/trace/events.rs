@@ -1,0 +1,144 @@
+//! The kernel's events: when exactly each is emitted, and with what.
+//!
+//! ```text
+//!  timer expires ─> irq_handler_entry ─> timer_expire ─> sched_waking ─> sched_wakeup ─> irq_handler_exit
+//!                                                                                             │
+//!                                            the woken thread runs <── sched_switch <─────────┘
+//! ```
+use takt_tracer::{event, event_class};
+
+event_class! {
+    /// From one thread to another.
+    pub class Switch = "sched_switch", core24(0x80) {
+        next: 8 tid, prev_prio: 7 prio, next_prio: 7 prio, prev_state: 2 enum("0=R,1=S,2=T,3=X"),
+    }
+    print "prev_comm={current:comm} prev_pid={current:pid} prev_prio={prev_prio} prev_state={prev_state} ==> next_comm={next:comm} next_pid={next:pid} next_prio={next_prio}";
+}
+event_class! {
+    /// A thread that is woken.
+    pub class Wakeup = "sched_wakeup_template", core8 { tid: 8 tid, prio: 32 prio, target_cpu: 32 u }
+    print "comm={tid:comm} pid={tid:pid} prio={prio} target_cpu={target_cpu}";
+}
+event_class! {
+    /// A thread that begins.
+    pub class Create = "thread_create", core8 { tid: 8 tid, prio: 32 prio, cpu: 32 u, comm: * str }
+    print "comm={comm} pid={tid:pid} prio={prio} cpu={cpu}";
+}
+event_class! {
+    /// A thread.
+    pub class OneThread = "thread", core8 { tid: 8 tid }
+    print "comm={tid:comm} pid={tid:pid}";
+}
+event_class! {
+    /// A change of priority.
+    pub class Prio = "prio_change", core8 { tid: 8 tid, oldprio: 32 prio, newprio: 32 prio, base: 32 prio }
+    print "comm={tid:comm} pid={tid:pid} oldprio={oldprio} newprio={newprio} base={base}";
+}
+event_class! {
+    /// An interrupt vector.
+    pub class Vector = "irq_vector", core8 { vector: 8 u }
+    print "vector={vector}";
+}
+event_class! {
+    /// A timer and its deadline.
+    pub class TimerDeadline = "timer_deadline", core8 { timer: 32 u, expires: 64 cycles }
+    print "timer={timer} expires={expires}";
+}
+event_class! {
+    /// A timer.
+    pub class OneTimer = "timer", core8 { timer: 32 u }
+    print "timer={timer}";
+}
+event_class! {
+    /// A place in the code.
+    pub class Place = "place", core8 { caller: 32 sym }
+    print "caller={caller}";
+}
+event_class! {
+    /// A mutex that is held by someone else.
+    pub class Contended = "mutex_contended", core8 { owner: 8 tid, prio: 32 prio, mutex: 32 sym }
+    print "mutex={mutex} owner={owner:comm}:{owner:pid} inherits_prio={prio}";
+}
+event_class! {
+    /// A mutex.
+    pub class OneMutex = "mutex", core8 { mutex: 32 sym }
+    print "mutex={mutex}";
+}
+event_class! {
+    /// A text.
+    pub class Text = "text", core8 { buf: * str }
+    print "{buf}";
+}
+
+event! {
+    /// Emitted with interrupts off, before the registers change; the record's thread is the one that is left.
+    pub sched_switch: Switch = core "sched:sched_switch";
+}
+event! {
+    /// Emitted when a wake-up begins, before the thread is put into its run queue.
+    pub sched_waking: Wakeup = core "sched:sched_waking";
+}
+event! {
+    /// Emitted right before the thread is put into its run queue.
+    pub sched_wakeup: Wakeup = core "sched:sched_wakeup";
+}
+event! {
+    /// Emitted when a thread is created, before it can be started.
+    pub thread_create: Create = core "sched:thread_create";
+}
+event! {
+    /// Emitted by the thread that ends, before its last switch.
+    pub thread_exit: OneThread = core "sched:thread_exit";
+}
+event! {
+    /// Emitted before an effective priority changes, by request or by inheritance.
+    pub prio_change: Prio = core "sched:prio_change";
+}
+event! {
+    /// Emitted after the interrupt was counted, before its handler; the entry's own time stamp is earlier.
+    pub irq_handler_entry: Vector = core "irq:irq_handler_entry";
+}
+event! {
+    /// Emitted after the handler, before the decision whether to switch.
+    pub irq_handler_exit: Vector = core "irq:irq_handler_exit";
+}
+event! {
+    /// Emitted before a timer is put into its queue.
+    pub timer_start: TimerDeadline = core "timer:timer_start";
+}
+event! {
+    /// Emitted when a timer was taken from its queue, before its function.
+    pub timer_expire: TimerDeadline = core "timer:timer_expire";
+}
+event! {
+    /// Emitted after an armed timer was taken from its queue without expiring.
+    pub timer_cancel: OneTimer = core "timer:timer_cancel";
+}
+event! {
+    /// Emitted after preemption was disabled.
+    pub preempt_disable: Place = core "preemptirq:preempt_disable";
+}
+event! {
+    /// Emitted before preemption is enabled.
+    pub preempt_enable: Place = core "preemptirq:preempt_enable";
+}
+event! {
+    /// Emitted after interrupts were disabled.
+    pub irq_disable: Place = core "preemptirq:irq_disable";
+}
+event! {
+    /// Emitted before interrupts are enabled.
+    pub irq_enable: Place = core "preemptirq:irq_enable";
+}
+event! {
+    /// Emitted by a thread that has to wait, before the owner inherits its priority.
+    pub mutex_contended: Contended = core "mutex:mutex_contended";
+}
+event! {
+    /// Emitted by a thread that waited, when it runs as the owner.
+    pub mutex_acquired: OneMutex = core "mutex:mutex_acquired";
+}
+event! {
+    /// Emitted by `trace::marker`.
+    pub marker: Text = core "takt:marker";
+}

@@ -1,0 +1,78 @@
+//! Trace points of the kernel and of applications.
+//!
+//! [`trace_event!`](crate::trace_event) is a trace point: one NOP while its event is off. [`events`] lists the
+//! kernel's own. [`enable`] switches an event on by its id (the host knows names, the target does not), [`tracing_on`]
+//! and [`tracing_off`] start and stop recording as such. [`marker`] is for a word of the application's own.
+
+pub mod control;
+pub mod events;
+
+mod ring;
+
+pub use control::{
+    Counters, close, counters, drain, enable, has_full, is_on, set_mode, tracing_off, tracing_on,
+};
+pub use ring::{KernelRing, KernelSink};
+pub use takt_tracer::ring::Mode;
+
+/// A trace point: records the event with these field values if it is on, costs one NOP if not. The values are
+/// evaluated only if it is on.
+///
+/// # Context
+/// Any, NMI included.
+#[macro_export]
+macro_rules! trace_event {
+    ($($event:ident)::+ $(, $value:expr)* $(,)?) => {
+        if $crate::static_branch!($($event)::+::ID) {
+            <$($event)::+::Event as $crate::trace::Event>::Class::emit::<$crate::trace::KernelSink>(
+                <$($event)::+::Event as $crate::trace::Event>::id() $(, $value)*
+            );
+        }
+    };
+}
+
+pub use takt_tracer::event::Event;
+
+/// A trace point of the kernel's own events.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! trace {
+    ($event:ident $(, $value:expr)* $(,)?) => {
+        $crate::trace_event!($crate::trace::events::$event $(, $value)*)
+    };
+}
+
+/// The address of this place in the code, for events that name where they happened.
+macro_rules! here {
+    () => {{
+        let here: u32;
+        // SAFETY: loads an address.
+        unsafe {
+            core::arch::asm!("lea {:r}, [rip]", out(reg) here, options(nomem, nostack, preserves_flags, pure));
+        }
+        here
+    }};
+}
+pub(crate) use here;
+
+/// Records a text of the application's own, as writing to ftrace's `trace_marker` does.
+///
+/// # Context
+/// Any, NMI included.
+#[inline]
+pub fn marker(text: &str) {
+    trace!(marker, text.as_bytes());
+}
+
+/// The letter of a thread that is left: 0 R, 1 S, 2 T, 3 X.
+#[inline(always)]
+pub(crate) fn prev_state(state: u8) -> u32 {
+    use crate::thread::tcb::{EXITED, SUSPENDED, WAITING};
+    match state {
+        0 => 0,
+        s if s & EXITED != 0 => 3,
+        s if s & SUSPENDED != 0 => 2,
+        s if s & WAITING != 0 => 1,
+        _ => 0,
+    }
+}

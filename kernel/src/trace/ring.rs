@@ -1,0 +1,192 @@
+//! The tracer's ring on this CPU: each primitive step is one `gs:`-relative instruction.
+
+use core::arch::asm;
+use core::mem::offset_of;
+
+use takt_tracer::ring::{CpuRing, Word};
+use takt_tracer::wire;
+
+use crate::arch::percpu::{self, PerCpu};
+use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+
+const CONTROL: usize = offset_of!(PerCpu, ring);
+const POS: usize = CONTROL + Word::Pos.offset() as usize;
+const LIMIT: usize = CONTROL + Word::Limit.offset() as usize;
+const TS_HI: usize = CONTROL + Word::TsHi.offset() as usize;
+const RING: usize = offset_of!(PerCpu, ring_memory);
+
+/// This CPU's trace ring.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelRing;
+
+takt_tracer::ring_sink! {
+    /// Where trace points send their records: this CPU's ring.
+    pub struct KernelSink => KernelRing;
+}
+
+impl KernelRing {
+    /// The memory of a sub-buffer.
+    pub(super) fn sub_buffer(offset: u32) -> &'static [u8] {
+        let base = percpu::this() as usize + RING + offset as usize;
+        // SAFETY: `offset` is that of a sub-buffer in this CPU's ring, which is complete: no writer is inside.
+        unsafe { core::slice::from_raw_parts(base as *const u8, TRACE_SUB_SIZE) }
+    }
+}
+
+// All steps act on this CPU's own words and are single instructions, so they are atomic towards interrupts and NMIs
+// of this CPU. Threads do not migrate. None is `nomem`: the compiler must keep their order.
+impl CpuRing for KernelRing {
+    const SUB_SIZE: u32 = TRACE_SUB_SIZE as u32;
+    const NR_SUBS: u32 = TRACE_NR_SUBS as u32;
+
+    #[inline(always)]
+    fn now(self) -> u64 {
+        let (low, high): (u32, u32);
+        // SAFETY: reads the TSC. Not `nomem`: it stays between the load of `pos` and its exchange.
+        unsafe {
+            asm!("rdtsc", out("eax") low, out("edx") high, options(nostack, preserves_flags))
+        };
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    #[inline(always)]
+    fn ctx(self) -> u32 {
+        let context: u64;
+        // SAFETY: reads the flags by way of the stack, and the context word. IF is bit 9 of the flags, bit 22 here.
+        unsafe {
+            asm!("pushfq", "pop {c}", "shl {c:e}, 13", "and {c:e}, 0x400000", "or {c:e}, gs:[{w}]",
+                 c = out(reg) context, w = const percpu::CONTEXT);
+        }
+        context as u32
+    }
+
+    #[inline(always)]
+    fn cpu(self) -> u8 {
+        percpu::cpu() as u8
+    }
+
+    #[inline(always)]
+    fn load(self, word: Word) -> u64 {
+        let value: u64;
+        // SAFETY: a control word of this CPU.
+        unsafe {
+            asm!("mov {v}, gs:[{o} + {c}]", v = out(reg) value, o = in(reg) u64::from(word.offset()),
+                 c = const CONTROL, options(nostack, preserves_flags));
+        }
+        value
+    }
+
+    #[inline(always)]
+    fn store(self, word: Word, value: u64) {
+        // SAFETY: a control word of this CPU.
+        unsafe {
+            asm!("mov gs:[{o} + {c}], {v}", v = in(reg) value, o = in(reg) u64::from(word.offset()),
+                 c = const CONTROL, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    fn add(self, word: Word, value: u64) {
+        // SAFETY: a control word of this CPU.
+        unsafe {
+            asm!("add gs:[{o} + {c}], {v}", v = in(reg) value, o = in(reg) u64::from(word.offset()),
+                 c = const CONTROL, options(nostack));
+        }
+    }
+
+    #[inline(always)]
+    fn cas(self, word: Word, old: u64, new: u64) -> bool {
+        let seen: u64;
+        // SAFETY: a control word of this CPU.
+        unsafe {
+            asm!("cmpxchg gs:[{o} + {c}], {n}", n = in(reg) new, o = in(reg) u64::from(word.offset()),
+                 c = const CONTROL, inout("rax") old => seen, options(nostack));
+        }
+        seen == old
+    }
+
+    #[inline(always)]
+    fn load64(self, offset: u32) -> u64 {
+        let value: u64;
+        // SAFETY: inside this CPU's ring.
+        unsafe {
+            asm!("mov {v}, gs:[{o} + {r}]", v = out(reg) value, o = in(reg) u64::from(offset), r = const RING,
+                 options(nostack, preserves_flags));
+        }
+        value
+    }
+
+    #[inline(always)]
+    fn store32<const DISP: u32>(self, offset: u32, value: u32) {
+        // SAFETY: inside this CPU's ring, in bytes that the caller has reserved.
+        unsafe {
+            asm!("mov gs:[{o} + {r}], {v:e}", v = in(reg) value, o = in(reg) u64::from(offset),
+                 r = const RING + DISP as usize, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    fn store64<const DISP: u32>(self, offset: u32, value: u64) {
+        // SAFETY: as `store32`.
+        unsafe {
+            asm!("mov gs:[{o} + {r}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
+                 r = const RING + DISP as usize, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    fn add64<const DISP: u32>(self, offset: u32, value: u64) {
+        // SAFETY: as `store32`.
+        unsafe {
+            asm!("add gs:[{o} + {r}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
+                 r = const RING + DISP as usize, options(nostack));
+        }
+    }
+
+    #[inline(always)]
+    fn pos(self) -> u64 {
+        let pos: u64;
+        // SAFETY: a control word of this CPU.
+        unsafe {
+            asm!("mov {}, gs:[{}]", out(reg) pos, const POS, options(nostack, preserves_flags))
+        };
+        pos
+    }
+
+    #[inline(always)]
+    fn cas_pos(self, old: u64, new: u64) -> bool {
+        // SAFETY: a control word of this CPU; the label is in this function.
+        unsafe {
+            asm!("cmpxchg gs:[{}], {}", "jne {}", const POS, in(reg) new, label { return false },
+                 inout("rax") old => _, options(nostack));
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn has_room(self, new: u64) -> bool {
+        // SAFETY: a control word of this CPU; the label is in this function.
+        unsafe {
+            asm!("cmp {}, gs:[{}]", "ja {}", in(reg) new, const LIMIT, label { return false }, options(nostack));
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn is_noted_half(self, half: u32) -> bool {
+        // SAFETY: a control word of this CPU; the label is in this function.
+        unsafe {
+            asm!("cmp {:e}, gs:[{}]", "jne {}", in(reg) half, const TS_HI, label { return false }, options(nostack));
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn commit<const LEN: u32>(self, sub: u32) {
+        // SAFETY: the commit counter of the sub-buffer that the record lies in.
+        unsafe {
+            asm!("add qword ptr gs:[{} + {}], {}", in(reg) u64::from(sub),
+                 const RING + wire::SUB_COMMIT as usize, const wire::commit_of(LEN), options(nostack));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The links of all queues: for each thread, the one after and the one before it.
+//!
+//! A thread stands in at most one [`PrioQueue`](crate::PrioQueue), so one table serves all queues
+//! of the system. Two tables of bytes, not one of pairs, spare the instruction that would double
+//! the index.
+
+use crate::ThreadId;
+
+/// The links of the threads `0..N`. `N` is a power of two, at most 256.
+///
+/// The links of a thread mean something only while it stands in a queue. A number of `N` or above
+/// is taken modulo `N`; it never reaches beyond the tables.
+#[derive(Clone, Debug)]
+pub struct Links<const N: usize> {
+    next: [u8; N],
+    prev: [u8; N],
+}
+
+impl<const N: usize> Links<N> {
+    /// A table for `N` threads, none of them queued.
+    #[must_use]
+    pub const fn new() -> Self {
+        const { assert!(N.is_power_of_two() && N <= 256) };
+        Self {
+            next: [0; N],
+            prev: [0; N],
+        }
+    }
+
+    /// The thread after `tid`.
+    #[inline(always)]
+    pub(crate) const fn next(&self, tid: ThreadId) -> ThreadId {
+        ThreadId::new(self.next[Self::index(tid)])
+    }
+
+    /// The thread before `tid`.
+    #[inline(always)]
+    pub(crate) const fn prev(&self, tid: ThreadId) -> ThreadId {
+        ThreadId::new(self.prev[Self::index(tid)])
+    }
+
+    /// Makes `tid` a circle of one.
+    #[inline(always)]
+    pub(crate) const fn link_single(&mut self, tid: ThreadId) {
+        self.next[Self::index(tid)] = tid.raw();
+        self.prev[Self::index(tid)] = tid.raw();
+    }
+
+    /// Puts `tid` between `next` and the thread before it.
+    #[inline(always)]
+    pub(crate) const fn link_before(&mut self, next: ThreadId, tid: ThreadId) {
+        let prev = self.prev(next);
+        self.next[Self::index(tid)] = next.raw();
+        self.prev[Self::index(tid)] = prev.raw();
+        self.next[Self::index(prev)] = tid.raw();
+        self.prev[Self::index(next)] = tid.raw();
+    }
+
+    /// Takes `tid` out of its circle; `next` is the thread after it.
+    #[inline(always)]
+    pub(crate) const fn unlink(&mut self, tid: ThreadId, next: ThreadId) {
+        let prev = self.prev(tid);
+        self.next[Self::index(prev)] = next.raw();
+        self.prev[Self::index(next)] = prev.raw();
+    }
+
+    #[inline(always)]
+    const fn index(tid: ThreadId) -> usize {
+        tid.index() & (N - 1)
+    }
+}
+
+impl<const N: usize> Default for Links<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

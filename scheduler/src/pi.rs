@@ -1,0 +1,188 @@
+//! Priority inheritance: how important the owner of a contended mutex must be.
+//!
+//! A thread is as important as the most important of itself and the threads that wait for a
+//! mutex it holds. Where such an owner waits for a mutex itself, its owner inherits in turn: a
+//! chain. This module only says what to change; the kernel shows its tables through [`PiWorld`]
+//! and carries the changes out.
+//!
+//! The order of things when a thread finds a mutex taken:
+//! 1. [`check_chain`]: waiting must not close a cycle.
+//! 2. the kernel moves the thread from the run queue to the mutex's wait queue;
+//! 3. [`Walk::new`] at the owner, then [`Walk::step`] and execute, until there is no change.
+//!
+//! Whenever waiters leave otherwise (timeout, unlock, change of priority), only the third is
+//! needed, starting at the thread whose priority may have changed.
+//!
+//! # Invariants
+//! * A step looks at one thread and gives at most one change; between two steps the kernel may
+//!   let interrupts in, since each step looks anew.
+//! * At most [`MAX_CHAIN`] threads are changed without a chance to let interrupts in.
+//!
+//! # Source
+//! L. Sha, R. Rajkumar, J. P. Lehoczky: Priority Inheritance Protocols, IEEE Transactions on
+//! Computers 39(9), 1990. The walk follows Linux, `Documentation/locking/rt-mutex-design.rst`.
+
+use crate::{Placement, Priority, ThreadId};
+
+/// Most threads a chain may have, the one that begins to wait not counted.
+pub const MAX_CHAIN: usize = 16;
+
+/// What inheritance has to know of the kernel's tables.
+pub trait PiWorld {
+    /// Names a mutex.
+    type Mutex: Copy + Eq;
+
+    /// The thread's own priority.
+    fn base(&self, tid: ThreadId) -> Priority;
+
+    /// The priority the thread is queued with at present.
+    fn effective(&self, tid: ThreadId) -> Priority;
+
+    /// Priority of the most important thread that waits for any mutex `tid` holds.
+    fn top_waiter(&self, tid: ThreadId) -> Option<Priority>;
+
+    /// The mutex the thread waits for.
+    fn blocked_on(&self, tid: ThreadId) -> Option<Self::Mutex>;
+
+    /// The thread that holds the mutex.
+    fn owner_of(&self, mutex: Self::Mutex) -> Option<ThreadId>;
+}
+
+/// Why a thread must not wait for a mutex.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PiError {
+    /// The mutex is held by the thread itself, or by one that waits for it along the chain.
+    Deadlock,
+    /// The chain has more than [`MAX_CHAIN`] threads.
+    ChainTooLong,
+}
+
+/// A thread's priority has to change.
+#[must_use = "the chain is followed as if the change had been made"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change<M> {
+    /// The thread.
+    pub tid: ThreadId,
+    /// The priority it is queued with.
+    pub from: Priority,
+    /// The priority it has to be queued with.
+    pub to: Priority,
+    /// Where among its new equals.
+    pub placement: Placement,
+    /// The mutex in whose wait queue it stands; if none, it is in the run queue or wherever else
+    /// the kernel put it.
+    pub blocked_on: Option<M>,
+}
+
+/// The priority of a thread, given its own and the top waiters of the mutexes it holds.
+#[inline]
+#[must_use]
+pub fn effective_priority(
+    base: Priority,
+    top_waiters: impl IntoIterator<Item = Priority>,
+) -> Priority {
+    top_waiters.into_iter().fold(base, Priority::max_important)
+}
+
+/// Whether `tid` may wait for `mutex`; gives the number of threads in the chain behind it.
+///
+/// # Errors
+/// [`PiError::Deadlock`] if the chain comes back to `tid`, [`PiError::ChainTooLong`] if it does
+/// not end within [`MAX_CHAIN`] threads (as one with a cycle beyond `tid` never does).
+pub fn check_chain<W: PiWorld>(
+    world: &W,
+    tid: ThreadId,
+    mutex: W::Mutex,
+) -> Result<usize, PiError> {
+    let mut next = world.owner_of(mutex);
+    let mut nr_threads = 0;
+    while let Some(owner) = next {
+        if owner == tid {
+            return Err(PiError::Deadlock);
+        }
+        if nr_threads == MAX_CHAIN {
+            return Err(PiError::ChainTooLong);
+        }
+        nr_threads += 1;
+        next = owner_of_blocker(world, owner);
+    }
+    Ok(nr_threads)
+}
+
+/// The thread that holds what `tid` waits for.
+#[inline]
+fn owner_of_blocker<W: PiWorld>(world: &W, tid: ThreadId) -> Option<ThreadId> {
+    world.owner_of(world.blocked_on(tid)?)
+}
+
+/// A walk along a chain of owners, from one whose waiters have changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    next: Option<ThreadId>,
+    nr_visited: usize,
+}
+
+impl Walk {
+    /// A walk that begins at the thread whose effective priority may have changed.
+    #[inline]
+    #[must_use]
+    pub const fn new(tid: ThreadId) -> Self {
+        Self {
+            next: Some(tid),
+            nr_visited: 0,
+        }
+    }
+
+    /// The thread the next step looks at; `None` at the end of the walk.
+    #[inline]
+    #[must_use]
+    pub const fn pending(&self) -> Option<ThreadId> {
+        self.next
+    }
+
+    /// Allows another [`MAX_CHAIN`] threads, after the kernel has let interrupts in.
+    #[inline]
+    pub const fn renew(&mut self) {
+        self.nr_visited = 0;
+    }
+
+    /// Looks at the next thread: what to change, or `None` at the end. The walk ends at the first
+    /// thread whose priority is right, for then nothing changes beyond it.
+    ///
+    /// The change must be executed before the next step.
+    ///
+    /// # Errors
+    /// [`PiError::ChainTooLong`] if there is more to do after [`MAX_CHAIN`] threads. The changes
+    /// made so far are right; to make the others, let interrupts in, [`renew`](Self::renew) and
+    /// go on. It can happen though [`check_chain`] was asked before each wait, because a chain
+    /// may also grow at the end that was already checked.
+    #[inline]
+    pub fn step<W: PiWorld>(&mut self, world: &W) -> Result<Option<Change<W::Mutex>>, PiError> {
+        let Some(tid) = self.next else {
+            return Ok(None);
+        };
+        let from = world.effective(tid);
+        let to = effective_priority(world.base(tid), world.top_waiter(tid));
+        if from == to {
+            self.next = None;
+            return Ok(None);
+        }
+        if self.nr_visited == MAX_CHAIN {
+            return Err(PiError::ChainTooLong);
+        }
+        self.nr_visited += 1;
+        let blocked_on = world.blocked_on(tid);
+        self.next = blocked_on.and_then(|mutex| world.owner_of(mutex));
+        Ok(Some(Change {
+            tid,
+            from,
+            to,
+            placement: if to.is_more_important_than(from) {
+                Placement::Tail
+            } else {
+                Placement::Head
+            },
+            blocked_on,
+        }))
+    }
+}

@@ -1,0 +1,297 @@
+//! Threads in order of importance, equals first in, first out.
+//!
+//! A bitmap says which of the levels hold threads; each level is a circular doubly linked list
+//! through [`Links`], entered at its head; the tail is the head's `prev`. There is no number that
+//! is not a thread's, so only the bitmap says that a level is empty.
+//!
+//! # Invariants
+//! * The bit of level `p` is set iff it holds a thread; `head[p]` means something only then.
+//! * A thread is in at most one queue, at the priority it was pushed with: `remove` and the others
+//!   believe their caller in that. A caller that errs gets a wrong order, never memory unsafety.
+
+use crate::{Links, Priority, ThreadId};
+
+/// A queue of threads by priority; every operation is O(1) but iteration.
+///
+/// All operations on a queue must be given the same [`Links`].
+#[derive(Clone, Debug)]
+pub struct PrioQueue {
+    /// Bit `63 - p % 64` of word `p / 64`: level `p` is not empty. The most important level is the
+    /// lowest bit: `bsf` finds that as it is, whereas `bsr` would need two `xor` more.
+    bitmap: [u64; 2],
+    /// First thread of each level. 128 and not 100, so that no index needs a check.
+    head: [u8; 128],
+}
+
+/// The most important level of a bitmap.
+#[inline(always)]
+const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
+    let (word, last) = if bitmap[1] != 0 {
+        (bitmap[1], 127)
+    } else if bitmap[0] != 0 {
+        (bitmap[0], 63)
+    } else {
+        return None;
+    };
+    Some(word.trailing_zeros() ^ last)
+}
+
+impl PrioQueue {
+    /// A queue without threads.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            bitmap: [0; 2],
+            head: [0; 128],
+        }
+    }
+
+    /// Whether no thread is queued.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bitmap[0] | self.bitmap[1] == 0
+    }
+
+    /// Whether a thread of this priority is queued.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_level(&self, prio: Priority) -> bool {
+        self.bitmap[Self::word(prio)] & Self::bit(prio) != 0
+    }
+
+    /// Queues a thread behind its equals.
+    #[inline(always)]
+    pub const fn push_back<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        if self.set_level(prio) {
+            links.link_before(self.head(prio), tid);
+        } else {
+            self.set_head(prio, tid);
+            links.link_single(tid);
+        }
+    }
+
+    /// Queues a thread before its equals.
+    #[inline(always)]
+    pub const fn push_front<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        if self.set_level(prio) {
+            links.link_before(self.head(prio), tid);
+            self.set_head(prio, tid);
+        } else {
+            self.set_head(prio, tid);
+            links.link_single(tid);
+        }
+    }
+
+    /// Takes a queued thread out, wherever it stands. `prio` is what it was pushed with.
+    #[inline(always)]
+    pub const fn remove<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        let next = links.next(tid);
+        if next.raw() == tid.raw() {
+            self.clear_level(prio);
+        } else {
+            links.unlink(tid, next);
+            if self.is_head(tid, prio) {
+                self.set_head(prio, next);
+            }
+        }
+    }
+
+    /// The most important thread; of equals, the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn top(&self) -> Option<(ThreadId, Priority)> {
+        self.first_of(first_level(self.bitmap))
+    }
+
+    /// The priority of the most important thread.
+    #[inline(always)]
+    #[must_use]
+    pub const fn top_priority(&self) -> Option<Priority> {
+        match first_level(self.bitmap) {
+            Some(level) => Some(Priority::from_level(level as u8)),
+            None => None,
+        }
+    }
+
+    /// Takes the most important thread out; of equals, the first.
+    #[inline(always)]
+    pub const fn pop<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+    ) -> Option<(ThreadId, Priority)> {
+        let Some((tid, prio)) = self.top() else {
+            return None;
+        };
+        let next = links.next(tid);
+        if next.raw() == tid.raw() {
+            self.clear_level(prio);
+        } else {
+            links.unlink(tid, next);
+            self.set_head(prio, next);
+        }
+        Some((tid, prio))
+    }
+
+    /// Sends the first thread of a level behind its equals. Harmless if the level is empty.
+    #[inline(always)]
+    pub const fn rotate<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
+        self.set_head(prio, links.next(self.head(prio)));
+    }
+
+    /// The reverse of [`rotate`](Self::rotate): the last thread of the level becomes its first.
+    #[inline(always)]
+    pub(crate) const fn rotate_back<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
+        self.set_head(prio, links.prev(self.head(prio)));
+    }
+
+    /// Whether a level holds more than one thread.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_peer<const N: usize>(&self, links: &Links<N>, prio: Priority) -> bool {
+        let head = self.head(prio);
+        self.has_level(prio) && links.next(head).raw() != head.raw()
+    }
+
+    /// Whether a queued thread is the first of its level.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_head(&self, tid: ThreadId, prio: Priority) -> bool {
+        self.head(prio).raw() == tid.raw()
+    }
+
+    /// The thread after a queued one in order of importance.
+    ///
+    /// To take threads out while going through the queue, ask for the next one before removing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn next_after<const N: usize>(
+        &self,
+        links: &Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) -> Option<(ThreadId, Priority)> {
+        let next = links.next(tid);
+        if !self.is_head(next, prio) {
+            return Some((next, prio));
+        }
+        let bit = Self::bit(prio);
+        let below = !(bit | (bit - 1));
+        let lower = if Self::word(prio) == 1 {
+            [self.bitmap[0], self.bitmap[1] & below]
+        } else {
+            [self.bitmap[0] & below, 0]
+        };
+        self.first_of(first_level(lower))
+    }
+
+    /// All threads in order of importance, equals in the order of the queue.
+    #[inline(always)]
+    #[must_use]
+    pub const fn iter<'a, const N: usize>(&'a self, links: &'a Links<N>) -> Iter<'a, N> {
+        Iter {
+            queue: self,
+            links,
+            next: self.top(),
+        }
+    }
+
+    /// Marks a level as not empty; whether it was so before.
+    #[inline(always)]
+    const fn set_level(&mut self, prio: Priority) -> bool {
+        let was_set = self.has_level(prio);
+        if !was_set {
+            self.bitmap[Self::word(prio)] |= Self::bit(prio);
+        }
+        was_set
+    }
+
+    /// Marks a level as empty.
+    #[inline(always)]
+    const fn clear_level(&mut self, prio: Priority) {
+        // One `ror`, where the complement of the bit would take a shift and a `not`.
+        self.bitmap[Self::word(prio)] &= (u64::MAX >> 1).rotate_right(prio.raw() as u32);
+    }
+
+    /// First thread of a level, if there is such a level.
+    #[inline(always)]
+    const fn first_of(&self, level: Option<u32>) -> Option<(ThreadId, Priority)> {
+        match level {
+            // From `level` itself, not by way of the priority, which would narrow it to a byte.
+            Some(level) => Some((
+                ThreadId::new(self.head[level as usize & 127]),
+                Priority::from_level(level as u8),
+            )),
+            None => None,
+        }
+    }
+
+    /// First thread of a level that is not empty.
+    #[inline(always)]
+    const fn head(&self, prio: Priority) -> ThreadId {
+        ThreadId::new(self.head[Self::level(prio)])
+    }
+
+    #[inline(always)]
+    const fn set_head(&mut self, prio: Priority, tid: ThreadId) {
+        self.head[Self::level(prio)] = tid.raw();
+    }
+
+    /// The level of a priority as an index that needs no check.
+    #[inline(always)]
+    const fn level(prio: Priority) -> usize {
+        prio.raw() as usize & 127
+    }
+
+    /// Which word of the bitmap holds a level.
+    #[inline(always)]
+    const fn word(prio: Priority) -> usize {
+        Self::level(prio) >> 6
+    }
+
+    /// The bit of a level within its word.
+    #[inline(always)]
+    const fn bit(prio: Priority) -> u64 {
+        1 << 63 >> (Self::level(prio) & 63)
+    }
+}
+
+impl Default for PrioQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Iterator over a [`PrioQueue`] in order of importance.
+#[derive(Clone, Debug)]
+pub struct Iter<'a, const N: usize> {
+    queue: &'a PrioQueue,
+    links: &'a Links<N>,
+    next: Option<(ThreadId, Priority)>,
+}
+
+impl<const N: usize> Iterator for Iter<'_, N> {
+    type Item = (ThreadId, Priority);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (tid, prio) = self.next?;
+        self.next = self.queue.next_after(self.links, tid, prio);
+        Some((tid, prio))
+    }
+}

@@ -1,0 +1,263 @@
+//! `TimerQueue` against a `BTreeMap`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use takt_scheduler::{Cancelled, TimerId, TimerQueue};
+
+fn tid(raw: u16) -> TimerId {
+    TimerId::new(raw)
+}
+
+/// Armed timers by deadline and order of insertion.
+#[derive(Default)]
+struct Model {
+    armed: BTreeMap<(u64, u64), u16>,
+    keys: HashMap<u16, (u64, u64)>,
+    nr_inserted: u64,
+}
+
+impl Model {
+    fn earliest(&self) -> Option<(u64, u16)> {
+        let (&(deadline, _), &id) = self.armed.first_key_value()?;
+        Some((deadline, id))
+    }
+
+    fn is_earliest(&self, id: u16) -> bool {
+        self.earliest().is_some_and(|(_, first)| first == id)
+    }
+
+    fn insert(&mut self, id: u16, deadline: u64) -> bool {
+        let was_earliest = self.is_earliest(id);
+        if let Some(key) = self.keys.remove(&id) {
+            self.armed.remove(&key);
+        }
+        self.nr_inserted += 1;
+        if deadline != u64::MAX {
+            self.keys.insert(id, (deadline, self.nr_inserted));
+            self.armed.insert((deadline, self.nr_inserted), id);
+        }
+        was_earliest || self.is_earliest(id)
+    }
+
+    fn cancel(&mut self, id: u16) -> Cancelled {
+        let was_earliest = self.is_earliest(id);
+        match self.keys.remove(&id) {
+            None => Cancelled::NotArmed,
+            Some(key) => {
+                self.armed.remove(&key);
+                if was_earliest {
+                    Cancelled::Earliest
+                } else {
+                    Cancelled::Later
+                }
+            }
+        }
+    }
+
+    fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+        let (deadline, id) = self.earliest().filter(|&(deadline, _)| deadline <= now)?;
+        self.armed.pop_first();
+        self.keys.remove(&id);
+        Some((tid(id), deadline))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert(u16, u64),
+    Cancel(u16),
+    PopExpired(u64),
+    /// As a periodic timer does: the earliest moves by a period.
+    Rearm(u64),
+}
+
+fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let deadline = move || {
+        prop_oneof![
+            30 => 0..nr_deadlines,
+            1 => Just(u64::MAX - 1),
+            1 => Just(u64::MAX),
+        ]
+    };
+    let op = prop_oneof![
+        8 => (0..nr_timers, deadline()).prop_map(|(id, deadline)| Op::Insert(id, deadline)),
+        3 => (0..nr_timers).prop_map(Op::Cancel),
+        2 => (0..nr_deadlines).prop_map(Op::PopExpired),
+        2 => (0..nr_deadlines).prop_map(Op::Rearm),
+    ];
+    prop::collection::vec(op, 1..len)
+}
+
+/// What can be asked of the queue at little cost.
+fn check<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
+    let earliest = model.earliest();
+    assert_eq!(queue.len(), model.armed.len());
+    assert_eq!(queue.is_empty(), model.armed.is_empty());
+    assert_eq!(queue.earliest(), earliest.map(|(at, id)| (at, tid(id))));
+    assert_eq!(
+        queue.earliest_deadline(),
+        earliest.map_or(u64::MAX, |e| e.0)
+    );
+}
+
+fn check_timers<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
+    for id in 0..N as u16 {
+        let deadline = model.keys.get(&id).map(|key| key.0);
+        assert_eq!(queue.is_armed(tid(id)), deadline.is_some());
+        assert_eq!(queue.deadline_of(tid(id)), deadline);
+    }
+}
+
+fn run<const N: usize>(ops: &[Op]) {
+    let mut queue = Box::new(TimerQueue::<N>::new());
+    let mut model = Model::default();
+    for &op in ops {
+        match op {
+            Op::Insert(id, deadline) => {
+                let expected = model.insert(id, deadline);
+                let is_empty = model.armed.is_empty();
+                let found = queue.insert(tid(id), deadline);
+                // Never, in an empty queue: whether the clock is set for nothing does not matter.
+                assert!(found == expected || is_empty && deadline == u64::MAX);
+            }
+            Op::Cancel(id) => assert_eq!(queue.cancel(tid(id)), model.cancel(id)),
+            Op::PopExpired(now) => assert_eq!(queue.pop_expired(now), model.pop_expired(now)),
+            Op::Rearm(period) => {
+                if let Some((deadline, id)) = queue.earliest() {
+                    let deadline = deadline.saturating_add(period);
+                    assert!(model.insert(id.raw(), deadline));
+                    assert!(queue.insert(id, deadline));
+                }
+            }
+        }
+        check(&queue, &model);
+        if N <= 16 {
+            check_timers(&queue, &model);
+        }
+    }
+    check_timers(&queue, &model);
+    while let Some(expected) = model.pop_expired(u64::MAX - 1) {
+        assert_eq!(queue.pop_expired(u64::MAX - 1), Some(expected));
+        check(&queue, &model);
+    }
+    assert_eq!(queue.pop_expired(u64::MAX - 1), None);
+    check_timers(&queue, &model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn follows_the_model_with_1_timer(ops in ops(1, 10, 100)) {
+        run::<4>(&ops);
+    }
+
+    #[test]
+    fn follows_the_model_with_4_timers(ops in ops(4, 10, 300)) {
+        run::<4>(&ops);
+    }
+
+    #[test]
+    fn follows_the_model_with_16_timers(ops in ops(16, 1000, 500)) {
+        run::<16>(&ops);
+    }
+
+    #[test]
+    fn follows_the_model_with_many_equal_deadlines(ops in ops(64, 3, 500)) {
+        run::<64>(&ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn follows_the_model_with_2000_timers(ops in ops(2000, 1 << 40, 8000)) {
+        run::<2048>(&ops);
+    }
+}
+
+#[test]
+fn a_full_queue_is_emptied_in_order() {
+    let mut queue = Box::new(TimerQueue::<2048>::new());
+    let mut model = Model::default();
+    for i in 0..2048u64 {
+        let id = (i * 1237 % 2048) as u16;
+        let deadline = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+        assert_eq!(queue.insert(tid(id), deadline), model.insert(id, deadline));
+    }
+    check(&queue, &model);
+    check_timers(&queue, &model);
+    for id in (0..2048).step_by(7) {
+        assert_eq!(queue.cancel(tid(id)), model.cancel(id));
+        assert_eq!(queue.cancel(tid(id)), Cancelled::NotArmed);
+    }
+    while let Some(expected) = model.pop_expired(2000) {
+        assert_eq!(queue.pop_expired(2000), Some(expected));
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn expires_at_its_deadline_and_not_before() {
+    let mut queue = TimerQueue::<16>::new();
+    assert!(queue.insert(tid(3), 100));
+    assert_eq!(queue.pop_expired(99), None);
+    assert_eq!(queue.pop_expired(100), Some((tid(3), 100)));
+    assert_eq!(queue.pop_expired(100), None);
+    assert!(!queue.is_armed(tid(3)));
+}
+
+#[test]
+fn equal_deadlines_expire_in_the_order_of_insertion() {
+    let mut queue = TimerQueue::<16>::new();
+    for id in [9, 2, 7, 0, 15, 4] {
+        let _ = queue.insert(tid(id), 50);
+    }
+    // Inserted again, a timer is the last.
+    assert!(queue.insert(tid(9), 50));
+    for id in [2, 7, 0, 15, 4, 9] {
+        assert_eq!(queue.pop_expired(50), Some((tid(id), 50)));
+    }
+}
+
+#[test]
+fn insert_tells_when_the_earliest_deadline_changes() {
+    let mut queue = TimerQueue::<16>::new();
+    assert!(queue.insert(tid(1), 100));
+    assert!(!queue.insert(tid(2), 200));
+    assert!(!queue.insert(tid(3), 100), "an equal is not earlier");
+    assert!(queue.insert(tid(2), 50));
+    assert!(queue.insert(tid(2), 300), "the earliest has moved away");
+    assert_eq!(queue.earliest(), Some((100, tid(1))));
+}
+
+#[test]
+fn a_deadline_that_never_comes_disarms() {
+    let mut queue = TimerQueue::<16>::new();
+    let _ = queue.insert(tid(1), u64::MAX);
+    assert!(!queue.is_armed(tid(1)));
+    assert!(queue.is_empty());
+    assert_eq!(queue.earliest(), None);
+    let _ = queue.insert(tid(1), 10);
+    let _ = queue.insert(tid(2), 20);
+    assert!(!queue.insert(tid(2), u64::MAX));
+    assert!(queue.insert(tid(1), u64::MAX));
+    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.cancel(tid(1)), Cancelled::NotArmed);
+}
+
+#[test]
+fn a_place_that_another_took_over_is_not_its_own() {
+    let mut queue = TimerQueue::<16>::new();
+    let _ = queue.insert(tid(0), 1);
+    let _ = queue.insert(tid(1), 2);
+    assert_eq!(queue.cancel(tid(1)), Cancelled::Later);
+    let _ = queue.insert(tid(2), 3);
+    assert!(!queue.is_armed(tid(1)));
+    assert_eq!(queue.cancel(tid(1)), Cancelled::NotArmed);
+    assert_eq!(queue.cancel(tid(2)), Cancelled::Later);
+    assert!(!queue.cancel(tid(2)).was_armed());
+    assert_eq!(queue.len(), 1);
+}

@@ -1,0 +1,391 @@
+//! [`Status`]: the state of a run, as it lies in the guest's RAM.
+//!
+//! Neighbours: the image holds it as `static TAKT_STATUS`, the workload fills it, the host tool
+//! reads it through `view::StatusView`. It is a binary interface: whoever changes the layout
+//! raises [`Status::VERSION`].
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::{LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS, NAME_LEN};
+
+/// Declares an enum that travels as a `u32` (or smaller) and can be read back.
+macro_rules! wire_enum {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[repr(u32)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant = $value,)+
+        }
+
+        impl $name {
+            /// The variant with this number, if there is one.
+            #[must_use]
+            pub const fn from_raw(raw: u32) -> Option<Self> {
+                match raw {
+                    $($value => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+wire_enum! {
+    /// How far a run has come.
+    RunState {
+        /// Not measuring yet.
+        #[default]
+        Booting = 0,
+        /// Measuring.
+        Running = 1,
+        /// The duration is over, or the host asked to stop; the results are complete.
+        Done = 2,
+        /// A stop threshold was exceeded; the results up to there are complete.
+        Threshold = 3,
+        /// A panic or an unexpected exception.
+        Failed = 4,
+        /// The run could not be started or ended as asked; the log says why.
+        Error = 5,
+    }
+}
+
+wire_enum! {
+    /// Where the guest has a clock's frequency from.
+    FrequencySource {
+        /// Not known yet.
+        #[default]
+        Unknown = 0,
+        /// The kernel command line: true by definition under icount.
+        CommandLine = 1,
+        /// CPUID leaf 0x15, 0x16 or the hypervisor's leaf 0x4000_0010.
+        Cpuid = 2,
+        /// Measured against the HPET.
+        Hpet = 3,
+        /// Measured against the ACPI PM timer.
+        PmTimer = 4,
+        /// Measured against the PIT.
+        Pit = 5,
+    }
+}
+
+wire_enum! {
+    /// Which of the two latencies.
+    Measure {
+        /// None: no threshold was hit.
+        #[default]
+        None = 0,
+        /// From the timer's expiry to the interrupt handler.
+        Irq = 1,
+        /// From the timer's expiry to the thread.
+        Thread = 2,
+    }
+}
+
+wire_enum! {
+    /// What a thread of the guest is doing.
+    ThreadState {
+        /// No such thread.
+        #[default]
+        Unused = 0,
+        /// Running, or waiting for the CPU.
+        Ready = 1,
+        /// Waiting for time or for an object.
+        Blocked = 2,
+        /// Suspended, or not started yet.
+        Suspended = 3,
+        /// Ended.
+        Exited = 4,
+    }
+}
+
+/// Why a threshold ended the run.
+#[repr(C)]
+pub struct StopReason {
+    /// A [`Measure`].
+    pub which: AtomicU32,
+    /// The CPU it happened on.
+    pub cpu: AtomicU32,
+    /// The slot it happened in.
+    pub slot: AtomicU32,
+    /// Keeps what follows aligned.
+    pub reserved: AtomicU32,
+    /// The latency, in nanoseconds.
+    pub value: AtomicU64,
+    /// The number of the activation, as in its trace events.
+    pub seq: AtomicU64,
+}
+
+impl StopReason {
+    const fn new() -> Self {
+        Self {
+            which: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            value: AtomicU64::new(0),
+            seq: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes the culprit. `which` is written last.
+    pub fn set(&self, which: Measure, cpu: u32, slot: u32, value: u64, seq: u64) {
+        self.cpu.store(cpu, Relaxed);
+        self.slot.store(slot, Relaxed);
+        self.value.store(value, Relaxed);
+        self.seq.store(seq, Relaxed);
+        self.which.store(which as u32, Relaxed);
+    }
+}
+
+/// Counters of one CPU's trace ring, copied here when they are wanted.
+#[repr(C)]
+pub struct TraceCounters {
+    /// Events recorded.
+    pub entries: AtomicU64,
+    /// Their bytes, sub-buffer headers and padding left out.
+    pub bytes: AtomicU64,
+    /// Events overwritten before they were read.
+    pub overrun: AtomicU64,
+    /// Events lost because an interrupted writer still held the sub-buffer.
+    pub commit_overrun: AtomicU64,
+    /// Events refused because the ring was full.
+    pub dropped: AtomicU64,
+}
+
+impl TraceCounters {
+    const fn new() -> Self {
+        Self {
+            entries: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            overrun: AtomicU64::new(0),
+            commit_overrun: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What belongs to one CPU. A cache line (or two) of its own, so that CPUs do not slow each other.
+#[repr(C, align(128))]
+pub struct CpuStatus {
+    /// Counts up with every timer interrupt, also while nothing is measured: a sign of life.
+    pub heartbeat: AtomicU64,
+    /// Interrupts that the local APIC withdrew (spurious vector).
+    pub spurious_irqs: AtomicU64,
+    /// Interrupts that nobody had asked for.
+    pub unexpected_irqs: AtomicU64,
+    /// The CPU's trace ring.
+    pub trace: TraceCounters,
+}
+
+impl CpuStatus {
+    const fn new() -> Self {
+        Self {
+            heartbeat: AtomicU64::new(0),
+            spurious_irqs: AtomicU64::new(0),
+            unexpected_irqs: AtomicU64::new(0),
+            trace: TraceCounters::new(),
+        }
+    }
+}
+
+/// One measured thread: a CPU's in timerlat (slot = CPU), the n-th in cyclictest (slot = n).
+#[repr(C, align(64))]
+pub struct SlotStats {
+    /// 1 if the slot is in use.
+    pub active: AtomicU32,
+    /// The CPU that it is measured on.
+    pub cpu: AtomicU32,
+    /// The thread's priority.
+    pub prio: AtomicU32,
+    /// The thread's id.
+    pub tid: AtomicU32,
+    /// Time between two activations, in nanoseconds.
+    pub interval_ns: AtomicU64,
+    /// Activations that came too late to be run and were skipped.
+    pub missed: AtomicU64,
+    /// Impossible (negative) differences of time. They are not in the statistics; they taint.
+    pub negative: AtomicU64,
+    /// From the timer's expiry to the interrupt handler.
+    pub irq: LatencyStats,
+    /// From the timer's expiry to the thread.
+    pub thread: LatencyStats,
+}
+
+impl SlotStats {
+    const fn new() -> Self {
+        Self {
+            active: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
+            prio: AtomicU32::new(0),
+            tid: AtomicU32::new(0),
+            interval_ns: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            negative: AtomicU64::new(0),
+            irq: LatencyStats::new(),
+            thread: LatencyStats::new(),
+        }
+    }
+
+    /// Takes the slot into use. `active` is written last.
+    pub fn open(&self, cpu: u32, tid: u32, prio: u32, interval_ns: u64) {
+        self.cpu.store(cpu, Relaxed);
+        self.tid.store(tid, Relaxed);
+        self.prio.store(prio, Relaxed);
+        self.interval_ns.store(interval_ns, Relaxed);
+        self.active.store(1, Relaxed);
+    }
+}
+
+/// A thread of the guest, as the host's reports name it.
+#[repr(C)]
+pub struct ThreadInfo {
+    /// The name, UTF-8, padded with zeros.
+    pub name: [AtomicU8; NAME_LEN],
+    /// The priority.
+    pub prio: AtomicU32,
+    /// The CPU it belongs to.
+    pub cpu: AtomicU32,
+    /// A [`ThreadState`].
+    pub state: AtomicU32,
+    /// Keeps what follows aligned.
+    pub reserved: AtomicU32,
+    /// Time it ran, in TSC cycles.
+    pub runtime_cycles: AtomicU64,
+    /// How often it was switched to.
+    pub switches: AtomicU64,
+}
+
+impl ThreadInfo {
+    const fn new() -> Self {
+        Self {
+            name: [const { AtomicU8::new(0) }; NAME_LEN],
+            prio: AtomicU32::new(0),
+            cpu: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            runtime_cycles: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the name; what does not fit is cut off.
+    pub fn set_name(&self, name: &str) {
+        let bytes = name.bytes().chain(core::iter::repeat(0));
+        for (cell, byte) in self.name.iter().zip(bytes) {
+            cell.store(byte, Relaxed);
+        }
+    }
+}
+
+/// The state of a run and all of its results. See the module's documentation.
+#[repr(C)]
+pub struct Status {
+    /// [`Status::MAGIC`] once the guest has come so far as to set it.
+    pub magic: AtomicU64,
+    /// [`Status::VERSION`].
+    pub version: AtomicU32,
+    /// A [`RunState`].
+    pub state: AtomicU32,
+    /// CPUs that run.
+    pub nr_cpus: AtomicU32,
+    /// [`MAX_CPUS`] of the guest.
+    pub max_cpus: AtomicU32,
+    /// Slots in use.
+    pub nr_slots: AtomicU32,
+    /// [`MAX_SLOTS`] of the guest.
+    pub max_slots: AtomicU32,
+    /// TSC frequency in Hz.
+    pub tsc_hz: AtomicU64,
+    /// Frequency in Hz at which the local APIC timer counts; 0 in TSC-deadline mode.
+    pub lapic_hz: AtomicU64,
+    /// Where `tsc_hz` is from, a [`FrequencySource`].
+    pub tsc_source: AtomicU32,
+    /// Where `lapic_hz` is from, a [`FrequencySource`].
+    pub lapic_source: AtomicU32,
+    /// 1 if CPUID says that the TSC is invariant.
+    pub invariant_tsc: AtomicU32,
+    /// 1 if deadlines are set in TSC-deadline mode, 0 if in one-shot mode.
+    pub tsc_deadline: AtomicU32,
+    /// TSC when the measurement began (after the warm-up).
+    pub started_tsc: AtomicU64,
+    /// TSC when it ended; 0 while it has not.
+    pub ended_tsc: AtomicU64,
+    /// Log bytes that found no room.
+    pub log_dropped: AtomicU64,
+    /// The threshold that ended the run.
+    pub stop: StopReason,
+    /// What belongs to each CPU.
+    pub cpus: [CpuStatus; MAX_CPUS],
+    /// The threads by id.
+    pub threads: [ThreadInfo; MAX_THREADS],
+    /// The measured threads.
+    pub slots: [SlotStats; MAX_SLOTS],
+}
+
+impl Status {
+    /// First eight bytes of a status block in use.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTSTA1");
+    /// Version of the layout.
+    pub const VERSION: u32 = 1;
+    /// Name of the symbol under which the image holds it.
+    pub const SYMBOL: &'static str = "TAKT_STATUS";
+
+    /// A status block at rest. All zeros, so a static one lies in `.bss`.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "4 MiB: meant for a static only")]
+    pub const fn new() -> Self {
+        Self {
+            magic: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            nr_cpus: AtomicU32::new(0),
+            max_cpus: AtomicU32::new(0),
+            nr_slots: AtomicU32::new(0),
+            max_slots: AtomicU32::new(0),
+            tsc_hz: AtomicU64::new(0),
+            lapic_hz: AtomicU64::new(0),
+            tsc_source: AtomicU32::new(0),
+            lapic_source: AtomicU32::new(0),
+            invariant_tsc: AtomicU32::new(0),
+            tsc_deadline: AtomicU32::new(0),
+            started_tsc: AtomicU64::new(0),
+            ended_tsc: AtomicU64::new(0),
+            log_dropped: AtomicU64::new(0),
+            stop: StopReason::new(),
+            cpus: [const { CpuStatus::new() }; MAX_CPUS],
+            threads: [const { ThreadInfo::new() }; MAX_THREADS],
+            slots: [const { SlotStats::new() }; MAX_SLOTS],
+        }
+    }
+
+    /// Marks the block as in use, in state [`RunState::Booting`]. The magic is written last.
+    pub fn init(&self) {
+        self.version.store(Self::VERSION, Relaxed);
+        self.max_cpus.store(MAX_CPUS as u32, Relaxed);
+        self.max_slots.store(MAX_SLOTS as u32, Relaxed);
+        self.set_state(RunState::Booting);
+        self.magic.store(Self::MAGIC, Relaxed);
+    }
+
+    /// Says how far the run has come.
+    pub fn set_state(&self, state: RunState) {
+        self.state.store(state as u32, Relaxed);
+    }
+
+    /// A sign of life of `cpu`; each CPU gives its own.
+    #[inline]
+    pub fn beat(&self, cpu: usize) {
+        if let Some(cpu) = self.cpus.get(cpu) {
+            let beats = cpu.heartbeat.load(Relaxed);
+            cpu.heartbeat.store(beats.wrapping_add(1), Relaxed);
+        }
+    }
+
+    /// The statistics of measured thread `slot`, if there is room for it.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, slot: usize) -> Option<&SlotStats> {
+        self.slots.get(slot)
+    }
+}

@@ -1,0 +1,208 @@
+//! The macros that declare classes and events.
+
+/// Declares an event class.
+///
+/// ```
+/// takt_tracer::event_class! {
+///     /// The CPU goes from one thread to another.
+///     pub class SchedSwitch = "sched_switch", core24(0x80) {
+///         next: 8 tid,
+///         prev_prio: 7 prio,
+///         next_prio: 7 prio,
+///         prev_state: 2 enum("0=R,1=S,2=T,3=X"),
+///     }
+///     print "prev_comm={current:comm} prev_state={prev_state} ==> next_comm={next:comm}";
+/// }
+/// ```
+///
+/// The layout is `core24(ctx)` with the fixed preempt-count byte, `core8`, or `wide`. A field is `name: bits type`:
+/// fewer than 32 bits are packed into the word from the lowest free bit up; 32 and 64 bits are extra words; `*` is the
+/// dynamic field of type `str`, which comes last. Types: `u`, `i`, `x`, `tid`, `prio`, `cycles`, `sym`, `str`,
+/// `enum("n=NAME,…")`, `flags("mask=NAME,…")`. In the print template `{f}` is a field by its type, `{f:comm}` and
+/// `{f:pid}` a thread's name and number, `{current:…}` the running thread.
+///
+/// The class gets a function `emit::<Sink>(id, fields…)`. Integers of any size and `bool` are taken as values
+/// ([`Value`](crate::event::Value)), anything `AsRef<[u8]>` as the dynamic field.
+#[macro_export]
+macro_rules! event_class {
+    (
+        $(#[$doc:meta])*
+        $vis:vis class $class:ident = $name:literal, $layout:ident $(($ctx:literal))? {
+            $($field:ident: $bits:tt $ty:ident $(($arg:literal))?),* $(,)?
+        }
+        print $print:literal;
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $class;
+
+        impl $crate::event::EventClass for $class {
+            const LAYOUT: $crate::event::Layout = $crate::__layout!($layout $(($ctx))?);
+            const TEXT: &'static str = ::core::concat!(
+                "class ", $name,
+                "\nlayout ", ::core::stringify!($layout) $(, " ", ::core::stringify!($ctx))?,
+                $("\nfield ", ::core::stringify!($field), " ", ::core::stringify!($bits), " ", ::core::stringify!($ty)
+                    $(, "(", $arg, ")")?,)*
+                "\nprint ", $print, "\n"
+            );
+        }
+
+        $crate::__class_emit! { $class [] $($field $bits)* }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __layout {
+    (core24($ctx:literal)) => {
+        $crate::event::Layout::Core24($ctx)
+    };
+    (core8) => {
+        $crate::event::Layout::Core8
+    };
+    (wide) => {
+        $crate::event::Layout::Wide
+    };
+}
+
+/// Sorts the fields into fixed ones and the dynamic one, then generates `emit`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __class_emit {
+    ($class:ident [$($field:ident $bits:literal)*]) => {
+        impl $class {
+            const FITS: () = $crate::event::check_fields(
+                <Self as $crate::event::EventClass>::LAYOUT,
+                &[$($bits),*],
+            );
+
+            /// Packs the fields and hands the record of event `id` to the sink.
+            ///
+            /// # Context
+            /// That of the sink.
+            #[inline(always)]
+            pub fn emit<S: $crate::event::Sink>(id: $crate::event::Id $(, $field: impl $crate::event::Value)*) {
+                const { Self::FITS };
+                let layout = <Self as $crate::event::EventClass>::LAYOUT;
+                $crate::event::Packed::new(id, layout)$(.field($bits, $field))*.send::<S>(layout);
+            }
+        }
+    };
+    ($class:ident [$($field:ident $bits:literal)*] $dynamic:ident *) => {
+        impl $class {
+            const FITS: () = $crate::event::check_fields(
+                <Self as $crate::event::EventClass>::LAYOUT,
+                &[$($bits),*],
+            );
+
+            /// Packs the fields and hands the record of event `id` to the sink.
+            ///
+            /// # Context
+            /// That of the sink.
+            #[inline(always)]
+            pub fn emit<S: $crate::event::Sink>(
+                id: $crate::event::Id $(, $field: impl $crate::event::Value)*, $dynamic: impl ::core::convert::AsRef<[u8]>,
+            ) {
+                const { Self::FITS };
+                let layout = <Self as $crate::event::EventClass>::LAYOUT;
+                $crate::event::Packed::new(id, layout)$(.field($bits, $field))*
+                    .send_bytes::<S>(layout, $dynamic.as_ref());
+            }
+        }
+    };
+    ($class:ident [$($done:tt)*] $field:ident $bits:literal $($rest:tt)*) => {
+        $crate::__class_emit! { $class [$($done)* $field $bits] $($rest)* }
+    };
+}
+
+/// Declares an event: an instance of a class.
+///
+/// ```
+/// # takt_tracer::event_class! { pub class Irq = "irq", core8 { vector: 8 u } print "vector={vector}"; }
+/// takt_tracer::event! {
+///     /// Emitted at the start of the handler, with interrupts off.
+///     pub irq_handler_entry: Irq = core "irq:irq_handler_entry";
+/// }
+/// ```
+///
+/// The kind is `core` (an even 8-bit id; for layouts `core24` and `core8`, at most 126 in an image) or `wide` (an odd
+/// 16-bit id; for layout `wide`). It becomes a module of that name with
+/// * `static ID: [u8; 2]`, whose address is the id (for `sym` operands), and
+/// * `struct Event`, which implements [`Event`](crate::event::Event).
+///
+/// The documentation comment becomes the `doc` lines of the metadata: say when exactly the event is emitted.
+#[macro_export]
+macro_rules! event {
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis $event:ident: $class:ty = $kind:ident $name:literal;
+    ) => {
+        $(#[doc = $doc])*
+        $vis mod $event {
+            $crate::__event_id!($kind $name);
+
+            /// The event.
+            #[derive(Clone, Copy, Debug)]
+            pub struct Event;
+        }
+
+        impl $crate::event::Event for $event::Event {
+            type Class = $class;
+            const NAME: &'static str = $name;
+
+            #[inline(always)]
+            fn id() -> $crate::event::Id {
+                $crate::event::Id::of(&$event::ID)
+            }
+        }
+
+        const _: () = {
+            const PARTS: &[&str] = &[
+                ::core::concat!("event ", $name, "\n"),
+                <$class as $crate::event::EventClass>::TEXT,
+                $("doc", $doc, "\n",)*
+            ];
+            const N: usize = $crate::event::text_len(PARTS);
+            const IS_CORE: bool = <$class as $crate::event::EventClass>::LAYOUT.is_core();
+            ::core::assert!(IS_CORE == $crate::__event_is_core!($kind), "the kind of the event does not fit its class");
+
+            #[used]
+            #[unsafe(link_section = ".takt.meta")]
+            static META: $crate::event::Meta<N> = $crate::event::Meta::new(&$event::ID, PARTS);
+        };
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __event_id {
+    (first $name:literal) => {
+        /// Its address is the event's id.
+        #[unsafe(link_section = concat!(".takt.id.core.0.", $name))]
+        pub static ID: [u8; 2] = [0; 2];
+    };
+    (core $name:literal) => {
+        /// Its address is the event's id.
+        #[unsafe(link_section = concat!(".takt.id.core.1.", $name))]
+        pub static ID: [u8; 2] = [0; 2];
+    };
+    (wide $name:literal) => {
+        /// Its address is the event's id.
+        #[unsafe(link_section = concat!(".takt.id.wide.1.", $name))]
+        pub static ID: [u8; 2] = [0; 2];
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __event_is_core {
+    (first) => {
+        true
+    };
+    (core) => {
+        true
+    };
+    (wide) => {
+        false
+    };
+}

@@ -1,0 +1,60 @@
+//! The metadata of an event, as it stands in section `.takt.meta`.
+
+/// One entry of section `.takt.meta`: `u64` id, `u64` length of the text, the text, zeros up to a multiple of 8.
+///
+/// The id is the address of the event's symbol, which the linker fills in. The section is not loaded.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Meta<const N: usize> {
+    id: &'static [u8; 2],
+    len: u64,
+    text: [u8; N],
+}
+
+/// Bytes that the text of an event takes: the sum of its parts, rounded up to a multiple of 8.
+pub const fn text_len(parts: &[&str]) -> usize {
+    let mut len = 0;
+    let mut part = 0;
+    while part < parts.len() {
+        len += parts[part].len();
+        part += 1;
+    }
+    len.next_multiple_of(8)
+}
+
+impl<const N: usize> Meta<N> {
+    /// The entry of the event with this id and these parts of text. `N` is [`text_len`] of the parts.
+    pub const fn new(id: &'static [u8; 2], parts: &[&str]) -> Self {
+        let mut text = [0; N];
+        let mut len = 0;
+        let mut part = 0;
+        while part < parts.len() {
+            let bytes = parts[part].as_bytes();
+            let mut at = 0;
+            while at < bytes.len() {
+                text[len] = bytes[at];
+                len += 1;
+                at += 1;
+            }
+            part += 1;
+        }
+        Self {
+            id,
+            len: len as u64,
+            text,
+        }
+    }
+
+    /// The event's id symbol.
+    pub const fn id(&self) -> &'static [u8; 2] {
+        self.id
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        self.text
+            .get(..self.len as usize)
+            .and_then(|text| core::str::from_utf8(text).ok())
+            .unwrap_or("")
+    }
+}

@@ -1,0 +1,84 @@
+//! Where packed events go.
+
+/// The out-of-line record functions that all events of a record size share.
+///
+/// The kernel implements it for a type without content with functions that are not inlined, each around the function
+/// of the same size in [`ring`](crate::ring). So an event's place in the code is: load the word and the extra words
+/// into registers, and call. `_ctx` functions add the context to the word (layouts `core8` and `wide`), the others
+/// do not (`core24`). Two extra words travel in one `u64`, the first of them in its low half.
+///
+/// # Context
+/// Whatever the implementation promises; with a ring behind it: thread, IRQ and NMI.
+pub trait Sink {
+    /// Time stamp and word.
+    fn rec8(word: u32);
+    /// Time stamp and word with context.
+    fn rec8_ctx(word: u32);
+    /// One extra word.
+    fn rec12(word: u32, a: u32);
+    /// One extra word, with context.
+    fn rec12_ctx(word: u32, a: u32);
+    /// Two extra words.
+    fn rec16(word: u32, ab: u64);
+    /// Two extra words, with context.
+    fn rec16_ctx(word: u32, ab: u64);
+    /// Three extra words.
+    fn rec20(word: u32, ab: u64, c: u32);
+    /// Three extra words, with context.
+    fn rec20_ctx(word: u32, ab: u64, c: u32);
+    /// Four extra words.
+    fn rec24(word: u32, ab: u64, cd: u64);
+    /// Four extra words, with context.
+    fn rec24_ctx(word: u32, ab: u64, cd: u64);
+    /// Any number of extra words up to 8, and a dynamic field.
+    fn rec_bytes(word: u32, extra: &[u32], bytes: &[u8]);
+    /// Any number of extra words up to 8, and a dynamic field, with context.
+    fn rec_bytes_ctx(word: u32, extra: &[u32], bytes: &[u8]);
+}
+
+/// Declares a [`Sink`] over a [`CpuRing`](crate::ring::CpuRing): one out-of-line function for each record size.
+///
+/// The ring is named by an expression without content, for example a unit struct of the kernel.
+///
+/// ```ignore
+/// takt_tracer::ring_sink! {
+///     /// The trace ring of this CPU.
+///     pub struct KernelSink => KernelRing;
+/// }
+/// ```
+#[macro_export]
+macro_rules! ring_sink {
+    ($(#[$doc:meta])* $vis:vis struct $sink:ident => $ring:expr;) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $sink;
+
+        impl $crate::event::Sink for $sink {
+            $crate::__ring_sink_fns! { $ring =>
+                rec8 record8 (word: u32);
+                rec8_ctx record8_ctx (word: u32);
+                rec12 record12 (word: u32, a: u32);
+                rec12_ctx record12_ctx (word: u32, a: u32);
+                rec16 record16 (word: u32, ab: u64);
+                rec16_ctx record16_ctx (word: u32, ab: u64);
+                rec20 record20 (word: u32, ab: u64, c: u32);
+                rec20_ctx record20_ctx (word: u32, ab: u64, c: u32);
+                rec24 record24 (word: u32, ab: u64, cd: u64);
+                rec24_ctx record24_ctx (word: u32, ab: u64, cd: u64);
+                rec_bytes record_bytes (word: u32, extra: &[u32], bytes: &[u8]);
+                rec_bytes_ctx record_bytes_ctx (word: u32, extra: &[u32], bytes: &[u8]);
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __ring_sink_fns {
+    ($ring:expr => $($name:ident $record:ident ($($arg:ident: $ty:ty),*);)*) => {$(
+        #[inline(never)]
+        fn $name($($arg: $ty),*) {
+            $crate::ring::$record($ring $(, $arg)*);
+        }
+    )*};
+}

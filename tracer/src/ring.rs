@@ -1,0 +1,172 @@
+//! The ring buffer: one per CPU, static, without locks, written by threads, interrupts and NMIs alike.
+//!
+//! # How it works
+//! A ring is [`CpuRing::NR_SUBS`] sub-buffers of [`CpuRing::SUB_SIZE`] bytes. The word *pos* counts every byte
+//! ever reserved and never wraps, so that *pos* modulo the ring's size is a place and *pos* divided by the
+//! sub-buffer's size is a sequence number. A writer
+//!
+//! 1. **reserves**: loads *pos*, reads the TSC, and moves *pos* on by a compare-and-exchange;
+//! 2. **writes** its words at the old *pos*;
+//! 3. **commits**: adds its length and one record to the commit counter in the sub-buffer's header.
+//!
+//! # Invariants
+//! * *Time ascends in buffer order.* The TSC is read between loading *pos* and the exchange of *pos*. If anybody
+//!   reserved in between, the exchange fails, because *pos* never returns to an old value.
+//! * *`limit` is never beyond the end of the sub-buffer that `pos` is in.* Whoever stores it computed it from a
+//!   *pos* that is not newer than the present one. Too low a value is harmless: it leads to the slow path, which
+//!   repairs it.
+//! * *A sub-buffer is complete when the bytes committed in it equal its size*, and only a complete one is reused.
+//!   So a writer that was interrupted or preempted inside a write never finds its place taken.
+//! * *`ts_hi` was put into the buffer before it was noted.* So a writer that finds its own upper half there may
+//!   rely on the reader knowing it.
+//!
+//! # Context
+//! Writers: thread, IRQ and NMI, nested in any order, and preemptible at every step; they disable nothing and wait
+//! for nothing. All of them run on the ring's CPU. [`Consumer`](consumer) functions: one thread of the same CPU.
+//! [`observer`]: anybody who can read the memory, another CPU or the host included.
+
+pub mod consumer;
+mod control;
+pub mod observer;
+mod slow;
+mod writer;
+
+pub use consumer::{Full, Overwritten, close, consume, peek_full};
+pub use control::{
+    ARMED, Counters, Mode, RingControl, Word, counters, is_on, set_mode, tracing_off, tracing_on,
+};
+pub use writer::{
+    record_bytes, record_bytes_ctx, record8, record8_ctx, record12, record12_ctx, record16,
+    record16_ctx, record20, record20_ctx, record24, record24_ctx,
+};
+
+use crate::wire::{MAX_RECORD, SUB_COMMIT, SUB_HEADER, commit_of};
+
+/// The primitive steps of a ring, each to be one instruction if possible.
+///
+/// The kernel implements it for a type without content and reaches its per-CPU block through `gs`; tests implement
+/// it with an interrupt between every two steps. Every method must be atomic with respect to interrupts of its CPU,
+/// which every single instruction is: a `lock` prefix is not needed, with the one exception of
+/// [`cas`](Self::cas) on [`Word::Limit`] where another CPU turns tracing on or off.
+///
+/// Methods are steps in the order in which they are called: an implementation in `asm!` must not be `pure` or
+/// `nomem`, so that the compiler keeps the order. The CPU's stores must become visible to others in that order,
+/// which x86 does by itself (elsewhere: release stores, acquire loads).
+pub trait CpuRing: Copy {
+    /// Bytes of a sub-buffer: a power of two, at least 1024 (64 in tests) and below 16 MiB.
+    const SUB_SIZE: u32;
+    /// Number of sub-buffers: a power of two, at least 2.
+    const NR_SUBS: u32;
+
+    /// The time stamp counter, in cycles.
+    fn now(self) -> u64;
+    /// The context in bits 16..=31: preempt-count byte with bit 22 set if interrupts are enabled, and the running
+    /// thread in bits 24..=31. The other bits are zero.
+    fn ctx(self) -> u32;
+    /// The number of this CPU.
+    fn cpu(self) -> u8;
+
+    /// Loads a control word.
+    fn load(self, word: Word) -> u64;
+    /// Stores a control word.
+    fn store(self, word: Word, value: u64);
+    /// Adds to a control word, in one instruction.
+    fn add(self, word: Word, value: u64);
+    /// Replaces `old` by `new` in a control word, in one instruction; returns whether it did.
+    fn cas(self, word: Word, old: u64, new: u64) -> bool;
+
+    /// Loads 8 bytes of the ring at byte `offset`, a multiple of 8.
+    fn load64(self, offset: u32) -> u64;
+    /// Stores 4 bytes into the ring at byte `offset + DISP`, a multiple of 4.
+    fn store32<const DISP: u32>(self, offset: u32, value: u32);
+    /// Stores 8 bytes into the ring at byte `offset + DISP`, a multiple of 4.
+    fn store64<const DISP: u32>(self, offset: u32, value: u64);
+    /// Adds to the 8 bytes at byte `offset + DISP` of the ring, a multiple of 8, in one instruction.
+    fn add64<const DISP: u32>(self, offset: u32, value: u64);
+
+    /// Hot path: loads [`Word::Pos`]. Override with a single instruction.
+    #[inline(always)]
+    fn pos(self) -> u64 {
+        self.load(Word::Pos)
+    }
+    /// Hot path: [`cas`](Self::cas) on [`Word::Pos`]. Override with a `cmpxchg` that branches on the zero flag.
+    #[inline(always)]
+    fn cas_pos(self, old: u64, new: u64) -> bool {
+        self.cas(Word::Pos, old, new)
+    }
+    /// Hot path: whether `new` is not above [`Word::Limit`]. Override with a `cmp` that branches.
+    #[inline(always)]
+    fn has_room(self, new: u64) -> bool {
+        new <= self.load(Word::Limit)
+    }
+    /// Hot path: whether `half` is the noted upper half of the TSC ([`Word::TsHi`]). Override with a `cmp` that
+    /// branches.
+    #[inline(always)]
+    fn is_noted_half(self, half: u32) -> bool {
+        u64::from(half) == self.load(Word::TsHi)
+    }
+    /// Hot path: commits one record of `LEN` bytes in the sub-buffer at byte `sub` of the ring. Override with an
+    /// `add` of the immediate operand [`commit_of(LEN)`](crate::wire::commit_of) at displacement [`SUB_COMMIT`].
+    #[inline(always)]
+    fn commit<const LEN: u32>(self, sub: u32) {
+        self.add64::<SUB_COMMIT>(sub, u64::from(commit_of(LEN)));
+    }
+}
+
+/// What follows from a ring's geometry, checked when the ring is first used.
+struct Geometry<R: CpuRing>(core::marker::PhantomData<R>);
+
+impl<R: CpuRing> Geometry<R> {
+    const SUB: u64 = {
+        assert!(
+            R::SUB_SIZE.is_power_of_two() && R::NR_SUBS.is_power_of_two(),
+            "sizes are powers of two"
+        );
+        assert!(
+            R::SUB_SIZE >= 64 && R::SUB_SIZE < 1 << 24,
+            "a sub-buffer has 64 bytes to 8 MiB"
+        );
+        assert!(R::NR_SUBS >= 2, "a ring has at least two sub-buffers");
+        assert!(
+            (R::SUB_SIZE as u64) * (R::NR_SUBS as u64) <= 1 << 31,
+            "a ring has at most 2 GiB"
+        );
+        R::SUB_SIZE as u64
+    };
+    /// Longest record that this ring takes; 24 bytes always fit.
+    const MAX_LEN: u32 = {
+        let room = Self::SUB as u32 - SUB_HEADER;
+        if room < MAX_RECORD as u32 {
+            room
+        } else {
+            MAX_RECORD as u32
+        }
+    };
+
+    /// The offset in the ring of position `pos`.
+    #[inline(always)]
+    const fn offset(pos: u64) -> u32 {
+        (pos & (Self::SUB * R::NR_SUBS as u64 - 1)) as u32
+    }
+
+    /// The offset in the ring of the sub-buffer in which position `pos` lies.
+    #[inline(always)]
+    const fn sub_offset(pos: u64) -> u32 {
+        Self::offset(pos & !(Self::SUB - 1))
+    }
+
+    /// The first sub-buffer boundary that is not below `pos`.
+    const fn end(pos: u64) -> u64 {
+        (pos + Self::SUB - 1) & !(Self::SUB - 1)
+    }
+
+    /// The sequence number of the sub-buffer that begins at `start`.
+    const fn seq(start: u64) -> u64 {
+        start / Self::SUB
+    }
+
+    /// The byte part of the commit counter of `seq`'s slot when every sub-buffer before `seq` in it is complete.
+    const fn complete_before(seq: u64) -> u64 {
+        (seq / R::NR_SUBS as u64).wrapping_mul(Self::SUB) & crate::wire::COMMIT_BYTES
+    }
+}

@@ -1,0 +1,100 @@
+//! Handing complete sub-buffers over: the end that one thread of the ring's CPU reads.
+//!
+//! Context: thread, one at a time; may be interrupted and preempted by writers anywhere. A step costs a few
+//! instructions, but belongs outside of measured paths because of what follows it.
+
+use super::slow::{Opened, open, pad};
+use super::{CpuRing, Geometry, Word};
+use crate::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
+
+/// A complete sub-buffer that the consumer has not taken yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "hand it over, then `consume` it"]
+pub struct Full {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Where it begins in the ring, in bytes; it is `SUB_SIZE` long.
+    pub offset: u32,
+    /// The events in it.
+    pub records: u64,
+}
+
+/// The sub-buffer was overwritten before it was consumed: what was read of it is worthless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwritten;
+
+/// The oldest complete sub-buffer that was not consumed, if there is one.
+///
+/// In mode `StopWhenFull` it stays as it is until [`consume`]; in mode `Overwrite` a writer may take it at any moment,
+/// which [`consume`] reports.
+///
+/// # Context
+/// The consumer thread.
+pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
+    let pos = ring.pos();
+    let opened = Geometry::<R>::seq(Geometry::<R>::end(pos));
+    let seq = ring
+        .load(Word::Consumed)
+        .max(opened.saturating_sub(u64::from(R::NR_SUBS)));
+    if seq >= Geometry::<R>::seq(pos) {
+        return None;
+    }
+    let offset = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+    let commit = ring.load64(offset + SUB_COMMIT);
+    if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq + u64::from(R::NR_SUBS)) {
+        return None; // a writer is still inside
+    }
+    let base = ring.load64(offset + SUB_HEADER - 8);
+    Some(Full {
+        seq,
+        offset,
+        records: commit.wrapping_sub(base) / COMMIT_RECORD,
+    })
+}
+
+/// Gives a sub-buffer back to the writers after it was handed over.
+///
+/// # Errors
+/// [`Overwritten`] if a writer took it in the meantime (mode `Overwrite` only). It counts as overrun then.
+///
+/// # Context
+/// The consumer thread.
+pub fn consume<R: CpuRing>(ring: R, full: Full) -> Result<(), Overwritten> {
+    let reuse = (full.seq + u64::from(R::NR_SUBS)) * Geometry::<R>::SUB;
+    if ring.pos() > reuse {
+        return Err(Overwritten);
+    }
+    ring.store(Word::Consumed, full.seq + 1);
+    ring.add(Word::Read, full.records);
+    Ok(())
+}
+
+/// Ends the current sub-buffer by padding, so that it can be handed over: for the end of a run. Works with tracing on
+/// and off.
+///
+/// If events were lost that no header mentions yet, opens and ends an otherwise empty sub-buffer for the number, so
+/// that a loss at the end is not silent. With a full ring that is impossible until something is consumed: so hand over,
+/// close again, and hand over again.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+pub fn close<R: CpuRing>(ring: R) {
+    loop {
+        let pos = ring.pos();
+        let now = ring.now();
+        let end = Geometry::<R>::end(pos);
+        if pos != end {
+            if ring.cas(Word::Pos, pos, end) {
+                pad(ring, pos, end);
+            }
+            continue;
+        }
+        let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
+        if lost == ring.load(Word::Reported) {
+            return;
+        }
+        if let Opened::Refused(_) = open(ring, pos, now, 0) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Reading a ring from outside: the host through a copy of the RAM, or another CPU.
+//!
+//! The observer writes nothing, so the traced system does not notice it. It finds out afterwards whether what it
+//! copied was being overwritten: a writer moves `pos` into a slot before it stores anything there, so a copy is good if
+//! `pos` was not past the slot's next use *after* copying. Sequence number and commit counter alone would not do: a
+//! writer that interrupts the opening of a sub-buffer stores records before the header is written.
+//!
+//! Context: any; it only loads.
+
+use super::Word;
+use crate::wire::{SUB_HEADER, SubHeader};
+
+/// How an observer gets at a ring.
+///
+/// Loads must happen in the order in which they are called (on x86 any loads do; elsewhere: acquire).
+pub trait RingView {
+    /// What can go wrong, for example reading a file.
+    type Error;
+
+    /// Loads a control word.
+    ///
+    /// # Errors
+    /// Whatever the access may meet.
+    fn load(&self, word: Word) -> Result<u64, Self::Error>;
+
+    /// Copies from the ring, beginning at byte `offset`.
+    ///
+    /// # Errors
+    /// Whatever the access may meet.
+    fn copy(&self, offset: u32, out: &mut [u8]) -> Result<(), Self::Error>;
+}
+
+/// What an observer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Observed {
+    /// Nothing new.
+    Nothing,
+    /// A complete sub-buffer was copied.
+    Full {
+        /// Its sequence number.
+        seq: u64,
+    },
+    /// The current sub-buffer was copied as far as it is written.
+    Partial {
+        /// Its sequence number.
+        seq: u64,
+        /// Bytes of it that were reserved. What follows in the copy is zero.
+        reserved: u32,
+        /// Bytes of it that were committed: fewer than `reserved` if a writer is inside, which leaves a hole.
+        committed: u32,
+    },
+    /// A writer is still inside the next sub-buffer: try again, or [`skip`](Observer::skip) it.
+    Busy {
+        /// Its sequence number.
+        seq: u64,
+    },
+    /// The copy is worthless, because it was being overwritten; try again.
+    Overwritten,
+}
+
+/// The place of an observer in the stream of sub-buffers of one CPU.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    sub_size: u32,
+    nr_subs: u32,
+    next: u64,
+    missed: u64,
+}
+
+impl Observer {
+    /// An observer of a ring of `nr_subs` sub-buffers of `sub_size` bytes, beginning with the oldest one.
+    ///
+    /// `None` unless both are powers of two, `sub_size` holds a header, and the whole ring has at most 2 GiB.
+    pub fn new(sub_size: u32, nr_subs: u32) -> Option<Self> {
+        let is_sound = sub_size.is_power_of_two()
+            && nr_subs.is_power_of_two()
+            && sub_size > SUB_HEADER
+            && u64::from(sub_size) * u64::from(nr_subs) <= 1 << 31;
+        is_sound.then_some(Self {
+            sub_size,
+            nr_subs,
+            next: 0,
+            missed: 0,
+        })
+    }
+
+    /// Sub-buffers that were overwritten before they could be copied, or skipped.
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Gives the next sub-buffer up.
+    pub fn skip(&mut self) {
+        self.next += 1;
+        self.missed += 1;
+    }
+
+    /// Copies the next complete sub-buffer into `out`, which is as long as a sub-buffer.
+    ///
+    /// # Errors
+    /// Those of the view.
+    ///
+    /// # Panics
+    /// If `out` is not as long as a sub-buffer.
+    pub fn poll<V: RingView>(&mut self, view: &V, out: &mut [u8]) -> Result<Observed, V::Error> {
+        let size = u64::from(self.sub_size);
+        let pos = view.load(Word::Pos)?;
+        let oldest = pos.div_ceil(size).saturating_sub(u64::from(self.nr_subs));
+        if self.next < oldest {
+            self.missed += oldest - self.next;
+            self.next = oldest;
+        }
+        if self.next >= pos / size {
+            return Ok(Observed::Nothing);
+        }
+        let seq = self.next;
+        let committed = self.committed(view, seq, out)?;
+        if committed == Some(self.sub_size) {
+            self.copy(view, seq, out)?;
+        }
+        if view.load(Word::Pos)? > self.reuse(seq) {
+            return Ok(Observed::Overwritten);
+        }
+        if committed != Some(self.sub_size) {
+            return Ok(Observed::Busy { seq });
+        }
+        self.next += 1;
+        Ok(Observed::Full { seq })
+    }
+
+    /// Copies the sub-buffer that is being written, as far as it is, into `out`. It stays the next one.
+    ///
+    /// For the records of a system that has died, and for a live view of one that writes little.
+    ///
+    /// # Errors
+    /// Those of the view.
+    ///
+    /// # Panics
+    /// If `out` is not as long as a sub-buffer.
+    pub fn poll_current<V: RingView>(
+        &self,
+        view: &V,
+        out: &mut [u8],
+    ) -> Result<Observed, V::Error> {
+        let size = u64::from(self.sub_size);
+        let seq = view.load(Word::Pos)? / size;
+        let committed = self.committed(view, seq, out)?;
+        self.copy(view, seq, out)?;
+        // Loaded after the commit counter: if both agree, nobody was inside when the copy began.
+        let pos = view.load(Word::Pos)?;
+        if pos / size != seq {
+            return Ok(Observed::Overwritten);
+        }
+        let reserved = (pos % size) as u32;
+        out[reserved as usize..].fill(0);
+        match committed {
+            _ if reserved == 0 => Ok(Observed::Nothing),
+            Some(committed) => Ok(Observed::Partial {
+                seq,
+                reserved,
+                committed,
+            }),
+            None => Ok(Observed::Busy { seq }),
+        }
+    }
+
+    /// The bytes committed in sub-buffer `seq`, if its header is there. Loaded before the records are copied, so that
+    /// what it counts is in the copy.
+    fn committed<V: RingView>(
+        &self,
+        view: &V,
+        seq: u64,
+        out: &mut [u8],
+    ) -> Result<Option<u32>, V::Error> {
+        assert_eq!(
+            out.len(),
+            self.sub_size as usize,
+            "the copy is as long as a sub-buffer"
+        );
+        let header = &mut out[..SUB_HEADER as usize];
+        view.copy(self.slot(seq), header)?;
+        Ok(SubHeader::decode(header)
+            .filter(|header| header.seq == seq)
+            .map(|header| header.committed()))
+    }
+
+    /// Copies sub-buffer `seq` as it stands.
+    fn copy<V: RingView>(&self, view: &V, seq: u64, out: &mut [u8]) -> Result<(), V::Error> {
+        view.copy(self.slot(seq), out)
+    }
+
+    /// The offset of the slot of sub-buffer `seq`.
+    const fn slot(&self, seq: u64) -> u32 {
+        (seq % self.nr_subs as u64) as u32 * self.sub_size
+    }
+
+    /// `pos` is beyond this once the slot of `seq` is used again.
+    const fn reuse(&self, seq: u64) -> u64 {
+        seq.saturating_add(self.nr_subs as u64)
+            .saturating_mul(self.sub_size as u64)
+    }
+}

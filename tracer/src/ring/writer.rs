@@ -1,0 +1,136 @@
+//! The fast paths.
+//!
+//! Each is inlined into the one out-of-line function that the kernel keeps for a record size. Whatever does not go
+//! straight through is left to [`slow::record`] as a tail call with the same arguments, so that the fast path needs
+//! neither a stack frame nor a saved register.
+
+use super::{CpuRing, Geometry, slow};
+use crate::wire::{MAX_BYTES, SUB_COMMIT, commit_of};
+
+#[inline(always)]
+fn record<R: CpuRing, const LEN: u32>(ring: R, word: u32, first: u64, second: u64) {
+    let pos = ring.pos();
+    let now = ring.now();
+    let new = pos + u64::from(LEN);
+    if ring.is_noted_half((now >> 32) as u32) && ring.has_room(new) && ring.cas_pos(pos, new) {
+        let at = Geometry::<R>::offset(pos);
+        write(ring, at, now as u32, LEN, word, first, second);
+        ring.commit::<LEN>(Geometry::<R>::sub_offset(pos));
+    } else {
+        slow::record(ring, word, first, second, LEN);
+    }
+}
+
+/// Writes the record of `len` bytes that was reserved at offset `at` of the ring.
+#[inline(always)]
+pub(super) fn write<R: CpuRing>(
+    ring: R,
+    at: u32,
+    ts: u32,
+    len: u32,
+    word: u32,
+    first: u64,
+    second: u64,
+) {
+    ring.store32::<0>(at, ts);
+    ring.store32::<4>(at, word);
+    match len {
+        8 => {}
+        12 => ring.store32::<8>(at, first as u32),
+        16 => ring.store64::<8>(at, first),
+        20 => {
+            ring.store64::<8>(at, first);
+            ring.store32::<16>(at, second as u32);
+        }
+        _ => {
+            ring.store64::<8>(at, first);
+            ring.store64::<16>(at, second);
+        }
+    }
+}
+
+macro_rules! record_fn {
+    ($($(#[$doc:meta])* $plain:ident $with_ctx:ident $len:literal ($($arg:ident: $ty:ty),*) $first:expr, $second:expr;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// Without context in the word: for classes of layout `core24`.
+        ///
+        /// # Context
+        /// Thread, IRQ, NMI of the ring's CPU.
+        #[inline(always)]
+        pub fn $plain<R: CpuRing>(ring: R, word: u32 $(, $arg: $ty)*) {
+            record::<R, $len>(ring, word, $first, $second);
+        }
+
+        $(#[$doc])*
+        ///
+        /// Adds the context to the word.
+        ///
+        /// # Context
+        /// Thread, IRQ, NMI of the ring's CPU.
+        #[inline(always)]
+        pub fn $with_ctx<R: CpuRing>(ring: R, word: u32 $(, $arg: $ty)*) {
+            let word = word | ring.ctx();
+            record::<R, $len>(ring, word, $first, $second);
+        }
+    )*};
+}
+
+record_fn! {
+    /// Records 8 bytes: time stamp and word.
+    record8 record8_ctx 8 () 0, 0;
+    /// Records 12 bytes: time stamp, word and one extra word.
+    record12 record12_ctx 12 (a: u32) u64::from(a), 0;
+    /// Records 16 bytes: time stamp, word and two extra words, the first in the low half of `ab`.
+    record16 record16_ctx 16 (ab: u64) ab, 0;
+    /// Records 20 bytes: time stamp, word and three extra words, the first in the low half of `ab`.
+    record20 record20_ctx 20 (ab: u64, c: u32) ab, u64::from(c);
+    /// Records 24 bytes: time stamp, word and four extra words, the first in the low half of `ab`.
+    record24 record24_ctx 24 (ab: u64, cd: u64) ab, cd;
+}
+
+/// Records extra words and a dynamic field, without context in the word.
+///
+/// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a
+/// sub-buffer).
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline]
+pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8]) {
+    let extra = extra.get(..8).unwrap_or(extra);
+    let head = 8 + 4 * extra.len() as u32 + 4;
+    let room = (Geometry::<R>::MAX_LEN.saturating_sub(head) as usize).min(MAX_BYTES) & !3;
+    let bytes = bytes.get(..room).unwrap_or(bytes);
+    let padded = bytes.len().next_multiple_of(4) as u32;
+    let Some((pos, ts)) = slow::reserve(ring, head + padded) else {
+        return;
+    };
+    let mut at = Geometry::<R>::offset(pos);
+    let mut put = |value| {
+        ring.store32::<0>(at, value);
+        at += 4;
+    };
+    put(ts);
+    put(word);
+    extra.iter().copied().for_each(&mut put);
+    put(bytes.len() as u32);
+    for chunk in bytes.chunks(4) {
+        let mut last = [0; 4];
+        last[..chunk.len()].copy_from_slice(chunk);
+        put(u32::from_le_bytes(last));
+    }
+    ring.add64::<SUB_COMMIT>(
+        Geometry::<R>::sub_offset(pos),
+        u64::from(commit_of(head + padded)),
+    );
+}
+
+/// As [`record_bytes`], with the context added to the word.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline]
+pub fn record_bytes_ctx<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8]) {
+    record_bytes(ring, word | ring.ctx(), extra, bytes);
+}

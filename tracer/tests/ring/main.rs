@@ -1,0 +1,7 @@
+//! The ring against interrupts, preemption, consumers and observers.
+
+mod consumer;
+mod cpu;
+mod interrupts;
+mod model;
+mod preemption;

@@ -1,0 +1,2 @@
+//! Plays QEMU.
+fn main() {}

@@ -1,0 +1,105 @@
+//! Flags of `latency-run`: the words are those of `rtla timerlat` and `cyclictest`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+use super::units::{CpuSet, micros, positive_time, priority, time};
+use super::values::{AccelChoice, Load, Workload};
+
+/// Flags of `latency-run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted.
+Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.")]
+pub struct LatencyRun {
+    /// What to measure.
+    #[arg(long, value_enum, default_value_t = Workload::Timerlat, help_heading = "Measurement")]
+    pub workload: Workload,
+    /// Period in µs, fractions allowed (cyclictest: of the first thread).
+    #[arg(short, long, value_name = "US", value_parser = micros, default_value = "1000", help_heading = "Measurement")]
+    pub period: u64,
+    /// How long to measure, in the guest's time: 500ms, 5s, 10m, 1h; without a unit, seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = positive_time, default_value = "10s", help_heading = "Measurement")]
+    pub duration: u64,
+    /// Run for this long before anything is counted.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", help_heading = "Measurement")]
+    pub warm_up: u64,
+    /// CPUs to measure on, as in 0-1,3 [default: all that the guest has].
+    #[arg(short, long, value_name = "CPUS", help_heading = "Measurement")]
+    pub cpus: Option<CpuSet>,
+    /// Priority of the measured thread, 1 to 99 (FIFO), also as f:95; cyclictest counts down from it.
+    #[arg(short = 'P', long, value_name = "PRIO", value_parser = priority, default_value = "95", help_heading = "Measurement")]
+    pub priority: u8,
+    /// What runs beside the measurement.
+    #[arg(long, value_enum, default_value_t = Load::None, help_heading = "Measurement")]
+    pub load: Load,
+    /// cyclictest: number of threads, 1 to 8.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1, help_heading = "Measurement")]
+    pub threads: u8,
+    /// cyclictest: what each thread's interval has more than the one before, in µs.
+    #[arg(long, value_name = "US", value_parser = micros, default_value = "500", help_heading = "Measurement")]
+    pub distance: u64,
+
+    /// Stop if an IRQ latency is higher than this many µs, fractions allowed.
+    #[arg(short, long = "irq", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
+    pub irq_threshold: Option<u64>,
+    /// Stop if a thread latency is higher than this many µs, fractions allowed.
+    #[arg(short = 'T', long = "thread", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
+    pub thread_threshold: Option<u64>,
+
+    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
+    /// [default: sched,irq,timer,timerlat,mutex,takt]
+    #[arg(
+        short,
+        long,
+        value_name = "EVENTS",
+        value_delimiter = ',',
+        help_heading = "Trace"
+    )]
+    pub event: Vec<String>,
+
+    /// auto: KVM where the CPU has it and a probe boot works, else TCG.
+    #[arg(long, value_enum, default_value_t = AccelChoice::Auto, help_heading = "Machine")]
+    pub accel: AccelChoice,
+    /// TCG without icount: time is the host's, and so are the latencies.
+    #[arg(long, help_heading = "Machine")]
+    pub no_icount: bool,
+    /// CPUs of the guest, 1 to 8 [default: as many as --cpus needs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Machine")]
+    pub smp: Option<u8>,
+    /// Boot this ELF file instead of building the image.
+    #[arg(long, value_name = "ELF", help_heading = "Machine")]
+    pub image: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long, help_heading = "Machine")]
+    pub no_install: bool,
+
+    /// Width of the histogram's buckets in ns [default: 1 in JSON, what fits on the terminal].
+    #[arg(short, long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
+    pub bucket_size: Option<u64>,
+    /// Number of buckets, from 0 up; samples beyond are overflow [default: as many as it takes].
+    #[arg(short = 'E', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
+    pub entries: Option<u64>,
+    /// Run folder [default: the next free runs/WORKLOAD-NNN].
+    #[arg(short, long, value_name = "DIR", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+    /// Write the results as JSON to this file; `-` is stdout, and then the text is left out.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+    /// Only the summary and the verdict.
+    #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
+    pub quiet: bool,
+    /// More: clocks, threads, QEMU's command line; twice: every log level in the image.
+    #[arg(short, long, action = ArgAction::Count, help_heading = "Output")]
+    pub verbose: u8,
+    /// Say what would be built and booted, and do nothing.
+    #[arg(long, help_heading = "Output")]
+    pub dry_run: bool,
+    /// Report on an earlier run's folder without booting.
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
+        "irq_threshold", "thread_threshold", "event", "accel", "no_icount", "smp", "image", "output", "dry_run",
+    ], help_heading = "Output")]
+    pub from: Option<PathBuf>,
+}

@@ -1,0 +1,157 @@
+//! The command line.
+
+mod latency_run;
+mod units;
+mod values;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+pub use latency_run::LatencyRun;
+pub use units::{CpuSet, format_ns};
+pub use values::{AccelChoice, Load, Workload};
+
+use crate::EXIT_ERROR;
+
+/// Builds, boots, measures and reads Takt.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    version,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of it in the whole process"
+)]
+pub enum Command {
+    /// Boots the kernel in QEMU and measures IRQ latency and thread latency.
+    LatencyRun(LatencyRun),
+    /// Says what this machine has, what is missing and which accelerator would be used.
+    Doctor,
+    /// Runs every test, on the host and on the target.
+    Test(Test),
+    /// Measures instruction counts and sizes.
+    Bench(Bench),
+    /// Prints the trace of a run as ftrace's text.
+    Trace(Read),
+    /// Prints the log of a run.
+    Log(Read),
+    /// Builds the kernel image.
+    Build(Build),
+    /// Runs the fuzz targets for a bounded time.
+    Fuzz(Fuzz),
+    /// Does what CI does: format, lints, documentation, tests.
+    Ci,
+}
+
+/// Flags of `trace` and `log`.
+#[derive(Debug, Args)]
+pub struct Read {
+    /// Run folder [default: the latest one in runs/].
+    pub run: Option<PathBuf>,
+    /// One JSON object a line instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `build`.
+#[derive(Debug, Args)]
+pub struct Build {
+    /// Package that holds the image.
+    #[arg(long, value_name = "NAME", default_value = "takt-board")]
+    pub package: String,
+    /// Its binary.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "takt",
+        conflicts_with = "example"
+    )]
+    pub bin: String,
+    /// An example of it instead of a binary.
+    #[arg(long, value_name = "NAME")]
+    pub example: Option<String>,
+    /// Cargo features of it.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "image"
+    )]
+    pub features: Vec<String>,
+    /// Show cargo's own output; twice: also put every log level into the image.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Flags of `test`.
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+    /// Only tests whose name contains this.
+    pub filter: Option<String>,
+}
+
+/// Flags of `bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Write the rows as JSON to this file; `-` is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+}
+
+/// Flags of `fuzz`.
+#[derive(Debug, Args)]
+pub struct Fuzz {
+    /// Fuzz target [default: all of them].
+    pub target: Option<String>,
+    /// Seconds for each target.
+    #[arg(long, value_name = "S", default_value_t = 10)]
+    pub seconds: u32,
+}
+
+/// Parses the process's arguments.
+///
+/// # Errors
+///
+/// The exit code, once help or the error is printed: clap's own code for a wrong flag is 2, which
+/// here means that a threshold was hit.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        // Nothing can be done if not even this can be printed.
+        let _ = error.print();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+            _ => ExitCode::from(EXIT_ERROR),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

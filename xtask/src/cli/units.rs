@@ -1,0 +1,240 @@
+//! Values with units, read exactly: no floating point between the user's digits and nanoseconds.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Nanoseconds in `text` units of `unit_ns` each; decimals as far as a nanosecond goes.
+fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if text.is_empty() || text == "." || !digits(whole) || !digits(fraction) {
+        return Err(format!("`{text}` is not a number"));
+    }
+    let too_large = || format!("`{text}` is too large");
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().map_err(|_| too_large())?
+    };
+    let mut ns = whole.checked_mul(unit_ns).ok_or_else(too_large)?;
+    let mut place = unit_ns;
+    for digit in fraction.trim_end_matches('0').bytes() {
+        if !place.is_multiple_of(10) {
+            return Err(format!("`{text}` is finer than a nanosecond"));
+        }
+        place /= 10;
+        ns = ns
+            .checked_add(u64::from(digit - b'0') * place)
+            .ok_or_else(too_large)?;
+    }
+    Ok(ns)
+}
+
+/// A span in microseconds, fractions allowed; above zero.
+pub(super) fn micros(text: &str) -> Result<u64, String> {
+    match decimal(text, 1_000)? {
+        0 => Err("must be more than 0".into()),
+        ns => Ok(ns),
+    }
+}
+
+const SUFFIXES: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
+
+/// A time such as `500ms`, `5s`, `10m`, `1h` or `1d`; without a unit, seconds.
+pub(super) fn time(text: &str) -> Result<u64, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(split);
+    let unit = match suffix {
+        "" => 1_000_000_000,
+        _ => SUFFIXES
+            .iter()
+            .find(|(name, _)| *name == suffix)
+            .map(|&(_, ns)| ns)
+            .ok_or_else(|| format!("unknown unit `{suffix}` (ns, us, ms, s, m, h, d)"))?,
+    };
+    decimal(number, unit)
+}
+
+/// A time above zero.
+pub(super) fn positive_time(text: &str) -> Result<u64, String> {
+    match time(text)? {
+        0 => Err("must be more than 0".into()),
+        ns => Ok(ns),
+    }
+}
+
+/// A FIFO priority: `95`, or rtla's `f:95`.
+pub(super) fn priority(text: &str) -> Result<u8, String> {
+    let number = match text.split_once(':') {
+        None => text,
+        Some(("f" | "F", number)) => number,
+        Some((policy, _)) => {
+            return Err(format!(
+                "policy `{policy}` is not offered; only FIFO (f) is"
+            ));
+        }
+    };
+    match number.parse() {
+        Ok(prio @ 1..=99) => Ok(prio),
+        _ => Err("a priority is 1 to 99, 99 the most important".into()),
+    }
+}
+
+/// A set of CPUs: `0`, `0-1,3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSet(u8);
+
+impl CpuSet {
+    /// CPUs 0 to `nr` - 1.
+    #[must_use]
+    pub fn first(nr: u8) -> Self {
+        Self((1u16 << nr.min(8)).wrapping_sub(1) as u8)
+    }
+
+    /// One bit per CPU.
+    #[must_use]
+    pub fn mask(self) -> u8 {
+        self.0
+    }
+
+    /// The CPUs, ascending.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (0..8).filter(move |cpu| self.0 & (1 << cpu) != 0)
+    }
+
+    /// How many CPUs a machine must have to have all of these.
+    #[must_use]
+    pub fn needed_smp(self) -> u8 {
+        (8 - self.0.leading_zeros()) as u8
+    }
+}
+
+impl FromStr for CpuSet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let cpu = |text: &str| match text.parse::<u8>() {
+            Ok(cpu @ 0..8) => Ok(cpu),
+            _ => Err(format!("`{text}` is not a CPU (0 to 7)")),
+        };
+        let mut mask = 0;
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (cpu(first)?, cpu(last)?);
+            if first > last {
+                return Err(format!("`{part}` runs backwards"));
+            }
+            (first..=last).for_each(|cpu| mask |= 1 << cpu);
+        }
+        Ok(Self(mask))
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list: Vec<_> = self.iter().map(|cpu| cpu.to_string()).collect();
+        f.pad(&list.join(","))
+    }
+}
+
+/// A span in the largest unit that needs no fraction.
+#[must_use]
+pub fn format_ns(ns: u64) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "µs"),
+    ];
+    for (unit, name) in UNITS {
+        if ns >= unit && ns.is_multiple_of(unit) {
+            return format!("{} {name}", ns / unit);
+        }
+    }
+    format!("{ns} ns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn microseconds_are_exact() {
+        assert_eq!(micros("1000"), Ok(1_000_000));
+        assert_eq!(micros("0.1"), Ok(100));
+        assert_eq!(micros(".5"), Ok(500));
+        assert_eq!(micros("12.345"), Ok(12_345));
+        assert_eq!(micros("1.500000"), Ok(1_500));
+        for bad in [
+            "",
+            ".",
+            "-1",
+            "1e3",
+            "1.2345",
+            "0",
+            "5us",
+            "99999999999999999999",
+        ] {
+            assert!(micros(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("5"), Ok(5_000_000_000));
+        assert_eq!(time("500ms"), Ok(500_000_000));
+        assert_eq!(time("1.5s"), Ok(1_500_000_000));
+        assert_eq!(time("10m"), Ok(600_000_000_000));
+        assert_eq!(time("1h"), Ok(3_600_000_000_000));
+        assert_eq!(time("0"), Ok(0));
+        for bad in ["s", "5 s", "5x", "-5s", "1.5ns", "999999999999d"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn priorities_are_rtlas() {
+        assert_eq!(priority("95"), Ok(95));
+        assert_eq!(priority("f:1"), Ok(1));
+        for bad in ["0", "100", "r:5", "f:", "high"] {
+            assert!(priority(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cpu_sets_are_lists_of_ranges() {
+        assert_eq!("0-1,3".parse::<CpuSet>().unwrap().mask(), 0b1011);
+        assert_eq!("0-1,3".parse::<CpuSet>().unwrap().needed_smp(), 4);
+        assert_eq!(CpuSet::first(8).mask(), 0xff);
+        assert_eq!(CpuSet::first(1).mask(), 1);
+        for bad in ["", "8", "1-", "3-1", "a", "0,,1"] {
+            assert!(bad.parse::<CpuSet>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,24}") {
+            let _ = (micros(&text), time(&text), priority(&text), text.parse::<CpuSet>());
+        }
+
+        #[test]
+        fn a_set_reads_back_as_printed(mask in 1u8..) {
+            let set = CpuSet(mask);
+            prop_assert_eq!(set.to_string().parse::<CpuSet>(), Ok(set));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Choices on the command line.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Workload {
+    /// One periodic thread per CPU; IRQ and thread latency apart.
+    Timerlat,
+    /// Several threads of descending priority and growing interval.
+    Cyclictest,
+}
+
+/// What runs beside the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// Nothing: the CPU sleeps between two activations.
+    None,
+    /// A thread that computes all the time.
+    Cpu,
+    /// Frequent interrupts of lower importance.
+    Irq,
+    /// Threads that contend for mutexes.
+    Lock,
+    /// All of them.
+    Mix,
+}
+
+/// The accelerator asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccelChoice {
+    /// KVM where it works, else TCG.
+    Auto,
+    /// Hardware virtualisation: real time.
+    Kvm,
+    /// QEMU's translator: with icount, virtual time that counts instructions.
+    Tcg,
+}
+
+macro_rules! display_as_value {
+    ($($name:ident),+) => {$(
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.to_possible_value().as_ref().map_or("?", |value| value.get_name()))
+            }
+        }
+    )+};
+}
+display_as_value!(Workload, Load, AccelChoice);

@@ -1,0 +1,129 @@
+//! Decoding the guest's defmt log.
+
+use anyhow::{Context, Result};
+use defmt_decoder::{DecodeError, Frame, Locations, StreamDecoder, Table};
+use serde::Serialize;
+
+use crate::image::Elf;
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// The guest's time stamp, as the image formats it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// `trace`, `debug`, `info`, `warn`, `error`; `print` for a line without a level.
+    pub level: String,
+    /// The message.
+    pub message: String,
+    /// Source file, from the workspace on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+}
+
+/// The formats of an image's log.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    locations: Locations,
+}
+
+impl Decoder {
+    /// Reads the formats out of an image.
+    ///
+    /// # Errors
+    ///
+    /// If the image has no defmt section or one that this defmt cannot read.
+    pub fn new(elf: &Elf) -> Result<Self> {
+        let table = Table::parse(&elf.data)
+            .context("the image's log formats cannot be read")?
+            .context("the image has no log formats (section .defmt)")?;
+        // Without debug information there are no places, and the log is still worth reading.
+        let locations = table.get_locations(&elf.data).unwrap_or_default();
+        Ok(Self { table, locations })
+    }
+
+    /// Begins to decode a run of bytes.
+    #[must_use]
+    pub fn stream(&self) -> Stream<'_> {
+        Stream {
+            inner: self.table.new_stream_decoder(),
+            decoder: self,
+            malformed: 0,
+        }
+    }
+
+    fn line(&self, frame: &Frame<'_>) -> Line {
+        let place = self.locations.get(&frame.index());
+        let root = crate::paths::workspace();
+        Line {
+            time: frame.display_timestamp().map(|time| time.to_string()),
+            level: frame
+                .level()
+                .map_or("print", |level| level.as_str())
+                .to_owned(),
+            message: frame.display_message().to_string(),
+            file: place.map(|place| {
+                let file = place.file.strip_prefix(&root).unwrap_or(&place.file);
+                file.to_string_lossy().into_owned()
+            }),
+            line: place.map(|place| place.line),
+            module: place.map(|place| place.module.clone()),
+        }
+    }
+}
+
+/// A log being decoded.
+pub struct Stream<'d> {
+    inner: Box<dyn StreamDecoder + Send + Sync + 'd>,
+    decoder: &'d Decoder,
+    malformed: u64,
+}
+
+impl std::fmt::Debug for Stream<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("malformed", &self.malformed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stream<'_> {
+    /// Takes in bytes and gives each line that is complete by now to `each`.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Line)) {
+        self.inner.received(bytes);
+        loop {
+            match self.inner.decode() {
+                Ok(frame) => each(self.decoder.line(&frame)),
+                Err(DecodeError::UnexpectedEof) => return,
+                Err(DecodeError::Malformed) => self.malformed += 1,
+            }
+        }
+    }
+
+    /// Frames so far that made no sense.
+    #[must_use]
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(time) = &self.time {
+            write!(f, "{time} ")?;
+        }
+        write!(f, "{:<5} {}", self.level.to_uppercase(), self.message)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "  ({file}:{line})"),
+            (Some(file), None) => write!(f, "  ({file})"),
+            (None, _) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Builds an image with cargo: a freestanding static ELF for the host's own target.
+//!
+//! `--target` is passed although it is the host's, so that build scripts and procedural macros do
+//! not get the image's flags. Cargo's environment is cleaned of what the cargo that runs xtask put
+//! there. Whether anything is to be done is cargo's to decide.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use console::Term;
+
+use crate::paths;
+use crate::term::WithHelp;
+
+/// The one target.
+pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces.
+/// What `core` was compiled with is another matter; see docs/ARCHITECTURE.md.
+const RUSTFLAGS: &str =
+    "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64";
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The package.
+    pub package: String,
+    /// `--bin` or `--example`.
+    pub kind: &'static str,
+    /// Name of the binary or example.
+    pub name: String,
+    /// Cargo features.
+    pub features: Vec<String>,
+    /// Log level filter that is compiled in.
+    pub defmt_log: &'static str,
+    /// Let cargo print what it prints.
+    pub verbose: bool,
+}
+
+/// An image that is there.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The ELF file.
+    pub path: PathBuf,
+    /// How long cargo took.
+    pub took: Duration,
+}
+
+impl Recipe {
+    /// The image that `latency-run` boots.
+    #[must_use]
+    pub fn takt(verbose: u8) -> Self {
+        Self {
+            package: "takt-board".into(),
+            kind: "--bin",
+            name: "takt".into(),
+            features: vec!["image".into()],
+            defmt_log: if verbose >= 2 { "trace" } else { "info" },
+            verbose: verbose >= 1,
+        }
+    }
+
+    /// Environment variables that the build gets besides what is inherited.
+    fn variables(&self) -> [(&'static str, &str); 2] {
+        [("RUSTFLAGS", RUSTFLAGS), ("DEFMT_LOG", self.defmt_log)]
+    }
+
+    /// Cargo's arguments.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = ["build", "--package"].map(Into::into).into();
+        args.extend([self.package.as_str(), self.kind, &self.name].map(Into::into));
+        if !self.features.is_empty() {
+            args.extend(["--features".into(), self.features.join(",").into()]);
+        }
+        args.extend(["--target", TARGET, "--profile", "image", "--target-dir"].map(Into::into));
+        args.push(paths::image_target().into());
+        args
+    }
+
+    /// The build as one would type it.
+    #[must_use]
+    pub fn to_shell(&self) -> String {
+        let variables = self
+            .variables()
+            .map(|(name, value)| format!("{name}='{value}'"));
+        let arguments = self.arguments();
+        let arguments: Vec<_> = arguments.iter().map(|arg| arg.to_string_lossy()).collect();
+        format!("{} cargo {}", variables.join(" "), arguments.join(" "))
+    }
+
+    /// Builds the image, or finds that it is up to date.
+    ///
+    /// # Errors
+    ///
+    /// If cargo cannot be run or fails; its messages are on stderr by then.
+    pub fn build(&self) -> Result<Built> {
+        let started = Instant::now();
+        let progress = Progress::start(&self.name, self.verbose);
+        let mut cargo = self.command();
+        if !self.verbose {
+            cargo.stderr(Stdio::piped());
+        }
+        let output = cargo
+            .spawn()
+            .and_then(std::process::Child::wait_with_output)
+            .context("cannot run cargo")?;
+        progress.finish();
+        if !output.status.success() {
+            let messages = String::from_utf8_lossy(&output.stderr);
+            eprint!("{messages}");
+            let failed = Err(anyhow!("the image `{}` does not build", self.name));
+            return if messages.contains("can't find crate for `core`") {
+                failed.help(format!("the target is missing: rustup target add {TARGET}"))
+            } else {
+                failed
+            };
+        }
+        let Some(path) = find_executable(&output.stdout, &self.name) else {
+            bail!("cargo built no executable named `{}`", self.name);
+        };
+        Ok(Built {
+            path,
+            took: started.elapsed(),
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        for (name, _) in env::vars_os() {
+            if disturbs(&name.to_string_lossy()) {
+                cargo.env_remove(name);
+            }
+        }
+        cargo
+            .args(self.arguments())
+            .arg("--message-format=json-render-diagnostics")
+            .envs(self.variables())
+            .current_dir(paths::workspace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        cargo
+    }
+}
+
+/// Whether a variable would change the build: what the outer cargo tells its own build, and
+/// flags, profiles and directories that are meant for the host.
+fn disturbs(name: &str) -> bool {
+    const KEEP: [&str; 5] = [
+        "CARGO_HOME",
+        "CARGO_HTTP_",
+        "CARGO_NET_",
+        "CARGO_REGISTR",
+        "CARGO_TERM_",
+    ];
+    let is_cargos = name.starts_with("CARGO_") && !KEEP.iter().any(|keep| name.starts_with(keep));
+    is_cargos
+        || matches!(
+            name,
+            "RUSTC_WORKSPACE_WRAPPER" | "__CARGO_DEFAULT_LIB_METADATA"
+        )
+}
+
+/// The path of the executable `name` in cargo's JSON messages.
+fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
+    messages
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == name)
+        .filter_map(|message| Some(message["executable"].as_str()?.into()))
+        .last()
+}
+
+/// The single line that says that something is being built. It goes away on a terminal; elsewhere
+/// it is printed only if the build takes noticeable time, which is known when it is over.
+struct Progress {
+    term: Option<Term>,
+    name: String,
+    started: Instant,
+}
+
+impl Progress {
+    fn start(name: &str, verbose: bool) -> Self {
+        let term = Some(Term::stderr()).filter(|term| term.is_term() && !verbose);
+        if let Some(term) = &term {
+            // A terminal that cannot be written to is no reason to stop.
+            let _ = term.write_str(&format!("Building the image `{name}` …"));
+        }
+        Self {
+            term,
+            name: name.into(),
+            started: Instant::now(),
+        }
+    }
+
+    fn finish(self) {
+        let took = self.started.elapsed().as_secs_f32();
+        if let Some(term) = self.term {
+            let _ = term.clear_line();
+        } else if took > 1.0 {
+            eprintln!("Built the image `{}` in {took:.1} s", self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_outer_cargo_does_not_disturb() {
+        for name in [
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_TARGET_DIR",
+            "CARGO_PROFILE_RELEASE_LTO",
+            "CARGO_PKG_NAME",
+        ] {
+            assert!(disturbs(name), "{name}");
+        }
+        for name in [
+            "CARGO",
+            "CARGO_HOME",
+            "CARGO_NET_OFFLINE",
+            "PATH",
+            "RUSTUP_TOOLCHAIN",
+        ] {
+            assert!(!disturbs(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_executable_is_found_among_the_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"takt"},"executable":null}"#,
+            "\nnot json\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"takt"},"executable":"/a/takt"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"name":"other"},"executable":"/a/other"}"#,
+        );
+        assert_eq!(
+            find_executable(messages.as_bytes(), "takt"),
+            Some("/a/takt".into())
+        );
+        assert_eq!(find_executable(b"", "takt"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! [`Elf`]: what the host needs to know of an image.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use object::elf::PT_LOAD;
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+/// An image's ELF file, read.
+#[derive(Debug)]
+pub struct Elf {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub data: Vec<u8>,
+    symbols: HashMap<String, u64>,
+    segments: Vec<Segment>,
+}
+
+/// A loaded range: virtual addresses and where they lie in RAM.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    vaddr: u64,
+    paddr: u64,
+    size: u64,
+    executable: bool,
+}
+
+impl Elf {
+    /// Reads an ELF file for x86-64.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read or is something else.
+    pub fn open(path: &Path) -> Result<Self> {
+        let data =
+            fs::read(path).with_context(|| format!("cannot read the image {}", path.display()))?;
+        Self::parse(path, data).with_context(|| format!("{} is not an image", path.display()))
+    }
+
+    fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
+        let file = object::File::parse(&*data)?;
+        let symbols = file
+            .symbols()
+            .filter(ObjectSymbol::is_definition)
+            .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())))
+            .collect();
+        let header = object::elf::FileHeader64::<Endianness>::parse(&*data)?;
+        let endian = header.endian()?;
+        let segments = header
+            .program_headers(endian, &*data)?
+            .iter()
+            .filter(|segment| segment.p_type(endian) == PT_LOAD)
+            .map(|segment| Segment {
+                vaddr: segment.p_vaddr(endian),
+                paddr: segment.p_paddr(endian),
+                size: segment.p_memsz(endian),
+                executable: segment.p_flags(endian) & object::elf::PF_X != 0,
+            })
+            .collect();
+        Ok(Self {
+            path: path.to_owned(),
+            symbols,
+            segments,
+            data,
+        })
+    }
+
+    /// The virtual address of a symbol.
+    ///
+    /// # Errors
+    ///
+    /// If the image has no such symbol.
+    pub fn symbol(&self, name: &str) -> Result<u64> {
+        self.symbols
+            .get(name)
+            .copied()
+            .ok_or_else(|| anyhow!("the image {} has no symbol `{name}`", self.path.display()))
+    }
+
+    /// Where a symbol lies in the guest's RAM.
+    ///
+    /// # Errors
+    ///
+    /// If the image has no such symbol.
+    pub fn physical(&self, name: &str) -> Result<u64> {
+        self.symbol(name).map(|address| self.to_physical(address))
+    }
+
+    /// The physical address of a virtual one. What no segment covers is mapped one to one.
+    #[must_use]
+    pub fn to_physical(&self, address: u64) -> u64 {
+        self.segments
+            .iter()
+            .find(|segment| segment.contains(address))
+            .map_or(address, |segment| address - segment.vaddr + segment.paddr)
+    }
+
+    /// Whether an address is in the image's code.
+    #[must_use]
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments
+            .iter()
+            .any(|segment| segment.executable && segment.contains(address))
+    }
+
+    /// The bytes of a section.
+    #[must_use]
+    pub fn section(&self, name: &str) -> Option<&[u8]> {
+        let file = object::File::parse(&*self.data).ok()?;
+        file.section_by_name(name)?.data().ok()
+    }
+}
+
+impl Segment {
+    fn contains(&self, address: u64) -> bool {
+        address >= self.vaddr && address - self.vaddr < self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_file_is_no_image() {
+        let error = Elf::parse(Path::new("x"), b"#!/bin/sh".to_vec()).unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+
+    #[test]
+    fn this_very_program_is_read() {
+        let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let main = elf.symbol("main").unwrap();
+        assert!(elf.is_code(main));
+        assert!(elf.symbol("no such symbol").is_err());
+        assert!(elf.section(".text").is_some_and(|text| !text.is_empty()));
+    }
+}

@@ -1,0 +1,8 @@
+//! The kernel image: building it, and what its ELF file says.
+
+pub mod build;
+pub mod elf;
+pub mod symbolize;
+
+pub use build::{Built, Recipe};
+pub use elf::Elf;

@@ -1,0 +1,49 @@
+//! Takt's host tool: builds the image, runs it in QEMU, reads its results out of the guest's RAM
+//! and reports them.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`cli`] | flags, their units and defaults |
+//! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
+//! | [`image`] | building the kernel image and reading its ELF file |
+//! | [`qemu`] | command line, process, accelerator, the shared RAM file |
+//! | [`guest`] | reading the guest's memory: status block, RTT, its log |
+//! | [`run`] | one run: monitoring it, its end, its capture and its folder |
+//! | [`report`] | the results as text, JSON and CSV |
+//! | [`commands`] | one module for each command |
+//!
+//! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
+//! threshold was hit, 3 tainted.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod commands;
+pub mod guest;
+pub mod image;
+pub mod paths;
+pub mod qemu;
+pub mod report;
+pub mod run;
+pub mod setup;
+pub mod term;
+
+use std::process::ExitCode;
+
+/// Exit code of an error, whatever it was.
+pub const EXIT_ERROR: u8 = 1;
+
+/// Parses the command line, does what it says and gives the exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match commands::dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            term::print_error(&error);
+            ExitCode::from(EXIT_ERROR)
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Where things are: the workspace, the build directory, the run folders.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The top folder of the workspace. `cargo run` says where this package is; when the binary is
+/// called directly, it is where it was built.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().map_or(package.clone(), Path::to_path_buf)
+}
+
+/// Where cargo puts the images. Apart from the host's builds, so that neither waits for the other
+/// nor rebuilds what the other's flags changed.
+#[must_use]
+pub fn image_target() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    workspace()
+        .join(target.unwrap_or_else(|| PathBuf::from("target")))
+        .join("image")
+}
+
+/// Where run folders are made unless the user says otherwise.
+#[must_use]
+pub fn runs() -> PathBuf {
+    workspace().join("runs")
+}
+
+/// Finds a program in `PATH`.
+#[must_use]
+pub fn which(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return is_executable(&path).then_some(path);
+    }
+    let dirs = env::var_os("PATH")?;
+    env::split_paths(&dirs)
+        .map(|dir| dir.join(program))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

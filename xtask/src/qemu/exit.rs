@@ -1,0 +1,83 @@
+//! [`GuestExit`]: what QEMU's exit status says about the guest.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+/// How a guest ended. The guest writes a value v to the `isa-debug-exit` port, and QEMU exits with
+/// 2v + 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestExit {
+    /// v = 0x10: all is well.
+    Passed,
+    /// v = 0x11: what was asked for failed; the log says why.
+    Failed,
+    /// v = 0x12: a stop threshold was exceeded.
+    Threshold,
+    /// v = 0x13: a panic or an exception; the serial port has the report.
+    Panicked,
+    /// QEMU exited by itself without an error: under `-no-reboot` that is a reset, and a guest
+    /// resets by a triple fault.
+    Reset,
+    /// QEMU could not start or gave up.
+    QemuFailed,
+    /// An exit code without a meaning.
+    Unknown(i32),
+    /// QEMU was ended by a signal.
+    Signal(i32),
+}
+
+impl From<ExitStatus> for GuestExit {
+    fn from(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(0x21) => Self::Passed,
+            Some(0x23) => Self::Failed,
+            Some(0x25) => Self::Threshold,
+            Some(0x27) => Self::Panicked,
+            Some(0) => Self::Reset,
+            Some(1) => Self::QemuFailed,
+            Some(code) => Self::Unknown(code),
+            None => Self::Signal(status.signal().unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for GuestExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("the guest ended well"),
+            Self::Failed => f.write_str("the guest reported a failure"),
+            Self::Threshold => f.write_str("the guest stopped at a threshold"),
+            Self::Panicked => f.write_str("the guest panicked"),
+            Self::Reset => {
+                f.write_str("the guest reset the machine without a report (a triple fault?)")
+            }
+            Self::QemuFailed => f.write_str("QEMU failed (exit code 1)"),
+            Self::Unknown(code) => write!(f, "QEMU exited with unknown code {code}"),
+            Self::Signal(signal) => write!(f, "QEMU was ended by signal {signal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_exit_doubles_and_adds_one() {
+        for (value, exit) in [
+            (0x10, GuestExit::Passed),
+            (0x11, GuestExit::Failed),
+            (0x12, GuestExit::Threshold),
+            (0x13, GuestExit::Panicked),
+        ] {
+            let code: i32 = (value << 1) | 1;
+            assert_eq!(GuestExit::from(ExitStatus::from_raw(code << 8)), exit);
+        }
+        assert_eq!(GuestExit::from(ExitStatus::from_raw(0)), GuestExit::Reset);
+        assert_eq!(
+            GuestExit::from(ExitStatus::from_raw(9)),
+            GuestExit::Signal(9)
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! [`Process`]: a QEMU that never outlives us.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::Machine;
+use crate::paths;
+
+/// A running QEMU. It is killed and waited for when this is dropped. Where `setpriv` is there, the
+/// kernel kills it too if this process dies without dropping anything.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Boots a machine. QEMU's own messages go to `messages`.
+    ///
+    /// It gets a process group of its own: Ctrl-C at the terminal is for us, not for QEMU.
+    ///
+    /// # Errors
+    ///
+    /// If QEMU cannot be started.
+    pub fn start(machine: &Machine, messages: &Path) -> Result<Self> {
+        let program = super::program();
+        let mut command = if paths::which("setpriv").is_some() {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
+            command
+        } else {
+            Command::new(&program)
+        };
+        let messages = File::create(messages)
+            .with_context(|| format!("cannot write {}", messages.display()))?;
+        let child = command
+            .args(machine.arguments())
+            .stdin(Stdio::null())
+            .stdout(messages.try_clone()?)
+            .stderr(messages)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { child })
+    }
+
+    /// The exit status, if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Ends it, if it has not ended, and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say how it ended.
+    pub fn kill(&mut self) -> io::Result<ExitStatus> {
+        // An error means that it ended in between; waiting tells.
+        let _ = self.child.kill();
+        self.child.wait()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}

@@ -1,0 +1,136 @@
+//! [`Ram`]: the guest's RAM as a file that both sides have open.
+//!
+//! Read and written by ordinary file access at physical addresses: no mapping, so nothing of what
+//! the guest does at the same time can be undefined behaviour here.
+
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+use takt_timerlat::stats::view::Memory;
+
+use super::command::RAM_MIB;
+
+/// A file of the size of the guest's RAM. Its name is gone as soon as QEMU has it open, or when
+/// this is dropped at the latest.
+#[derive(Debug)]
+pub struct Ram {
+    file: File,
+    path: PathBuf,
+    has_name: Cell<bool>,
+}
+
+impl Ram {
+    /// Makes the file: in `/dev/shm` if there is room, so that no disk is written to, else in
+    /// `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made in either place.
+    pub fn create(dir: &Path) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let name = format!("takt-{}-{number}.ram", std::process::id());
+        let shm = Path::new("/dev/shm");
+        if has_room(shm)
+            && let Ok(ram) = Self::create_at(&shm.join(&name))
+        {
+            return Ok(ram);
+        }
+        let path = dir.join(name);
+        Self::create_at(&path).with_context(|| {
+            format!(
+                "cannot make the file for the guest's RAM, {}",
+                path.display()
+            )
+        })
+    }
+
+    fn create_at(path: &Path) -> io::Result<Self> {
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)
+        };
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Left by a process of the same number that died: nobody else uses our number.
+                fs::remove_file(path)?;
+                open()
+            }
+            other => other,
+        }?;
+        let ram = Self {
+            file,
+            path: path.to_owned(),
+            has_name: Cell::new(true),
+        };
+        ram.file.set_len(RAM_MIB << 20)?;
+        Ok(ram)
+    }
+
+    /// Where QEMU finds it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the name away: nothing is left behind then, whatever happens to us. To be called once
+    /// QEMU has it open.
+    pub fn unlink(&self) {
+        if self.has_name.replace(false) {
+            // If it cannot be removed, it is gone already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Writes `bytes` to the guest's memory.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit or the file cannot be written.
+    pub fn write_at(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = address.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > RAM_MIB << 20) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.file.write_all_at(bytes, address)
+    }
+}
+
+impl Memory for Ram {
+    fn read_exact_at(&self, address: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buf, address)
+    }
+}
+
+impl Memory for &Ram {
+    fn read_exact_at(&self, address: u64, buf: &mut [u8]) -> io::Result<()> {
+        Ram::read_exact_at(self, address, buf)
+    }
+}
+
+impl Drop for Ram {
+    fn drop(&mut self) {
+        self.unlink();
+    }
+}
+
+/// Whether a file system can hold the guest's RAM with something to spare.
+fn has_room(dir: &Path) -> bool {
+    free_bytes(dir).is_some_and(|free| free > (RAM_MIB << 20) * 5 / 4)
+}
+
+/// Bytes that are free where `path` is.
+#[must_use]
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}

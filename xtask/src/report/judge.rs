@@ -1,0 +1,169 @@
+//! What a run is worth: errors, thresholds, taints.
+
+use takt_timerlat::stats::RunState;
+
+use super::record::{SlotRecord, Verdict};
+use crate::cli::Workload;
+use crate::qemu::{Accel, GuestExit};
+use crate::run::collect::Results;
+use crate::run::config::RunConfig;
+use crate::run::demux::CaptureCount;
+use crate::run::monitor::{Ending, Outcome, SILENCE};
+
+/// What a verdict is made from.
+#[derive(Debug)]
+pub struct Evidence<'e> {
+    /// What was asked for.
+    pub config: &'e RunConfig,
+    /// Under which accelerator.
+    pub accel: Accel,
+    /// How QEMU and the guest ended.
+    pub outcome: Outcome,
+    /// What the guest measured.
+    pub results: &'e Results,
+    /// What it sent.
+    pub capture: &'e CaptureCount,
+}
+
+impl Evidence<'_> {
+    /// Why the run did not come to its end, if it did not.
+    #[must_use]
+    pub fn error(&self) -> Option<String> {
+        let state = self.results.head.map(|head| head.state);
+        match self.outcome.ending {
+            Ending::Exited(GuestExit::Passed) if state == Some(RunState::Done) => self.no_samples(),
+            Ending::Exited(GuestExit::Threshold) if state == Some(RunState::Threshold) => self.no_samples(),
+            Ending::Exited(exit @ (GuestExit::Passed | GuestExit::Threshold)) => {
+                Some(format!("{exit}, but its results are not complete (state {})", state_name(state)))
+            }
+            Ending::Exited(exit) => Some(exit.to_string()),
+            Ending::Silent => Some(format!(
+                "the guest stopped answering: no heartbeat, no output and no change of state for {} s",
+                SILENCE.as_secs()
+            )),
+            Ending::DidNotStop => Some("the guest did not stop when it was asked to".into()),
+            Ending::DiskFull => Some("the disk is full: the run's files would be cut".into()),
+        }
+    }
+
+    fn no_samples(&self) -> Option<String> {
+        if self.outcome.is_interrupted {
+            return None;
+        }
+        let counts = self.results.slots.iter().map(|slot| slot.thread.count + slot.irq.count);
+        (counts.sum::<u64>() == 0).then(|| "the guest took no sample".into())
+    }
+
+    /// Why the figures cannot be trusted.
+    #[must_use]
+    pub fn taints(&self) -> Vec<String> {
+        let mut taints = Vec::new();
+        self.judge_clock(&mut taints);
+        for slot in self.results.slot_records() {
+            self.judge_slot(&slot, &mut taints);
+        }
+        self.judge_trace(&mut taints);
+        self.judge_log(&mut taints);
+        taints
+    }
+
+    fn judge_clock(&self, taints: &mut Vec<String>) {
+        // TCG has no invariant bit, and its TSC is the virtual clock.
+        if self.accel == Accel::Kvm && self.results.head.is_some_and(|head| !head.invariant_tsc) {
+            taints.push("the TSC is not invariant".into());
+        }
+    }
+
+    fn judge_slot(&self, slot: &SlotRecord, taints: &mut Vec<String>) {
+        let name = slot_name(self.config.workload, slot);
+        if slot.negative != 0 {
+            taints.push(format!("{name}: {} impossible (negative) latencies", slot.negative));
+        }
+        let (irq, thread) = (slot.irq.count, slot.thread.count);
+        // The last activation may have had its interrupt and not its thread yet.
+        let has_irq = irq != 0 || self.config.workload == Workload::Timerlat;
+        if has_irq && irq.abs_diff(thread) > 1 + slot.missed {
+            taints.push(format!("{name}: {irq} IRQ samples, but {thread} thread samples"));
+        }
+        let expected = self.results.measured_ns().and_then(|ns| ns.checked_div(slot.interval_ns));
+        if let Some(expected) = expected.filter(|&n| thread + slot.missed + 2 < n) {
+            let came = thread + slot.missed;
+            taints.push(format!("{name}: samples are missing: {came} came, {expected} were due"));
+        }
+    }
+
+    fn judge_trace(&self, taints: &mut Vec<String>) {
+        let trace = self.results.trace();
+        if trace.lost() != 0 {
+            taints.push(format!(
+                "{} trace events lost (overrun {}, commit overrun {}, dropped {})",
+                trace.lost(),
+                trace.overrun,
+                trace.commit_overrun,
+                trace.dropped
+            ));
+        }
+        let missing = self.capture.trace.missing;
+        if missing != 0 {
+            taints.push(format!("{missing} trace frames missing"));
+        }
+        let damage = self.capture.damage;
+        if damage.frames != 0 {
+            taints.push(format!("{} frames with a wrong checksum", damage.frames));
+        }
+        if damage.is_cut {
+            taints.push("the capture ends inside a frame".into());
+        } else if damage.frames == 0 && damage.bytes != 0 {
+            taints.push(format!("{} stray bytes in the capture", damage.bytes));
+        }
+    }
+
+    fn judge_log(&self, taints: &mut Vec<String>) {
+        let dropped = self.results.head.map_or(0, |head| head.log_dropped);
+        if dropped != 0 {
+            taints.push(format!("{dropped} bytes of log found no room"));
+        }
+        if self.capture.log.missing != 0 {
+            taints.push(format!("{} log frames missing", self.capture.log.missing));
+        }
+    }
+
+    /// The verdict, given the other two.
+    #[must_use]
+    pub fn verdict(&self, error: Option<&str>, taints: &[String]) -> Verdict {
+        let stopped = self.results.head.is_some_and(|head| head.state == RunState::Threshold);
+        match (error, stopped, taints) {
+            (Some(_), ..) => Verdict::Error,
+            (None, true, _) => Verdict::Threshold,
+            (None, false, []) => Verdict::Passed,
+            (None, false, _) => Verdict::Tainted,
+        }
+    }
+}
+
+/// What a slot is called.
+#[must_use]
+pub fn slot_name(workload: Workload, slot: &SlotRecord) -> String {
+    match workload {
+        Workload::Timerlat => format!("CPU {}", slot.cpu),
+        Workload::Cyclictest => format!("T{} CPU {}", slot.slot, slot.cpu),
+    }
+}
+
+fn state_name(state: Option<RunState>) -> &'static str {
+    match state {
+        None => "unknown: it never came so far as to say",
+        Some(RunState::Booting) => "booting",
+        Some(RunState::Running) => "running",
+        Some(RunState::Done) => "done",
+        Some(RunState::Threshold) => "threshold",
+        Some(RunState::Failed) => "failed",
+        Some(RunState::Error) => "error",
+    }
+}
+
+/// How far the guest had come, in words.
+#[must_use]
+pub fn state_of(results: &Results) -> &'static str {
+    state_name(results.head.map(|head| head.state))
+}

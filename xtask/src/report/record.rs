@@ -1,0 +1,215 @@
+//! [`RunRecord`]: what is known of a run, as `run.json` keeps it. The distributions are in
+//! `hist.csv`.
+
+use serde::{Deserialize, Serialize};
+use takt_timerlat::stats::ExactHistogram;
+
+use crate::qemu::accel::Selected;
+use crate::run::config::RunConfig;
+use crate::run::demux::CaptureCount;
+
+/// Schema of `run.json`.
+pub const SCHEMA: &str = "takt.run/1";
+
+/// How a run ended, in the words of the JSON schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All is well.
+    Passed,
+    /// A latency was above its threshold.
+    Threshold,
+    /// The figures cannot be trusted.
+    Tainted,
+    /// The run did not come to its end.
+    Error,
+}
+
+impl Verdict {
+    /// The exit code that says it.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Passed => 0,
+            Self::Error => 1,
+            Self::Threshold => 2,
+            Self::Tainted => 3,
+        }
+    }
+
+    /// The word in the schema.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Threshold => "threshold",
+            Self::Tainted => "tainted",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// All of a run but its distributions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct RunRecord {
+    pub schema: String,
+    pub result: Verdict,
+    pub error: Option<String>,
+    pub is_interrupted: bool,
+    pub taint: Vec<String>,
+    pub config: RunConfig,
+    pub event_ids: Vec<u32>,
+    pub kernel_cmdline: String,
+    pub accel: Selected,
+    pub git: String,
+    pub host: Host,
+    pub clocks: Clocks,
+    pub timing: Timing,
+    pub stop: Option<StopRecord>,
+    pub slots: Vec<SlotRecord>,
+    pub trace: TraceRecord,
+    pub log_dropped_bytes: u64,
+    pub capture: CaptureCount,
+    pub cpus: Vec<CpuRecord>,
+    pub threads: Vec<ThreadRecord>,
+}
+
+/// Where it ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct Host {
+    pub cpu: String,
+    pub kernel: String,
+    pub qemu: String,
+    pub qemu_exit: String,
+}
+
+/// The guest's clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct Clocks {
+    pub tsc_hz: u64,
+    pub tsc_source: String,
+    pub is_tsc_invariant: bool,
+    pub lapic_hz: u64,
+    pub lapic_source: String,
+    pub has_tsc_deadline: bool,
+}
+
+/// How long things took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct Timing {
+    pub started_unix_s: u64,
+    pub build_s: f64,
+    pub run_s: f64,
+    pub measured_ns: u64,
+}
+
+/// The threshold that ended the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct StopRecord {
+    pub which: String,
+    pub cpu: u32,
+    pub slot: u32,
+    pub value_ns: u64,
+    pub seq: u64,
+}
+
+/// A measured thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct SlotRecord {
+    pub slot: usize,
+    pub cpu: u32,
+    pub tid: u32,
+    pub priority: u32,
+    pub interval_ns: u64,
+    pub missed: u64,
+    pub negative: u64,
+    pub irq: LatencyRecord,
+    pub thread: LatencyRecord,
+}
+
+/// A distribution without its buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct LatencyRecord {
+    pub count: u64,
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+    pub sum: u64,
+    pub overflow: u64,
+}
+
+impl From<&ExactHistogram> for LatencyRecord {
+    fn from(all: &ExactHistogram) -> Self {
+        Self {
+            count: all.count(),
+            min: all.min(),
+            max: all.max(),
+            sum: u64::try_from(all.sum()).unwrap_or(u64::MAX),
+            overflow: all.overflow(),
+        }
+    }
+}
+
+/// The trace rings' counters, all CPUs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct TraceRecord {
+    pub events: u64,
+    pub bytes: u64,
+    pub overrun: u64,
+    pub commit_overrun: u64,
+    pub dropped: u64,
+}
+
+impl TraceRecord {
+    /// Events that are not in the trace.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.overrun + self.commit_overrun + self.dropped
+    }
+}
+
+/// A CPU's odd interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct CpuRecord {
+    pub cpu: usize,
+    pub spurious_irqs: u64,
+    pub unexpected_irqs: u64,
+}
+
+/// A thread of the guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct ThreadRecord {
+    pub tid: u8,
+    pub name: String,
+    pub priority: u32,
+    pub cpu: u32,
+    pub runtime_cycles: u64,
+    pub switches: u64,
+}
+
+/// The two distributions of a measured thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distributions {
+    /// IRQ latency.
+    pub irq: ExactHistogram,
+    /// Thread latency.
+    pub thread: ExactHistogram,
+}
+
+/// A run with everything that a report needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// What `run.json` has.
+    pub record: RunRecord,
+    /// What `hist.csv` has, one for each of the record's slots.
+    pub distributions: Vec<Distributions>,
+}

@@ -1,0 +1,185 @@
+//! [`RunConfig`]: what is run, as the guest is told and as the run folder keeps it.
+
+use std::fmt::Write;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Workload};
+use crate::qemu::Accel;
+
+/// Events that are recorded unless the user says otherwise.
+pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,takt";
+
+/// A measurement. All times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are the flags of latency-run")]
+pub struct RunConfig {
+    pub workload: Workload,
+    pub period_ns: u64,
+    pub duration_ns: u64,
+    pub warm_up_ns: u64,
+    pub cpus: Vec<u8>,
+    pub priority: u8,
+    pub load: Load,
+    pub threads: Option<u8>,
+    pub distance_ns: Option<u64>,
+    pub irq_threshold_ns: Option<u64>,
+    pub thread_threshold_ns: Option<u64>,
+    pub events: Vec<String>,
+    pub accel_asked: AccelChoice,
+    pub smp: u8,
+}
+
+impl RunConfig {
+    /// Takes the flags over and fills in what depends on others.
+    ///
+    /// # Errors
+    ///
+    /// If flags contradict each other.
+    pub fn from_flags(flags: &LatencyRun) -> Result<Self> {
+        let is_cyclictest = flags.workload == Workload::Cyclictest;
+        let needed = flags.cpus.map_or(1, CpuSet::needed_smp);
+        let smp = flags.smp.unwrap_or(needed);
+        if smp < needed {
+            bail!(
+                "--cpus names CPU {}, but --smp {smp} ends at CPU {}",
+                needed - 1,
+                smp - 1
+            );
+        }
+        if flags.period < 1_000 {
+            bail!("a period below 1 µs leaves no time for anything else");
+        }
+        if flags.duration < flags.period {
+            bail!("the duration is shorter than one period: nothing would be measured");
+        }
+        if !is_cyclictest && flags.threads != 1 {
+            bail!("--threads is for --workload cyclictest; timerlat has one thread on each CPU");
+        }
+        let lowest = flags.priority.saturating_sub(flags.threads - 1);
+        if is_cyclictest && lowest == 0 {
+            bail!(
+                "{} threads from priority {} down do not fit",
+                flags.threads,
+                flags.priority
+            );
+        }
+        let cpus = flags.cpus.unwrap_or_else(|| CpuSet::first(smp));
+        let events = match &*flags.event {
+            [] => DEFAULT_EVENTS.split(',').map(str::to_owned).collect(),
+            given => given.to_vec(),
+        };
+        Ok(Self {
+            workload: flags.workload,
+            period_ns: flags.period,
+            duration_ns: flags.duration,
+            warm_up_ns: flags.warm_up,
+            cpus: cpus.iter().collect(),
+            priority: flags.priority,
+            load: flags.load,
+            threads: is_cyclictest.then_some(flags.threads),
+            distance_ns: is_cyclictest.then_some(flags.distance),
+            irq_threshold_ns: flags.irq_threshold,
+            thread_threshold_ns: flags.thread_threshold,
+            events,
+            accel_asked: flags.accel,
+            smp,
+        })
+    }
+
+    /// The kernel's command line for this measurement with these events recorded.
+    #[must_use]
+    pub fn kernel_cmdline(&self, accel: Accel, event_ids: &[u32]) -> String {
+        let mask = self.cpus.iter().fold(0u8, |mask, cpu| mask | 1 << cpu);
+        let mut line = format!(
+            "workload={} period_ns={} duration_ns={} warmup_ns={} cpus={mask:#x} prio={} load={}",
+            self.workload,
+            self.period_ns,
+            self.duration_ns,
+            self.warm_up_ns,
+            self.priority,
+            self.load,
+        );
+        let mut add = |key: &str, value: Option<u64>| {
+            if let Some(value) = value {
+                // Writing to a String does not fail.
+                let _ = write!(line, " {key}={value}");
+            }
+        };
+        add("threads", self.threads.map(Into::into));
+        add("distance_ns", self.distance_ns);
+        add("stop_irq_ns", self.irq_threshold_ns);
+        add("stop_thread_ns", self.thread_threshold_ns);
+        let ids: Vec<_> = event_ids.iter().map(ToString::to_string).collect();
+        line += &format!(" events={} mode=capture", ids.join(","));
+        line += clock_keys(accel);
+        line
+    }
+}
+
+/// What the guest need not measure: under icount, shift=0 makes both frequencies 1 GHz by
+/// definition.
+#[must_use]
+pub fn clock_keys(accel: Accel) -> &'static str {
+    match accel {
+        Accel::TcgIcount => " tsc_hz=1000000000 lapic_hz=1000000000",
+        Accel::Tcg | Accel::Kvm => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn config(flags: &str) -> Result<RunConfig> {
+        let words = ["xtask", "latency-run"]
+            .into_iter()
+            .chain(flags.split_whitespace());
+        match Cli::try_parse_from(words)?.command {
+            Command::LatencyRun(flags) => RunConfig::from_flags(&flags),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_guest_is_told_what_the_flags_say() {
+        let config = config("-p 250.5 -d 2s -c 0-1 -T 12 -i 3.5 -P f:90 --load irq").unwrap();
+        assert_eq!(config.smp, 2);
+        assert_eq!(
+            config.kernel_cmdline(Accel::TcgIcount, &[2, 4, 7]),
+            "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 cpus=0x3 prio=90 \
+             load=irq stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
+             tsc_hz=1000000000 lapic_hz=1000000000"
+        );
+        assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));
+    }
+
+    #[test]
+    fn cyclictest_has_threads() {
+        let config = config("--workload cyclictest -t 3 --distance 250").unwrap();
+        let line = config.kernel_cmdline(Accel::Tcg, &[]);
+        assert!(
+            line.contains(" threads=3 distance_ns=250000 events= mode=capture"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for flags in [
+            "-c 3 --smp 2",
+            "-p 0.5",
+            "-p 2000 -d 1ms",
+            "-t 2",
+            "--workload cyclictest -t 8 -P 5",
+            "--from x -p 5",
+            "-q -v",
+            "--smp 9",
+        ] {
+            assert!(config(flags).is_err(), "{flags}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Boots a machine and sees it through to the run folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use takt_tracer::wire;
+
+use super::collect::Results;
+use super::demux::{CaptureCount, FileFacts, demux};
+use super::live::Live;
+use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
+use super::{RunConfig, RunFolder, folder, last_words, provenance};
+use crate::guest;
+use crate::guest::rtt::{Rtt, UP_LOG};
+use crate::image::Elf;
+use crate::qemu::accel::{Selected, host_cpu};
+use crate::qemu::{self, Machine, Process, Ram};
+use crate::report::csv;
+use crate::report::judge::{Evidence, state_of};
+use crate::report::record::{Host, Run, RunRecord, SCHEMA, Timing};
+use crate::term::WithHelp;
+
+/// Everything that is decided before a run.
+#[derive(Debug)]
+pub struct Plan<'p> {
+    /// What is run.
+    pub config: RunConfig,
+    /// The events that are recorded.
+    pub event_ids: Vec<u32>,
+    /// On what.
+    pub accel: Selected,
+    /// The image.
+    pub elf: &'p Elf,
+    /// How long it took to build, in seconds.
+    pub build_s: f64,
+    /// The folder that the user named.
+    pub output: Option<&'p Path>,
+    /// No live view.
+    pub is_quiet: bool,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// What came of it.
+    pub run: Run,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// What was last heard, if it did not end well.
+    pub last_words: Option<String>,
+}
+
+/// Runs a plan.
+///
+/// # Errors
+///
+/// If there is nothing to report: QEMU cannot be started, files cannot be written, the user wants
+/// out. A guest that fails is no error here but a result.
+pub fn execute(plan: &Plan<'_>) -> Result<Finished> {
+    execute_inner(plan).map_err(|error| {
+        if is_disk_full(&error) {
+            error.context("the disk is full; no run folder was made")
+        } else {
+            error
+        }
+    })
+}
+
+fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
+    let name = plan.config.workload.to_string();
+    let run_folder = RunFolder::create(plan.output, &crate::paths::runs(), &name)?;
+    let dir = run_folder.path().to_owned();
+    let image = dir.join(folder::IMAGE);
+    fs::write(&image, &plan.elf.data).context("cannot copy the image into the run folder")?;
+    let ram = Ram::create(&dir)?;
+    let machine = Machine {
+        image,
+        ram: ram.path().to_owned(),
+        dir: dir.clone(),
+        cmdline: plan
+            .config
+            .kernel_cmdline(plan.accel.accel, &plan.event_ids),
+        smp: plan.config.smp,
+        accel: plan.accel.accel,
+    };
+    fs::write(dir.join(folder::CMDLINE), portable_command(&machine))
+        .context("cannot write into the run folder")?;
+    let started = SystemTime::now();
+    let outcome = watch(plan, &machine, &ram)?;
+    if outcome.ending == Ending::DiskFull {
+        return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
+    }
+
+    let status = guest::status(plan.elf, &ram)?;
+    let results = Results::read(&status).context("cannot read the guest's results")?;
+    let capture = take_capture(plan, &machine, &ram, &results)?;
+    let evidence = Evidence {
+        config: &plan.config,
+        accel: plan.accel.accel,
+        outcome,
+        results: &results,
+        capture: &capture,
+    };
+    let error = evidence.error();
+    let taint = evidence.taints();
+    let last_words = error
+        .is_some()
+        .then(|| last_words::collect(&dir, plan.elf, state_of(&results)));
+    let record = RunRecord {
+        schema: SCHEMA.into(),
+        result: evidence.verdict(error.as_deref(), &taint),
+        error,
+        is_interrupted: outcome.is_interrupted,
+        taint,
+        config: plan.config.clone(),
+        event_ids: plan.event_ids.clone(),
+        kernel_cmdline: machine.cmdline.clone(),
+        accel: plan.accel.clone(),
+        git: provenance::git_revision(),
+        host: host(outcome),
+        clocks: results.clocks(),
+        timing: Timing {
+            started_unix_s: started
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            build_s: plan.build_s,
+            run_s: outcome.took.as_secs_f64(),
+            measured_ns: results.measured_ns().unwrap_or_default(),
+        },
+        stop: results.stop_record(),
+        slots: results.slot_records(),
+        trace: results.trace(),
+        log_dropped_bytes: results.head.map_or(0, |head| head.log_dropped),
+        capture,
+        cpus: results.cpu_records(),
+        threads: results.thread_records(),
+    };
+    let run = Run {
+        record,
+        distributions: results.distributions,
+    };
+    write_record(&dir, &run)?;
+    drop(ram);
+    Ok(Finished {
+        run,
+        dir: run_folder.publish()?,
+        last_words,
+    })
+}
+
+/// Boots the machine and watches it to its end.
+fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<Outcome> {
+    let status = guest::status(plan.elf, ram)?;
+    let live = Live::new(&plan.config, plan.is_quiet);
+    let messages = machine.dir.join(folder::MESSAGES);
+    let process =
+        Process::start(machine, &messages).help("see what is there: cargo xtask doctor")?;
+    Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram)).run(&live)
+}
+
+/// Makes `trace.bin` and `log.bin` of what the guest sent, and of the log that it had not sent yet.
+fn take_capture(
+    plan: &Plan<'_>,
+    machine: &Machine,
+    ram: &Ram,
+    results: &Results,
+) -> Result<CaptureCount> {
+    let facts = FileFacts {
+        tsc_hz: results.head.map_or(0, |head| head.tsc_hz),
+        image: wire::checksum(&plan.elf.data),
+        nr_cpus: results.head.map_or(0, |head| head.nr_cpus),
+    };
+    // A guest that died early has no channels, and then there is no rest.
+    let rest = Rtt::new(plan.elf, ram)
+        .and_then(|rtt| rtt.pending(UP_LOG).ok())
+        .unwrap_or_default();
+    let capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
+    if capture.damage == super::frames::Damage::default() {
+        // Its frames are in the other two files. A damaged one is kept as evidence.
+        let _ = fs::remove_file(machine.capture());
+    }
+    let messages = machine.dir.join(folder::MESSAGES);
+    if fs::metadata(&messages).is_ok_and(|meta| meta.len() == 0) {
+        let _ = fs::remove_file(messages);
+    }
+    Ok(capture)
+}
+
+fn write_record(dir: &Path, run: &Run) -> Result<()> {
+    let hist = csv::write(&run.record.slots, &run.distributions);
+    fs::write(dir.join(folder::HIST), hist).context("cannot write hist.csv")?;
+    let mut json = serde_json::to_string_pretty(&run.record)?;
+    json.push('\n');
+    fs::write(dir.join(folder::RECORD), json).context("cannot write run.json")
+}
+
+fn host(outcome: Outcome) -> Host {
+    Host {
+        cpu: host_cpu(),
+        kernel: provenance::host_kernel(),
+        qemu: qemu::version().unwrap_or_else(|| "unknown".into()),
+        qemu_exit: match outcome.ending {
+            Ending::Exited(exit) => exit.to_string(),
+            Ending::Silent | Ending::DidNotStop | Ending::DiskFull => "killed".into(),
+        },
+    }
+}
+
+/// The command with names inside the run folder, so that it can be repeated there.
+fn portable_command(machine: &Machine) -> String {
+    let inside = Machine {
+        image: folder::IMAGE.into(),
+        ram: "guest.ram".into(),
+        dir: PathBuf::new(),
+        ..machine.clone()
+    };
+    format!("{}\n", inside.to_shell())
+}

@@ -1,0 +1,278 @@
+//! [`RunFolder`]: everything that is needed to look at a run again later.
+//!
+//! It is filled under a hidden name beside its final one and renamed when it is complete, so a
+//! folder is either whole or not there. What a killed run left is removed by the next.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::term::WithHelp;
+
+/// The file by which a run folder is known.
+pub const RECORD: &str = "run.json";
+/// Exact histograms.
+pub const HIST: &str = "hist.csv";
+/// Trace frames behind a file header.
+pub const TRACE: &str = "trace.bin";
+/// Log frames behind a file header.
+pub const LOG: &str = "log.bin";
+/// The image that was booted.
+pub const IMAGE: &str = "takt.elf";
+/// QEMU's command line.
+pub const CMDLINE: &str = "qemu-cmdline.txt";
+/// What the guest wrote to its serial port.
+pub const SERIAL: &str = "serial.txt";
+/// What QEMU itself said; there only if it said something.
+pub const MESSAGES: &str = "qemu-messages.txt";
+
+/// A run folder that is being filled. Dropped before it is published, it vanishes.
+#[derive(Debug)]
+pub struct RunFolder {
+    temp: PathBuf,
+    target: Target,
+    is_published: bool,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// The next free `NAME-NNN` in a folder.
+    Numbered { parent: PathBuf, name: String },
+    /// This one, replacing an earlier run if there is one.
+    Given(PathBuf),
+}
+
+impl RunFolder {
+    /// Begins a folder: `output`, or the next free `runs/NAME-NNN`.
+    ///
+    /// # Errors
+    ///
+    /// If `output` holds something that is not a run, or nothing can be written there.
+    pub fn create(output: Option<&Path>, runs: &Path, name: &str) -> Result<Self> {
+        let (parent, stem, target) = match output {
+            None => {
+                let (parent, name) = (runs.to_owned(), name.to_owned());
+                (
+                    parent.clone(),
+                    name.clone(),
+                    Target::Numbered { parent, name },
+                )
+            }
+            Some(dir) => {
+                check_replaceable(dir)?;
+                let dir = std::path::absolute(dir)?;
+                let parent = dir.parent().unwrap_or(Path::new("/")).to_owned();
+                let stem = dir.file_name().context("--output needs a folder's name")?;
+                let stem = stem.to_string_lossy().into_owned();
+                (parent, stem, Target::Given(dir))
+            }
+        };
+        fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        remove_stale(&parent);
+        let temp = parent.join(format!(".{stem}.tmp-{}", std::process::id()));
+        fs::create_dir(&temp).with_context(|| format!("cannot make {}", temp.display()))?;
+        Ok(Self {
+            temp,
+            target,
+            is_published: false,
+        })
+    }
+
+    /// Where it is being filled.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.temp
+    }
+
+    /// Gives the folder its name and says which.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be renamed.
+    pub fn publish(mut self) -> Result<PathBuf> {
+        let path = match &self.target {
+            Target::Numbered { parent, name } => self.rename_to_next(parent, name),
+            Target::Given(path) => self.replace(path).map(|()| path.clone()),
+        }
+        .context("cannot give the run folder its name")?;
+        self.is_published = true;
+        Ok(path)
+    }
+
+    fn rename_to_next(&self, parent: &Path, name: &str) -> io::Result<PathBuf> {
+        let mut number = numbers(parent, name).max().unwrap_or(0);
+        loop {
+            number += 1;
+            let path = parent.join(format!("{name}-{number:03}"));
+            // A run beside this one may have taken the number since.
+            if path.exists() {
+                continue;
+            }
+            match fs::rename(&self.temp, &path) {
+                Err(error) if is_taken(&error) => {}
+                other => return other.map(|()| path),
+            }
+        }
+    }
+
+    fn replace(&self, path: &Path) -> io::Result<()> {
+        let old = self
+            .temp
+            .with_extension(format!("old-{}", std::process::id()));
+        let had_one = path.exists();
+        if had_one {
+            fs::rename(path, &old)?;
+        }
+        fs::rename(&self.temp, path)?;
+        if had_one {
+            fs::remove_dir_all(&old)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // What cannot be removed now is removed by the next run.
+            let _ = fs::remove_dir_all(&self.temp);
+        }
+    }
+}
+
+/// Refuses to overwrite what is not a run.
+fn check_replaceable(dir: &Path) -> Result<()> {
+    if !dir.exists() || dir.join(RECORD).is_file() {
+        return Ok(());
+    }
+    let mut entries =
+        fs::read_dir(dir).with_context(|| format!("{} is not a folder", dir.display()))?;
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err(anyhow::anyhow!(
+            "{} is not empty and not a run folder: it has no {RECORD}",
+            dir.display()
+        ))
+        .help("name another folder, or empty this one"),
+    }
+}
+
+/// The numbers of the runs in a folder.
+fn numbers(parent: &Path, name: &str) -> impl Iterator<Item = u32> {
+    let prefix = format!("{name}-");
+    fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(move |entry| {
+            entry
+                .file_name()
+                .to_str()?
+                .strip_prefix(&prefix)?
+                .parse()
+                .ok()
+        })
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty
+    )
+}
+
+/// Removes what killed runs left: hidden folders that name a process which is no more.
+fn remove_stale(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else {
+            continue;
+        };
+        let pid = [".tmp-", ".old-"]
+            .iter()
+            .find_map(|mark| name.rsplit_once(mark)?.1.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// The folder of a run that is to be read: the one named, or the latest in `runs`.
+///
+/// # Errors
+///
+/// If it is not there or is not a run folder.
+pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
+    let Some(dir) = named else {
+        return latest(runs);
+    };
+    if !dir.is_dir() {
+        bail!("there is no folder {}", dir.display());
+    }
+    if !dir.join(RECORD).is_file() {
+        bail!("{} is not a run folder: it has no {RECORD}", dir.display());
+    }
+    Ok(dir.to_owned())
+}
+
+fn latest(runs: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(runs).into_iter().flatten().flatten();
+    let newest = entries
+        .filter_map(|entry| {
+            let made = entry.path().join(RECORD).metadata().ok()?.modified().ok()?;
+            Some((made, entry.path()))
+        })
+        .max();
+    newest
+        .map(|(_, path)| path)
+        .with_context(|| format!("there is no run in {}", runs.display()))
+        .help("make one: cargo xtask latency-run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publish(output: Option<&Path>, runs: &Path) -> PathBuf {
+        let folder = RunFolder::create(output, runs, "timerlat").unwrap();
+        fs::write(folder.path().join(RECORD), "{}").unwrap();
+        folder.publish().unwrap()
+    }
+
+    #[test]
+    fn numbers_go_up_and_nothing_is_left_of_what_was_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(publish(None, dir.path()).ends_with("timerlat-001"));
+        assert!(publish(None, dir.path()).ends_with("timerlat-002"));
+        drop(RunFolder::create(None, dir.path(), "timerlat").unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert!(find(None, dir.path()).unwrap().ends_with("timerlat-002"));
+    }
+
+    #[test]
+    fn a_run_is_replaced_and_anything_else_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("out");
+        publish(Some(&target), dir.path());
+        fs::write(target.join("old"), "").unwrap();
+        publish(Some(&target), dir.path());
+        assert!(target.join(RECORD).exists() && !target.join("old").exists());
+
+        fs::remove_file(target.join(RECORD)).unwrap();
+        fs::write(target.join("thesis.tex"), "").unwrap();
+        let error = RunFolder::create(Some(&target), dir.path(), "x").unwrap_err();
+        assert!(format!("{error:#}").contains("not a run folder"));
+        assert!(find(Some(&target), dir.path()).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_goes_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let stale = dir.path().join(".timerlat.tmp-4294967295");
+        fs::create_dir(&stale).unwrap();
+        drop(RunFolder::create(None, dir.path(), "timerlat").unwrap());
+        assert!(!stale.exists());
+    }
+}

@@ -1,0 +1,90 @@
+//! What was last heard of a guest that did not come to its end.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use console::style;
+
+use super::folder::{LOG, MESSAGES, SERIAL};
+use super::frames::FrameReader;
+use crate::guest::log::{Decoder, Line};
+use crate::image::Elf;
+use crate::image::symbolize::Symbolizer;
+
+/// Lines that are shown of each source.
+const LINES: usize = 10;
+/// Lines of the serial port: a register dump with its backtrace.
+const SERIAL_LINES: usize = 60;
+
+/// Collects them from the files of a run.
+#[must_use]
+pub fn collect(dir: &Path, elf: &Elf, state: &str) -> String {
+    let mut out = String::new();
+    section(&mut out, "state", &[state.to_owned()]);
+    section(&mut out, "log", &last_log_lines(dir, elf));
+    section(&mut out, "trace", &last_events(dir, elf));
+    section(&mut out, "serial", &serial(dir, elf));
+    section(&mut out, "QEMU", &tail(&dir.join(MESSAGES), LINES));
+    out
+}
+
+fn section(out: &mut String, title: &str, lines: &[String]) {
+    let title = style(format!("{title:>8}")).bold().for_stderr();
+    // Writing to a String does not fail.
+    match lines {
+        [] => {
+            let _ = writeln!(out, "{title}  nothing");
+        }
+        [first, rest @ ..] => {
+            let _ = writeln!(out, "{title}  {first}");
+            rest.iter().for_each(|line| {
+                let _ = writeln!(out, "          {line}");
+            });
+        }
+    }
+}
+
+/// The end of the log, decoded.
+fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
+    let decoder = match Decoder::new(elf) {
+        Ok(decoder) => decoder,
+        Err(error) => return vec![format!("cannot be decoded: {error:#}")],
+    };
+    let mut lines = Vec::new();
+    let mut stream = decoder.stream();
+    let read = FrameReader::open(&dir.join(LOG)).and_then(|mut frames| {
+        while let Some((_, payload)) = frames.next()? {
+            stream.push(payload, |line| lines.push(line));
+            lines.drain(..lines.len().saturating_sub(LINES));
+        }
+        Ok(())
+    });
+    let mut lines: Vec<_> = lines.iter().map(Line::to_string).collect();
+    lines.extend(read.err().map(|error| format!("cannot be read: {error}")));
+    lines
+}
+
+/// The last events of the trace.
+fn last_events(_dir: &Path, _elf: &Elf) -> Vec<String> {
+    Vec::new()
+}
+
+/// The end of what the serial port had, with names for addresses.
+fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
+    let text = tail(&dir.join(SERIAL), SERIAL_LINES).join("\n");
+    let names = Symbolizer::new(elf);
+    names.annotate(&text).lines().map(str::to_owned).collect()
+}
+
+/// The last lines of a text file, without empty ones at its end.
+fn tail(path: &Path, count: usize) -> Vec<String> {
+    let bytes = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<_> = text
+        .trim_end()
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines[lines.len().saturating_sub(count)..].to_vec()
+}

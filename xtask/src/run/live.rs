@@ -1,0 +1,173 @@
+//! What is shown on the terminal while a run goes on: rtla `timerlat top`'s table and a progress
+//! bar, on stderr.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use console::style;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use takt_timerlat::stats::RunState;
+use takt_timerlat::stats::view::{Figures, Head, Slot};
+
+use super::config::RunConfig;
+use crate::cli::Workload;
+
+/// The live view. Shows nothing where stderr is no terminal.
+#[derive(Debug)]
+pub struct Live {
+    bar: ProgressBar,
+    period_ns: u64,
+    duration_ns: u64,
+    title: &'static str,
+}
+
+impl Live {
+    /// Begins to show.
+    #[must_use]
+    pub fn new(config: &RunConfig, is_quiet: bool) -> Self {
+        let target = if is_quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let bar = ProgressBar::with_draw_target(Some(config.duration_ns.max(1)), target);
+        // The template is constant; if it were wrong, the default style would do.
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim} {percent:>3} % in {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        bar.set_message("booting");
+        Self {
+            bar,
+            period_ns: config.period_ns,
+            duration_ns: config.duration_ns,
+            title: match config.workload {
+                Workload::Timerlat => "Timer Latency",
+                Workload::Cyclictest => "Cyclictest",
+            },
+        }
+    }
+
+    /// Shows the state of things.
+    pub fn update(&self, head: &Head, slots: &[Slot]) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        if head.state == RunState::Booting {
+            self.bar.tick();
+            return;
+        }
+        let elapsed = slots
+            .iter()
+            .map(|slot| elapsed_ns(slot, self.period_ns))
+            .max()
+            .unwrap_or_default();
+        self.bar.set_position(elapsed.min(self.duration_ns));
+        self.bar.set_message(table(self.title, elapsed, slots));
+    }
+
+    /// Takes the view off the terminal.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// How far a slot has come, by its activations.
+fn elapsed_ns(slot: &Slot, period_ns: u64) -> u64 {
+    let interval = if slot.interval_ns == 0 {
+        period_ns
+    } else {
+        slot.interval_ns
+    };
+    (slot.thread.count + slot.missed).saturating_mul(interval)
+}
+
+fn table(title: &str, elapsed_ns: u64, slots: &[Slot]) -> String {
+    let mut out = format!("{}\n", style(format!("{title:^86}")).dim());
+    let time = format_elapsed(Duration::from_nanos(elapsed_ns));
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        out,
+        "{time}   |{:^40}|{:^40}",
+        "IRQ Timer Latency (ns)", "Thread Timer Latency (ns)"
+    );
+    let columns = format!("{:>9} {:>9} {:>9} {:>9}", "cur", "min", "avg", "max");
+    let _ = write!(
+        out,
+        "{}",
+        style(format!("CPU COUNT      |{columns} |{columns}")).reverse()
+    );
+    for slot in slots {
+        let count = format!("#{}", slot.thread.count);
+        let _ = write!(
+            out,
+            "\n{:>3} {count:<10} |{} |{}",
+            slot.cpu,
+            cells(&slot.irq),
+            cells(&slot.thread)
+        );
+    }
+    out
+}
+
+fn cells(figures: &Figures) -> String {
+    match figures.avg() {
+        Some(avg) => format!(
+            "{:>9} {:>9} {avg:>9} {:>9}",
+            figures.cur, figures.min, figures.max
+        ),
+        None => format!("{:>9} {:>9} {:>9} {:>9}", "-", "-", "-", "-"),
+    }
+}
+
+/// rtla's days and hh:mm:ss.
+fn format_elapsed(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
+    format!(
+        "{days:>3} {hours:02}:{:02}:{:02}",
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_rtlas_columns() {
+        let figures = Figures {
+            count: 5000,
+            cur: 1135,
+            min: 601,
+            max: 1135,
+            sum: 728 * 5000,
+        };
+        let none = Figures::default();
+        let slot = Slot {
+            index: 0,
+            cpu: 0,
+            prio: 95,
+            tid: 9,
+            interval_ns: 1_000_000,
+            missed: 0,
+            negative: 0,
+            irq: figures,
+            thread: none,
+        };
+        let text =
+            console::strip_ansi_codes(&table("Timer Latency", 5_000_000_000, &[slot])).into_owned();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[1].starts_with("  0 00:00:05   |"));
+        assert_eq!(
+            lines[2],
+            "CPU COUNT      |      cur       min       avg       max |      cur       min       avg       max"
+        );
+        assert_eq!(
+            lines[3],
+            "  0 #0         |     1135       601       728      1135 |        -         -         -         -"
+        );
+    }
+}

@@ -1,0 +1,31 @@
+//! One run: from the flags to the run folder.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`config`] | what is run |
+//! | [`events`] | which trace events a pattern means |
+//! | [`execute`](mod@execute) | boots a machine and sees it through to the run folder |
+//! | [`monitor`], [`signals`], [`live`] | watching it |
+//! | [`frames`], [`demux`] | what it sent |
+//! | [`collect`] | what it measured |
+//! | [`last_words`] | what was last heard of it, if it did not end well |
+//! | [`folder`], [`provenance`] | what is kept |
+//! | [`probe`] | a boot that only shows that booting works |
+
+pub mod collect;
+pub mod config;
+pub mod demux;
+pub mod events;
+pub mod execute;
+pub mod folder;
+pub mod frames;
+pub mod last_words;
+pub mod live;
+pub mod monitor;
+pub mod probe;
+pub mod provenance;
+pub mod signals;
+
+pub use config::RunConfig;
+pub use execute::{Finished, Plan, execute};
+pub use folder::RunFolder;

@@ -1,0 +1,39 @@
+//! Where a run comes from: source revision and host.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::paths;
+
+/// The workspace's revision, with `-dirty` if files differ from it; `unknown` without git.
+#[must_use]
+pub fn git_revision() -> String {
+    let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "unknown".into();
+    };
+    let is_dirty =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|text| !text.is_empty());
+    format!("{revision}{}", if is_dirty { "-dirty" } else { "" })
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .args(args)
+        .current_dir(paths::workspace())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// The host's kernel.
+#[must_use]
+pub fn host_kernel() -> String {
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    format!("{} {}", read("ostype").trim(), read("osrelease").trim())
+        .trim()
+        .to_owned()
+}

@@ -1,0 +1,72 @@
+//! The terminal: errors with advice, and what the terminal can show.
+
+use std::env;
+use std::fmt;
+
+use console::{Term, style};
+
+/// An error's advice: what to do next. Attached as context, printed apart from the reasons.
+#[derive(Debug)]
+pub struct Help(pub String);
+
+impl fmt::Display for Help {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "help: {}", self.0)
+    }
+}
+
+/// Adds advice to an error without changing what it says.
+pub trait WithHelp<T> {
+    /// Says what to do about the error.
+    ///
+    /// # Errors
+    ///
+    /// The same as before, with the advice.
+    fn help(self, advice: impl Into<String>) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> WithHelp<T> for Result<T, E> {
+    fn help(self, advice: impl Into<String>) -> anyhow::Result<T> {
+        self.map_err(|error| error.into().context(Help(advice.into())))
+    }
+}
+
+/// Prints what went wrong, why, and what to do next, to stderr.
+pub fn print_error(error: &anyhow::Error) {
+    let is_help = |text: &String| text.starts_with("help: ");
+    let (help, reasons): (Vec<_>, Vec<_>) =
+        error.chain().map(ToString::to_string).partition(is_help);
+    let mut reasons = reasons.into_iter();
+    let first = reasons.next().unwrap_or_default();
+    eprintln!("{} {first}", style("error:").red().bold().for_stderr());
+    for reason in reasons {
+        eprintln!("  because: {reason}");
+    }
+    for advice in help {
+        eprintln!("{advice}");
+    }
+}
+
+/// Prints something the user should know, to stderr.
+pub fn note(text: impl fmt::Display) {
+    eprintln!("{} {text}", style("note:").cyan().bold().for_stderr());
+}
+
+/// Columns of stdout's terminal; 100 if it is none.
+#[must_use]
+pub fn width() -> usize {
+    match Term::stdout().size_checked() {
+        Some((_, columns)) => usize::from(columns).max(40),
+        None => 100,
+    }
+}
+
+/// Whether the user's locale has block characters. Without a locale the answer is no.
+#[must_use]
+pub fn is_utf8() -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(|name| env::var(name).ok())
+        .find(|value| !value.is_empty())
+        .is_some_and(|value| value.to_lowercase().replace('-', "").contains("utf8"))
+}
