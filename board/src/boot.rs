@@ -17,6 +17,11 @@ static BOOT_STACK: GuardedStack<BOOT_STACK_SIZE> = GuardedStack::new();
 
 takt_kernel::guard_stack!(BOOT_STACK);
 
+/// Top of that stack.
+pub(crate) fn stack_top() -> usize {
+    BOOT_STACK.top()
+}
+
 /// Entry of `hvm_memmap_table_entry`, version 1.
 #[repr(C)]
 #[derive(Clone, Copy)]

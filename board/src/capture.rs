@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use spin::Mutex;
 use takt_kernel::arch::percpu;
 use takt_kernel::config::MAX_CPUS;
-use takt_kernel::{time, trace};
+use takt_kernel::{smp, time, trace};
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use crate::rtt;
@@ -43,8 +43,7 @@ pub fn lost_frames() -> u32 {
     LOST_FRAMES.load(Relaxed)
 }
 
-fn deliver(console: &mut Console, channel: u8, payload: &[u8]) -> bool {
-    let cpu = percpu::cpu();
+fn deliver(console: &mut Console, channel: u8, cpu: usize, payload: &[u8]) -> bool {
     let Some(sequence) = SEQUENCE[usize::from(channel) & 1].get(cpu) else {
         return false;
     };
@@ -66,39 +65,35 @@ pub fn hand_over() {
     if !ACTIVE.load(Relaxed) || !(trace::has_full() || rtt::has_data()) {
         return;
     }
-    hand_over_now();
+    hand_over_of(percpu::cpu());
 }
 
-fn hand_over_now() {
-    let Some(mut console) = CONSOLE.try_lock() else {
-        return;
-    };
-    let Some(console) = console.as_mut() else {
-        return;
-    };
-    trace::drain(|sub_buffer| deliver(console, CHANNEL_TRACE, sub_buffer));
-    rtt::drain(|bytes| deliver(console, CHANNEL_LOG, bytes));
+fn hand_over_of(cpu: usize) {
+    let Some(mut console) = CONSOLE.try_lock() else { return };
+    let Some(console) = console.as_mut() else { return };
+    trace::drain(cpu, |sub_buffer| deliver(console, CHANNEL_TRACE, cpu, sub_buffer));
+    // The log is one for all CPUs.
+    rtt::drain(|bytes| deliver(console, CHANNEL_LOG, 0, bytes));
 }
 
 /// The idle thread's turn.
 pub(crate) fn idle() {
-    if ACTIVE.load(Relaxed)
-        && (trace::has_full() || rtt::has_data())
-        && time::nanos_until_next() > MARGIN_NS
-    {
-        hand_over_now();
+    if ACTIVE.load(Relaxed) && (trace::has_full() || rtt::has_data()) && time::nanos_until_next() > MARGIN_NS {
+        hand_over_of(percpu::cpu());
     }
 }
 
-/// The end of this CPU's run: everything recorded goes to the host.
+/// The end of the run: everything recorded on any CPU goes to the host.
 pub fn finish() {
     if !ACTIVE.load(Relaxed) {
         return;
     }
     trace::tracing_off();
-    // Losses that the first pass could not mention for want of room show in a second.
-    for _ in 0..2 {
-        trace::close();
-        hand_over_now();
+    for cpu in (0..MAX_CPUS).filter(|cpu| smp::is_online(*cpu)) {
+        // Losses that the first pass could not mention for want of room show in a second.
+        for _ in 0..2 {
+            trace::close(cpu);
+            hand_over_of(cpu);
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Frequencies: told by the CPU or the command line, or measured.
 
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 use takt_kernel::arch::port::PortReadOnly;
 use takt_kernel::arch::{apic, tsc};
 use takt_kernel::boot::Clocks;
@@ -105,15 +107,23 @@ fn measure(tables: &Tables) -> (Clocks, Source) {
     (clocks, Source::Pit)
 }
 
-static SOURCE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+static SOURCE: AtomicU32 = AtomicU32::new(0);
+static APIC_HZ: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(feature = "image")]
-pub(crate) fn set_source(source: Source) {
-    SOURCE.store(source as u32, core::sync::atomic::Ordering::Relaxed);
+pub(crate) fn publish(clocks: Clocks, source: Source) {
+    SOURCE.store(source as u32, Relaxed);
+    APIC_HZ.store(clocks.apic_hz, Relaxed);
 }
 
 /// Where the frequencies came from, as the number of a [`Source`].
 #[must_use]
 pub fn source() -> u32 {
-    SOURCE.load(core::sync::atomic::Ordering::Relaxed)
+    SOURCE.load(Relaxed)
+}
+
+/// Frequency of the local APIC timer in Hz.
+#[must_use]
+pub fn apic_hz() -> u64 {
+    APIC_HZ.load(Relaxed)
 }

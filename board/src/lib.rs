@@ -28,7 +28,7 @@ mod start;
 mod virtio;
 
 #[cfg(feature = "image")]
-pub use start::{boot_cycles, end};
+pub use start::{boot_cycles, end, set_idle_hook};
 
 /// Declares the image's main function, `fn(&'static str)`: it runs as the first thread, of priority 50, and is given
 /// the command line. When it returns, the run has passed.

@@ -31,7 +31,17 @@ impl Machine for Pc {
 
     fn idle(&self) {
         capture::idle();
+        if let Some(hook) = IDLE_HOOK.get() {
+            hook();
+        }
     }
+}
+
+static IDLE_HOOK: spin::Once<fn()> = spin::Once::new();
+
+/// Has `hook` called in each CPU's idle thread whenever it is about to halt; may be preempted at any point.
+pub fn set_idle_hook(hook: fn()) {
+    IDLE_HOOK.call_once(|| hook);
 }
 
 struct Text(UnsafeCell<[u8; MAX_COMMAND_LINE]>);
@@ -85,7 +95,7 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     let line = CommandLine(command_line);
     let (clocks, source) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
-    unsafe { kernel_boot::scheduling(clocks) };
+    unsafe { kernel_boot::scheduling(clocks, crate::boot::stack_top()) };
     if line.get("capture") != Some("off") {
         capture::start();
     }
@@ -97,7 +107,7 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
         source,
         loader.ram >> 20,
     );
-    clocks::set_source(source);
+    clocks::publish(clocks, source);
     let main = Builder::new("main", MAIN_PRIORITY)
         .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));
     if main.is_err() {

@@ -48,16 +48,16 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
 }
 
 /// Third step: clocks and timers; the boot context becomes the idle thread, which may create threads. They run once
-/// [`run`] is called.
+/// [`run`] is called. `idle_stack` is the top of the boot stack, where the idle thread begins anew.
 ///
 /// # Safety
 /// Once, on the boot CPU, after [`memory`].
-pub unsafe fn scheduling(clocks: Clocks) {
+pub unsafe fn scheduling(clocks: Clocks, idle_stack: usize) {
     time::set_tsc_hz(clocks.tsc_hz);
     apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
     apic::calibrate_arm();
     // SAFETY: once on this CPU.
-    unsafe { thread::adopt_idle() };
+    unsafe { thread::adopt_idle(idle_stack) };
     smp::set_online();
 }
 
@@ -65,8 +65,6 @@ pub unsafe fn scheduling(clocks: Clocks) {
 pub fn run() -> ! {
     // The depth of one that the per-CPU block began with: from here on threads may run.
     percpu::preempt_dec(crate::sched::preempt_schedule);
-    // The counter runs even with nothing to wait for, as a sign of life.
-    apic::arm(u64::MAX);
     // SAFETY: everything stands.
     unsafe { interrupts::enable() };
     if percpu::resched_now() {
@@ -75,10 +73,13 @@ pub fn run() -> ! {
     idle()
 }
 
-/// The idle thread.
-pub(crate) fn idle() -> ! {
+/// The idle thread. Begins anew whenever the timer interrupt found it halted.
+pub(crate) extern "C" fn idle() -> ! {
+    // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.
+    unsafe { interrupts::enable() };
     loop {
         fault::idle();
-        interrupts::enable_and_halt();
+        time::arm_for_idle();
+        interrupts::idle_halt();
     }
 }

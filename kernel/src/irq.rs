@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
-use crate::trace;
+use crate::sched::{self, IrqExit};
+use crate::{lock, trace};
 
 /// A handler: is told its argument and the time stamp taken by the entry's third instruction.
 pub type Handler = fn(usize, u64);
@@ -42,7 +43,7 @@ pub fn register(vector: u8, handler: Handler, argument: usize) -> Result<(), Err
 }
 
 /// Called by the entry stub of device vectors and of unexpected ones (`vector` 0).
-pub(crate) extern "C" fn device_interrupt(at: u64, vector: u64) {
+pub(crate) extern "C" fn device_interrupt(at: u64, vector: u64) -> IrqExit {
     // SAFETY: this CPU's own block.
     let block = unsafe { &mut *percpu::this() };
     block.nr_irqs += 1;
@@ -58,6 +59,7 @@ pub(crate) extern "C" fn device_interrupt(at: u64, vector: u64) {
         _ => unexpected(block, vector as u32),
     }
     trace!(irq_handler_exit, vector as u32);
+    sched::irq_exit(lock::enter_irq())
 }
 
 /// An interrupt that no one expected: counted, and acknowledged if the local APIC says that one is in service.
@@ -71,14 +73,17 @@ fn unexpected(block: &mut percpu::PerCpu, vector: u32) {
     LAST_UNEXPECTED.store(in_service.map_or(vector, u32::from), Relaxed);
 }
 
-/// Unexpected and spurious interrupts of this CPU, and the vector of the last unexpected one.
+/// Unexpected and spurious interrupts of a CPU since boot.
 #[must_use]
-pub fn unexpected_count() -> (u64, u32) {
-    // SAFETY: reads one word of this CPU's block.
-    (
-        unsafe { (*percpu::this()).nr_unexpected },
-        LAST_UNEXPECTED.load(Relaxed),
-    )
+pub fn unexpected_count(cpu: usize) -> u64 {
+    // SAFETY: reads one word that only its CPU writes.
+    unsafe { core::ptr::read_volatile(&raw const (*percpu::of(cpu)).nr_unexpected) }
+}
+
+/// The vector of the last unexpected interrupt, on any CPU.
+#[must_use]
+pub fn last_unexpected() -> u32 {
+    LAST_UNEXPECTED.load(Relaxed)
 }
 
 /// Interrupts taken by a CPU since boot.

@@ -7,6 +7,7 @@
 //! Threads and interrupt handlers; never NMI.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use spin::mutex::TicketMutex;
 use takt_scheduler::Links;
@@ -19,6 +20,11 @@ use crate::static_branch;
 pub(crate) static SMP: u8 = 0;
 
 static LOCK: TicketMutex<()> = TicketMutex::new(());
+
+/// The CPU that holds the lock, and how often: a timer's function runs inside the timer interrupt's section and may
+/// enter sections of its own.
+static OWNER: AtomicU32 = AtomicU32::new(u32::MAX);
+static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 struct Shared(UnsafeCell<Links<MAX_THREADS>>);
 
@@ -50,6 +56,12 @@ pub(crate) fn enter_thread() -> Section {
     Section { restore: true }
 }
 
+/// A handle of the section that is known to be under way; it ends with that.
+#[inline(always)]
+pub(crate) fn inside() -> Section {
+    Section { restore: false }
+}
+
 /// Begins a section where interrupts were switched off before and are to be on after it.
 #[inline(always)]
 pub(crate) fn enter_held() -> Section {
@@ -67,15 +79,37 @@ pub(crate) fn enter_irq() -> Section {
 #[inline(always)]
 fn lock() {
     if static_branch!(SMP) {
-        core::mem::forget(LOCK.lock());
+        lock_smp();
     }
+}
+
+/// Interrupts are off, so this CPU does not change between the question and the answer.
+#[inline(never)]
+fn lock_smp() {
+    let me = percpu::cpu() as u32;
+    if OWNER.load(Relaxed) == me {
+        DEPTH.fetch_add(1, Relaxed);
+        return;
+    }
+    core::mem::forget(LOCK.lock());
+    OWNER.store(me, Relaxed);
+}
+
+#[inline(never)]
+fn unlock_smp() {
+    if DEPTH.load(Relaxed) > 0 {
+        DEPTH.fetch_sub(1, Relaxed);
+        return;
+    }
+    OWNER.store(u32::MAX, Relaxed);
+    // SAFETY: this CPU took the lock when the section began and forgot the guard.
+    unsafe { LOCK.force_unlock() };
 }
 
 #[inline(always)]
 fn unlock() {
     if static_branch!(SMP) {
-        // SAFETY: this CPU took the lock when the section began and forgot the guard.
-        unsafe { LOCK.force_unlock() };
+        unlock_smp();
     }
 }
 

@@ -234,16 +234,25 @@ pub(crate) extern "C" fn preempt_schedule() {
     }
 }
 
-/// What the exit stub needs: the thread to go on with, 0 for the same, and the one that is left.
+/// What an interrupt's stub needs: the thread to go on with, null for the same, and the one that is left.
 #[repr(C)]
 pub(crate) struct IrqExit {
     next: *mut Tcb,
     prev: *mut Tcb,
 }
 
-/// At the end of an interrupt: a switch is due and allowed.
-pub(crate) extern "C" fn irq_exit_schedule() -> IrqExit {
-    let mut section = lock::enter_irq();
+/// The end of an interrupt: leaves the hardirq and the section, and chooses the next thread if that is due.
+#[inline(always)]
+pub(crate) fn irq_exit(section: Section) -> IrqExit {
+    if percpu::hardirq_exit() {
+        return irq_exit_schedule(section);
+    }
+    section.leave_quietly();
+    IrqExit { next: core::ptr::null_mut(), prev: core::ptr::null_mut() }
+}
+
+#[inline(always)]
+fn irq_exit_schedule(mut section: Section) -> IrqExit {
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { of_cpu(cpu) };
@@ -259,7 +268,7 @@ pub(crate) extern "C" fn irq_exit_schedule() -> IrqExit {
             core::ptr::null_mut()
         }
     };
-    section.unlock_for_switch();
+    section.leave_quietly();
     IrqExit { next, prev }
 }
 
@@ -308,6 +317,7 @@ pub(crate) fn begin_wait(
         // SAFETY: the object outlives the wait, since the waiting thread borrows it; inside a section.
         unsafe { (*queue).push_back(section.links(), t.tid, t.prio) };
     }
+    t.has_timeout = deadline != FOREVER;
     if deadline != FOREVER {
         time::insert(section, t.percpu, timeout_id(t.tid), deadline);
     }
@@ -333,8 +343,16 @@ pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
     t.wait_queue = core::ptr::null_mut();
-    time::cancel(t.percpu, timeout_id(tid));
+    cancel_timeout(t);
     wake(section, tid, Woken::Object);
+}
+
+/// Disarms the time-out of a thread that is woken otherwise.
+#[inline(always)]
+pub(crate) fn cancel_timeout(t: &mut Tcb) {
+    if t.has_timeout {
+        time::cancel(t.percpu, timeout_id(t.tid));
+    }
 }
 
 /// A thread's time-out has come.

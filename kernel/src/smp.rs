@@ -5,6 +5,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use takt_tracer::ring::RingControl;
+
 use crate::arch::percpu::PerCpu;
 use crate::arch::{apic, interrupts, percpu};
 use crate::config::MAX_CPUS;
@@ -25,6 +27,14 @@ pub fn nr_online() -> u32 {
     ONLINE.load(Acquire).count_ones()
 }
 
+/// The trace rings' control words of the CPUs that run.
+pub(crate) fn rings() -> impl Iterator<Item = &'static RingControl> {
+    (0..MAX_CPUS).filter(|cpu| is_online(*cpu)).map(|cpu| {
+        // SAFETY: the block is static and the control words are atomics.
+        unsafe { &(*percpu::of(cpu)).ring }
+    })
+}
+
 /// Says that the calling CPU runs.
 pub(crate) fn set_online() {
     ONLINE.fetch_or(1 << percpu::cpu(), Release);
@@ -41,7 +51,7 @@ pub(crate) fn kick(cpu: *mut PerCpu) {
 }
 
 /// The handler of a kick: whatever was woken here, and timers that others set.
-pub(crate) extern "C" fn kick_interrupt(at: u64) {
+pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     apic::end_of_interrupt();
     let cpu = percpu::this();
     let mut section = crate::lock::enter_irq();
@@ -60,5 +70,5 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) {
         percpu::set_need_resched();
     }
     crate::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
-    section.leave_quietly();
+    sched::irq_exit(section)
 }

@@ -11,18 +11,26 @@ use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::time::{self, Instant};
 
-/// What a timer's function is told.
-#[derive(Clone, Copy, Debug)]
+/// What a timer's function is told. Lives as long as the interrupt: it cannot be kept.
+#[derive(Debug)]
 pub struct Expiry {
     /// When it was to expire, in cycles.
     pub deadline: u64,
     /// When the interrupt came: the time stamp of its third instruction, in cycles.
     pub at: u64,
+    /// Only the timer interrupt makes these: the proof that a section is under way.
+    _inside: (),
+}
+
+impl Expiry {
+    pub(crate) fn new(deadline: u64, at: u64) -> Self {
+        Self { deadline, at, _inside: () }
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Slot {
-    function: fn(usize, Expiry),
+    function: fn(usize, &Expiry),
     argument: usize,
 }
 
@@ -39,7 +47,7 @@ static SLOTS: Slots = Slots(UnsafeCell::new(
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
 
-fn nothing(_: usize, _: Expiry) {}
+fn nothing(_: usize, _: &Expiry) {}
 
 /// A timer of the CPU that created it. It is never given back: timers belong to the system's design.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +64,7 @@ impl Timer {
     ///
     /// # Context
     /// Any but NMI. The function runs in the timer interrupt: it must not block and be short.
-    pub fn new(function: fn(usize, Expiry), argument: usize) -> Result<Self, Error> {
+    pub fn new(function: fn(usize, &Expiry), argument: usize) -> Result<Self, Error> {
         let index = NR_USED
             .fetch_update(Relaxed, Relaxed, |n| {
                 ((n as usize) < MAX_TIMERS).then_some(n + 1)
@@ -112,13 +120,11 @@ impl Timer {
     }
 }
 
-/// Calls the timer's function, outside the kernel lock but with interrupts off.
+/// Calls the timer's function, inside the timer interrupt's section.
 #[inline(always)]
-pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
+pub(crate) fn expired(_section: &mut Section, id: TimerId, expiry: Expiry) {
     let index = id.index().wrapping_sub(MAX_THREADS) & (MAX_TIMERS.next_power_of_two() - 1);
     // SAFETY: ids from MAX_THREADS up belong to slots, and an armed timer's slot is written.
     let slot = unsafe { &*SLOTS.0.get().cast::<Slot>().add(index) };
-    section.unlock_for_switch();
-    (slot.function)(slot.argument, expiry);
-    section.relock();
+    (slot.function)(slot.argument, &expiry);
 }

@@ -12,7 +12,7 @@ use crate::arch::{apic, tsc};
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
 use crate::lock::{self, Section};
-use crate::sched;
+use crate::sched::{self, IrqExit};
 use crate::thread::tcb::Wait;
 use crate::trace;
 
@@ -169,7 +169,7 @@ pub(crate) fn cancel(cpu: *mut PerCpu, id: TimerId) -> bool {
 }
 
 /// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
-pub(crate) extern "C" fn timer_interrupt(at: u64) {
+pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
     apic::end_of_interrupt();
     let cpu = percpu::this();
     let mut section = lock::enter_irq();
@@ -184,7 +184,7 @@ pub(crate) extern "C" fn timer_interrupt(at: u64) {
         irq_handler_exit,
         u32::from(crate::arch::interrupts::TIMER_VECTOR)
     );
-    section.leave_quietly();
+    sched::irq_exit(section)
 }
 
 /// Runs every timer whose deadline is not after `at` and sets the hardware to the next.
@@ -198,7 +198,7 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
         trace!(timer_expire, u32::from(id.raw()), deadline);
         let index = id.index();
         if index >= MAX_THREADS {
-            crate::soft_timer::expired(section, id, Expiry { deadline, at });
+            crate::soft_timer::expired(section, id, Expiry::new(deadline, at));
         } else if index >= MAX_CPUS {
             sched::timed_out(section, ThreadId::new(index as u8));
         } else {
@@ -208,8 +208,23 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
     sched.armed = sched.timers.earliest_deadline();
-    // With nothing to wait for, the counter runs its length all the same: a sign of life every few seconds.
-    apic::arm(sched.armed);
+    // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
+    if sched.armed != u64::MAX {
+        apic::arm(sched.armed);
+    }
+}
+
+/// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,
+/// as a sign of life every few seconds.
+#[inline(always)]
+pub(crate) fn arm_for_idle() {
+    let section = lock::enter_thread();
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { sched::of_cpu(percpu::this()) };
+    if sched.armed == u64::MAX {
+        apic::arm(u64::MAX);
+    }
+    section.leave_quietly();
 }
 
 /// Time from now to the next deadline of this CPU, in nanoseconds.

@@ -214,7 +214,7 @@ impl RunQueue {
         self.queue.remove(links, tid, old);
         match placement {
             Placement::Tail => self.queue.push_back(links, tid, new),
-            Placement::Head if !is_current && self.is_running_first_of(new) => {
+            Placement::Head if !is_current && self.queue.is_head(self.current, new) => {
                 self.push_second(links, tid, new);
             }
             Placement::Head => self.queue.push_front(links, tid, new),
@@ -265,14 +265,8 @@ impl RunQueue {
         }
     }
 
-    /// Whether the running thread is of this priority and the first of it.
-    #[inline(always)]
-    const fn is_running_first_of(&self, prio: Priority) -> bool {
-        // The head of an empty level is stale, so the priority is to be asked first.
-        prio.raw() as i8 == self.level && self.queue.is_head(self.current, prio)
-    }
-
-    /// Queues a thread right behind the first of its level, which is not empty.
+    /// Queues a thread right behind the first of its level. In an empty level, whose head may be
+    /// stale, it is the first.
     const fn push_second<const N: usize>(
         &mut self,
         links: &mut Links<N>,

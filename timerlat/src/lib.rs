@@ -9,3 +9,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod stats;
+
+#[cfg(feature = "workload")]
+pub mod workload;

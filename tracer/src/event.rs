@@ -38,16 +38,20 @@ pub mod builtin;
 mod declare;
 mod meta;
 mod pack;
+mod place;
 mod sink;
 
 pub use meta::{Meta, text_len};
-pub use pack::{Id, Layout, Packed, Value, check_fields};
+pub use pack::{Id, Packed, Value};
+pub use place::{Layout, Place, Placer};
 pub use sink::Sink;
 
 /// A class of events: layout, fields, print format.
 pub trait EventClass {
     /// How the record's word is divided.
     const LAYOUT: Layout;
+    /// Extra words of its records; a record has `8 + 4 * EXTRA` bytes, and a dynamic field besides.
+    const EXTRA: usize;
     /// The class's part of the metadata text.
     const TEXT: &'static str;
 }

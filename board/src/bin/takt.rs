@@ -1,15 +1,139 @@
-//! The image that `cargo xtask latency-run` boots.
+//! The image that `cargo xtask latency-run` boots: timerlat and cyclictest, told by the command line what to do.
 #![no_std]
 #![no_main]
 
-use takt_kernel::time;
+use core::sync::atomic::Ordering::Relaxed;
+
+use takt_board::cmdline::{BadValue, CommandLine};
+use takt_board::{capture, clocks, rtt};
+use takt_kernel::fault::ExitCode;
+use takt_kernel::trace::{self, Mode};
+use takt_kernel::{arch, irq, smp, thread, time};
+use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
+use takt_timerlat::workload::{self, Config, Hooks, Kind, Load};
 
 takt_board::entry!(main);
 
-fn main(command_line: &'static str) {
-    defmt::info!("command line: {=str}", command_line);
-    for i in 0..3u32 {
-        defmt::info!("hello {=u32}", i);
-        let _ = time::sleep_nanos(1_000_000);
+/// What the host reads from the guest's memory, at any time.
+#[unsafe(no_mangle)]
+static TAKT_STATUS: Status = Status::new();
+
+fn main(text: &'static str) {
+    let line = CommandLine(text);
+    if line.get("probe").is_some() {
+        return;
     }
+    TAKT_STATUS.init();
+    TAKT_STATUS.tsc_hz.store(time::tsc_hz(), Relaxed);
+    TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
+    TAKT_STATUS.tsc_source.store(clocks::source(), Relaxed);
+    TAKT_STATUS.lapic_source.store(clocks::source(), Relaxed);
+    TAKT_STATUS.invariant_tsc.store(u32::from(arch::tsc::is_invariant()), Relaxed);
+    TAKT_STATUS.tsc_deadline.store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
+    takt_board::set_idle_hook(beat);
+    let code = match read_config(&line) {
+        Ok(config) => measure(&line, &config),
+        Err(BadValue { offset }) => {
+            defmt::error!("bad value at byte {=usize} of the command line: {=str}", offset, text);
+            TAKT_STATUS.set_state(RunState::Error);
+            ExitCode::Failed
+        }
+    };
+    publish();
+    takt_board::end(code)
+}
+
+fn read_config(line: &CommandLine<'_>) -> Result<Config, BadValue> {
+    const LOADS: [(&str, Load); 5] =
+        [("none", Load::None), ("cpu", Load::Cpu), ("irq", Load::Irq), ("lock", Load::Lock), ("mix", Load::Mix)];
+    let load = line.choice("load", &LOADS.map(|(name, _)| name), 0)?;
+    Ok(Config {
+        kind: [Kind::Timerlat, Kind::Cyclictest][line.choice("workload", &["timerlat", "cyclictest"], 0)?],
+        period_ns: line.number("period_ns", 1_000_000)?,
+        duration_ns: line.number("duration_ns", 5_000_000_000)?,
+        warmup_ns: line.number("warmup_ns", 0)?,
+        cpus: line.number("cpus", 1)? as u32,
+        stop_irq_ns: line.number("stop_irq_ns", 0)?,
+        stop_thread_ns: line.number("stop_thread_ns", 0)?,
+        prio: u8::try_from(line.number("prio", 95)?).unwrap_or(u8::MAX),
+        threads: line.number("threads", 1)? as u32,
+        distance_ns: line.number("distance_ns", 500_000)?,
+        load: LOADS[load].1,
+    })
+}
+
+/// Switches the events on, runs the workload, and says how it ended.
+fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
+    let mode = line.choice("mode", &["capture", "flight"], 0).unwrap_or(0);
+    trace::set_mode([Mode::StopWhenFull, Mode::Overwrite][mode]);
+    let mut nr_events = 0u32;
+    for id in line.list("events") {
+        let sites = id.ok().and_then(|id| u32::try_from(id).ok()).map(|id| trace::enable(id, true));
+        match sites {
+            Some(Ok(sites)) if sites > 0 => nr_events += 1,
+            _ => defmt::warn!("an event of the list has no place in this image"),
+        }
+    }
+    TAKT_STATUS.nr_cpus.store(smp::nr_online(), Relaxed);
+    if nr_events > 0 {
+        trace::tracing_on();
+    }
+    defmt::info!(
+        "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}, {=u32} events on",
+        config.kind, config.cpus, config.period_ns, config.duration_ns, config.prio, config.load, nr_events
+    );
+    let hooks = Hooks { command: rtt::command, hand_over: capture::hand_over };
+    match workload::run(config, &TAKT_STATUS, hooks) {
+        Ok(()) if TAKT_STATUS.state.load(Relaxed) == RunState::Threshold as u32 => {
+            defmt::info!("a threshold was hit");
+            ExitCode::Threshold
+        }
+        Ok(()) => {
+            defmt::info!("done");
+            ExitCode::Passed
+        }
+        Err(error) => {
+            defmt::error!("the workload could not run: {}", error);
+            TAKT_STATUS.set_state(RunState::Error);
+            ExitCode::Failed
+        }
+    }
+}
+
+/// A sign of life, in each CPU's idle thread.
+fn beat() {
+    let cpu = arch::percpu::cpu();
+    if let Some(status) = TAKT_STATUS.cpus.get(cpu) {
+        status.heartbeat.store(irq::count(cpu), Relaxed);
+    }
+}
+
+/// The counters and the thread table, for the report.
+fn publish() {
+    trace::tracing_off();
+    for cpu in (0..MAX_CPUS).filter(|cpu| smp::is_online(*cpu)) {
+        let (status, counters) = (&TAKT_STATUS.cpus[cpu], trace::counters_of(cpu));
+        status.trace.entries.store(counters.entries, Relaxed);
+        status.trace.bytes.store(counters.bytes, Relaxed);
+        status.trace.overrun.store(counters.overrun, Relaxed);
+        status.trace.commit_overrun.store(counters.commit_overrun, Relaxed);
+        status.trace.dropped.store(counters.dropped, Relaxed);
+        status.unexpected_irqs.store(irq::unexpected_count(cpu), Relaxed);
+    }
+    TAKT_STATUS.log_dropped.store(u64::from(rtt::dropped()), Relaxed);
+    thread::for_each(|info| {
+        let Some(slot) = TAKT_STATUS.threads.get(usize::from(info.id)) else { return };
+        slot.set_name(info.name);
+        slot.prio.store(u32::from(info.priority), Relaxed);
+        slot.cpu.store(info.cpu, Relaxed);
+        slot.runtime_cycles.store(info.times.cycles, Relaxed);
+        slot.switches.store(info.times.switches, Relaxed);
+        let state = match info.state {
+            0 => ThreadState::Ready,
+            s if s & 8 != 0 => ThreadState::Exited,
+            s if s & 6 != 0 => ThreadState::Suspended,
+            _ => ThreadState::Blocked,
+        };
+        slot.state.store(state as u32, Relaxed);
+    });
 }

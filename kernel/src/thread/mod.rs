@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
 use crate::sync::pi;
-use crate::time::{self, Instant};
+use crate::time::{self, Expiry, Instant};
 use crate::trace;
 
 pub use stack::{Registration, Stack, for_each_stack};
@@ -250,7 +250,8 @@ pub fn exit(code: usize) -> ! {
     t.exit_code = code;
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
-        time::cancel(cpu_block(joiner), sched::timeout_id(joiner));
+        // SAFETY: inside a section.
+        sched::cancel_timeout(unsafe { &mut *tcb(joiner) });
         sched::wake(&mut section, joiner, Woken::Object);
     }
     // SAFETY: this CPU's own, inside a section.
@@ -259,11 +260,6 @@ pub fn exit(code: usize) -> ! {
         .block_current(section.links());
     sched::switch_to(&mut section, next);
     unreachable!("an ended thread was run");
-}
-
-fn cpu_block(tid: ThreadId) -> *mut percpu::PerCpu {
-    // SAFETY: set at creation.
-    unsafe { (*tcb(tid)).percpu }
 }
 
 /// The calling thread.
@@ -409,16 +405,31 @@ impl Thread {
     #[inline(always)]
     pub fn unpark(&self) -> Result<(), Error> {
         let mut section = lock::enter();
-        let result = self.block(&section).map(|t| {
-            if t.state & WAITING != 0 && t.wait == Wait::Park {
-                time::cancel(t.percpu, sched::timeout_id(self.tid));
-                sched::wake(&mut section, self.tid, Woken::Object);
-            } else {
-                t.token = true;
-            }
-        });
+        let result = self.unpark_in(&mut section);
         section.leave();
         result
+    }
+
+    /// As [`Thread::unpark`] in a timer's function, some instructions shorter: the timer interrupt's own section is
+    /// used.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    #[inline(always)]
+    pub fn unpark_on_expiry(&self, _expiry: &Expiry) -> Result<(), Error> {
+        self.unpark_in(&mut lock::inside())
+    }
+
+    #[inline(always)]
+    fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
+        let t = self.block(section)?;
+        if t.state & WAITING != 0 && t.wait == Wait::Park {
+            sched::cancel_timeout(t);
+            sched::wake(section, self.tid, Woken::Object);
+        } else {
+            t.token = true;
+        }
+        Ok(())
     }
 
     /// Waits for its end and gives its exit code; the handle is void afterwards.
@@ -573,7 +584,7 @@ pub fn for_each(mut f: impl FnMut(Info)) {
 ///
 /// # Safety
 /// Once on each CPU, at the end of its set-up.
-pub(crate) unsafe fn adopt_idle() {
+pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let cpu = percpu::this();
     // SAFETY: this CPU's own block, and it schedules nothing yet.
     let block = unsafe { &mut *cpu };
@@ -583,6 +594,9 @@ pub(crate) unsafe fn adopt_idle() {
     t.tid = tid;
     t.percpu = cpu;
     t.name = "idle";
+    t.resume = switch::resume_idle();
+    t.rsp = stack_top;
+    t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
     t.state = 0;
     block.sched.rq = takt_scheduler::RunQueue::new(tid);
     block.sched.switched_at = crate::arch::tsc::now();

@@ -74,6 +74,8 @@ pub struct Tcb {
     pub(crate) woken: Woken,
     /// A notification came while it did not wait for one.
     pub(crate) token: bool,
+    /// The wait has a time-out.
+    pub(crate) has_timeout: bool,
 
     // What follows is for creation, waiting and the end.
     /// A word that the waker and the waiting thread exchange; its meaning is the object's.
@@ -117,6 +119,7 @@ impl Tcb {
             wait: Wait::Sleep,
             woken: Woken::Object,
             token: false,
+            has_timeout: false,
             exchange: 0,
             exchange2: 0,
             blocked_on: core::ptr::null(),

@@ -1,9 +1,12 @@
 //! Control of tracing: which events, whether at all, and the counters.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use takt_tracer::ring;
 
-use super::ring::KernelRing;
+use super::ring::{KernelRing, RingOf};
 use crate::arch::jump_label;
+use crate::config::MAX_CPUS;
 use crate::error::Error;
 
 pub use takt_tracer::ring::Counters;
@@ -23,22 +26,26 @@ pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     Ok(unsafe { jump_label::set(id, on) })
 }
 
-/// Starts recording on this CPU.
+/// Starts recording, on every CPU that runs.
 ///
 /// # Context
 /// Any, NMI included.
-#[inline]
 pub fn tracing_on() {
-    ring::tracing_on(KernelRing);
+    for control in crate::smp::rings() {
+        // If it is on already, its limit stands.
+        let _ = control.limit.compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
+    }
 }
 
-/// Stops recording on this CPU; what is recorded stays.
+/// Stops recording at once, on every CPU that runs; what is recorded stays.
 ///
 /// # Context
 /// Any, NMI included.
 #[inline]
 pub fn tracing_off() {
-    ring::tracing_off(KernelRing);
+    for control in crate::smp::rings() {
+        control.limit.store(0, Relaxed);
+    }
 }
 
 /// Whether this CPU records.
@@ -47,42 +54,54 @@ pub fn is_on() -> bool {
     ring::is_on(KernelRing)
 }
 
-/// Chooses what happens when this CPU's ring is full. While tracing is off.
+/// Chooses what happens when a ring is full, on every CPU. While tracing is off.
 pub fn set_mode(mode: ring::Mode) {
-    ring::set_mode(KernelRing, mode);
+    for cpu in 0..MAX_CPUS {
+        ring::set_mode(RingOf::new(cpu), mode);
+    }
 }
 
-/// This CPU's counters.
+/// The counters of a CPU's ring.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
 #[must_use]
-pub fn counters() -> Counters {
-    ring::counters(KernelRing)
+pub fn counters_of(cpu: usize) -> Counters {
+    ring::counters(RingOf::new(cpu))
 }
 
-/// Hands every complete sub-buffer of this CPU to `deliver`, which says whether it took it. Returns how many it took.
+/// Hands every complete sub-buffer of a CPU to `deliver`, which says whether it took it. Returns how many it took.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
 ///
 /// # Context
-/// One thread of each CPU.
-pub fn drain(mut deliver: impl FnMut(&'static [u8]) -> bool) -> usize {
+/// Threads; one at a time for each CPU.
+pub fn drain(cpu: usize, mut deliver: impl FnMut(&'static [u8]) -> bool) -> usize {
+    let ring = RingOf::new(cpu);
     let mut nr = 0;
-    while let Some(full) = ring::peek_full(KernelRing) {
-        if !deliver(KernelRing::sub_buffer(full.offset)) {
+    while let Some(full) = ring::peek_full(ring) {
+        if !deliver(ring.sub_buffer(full.offset)) {
             break;
         }
         // In overwrite mode a writer may have taken it meanwhile; the sequence numbers show the gap.
-        if ring::consume(KernelRing, full).is_ok() {
+        if ring::consume(ring, full).is_ok() {
             nr += 1;
         }
     }
     nr
 }
 
-/// Whether a complete sub-buffer waits to be handed over.
+/// Whether a complete sub-buffer of this CPU waits to be handed over.
 #[must_use]
 pub fn has_full() -> bool {
     ring::peek_full(KernelRing).is_some()
 }
 
-/// Ends this CPU's current sub-buffer, so that everything recorded can be handed over.
-pub fn close() {
-    ring::close(KernelRing);
+/// Ends a CPU's current sub-buffer, so that everything recorded can be handed over. While tracing is off.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
+pub fn close(cpu: usize) {
+    ring::close(RingOf::new(cpu));
 }

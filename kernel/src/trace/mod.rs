@@ -10,7 +10,7 @@ pub mod events;
 mod ring;
 
 pub use control::{
-    Counters, close, counters, drain, enable, has_full, is_on, set_mode, tracing_off, tracing_on,
+    Counters, close, counters_of, drain, enable, has_full, is_on, set_mode, tracing_off, tracing_on,
 };
 pub use ring::{KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;

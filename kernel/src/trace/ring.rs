@@ -2,11 +2,13 @@
 
 use core::arch::asm;
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::ring::{CpuRing, Word};
 use takt_tracer::wire;
 
 use crate::arch::percpu::{self, PerCpu};
+use crate::arch::tsc;
 use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const CONTROL: usize = offset_of!(PerCpu, ring);
@@ -22,15 +24,6 @@ pub struct KernelRing;
 takt_tracer::ring_sink! {
     /// Where trace points send their records: this CPU's ring.
     pub struct KernelSink => KernelRing;
-}
-
-impl KernelRing {
-    /// The memory of a sub-buffer.
-    pub(super) fn sub_buffer(offset: u32) -> &'static [u8] {
-        let base = percpu::this() as usize + RING + offset as usize;
-        // SAFETY: `offset` is that of a sub-buffer in this CPU's ring, which is complete: no writer is inside.
-        unsafe { core::slice::from_raw_parts(base as *const u8, TRACE_SUB_SIZE) }
-    }
 }
 
 // All steps act on this CPU's own words and are single instructions, so they are atomic towards interrupts and NMIs
@@ -99,7 +92,8 @@ impl CpuRing for KernelRing {
         let seen: u64;
         // SAFETY: a control word of this CPU.
         unsafe {
-            asm!("cmpxchg gs:[{o} + {c}], {n}", n = in(reg) new, o = in(reg) u64::from(word.offset()),
+            // `lock`: another CPU may turn tracing on or off meanwhile.
+            asm!("lock cmpxchg gs:[{o} + {c}], {n}", n = in(reg) new, o = in(reg) u64::from(word.offset()),
                  c = const CONTROL, inout("rax") old => seen, options(nostack));
         }
         seen == old
@@ -188,5 +182,86 @@ impl CpuRing for KernelRing {
             asm!("add qword ptr gs:[{} + {}], {}", in(reg) u64::from(sub),
                  const RING + wire::SUB_COMMIT as usize, const wire::commit_of(LEN), options(nostack));
         }
+    }
+}
+
+/// A CPU's ring, reached from anywhere: for handing over and counting, not for writing while its CPU writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RingOf {
+    block: *mut PerCpu,
+    cpu: u8,
+}
+
+impl RingOf {
+    pub(super) fn new(cpu: usize) -> Self {
+        Self { block: percpu::of(cpu), cpu: cpu as u8 }
+    }
+
+    fn word(self, word: Word) -> &'static AtomicU64 {
+        // SAFETY: the block is static and the control words are atomics.
+        unsafe { (*self.block).ring.word(word) }
+    }
+
+    fn at(self, offset: u32) -> *mut u8 {
+        (self.block as usize + RING + offset as usize % (TRACE_SUB_SIZE * TRACE_NR_SUBS)) as *mut u8
+    }
+
+    /// The memory of a sub-buffer.
+    pub(super) fn sub_buffer(self, offset: u32) -> &'static [u8] {
+        // SAFETY: `offset` is that of a complete sub-buffer: no writer is inside.
+        unsafe { core::slice::from_raw_parts(self.at(offset), TRACE_SUB_SIZE) }
+    }
+}
+
+impl CpuRing for RingOf {
+    const SUB_SIZE: u32 = TRACE_SUB_SIZE as u32;
+    const NR_SUBS: u32 = TRACE_NR_SUBS as u32;
+
+    fn now(self) -> u64 {
+        tsc::now()
+    }
+
+    fn ctx(self) -> u32 {
+        0x0080_0000
+    }
+
+    fn cpu(self) -> u8 {
+        self.cpu
+    }
+
+    fn load(self, word: Word) -> u64 {
+        self.word(word).load(Relaxed)
+    }
+
+    fn store(self, word: Word, value: u64) {
+        self.word(word).store(value, Relaxed);
+    }
+
+    fn add(self, word: Word, value: u64) {
+        self.word(word).fetch_add(value, Relaxed);
+    }
+
+    fn cas(self, word: Word, old: u64, new: u64) -> bool {
+        self.word(word).compare_exchange(old, new, Relaxed, Relaxed).is_ok()
+    }
+
+    fn load64(self, offset: u32) -> u64 {
+        // SAFETY: inside the ring.
+        unsafe { self.at(offset).cast::<u64>().read_volatile() }
+    }
+
+    fn store32<const DISP: u32>(self, offset: u32, value: u32) {
+        // SAFETY: inside the ring, in bytes that the caller has reserved.
+        unsafe { self.at(offset + DISP).cast::<u32>().write_volatile(value) };
+    }
+
+    fn store64<const DISP: u32>(self, offset: u32, value: u64) {
+        // SAFETY: as `store32`; the ring's words are at least 4-aligned.
+        unsafe { self.at(offset + DISP).cast::<u64>().write_unaligned(value) };
+    }
+
+    fn add64<const DISP: u32>(self, offset: u32, value: u64) {
+        // SAFETY: a commit counter, 8-aligned, inside the ring.
+        unsafe { AtomicU64::from_ptr(self.at(offset + DISP).cast()) }.fetch_add(value, Relaxed);
     }
 }

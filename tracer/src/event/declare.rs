@@ -16,8 +16,9 @@
 /// ```
 ///
 /// The layout is `core24(ctx)` with the fixed preempt-count byte, `core8`, or `wide`. A field is `name: bits type`:
-/// fewer than 32 bits are packed into the word from the lowest free bit up; 32 and 64 bits are extra words; `*` is the
-/// dynamic field of type `str`, which comes last. Types: `u`, `i`, `x`, `tid`, `prio`, `cycles`, `sym`, `str`,
+/// fewer than 32 bits are packed into the word as long as there is room, then into extra words
+/// ([`Placer`](crate::event::Placer)); 32 and 64 bits are extra words; `*` is the dynamic field of type `str`, which
+/// comes last. Types: `u`, `i`, `x`, `tid`, `prio`, `cycles`, `sym`, `str`,
 /// `enum("n=NAME,…")`, `flags("mask=NAME,…")`. In the print template `{f}` is a field by its type, `{f:comm}` and
 /// `{f:pid}` a thread's name and number, `{current:…}` the running thread.
 ///
@@ -38,6 +39,7 @@ macro_rules! event_class {
 
         impl $crate::event::EventClass for $class {
             const LAYOUT: $crate::event::Layout = $crate::__layout!($layout $(($ctx))?);
+            const EXTRA: usize = $crate::event::Placer::words_of(Self::LAYOUT, $crate::__fixed_bits!([] $($bits)*));
             const TEXT: &'static str = ::core::concat!(
                 "class ", $name,
                 "\nlayout ", ::core::stringify!($layout) $(, " ", ::core::stringify!($ctx))?,
@@ -47,7 +49,7 @@ macro_rules! event_class {
             );
         }
 
-        $crate::__class_emit! { $class [] $($field $bits)* }
+        $crate::__class_emit! { $class [] [] $($field $bits)* }
     };
 }
 
@@ -65,53 +67,65 @@ macro_rules! __layout {
     };
 }
 
-/// Sorts the fields into fixed ones and the dynamic one, then generates `emit`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_bits {
+    ([$($bits:literal)*] $(*)?) => {
+        &[$($bits),*]
+    };
+    ([$($bits:literal)*] $next:literal $($rest:tt)*) => {
+        $crate::__fixed_bits!([$($bits)* $next] $($rest)*)
+    };
+}
+
+/// Gathers for each fixed field its name, its width and the widths before it, then generates `emit`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __class_emit {
-    ($class:ident [$($field:ident $bits:literal)*]) => {
+    ($class:ident [$({ $field:ident $bits:literal [$($before:literal)*] })*] [$($all:literal)*] $($dynamic:ident *)?) => {
         impl $class {
-            const FITS: () = $crate::event::check_fields(
-                <Self as $crate::event::EventClass>::LAYOUT,
-                &[$($bits),*],
-            );
-
-            /// Packs the fields and hands the record of event `id` to the sink.
-            ///
-            /// # Context
-            /// That of the sink.
-            #[inline(always)]
-            pub fn emit<S: $crate::event::Sink>(id: $crate::event::Id $(, $field: impl $crate::event::Value)*) {
-                const { Self::FITS };
-                let layout = <Self as $crate::event::EventClass>::LAYOUT;
-                $crate::event::Packed::new(id, layout)$(.field($bits, $field))*.send::<S>(layout);
-            }
-        }
-    };
-    ($class:ident [$($field:ident $bits:literal)*] $dynamic:ident *) => {
-        impl $class {
-            const FITS: () = $crate::event::check_fields(
-                <Self as $crate::event::EventClass>::LAYOUT,
-                &[$($bits),*],
-            );
-
             /// Packs the fields and hands the record of event `id` to the sink.
             ///
             /// # Context
             /// That of the sink.
             #[inline(always)]
             pub fn emit<S: $crate::event::Sink>(
-                id: $crate::event::Id $(, $field: impl $crate::event::Value)*, $dynamic: impl ::core::convert::AsRef<[u8]>,
+                id: $crate::event::Id
+                $(, $field: impl $crate::event::Value)*
+                $(, $dynamic: impl ::core::convert::AsRef<[u8]>)?
             ) {
-                const { Self::FITS };
-                let layout = <Self as $crate::event::EventClass>::LAYOUT;
-                $crate::event::Packed::new(id, layout)$(.field($bits, $field))*
-                    .send_bytes::<S>(layout, $dynamic.as_ref());
+                use $crate::event::{EventClass, Packed, Placer};
+                let packed = Packed::new(id)$(.field(
+                    const { Placer::place_after(<$class as EventClass>::LAYOUT, &[$($before),*], $bits) },
+                    $bits,
+                    $field,
+                ))*;
+                $crate::__class_send!(packed, $class $(, $dynamic)?);
             }
         }
     };
-    ($class:ident [$($done:tt)*] $field:ident $bits:literal $($rest:tt)*) => {
-        $crate::__class_emit! { $class [$($done)* $field $bits] $($rest)* }
+    ($class:ident [$($done:tt)*] [$($before:literal)*] $field:ident $bits:literal $($rest:tt)*) => {
+        $crate::__class_emit! {
+            $class [$($done)* { $field $bits [$($before)*] }] [$($before)* $bits] $($rest)*
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __class_send {
+    ($packed:ident, $class:ident) => {
+        $packed.send::<S>(
+            <$class as EventClass>::LAYOUT,
+            <$class as EventClass>::EXTRA,
+        )
+    };
+    ($packed:ident, $class:ident, $dynamic:ident) => {
+        $packed.send_bytes::<S>(
+            <$class as EventClass>::LAYOUT,
+            <$class as EventClass>::EXTRA,
+            $dynamic.as_ref(),
+        )
     };
 }
 

@@ -4,33 +4,7 @@
 //! shifts by constants.
 
 use super::Sink;
-
-/// How a record's word is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
-    /// 8-bit id, 24 bits of fields, a fixed preempt-count byte that the class names.
-    Core24(u8),
-    /// 8-bit id, 8 bits of fields, 16 bits of context.
-    Core8,
-    /// 16-bit id, 16 bits of context.
-    Wide,
-}
-
-impl Layout {
-    /// Where the fields begin in the word, and how many bits they have.
-    pub const fn inline_bits(self) -> (u32, u32) {
-        match self {
-            Self::Core24(_) => (8, 24),
-            Self::Core8 => (8, 8),
-            Self::Wide => (16, 0),
-        }
-    }
-
-    /// Whether events with this layout have a core id.
-    pub const fn is_core(self) -> bool {
-        !matches!(self, Self::Wide)
-    }
-}
+use super::place::{Layout, Place, Placer};
 
 /// The id of an event: the address of its symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,29 +42,23 @@ macro_rules! value {
 }
 value!(bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
-/// A record in the making. Used by the code that [`event_class!`](crate::event_class) generates.
+/// A record in the making. Used by the code that [`event_class!`](crate::event_class) generates, which gives every place
+/// as a constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
     id: Id,
     fields: u32,
-    shift: u32,
-    extra: [u32; Self::MAX_EXTRA],
-    len: usize,
+    extra: [u32; Placer::MAX_EXTRA],
 }
 
 impl Packed {
-    /// Most extra words.
-    pub const MAX_EXTRA: usize = 8;
-
     /// A record of event `id` without fields.
     #[inline(always)]
-    pub const fn new(id: Id, layout: Layout) -> Self {
+    pub const fn new(id: Id) -> Self {
         Self {
             id,
             fields: 0,
-            shift: layout.inline_bits().0,
-            extra: [0; Self::MAX_EXTRA],
-            len: 0,
+            extra: [0; Placer::MAX_EXTRA],
         }
     }
 
@@ -98,18 +66,21 @@ impl Packed {
     /// another field.
     #[inline(always)]
     #[must_use]
-    pub fn field(mut self, bits: u32, value: impl Value) -> Self {
+    pub fn field(mut self, place: Place, bits: u32, value: impl Value) -> Self {
         let value = value.bits();
-        if bits < 32 {
-            self.fields |= (value as u32 & ((1 << bits) - 1)) << self.shift;
-            self.shift += bits;
-            return self;
-        }
-        self.extra[self.len] = value as u32;
-        self.len += 1;
-        if bits == 64 {
-            self.extra[self.len] = (value >> 32) as u32;
-            self.len += 1;
+        let low = if bits < 32 {
+            value as u32 & ((1 << bits) - 1)
+        } else {
+            value as u32
+        };
+        match place {
+            Place::Word(shift) => self.fields |= low << shift,
+            Place::Extra(word, shift) => {
+                self.extra[word] |= low << shift;
+                if bits == 64 {
+                    self.extra[word + 1] = (value >> 32) as u32;
+                }
+            }
         }
         self
     }
@@ -126,11 +97,11 @@ impl Packed {
         u64::from(self.extra[at]) | u64::from(self.extra[at + 1]) << 32
     }
 
-    /// Hands the record to the sink.
+    /// Hands the record with so many extra words to the sink.
     #[inline(always)]
-    pub fn send<S: Sink>(self, layout: Layout) {
+    pub fn send<S: Sink>(self, layout: Layout, words: usize) {
         let word = self.word();
-        match (layout, self.len) {
+        match (layout, words) {
             (Layout::Core24(_), 0) => S::rec8(word),
             (Layout::Core24(_), 1) => S::rec12(word, self.extra[0]),
             (Layout::Core24(_), 2) => S::rec16(word, self.pair(0)),
@@ -142,41 +113,18 @@ impl Packed {
             (_, 3) => S::rec20_ctx(word, self.pair(0), self.extra[2]),
             (_, 4) => S::rec24_ctx(word, self.pair(0), self.pair(2)),
             // More than 24 bytes: no event on a hot path is that long.
-            (layout, _) => Self::send_bytes::<S>(self, layout, &[]),
+            (layout, _) => self.send_bytes::<S>(layout, words, &[]),
         }
     }
 
     /// Hands the record to the sink together with its dynamic field.
     #[inline(always)]
-    pub fn send_bytes<S: Sink>(self, layout: Layout, bytes: &[u8]) {
+    pub fn send_bytes<S: Sink>(self, layout: Layout, words: usize, bytes: &[u8]) {
         match layout {
-            Layout::Core24(_) => S::rec_bytes(self.word(), &self.extra[..self.len], bytes),
+            Layout::Core24(_) => S::rec_bytes(self.word(), &self.extra[..words], bytes),
             Layout::Core8 | Layout::Wide => {
-                S::rec_bytes_ctx(self.word(), &self.extra[..self.len], bytes)
+                S::rec_bytes_ctx(self.word(), &self.extra[..words], bytes)
             }
         }
     }
-}
-
-/// Refuses, at compile time, fixed fields that do not fit their layout.
-///
-/// # Panics
-/// If a width is impossible, the word is too small for the fields packed into it, or there are too many extra words.
-pub const fn check_fields(layout: Layout, bits: &[u32]) {
-    let (mut inline, mut extra, mut at) = (0, 0, 0);
-    while at < bits.len() {
-        match bits[at] {
-            0 => panic!("a field has at least one bit"),
-            1..32 => inline += bits[at],
-            32 => extra += 1,
-            64 => extra += 2,
-            _ => panic!("a field has fewer than 32 bits, 32 or 64"),
-        }
-        at += 1;
-    }
-    assert!(
-        inline <= layout.inline_bits().1,
-        "the fields do not fit into the word of this layout"
-    );
-    assert!(extra <= Packed::MAX_EXTRA, "too many extra words");
 }

@@ -8,7 +8,7 @@
 //! Context: any; it only loads.
 
 use super::Word;
-use crate::wire::{SUB_HEADER, SubHeader};
+use crate::wire::{SUB_COMMIT, SUB_HEADER, SubHeader};
 
 /// How an observer gets at a ring.
 ///
@@ -115,14 +115,12 @@ impl Observer {
             return Ok(Observed::Nothing);
         }
         let seq = self.next;
-        let committed = self.committed(view, seq, out)?;
-        if committed == Some(self.sub_size) {
-            self.copy(view, seq, out)?;
-        }
+        let header = self.copy(view, seq, out)?;
+        let is_complete = header.is_some_and(|header| header.committed() == self.sub_size);
         if view.load(Word::Pos)? > self.reuse(seq) {
             return Ok(Observed::Overwritten);
         }
-        if committed != Some(self.sub_size) {
+        if !is_complete {
             return Ok(Observed::Busy { seq });
         }
         self.next += 1;
@@ -145,8 +143,7 @@ impl Observer {
     ) -> Result<Observed, V::Error> {
         let size = u64::from(self.sub_size);
         let seq = view.load(Word::Pos)? / size;
-        let committed = self.committed(view, seq, out)?;
-        self.copy(view, seq, out)?;
+        let header = self.copy(view, seq, out)?;
         // Loaded after the commit counter: if both agree, nobody was inside when the copy began.
         let pos = view.load(Word::Pos)?;
         if pos / size != seq {
@@ -154,40 +151,40 @@ impl Observer {
         }
         let reserved = (pos % size) as u32;
         out[reserved as usize..].fill(0);
-        match committed {
+        match header {
             _ if reserved == 0 => Ok(Observed::Nothing),
-            Some(committed) => Ok(Observed::Partial {
+            Some(header) => Ok(Observed::Partial {
                 seq,
                 reserved,
-                committed,
+                committed: header.committed(),
             }),
             None => Ok(Observed::Busy { seq }),
         }
     }
 
-    /// The bytes committed in sub-buffer `seq`, if its header is there. Loaded before the records are copied, so that
-    /// what it counts is in the copy.
-    fn committed<V: RingView>(
+    /// Copies sub-buffer `seq` as it stands; returns its header if it is there.
+    ///
+    /// The order matters. The writer stores `base`, then `seq`, and commits the header; records are stored, then
+    /// committed. So, backwards: `seq`, then the commit counter, then `base` and the records, which then hold all that
+    /// the counter counts. It stays as it was loaded first, in the copy too.
+    fn copy<V: RingView>(
         &self,
         view: &V,
         seq: u64,
         out: &mut [u8],
-    ) -> Result<Option<u32>, V::Error> {
+    ) -> Result<Option<SubHeader>, V::Error> {
         assert_eq!(
             out.len(),
             self.sub_size as usize,
             "the copy is as long as a sub-buffer"
         );
-        let header = &mut out[..SUB_HEADER as usize];
-        view.copy(self.slot(seq), header)?;
-        Ok(SubHeader::decode(header)
-            .filter(|header| header.seq == seq)
-            .map(|header| header.committed()))
-    }
-
-    /// Copies sub-buffer `seq` as it stands.
-    fn copy<V: RingView>(&self, view: &V, seq: u64, out: &mut [u8]) -> Result<(), V::Error> {
-        view.copy(self.slot(seq), out)
+        let slot = self.slot(seq);
+        let (mut found, mut commit) = ([0; 8], [0; 8]);
+        view.copy(slot, &mut found)?;
+        view.copy(slot + SUB_COMMIT, &mut commit)?;
+        view.copy(slot, out)?;
+        out[SUB_COMMIT as usize..][..8].copy_from_slice(&commit);
+        Ok(SubHeader::decode(out).filter(|_| u64::from_le_bytes(found) == seq))
     }
 
     /// The offset of the slot of sub-buffer `seq`.

@@ -4,4 +4,5 @@ mod consumer;
 mod cpu;
 mod interrupts;
 mod model;
+mod observer;
 mod preemption;

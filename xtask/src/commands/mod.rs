@@ -1,7 +1,33 @@
-//! The commands.
-use crate::cli::Cli;
+//! The commands, one module each.
+
+mod build;
+mod ci;
+mod doctor;
+mod latency_run;
+mod log;
+mod test;
+
 use std::process::ExitCode;
-/// x
-pub fn dispatch(_cli: Cli) -> anyhow::Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+
+use anyhow::{Result, bail};
+
+use crate::cli::{Cli, Command};
+
+/// Does what the command line says and gives the exit code.
+///
+/// # Errors
+///
+/// Whatever went wrong.
+pub fn dispatch(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::LatencyRun(flags) => latency_run::run(&flags),
+        Command::Doctor => doctor::run(),
+        Command::Log(flags) => log::run(&flags),
+        Command::Build(flags) => build::run(&flags),
+        Command::Test(flags) => test::run(&flags),
+        Command::Ci => ci::run(),
+        Command::Trace(_) => bail!("`trace` is not there yet"),
+        Command::Bench(_) => bail!("`bench` is not there yet"),
+        Command::Fuzz(_) => bail!("`fuzz` is not there yet"),
+    }
 }

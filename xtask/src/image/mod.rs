@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod elf;
+pub mod events;
 pub mod symbolize;
 
 pub use build::{Built, Recipe};

@@ -22,7 +22,9 @@ pub fn write(slots: &[SlotRecord], distributions: &[Distributions]) -> String {
     let columns = distributions.iter().flat_map(|d| [&d.irq, &d.thread]);
     for (column, distribution) in columns.enumerate() {
         for (ns, count) in distribution.iter() {
-            let row = rows.entry(ns).or_insert_with(|| vec![0; distributions.len() * 2]);
+            let row = rows
+                .entry(ns)
+                .or_insert_with(|| vec![0; distributions.len() * 2]);
             row[column] = count;
         }
     }
@@ -52,8 +54,16 @@ pub fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
     for (index, line) in lines {
         let numbers: Result<Vec<u64>, _> = line.split(',').map(str::parse).collect();
         let numbers = numbers.with_context(|| format!("line {}: not a number", index + 1))?;
-        let Some((&ns, counts)) = numbers.split_first().filter(|(_, rest)| rest.len() == columns.len()) else {
-            bail!("line {}: {} columns instead of {}", index + 1, numbers.len(), columns.len() + 1);
+        let Some((&ns, counts)) = numbers
+            .split_first()
+            .filter(|(_, rest)| rest.len() == columns.len())
+        else {
+            bail!(
+                "line {}: {} columns instead of {}",
+                index + 1,
+                numbers.len(),
+                columns.len() + 1
+            );
         };
         for (column, &count) in columns.iter_mut().zip(counts) {
             column.push((ns, count));
@@ -62,7 +72,10 @@ pub fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
     let mut columns = columns.into_iter();
     let mut next = |record: &LatencyRecord| {
         let buckets = columns.next().unwrap_or_default();
-        let limits = (record.min.unwrap_or_default(), record.max.unwrap_or_default());
+        let limits = (
+            record.min.unwrap_or_default(),
+            record.max.unwrap_or_default(),
+        );
         if limits.0 > limits.1 {
             bail!("the run's minimum is above its maximum");
         }
@@ -110,13 +123,22 @@ mod tests {
 
     #[test]
     fn only_values_that_came_have_rows() {
-        let d = Distributions { irq: collect(&[7, 7, 9]), thread: collect(&[7, 80]) };
-        assert_eq!(write(&[slot(2, &d)], &[d.clone()]), "ns,irq_002,thr_002\n7,2,1\n9,1,0\n80,0,1\n");
+        let d = Distributions {
+            irq: collect(&[7, 7, 9]),
+            thread: collect(&[7, 80]),
+        };
+        assert_eq!(
+            write(&[slot(2, &d)], &[d.clone()]),
+            "ns,irq_002,thr_002\n7,2,1\n9,1,0\n80,0,1\n"
+        );
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_line() {
-        let d = Distributions { irq: collect(&[7]), thread: collect(&[8]) };
+        let d = Distributions {
+            irq: collect(&[7]),
+            thread: collect(&[8]),
+        };
         let slots = [slot(0, &d)];
         let good = write(&slots, &[d]);
         for (bad, why) in [

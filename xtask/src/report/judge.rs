@@ -32,10 +32,13 @@ impl Evidence<'_> {
         let state = self.results.head.map(|head| head.state);
         match self.outcome.ending {
             Ending::Exited(GuestExit::Passed) if state == Some(RunState::Done) => self.no_samples(),
-            Ending::Exited(GuestExit::Threshold) if state == Some(RunState::Threshold) => self.no_samples(),
-            Ending::Exited(exit @ (GuestExit::Passed | GuestExit::Threshold)) => {
-                Some(format!("{exit}, but its results are not complete (state {})", state_name(state)))
+            Ending::Exited(GuestExit::Threshold) if state == Some(RunState::Threshold) => {
+                self.no_samples()
             }
+            Ending::Exited(exit @ (GuestExit::Passed | GuestExit::Threshold)) => Some(format!(
+                "{exit}, but its results are not complete (state {})",
+                state_name(state)
+            )),
             Ending::Exited(exit) => Some(exit.to_string()),
             Ending::Silent => Some(format!(
                 "the guest stopped answering: no heartbeat, no output and no change of state for {} s",
@@ -50,7 +53,11 @@ impl Evidence<'_> {
         if self.outcome.is_interrupted {
             return None;
         }
-        let counts = self.results.slots.iter().map(|slot| slot.thread.count + slot.irq.count);
+        let counts = self
+            .results
+            .slots
+            .iter()
+            .map(|slot| slot.thread.count + slot.irq.count);
         (counts.sum::<u64>() == 0).then(|| "the guest took no sample".into())
     }
 
@@ -77,18 +84,28 @@ impl Evidence<'_> {
     fn judge_slot(&self, slot: &SlotRecord, taints: &mut Vec<String>) {
         let name = slot_name(self.config.workload, slot);
         if slot.negative != 0 {
-            taints.push(format!("{name}: {} impossible (negative) latencies", slot.negative));
+            taints.push(format!(
+                "{name}: {} impossible (negative) latencies",
+                slot.negative
+            ));
         }
         let (irq, thread) = (slot.irq.count, slot.thread.count);
         // The last activation may have had its interrupt and not its thread yet.
         let has_irq = irq != 0 || self.config.workload == Workload::Timerlat;
         if has_irq && irq.abs_diff(thread) > 1 + slot.missed {
-            taints.push(format!("{name}: {irq} IRQ samples, but {thread} thread samples"));
+            taints.push(format!(
+                "{name}: {irq} IRQ samples, but {thread} thread samples"
+            ));
         }
-        let expected = self.results.measured_ns().and_then(|ns| ns.checked_div(slot.interval_ns));
+        let expected = self
+            .results
+            .measured_ns()
+            .and_then(|ns| ns.checked_div(slot.interval_ns));
         if let Some(expected) = expected.filter(|&n| thread + slot.missed + 2 < n) {
             let came = thread + slot.missed;
-            taints.push(format!("{name}: samples are missing: {came} came, {expected} were due"));
+            taints.push(format!(
+                "{name}: samples are missing: {came} came, {expected} were due"
+            ));
         }
     }
 
@@ -131,7 +148,10 @@ impl Evidence<'_> {
     /// The verdict, given the other two.
     #[must_use]
     pub fn verdict(&self, error: Option<&str>, taints: &[String]) -> Verdict {
-        let stopped = self.results.head.is_some_and(|head| head.state == RunState::Threshold);
+        let stopped = self
+            .results
+            .head
+            .is_some_and(|head| head.state == RunState::Threshold);
         match (error, stopped, taints) {
             (Some(_), ..) => Verdict::Error,
             (None, true, _) => Verdict::Threshold,

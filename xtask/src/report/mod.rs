@@ -1,1 +1,30 @@
-//! Reports.
+//! The results as text, JSON and CSV.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`record`] | what is known of a run: `run.json` |
+//! | [`judge`] | errors, thresholds, taints, the verdict |
+//! | [`csv`] | `hist.csv` |
+//! | [`json`] | `--json` |
+//! | [`text`] | what is printed |
+//! | [`hist`] | a histogram drawn in the terminal |
+//! | [`load`] | reading an earlier run's folder |
+
+pub mod csv;
+pub mod hist;
+pub mod json;
+pub mod judge;
+pub mod load;
+pub mod record;
+pub mod text;
+
+pub use record::{Run, Verdict};
+
+/// How histograms are cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buckets {
+    /// Width in ns; `None` is 1 ns in JSON and what fits on the terminal.
+    pub width: Option<u64>,
+    /// Number of buckets from 0 up; `None` is as many as it takes.
+    pub limit: Option<u64>,
+}

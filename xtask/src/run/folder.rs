@@ -143,7 +143,11 @@ impl Drop for RunFolder {
 }
 
 /// Refuses to overwrite what is not a run.
-fn check_replaceable(dir: &Path) -> Result<()> {
+///
+/// # Errors
+///
+/// If it is there, is not empty and has no `run.json`.
+pub fn check_replaceable(dir: &Path) -> Result<()> {
     if !dir.exists() || dir.join(RECORD).is_file() {
         return Ok(());
     }

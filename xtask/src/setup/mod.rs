@@ -1,1 +1,6 @@
-//! What the machine must have.
+//! What the machine must have, and getting it.
+
+pub mod install;
+pub mod packages;
+
+pub use install::ensure_qemu;

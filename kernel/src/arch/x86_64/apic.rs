@@ -140,14 +140,12 @@ pub fn calibrate_arm() {
     }
     let mut least = u64::MAX;
     for _ in 0..8 {
-        let before = tsc::now();
-        arm(before + (1 << 30));
-        let after = tsc::now();
-        least = least.min(after - before);
+        let read = arm_noting(tsc::now() + (1 << 30));
+        least = least.min(tsc::now() - read);
     }
     register(INITIAL_COUNT).write(0);
-    // Of the time between the two readings, the last part is the second reading itself and not the arming.
-    ARM_LEAD.store(least.saturating_sub(2), Relaxed);
+    // The second reading comes after the store: rather an interrupt a cycle late than one before its time.
+    ARM_LEAD.store(least.saturating_sub(1), Relaxed);
 }
 
 /// Sets the lead that [`arm`] subtracts, in cycles.
@@ -168,14 +166,21 @@ pub fn arm_lead() -> u64 {
 /// Interrupts off.
 #[inline(always)]
 pub fn arm(deadline: u64) {
+    let _ = arm_noting(deadline);
+}
+
+/// Arms the timer and gives the reading of the clock that the distance was computed from.
+#[inline(always)]
+fn arm_noting(deadline: u64) -> u64 {
     if DEADLINE_MODE.load(Relaxed) != 0 {
         // SAFETY: the MSR exists in this mode. Zero would disarm.
         unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };
-        return;
+        return deadline;
     }
     let ratio = COUNTS_PER_CYCLE.load(Relaxed);
     let lead = ARM_LEAD.load(Relaxed);
-    let cycles = deadline.saturating_sub(tsc::now() + lead);
+    let now = tsc::now();
+    let cycles = deadline.saturating_sub(now + lead);
     let counts = ((u128::from(cycles) * u128::from(ratio)) >> 32) as u64;
     // Zero would stop the timer.
     let counts = counts.clamp(1, u64::from(u32::MAX)) as u32;
@@ -184,6 +189,7 @@ pub fn arm(deadline: u64) {
         core::arch::asm!("mov dword ptr [__lapic_page + 0x380], {:e}", in(reg) counts,
                          options(nostack, preserves_flags));
     }
+    now
 }
 
 /// Stops the timer.

@@ -5,8 +5,11 @@
 //! is safe here: the frame belongs to this interrupt alone, interrupts are off, and NMI and exceptions have stacks of
 //! their own. The third instruction is `rdtsc`: that is the interrupt's time stamp.
 //!
-//! Leaving: the preempt count drops by one hardirq; if it becomes zero (no one forbids it and a reschedule is due)
-//! `irq_exit_schedule` names the next thread. Only then are the callee-saved registers stored.
+//! Leaving: the handler itself drops the preempt count by one hardirq; if it becomes zero (no one forbids it and a
+//! reschedule is due) it names the next thread. Only then are the callee-saved registers stored.
+//!
+//! The idle thread in its halt has no state worth keeping: an interrupt that finds `halted` set stores nothing, and the
+//! idle thread begins anew the next time.
 //!
 //! **Exceptions** run on stacks of their own (IST2 to IST5) with all registers pushed.
 //!
@@ -53,12 +56,14 @@ global_asm!(
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
+    "cmp byte ptr gs:[{HALTED}], 0",
+    "jne takt_irq_timer_idle",
     "TAKT_IRQ_SAVE",
     "call {timer_interrupt}",
     // falls through
     "takt_irq_exit:",
-    "sub byte ptr gs:[{PREEMPT}], {HARDIRQ}",
-    "jz 2f",
+    "test rax, rax", // the next thread, or 0 for the same one
+    "jnz 3f",
     "takt_irq_return:",
     "mov rsp, gs:[{CURRENT}]",
     ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
@@ -75,20 +80,16 @@ global_asm!(
     "mov rax, [rsp + {RAX}]",
     "add rsp, {RIP}",
     "iretq",
-    "2:",
-    "call {irq_exit_schedule}", // rax = the next thread, or 0 for the same one
-    "test rax, rax",
-    "jz takt_irq_return",
-    "mov rcx, rdx", // rdx = the thread that is left
+    "3:",
     "mov rsi, rax",
-    "mov [rcx + {RBX}], rbx",
-    "mov [rcx + {RBP}], rbp",
-    "mov [rcx + {R12}], r12",
-    "mov [rcx + {R13}], r13",
-    "mov [rcx + {R14}], r14",
-    "mov [rcx + {R15}], r15",
-    "stmxcsr [rcx + {MXCSR}]",
-    "mov qword ptr [rcx + {RESUME}], offset takt_resume_preempted",
+    "mov [rdx + {RBX}], rbx",
+    "mov [rdx + {RBP}], rbp",
+    "mov [rdx + {R12}], r12",
+    "mov [rdx + {R13}], r13",
+    "mov [rdx + {R14}], r14",
+    "mov [rdx + {R15}], r15",
+    "stmxcsr [rdx + {MXCSR}]",
+    "mov qword ptr [rdx + {RESUME}], offset takt_resume_preempted",
     "jmp [rsi + {RESUME}]",
     //
     ".global takt_resume_preempted",
@@ -111,6 +112,28 @@ global_asm!(
     "TAKT_IRQ_SAVE",
     "call {kick_interrupt}",
     "jmp takt_irq_exit",
+    //
+    // The timer found the idle thread halted: it has no state worth keeping, so nothing is stored.
+    "takt_irq_timer_idle:",
+    "shl rdx, 32",
+    "lea rdi, [rax + rdx]",
+    "add byte ptr gs:[{PREEMPT}], {HARDIRQ}",
+    "mov rsp, gs:[{IRQ_STACK_TOP}]",
+    "mov byte ptr gs:[{HALTED}], 0",
+    "call {timer_interrupt}",
+    "test rax, rax",
+    "jz 4f",
+    "mov rsi, rax",
+    "mov qword ptr [rdx + {RESUME}], offset takt_resume_idle",
+    "jmp [rsi + {RESUME}]",
+    "4:",
+    "mov rsi, gs:[{CURRENT}]",
+    ".global takt_resume_idle",
+    "takt_resume_idle:", // rsi = the idle thread
+    "mov rsp, [rsi + {RSP}]",
+    "xor ebp, ebp",
+    "call {idle}",
+    "ud2",
     //
     // Device interrupts: two-instruction stubs, one per vector from 32 up, 8 bytes apart.
     ".global takt_irq_stubs",
@@ -234,12 +257,13 @@ global_asm!(
     HARDIRQ = const percpu::HARDIRQ,
     IRQ_STACK_TOP = const percpu::IRQ_STACK_TOP,
     CURRENT = const percpu::CURRENT,
+    HALTED = const offset_of!(percpu::PerCpu, halted),
+    idle = sym crate::boot::idle,
     NR_UNEXPECTED = const offset_of!(percpu::PerCpu, nr_unexpected),
     NR_STUBS = const super::interrupts::NR_DEVICE_VECTORS,
     timer_interrupt = sym crate::time::timer_interrupt,
     kick_interrupt = sym crate::smp::kick_interrupt,
     device_interrupt = sym crate::irq::device_interrupt,
-    irq_exit_schedule = sym crate::sched::irq_exit_schedule,
     exception = sym super::exceptions::exception,
     thread_main = sym crate::thread::thread_main,
 );

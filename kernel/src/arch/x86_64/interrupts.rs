@@ -62,11 +62,27 @@ pub fn flags() -> u64 {
     flags
 }
 
-/// Enables interrupts and halts until one comes. The `sti` shadow covers the `hlt`: no interrupt is missed between.
+/// The end of the idle thread's turn: enables interrupts and halts until one comes. The `sti` shadow covers the `hlt`,
+/// so no interrupt is missed between. From the flag on, an interrupt keeps nothing of this thread and the turn may end
+/// by beginning anew instead of returning.
 #[inline(always)]
-pub fn enable_and_halt() {
-    // SAFETY: halting breaks no memory safety; handlers may write memory, so no `nomem`.
-    unsafe { asm!("sti", "hlt", options(nostack)) };
+pub(crate) fn idle_halt() {
+    // SAFETY: halting breaks no memory safety; handlers may write memory, so no `nomem`. Interrupts are off before, so
+    // the flag is set only where the state may be lost.
+    unsafe {
+        asm!(
+            "cli",
+            "mov byte ptr gs:[{halted}], 1",
+            "sti",
+            "hlt",
+            // Here after an interrupt that saved everything all the same (not the timer's), or an NMI.
+            "cli",
+            "mov byte ptr gs:[{halted}], 0",
+            "sti",
+            halted = const core::mem::offset_of!(super::percpu::PerCpu, halted),
+            options(nostack),
+        );
+    }
 }
 
 /// Stops this CPU for good.

@@ -27,6 +27,8 @@ pub struct PerCpu {
     pub current: *mut Tcb,
     /// Where the interrupt stack begins (its highest address).
     pub irq_stack_top: usize,
+    /// 1 while the idle thread halts: nothing of its state is worth keeping then.
+    pub halted: u8,
     /// Local APIC id.
     pub apic_id: u32,
     /// Interrupts taken since boot; the host's sign of life.
@@ -97,6 +99,7 @@ impl PerCpu {
             cpu: 0,
             current: core::ptr::null_mut(),
             irq_stack_top: 0,
+            halted: 0,
             apic_id: 0,
             nr_irqs: 0,
             nr_unexpected: 0,
@@ -235,6 +238,17 @@ pub fn preempt_dec(slow: extern "C" fn()) {
     unsafe {
         asm!("dec byte ptr gs:[{}]", "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
     }
+}
+
+/// Ends a hardirq: says whether a reschedule is due and allowed now. One `sub` and one branch.
+#[inline(always)]
+pub fn hardirq_exit() -> bool {
+    // SAFETY: one instruction on this CPU's own byte; the label is inside this function.
+    unsafe {
+        asm!("sub byte ptr gs:[{}], {}", "jz {}", const PREEMPT, const HARDIRQ, label { return true },
+             options(nostack));
+    }
+    false
 }
 
 /// Makes `next` the running thread in the per-CPU block: id, control block and IST1, and no reschedule is due.

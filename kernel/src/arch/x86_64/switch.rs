@@ -12,6 +12,12 @@ use crate::thread::tcb::Tcb;
 
 unsafe extern "C" {
     fn takt_resume_new();
+    fn takt_resume_idle();
+}
+
+/// Where an idle thread begins anew.
+pub fn resume_idle() -> usize {
+    takt_resume_idle as *const () as usize
 }
 
 /// Where a new thread begins.

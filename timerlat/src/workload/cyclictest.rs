@@ -1,0 +1,65 @@
+//! cyclictest: threads of descending priority and growing interval that sleep until an absolute time.
+//!
+//! Source: rt-tests, `cyclictest(8)`.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
+use takt_kernel::{Error, arch, thread, trace_event};
+
+use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use crate::stats::{MAX_SLOTS, Measure};
+
+static INTERVALS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+
+const NAMES: [&str; MAX_SLOTS] = [
+    "cyclic/0", "cyclic/1", "cyclic/2", "cyclic/3", "cyclic/4", "cyclic/5", "cyclic/6", "cyclic/7",
+];
+
+/// Starts the threads, spread over the measured CPUs; says how many.
+pub(super) fn start(config: &Config) -> Result<u32, Error> {
+    if config.threads == 0 || config.threads as usize > MAX_SLOTS {
+        return Err(Error::InvalidArgument);
+    }
+    let is_measured = |cpu: &usize| config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(*cpu);
+    let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
+    for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
+        let interval = config.period_ns + n as u64 * config.distance_ns;
+        INTERVALS[n].store(nanos_to_cycles(interval), Relaxed);
+        let prio = config.prio.saturating_sub(n as u8).max(1);
+        spawn(name, prio, cpus.next().unwrap_or(0), n, thread_main)?;
+    }
+    Ok(config.threads)
+}
+
+fn thread_main(slot: usize) {
+    if run(slot).is_err() {
+        defmt::error!("cyclictest: thread {=usize} could not run", slot);
+    }
+    ended();
+}
+
+fn run(slot: usize) -> Result<(), Error> {
+    let status = status();
+    let Some(stats) = status.slot(slot) else { return Err(Error::InvalidArgument) };
+    let interval = INTERVALS[slot % MAX_SLOTS].load(Relaxed);
+    let me = thread::current();
+    let prio = me.priority()?;
+    let cpu = arch::percpu::cpu();
+    stats.open(cpu as u32, u32::from(me.id()), u32::from(prio), takt_kernel::time::cycles_to_nanos(interval));
+    let mut abs = SHARED.start.load(Relaxed);
+    let mut seq = 0u32;
+    while !is_over(abs) {
+        seq = seq.wrapping_add(1);
+        sleep_until(Instant::from_cycles(abs))?;
+        let now = Instant::now().cycles();
+        let latency = now.wrapping_sub(abs);
+        trace_event!(events::timerlat_thread, slot as u32, seq, latency as u32);
+        if latency > SHARED.stop_thread.load(Relaxed) {
+            threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
+        }
+        super::housekeeping(cpu);
+        abs = account(stats, None, abs, now, interval);
+    }
+    Ok(())
+}

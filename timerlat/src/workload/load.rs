@@ -1,0 +1,146 @@
+//! Loads to measure against, all below the measured threads in priority and repeatable to the instruction.
+//!
+//! | load | what it does on every measured CPU |
+//! |---|---|
+//! | `cpu` | one thread computes without end |
+//! | `irq` | a timer interrupts every 37 to 100 µs, in a pseudo-random order, and works a little |
+//! | `lock` | two threads contend for a mutex with priority inheritance, exchange messages and disable preemption |
+//! | `mix` | all of them |
+//!
+//! A load that leaves no idle time hands recorded trace over itself, since the idle thread never runs.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use takt_kernel::sync::{Mutex, Queue};
+use takt_kernel::thread::{Builder, Stack};
+use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_nanos};
+use takt_kernel::{Error, preempt, smp, thread_stack};
+
+use super::{Config, hooks};
+use crate::stats::MAX_CPUS;
+
+/// What runs beside the measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+pub enum Load {
+    /// Nothing.
+    None,
+    /// A thread that computes.
+    Cpu,
+    /// Interrupts.
+    Irq,
+    /// Contended mutexes, queues, preemption disabled.
+    Lock,
+    /// All of them.
+    Mix,
+}
+
+const CPU_PRIO: u8 = 1;
+const LOW_PRIO: u8 = 2;
+const HIGH_PRIO: u8 = 4;
+const STACK_SIZE: usize = 16384;
+
+thread_stack!(static STACKS: [STACK_SIZE; 3 * MAX_CPUS]);
+static NR_STACKS: AtomicUsize = AtomicUsize::new(0);
+
+fn next_stack() -> Result<&'static Stack<STACK_SIZE>, Error> {
+    STACKS.get(NR_STACKS.fetch_add(1, Relaxed)).ok_or(Error::OutOfResources)
+}
+
+/// Starts the configured load on every measured CPU.
+pub(super) fn start(config: &Config) -> Result<(), Error> {
+    let has = |load| config.load == load || config.load == Load::Mix;
+    for cpu in (0..MAX_CPUS).filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu)) {
+        if has(Load::Cpu) {
+            Builder::new("load/cpu", CPU_PRIO)?.cpu(cpu).spawn(next_stack()?, compute, cpu)?;
+        }
+        if has(Load::Irq) {
+            Builder::new("load/irq", HIGH_PRIO)?.cpu(cpu).spawn(next_stack()?, start_interrupts, cpu)?;
+        }
+        if has(Load::Lock) {
+            Builder::new("load/low", LOW_PRIO)?.cpu(cpu).spawn(next_stack()?, lock_low, cpu)?;
+            Builder::new("load/high", HIGH_PRIO)?.cpu(cpu).spawn(next_stack()?, lock_high, cpu)?;
+        }
+    }
+    Ok(())
+}
+
+/// One step of a generator of pseudo-random numbers (xorshift64, G. Marsaglia 2003).
+const fn step(mut x: u64) -> u64 {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    x
+}
+
+fn work(state: &AtomicU64, rounds: u32) {
+    let mut x = state.load(Relaxed) | 1;
+    for _ in 0..rounds {
+        x = step(x);
+    }
+    state.store(x, Relaxed);
+}
+
+static COMPUTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0x9e37_79b9_7f4a_7c15) }; MAX_CPUS];
+static INTERRUPTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0x2545_f491_4f6c_dd1d) }; MAX_CPUS];
+
+fn compute(cpu: usize) {
+    loop {
+        work(&COMPUTED[cpu % MAX_CPUS], 2000);
+        (hooks().hand_over)();
+    }
+}
+
+static TIMERS: [spin::Once<Timer>; MAX_CPUS] = [const { spin::Once::new() }; MAX_CPUS];
+
+/// The timer has to be created on its CPU; the thread that does so ends then.
+fn start_interrupts(cpu: usize) {
+    let Ok(timer) = Timer::new(interrupt, cpu) else {
+        defmt::error!("load: no timer left");
+        return;
+    };
+    TIMERS[cpu % MAX_CPUS].call_once(|| timer);
+    timer.arm(Instant::after_nanos(100_000));
+}
+
+fn interrupt(cpu: usize, expiry: &Expiry) {
+    let state = &INTERRUPTED[cpu % MAX_CPUS];
+    work(state, 8);
+    if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {
+        let pause = 37_000 + state.load(Relaxed) % 63_000;
+        timer.arm(Instant::from_cycles(expiry.at) + nanos_to_cycles(pause));
+    }
+}
+
+static LOCKS: [Mutex<u64>; MAX_CPUS] = [const { Mutex::new(0) }; MAX_CPUS];
+static QUEUES: [Queue<u64, 4>; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
+
+/// Holds the mutex most of the time, so that the other one has to wait and lends its priority.
+fn lock_low(cpu: usize) {
+    let cpu = cpu % MAX_CPUS;
+    loop {
+        if let Ok(mut count) = LOCKS[cpu].lock() {
+            work(&COMPUTED[cpu], 400);
+            *count += 1;
+        }
+        {
+            let _guard = preempt::disable();
+            work(&COMPUTED[cpu], 4);
+        }
+        // Full is fine: the receiver is slower on purpose.
+        let _ = QUEUES[cpu].try_send(COMPUTED[cpu].load(Relaxed));
+        let _ = sleep_nanos(23_000);
+        (hooks().hand_over)();
+    }
+}
+
+fn lock_high(cpu: usize) {
+    let cpu = cpu % MAX_CPUS;
+    loop {
+        if let Ok(mut count) = LOCKS[cpu].lock() {
+            work(&COMPUTED[cpu], 50);
+            *count += 1;
+        }
+        let _ = QUEUES[cpu].try_receive();
+        let _ = sleep_nanos(31_000);
+    }
+}

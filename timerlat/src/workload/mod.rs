@@ -1,0 +1,228 @@
+//! The workloads: what is measured and against which load.
+//!
+//! [`run`] starts the measured threads and the loads, waits for the end (the duration, a threshold, or the host's
+//! command), and leaves the results in the [`Status`] block.
+
+pub mod events;
+
+mod cyclictest;
+mod load;
+mod timerlat;
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::sync::Semaphore;
+use takt_kernel::time::{self, Instant};
+use takt_kernel::{Error, smp, thread, thread_stack, trace};
+
+use crate::stats::{MAX_SLOTS, Measure, RunState, SlotStats, Status};
+
+pub use load::Load;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+pub enum Kind {
+    /// One thread a CPU, woken by a timer's interrupt; both latencies are measured.
+    Timerlat,
+    /// Several threads of descending priority and growing interval that sleep until an absolute time.
+    Cyclictest,
+}
+
+/// A run's parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// What is measured.
+    pub kind: Kind,
+    /// Time between two activations, in nanoseconds.
+    pub period_ns: u64,
+    /// How long is measured, in nanoseconds; 0 means until the host stops it.
+    pub duration_ns: u64,
+    /// How long runs before it counts, in nanoseconds.
+    pub warmup_ns: u64,
+    /// Bit per CPU that is measured.
+    pub cpus: u32,
+    /// An interrupt latency above this stops the run, in nanoseconds; 0 means none.
+    pub stop_irq_ns: u64,
+    /// A thread latency above this stops the run, in nanoseconds; 0 means none.
+    pub stop_thread_ns: u64,
+    /// Priority of the measured threads, 1 to 99; of cyclictest's first.
+    pub prio: u8,
+    /// cyclictest: number of threads.
+    pub threads: u32,
+    /// cyclictest: how much longer each thread's interval is than the one before, in nanoseconds.
+    pub distance_ns: u64,
+    /// What else runs.
+    pub load: Load,
+}
+
+/// What a workload needs of its surroundings.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Takes a command byte of the host (`s`: stop).
+    pub command: fn() -> Option<u8>,
+    /// Hands recorded trace over, for loads that never let the CPU go idle.
+    pub hand_over: fn(),
+}
+
+/// Stacks of the measured threads.
+const STACK_SIZE: usize = 16384;
+thread_stack!(static STACKS: [STACK_SIZE; MAX_SLOTS]);
+
+/// What the measured threads share, as plain words so that the interrupt reads them without ado.
+struct Shared {
+    stop_irq: AtomicU64,
+    stop_thread: AtomicU64,
+    period: AtomicU64,
+    start: AtomicU64,
+    measure_from: AtomicU64,
+    end: AtomicU64,
+}
+
+static SHARED: Shared = Shared {
+    stop_irq: AtomicU64::new(u64::MAX),
+    stop_thread: AtomicU64::new(u64::MAX),
+    period: AtomicU64::new(0),
+    start: AtomicU64::new(0),
+    measure_from: AtomicU64::new(0),
+    end: AtomicU64::new(u64::MAX),
+};
+
+static STATUS: spin::Once<&'static Status> = spin::Once::new();
+static HOOKS: spin::Once<Hooks> = spin::Once::new();
+
+fn status() -> &'static Status {
+    STATUS.get().expect("set by `run` before any thread starts")
+}
+
+fn hooks() -> &'static Hooks {
+    HOOKS.get().expect("set by `run` before any thread starts")
+}
+
+/// Whether the run is over.
+fn is_over(now: u64) -> bool {
+    now >= SHARED.end.load(Relaxed)
+}
+
+/// Ends the run at once.
+fn stop_now() {
+    SHARED.end.store(0, Relaxed);
+}
+
+/// A latency above its threshold: stops tracing first, so that the trace ends with the culprit.
+#[cold]
+fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
+    trace::tracing_off();
+    let status = status();
+    if status.state.load(Relaxed) == RunState::Running as u32 {
+        status.set_state(RunState::Threshold);
+        let cpu = status.slot(slot).map_or(0, |slot| slot.cpu.load(Relaxed));
+        status.stop.set(which, cpu, slot as u32, time::cycles_to_nanos(cycles), seq);
+    }
+    stop_now();
+}
+
+/// One sample: statistics in nanoseconds, and the missed activations that it shows. Returns the next activation.
+fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) -> u64 {
+    let measured = abs >= SHARED.measure_from.load(Relaxed);
+    if measured {
+        if now < abs {
+            slot.negative.store(slot.negative.load(Relaxed) + 1, Relaxed);
+        } else {
+            if let Some(irq) = irq {
+                slot.irq.record(time::cycles_to_nanos(irq));
+            }
+            slot.thread.record(time::cycles_to_nanos(now - abs));
+        }
+    }
+    let mut next = abs + period;
+    let after = Instant::now().cycles();
+    if next <= after {
+        // Activations whose time has passed are skipped and counted, as rtla and cyclictest do, not made up for.
+        let missed = (after - next) / period + 1;
+        next += missed * period;
+        if measured {
+            slot.missed.store(slot.missed.load(Relaxed) + missed, Relaxed);
+        }
+    }
+    next
+}
+
+/// Runs the workload to its end; the results are in `status`.
+///
+/// # Errors
+/// What creating a thread or timer may fail with; [`Error::InvalidArgument`] if no measured CPU runs or a number is
+/// out of range.
+///
+/// # Context
+/// A thread of middling priority: below the measured ones, above the loads.
+pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(), Error> {
+    let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu)).count();
+    if cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
+        return Err(Error::InvalidArgument);
+    }
+    STATUS.call_once(|| status);
+    HOOKS.call_once(|| hooks);
+    let cycles = |ns: u64| if ns == 0 { u64::MAX } else { time::nanos_to_cycles(ns) };
+    SHARED.stop_irq.store(cycles(config.stop_irq_ns), Relaxed);
+    SHARED.stop_thread.store(cycles(config.stop_thread_ns), Relaxed);
+    let period = time::nanos_to_cycles(config.period_ns);
+    SHARED.period.store(period, Relaxed);
+    // The threads are set up before the first activation; it lies on a multiple of the period.
+    let lead = time::nanos_to_cycles(1_000_000).max(period);
+    let start = (Instant::now().cycles() + lead).next_multiple_of(period.max(1));
+    let measure_from = start + time::nanos_to_cycles(config.warmup_ns);
+    SHARED.start.store(start, Relaxed);
+    SHARED.measure_from.store(measure_from, Relaxed);
+    if config.duration_ns != 0 {
+        SHARED.end.store(measure_from + time::nanos_to_cycles(config.duration_ns), Relaxed);
+    }
+    status.started_tsc.store(measure_from, Relaxed);
+    load::start(config)?;
+    let nr_threads = match config.kind {
+        Kind::Timerlat => timerlat::start(config)?,
+        Kind::Cyclictest => cyclictest::start(config)?,
+    };
+    status.set_state(RunState::Running);
+    wait(nr_threads)
+}
+
+/// Waits until all measured threads have ended.
+///
+/// Without a timer of its own: in an idle system nothing but the measured timers is armed.
+fn wait(nr_threads: u32) -> Result<(), Error> {
+    for _ in 0..nr_threads {
+        ENDED.take()?;
+    }
+    let status = status();
+    status.ended_tsc.store(Instant::now().cycles(), Relaxed);
+    if status.state.load(Relaxed) == RunState::Running as u32 {
+        status.set_state(RunState::Done);
+    }
+    Ok(())
+}
+
+/// Given by each measured thread at its end.
+static ENDED: Semaphore = Semaphore::new(0, MAX_SLOTS as u32);
+
+/// Between two activations, after the sample: a command of the host's, and a sign of life where the idle thread never
+/// runs.
+fn housekeeping(cpu: usize) {
+    if (hooks().command)() == Some(b's') {
+        stop_now();
+    }
+    if let Some(of_cpu) = status().cpus.get(cpu) {
+        of_cpu.heartbeat.store(takt_kernel::irq::count(cpu), Relaxed);
+    }
+}
+
+/// Marks the calling thread as ended.
+fn ended() {
+    // No more than MAX_SLOTS threads are started.
+    let _ = ENDED.give();
+}
+
+/// Creates the thread of slot `slot` on `cpu`.
+fn spawn(name: &'static str, prio: u8, cpu: usize, slot: usize, entry: fn(usize)) -> Result<thread::Thread, Error> {
+    let stack = STACKS.get(slot).ok_or(Error::OutOfResources)?;
+    thread::Builder::new(name, prio)?.cpu(cpu).spawn(stack, entry, slot)
+}

@@ -1,0 +1,97 @@
+//! timerlat: one thread a CPU, woken by a timer at absolute times.
+//!
+//! Both latencies count from the absolute time of the activation: the interrupt's to the time stamp taken by the third
+//! instruction of the interrupt entry, the thread's to its own reading of the clock, the first thing it does when it
+//! runs. The sequence number relates the two.
+//!
+//! Source: Linux, `Documentation/trace/timerlat-tracer.rst`.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::thread::{self, Thread};
+use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::{Error, arch, trace_event};
+
+use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use crate::stats::{MAX_SLOTS, Measure};
+
+/// What the interrupt and the thread of one CPU share.
+struct Instance {
+    thread: spin::Once<Thread>,
+    seq: AtomicU32,
+    irq_latency: AtomicU64,
+}
+
+static INSTANCES: [Instance; MAX_SLOTS] = [const {
+    Instance { thread: spin::Once::new(), seq: AtomicU32::new(0), irq_latency: AtomicU64::new(0) }
+}; MAX_SLOTS];
+
+const NAMES: [&str; MAX_SLOTS] = [
+    "timerlat/0", "timerlat/1", "timerlat/2", "timerlat/3", "timerlat/4", "timerlat/5", "timerlat/6", "timerlat/7",
+];
+
+/// Starts a thread on every measured CPU; says how many.
+pub(super) fn start(config: &Config) -> Result<u32, Error> {
+    let mut nr = 0;
+    for (cpu, name) in NAMES.iter().enumerate() {
+        if config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(cpu) {
+            spawn(name, config.prio, cpu, cpu, thread_main)?;
+            nr += 1;
+        }
+    }
+    Ok(nr)
+}
+
+/// In the timer's interrupt.
+fn expired(slot: usize, expiry: &Expiry) {
+    let instance = &INSTANCES[slot % MAX_SLOTS];
+    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    instance.irq_latency.store(latency, Relaxed);
+    let seq = instance.seq.load(Relaxed);
+    trace_event!(events::timerlat_irq, slot as u32, seq, latency as u32);
+    if latency > SHARED.stop_irq.load(Relaxed) {
+        threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
+    }
+    if let Some(thread) = instance.thread.get() {
+        // The thread lives as long as its timer is armed.
+        let _ = thread.unpark_on_expiry(expiry);
+    }
+}
+
+fn thread_main(slot: usize) {
+    if run(slot).is_err() {
+        defmt::error!("timerlat: CPU {=usize} has no timer left", slot);
+    }
+    ended();
+}
+
+fn run(slot: usize) -> Result<(), Error> {
+    let instance = &INSTANCES[slot % MAX_SLOTS];
+    instance.thread.call_once(thread::current);
+    let timer = Timer::new(expired, slot)?;
+    let status = status();
+    let Some(stats) = status.slot(slot) else { return Err(Error::InvalidArgument) };
+    let period = SHARED.period.load(Relaxed);
+    let me = thread::current();
+    let prio = me.priority()?;
+    let cpu = arch::percpu::cpu();
+    stats.open(cpu as u32, u32::from(me.id()), u32::from(prio), takt_kernel::time::cycles_to_nanos(period));
+    let mut abs = SHARED.start.load(Relaxed);
+    while !is_over(abs) {
+        let seq = instance.seq.load(Relaxed).wrapping_add(1);
+        instance.seq.store(seq, Relaxed);
+        timer.arm(Instant::from_cycles(abs));
+        thread::park(Instant::NEVER)?;
+        let now = Instant::now().cycles();
+        let latency = now.wrapping_sub(abs);
+        trace_event!(events::timerlat_thread, slot as u32, seq, latency as u32);
+        let threshold = SHARED.stop_thread.load(Relaxed);
+        if latency > threshold {
+            threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
+        }
+        super::housekeeping(cpu);
+        let irq = instance.irq_latency.load(Relaxed);
+        abs = account(stats, Some(irq), abs, now, period);
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Reading traces on the host.
+//!
+//! ```text
+//!  .takt.meta ──> EventTable ───────────────┐
+//!                                           v
+//!  trace.bin ──> FrameReader ──> TraceFile ──> Merge ──> Item::Record ──> Names ──> ftrace text, JSON lines
+//!                (check sums)    (index)      (time order)
+//! ```
+//!
+//! Input is not trusted: whatever the bytes are, the answer is records and [`Damage`] with its offset, never a panic,
+//! and memory in proportion to the number of CPUs and of sub-buffers, not to the size of the trace. Damage never hides
+//! what came before it, and reading goes on behind it where that is possible.
+
+mod damage;
+mod file;
+mod frames;
+mod json;
+mod merge;
+mod meta;
+mod names;
+mod record;
+mod sub;
+mod template;
+mod text;
+mod types;
+mod writer;
+
+pub use damage::{Damage, Error, Fault, HeaderFault, MetaError};
+pub use file::{CpuSummary, TraceFile};
+pub use frames::{Entry, Frame, FrameReader, MAX_LOG_PAYLOAD};
+pub use json::write_json;
+pub use merge::{Item, Merge};
+pub use meta::{EventDef, EventTable, FieldDef, Role, Slot};
+pub use names::{Names, Threads, TscClock};
+pub use record::{Context, Record, Value};
+pub use sub::SubBuffer;
+pub use text::{write_header, write_item};
+pub use types::FieldType;
+pub use writer::FrameWriter;

@@ -1,0 +1,256 @@
+//! The event table, from the bytes of section `.takt.meta`.
+
+use std::borrow::ToOwned;
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::MetaError;
+use super::template::Template;
+use super::types::{FieldType, number};
+use crate::event::{Layout, Place, Placer};
+use crate::wire::{CLOCK_ID, u64_at};
+
+/// All events of an image, by id.
+#[derive(Clone, Debug, Default)]
+pub struct EventTable {
+    events: BTreeMap<u32, EventDef>,
+}
+
+/// What the metadata says about an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDef {
+    /// Its id.
+    pub id: u32,
+    /// Its name, `system:event`.
+    pub name: String,
+    /// Its class.
+    pub class: String,
+    /// How the word of its records is divided.
+    pub layout: Layout,
+    /// Its fields, in the order of the class.
+    pub fields: Vec<FieldDef>,
+    /// When exactly it is emitted.
+    pub doc: String,
+    /// What the decoder itself makes of it.
+    pub role: Role,
+    /// Number of extra words.
+    pub(super) words: usize,
+    pub(super) print: Template,
+}
+
+/// A field of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldDef {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: FieldType,
+    /// Where it stands.
+    pub slot: Slot,
+}
+
+/// Where a field stands in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// A fixed place.
+    Fixed {
+        /// Its width.
+        bits: u32,
+        /// The place.
+        place: Place,
+    },
+    /// After the extra words: length and bytes.
+    Dynamic,
+}
+
+/// What an event means to the decoder. It goes by the class: its name, and fields of certain names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing special.
+    Plain,
+    /// The upper half of the TSC has changed.
+    Clock,
+    /// Another thread runs from now on: class `sched_switch`, field `next`.
+    Switch {
+        /// The number of the field.
+        next: usize,
+    },
+    /// A thread gets a name: class `thread_create`, fields `tid` and `comm`.
+    Create {
+        /// The number of the field with the thread.
+        tid: usize,
+        /// The number of the field with the name.
+        comm: usize,
+    },
+}
+
+impl EventDef {
+    /// The part of the name before the colon.
+    pub fn system(&self) -> &str {
+        self.name.split_once(':').map_or("", |(system, _)| system)
+    }
+
+    /// The part of the name after the colon: what a line of ftrace text shows.
+    pub fn event(&self) -> &str {
+        self.name.split_once(':').map_or(&self.name, |(_, event)| event)
+    }
+
+    /// The number of the field of that name.
+    pub fn field(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+
+    /// Whether a dynamic field follows the extra words.
+    pub fn has_dynamic(&self) -> bool {
+        matches!(self.fields.last(), Some(FieldDef { slot: Slot::Dynamic, .. }))
+    }
+}
+
+impl EventTable {
+    /// Reads the bytes of section `.takt.meta` of a statically linked ELF file.
+    ///
+    /// # Errors
+    /// [`MetaError`] with the offset if they cannot be understood, or if two events have the same id.
+    pub fn parse(section: &[u8]) -> Result<Self, MetaError> {
+        let mut table = Self::default();
+        let mut at = 0;
+        while at < section.len() {
+            let error = |reason: String| MetaError { offset: at as u64, reason };
+            let (Some(id), Some(len)) = (u64_at(section, at), u64_at(section, at + 8)) else {
+                return Err(error("the section ends inside an entry".into()));
+            };
+            if id == 0 && len == 0 {
+                at += 8; // filled up by the linker
+                continue;
+            }
+            let id = u32::try_from(id)
+                .ok()
+                .filter(|id| (1..=0xffff).contains(id) && (id % 2 == 1 || *id <= 0xfe))
+                .ok_or_else(|| error(format!("{id:#x} is no event id: was the file linked with trace.x?")))?;
+            let text = usize::try_from(len)
+                .ok()
+                .and_then(|len| section.get(at + 16..)?.get(..len))
+                .ok_or_else(|| error(format!("a text of {len} bytes reaches beyond the section")))?;
+            let text = core::str::from_utf8(text).map_err(|_| error("the text is not UTF-8".into()))?;
+            let event = EventDef::parse(id, text).map_err(error)?;
+            if let Some(other) = table.events.insert(id, event) {
+                return Err(error(format!("event id {id} belongs to {} already", other.name)));
+            }
+            at += 16 + text.len().next_multiple_of(8);
+        }
+        Ok(table)
+    }
+
+    /// The event with this id.
+    pub fn get(&self, id: u32) -> Option<&EventDef> {
+        self.events.get(&id)
+    }
+
+    /// The event with this name, `system:event`.
+    pub fn by_name(&self, name: &str) -> Option<&EventDef> {
+        self.events.values().find(|event| event.name == name)
+    }
+
+    /// All events, by ascending id.
+    pub fn iter(&self) -> impl Iterator<Item = &EventDef> {
+        self.events.values()
+    }
+}
+
+/// The lines of an entry, as far as they are needed before the event can be put together.
+#[derive(Default)]
+struct Lines<'a> {
+    event: Option<&'a str>,
+    class: Option<&'a str>,
+    layout: Option<&'a str>,
+    print: &'a str,
+    fields: Vec<&'a str>,
+    doc: Vec<&'a str>,
+}
+
+impl<'a> Lines<'a> {
+    fn parse(text: &'a str) -> Result<Self, String> {
+        let mut lines = Self::default();
+        for line in text.lines() {
+            let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match key {
+                "event" => lines.event = Some(rest),
+                "class" => lines.class = Some(rest),
+                "layout" => lines.layout = Some(rest),
+                "field" => lines.fields.push(rest),
+                "print" => lines.print = rest,
+                "doc" => lines.doc.push(rest),
+                _ if !lines.doc.is_empty() => lines.doc.push(line),
+                _ => return Err(format!("`{line}` begins with no known word")),
+            }
+        }
+        Ok(lines)
+    }
+}
+
+impl EventDef {
+    fn parse(id: u32, text: &str) -> Result<Self, String> {
+        let lines = Lines::parse(text)?;
+        let name = lines.event.ok_or("an entry without `event`")?.to_owned();
+        let layout = layout(lines.layout.ok_or_else(|| format!("{name} has no `layout`"))?)?;
+        if layout.is_core() != id.is_multiple_of(2) {
+            return Err(format!("{name} has id {id}, which does not fit its layout"));
+        }
+        let class = lines.class.ok_or_else(|| format!("{name} has no `class`"))?.to_owned();
+        let (fields, words) = fields(&lines.fields, layout)?;
+        let find = |name: &str| fields.iter().position(|field| field.name == name);
+        let print = Template::parse(lines.print, find)?;
+        let role = match class.as_str() {
+            _ if id == CLOCK_ID => Role::Clock,
+            "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
+            "thread_create" => match (find("tid"), find("comm")) {
+                (Some(tid), Some(comm)) => Role::Create { tid, comm },
+                _ => Role::Plain,
+            },
+            _ => Role::Plain,
+        };
+        Ok(Self { id, name, class, layout, fields, doc: lines.doc.join("\n"), role, words, print })
+    }
+}
+
+fn layout(text: &str) -> Result<Layout, String> {
+    match text.split_once(' ').unwrap_or((text, "")) {
+        ("core8", "") => Ok(Layout::Core8),
+        ("wide", "") => Ok(Layout::Wide),
+        ("core24", ctx) => number(ctx).and_then(|ctx| u8::try_from(ctx).ok()).map(Layout::Core24),
+        _ => None,
+    }
+    .ok_or_else(|| format!("there is no layout `{text}`"))
+}
+
+fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), String> {
+    let mut placer = Placer::new(layout);
+    let mut fields: Vec<FieldDef> = Vec::new();
+    for line in lines {
+        let mut parts = line.splitn(3, ' ');
+        let (Some(name), Some(bits), Some(ty)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(format!("`field {line}` is not of the form: field NAME BITS TYPE"));
+        };
+        if fields.last().is_some_and(|field| field.slot == Slot::Dynamic) {
+            return Err(format!("field {name} follows a dynamic field"));
+        }
+        if fields.iter().any(|field| field.name == name) {
+            return Err(format!("there are two fields {name}"));
+        }
+        let ty = FieldType::parse(ty)?;
+        let slot = match (bits, number(bits)) {
+            ("*", _) if ty == FieldType::Str => Slot::Dynamic,
+            (_, Some(bits @ (1..=32 | 64))) if ty != FieldType::Str => {
+                Slot::Fixed { bits: bits as u32, place: placer.place(bits as u32) }
+            }
+            _ => return Err(format!("field {name} cannot have {bits} bits")),
+        };
+        fields.push(FieldDef { name: name.to_owned(), ty, slot });
+        if placer.words() > Placer::MAX_EXTRA {
+            return Err(format!("field {name} is beyond the longest record"));
+        }
+    }
+    Ok((fields, placer.words()))
+}

@@ -1,0 +1,126 @@
+//! Field types: how the metadata writes them and how their values are shown.
+
+use std::borrow::ToOwned;
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+/// The type of a field, which says how its value is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    /// `u`: unsigned, decimal.
+    Unsigned,
+    /// `i`: signed, decimal.
+    Signed,
+    /// `x`: hexadecimal.
+    Hex,
+    /// `tid`: a thread.
+    Tid,
+    /// `prio`: a priority.
+    Prio,
+    /// `cycles`: a number of cycles, shown in nanoseconds.
+    Cycles,
+    /// `sym`: an address, shown as symbol.
+    Symbol,
+    /// `enum(n=NAME,…)`.
+    Enum(Vec<(u64, String)>),
+    /// `flags(mask=NAME,…)`, shown as `A|B`, the rest in hexadecimal.
+    Flags(Vec<(u64, String)>),
+    /// `str`: bytes.
+    Str,
+}
+
+impl FieldType {
+    /// Reads a type as the metadata writes it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let simple = match text {
+            "u" => Some(Self::Unsigned),
+            "i" => Some(Self::Signed),
+            "x" => Some(Self::Hex),
+            "tid" => Some(Self::Tid),
+            "prio" => Some(Self::Prio),
+            "cycles" => Some(Self::Cycles),
+            "sym" => Some(Self::Symbol),
+            "str" => Some(Self::Str),
+            _ => None,
+        };
+        if let Some(simple) = simple {
+            return Ok(simple);
+        }
+        let names = |kind: &str| text.strip_prefix(kind)?.strip_prefix('(')?.strip_suffix(')');
+        match (names("enum"), names("flags")) {
+            (Some(list), _) => Ok(Self::Enum(named_values(list)?)),
+            (_, Some(list)) => Ok(Self::Flags(named_values(list)?)),
+            _ => Err(format!("there is no field type `{text}`")),
+        }
+    }
+
+    /// The name that an `enum` value has.
+    pub(super) fn name_of(names: &[(u64, String)], value: u64) -> Option<&str> {
+        names.iter().find(|(number, _)| *number == value).map(|(_, name)| name.as_str())
+    }
+
+    /// A `flags` value: the names of the masks in it, then what is left.
+    pub(super) fn flags(names: &[(u64, String)], value: u64) -> String {
+        let mut left = value;
+        let mut shown = String::new();
+        for (mask, name) in names {
+            if *mask != 0 && value & mask == *mask {
+                if !shown.is_empty() {
+                    shown.push('|');
+                }
+                shown.push_str(name);
+                left &= !mask;
+            }
+        }
+        match (shown.is_empty(), left) {
+            (false, 0) => shown,
+            (true, 0) => FieldType::name_of(names, 0).unwrap_or("0").to_owned(),
+            (true, _) => format!("{left:#x}"),
+            (false, _) => format!("{shown}|{left:#x}"),
+        }
+    }
+}
+
+/// A number as C and Rust write it: decimal, or hexadecimal after `0x`.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn named_values(list: &str) -> Result<Vec<(u64, String)>, String> {
+    let one = |item: &str| {
+        let (value, name) = item.split_once('=')?;
+        Some((number(value)?, name.trim().to_string()))
+    };
+    list.split(',')
+        .filter(|item| !item.trim().is_empty())
+        .map(|item| one(item).ok_or_else(|| format!("`{}` is not of the form number=NAME", item.trim())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_joined_and_leftovers_shown() {
+        let FieldType::Flags(names) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else { unreachable!() };
+        let show = |value| FieldType::flags(&names, value);
+        assert_eq!(show(3), "A|B");
+        assert_eq!(show(12), "CD");
+        assert_eq!(show(4), "0x4");
+        assert_eq!(show(0x4d), "A|CD|0x40");
+        assert_eq!(show(0), "0");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        assert!(FieldType::parse("enum(0=R,x=S)").unwrap_err().contains("`x=S`"));
+        assert!(FieldType::parse("float").unwrap_err().contains("`float`"));
+        assert!(FieldType::parse("enum(").is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! Where the fields of a class stand in a record: one rule for packing and for decoding.
+
+/// How a record's word is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// 8-bit id, 24 bits of fields, a fixed preempt-count byte that the class names.
+    Core24(u8),
+    /// 8-bit id, 8 bits of fields, 16 bits of context.
+    Core8,
+    /// 16-bit id, 16 bits of context.
+    Wide,
+}
+
+impl Layout {
+    /// The lowest bit of the word that belongs to fields, and how many there are.
+    pub const fn inline_bits(self) -> (u32, u32) {
+        match self {
+            Self::Core24(_) => (8, 24),
+            Self::Core8 => (8, 8),
+            Self::Wide => (16, 0),
+        }
+    }
+
+    /// Whether events with this layout have a core id.
+    pub const fn is_core(self) -> bool {
+        !matches!(self, Self::Wide)
+    }
+}
+
+/// Where a field stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the record's word, from this bit up.
+    Word(u32),
+    /// In the extra word of this number, from this bit up; 64 bits take that word and the next.
+    Extra(usize, u32),
+}
+
+/// Gives fields their places, in the order of the class.
+///
+/// A field of fewer than 32 bits goes into the record's word if there is room; else into the newest extra word that
+/// was begun for such fields, if there is room; else into a new extra word. 32 and 64 bits are new extra words.
+#[derive(Clone, Copy, Debug)]
+pub struct Placer {
+    next: u32,
+    end: u32,
+    /// The extra word for small fields, and how many bits of it are used.
+    open: (usize, u32),
+    words: usize,
+}
+
+impl Placer {
+    /// Most extra words of a class.
+    pub const MAX_EXTRA: usize = 8;
+
+    /// A record without fields.
+    pub const fn new(layout: Layout) -> Self {
+        let (next, room) = layout.inline_bits();
+        Self {
+            next,
+            end: next + room,
+            open: (0, 32),
+            words: 0,
+        }
+    }
+
+    /// The place of the next field, of `bits` bits (1 to 32, or 64).
+    pub const fn place(&mut self, bits: u32) -> Place {
+        if bits >= 32 {
+            self.words += bits as usize / 32;
+            return Place::Extra(self.words - bits as usize / 32, 0);
+        }
+        if self.next + bits <= self.end {
+            self.next += bits;
+            return Place::Word(self.next - bits);
+        }
+        if self.open.1 + bits > 32 {
+            self.open = (self.words, 0);
+            self.words += 1;
+        }
+        self.open.1 += bits;
+        Place::Extra(self.open.0, self.open.1 - bits)
+    }
+
+    /// How many extra words there are so far.
+    pub const fn words(&self) -> usize {
+        self.words
+    }
+
+    /// The place of a field of `bits` bits after fields of the widths `before`.
+    pub const fn place_after(layout: Layout, before: &[u32], bits: u32) -> Place {
+        let mut placer = Self::new(layout);
+        let mut at = 0;
+        while at < before.len() {
+            placer.place(before[at]);
+            at += 1;
+        }
+        placer.place(bits)
+    }
+
+    /// The number of extra words that fields of these widths take; refuses, at compile time, impossible ones.
+    ///
+    /// # Panics
+    /// If a width is neither 1 to 32 nor 64, or if more than [`MAX_EXTRA`](Self::MAX_EXTRA) extra words are needed.
+    pub const fn words_of(layout: Layout, bits: &[u32]) -> usize {
+        let mut placer = Self::new(layout);
+        let mut at = 0;
+        while at < bits.len() {
+            assert!(
+                matches!(bits[at], 1..=32 | 64),
+                "a field has 1 to 32 bits, or 64"
+            );
+            placer.place(bits[at]);
+            at += 1;
+        }
+        assert!(
+            placer.words <= Self::MAX_EXTRA,
+            "the fields take too many extra words"
+        );
+        placer.words
+    }
+}

@@ -1,0 +1,25 @@
+//! `build`: the kernel image.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::Build;
+use crate::image::Recipe;
+
+/// Builds an image and prints where it is.
+pub(super) fn run(flags: &Build) -> Result<ExitCode> {
+    let (kind, name) = match &flags.example {
+        Some(example) => ("--example", example),
+        None => ("--bin", &flags.bin),
+    };
+    let recipe = Recipe {
+        package: flags.package.clone(),
+        kind,
+        name: name.clone(),
+        features: flags.features.clone(),
+        ..Recipe::takt(flags.verbose)
+    };
+    println!("{}", recipe.build()?.path.display());
+    Ok(ExitCode::SUCCESS)
+}

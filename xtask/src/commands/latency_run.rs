@@ -1,0 +1,151 @@
+//! `latency-run`: the main job.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use console::style;
+
+use crate::cli::LatencyRun;
+use crate::image::{Elf, Recipe};
+use crate::paths;
+use crate::qemu::accel::{self, Selected};
+use crate::qemu::{Accel, Machine};
+use crate::report::hist::Canvas;
+use crate::report::text::{Detail, Format};
+use crate::report::{Buckets, Run, json, load, text};
+use crate::run::{Plan, RunConfig, events, execute, folder, probe};
+use crate::{setup, term};
+
+/// Runs a measurement, or reports on an earlier one.
+pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
+    if let Some(dir) = &flags.from {
+        let dir = folder::find(Some(dir), &paths::runs())?;
+        let run = load::load(&dir)?;
+        return report(flags, &run, &dir);
+    }
+    let config = RunConfig::from_flags(flags)?;
+    if flags.dry_run {
+        return dry_run(flags, &config);
+    }
+    if let Some(output) = &flags.output {
+        folder::check_replaceable(output)?;
+    }
+    setup::ensure_qemu(!flags.no_install)?;
+    let (elf, build_s) = image(flags)?;
+    let event_ids = event_ids(&config, &elf)?;
+    let accel = accel::select(flags.accel, !flags.no_icount, || {
+        probe::probe(&elf.path, Accel::Kvm)
+    })?;
+    eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+    let finished = execute(&Plan {
+        config,
+        event_ids,
+        accel,
+        elf: &elf,
+        build_s,
+        output: flags.output.as_deref(),
+        is_quiet: flags.quiet,
+    })?;
+    let code = report(flags, &finished.run, &finished.dir)?;
+    if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
+        eprintln!("{} {error}", style("error:").red().bold().for_stderr());
+        eprintln!("last heard of the guest:\n{words}");
+        eprintln!("help: everything is in {}", finished.dir.display());
+    }
+    Ok(code)
+}
+
+/// The image: the user's, or ours, built if it is not up to date.
+fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
+    if let Some(path) = &flags.image {
+        return Ok((Elf::open(path)?, 0.0));
+    }
+    let built = Recipe::takt(flags.verbose).build()?;
+    Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
+}
+
+fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
+    let known = crate::image::events::known(elf)?;
+    events::resolve(&config.events, &known)
+}
+
+/// Says what would be done.
+fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
+    let accel = accel::select(flags.accel, !flags.no_icount, || Ok(()))?;
+    let dir = flags
+        .output
+        .clone()
+        .unwrap_or_else(|| paths::runs().join(format!("{}-NNN", config.workload)));
+    let machine = Machine {
+        image: dir.join(folder::IMAGE),
+        ram: "/dev/shm/takt-PID.ram".into(),
+        cmdline: config
+            .kernel_cmdline(accel.accel, &[])
+            .replace("events= ", "events=IDS "),
+        dir,
+        smp: config.smp,
+        accel: accel.accel,
+    };
+    let Selected { accel, why } = accel;
+    let build = match &flags.image {
+        Some(image) => format!("none: {} is booted", image.display()),
+        None => Recipe::takt(flags.verbose).to_shell(),
+    };
+    println!("accelerator  {} ({why})", accel.name());
+    println!("events       {}", config.events.join(","));
+    println!("build        {build}");
+    println!("boot         {}", machine.to_shell());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reports, and turns the verdict into an exit code.
+fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
+    let buckets = Buckets {
+        width: flags.bucket_size,
+        limit: flags.entries,
+    };
+    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
+    if !to_stdout {
+        let detail = match (flags.quiet, flags.verbose) {
+            (true, _) => Detail::Quiet,
+            (false, 0) => Detail::Normal,
+            (false, _) => Detail::Verbose,
+        };
+        let canvas = Canvas {
+            width: term::width(),
+            is_utf8: term::is_utf8(),
+        };
+        print(&text::write(
+            run,
+            dir,
+            Format {
+                detail,
+                buckets,
+                canvas,
+            },
+        ))?;
+    }
+    if let Some(path) = &flags.json {
+        let document = json::write(run, buckets)?;
+        if to_stdout {
+            print(&document)?;
+        } else {
+            fs::write(path, document)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(ExitCode::from(run.record.result.exit_code()))
+}
+
+/// Prints to stdout. A reader that has seen enough is no error.
+fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to stdout")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,298 @@
+//! The report as text, for stdout.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use console::style;
+use takt_timerlat::stats::ExactHistogram;
+
+use super::Buckets;
+use super::hist::{self, Canvas};
+use super::judge::slot_name;
+use super::record::{Run, RunRecord, SlotRecord, Verdict};
+use crate::cli::{Workload, format_ns};
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// The summary and the verdict.
+    Quiet,
+    /// Also header, histograms and trace.
+    Normal,
+    /// Also clocks, threads and command lines.
+    Verbose,
+}
+
+/// How the report looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// How much is said.
+    pub detail: Detail,
+    /// How histograms are cut.
+    pub buckets: Buckets,
+    /// What the terminal can show.
+    pub canvas: Canvas,
+}
+
+/// The report on a run in `dir`.
+#[must_use]
+pub fn write(run: &Run, dir: &Path, format: Format) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_into(&mut out, run, dir, format);
+    out
+}
+
+fn write_into(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::fmt::Result {
+    let record = &run.record;
+    if format.detail >= Detail::Normal {
+        header(out, record)?;
+    }
+    if format.detail >= Detail::Verbose {
+        machine(out, record)?;
+    }
+    summary(out, run)?;
+    if format.detail >= Detail::Normal {
+        histograms(out, run, format)?;
+        trace(out, record)?;
+        writeln!(out, "{:<12} {}", "run folder", dir.display())?;
+    }
+    verdict(out, record)
+}
+
+fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+    let config = &record.config;
+    let cpus: Vec<_> = config.cpus.iter().map(ToString::to_string).collect();
+    writeln!(out, "{}", style(format!("Takt {}", config.workload)).bold())?;
+    let mut line = |name: &str, text: String| writeln!(out, "{name:<12} {text}");
+    line(
+        "accelerator",
+        format!("{} ({})", record.accel.accel.name(), record.accel.why),
+    )?;
+    line("clock", record.accel.accel.clock().into())?;
+    line("1 ns means", record.accel.accel.ns_means().into())?;
+    line("period", format_ns(config.period_ns))?;
+    line("duration", duration(record))?;
+    line(
+        "CPUs",
+        format!(
+            "{} of {}, priority FIFO {}",
+            cpus.join(","),
+            config.smp,
+            config.priority
+        ),
+    )?;
+    if let (Some(threads), Some(distance)) = (config.threads, config.distance_ns) {
+        line(
+            "threads",
+            format!("{threads}, each {} longer", format_ns(distance)),
+        )?;
+    }
+    line("load", config.load.to_string())?;
+    let thresholds = [
+        ("IRQ", config.irq_threshold_ns),
+        ("thread", config.thread_threshold_ns),
+    ];
+    for (name, ns) in thresholds {
+        if let Some(ns) = ns {
+            line("stop above", format!("{} ({name} latency)", format_ns(ns)))?;
+        }
+    }
+    writeln!(out)
+}
+
+fn duration(record: &RunRecord) -> String {
+    let asked = format_ns(record.config.duration_ns);
+    let warm_up = match record.config.warm_up_ns {
+        0 => String::new(),
+        ns => format!(" after a warm-up of {}", format_ns(ns)),
+    };
+    let measured = record.timing.measured_ns as f64 / 1e9;
+    let took = record.timing.run_s;
+    format!("{asked}{warm_up}; measured {measured:.3} s of the guest's time in {took:.1} s")
+}
+
+fn machine(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+    let (clocks, host) = (&record.clocks, &record.host);
+    let mut line = |name: &str, text: String| writeln!(out, "{name:<12} {text}");
+    let invariant = if clocks.is_tsc_invariant {
+        "invariant"
+    } else {
+        "not invariant"
+    };
+    line(
+        "TSC",
+        format!("{} Hz ({}), {invariant}", clocks.tsc_hz, clocks.tsc_source),
+    )?;
+    let deadline = if clocks.has_tsc_deadline {
+        "TSC deadline"
+    } else {
+        "one-shot"
+    };
+    line(
+        "timer",
+        format!(
+            "{deadline}, {} Hz ({})",
+            clocks.lapic_hz, clocks.lapic_source
+        ),
+    )?;
+    line("host", format!("{}, {}", host.cpu, host.kernel))?;
+    line("QEMU", format!("{}; {}", host.qemu, host.qemu_exit))?;
+    line("revision", record.git.clone())?;
+    line("kernel args", record.kernel_cmdline.clone())?;
+    line("built in", format!("{:.1} s", record.timing.build_s))?;
+    for cpu in &record.cpus {
+        line(
+            &format!("CPU {} IRQs", cpu.cpu),
+            format!(
+                "{} spurious, {} unexpected",
+                cpu.spurious_irqs, cpu.unexpected_irqs
+            ),
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:>4} {:<16} {:>4} {:>4} {:>16} {:>12}",
+        "TID", "NAME", "CPU", "PRIO", "RUNTIME (cycles)", "SWITCHES"
+    )?;
+    for t in &record.threads {
+        writeln!(
+            out,
+            "{:>4} {:<16} {:>4} {:>4} {:>16} {:>12}",
+            t.tid, t.name, t.cpu, t.priority, t.runtime_cycles, t.switches
+        )?;
+    }
+    writeln!(out)
+}
+
+/// A row for each latency of each measured thread.
+fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
+    let workload = run.record.config.workload;
+    let columns = ["count", "min", "avg", "p50", "p99", "p99.9", "max"];
+    let head: Vec<_> = columns.iter().map(|name| format!("{name:>10}")).collect();
+    writeln!(
+        out,
+        "{}",
+        style(format!("{:<18}{}", "latency in ns", head.join(""))).bold()
+    )?;
+    for (slot, distributions) in run.record.slots.iter().zip(&run.distributions) {
+        let name = slot_name(workload, slot);
+        row(out, &name, "IRQ", &distributions.irq)?;
+        row(out, "", "thread", &distributions.thread)?;
+        writeln!(
+            out,
+            "{:<10}{:<8}{:>10}{}",
+            "",
+            "missed",
+            slot.missed,
+            interval(workload, slot)
+        )?;
+    }
+    if run.record.slots.is_empty() {
+        writeln!(out, "{:<18}{:>10}", "(nothing)", 0)?;
+    }
+    writeln!(out)
+}
+
+fn interval(workload: Workload, slot: &SlotRecord) -> String {
+    match workload {
+        Workload::Timerlat => String::new(),
+        Workload::Cyclictest => format!(
+            "   priority {}, every {}",
+            slot.priority,
+            format_ns(slot.interval_ns)
+        ),
+    }
+}
+
+fn row(out: &mut String, slot: &str, which: &str, all: &ExactHistogram) -> std::fmt::Result {
+    let cell = |value: Option<u64>| value.map_or_else(|| "-".into(), |ns| ns.to_string());
+    let avg = all
+        .avg()
+        .map_or_else(|| "-".into(), |avg| format!("{avg:.1}"));
+    let percentile = |per_mille| cell(all.percentile(per_mille));
+    writeln!(
+        out,
+        "{slot:<10}{which:<8}{:>10}{:>10}{avg:>10}{:>10}{:>10}{:>10}{:>10}",
+        all.count(),
+        cell(all.min()),
+        percentile(500),
+        percentile(990),
+        percentile(999),
+        cell(all.max()),
+    )
+}
+
+/// One for each latency, all measured threads together.
+fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
+    let mut all = super::record::Distributions::default();
+    for distributions in &run.distributions {
+        all.irq.merge(&distributions.irq);
+        all.thread.merge(&distributions.thread);
+    }
+    let whose = match run.distributions.len() {
+        0 => return Ok(()),
+        1 => String::new(),
+        _ => ", all together".into(),
+    };
+    for (name, distribution) in [("IRQ latency", &all.irq), ("Thread latency", &all.thread)] {
+        writeln!(out, "{}", style(format!("{name}{whose} (ns)")).bold())?;
+        writeln!(
+            out,
+            "{}",
+            hist::draw(distribution, format.buckets, format.canvas)
+        )?;
+    }
+    Ok(())
+}
+
+fn trace(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+    let trace = &record.trace;
+    let per_event = match trace.events {
+        0 => String::new(),
+        events => format!(" ({:.1} an event)", trace.bytes as f64 / events as f64),
+    };
+    let lost = match trace.lost() {
+        0 => "complete".into(),
+        _ => format!(
+            "overrun {}, commit overrun {}, dropped {}",
+            trace.overrun, trace.commit_overrun, trace.dropped
+        ),
+    };
+    writeln!(
+        out,
+        "{:<12} {} events, {} bytes{per_event}, {lost}",
+        "trace", trace.events, trace.bytes
+    )
+}
+
+fn verdict(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+    if record.is_interrupted {
+        writeln!(
+            out,
+            "{:<12} by the user, before the duration was over",
+            "interrupted"
+        )?;
+    }
+    if let Some(stop) = &record.stop {
+        let (which, value, cpu, seq) = (&stop.which, stop.value_ns, stop.cpu, stop.seq);
+        writeln!(
+            out,
+            "{:<12} {which} latency of {value} ns on CPU {cpu}, activation {seq}",
+            "stopped by"
+        )?;
+    }
+    for taint in &record.taint {
+        writeln!(out, "{:<12} {taint}", "tainted by")?;
+    }
+    if let Some(error) = &record.error {
+        writeln!(out, "{:<12} {error}", "error")?;
+    }
+    let word = record.result.word();
+    let word = match record.result {
+        Verdict::Passed => style(word).green(),
+        Verdict::Threshold | Verdict::Tainted => style(word).yellow(),
+        Verdict::Error => style(word).red(),
+    };
+    writeln!(out, "{:<12} {}", "result", word.bold())
+}

@@ -1,0 +1,180 @@
+//! Package managers: which one this system has, and what its words are.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::paths::which;
+
+/// A package manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manager {
+    /// Its program.
+    pub program: &'static str,
+    /// Brings the list of packages up to date, if that is a step of its own.
+    refresh: Option<&'static [&'static str]>,
+    /// Installs the packages that follow.
+    install: &'static [&'static str],
+    /// The package with qemu-system-x86_64.
+    pub qemu: &'static str,
+    /// The package with a C linker.
+    pub linker: &'static str,
+}
+
+const MANAGERS: [Manager; 5] = [
+    Manager {
+        program: "apt-get",
+        refresh: Some(&["update"]),
+        install: &["install", "-y", "--no-install-recommends"],
+        qemu: "qemu-system-x86",
+        linker: "gcc libc6-dev",
+    },
+    Manager {
+        program: "dnf",
+        refresh: None,
+        install: &["install", "-y", "--setopt=install_weak_deps=False"],
+        qemu: "qemu-system-x86-core",
+        linker: "gcc",
+    },
+    Manager {
+        program: "pacman",
+        refresh: None,
+        install: &["-Sy", "--noconfirm", "--needed"],
+        qemu: "qemu-system-x86",
+        linker: "gcc",
+    },
+    Manager {
+        program: "zypper",
+        refresh: None,
+        install: &["--non-interactive", "install", "--no-recommends"],
+        qemu: "qemu-x86",
+        linker: "gcc",
+    },
+    Manager {
+        program: "apk",
+        refresh: None,
+        install: &["add", "--no-cache"],
+        qemu: "qemu-system-x86_64",
+        linker: "gcc musl-dev",
+    },
+];
+
+impl Manager {
+    /// The one that this system has.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        MANAGERS
+            .into_iter()
+            .find(|manager| which(manager.program).is_some())
+    }
+
+    /// The command that installs `packages`, as one would type it without being root.
+    #[must_use]
+    pub fn to_shell(self, packages: &str) -> String {
+        let sudo = if is_root() { "" } else { "sudo " };
+        let install = format!(
+            "{sudo}{} {} {packages}",
+            self.program,
+            self.install.join(" ")
+        );
+        match self.refresh {
+            Some(refresh) => format!("{sudo}{} {} && {install}", self.program, refresh.join(" ")),
+            None => install,
+        }
+    }
+
+    /// Installs packages, quietly. Gives the manager's messages if it fails.
+    ///
+    /// # Errors
+    ///
+    /// What the manager said.
+    pub fn install(self, packages: &str) -> Result<(), String> {
+        let install = |()| {
+            let args = self
+                .install
+                .iter()
+                .copied()
+                .chain(packages.split_whitespace());
+            run_as_root(self.program, args)
+        };
+        if let Some(refresh) = self.refresh.filter(|_| !has_lists()) {
+            run_as_root(self.program, refresh.iter().copied())?;
+        }
+        install(()).or_else(|first| match self.refresh {
+            // The list may be old and name versions that are gone.
+            Some(refresh) => run_as_root(self.program, refresh.iter().copied())
+                .and_then(install)
+                .map_err(|_| first),
+            None => Err(first),
+        })
+    }
+}
+
+/// Whether apt has lists of packages at all; images of containers come without.
+fn has_lists() -> bool {
+    std::fs::read_dir("/var/lib/apt/lists")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().contains("_Packages"))
+}
+
+/// Whether we are root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether `sudo` works without a password.
+#[must_use]
+pub fn has_sudo() -> bool {
+    which("sudo").is_some()
+        && Command::new("sudo")
+            .args(["-n", "true"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+fn run_as_root<'a>(program: &str, args: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut command = if is_root() {
+        Command::new("env")
+    } else {
+        let mut command = Command::new("sudo");
+        command.args(["-n", "env"]);
+        command
+    };
+    let output = command
+        .arg("DEBIAN_FRONTEND=noninteractive")
+        .arg(program)
+        .args(args)
+        .current_dir(Path::new("/"))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("cannot run {program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = said.trim().lines().collect();
+    Err(lines[lines.len().saturating_sub(6)..].join("\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manager_can_say_what_it_would_do() {
+        for manager in MANAGERS {
+            let shell = manager.to_shell(manager.qemu);
+            assert!(
+                shell.ends_with(manager.qemu) && shell.contains(manager.program),
+                "{shell}"
+            );
+        }
+        let apt = MANAGERS[0].to_shell("x");
+        assert!(apt.contains("apt-get update && ") && apt.contains("--no-install-recommends x"));
+    }
+}

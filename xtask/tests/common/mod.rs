@@ -1,0 +1,180 @@
+//! A stage for the tests of the binary: a folder, a fake image, a fake QEMU.
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test file uses its own part of it"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use object::write::{Object, StandardSection, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
+};
+use tempfile::TempDir;
+
+/// Where the fake image's blocks lie in the guest's RAM.
+const STATUS: u64 = 0x40_0000;
+const RTT: u64 = 0x20_0000;
+
+/// Log messages of the fake image, by index from 1.
+const MESSAGES: [(&str, &str); 3] = [
+    ("defmt_info", "measuring"),
+    ("defmt_warn", "about to hang"),
+    ("defmt_error", "no such workload"),
+];
+
+/// A stage.
+pub(crate) struct Stage {
+    dir: TempDir,
+}
+
+impl Stage {
+    /// Sets it up.
+    pub(crate) fn new() -> Self {
+        let stage = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::write(stage.path("image.elf"), image()).unwrap();
+        stage
+    }
+
+    /// A path on it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `xtask` with these arguments, a fake QEMU and this guest.
+    pub(crate) fn xtask(&self, guest: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        command
+            .args(args)
+            .env("TAKT_QEMU", env!("CARGO_BIN_EXE_fake-qemu"))
+            .env("FAKE_GUEST", guest)
+            .env("FAKE_GUEST_PID", self.path("pid"))
+            .env("LANG", "C.UTF-8")
+            .env("NO_COLOR", "1")
+            .env_remove("LC_ALL")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// `xtask latency-run` of the fake image into the folder `run`, by TCG.
+    pub(crate) fn latency_run(&self, guest: &str, args: &[&str]) -> Command {
+        let mut command = self.xtask(guest, &["latency-run", "--image", "image.elf", "-o", "run"]);
+        command.args(["--accel", "tcg", "-e", "none"]).args(args);
+        command
+    }
+
+    /// Runs it.
+    pub(crate) fn run(&self, guest: &str, args: &[&str]) -> Done {
+        Done::of(self.latency_run(guest, args).output().unwrap())
+    }
+
+    /// Whether the fake QEMU is gone.
+    pub(crate) fn is_qemu_gone(&self) -> bool {
+        let pid = fs::read_to_string(self.path("pid")).unwrap();
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+            return true;
+        };
+        // A process that nobody waits for yet is gone as well.
+        status
+            .lines()
+            .any(|line| line.starts_with("State:") && line.contains('Z'))
+    }
+
+    /// Names in a folder of the stage, sorted, hidden ones included.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        list(&self.path(name))
+    }
+}
+
+/// Names in a folder, sorted.
+pub(crate) fn list(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A command that is over.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    /// Takes the output as text.
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Demands an exit code.
+    #[track_caller]
+    pub(crate) fn code(&self, code: i32) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Demands a text on stdout.
+    #[track_caller]
+    pub(crate) fn says(&self, text: &str) -> &Self {
+        assert!(self.stdout.contains(text), "no `{text}` in {self:#?}");
+        self
+    }
+
+    /// Demands a text on stderr.
+    #[track_caller]
+    pub(crate) fn complains(&self, text: &str) -> &Self {
+        assert!(self.stderr.contains(text), "no `{text}` in {self:#?}");
+        self
+    }
+}
+
+/// An ELF file with the symbols of an image and log messages in raw encoding.
+fn image() -> Vec<u8> {
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
+    let text = object.section_id(StandardSection::Text);
+    object.append_section_data(text, &[0xf4], 16);
+    for (name, address) in [("TAKT_STATUS", STATUS), ("_SEGGER_RTT", RTT)] {
+        object.add_symbol(symbol(name, address, SymbolSection::Absolute));
+    }
+    for name in ["_defmt_version_ = 4", "_defmt_encoding_ = raw"] {
+        object.add_symbol(symbol(name, 0, SymbolSection::Absolute));
+    }
+    let defmt = object.add_section(Vec::new(), b".defmt".to_vec(), SectionKind::Other);
+    object.append_section_data(defmt, &[0; 8], 1);
+    for (index, (tag, message)) in (1..).zip(MESSAGES) {
+        let name = format!(
+            r#"{{"package":"fake","tag":"{tag}","data":"{message}","disambiguator":"0","crate_name":"fake"}}"#
+        );
+        object.add_symbol(symbol(&name, index, SymbolSection::Section(defmt)));
+    }
+    object.write().unwrap()
+}
+
+fn symbol(name: &str, value: u64, section: SymbolSection) -> Symbol {
+    Symbol {
+        name: name.as_bytes().to_vec(),
+        value,
+        size: 1,
+        kind: SymbolKind::Data,
+        scope: SymbolScope::Dynamic,
+        weak: false,
+        section,
+        flags: SymbolFlags::None,
+    }
+}

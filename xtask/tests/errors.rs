@@ -1,0 +1,295 @@
+//! Every way in which a guest, QEMU or the user can go wrong ends in a clear error, in time, and
+//! leaves nothing behind.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Done, Stage};
+
+#[test]
+fn a_guest_that_hangs_is_ended_within_ten_seconds_and_its_last_words_are_told() {
+    let stage = Stage::new();
+    let started = Instant::now();
+    let done = stage.run("hang", &[]);
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+    done.code(1)
+        .complains("stopped answering")
+        .complains("running")
+        .complains("about to hang")
+        .says("IRQ");
+    assert!(stage.is_qemu_gone());
+    // The evidence is kept.
+    assert!(stage.list("run").contains(&"run.json".to_owned()));
+}
+
+#[test]
+fn every_bad_end_is_named() {
+    for (guest, why) in [
+        ("reset-at-boot", "triple fault"),
+        ("reset", "triple fault"),
+        ("panic", "the guest panicked"),
+        ("failed", "the guest reported a failure"),
+        ("crash", "ended by signal 6"),
+        ("incomplete", "results are not complete (state running)"),
+        ("no-samples", "the guest took no sample"),
+        ("bad-arguments", "QEMU failed"),
+    ] {
+        let stage = Stage::new();
+        let done = stage.run(guest, &[]);
+        done.code(1).complains(why);
+        assert!(
+            stage.list("run").contains(&"run.json".to_owned()),
+            "{guest}"
+        );
+        assert_eq!(
+            stage
+                .list(".")
+                .iter()
+                .filter(|name| name.starts_with('.'))
+                .count(),
+            0,
+            "{guest}"
+        );
+    }
+}
+
+#[test]
+fn last_words_come_from_every_source() {
+    let stage = Stage::new();
+    stage
+        .run("panic", &[])
+        .complains("PANIC on CPU 0: index out of bounds")
+        .complains("INFO  measuring");
+    stage.run("failed", &[]).complains("ERROR no such workload");
+    stage
+        .run("bad-arguments", &[])
+        .complains("fake-qemu: -icount: no such thing");
+}
+
+#[test]
+fn a_foreign_status_block_is_refused_at_once() {
+    let stage = Stage::new();
+    let started = Instant::now();
+    stage.run("future", &[]).code(1).complains("version 99");
+    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(stage.is_qemu_gone());
+    assert!(!stage.path("run").exists());
+}
+
+fn interrupt(pid: u32) {
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Starts a run and sends it Ctrl-C, `times` times, once the guest is up.
+fn interrupted(stage: &Stage, guest: &str, times: usize) -> (Done, Duration) {
+    let child = stage
+        .latency_run(guest, &[])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !stage.path("pid").exists() {
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(500));
+    let started = Instant::now();
+    for _ in 0..times {
+        interrupt(child.id());
+        sleep(Duration::from_millis(200));
+    }
+    let done = Done::of(child.wait_with_output().unwrap());
+    (done, started.elapsed())
+}
+
+#[test]
+fn ctrl_c_ends_the_measurement_and_not_the_report() {
+    let stage = Stage::new();
+    let (done, took) = interrupted(&stage, "until-stopped", 1);
+    done.code(0).says("interrupted").says("passed");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_guest_that_does_not_hear_ctrl_c_is_ended_after_three_seconds() {
+    let stage = Stage::new();
+    let (done, took) = interrupted(&stage, "deaf", 1);
+    done.code(1)
+        .says("interrupted")
+        .complains("did not stop when it was asked to")
+        .says("IRQ");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(stage.is_qemu_gone());
+}
+
+#[test]
+fn a_second_ctrl_c_ends_everything_at_once() {
+    let stage = Stage::new();
+    let (done, took) = interrupted(&stage, "deaf", 2);
+    done.code(1).complains("interrupted");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(stage.is_qemu_gone());
+    assert_eq!(stage.list("."), ["image.elf", "pid"]);
+}
+
+#[test]
+fn no_qemu_and_no_ram_survives_an_xtask_that_is_killed() {
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut child = stage.latency_run("deaf", &[]).spawn().unwrap();
+    while !stage.path("pid").exists() {
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(500));
+    let ram = format!("takt-{}-", child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sleep(Duration::from_millis(200));
+    assert!(stage.is_qemu_gone());
+    let left = common::list("/dev/shm".as_ref());
+    assert!(!left.iter().any(|name| name.starts_with(&ram)), "{left:?}");
+}
+
+#[test]
+fn a_missing_qemu_is_not_installed_when_that_is_forbidden() {
+    let stage = Stage::new();
+    let empty = stage.path("empty");
+    fs::create_dir(&empty).unwrap();
+    let run = |qemu: Option<&str>| {
+        let mut command = stage.latency_run("pass", &["--no-install"]);
+        command.env_remove("TAKT_QEMU").env("PATH", &empty);
+        qemu.map(|qemu| command.env("TAKT_QEMU", qemu));
+        Done::of(command.output().unwrap())
+    };
+    run(None)
+        .code(1)
+        .complains("qemu-system-x86_64 is missing")
+        .complains("help: install");
+    run(Some("/no/such/qemu"))
+        .code(1)
+        .complains("TAKT_QEMU is set to `/no/such/qemu`");
+    assert_eq!(stage.list("."), ["empty", "image.elf"]);
+}
+
+#[test]
+fn wrong_flags_are_exit_code_1_and_do_nothing() {
+    let stage = Stage::new();
+    for (flags, why) in [
+        (&["-p", "x"][..], "is not a number"),
+        (&["-d", "5y"], "unknown unit"),
+        (&["-c", "9"], "is not a CPU"),
+        (&["-c", "3", "--smp", "2"], "--smp 2 ends at CPU 1"),
+        (&["-P", "r:5"], "policy"),
+        (&["--no-such-flag"], "unexpected argument"),
+        (&["-e", "nonsense"], "is no trace event"),
+        (&["--accel", "kvm", "--from", "x"], "cannot be used with"),
+    ] {
+        let mut command = stage.xtask("pass", &["latency-run", "--image", "image.elf"]);
+        Done::of(command.args(flags).output().unwrap())
+            .code(1)
+            .complains(why);
+    }
+    assert_eq!(stage.list("."), ["image.elf"]);
+    Done::of(
+        stage
+            .xtask("", &["latency-run", "--help"])
+            .output()
+            .unwrap(),
+    )
+    .code(0)
+    .says("Thresholds:")
+    .says("[default: 1000]");
+}
+
+#[test]
+fn bad_images_are_named() {
+    let stage = Stage::new();
+    let run = |image: &str| {
+        let mut command = stage.xtask("pass", &["latency-run", "-e", "none", "--image", image]);
+        Done::of(command.args(["-o", "run"]).output().unwrap())
+    };
+    run("none.elf")
+        .code(1)
+        .complains("cannot read the image none.elf");
+    fs::write(stage.path("junk.elf"), "junk").unwrap();
+    run("junk.elf")
+        .code(1)
+        .complains("junk.elf is not an image");
+    run(env!("CARGO_BIN_EXE_fake-qemu"))
+        .code(1)
+        .complains("no symbol `TAKT_STATUS`");
+    assert!(!stage.path("run").exists());
+}
+
+#[test]
+fn what_is_not_a_run_is_not_overwritten() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("run")).unwrap();
+    fs::write(stage.path("run/thesis.tex"), "x").unwrap();
+    stage.run("pass", &[]).code(1).complains("not a run folder");
+    assert_eq!(stage.list("run"), ["thesis.tex"]);
+    assert!(!stage.path("pid").exists(), "nothing is booted");
+}
+
+#[test]
+fn a_dry_run_does_nothing() {
+    let stage = Stage::new();
+    let done = stage.run("pass", &["--dry-run", "-d", "1h"]);
+    done.code(0)
+        .says("fake-qemu")
+        .says("duration_ns=3600000000000")
+        .says("-icount shift=0,sleep=off");
+    assert_eq!(stage.list("."), ["image.elf"]);
+}
+
+#[test]
+fn a_full_disk_is_said_to_be_full() {
+    let stage = Stage::new();
+    stage
+        .run("pass", &["--json", "/dev/full"])
+        .code(1)
+        .complains("cannot write /dev/full");
+
+    // A file system of one megabyte, where the system lets us have one.
+    let small = stage.path("small");
+    fs::create_dir(&small).unwrap();
+    let mut xtask = stage.latency_run("fill-disk", &[]);
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--map-root-user", "sh", "-c"]);
+    unshare.arg(
+        "mount -t tmpfs -o size=1m none small && cp image.elf small && cd small && exec \"$@\"",
+    );
+    unshare
+        .arg("sh")
+        .arg(xtask.get_program())
+        .args(xtask.get_args());
+    for (name, value) in xtask.get_envs() {
+        value.map(|value| unshare.env(name, value));
+    }
+    let done = Done::of(
+        unshare
+            .current_dir(stage.path(""))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap(),
+    );
+    if done.stderr.contains("unshare") || done.stderr.contains("mount:") {
+        return;
+    }
+    done.code(1).complains("disk is full");
+    let _ = xtask.stdin(Stdio::null());
+}

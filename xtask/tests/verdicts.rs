@@ -1,0 +1,247 @@
+//! Exit codes and taints of `latency-run`.
+
+mod common;
+
+use std::fs;
+
+use common::Stage;
+use serde_json::Value;
+
+#[test]
+fn a_good_run_passes_and_leaves_a_whole_folder() {
+    let stage = Stage::new();
+    let done = stage.run("pass", &["-d", "10ms"]);
+    done.code(0)
+        .says("passed")
+        .says("IRQ")
+        .says("complete")
+        .says("tcg+icount")
+        .says("40 events, 400 bytes (10.0 an event)");
+    assert_eq!(
+        stage.list("run"),
+        [
+            "hist.csv",
+            "log.bin",
+            "qemu-cmdline.txt",
+            "run.json",
+            "serial.txt",
+            "takt.elf",
+            "trace.bin"
+        ]
+    );
+    let hist = fs::read_to_string(stage.path("run/hist.csv")).unwrap();
+    assert_eq!(hist, "ns,irq_000,thr_000\n7,9,0\n9,1,0\n78,0,9\n90,0,1\n");
+    assert_eq!(
+        fs::metadata(stage.path("run/trace.bin")).unwrap().len(),
+        64 + 2 * (24 + 128)
+    );
+    let command = fs::read_to_string(stage.path("run/qemu-cmdline.txt")).unwrap();
+    assert!(
+        command.contains("-kernel takt.elf") && command.contains("workload=timerlat"),
+        "{command}"
+    );
+    assert!(
+        !command.contains(stage.path("").to_str().unwrap()),
+        "{command}"
+    );
+    assert_eq!(stage.list("."), ["image.elf", "pid", "run"]);
+}
+
+#[test]
+fn two_runs_give_the_same_bytes() {
+    let stage = Stage::new();
+    stage
+        .run("pass", &["-o", "a"])
+        .code(1)
+        .complains("cannot be used multiple times");
+    let run = |dir: &str| {
+        let mut command = stage.xtask(
+            "pass",
+            &[
+                "latency-run",
+                "--image",
+                "image.elf",
+                "-e",
+                "none",
+                "-o",
+                dir,
+            ],
+        );
+        assert!(command.output().unwrap().status.success());
+        ["hist.csv", "trace.bin", "log.bin"]
+            .map(|name| fs::read(stage.path(dir).join(name)).unwrap())
+    };
+    assert_eq!(run("a"), run("b"));
+}
+
+#[test]
+fn json_has_the_schema_of_the_manual() {
+    let stage = Stage::new();
+    let done = stage.run("pass", &["--json", "-", "-d", "10ms"]);
+    let document: Value = serde_json::from_str(&done.code(0).stdout).unwrap();
+    let keys = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(
+        keys(&document),
+        "accel config cpus git ns_means result schema taint trace"
+    );
+    assert_eq!(document["schema"], "takt.latency-run/1");
+    assert_eq!(document["accel"], "tcg+icount");
+    assert_eq!(document["result"], "passed");
+    assert_eq!(document["config"]["duration_ns"], 10_000_000);
+    let cpu = &document["cpus"][0];
+    assert_eq!(keys(cpu), "cpu irq missed thread");
+    assert_eq!(
+        keys(&cpu["irq"]),
+        "avg count hist max min overflow p50 p99 p999"
+    );
+    assert_eq!(cpu["irq"]["hist"], serde_json::json!([[7, 9], [9, 1]]));
+    assert_eq!(cpu["thread"]["p50"], 78);
+    assert_eq!(cpu["thread"]["avg"], 79.2);
+    assert_eq!(keys(&document["trace"]), "bytes dropped events overrun");
+}
+
+#[test]
+fn buckets_shape_json_and_the_drawing() {
+    let stage = Stage::new();
+    let done = stage.run("pass", &["--json", "out.json", "-b", "10", "-E", "9"]);
+    done.code(0).says("70…79").says("≥ 90");
+    let text = fs::read_to_string(stage.path("out.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let thread = &document["cpus"][0]["thread"];
+    assert_eq!(
+        (&thread["hist"], &thread["overflow"]),
+        (&serde_json::json!([[70, 9]]), &1.into())
+    );
+}
+
+#[test]
+fn quiet_is_summary_and_verdict_and_verbose_is_more() {
+    let stage = Stage::new();
+    let quiet = stage.run("pass", &["-q", "-d", "10ms"]);
+    assert_eq!(quiet.code(0).stdout.lines().count(), 6, "{}", quiet.stdout);
+    stage
+        .run("pass", &["-v", "-d", "10ms"])
+        .code(0)
+        .says("timerlat/0")
+        .says("kernel args");
+}
+
+#[test]
+fn a_threshold_is_exit_code_2_and_names_the_culprit() {
+    let stage = Stage::new();
+    let done = stage.run("threshold", &["-T", "0.08"]);
+    done.code(2)
+        .says("thread latency of 90 ns on CPU 0, activation 10")
+        .says("threshold");
+    let command = fs::read_to_string(stage.path("run/qemu-cmdline.txt")).unwrap();
+    assert!(command.contains("stop_thread_ns=80"), "{command}");
+}
+
+#[test]
+fn every_taint_is_exit_code_3_and_says_why() {
+    for (guest, why) in [
+        (
+            "lost-events",
+            "3 trace events lost (overrun 0, commit overrun 0, dropped 3)",
+        ),
+        ("negative", "CPU 0: 1 impossible (negative) latencies"),
+        (
+            "missing-samples",
+            "CPU 0: samples are missing: 5 came, 10 were due",
+        ),
+        ("log-dropped", "12 bytes of log found no room"),
+        ("frame-gap", "3 trace frames missing"),
+        ("damaged-frame", "1 frames with a wrong checksum"),
+        ("cut-capture", "the capture ends inside a frame"),
+    ] {
+        let stage = Stage::new();
+        stage
+            .run(guest, &["-d", "10ms"])
+            .code(3)
+            .says(why)
+            .says("tainted");
+        let kept = stage.path("run/capture.bin").exists();
+        assert_eq!(
+            kept,
+            matches!(guest, "damaged-frame" | "cut-capture"),
+            "{guest}"
+        );
+    }
+}
+
+#[test]
+fn an_earlier_run_is_reported_on_again() {
+    let stage = Stage::new();
+    let first = stage.run("threshold", &[]).code(2).stdout.clone();
+    let from = |args: &[&str]| {
+        let mut command = stage.xtask("hang", &["latency-run", "--from", "run"]);
+        common::Done::of(command.args(args).output().unwrap())
+    };
+    let again = from(&[]);
+    let table = |text: &str| {
+        text.lines()
+            .filter(|line| !line.starts_with("run folder"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(table(&again.code(2).stdout), table(&first));
+    from(&["--json", "-"])
+        .code(2)
+        .says(r#""result":"threshold""#);
+
+    fs::write(stage.path("run/hist.csv"), "ns,irq_000,thr_000\n7,8,0\n").unwrap();
+    from(&[])
+        .code(1)
+        .complains("hist.csv is damaged")
+        .complains("8 samples, the run 10");
+    fs::write(stage.path("run/run.json"), "{\"schema\":\"takt.run/9\"}").unwrap();
+    from(&[]).code(1).complains("schema takt.run/9");
+    fs::write(stage.path("run/run.json"), "{").unwrap();
+    from(&[]).code(1).complains("is no JSON");
+    fs::remove_file(stage.path("run/run.json")).unwrap();
+    from(&[]).code(1).complains("is not a run folder");
+}
+
+#[test]
+fn the_log_of_a_run_is_decoded() {
+    let stage = Stage::new();
+    stage.run("failed", &[]).code(1);
+    let log = |args: &[&str]| {
+        let mut command = stage.xtask("", &["log", "run"]);
+        common::Done::of(command.args(args).output().unwrap())
+    };
+    assert_eq!(
+        log(&[]).code(0).stdout,
+        "INFO  measuring\nERROR no such workload\n"
+    );
+    let first = log(&["--json"])
+        .code(0)
+        .stdout
+        .lines()
+        .next()
+        .unwrap()
+        .to_owned();
+    assert_eq!(first, r#"{"level":"info","message":"measuring"}"#);
+
+    let path = stage.path("run/log.bin");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    log(&[])
+        .code(1)
+        .says("measuring")
+        .complains("no sound frames");
+    fs::write(&path, &whole[..10]).unwrap();
+    log(&[]).code(1).complains("offset 0");
+    fs::write(&path, [b"TAKTTRC1", &whole[8..]].concat()).unwrap();
+    log(&[]).code(1).complains("no log file");
+    fs::write(stage.path("run/takt.elf"), "junk").unwrap();
+    log(&[]).code(1).complains("is not an image");
+}
