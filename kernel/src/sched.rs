@@ -251,6 +251,18 @@ pub(crate) fn irq_exit(section: Section) -> IrqExit {
     IrqExit { next: core::ptr::null_mut(), prev: core::ptr::null_mut() }
 }
 
+/// The end of an interrupt that found the idle thread halted: goes on with the next thread, or with the idle thread
+/// anew.
+#[inline(always)]
+pub(crate) fn irq_exit_from_halt(section: Section) -> ! {
+    let idle = percpu::current();
+    let exit = irq_exit(section);
+    let next = if exit.next.is_null() { idle } else { exit.next };
+    // SAFETY: interrupts are off, `irq_exit` made `next` the current thread, and the idle thread's state was given up
+    // when it halted.
+    unsafe { switch::leave_idle(idle, next) }
+}
+
 #[inline(always)]
 fn irq_exit_schedule(mut section: Section) -> IrqExit {
     let cpu = percpu::this();

@@ -170,21 +170,27 @@ pub(crate) fn cancel(cpu: *mut PerCpu, id: TimerId) -> bool {
 
 /// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
 pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
+    let section = handle_timer(at);
+    sched::irq_exit(section)
+}
+
+/// The same when it found the idle thread halted: nothing of that thread is kept, so this does not return to the stub.
+pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
+    let section = handle_timer(at);
+    sched::irq_exit_from_halt(section)
+}
+
+#[inline(always)]
+fn handle_timer(at: u64) -> Section {
     apic::end_of_interrupt();
     let cpu = percpu::this();
     let mut section = lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    trace!(
-        irq_handler_entry,
-        u32::from(crate::arch::interrupts::TIMER_VECTOR)
-    );
+    trace!(irq_handler_entry, u32::from(crate::arch::interrupts::TIMER_VECTOR));
     expire(&mut section, cpu, at);
-    trace!(
-        irq_handler_exit,
-        u32::from(crate::arch::interrupts::TIMER_VECTOR)
-    );
-    sched::irq_exit(section)
+    trace!(irq_handler_exit, u32::from(crate::arch::interrupts::TIMER_VECTOR));
+    section
 }
 
 /// Runs every timer whose deadline is not after `at` and sets the hardware to the next.

@@ -15,6 +15,8 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "std")]
+pub mod decode;
 pub mod event;
 pub mod ring;
 pub mod wire;

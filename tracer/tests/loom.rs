@@ -212,6 +212,10 @@ fn an_observer_sees_committed_records_of_the_current_sub_buffer() {
 fn tracing_off_from_another_cpu_stays_off() {
     loom::model(|| {
         let cpu = Arc::new(Cpu::new());
+        // The limit is stale, so that the writer repairs it.
+        ring::tracing_on(&*cpu);
+        ring::record8(&*cpu, 4);
+        ring::tracing_off(&*cpu);
         ring::tracing_on(&*cpu);
         let writer = {
             let cpu = Arc::clone(&cpu);

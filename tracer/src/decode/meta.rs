@@ -94,7 +94,9 @@ impl EventDef {
 
     /// The part of the name after the colon: what a line of ftrace text shows.
     pub fn event(&self) -> &str {
-        self.name.split_once(':').map_or(&self.name, |(_, event)| event)
+        self.name
+            .split_once(':')
+            .map_or(&self.name, |(_, event)| event)
     }
 
     /// The number of the field of that name.
@@ -104,7 +106,13 @@ impl EventDef {
 
     /// Whether a dynamic field follows the extra words.
     pub fn has_dynamic(&self) -> bool {
-        matches!(self.fields.last(), Some(FieldDef { slot: Slot::Dynamic, .. }))
+        matches!(
+            self.fields.last(),
+            Some(FieldDef {
+                slot: Slot::Dynamic,
+                ..
+            })
+        )
     }
 }
 
@@ -117,7 +125,10 @@ impl EventTable {
         let mut table = Self::default();
         let mut at = 0;
         while at < section.len() {
-            let error = |reason: String| MetaError { offset: at as u64, reason };
+            let error = |reason: String| MetaError {
+                offset: at as u64,
+                reason,
+            };
             let (Some(id), Some(len)) = (u64_at(section, at), u64_at(section, at + 8)) else {
                 return Err(error("the section ends inside an entry".into()));
             };
@@ -128,15 +139,25 @@ impl EventTable {
             let id = u32::try_from(id)
                 .ok()
                 .filter(|id| (1..=0xffff).contains(id) && (id % 2 == 1 || *id <= 0xfe))
-                .ok_or_else(|| error(format!("{id:#x} is no event id: was the file linked with trace.x?")))?;
+                .ok_or_else(|| {
+                    error(format!(
+                        "{id:#x} is no event id: was the file linked with trace.x?"
+                    ))
+                })?;
             let text = usize::try_from(len)
                 .ok()
                 .and_then(|len| section.get(at + 16..)?.get(..len))
-                .ok_or_else(|| error(format!("a text of {len} bytes reaches beyond the section")))?;
-            let text = core::str::from_utf8(text).map_err(|_| error("the text is not UTF-8".into()))?;
+                .ok_or_else(|| {
+                    error(format!("a text of {len} bytes reaches beyond the section"))
+                })?;
+            let text =
+                core::str::from_utf8(text).map_err(|_| error("the text is not UTF-8".into()))?;
             let event = EventDef::parse(id, text).map_err(error)?;
             if let Some(other) = table.events.insert(id, event) {
-                return Err(error(format!("event id {id} belongs to {} already", other.name)));
+                return Err(error(format!(
+                    "event id {id} belongs to {} already",
+                    other.name
+                )));
             }
             at += 16 + text.len().next_multiple_of(8);
         }
@@ -194,11 +215,18 @@ impl EventDef {
     fn parse(id: u32, text: &str) -> Result<Self, String> {
         let lines = Lines::parse(text)?;
         let name = lines.event.ok_or("an entry without `event`")?.to_owned();
-        let layout = layout(lines.layout.ok_or_else(|| format!("{name} has no `layout`"))?)?;
+        let layout = layout(
+            lines
+                .layout
+                .ok_or_else(|| format!("{name} has no `layout`"))?,
+        )?;
         if layout.is_core() != id.is_multiple_of(2) {
             return Err(format!("{name} has id {id}, which does not fit its layout"));
         }
-        let class = lines.class.ok_or_else(|| format!("{name} has no `class`"))?.to_owned();
+        let class = lines
+            .class
+            .ok_or_else(|| format!("{name} has no `class`"))?
+            .to_owned();
         let (fields, words) = fields(&lines.fields, layout)?;
         let find = |name: &str| fields.iter().position(|field| field.name == name);
         let print = Template::parse(lines.print, find)?;
@@ -211,15 +239,27 @@ impl EventDef {
             },
             _ => Role::Plain,
         };
-        Ok(Self { id, name, class, layout, fields, doc: lines.doc.join("\n"), role, words, print })
+        Ok(Self {
+            id,
+            name,
+            class,
+            layout,
+            fields,
+            doc: lines.doc.join("\n"),
+            role,
+            words,
+            print,
+        })
     }
 }
 
 fn layout(text: &str) -> Result<Layout, String> {
     match text.split_once(' ').unwrap_or((text, "")) {
-        ("core8", "") => Ok(Layout::Core8),
-        ("wide", "") => Ok(Layout::Wide),
-        ("core24", ctx) => number(ctx).and_then(|ctx| u8::try_from(ctx).ok()).map(Layout::Core24),
+        ("core8", "") => Some(Layout::Core8),
+        ("wide", "") => Some(Layout::Wide),
+        ("core24", ctx) => number(ctx)
+            .and_then(|ctx| u8::try_from(ctx).ok())
+            .map(Layout::Core24),
         _ => None,
     }
     .ok_or_else(|| format!("there is no layout `{text}`"))
@@ -231,9 +271,14 @@ fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), Stri
     for line in lines {
         let mut parts = line.splitn(3, ' ');
         let (Some(name), Some(bits), Some(ty)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(format!("`field {line}` is not of the form: field NAME BITS TYPE"));
+            return Err(format!(
+                "`field {line}` is not of the form: field NAME BITS TYPE"
+            ));
         };
-        if fields.last().is_some_and(|field| field.slot == Slot::Dynamic) {
+        if fields
+            .last()
+            .is_some_and(|field| field.slot == Slot::Dynamic)
+        {
             return Err(format!("field {name} follows a dynamic field"));
         }
         if fields.iter().any(|field| field.name == name) {
@@ -242,12 +287,17 @@ fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), Stri
         let ty = FieldType::parse(ty)?;
         let slot = match (bits, number(bits)) {
             ("*", _) if ty == FieldType::Str => Slot::Dynamic,
-            (_, Some(bits @ (1..=32 | 64))) if ty != FieldType::Str => {
-                Slot::Fixed { bits: bits as u32, place: placer.place(bits as u32) }
-            }
+            (_, Some(bits @ (1..=32 | 64))) if ty != FieldType::Str => Slot::Fixed {
+                bits: bits as u32,
+                place: placer.place(bits as u32),
+            },
             _ => return Err(format!("field {name} cannot have {bits} bits")),
         };
-        fields.push(FieldDef { name: name.to_owned(), ty, slot });
+        fields.push(FieldDef {
+            name: name.to_owned(),
+            ty,
+            slot,
+        });
         if placer.words() > Placer::MAX_EXTRA {
             return Err(format!("field {name} is beyond the longest record"));
         }

@@ -75,9 +75,19 @@ fn hole(text: &str, field: &impl Fn(&str) -> Option<usize>) -> Result<Part, Stri
     let show = match (show, width) {
         ("comm", _) => Show::Comm,
         ("pid", _) => Show::Pid,
-        ("", _) => Show::Value { width: 0, zeros: false },
-        (_, Some(width)) => Show::Value { width, zeros: show.starts_with('0') },
-        _ => return Err(format!("`{{{text}}}` asks for `{show}`, which is neither comm, pid nor a width")),
+        ("", _) => Show::Value {
+            width: 0,
+            zeros: false,
+        },
+        (_, Some(width)) => Show::Value {
+            width,
+            zeros: show.starts_with('0'),
+        },
+        _ => {
+            return Err(format!(
+                "`{{{text}}}` asks for `{show}`, which is neither comm, pid nor a width"
+            ));
+        }
     };
     let subject = match field(name) {
         Some(number) => Subject::Field(number),
@@ -92,7 +102,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Template, String> {
-        Template::parse(text, |name| ["a", "b"].iter().position(|field| *field == name))
+        Template::parse(text, |name| {
+            ["a", "b"].iter().position(|field| *field == name)
+        })
     }
 
     #[test]
@@ -102,11 +114,23 @@ mod tests {
             parse("a={a} {{x}} {b:comm}{current:pid}{a:03}").unwrap().0,
             [
                 text("a="),
-                Part::Hole(Subject::Field(0), Show::Value { width: 0, zeros: false }),
+                Part::Hole(
+                    Subject::Field(0),
+                    Show::Value {
+                        width: 0,
+                        zeros: false
+                    }
+                ),
                 text(" {x} "),
                 Part::Hole(Subject::Field(1), Show::Comm),
                 Part::Hole(Subject::Current, Show::Pid),
-                Part::Hole(Subject::Field(0), Show::Value { width: 3, zeros: true }),
+                Part::Hole(
+                    Subject::Field(0),
+                    Show::Value {
+                        width: 3,
+                        zeros: true
+                    }
+                ),
             ]
         );
         assert_eq!(parse("").unwrap().0, []);
@@ -114,7 +138,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["{", "}", "{a", "a}", "{c}", "{a:x}", "{a:99999999999}", "{}", "{a{b}", "{ä}"] {
+        for text in [
+            "{",
+            "}",
+            "{a",
+            "a}",
+            "{c}",
+            "{a:x}",
+            "{a:99999999999}",
+            "{}",
+            "{a{b}",
+            "{ä}",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -47,7 +47,11 @@ impl FieldType {
         if let Some(simple) = simple {
             return Ok(simple);
         }
-        let names = |kind: &str| text.strip_prefix(kind)?.strip_prefix('(')?.strip_suffix(')');
+        let names = |kind: &str| {
+            text.strip_prefix(kind)?
+                .strip_prefix('(')?
+                .strip_suffix(')')
+        };
         match (names("enum"), names("flags")) {
             (Some(list), _) => Ok(Self::Enum(named_values(list)?)),
             (_, Some(list)) => Ok(Self::Flags(named_values(list)?)),
@@ -57,7 +61,10 @@ impl FieldType {
 
     /// The name that an `enum` value has.
     pub(super) fn name_of(names: &[(u64, String)], value: u64) -> Option<&str> {
-        names.iter().find(|(number, _)| *number == value).map(|(_, name)| name.as_str())
+        names
+            .iter()
+            .find(|(number, _)| *number == value)
+            .map(|(_, name)| name.as_str())
     }
 
     /// A `flags` value: the names of the masks in it, then what is left.
@@ -98,7 +105,9 @@ fn named_values(list: &str) -> Result<Vec<(u64, String)>, String> {
     };
     list.split(',')
         .filter(|item| !item.trim().is_empty())
-        .map(|item| one(item).ok_or_else(|| format!("`{}` is not of the form number=NAME", item.trim())))
+        .map(|item| {
+            one(item).ok_or_else(|| format!("`{}` is not of the form number=NAME", item.trim()))
+        })
         .collect()
 }
 
@@ -108,7 +117,9 @@ mod tests {
 
     #[test]
     fn flags_are_joined_and_leftovers_shown() {
-        let FieldType::Flags(names) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else { unreachable!() };
+        let FieldType::Flags(names) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else {
+            unreachable!()
+        };
         let show = |value| FieldType::flags(&names, value);
         assert_eq!(show(3), "A|B");
         assert_eq!(show(12), "CD");
@@ -119,7 +130,11 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_a_reason() {
-        assert!(FieldType::parse("enum(0=R,x=S)").unwrap_err().contains("`x=S`"));
+        assert!(
+            FieldType::parse("enum(0=R,x=S)")
+                .unwrap_err()
+                .contains("`x=S`")
+        );
         assert!(FieldType::parse("float").unwrap_err().contains("`float`"));
         assert!(FieldType::parse("enum(").is_err());
     }

@@ -229,6 +229,8 @@ pub(crate) struct Injector<'a, const SUB: u32, const N: u32> {
     pub(crate) cpu: &'a Cpu<SUB, N>,
     pub(crate) steps: Cell<usize>,
     plan: RefCell<VecDeque<(usize, Action)>>,
+    /// Whether tracing should be on, and how often that was changed.
+    pub(crate) is_on: Cell<bool>,
     switches: Cell<u32>,
     pub(crate) attempts: RefCell<Vec<Attempt>>,
     pub(crate) delivered: RefCell<Vec<Vec<u8>>>,
@@ -260,6 +262,7 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             cpu,
             steps: Cell::new(0),
             plan: RefCell::default(),
+            is_on: Cell::new(ring::is_on(cpu.quiet())),
             switches: Cell::new(0),
             attempts: RefCell::default(),
             delivered: RefCell::default(),
@@ -287,10 +290,12 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             Action::Storm(count) => (0..count).for_each(|_| self.attempt(ring, Size::B16)),
             Action::TracingOn => {
                 ring::tracing_on(ring);
+                self.is_on.set(true);
                 self.switches.set(self.switches.get() + 1);
             }
             Action::TracingOff => {
                 ring::tracing_off(ring);
+                self.is_on.set(false);
                 self.switches.set(self.switches.get() + 1);
             }
             Action::Close => ring::close(ring),

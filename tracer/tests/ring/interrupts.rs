@@ -38,9 +38,13 @@ impl Start {
         }
         let mut left = self.used.saturating_sub(HEADER);
         while left > 0 {
-            let size = if left % 8 == 0 { Size::B8 } else { Size::B12 };
+            let size = if left.is_multiple_of(8) {
+                Size::B8
+            } else {
+                Size::B12
+            };
             run.run(Action::Write(size));
-            left -= if left % 8 == 0 { 8 } else { 12 };
+            left -= if left.is_multiple_of(8) { 8 } else { 12 };
         }
         if let Some(readings) = self.until_half {
             run.cpu
@@ -65,7 +69,7 @@ fn run(start: Start, action: Action, plan: &[(usize, Action)]) -> Option<Outcome
     assert!(before < 2000, "an operation takes {before} steps");
 
     // The ring must go on working, and in the end everything can be handed over.
-    ring::tracing_on(cpu.quiet());
+    run.run(Action::TracingOn);
     run.run(Action::Consume);
     run.run(Action::Write(Size::B12));
     run.run(Action::Close);

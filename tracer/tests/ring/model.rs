@@ -102,6 +102,11 @@ pub(crate) fn check<const SUB: u32, const N: u32>(
     run: &Injector<'_, SUB, N>,
     mode: Mode,
 ) -> Outcome {
+    assert_eq!(
+        ring::is_on(run.cpu.quiet()),
+        run.is_on.get(),
+        "tracing is on or off as it was told last"
+    );
     check_parts(
         run.cpu,
         &run.attempts.borrow(),

@@ -63,3 +63,23 @@ pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
         );
     }
 }
+
+/// Leaves an idle thread whose state is not worth keeping, to `next` or to itself anew.
+///
+/// # Safety
+/// Interrupts are off, the kernel lock is not held, the per-CPU block names `next` as the current thread, and `idle`
+/// was halted.
+#[inline(always)]
+pub unsafe fn leave_idle(idle: *mut Tcb, next: *mut Tcb) -> ! {
+    // SAFETY: the caller's duty. The interrupt stack is left as it is: the next interrupt begins at its top.
+    unsafe {
+        asm!(
+            "mov qword ptr [{idle} + {resume}], offset takt_resume_idle",
+            "jmp [rsi + {resume}]",
+            idle = in(reg) idle,
+            in("rsi") next,
+            resume = const offset_of!(Tcb, resume),
+            options(noreturn),
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! A whole `trace.bin`: checked and indexed.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::vec::Vec;
+
+use super::frames::{Entry, FrameReader};
+use super::merge::Merge;
+use super::meta::EventTable;
+use super::{Damage, Error, Fault};
+use crate::wire::{FileHeader, FrameHeader, SubHeader, VERSION};
+
+/// More damage than this is counted, but not kept.
+const MAX_DAMAGE: usize = 1000;
+
+/// A `trace.bin` that was read once from end to end: every frame is checked, and it is known where each sub-buffer is.
+///
+/// Takes 8 bytes of memory for each sub-buffer, and some for each damage up to a limit.
+#[derive(Debug)]
+pub struct TraceFile<R> {
+    pub(super) input: R,
+    header: FileHeader,
+    pub(super) lanes: Vec<Lane>,
+    damage: Vec<Damage>,
+    nr_damages: u64,
+}
+
+/// The sub-buffers of one CPU.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Where their payloads are, by ascending sequence number.
+    pub(super) offsets: Vec<u64>,
+    summary: CpuSummary,
+    last: Option<SubHeader>,
+}
+
+/// What the headers of one CPU's sub-buffers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuSummary {
+    /// Sub-buffers.
+    pub sub_buffers: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes in them, headers and padding included.
+    pub bytes: u64,
+    /// Events that the target has lost and said so: dropped, or no place because of a writer inside.
+    pub lost: u64,
+    /// Sub-buffers older than the first: overwritten by a flight recorder, or missing.
+    pub missing_before: u64,
+    /// Sub-buffers that are missing between the first and the last.
+    pub missing: u64,
+}
+
+impl<R: Read + Seek> TraceFile<R> {
+    /// Reads a `trace.bin` once and checks it. The input is taken from its beginning.
+    ///
+    /// # Errors
+    /// [`Error`] if it cannot be read or its header is unusable. Damage to frames is no error: see
+    /// [`damage`](Self::damage).
+    pub fn open(mut input: R) -> Result<Self, Error> {
+        input
+            .seek(SeekFrom::Start(0))
+            .map_err(|source| Error::Io { offset: 0, source })?;
+        let mut frames = FrameReader::trace(&mut input)?;
+        let header = *frames.header();
+        let mut lanes: Vec<Lane> = Vec::new();
+        lanes.resize_with(header.nr_cpus as usize, Lane::default);
+        let (mut damage, mut nr_damages) = (Vec::new(), 0);
+        let mut note = |what| {
+            nr_damages += 1;
+            if damage.len() < MAX_DAMAGE {
+                damage.push(what);
+            }
+        };
+        while let Some(entry) = frames.next_entry()? {
+            match entry {
+                Entry::Damage(what) => note(what),
+                Entry::Frame(frame) => {
+                    let offset = frame.offset + FrameHeader::SIZE as u64;
+                    let lane = &mut lanes[usize::from(frame.header.cpu)];
+                    if let Err(fault) = lane.add(offset, frame.header.cpu, &frame.payload) {
+                        note(Damage {
+                            offset,
+                            skipped: frame.payload.len() as u64,
+                            fault,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            input,
+            header,
+            lanes,
+            damage,
+            nr_damages,
+        })
+    }
+
+    /// The records of all CPUs in the order of time, with memory for one sub-buffer per CPU.
+    ///
+    /// Can be called again to read once more.
+    pub fn merge<'a>(&'a mut self, table: &'a EventTable) -> Merge<'a, R> {
+        Merge::new(self, table)
+    }
+}
+
+impl<R> TraceFile<R> {
+    /// The header of the file.
+    pub const fn header(&self) -> &FileHeader {
+        &self.header
+    }
+
+    /// What is wrong with frames, in the order of the file, up to 1000 entries.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// How much is wrong with frames.
+    pub const fn nr_damages(&self) -> u64 {
+        self.nr_damages
+    }
+
+    /// What the headers of each CPU's sub-buffers say, by CPU.
+    pub fn cpus(&self) -> impl Iterator<Item = &CpuSummary> {
+        self.lanes.iter().map(|lane| &lane.summary)
+    }
+
+    /// Records in the file, by its headers.
+    pub fn nr_records(&self) -> u64 {
+        self.cpus().map(|cpu| cpu.records).sum()
+    }
+
+    /// Events that the target has lost, as far as it could say so.
+    pub fn nr_lost(&self) -> u64 {
+        self.cpus().map(|cpu| cpu.lost).sum()
+    }
+
+    /// Whether the trace is complete: nothing damaged, nothing lost, no sub-buffer missing.
+    pub fn is_complete(&self) -> bool {
+        self.nr_damages == 0
+            && self.nr_lost() == 0
+            && self.cpus().all(|cpu| cpu.missing + cpu.missing_before == 0)
+    }
+}
+
+impl Lane {
+    fn add(&mut self, offset: u64, cpu: u8, payload: &[u8]) -> Result<(), Fault> {
+        let size = payload.len() as u64;
+        let header = SubHeader::decode(payload).ok_or(Fault::Committed { committed: 0, size })?;
+        if header.version != SubHeader::VERSION {
+            return Err(Fault::Version {
+                found: header.version.into(),
+                known: VERSION,
+            });
+        }
+        if header.cpu != cpu {
+            return Err(Fault::SubCpu {
+                found: header.cpu,
+                expected: cpu,
+            });
+        }
+        let last = self.last.map(|last| last.seq);
+        if let Some(last) = last.filter(|last| header.seq <= *last) {
+            return Err(Fault::SubOrder {
+                cpu,
+                found: header.seq,
+                last,
+            });
+        }
+        let summary = &mut self.summary;
+        match last {
+            None => summary.missing_before = header.seq,
+            Some(last) => summary.missing = summary.missing.saturating_add(header.seq - last - 1),
+        }
+        summary.lost = summary
+            .lost
+            .saturating_add(lost_since(self.last.as_ref(), &header));
+        summary.sub_buffers += 1;
+        summary.records = summary.records.saturating_add(header.records());
+        summary.bytes = summary.bytes.saturating_add(header.committed().into());
+        self.last = Some(header);
+        self.offsets.push(offset);
+        Ok(())
+    }
+}
+
+/// Events lost between two sub-buffers of a CPU, or before the first one.
+pub(super) fn lost_since(last: Option<&SubHeader>, header: &SubHeader) -> u64 {
+    header
+        .lost
+        .wrapping_sub(last.map_or(0, |last| last.lost))
+        .into()
+}

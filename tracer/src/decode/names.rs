@@ -1,0 +1,245 @@
+//! What the numbers in records stand for: threads, times, symbols.
+
+use std::boxed::Box;
+use std::collections::BTreeMap;
+use std::format;
+use std::string::{String, ToString};
+
+use super::meta::{FieldDef, Role, Slot};
+use super::record::{Record, Value};
+use super::template::{Part, Show, Subject};
+use super::types::FieldType;
+
+/// Converts cycles of the TSC into nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TscClock {
+    hz: u64,
+}
+
+impl TscClock {
+    /// A clock of that frequency; 0 counts as 1 GHz, one cycle a nanosecond.
+    pub const fn new(hz: u64) -> Self {
+        Self {
+            hz: if hz == 0 { 1_000_000_000 } else { hz },
+        }
+    }
+
+    /// Nanoseconds of so many cycles, exact and rounded down; `u64::MAX` if they are more than that (584 years).
+    pub const fn ns(self, cycles: u64) -> u64 {
+        let ns = cycles as u128 * 1_000_000_000 / self.hz as u128;
+        if ns > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            ns as u64
+        }
+    }
+}
+
+/// The names of threads: learned from records, or told.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    nr_idle: u16,
+    names: BTreeMap<u8, String>,
+}
+
+impl Threads {
+    /// No names yet. Threads `0..nr_idle` are the idle threads of the CPUs of that number.
+    pub const fn new(nr_idle: u16) -> Self {
+        Self {
+            nr_idle,
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// Gives a thread a name.
+    pub fn name(&mut self, tid: u8, comm: &str) {
+        self.names.insert(tid, comm.to_string());
+    }
+
+    /// Learns from a `thread_create` record.
+    pub fn learn(&mut self, record: &Record<'_>) {
+        let Role::Create { tid, comm } = record.event.role else {
+            return;
+        };
+        if let (Some(tid), Some(comm)) = (
+            record.values.get(tid).and_then(Value::number),
+            record.values.get(comm),
+        ) {
+            self.names.insert(tid as u8, comm.text());
+        }
+    }
+
+    /// Whether it is an idle thread.
+    pub fn is_idle(&self, tid: u8) -> bool {
+        u16::from(tid) < self.nr_idle
+    }
+
+    /// The name of a thread: `swapper/N` for idle threads, `<...>` if it is not known.
+    pub fn comm(&self, tid: u8) -> String {
+        match self.names.get(&tid) {
+            _ if self.is_idle(tid) => format!("swapper/{tid}"),
+            Some(name) => name.clone(),
+            None => "<...>".to_string(),
+        }
+    }
+
+    /// The name of a thread in the TASK column: `<idle>` for idle threads.
+    pub fn task(&self, tid: u8) -> String {
+        if self.is_idle(tid) {
+            "<idle>".to_string()
+        } else {
+            self.comm(tid)
+        }
+    }
+
+    /// The number of a thread as Linux counts: 0 for idle threads.
+    pub fn pid(&self, tid: u8) -> u8 {
+        if self.is_idle(tid) { 0 } else { tid }
+    }
+}
+
+/// Everything that formatting needs besides the records.
+pub struct Names {
+    /// The time base.
+    pub clock: TscClock,
+    /// The threads.
+    pub threads: Threads,
+    symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
+}
+
+impl core::fmt::Debug for Names {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Names")
+            .field("clock", &self.clock)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Names {
+    /// Names for a trace with a TSC of `tsc_hz`.
+    pub fn new(tsc_hz: u64, threads: Threads) -> Self {
+        Self {
+            clock: TscClock::new(tsc_hz),
+            threads,
+            symbol: None,
+        }
+    }
+
+    /// Shows addresses as `symbol` says.
+    #[must_use]
+    pub fn with_symbols(mut self, symbol: impl Fn(u64) -> Option<String> + 'static) -> Self {
+        self.symbol = Some(Box::new(symbol));
+        self
+    }
+
+    /// The symbol at an address, or the address.
+    pub fn symbol(&self, address: u64) -> String {
+        self.symbol
+            .as_ref()
+            .and_then(|symbol| symbol(address))
+            .unwrap_or_else(|| format!("{address:#x}"))
+    }
+
+    /// A field's value as its type says.
+    pub fn show(&self, field: &FieldDef, value: &Value) -> String {
+        let number = value.number().unwrap_or(0);
+        match &field.ty {
+            FieldType::Unsigned | FieldType::Prio => number.to_string(),
+            FieldType::Signed => signed(field, number).to_string(),
+            FieldType::Hex => format!("{number:#x}"),
+            FieldType::Tid => self.threads.pid(number as u8).to_string(),
+            FieldType::Cycles => self.clock.ns(number).to_string(),
+            FieldType::Symbol => self.symbol(number),
+            FieldType::Enum(names) => FieldType::name_of(names, number)
+                .map_or_else(|| number.to_string(), ToString::to_string),
+            FieldType::Flags(names) => FieldType::flags(names, number),
+            FieldType::Str => value.text(),
+        }
+    }
+
+    /// A record's fields as the class's template says.
+    pub fn message(&self, record: &Record<'_>) -> String {
+        let mut out = String::new();
+        for part in &record.event.print.0 {
+            let (subject, show) = match part {
+                Part::Text(text) => {
+                    out.push_str(text);
+                    continue;
+                }
+                Part::Hole(subject, show) => (*subject, *show),
+            };
+            let (tid, value) = match subject {
+                Subject::Current => (record.tid, self.threads.pid(record.tid).to_string()),
+                Subject::Field(number) => {
+                    match (record.event.fields.get(number), record.values.get(number)) {
+                        (Some(field), Some(value)) => {
+                            (value.number().unwrap_or(0) as u8, self.show(field, value))
+                        }
+                        _ => continue,
+                    }
+                }
+            };
+            match show {
+                Show::Comm => out.push_str(&self.threads.comm(tid)),
+                Show::Pid => out.push_str(&self.threads.pid(tid).to_string()),
+                Show::Value { width, zeros } => {
+                    let fill = if zeros { "0" } else { " " };
+                    let missing = width.saturating_sub(value.chars().count());
+                    out.push_str(&fill.repeat(missing));
+                    out.push_str(&value);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// A number of the field's width in two's complement.
+pub(super) fn signed(field: &FieldDef, number: u64) -> i64 {
+    let bits = match field.slot {
+        Slot::Fixed { bits, .. } => bits,
+        Slot::Dynamic => 64,
+    };
+    (number << (64 - bits)) as i64 >> (64 - bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_become_nanoseconds_exactly() {
+        assert_eq!(TscClock::new(1_000_000_000).ns(u64::MAX), u64::MAX);
+        assert_eq!(
+            TscClock::new(3_000_000_000).ns(u64::MAX),
+            6_148_914_691_236_517_205
+        );
+        assert_eq!(TscClock::new(2_600_000_000).ns(13), 5);
+        assert_eq!(TscClock::new(1).ns(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn threads_have_names() {
+        let mut threads = Threads::new(2);
+        threads.name(7, "timerlat/0");
+        threads.name(1, "never shown");
+        assert_eq!(
+            (
+                threads.comm(1).as_str(),
+                threads.task(1).as_str(),
+                threads.pid(1)
+            ),
+            ("swapper/1", "<idle>", 0)
+        );
+        assert_eq!(
+            (
+                threads.comm(7).as_str(),
+                threads.task(7).as_str(),
+                threads.pid(7)
+            ),
+            ("timerlat/0", "timerlat/0", 7)
+        );
+        assert_eq!(threads.comm(8), "<...>");
+    }
+}

@@ -1,0 +1,153 @@
+//! A decoded record.
+
+use std::string::String;
+use std::vec::Vec;
+
+use super::meta::{EventDef, FieldDef};
+use crate::wire::{CTX_DEPTH, CTX_HARDIRQ, CTX_IRQS_ON, CTX_NMI, CTX_NO_RESCHED};
+
+/// The context in which a record was written: the preempt-count byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context(pub u8);
+
+impl Context {
+    /// Whether interrupts were disabled.
+    pub const fn is_irqs_off(self) -> bool {
+        self.0 & CTX_IRQS_ON == 0
+    }
+
+    /// Whether a reschedule was due.
+    pub const fn is_need_resched(self) -> bool {
+        self.0 & CTX_NO_RESCHED == 0
+    }
+
+    /// Whether it was in a hardirq.
+    pub const fn is_hardirq(self) -> bool {
+        self.0 & CTX_HARDIRQ != 0
+    }
+
+    /// Whether it was in an NMI.
+    pub const fn is_nmi(self) -> bool {
+        self.0 & CTX_NMI != 0
+    }
+
+    /// The depth of `preempt_disable`.
+    pub const fn depth(self) -> u8 {
+        self.0 & CTX_DEPTH
+    }
+
+    /// The four columns of ftrace: irqs-off, need-resched, hardirq, preempt-depth.
+    pub fn flags(self) -> String {
+        let irq = match (self.is_nmi(), self.is_hardirq()) {
+            (true, true) => 'Z',
+            (true, false) => 'z',
+            (false, true) => 'h',
+            (false, false) => '.',
+        };
+        let depth = match self.depth() {
+            0 => '.',
+            depth => char::from_digit(depth.into(), 16).unwrap_or('?'),
+        };
+        let dot = |is_set, letter| if is_set { letter } else { '.' };
+        [
+            dot(self.is_irqs_off(), 'd'),
+            dot(self.is_need_resched(), 'N'),
+            irq,
+            depth,
+        ]
+        .iter()
+        .collect()
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number, signed or not, as it stands in the record: not sign-extended.
+    Number(u64),
+    /// A dynamic field.
+    Bytes(Vec<u8>),
+}
+
+impl Value {
+    /// The number, if it is one.
+    pub const fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    /// The bytes as text without anything that could do harm on a terminal; empty for a number.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(_) => String::new(),
+            Self::Bytes(bytes) => String::from_utf8_lossy(bytes)
+                .chars()
+                .map(|c| {
+                    if c.is_control() {
+                        char::REPLACEMENT_CHARACTER
+                    } else {
+                        c
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug)]
+pub struct Record<'t> {
+    /// The CPU that wrote it.
+    pub cpu: u8,
+    /// When, in cycles of the TSC.
+    pub ts: u64,
+    /// In which context.
+    pub context: Context,
+    /// The running thread.
+    pub tid: u8,
+    /// The event.
+    pub event: &'t EventDef,
+    /// The values of its fields, in the order of the class.
+    pub values: Vec<Value>,
+}
+
+impl<'t> Record<'t> {
+    /// Its fields with their values.
+    pub fn fields(&self) -> impl Iterator<Item = (&'t FieldDef, &Value)> {
+        self.event.fields.iter().zip(&self.values)
+    }
+
+    /// The value of the field of that name.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.values.get(self.event.field(name)?)
+    }
+
+    /// The number in the field of that name.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.value(name)?.number()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_the_columns_of_ftrace() {
+        assert_eq!(Context(0x80).flags(), "d...");
+        assert_eq!(Context(0xc0).flags(), "....");
+        assert_eq!(Context(0x11).flags(), "dNh1");
+        assert_eq!(Context(0xaa).flags(), "d.za");
+        assert_eq!(Context(0xb0).flags(), "d.Z.");
+    }
+
+    #[test]
+    fn text_is_harmless() {
+        assert_eq!(
+            Value::Bytes(b"a\x1b[2J\n\xff".to_vec()).text(),
+            "a\u{fffd}[2J\u{fffd}\u{fffd}"
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! Decoding one sub-buffer.
+
+use std::vec::Vec;
+
+use super::meta::{EventDef, EventTable, Role, Slot};
+use super::record::{Context, Record, Value};
+use super::{Damage, Fault};
+use crate::event::{Layout, Place};
+use crate::wire::{
+    CLOCK_ID, CLOCK_LEN, Event, SUB_HEADER, SubHeader, VERSION, event_of, u32_at, u64_at,
+};
+
+/// A sub-buffer, and how far it was read.
+///
+/// It is a lending iterator in spirit: [`next`](Self::next) takes the event table, so that the sub-buffer can be kept
+/// beside it.
+#[derive(Clone, Debug)]
+pub struct SubBuffer {
+    bytes: Vec<u8>,
+    header: SubHeader,
+    /// Where in the input it begins.
+    offset: u64,
+    /// Where the next record begins, and where the records end.
+    at: usize,
+    end: usize,
+    /// The upper half of the time, the time of the last record, the running thread.
+    half: u64,
+    last: u64,
+    current: u8,
+    records: u64,
+    /// The record at `at` was reported to be older than the one before it.
+    is_back_known: bool,
+    /// The bytes may have holes.
+    is_salvage: bool,
+}
+
+impl SubBuffer {
+    /// A sub-buffer that stands at `offset` of the input. It may be written only in part: what its header counts as
+    /// committed is read.
+    ///
+    /// # Errors
+    /// [`Damage`] if the header makes no sense.
+    pub fn new(bytes: Vec<u8>, offset: u64) -> Result<Self, Damage> {
+        let len = bytes.len() as u64;
+        let damage = |fault| Damage {
+            offset,
+            skipped: len,
+            fault,
+        };
+        let Some(header) = SubHeader::decode(&bytes) else {
+            return Err(damage(Fault::Length {
+                found: len as u32,
+                expected: SUB_HEADER,
+            }));
+        };
+        if header.version != SubHeader::VERSION {
+            return Err(damage(Fault::Version {
+                found: header.version.into(),
+                known: VERSION,
+            }));
+        }
+        let committed = header.committed();
+        if committed < SUB_HEADER || u64::from(committed) > len {
+            return Err(damage(Fault::Committed {
+                committed,
+                size: len,
+            }));
+        }
+        Ok(Self::at_start(bytes, offset, header, committed as usize))
+    }
+
+    /// A sub-buffer in which a writer was stopped for good, as [`Observed::Partial`](crate::ring::observer::Observed)
+    /// finds it after a crash: `reserved` bytes are in use, but not all of them are written.
+    ///
+    /// What is before the hole is read. What stands in the hole may look like a record of the past; so reading ends
+    /// where time goes back or an event is unknown.
+    ///
+    /// # Errors
+    /// [`Damage`] if the header makes no sense.
+    pub fn salvage(bytes: Vec<u8>, offset: u64, reserved: u32) -> Result<Self, Damage> {
+        let len = bytes.len() as u64;
+        let damage = |fault| Damage {
+            offset,
+            skipped: len,
+            fault,
+        };
+        let header = SubHeader::decode(&bytes)
+            .filter(|_| u64::from(reserved) <= len && reserved >= SUB_HEADER);
+        let Some(header) = header else {
+            return Err(damage(Fault::Length {
+                found: len as u32,
+                expected: reserved.max(SUB_HEADER),
+            }));
+        };
+        if header.version != SubHeader::VERSION {
+            return Err(damage(Fault::Version {
+                found: header.version.into(),
+                known: VERSION,
+            }));
+        }
+        let mut sub = Self::at_start(bytes, offset, header, reserved as usize);
+        sub.is_salvage = header.committed() != reserved;
+        Ok(sub)
+    }
+
+    fn at_start(bytes: Vec<u8>, offset: u64, header: SubHeader, end: usize) -> Self {
+        Self {
+            bytes,
+            header,
+            offset,
+            at: SUB_HEADER as usize,
+            end,
+            half: header.ts >> 32,
+            last: header.ts,
+            current: header.current,
+            records: 0,
+            is_back_known: false,
+            is_salvage: false,
+        }
+    }
+
+    /// Its header.
+    pub const fn header(&self) -> &SubHeader {
+        &self.header
+    }
+
+    /// The time of the last record, in cycles; that of the header before the first.
+    pub const fn last_ts(&self) -> u64 {
+        self.last
+    }
+
+    /// The next record, or what is wrong with it. After damage the rest is passed over, unless only the time was wrong.
+    pub fn next<'t>(&mut self, table: &'t EventTable) -> Option<Result<Record<'t>, Damage>> {
+        loop {
+            let word = match self.word_at(4) {
+                Some(word) if event_of(word) != Event::Padding => word,
+                _ => return self.finish().map(Err),
+            };
+            let low = self.word_at(0)?;
+            let id = event_of(word).id();
+            let step = if id == CLOCK_ID {
+                self.clock()
+            } else {
+                self.record(low, word, id, table)
+            };
+            match step {
+                Ok(None) => {}
+                Ok(Some(record)) => return Some(Ok(record)),
+                Err(Fault::TimeBack { by }) if !self.is_salvage => {
+                    return Some(Err(self.damage(0, Fault::TimeBack { by })));
+                }
+                Err(fault) => {
+                    let damage = self.damage((self.end - self.at) as u64, fault);
+                    self.stop();
+                    return Some(Err(damage));
+                }
+            }
+        }
+    }
+
+    fn record<'t>(
+        &mut self,
+        low: u32,
+        word: u32,
+        id: u32,
+        table: &'t EventTable,
+    ) -> Result<Option<Record<'t>>, Fault> {
+        let event = table.get(id).ok_or(Fault::UnknownEvent { id })?;
+        let fixed = 8 + 4 * event.words;
+        let dynamic = if event.has_dynamic() {
+            let bytes = self
+                .word_at(fixed)
+                .ok_or_else(|| self.short(id, fixed as u64 + 4))?;
+            Some(bytes as usize)
+        } else {
+            None
+        };
+        let len = fixed as u64 + dynamic.map_or(0, |bytes| 4 + (bytes as u64).next_multiple_of(4));
+        let body = self.bytes.get(self.at..self.end).unwrap_or_default();
+        if len > body.len() as u64 {
+            return Err(self.short(id, len));
+        }
+        let ts = self.half << 32 | u64::from(low);
+        self.advance_time(ts)?;
+
+        let [_, _, ctx, tid] = word.to_le_bytes();
+        let (context, tid) = match event.layout {
+            Layout::Core24(ctx) => (Context(ctx), self.current),
+            Layout::Core8 | Layout::Wide => (Context(ctx), tid),
+        };
+        let body = &self.bytes[self.at..self.at + len as usize];
+        let values = values(event, word, body, fixed, dynamic.unwrap_or(0));
+        self.current = match event.role {
+            Role::Switch { next } => values.get(next).and_then(Value::number).unwrap_or(0) as u8,
+            _ => tid,
+        };
+        self.at += len as usize;
+        self.records += 1;
+        Ok(Some(Record {
+            cpu: self.header.cpu,
+            ts,
+            context,
+            tid,
+            event,
+            values,
+        }))
+    }
+
+    fn clock<'t>(&mut self) -> Result<Option<Record<'t>>, Fault> {
+        let (low, half) = (self.word_at(0), self.word_at(8));
+        let (Some(low), Some(half)) = (low, half) else {
+            return Err(self.short(CLOCK_ID, CLOCK_LEN.into()));
+        };
+        self.advance_time(u64::from(half) << 32 | u64::from(low))?;
+        self.half = half.into();
+        self.at += CLOCK_LEN as usize;
+        Ok(None)
+    }
+
+    /// Takes the time of the record at `at`; complains once if it is older than the last one.
+    fn advance_time(&mut self, ts: u64) -> Result<(), Fault> {
+        if ts < self.last && !self.is_back_known {
+            self.is_back_known = true;
+            return Err(Fault::TimeBack { by: self.last - ts });
+        }
+        self.is_back_known = false;
+        self.last = ts;
+        Ok(())
+    }
+
+    /// At the end: do the counts agree?
+    fn finish(&mut self) -> Option<Damage> {
+        if self.at > self.end {
+            return None; // said already
+        }
+        let rest = (self.end - self.at) as u64;
+        let fault = if self.is_salvage {
+            Fault::Hole {
+                bytes: (self.end as u64).saturating_sub(self.header.committed().into()),
+            }
+        } else if self.records != self.header.records() {
+            Fault::Count {
+                found: self.records,
+                counted: self.header.records(),
+            }
+        } else {
+            self.stop();
+            return None;
+        };
+        let damage = self.damage(if self.is_salvage { rest } else { 0 }, fault);
+        self.stop();
+        Some(damage)
+    }
+
+    fn stop(&mut self) {
+        self.at = self.end + 1;
+    }
+
+    fn damage(&self, skipped: u64, fault: Fault) -> Damage {
+        Damage {
+            offset: self.offset + self.at as u64,
+            skipped,
+            fault,
+        }
+    }
+
+    fn short(&self, id: u32, need: u64) -> Fault {
+        Fault::ShortRecord {
+            id,
+            need,
+            have: self.end.saturating_sub(self.at) as u64,
+        }
+    }
+
+    /// The word so many bytes into the record at `at`.
+    fn word_at(&self, bytes: usize) -> Option<u32> {
+        u32_at(self.bytes.get(..self.end)?, self.at.checked_add(bytes)?)
+    }
+}
+
+/// Takes the values out of a record; `fixed` is where its dynamic field begins, `dynamic` how long it is.
+fn values(event: &EventDef, word: u32, body: &[u8], fixed: usize, dynamic: usize) -> Vec<Value> {
+    let one = |slot| match slot {
+        Slot::Dynamic => Value::Bytes(
+            body.get(fixed + 4..)
+                .and_then(|rest| rest.get(..dynamic))
+                .unwrap_or(&[])
+                .into(),
+        ),
+        Slot::Fixed { bits, place } => {
+            let (from, shift) = match place {
+                Place::Word(shift) => (Some(word.into()), shift),
+                Place::Extra(at, _) if bits == 64 => (u64_at(body, 8 + 4 * at), 0),
+                Place::Extra(at, shift) => (u32_at(body, 8 + 4 * at).map(u64::from), shift),
+            };
+            Value::Number(from.unwrap_or(0) >> shift & (u64::MAX >> (64 - bits)))
+        }
+    };
+    event.fields.iter().map(|field| one(field.slot)).collect()
+}

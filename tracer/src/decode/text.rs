@@ -1,0 +1,82 @@
+//! The text of ftrace: what `cat /sys/kernel/tracing/trace` would show.
+
+use std::format;
+use std::io::{self, Write};
+use std::string::String;
+
+use super::merge::Item;
+use super::names::Names;
+
+/// The column legend: the four flags of mainline kernels and old parsers.
+const LEGEND: &str = "\
+#
+#                                _-----=> irqs-off
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth
+#                              ||| /     delay
+#           TASK-PID     CPU#  ||||   TIMESTAMP  FUNCTION
+#              | |         |   ||||      |         |
+";
+
+/// Writes the header of a trace: `entries` are in it, `written` were recorded altogether.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_header(
+    mut out: impl Write,
+    entries: u64,
+    written: u64,
+    nr_cpus: u32,
+) -> io::Result<()> {
+    writeln!(out, "# tracer: nop\n#")?;
+    writeln!(
+        out,
+        "# entries-in-buffer/entries-written: {entries}/{written}   #P:{nr_cpus}"
+    )?;
+    out.write_all(LEGEND.as_bytes())
+}
+
+/// Writes the line of an item, and learns thread names on the way. The time has 9 decimals, because a nanosecond may
+/// be an instruction.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
+    match item {
+        Item::Record(record) => {
+            names.threads.learn(record);
+            let task = names.threads.task(record.tid);
+            let pid = names.threads.pid(record.tid);
+            let time = seconds(names.clock.ns(record.ts));
+            let flags = record.context.flags();
+            let message = names.message(record);
+            let event = record.event.event();
+            writeln!(
+                out,
+                "{task:>16}-{pid:<7} [{:03}] {flags} {time}: {event}: {message}",
+                record.cpu
+            )
+        }
+        Item::Lost {
+            cpu,
+            events,
+            sub_buffers,
+            ..
+        } => {
+            if *events > 0 {
+                writeln!(out, "CPU:{cpu} [LOST {events} EVENTS]")?;
+            }
+            if *sub_buffers > 0 {
+                writeln!(out, "CPU:{cpu} [LOST {sub_buffers} SUB-BUFFERS]")?;
+            }
+            Ok(())
+        }
+        Item::Damage(damage) => writeln!(out, "# damaged: {damage}"),
+    }
+}
+
+/// Seconds with nine decimals.
+fn seconds(ns: u64) -> String {
+    format!("{:>5}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
