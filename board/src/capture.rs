@@ -85,10 +85,18 @@ pub(crate) fn idle() {
 
 /// The end of the run: everything recorded on any CPU goes to the host.
 pub fn finish() {
+    const TRIES: u32 = 1000;
     if !ACTIVE.load(Relaxed) {
         return;
     }
     trace::tracing_off();
+    // Another thread may be at it, perhaps one that this one keeps from running.
+    for _ in 0..TRIES {
+        if CONSOLE.try_lock().is_some() {
+            break;
+        }
+        let _ = time::sleep_nanos(1_000_000);
+    }
     for cpu in (0..MAX_CPUS).filter(|cpu| smp::is_online(*cpu)) {
         // Losses that the first pass could not mention for want of room show in a second.
         for _ in 0..2 {

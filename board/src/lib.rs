@@ -25,6 +25,8 @@ mod pci;
 mod pic;
 #[cfg(feature = "image")]
 mod start;
+#[cfg(feature = "image")]
+pub mod smp;
 mod virtio;
 
 #[cfg(feature = "image")]

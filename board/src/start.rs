@@ -108,6 +108,7 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
         loader.ram >> 20,
     );
     clocks::publish(clocks, source);
+    crate::smp::set_cpus(tables.cpus);
     let main = Builder::new("main", MAIN_PRIORITY)
         .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));
     if main.is_err() {

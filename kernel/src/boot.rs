@@ -73,6 +73,30 @@ pub fn run() -> ! {
     idle()
 }
 
+/// Lets a further CPU run: everything but what is common to all was set up by the boot CPU. Does not return: its boot
+/// context becomes its idle thread.
+///
+/// # Safety
+/// Once on each further CPU, with interrupts off, NX enabled and the boot CPU past [`scheduling`]. `idle_stack` is the
+/// top of the stack that the caller runs on.
+pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
+    // SAFETY: the caller's duty, here and below.
+    unsafe { percpu::init(cpu) };
+    // SAFETY: after `percpu::init`.
+    unsafe { descriptors::init() };
+    interrupts::load_table();
+    paging::load();
+    // SAFETY: the final tables are in force.
+    unsafe { apic::init() };
+    // SAFETY: this CPU's own block.
+    unsafe { (*percpu::this()).apic_id = apic::id() };
+    apic::start_timer_as_boot_cpu();
+    // SAFETY: once on this CPU.
+    unsafe { thread::adopt_idle(idle_stack) };
+    smp::set_online();
+    run()
+}
+
 /// The idle thread. Begins anew whenever the timer interrupt found it halted.
 pub(crate) extern "C" fn idle() -> ! {
     // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.

@@ -40,6 +40,18 @@ pub(crate) fn set_online() {
     ONLINE.fetch_or(1 << percpu::cpu(), Release);
 }
 
+/// Readies the kernel for more than one CPU: from here on sections take the lock.
+///
+/// # Context
+/// A thread of the boot CPU, before the first further CPU is started.
+pub fn prepare() {
+    if nr_online() == 1 {
+        let key = &raw const crate::lock::SMP as u32;
+        // SAFETY: only this CPU runs; the key is used only by this thread now, outside of any section.
+        unsafe { crate::arch::jump_label::set(key, true) };
+    }
+}
+
 /// Makes another CPU look at its run queue and timers.
 #[cold]
 pub(crate) fn kick(cpu: *mut PerCpu) {

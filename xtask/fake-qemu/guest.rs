@@ -240,8 +240,12 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
             guest.end(RunState::Done, PASSED)
         }
         "missing-samples" => {
-            guest.samples(Measure::Irq, &[(7, 5)]);
-            guest.samples(Measure::Thread, &[(78, 5)]);
+            guest.samples(Measure::Irq, &[(7, 5), (9, 0)]);
+            guest.samples(Measure::Thread, &[(78, 5), (90, 0)]);
+            guest.end(RunState::Done, PASSED)
+        }
+        "torn" => {
+            guest.samples(Measure::Thread, &[(78, 8)]);
             guest.end(RunState::Done, PASSED)
         }
         "log-dropped" => {
@@ -266,8 +270,8 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
             guest.end(RunState::Done, PASSED)
         }
         "no-samples" => {
-            guest.samples(Measure::Irq, &[(7, 0)]);
-            guest.samples(Measure::Thread, &[(78, 0)]);
+            guest.samples(Measure::Irq, &[(7, 0), (9, 0)]);
+            guest.samples(Measure::Thread, &[(78, 0), (90, 0)]);
             guest.end(RunState::Done, PASSED)
         }
         "incomplete" => guest.end(RunState::Running, PASSED),

@@ -84,6 +84,19 @@ fn a_foreign_status_block_is_refused_at_once() {
     assert!(!stage.path("run").exists());
 }
 
+/// Waits until the guest is up.
+fn wait_for_guest(stage: &Stage) {
+    let started = Instant::now();
+    while !stage.path("pid").exists() {
+        assert!(
+            started.elapsed() < Duration::from_secs(20),
+            "nothing was booted"
+        );
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(500));
+}
+
 fn interrupt(pid: u32) {
     assert!(
         Command::new("kill")
@@ -101,10 +114,7 @@ fn interrupted(stage: &Stage, guest: &str, times: usize) -> (Done, Duration) {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    while !stage.path("pid").exists() {
-        sleep(Duration::from_millis(10));
-    }
-    sleep(Duration::from_millis(500));
+    wait_for_guest(stage);
     let started = Instant::now();
     for _ in 0..times {
         interrupt(child.id());
@@ -151,10 +161,7 @@ fn no_qemu_and_no_ram_survives_an_xtask_that_is_killed() {
     }
     let stage = Stage::new();
     let mut child = stage.latency_run("deaf", &[]).spawn().unwrap();
-    while !stage.path("pid").exists() {
-        sleep(Duration::from_millis(10));
-    }
-    sleep(Duration::from_millis(500));
+    wait_for_guest(&stage);
     let ram = format!("takt-{}-", child.id());
     child.kill().unwrap();
     child.wait().unwrap();

@@ -157,6 +157,10 @@ fn every_taint_is_exit_code_3_and_says_why() {
             "missing-samples",
             "CPU 0: samples are missing: 5 came, 10 were due",
         ),
+        (
+            "torn",
+            "CPU 0: thread statistics contradict themselves: 8 samples, 9 in the histogram",
+        ),
         ("log-dropped", "12 bytes of log found no room"),
         ("frame-gap", "3 trace frames missing"),
         ("damaged-frame", "1 frames with a wrong checksum"),

@@ -74,7 +74,8 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
             _ => defmt::warn!("an event of the list has no place in this image"),
         }
     }
-    TAKT_STATUS.nr_cpus.store(smp::nr_online(), Relaxed);
+    let wanted = line.number("smp", 1).unwrap_or(1) as usize;
+    TAKT_STATUS.nr_cpus.store(takt_board::smp::start(wanted), Relaxed);
     if nr_events > 0 {
         trace::tracing_on();
     }

@@ -29,6 +29,12 @@ impl<const SIZE: usize> Stack<SIZE> {
         }
     }
 
+    /// One past its highest address.
+    #[must_use]
+    pub fn top(&self) -> usize {
+        self.memory.top()
+    }
+
     pub(super) fn parts(&'static self) -> Parts {
         Parts {
             bottom: self.memory.bottom() as usize,

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::{Expiry, Instant, Timer};
-use takt_kernel::{Error, arch, trace_event};
+use takt_kernel::{Error, arch, smp, trace_event};
 
 use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::stats::{MAX_SLOTS, Measure};
@@ -76,7 +76,9 @@ fn run(slot: usize) -> Result<(), Error> {
     let prio = me.priority()?;
     let cpu = arch::percpu::cpu();
     stats.open(cpu as u32, u32::from(me.id()), u32::from(prio), takt_kernel::time::cycles_to_nanos(period));
-    let mut abs = SHARED.start.load(Relaxed);
+    // Staggered over the CPUs: activations on several CPUs at once would measure one another (and under icount, where
+    // all CPUs share one count of instructions, wait for one another).
+    let mut abs = SHARED.start.load(Relaxed) + period / u64::from(smp::nr_online()) * cpu as u64;
     while !is_over(abs) {
         let seq = instance.seq.load(Relaxed).wrapping_add(1);
         instance.seq.store(seq, Relaxed);

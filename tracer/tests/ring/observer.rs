@@ -64,12 +64,16 @@ impl Seen {
         attempts: impl Fn() -> Vec<Attempt>,
     ) {
         let mut copy = vec![0; SUB as usize];
+        let mut last = 0;
         loop {
             let Ok(observed) = observer.poll(view, &mut copy);
             match observed {
                 Observed::Full { seq } => {
                     self.full += 1;
-                    assert_eq!(read_sub(&copy, SUB as usize, &attempts()).0.seq, seq);
+                    let (header, reads) = read_sub(&copy, SUB as usize, &attempts());
+                    assert_eq!(header.seq, seq);
+                    assert!(header.ts >= last, "records of another life of the slot");
+                    last = reads.last().map_or(last, |read| read.ts);
                 }
                 Observed::Busy { .. } => {
                     self.busy += 1;

@@ -32,10 +32,6 @@ pub struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one of it in the whole process"
-)]
 pub enum Command {
     /// Boots the kernel in QEMU and measures IRQ latency and thread latency.
     LatencyRun(LatencyRun),

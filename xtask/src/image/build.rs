@@ -171,7 +171,7 @@ fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
         .filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == name)
         .filter_map(|message| Some(message["executable"].as_str()?.into()))
-        .last()
+        .next_back()
 }
 
 /// The single line that says that something is being built. It goes away on a terminal; elsewhere

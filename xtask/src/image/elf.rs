@@ -45,7 +45,7 @@ impl Elf {
         let file = object::File::parse(&*data)?;
         let symbols = file
             .symbols()
-            .filter(ObjectSymbol::is_definition)
+            .filter(|symbol| !symbol.is_undefined())
             .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), symbol.address())))
             .collect();
         let header = object::elf::FileHeader64::<Endianness>::parse(&*data)?;

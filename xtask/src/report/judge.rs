@@ -69,6 +69,7 @@ impl Evidence<'_> {
         for slot in self.results.slot_records() {
             self.judge_slot(&slot, &mut taints);
         }
+        self.judge_sums(&mut taints);
         self.judge_trace(&mut taints);
         self.judge_log(&mut taints);
         taints
@@ -106,6 +107,30 @@ impl Evidence<'_> {
             taints.push(format!(
                 "{name}: samples are missing: {came} came, {expected} were due"
             ));
+        }
+    }
+
+    /// Each sample is counted twice: by itself and in its bucket. A guest that was killed may have
+    /// been between the two.
+    fn judge_sums(&self, taints: &mut Vec<String>) {
+        let results = self.results;
+        if !matches!(
+            self.outcome.ending,
+            Ending::Exited(GuestExit::Passed | GuestExit::Threshold)
+        ) {
+            return;
+        }
+        for (slot, distributions) in results.slots.iter().zip(&results.distributions) {
+            let pairs = [
+                ("IRQ", slot.irq.count, distributions.irq.count()),
+                ("thread", slot.thread.count, distributions.thread.count()),
+            ];
+            for (which, counted, in_buckets) in pairs.into_iter().filter(|(_, a, b)| a != b) {
+                taints.push(format!(
+                    "CPU {}: {which} statistics contradict themselves: {counted} samples, {in_buckets} in the histogram",
+                    slot.cpu
+                ));
+            }
         }
     }
 

@@ -126,6 +126,12 @@ pub fn start_timer(counts_hz: u64, tsc_hz: u64) {
     }
 }
 
+/// On a further CPU: unmasks the timer in the mode and at the rate that the boot CPU chose.
+pub(crate) fn start_timer_as_boot_cpu() {
+    let mode = if is_deadline_mode() { MODE_TSC_DEADLINE } else { 0 };
+    register(LVT_TIMER).write(mode | u32::from(TIMER_VECTOR));
+}
+
 /// Whether the timer is in TSC-deadline mode.
 #[must_use]
 pub fn is_deadline_mode() -> bool {
@@ -212,6 +218,20 @@ pub fn start_counting() {
 #[must_use]
 pub fn counted() -> u32 {
     u32::MAX - register(CURRENT_COUNT).read()
+}
+
+/// Resets another CPU and has it wait for [`send_startup`].
+pub fn send_init(apic_id: u32) {
+    const INIT: u32 = 5 << 8;
+    const ASSERT: u32 = 1 << 14;
+    send(apic_id, INIT | ASSERT);
+}
+
+/// Starts another CPU in real mode at a page below 1 MiB.
+pub fn send_startup(apic_id: u32, page: u8) {
+    const STARTUP: u32 = 6 << 8;
+    const ASSERT: u32 = 1 << 14;
+    send(apic_id, STARTUP | ASSERT | u32::from(page));
 }
 
 /// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.

@@ -110,6 +110,7 @@ global_asm!(
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
     "TAKT_IRQ_SAVE",
+    "mov byte ptr gs:[{HALTED}], 0", // should it have found the idle thread halted: all was saved
     "call {kick_interrupt}",
     "jmp takt_irq_exit",
     //
@@ -150,6 +151,7 @@ global_asm!(
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
     "TAKT_IRQ_SAVE",
+    "mov byte ptr gs:[{HALTED}], 0",
     "mov rsi, gs:[{CURRENT}]",
     "mov rsi, [rsi + {VECTOR}]",
     "call {device_interrupt}",

@@ -1,0 +1,150 @@
+//! Starting the other CPUs: INIT, start-up message, real mode, long mode, idle.
+//!
+//! One CPU is started at a time, so what it is told lies in statics.
+//!
+//! Source: Intel SDM vol. 3A, 9.4.4 (MP initialisation protocol), ACPI 6.4, 5.2.12 (MADT).
+
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use spin::Once;
+use takt_kernel::arch::apic;
+use takt_kernel::config::MAX_CPUS;
+use takt_kernel::{boot, smp, thread_stack, time};
+
+use crate::acpi::ApicIds;
+
+const STACK_SIZE: usize = 16384;
+thread_stack!(static STACKS: [STACK_SIZE; MAX_CPUS]);
+
+/// The page below 1 MiB where a CPU begins.
+const TRAMPOLINE_PAGE: u8 = 8;
+const TRAMPOLINE: usize = TRAMPOLINE_PAGE as usize * 4096;
+
+static CPUS: Once<ApicIds> = Once::new();
+
+/// Top of the stack for the CPU that is being started.
+static STACK_TOP: AtomicU64 = AtomicU64::new(0);
+/// Its number.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" {
+    static ap_trampoline: u8;
+    static ap_trampoline_end: u8;
+}
+
+global_asm!(
+    ".section .rodata.trampoline, \"a\"",
+    ".code16",
+    ".balign 16",
+    ".global ap_trampoline",
+    "ap_trampoline:",
+    "cli",
+    "cld",
+    "xor ax, ax",
+    "mov ds, ax",
+    ".byte 0x66, 0x0f, 0x01, 0x16", // lgdt with a 32-bit base; the assembler takes no difference of symbols
+    ".word {base} + ap_gdt_pointer - ap_trampoline",
+    "mov eax, cr0",
+    "or eax, 1",
+    "mov cr0, eax",
+    ".byte 0x66, 0xea", // jmp far, 32-bit: not to be had in Intel syntax
+    ".long {base} + ap_protected - ap_trampoline",
+    ".word 8",
+    ".code32",
+    "ap_protected:",
+    "mov ax, 0x10",
+    "mov ds, ax",
+    "mov es, ax",
+    "mov ss, ax",
+    "mov eax, offset ap_start32",
+    "jmp eax",
+    ".balign 8",
+    "ap_gdt: .quad 0, 0x00cf9b000000ffff, 0x00cf93000000ffff",
+    "ap_gdt_pointer: .word 23",
+    ".long {base} + ap_gdt - ap_trampoline",
+    ".global ap_trampoline_end",
+    "ap_trampoline_end:",
+    //
+    ".section .text.boot, \"ax\"",
+    ".code32",
+    "ap_start32:",
+    "mov esp, [{stack_top}]",
+    "call enter_long_mode_32",
+    "lgdt [boot_gdt_pointer]",
+    ".byte 0xea",
+    ".long ap_start64",
+    ".word 8",
+    ".code64",
+    "ap_start64:",
+    "mov eax, 0x10",
+    "mov ds, eax",
+    "mov es, eax",
+    "mov ss, eax",
+    "xor eax, eax",
+    "mov fs, eax",
+    "mov gs, eax",
+    "mov rsp, [{stack_top}]",
+    "xor ebp, ebp",
+    "call {secondary}",
+    "ud2",
+    ".text",
+    base = const TRAMPOLINE,
+    stack_top = sym STACK_TOP,
+    secondary = sym secondary,
+);
+
+extern "C" fn secondary() -> ! {
+    let (cpu, stack) = (NUMBER.load(Relaxed) as usize, STACK_TOP.load(Relaxed) as usize);
+    // SAFETY: once on each CPU, which came from long mode's entry with interrupts off, on that stack.
+    unsafe { boot::secondary(cpu, stack) }
+}
+
+/// Notes the CPUs that ACPI lists.
+pub(crate) fn set_cpus(cpus: ApicIds) {
+    CPUS.call_once(|| cpus);
+}
+
+/// Starts CPUs until `wanted` run or there are no more; says how many run.
+///
+/// # Context
+/// A thread of the boot CPU. A CPU that does not come up within 100 ms is passed over.
+pub fn start(wanted: usize) -> u32 {
+    let Some(cpus) = CPUS.get() else { return smp::nr_online() };
+    let me = apic::id();
+    for &apic_id in cpus.as_slice().iter().filter(|id| **id != me) {
+        let number = smp::nr_online() as usize;
+        if number >= wanted.min(MAX_CPUS) {
+            break;
+        }
+        smp::prepare();
+        if !start_one(number, apic_id) {
+            defmt::warn!("the CPU with APIC id {=u32} did not start", apic_id);
+            break;
+        }
+    }
+    smp::nr_online()
+}
+
+fn start_one(number: usize, apic_id: u32) -> bool {
+    let (start, end) = (&raw const ap_trampoline, &raw const ap_trampoline_end);
+    // SAFETY: both symbols stand around the trampoline.
+    let len = unsafe { end.offset_from(start) } as usize;
+    // SAFETY: the page below 1 MiB is conventional memory that nothing else uses, mapped writable.
+    unsafe { core::ptr::copy_nonoverlapping(start, TRAMPOLINE as *mut u8, len) };
+    STACK_TOP.store(STACKS[number].top() as u64, Relaxed);
+    NUMBER.store(number as u32, Relaxed);
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    apic::send_init(apic_id);
+    let _ = time::sleep_nanos(10_000_000);
+    for _ in 0..2 {
+        apic::send_startup(apic_id, TRAMPOLINE_PAGE);
+        for _ in 0..100 {
+            let _ = time::sleep_nanos(500_000);
+            if smp::is_online(number) {
+                return true;
+            }
+        }
+    }
+    false
+}

@@ -1,0 +1,8 @@
+//! From the event macros through the ring and a file to the lines that a human or a program reads.
+
+mod corruption;
+mod events;
+mod formats;
+mod merge;
+mod metadata;
+mod world;

@@ -1,0 +1,147 @@
+//! The event table.
+
+use proptest::prelude::*;
+use takt_tracer::decode::{EventTable, FieldType, Role, Slot};
+use takt_tracer::event::{EventClass, Layout, Meta, Place, text_len};
+
+use crate::world::{Create, Everything, Switch, Wakeup, entry, metadata, table};
+
+#[test]
+fn a_class_writes_the_text_that_the_document_shows() {
+    assert_eq!(
+        Switch::TEXT,
+        "class sched_switch\n\
+         layout core24 0x80\n\
+         field next 8 tid\n\
+         field prev_prio 7 prio\n\
+         field next_prio 7 prio\n\
+         field prev_state 2 enum(0=R,1=S,2=T,3=X)\n\
+         print prev_comm={current:comm} prev_pid={current:pid} prev_prio={prev_prio} prev_state={prev_state} ==> \
+         next_comm={next:comm} next_pid={next:pid} next_prio={next_prio}\n"
+    );
+    assert_eq!((Switch::LAYOUT, Switch::EXTRA), (Layout::Core24(0x80), 0));
+    assert_eq!((Wakeup::LAYOUT, Wakeup::EXTRA), (Layout::Core8, 1));
+    assert_eq!((Create::EXTRA, Everything::EXTRA), (1, 8));
+}
+
+#[test]
+fn an_entry_is_text_padded_with_zeros() {
+    static ID: [u8; 2] = [0; 2];
+    const PARTS: &[&str] = &["event a:b\n", "class c\n", "doc", " d", "\n"];
+    const N: usize = text_len(PARTS);
+    static META: Meta<N> = Meta::new(&ID, PARTS);
+    assert_eq!((N, size_of_val(&META)), (32, 48));
+    assert_eq!(META.text(), "event a:b\nclass c\ndoc d\n");
+    assert!(core::ptr::eq(META.id(), &ID));
+}
+
+#[test]
+fn the_table_knows_what_was_declared() {
+    let table = table();
+    assert_eq!(table.iter().count(), 6);
+    let switch = table.get(4).unwrap();
+    assert_eq!(
+        (switch.name.as_str(), switch.system(), switch.event()),
+        ("sched:sched_switch", "sched", "sched_switch")
+    );
+    assert_eq!(switch.role, Role::Switch { next: 0 });
+    assert_eq!(switch.doc, "For tests.");
+    assert_eq!(
+        switch.fields[2].slot,
+        Slot::Fixed {
+            bits: 7,
+            place: Place::Word(23)
+        }
+    );
+    assert_eq!(
+        table.by_name("sched:thread_create").unwrap().role,
+        Role::Create { tid: 0, comm: 3 }
+    );
+    let everything = table.get(0x103).unwrap();
+    assert!(everything.has_dynamic());
+    assert_eq!(
+        everything.fields[1].ty,
+        FieldType::Flags(vec![(1, "A".into()), (2, "B".into())])
+    );
+    assert_eq!(
+        everything.fields[2].slot,
+        Slot::Fixed {
+            bits: 12,
+            place: Place::Extra(0, 9)
+        }
+    );
+    assert_eq!(
+        everything.fields[6].slot,
+        Slot::Fixed {
+            bits: 31,
+            place: Place::Extra(7, 0)
+        }
+    );
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_with_offset_and_reason() {
+    let good = entry(4, "a:b", "class c\nlayout core8\nprint \n");
+    let refuse = |bytes: &[u8], reason: &str| {
+        let error = EventTable::parse(bytes).unwrap_err();
+        assert!(error.reason.contains(reason), "{error}");
+        error.offset
+    };
+    assert_eq!(refuse(&good[..12], "inside an entry"), 0);
+    assert_eq!(refuse(&good[..30], "beyond the section"), 0);
+    assert_eq!(
+        refuse(&[&good[..], &good].concat(), "belongs to a:b already"),
+        good.len() as u64
+    );
+    let at_second = |id, class: &str, reason| {
+        let bytes = [&good[..], &entry(id, "x:y", class)].concat();
+        assert_eq!(refuse(&bytes, reason), good.len() as u64);
+    };
+    at_second(0x20_0000, "", "no event id");
+    at_second(256, "", "no event id");
+    at_second(6, "", "no `layout`");
+    at_second(6, "layout core9\n", "no layout `core9`");
+    at_second(6, "layout core24\n", "no layout");
+    at_second(6, "layout core24 256\n", "no layout");
+    at_second(6, "layout core8\n", "no `class`");
+    at_second(6, "layout wide\nclass c\n", "does not fit its layout");
+    at_second(6, "nonsense\n", "no known word");
+    let field =
+        |fields: &str, reason| at_second(6, &format!("layout core8\nclass c\n{fields}"), reason);
+    field("field a\n", "NAME BITS TYPE");
+    field("field a 0 u\n", "cannot have 0 bits");
+    field("field a 33 u\n", "cannot have 33 bits");
+    field("field a 8 str\n", "cannot have 8 bits");
+    field("field a * u\n", "cannot have * bits");
+    field("field a * str\nfield b 8 u\n", "follows a dynamic field");
+    field("field a 8 u\nfield a 8 u\n", "two fields a");
+    field("field a 8 float\n", "no field type `float`");
+    field("print {a}\n", "names no field");
+    field(
+        "field a 64 u\nfield b 64 u\nfield c 64 u\nfield d 64 u\nfield e 64 u\n",
+        "beyond the longest record",
+    );
+    assert!(
+        EventTable::parse(&[0; 16]).is_ok(),
+        "filled up by the linker"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_metadata_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = EventTable::parse(&bytes);
+    }
+
+    #[test]
+    fn damaged_metadata_is_metadata_or_an_error(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = metadata();
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let _ = EventTable::parse(&bytes);
+    }
+}
