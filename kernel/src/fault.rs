@@ -152,7 +152,7 @@ fn where_it_happened(out: &mut Emergency) -> fmt::Result {
     let count = percpu::preempt_byte();
     // SAFETY: reads the running thread's block.
     let current = unsafe { percpu::current().as_ref() };
-    let name = current.map_or("(none yet)", |t| t.name);
+    let name = current.map_or("(none yet)", |t| t.name_or_none());
     writeln!(
         out,
         "cpu {} thread {} '{name}' preempt-depth {}{}{}",

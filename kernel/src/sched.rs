@@ -25,13 +25,12 @@ pub struct CpuSched {
 }
 
 impl CpuSched {
-    pub(crate) const fn new() -> Self {
-        Self {
-            rq: RunQueue::new(ThreadId::new(0)),
-            timers: TimerQueue::new(),
-            switched_at: 0,
-            armed: u64::MAX,
-        }
+    /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
+    pub(crate) fn reset(&mut self) {
+        self.rq = RunQueue::new(ThreadId::new(0));
+        self.timers.reset();
+        self.switched_at = 0;
+        self.armed = u64::MAX;
     }
 }
 

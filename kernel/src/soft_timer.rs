@@ -30,7 +30,8 @@ impl Expiry {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    function: fn(usize, &Expiry),
+    /// None until the slot is handed out; so that the table is zeros and lies in `.bss`.
+    function: Option<fn(usize, &Expiry)>,
     argument: usize,
 }
 
@@ -41,13 +42,10 @@ unsafe impl Sync for Slots {}
 
 static SLOTS: Slots = Slots(UnsafeCell::new(
     [Slot {
-        function: nothing,
-        argument: 0,
+        function: None, argument: 0,
     }; MAX_TIMERS],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
-
-fn nothing(_: usize, _: &Expiry) {}
 
 /// A timer of the CPU that created it. It is never given back: timers belong to the system's design.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +75,7 @@ impl Timer {
                 .get()
                 .cast::<Slot>()
                 .add(index as usize)
-                .write(Slot { function, argument })
+                .write(Slot { function: Some(function), argument })
         };
         Ok(Self {
             id: TimerId::new((MAX_THREADS + index as usize) as u16),
@@ -126,5 +124,7 @@ pub(crate) fn expired(_section: &mut Section, id: TimerId, expiry: Expiry) {
     let index = id.index().wrapping_sub(MAX_THREADS) & (MAX_TIMERS.next_power_of_two() - 1);
     // SAFETY: ids from MAX_THREADS up belong to slots, and an armed timer's slot is written.
     let slot = unsafe { &*SLOTS.0.get().cast::<Slot>().add(index) };
-    (slot.function)(slot.argument, &expiry);
+    if let Some(function) = slot.function {
+        function(slot.argument, &expiry);
+    }
 }

@@ -104,6 +104,16 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
+    /// Empties a queue in place, whatever its bytes are: for a static one that begins as zeros, so that the image
+    /// need not carry its tables.
+    pub fn reset(&mut self) {
+        self.first = Entry::VACANT;
+        self.nr_slots = 0;
+        self.nr_inserted = 1 << 16;
+        self.place.fill(0);
+        self.slots.fill(Entry::VACANT);
+    }
+
     /// How many timers are armed.
     #[inline(always)]
     #[must_use]

@@ -26,7 +26,7 @@ use crate::time::{self, Expiry, Instant};
 use crate::trace;
 
 pub use stack::{Registration, Stack, for_each_stack};
-use tcb::{CREATED, EXITED, FREE, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
+use tcb::{CREATED, EXITED, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
 
 /// How a thread shares the CPU with others of its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,7 +183,8 @@ fn create_in(
     let t = unsafe { &mut *tcb(tid) };
     t.tid = tid;
     t.percpu = percpu::of(builder.cpu);
-    t.name = builder.name;
+    t.name = Some(builder.name);
+    t.generation = t.generation.wrapping_add(1);
     t.prio = builder.priority;
     t.base = builder.priority;
     (t.round_robin, t.quantum) = match builder.policy {
@@ -213,7 +214,7 @@ fn create_in(
         u32::from(tid.raw()),
         u32::from(t.prio.raw()),
         builder.cpu as u32,
-        t.name.as_bytes()
+        builder.name.as_bytes()
     );
     Ok(Thread {
         tid,
@@ -316,7 +317,7 @@ impl Thread {
     fn block<'a>(&self, _section: &Section) -> Result<&'a mut Tcb, Error> {
         // SAFETY: inside a section.
         let t = unsafe { &mut *tcb(self.tid) };
-        if t.generation != self.generation || t.state & FREE != 0 {
+        if t.generation != self.generation {
             return Err(Error::NoSuchThread);
         }
         Ok(t)
@@ -463,7 +464,6 @@ impl Thread {
                 return Err(Error::TimedOut);
             }
         }
-        t.state = FREE;
         t.generation = t.generation.wrapping_add(1);
         give_id_back(self.tid);
         Ok(t.exit_code)
@@ -500,7 +500,7 @@ impl Thread {
     /// # Errors
     /// [`Error::NoSuchThread`].
     pub fn name(&self) -> Result<&'static str, Error> {
-        self.read(|t| t.name)
+        self.read(|t| t.name_or_none())
     }
 
     /// How long it has run, in cycles, and how often it was switched to.
@@ -562,9 +562,9 @@ pub fn for_each(mut f: impl FnMut(Info)) {
         let section = lock::enter();
         // SAFETY: inside a section.
         let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        let info = (t.state & FREE == 0).then(|| Info {
+        let info = t.is_used().then(|| Info {
             id: id as u8,
-            name: t.name,
+            name: t.name_or_none(),
             priority: t.prio.raw(),
             cpu: sched::cpu_of(t),
             state: t.state,
@@ -593,7 +593,8 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let t = unsafe { &mut *tcb(tid) };
     t.tid = tid;
     t.percpu = cpu;
-    t.name = "idle";
+    t.name = Some("idle");
+    t.generation = 1;
     t.resume = switch::resume_idle();
     t.rsp = stack_top;
     t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
@@ -608,6 +609,6 @@ pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
     (0..MAX_THREADS).find_map(|id| {
         // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
         let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        (t.state & FREE == 0 && t.stack_bottom == guard + 4096).then_some(t.name)
+        (t.is_used() && t.stack_bottom == guard + 4096).then_some(t.name_or_none())
     })
 }

@@ -1,12 +1,13 @@
 //! The thread control block.
 
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 
 use takt_scheduler::{PrioQueue, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::PerCpu;
-use crate::config::{MAX_THREADS, RR_QUANTUM_NS};
+use crate::config::MAX_THREADS;
 use crate::sync::mutex::RawMutex;
 
 /// Waiting for an object, a time or a notification.
@@ -17,8 +18,6 @@ pub(crate) const SUSPENDED: u8 = 2;
 pub(crate) const CREATED: u8 = 4;
 /// Ended; kept until joined.
 pub(crate) const EXITED: u8 = 8;
-/// The block is free.
-pub(crate) const FREE: u8 = 16;
 
 /// What a waiting thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,11 +87,11 @@ pub struct Tcb {
     pub(crate) held: *const RawMutex,
     /// Who waits for its end.
     pub(crate) joiner: Option<ThreadId>,
-    pub(crate) name: &'static str,
+    pub(crate) name: Option<&'static str>,
     pub(crate) stack_bottom: usize,
     pub(crate) stack_size: usize,
     pub(crate) stack_in_use: *const core::sync::atomic::AtomicBool,
-    /// Rises with each use of the block, so that old handles are noticed.
+    /// Odd while the block is in use, and different in each use, so that old handles are noticed.
     pub(crate) generation: u32,
     pub(crate) exit_code: usize,
     /// Round robin: cycles left of the quantum when it was last preempted, 0 for a whole one.
@@ -102,48 +101,25 @@ pub struct Tcb {
 }
 
 impl Tcb {
-    const fn new() -> Self {
-        Self {
-            frame: TrapFrame::ZERO,
-            resume: 0,
-            rsp: 0,
-            percpu: core::ptr::null_mut(),
-            runtime: 0,
-            switches: 0,
-            wait_queue: core::ptr::null_mut(),
-            tid: ThreadId::new(0),
-            prio: Priority::MIN,
-            base: Priority::MIN,
-            round_robin: 0,
-            state: FREE,
-            wait: Wait::Sleep,
-            woken: Woken::Object,
-            token: false,
-            has_timeout: false,
-            exchange: 0,
-            exchange2: 0,
-            blocked_on: core::ptr::null(),
-            held: core::ptr::null(),
-            joiner: None,
-            name: "",
-            stack_bottom: 0,
-            stack_size: 0,
-            stack_in_use: core::ptr::null(),
-            generation: 0,
-            exit_code: 0,
-            quantum_left: 0,
-            quantum: RR_QUANTUM_NS,
-        }
+    /// Whether a thread uses the block.
+    pub(crate) fn is_used(&self) -> bool {
+        self.generation & 1 != 0
+    }
+
+    /// The thread's name, empty for a free block.
+    pub(crate) fn name_or_none(&self) -> &'static str {
+        self.name.unwrap_or("")
     }
 }
 
 #[repr(transparent)]
-struct Table(UnsafeCell<[Tcb; MAX_THREADS]>);
+struct Table(UnsafeCell<MaybeUninit<[Tcb; MAX_THREADS]>>);
 
 // SAFETY: control blocks change inside kernel sections only, or by the thread's own CPU at a switch.
 unsafe impl Sync for Table {}
 
-static TABLE: Table = Table(UnsafeCell::new([const { Tcb::new() }; MAX_THREADS]));
+/// Zeros, which are a free block: so they lie in `.bss`.
+static TABLE: Table = Table(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// The control block of a thread id.
 #[inline(always)]

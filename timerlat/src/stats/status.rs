@@ -311,7 +311,7 @@ pub struct Status {
     pub started_tsc: AtomicU64,
     /// TSC when it ended; 0 while it has not.
     pub ended_tsc: AtomicU64,
-    /// Log bytes that found no room.
+    /// Log messages that found no room.
     pub log_dropped: AtomicU64,
     /// The threshold that ended the run.
     pub stop: StopReason,

@@ -4,7 +4,8 @@
 //! `gs:`-relative instruction; code that needs several takes [`this`], one load.
 
 use core::arch::asm;
-use core::mem::offset_of;
+use core::cell::UnsafeCell;
+use core::mem::{MaybeUninit, offset_of};
 
 use takt_tracer::ring::RingControl;
 use x86_64::structures::gdt::GlobalDescriptorTable;
@@ -81,38 +82,14 @@ pub const NMI: u8 = 1 << 5;
 pub const NO_RESCHED: u8 = 1 << 7;
 
 #[repr(transparent)]
-struct Blocks(core::cell::UnsafeCell<[PerCpu; MAX_CPUS]>);
+struct Blocks(UnsafeCell<MaybeUninit<[PerCpu; MAX_CPUS]>>);
 
-// SAFETY: each block is touched by its own CPU only, except the fields under the kernel lock (`sched`).
+// SAFETY: each block is touched by its own CPU only, except the fields under the kernel lock (`sched`) and the trace
+// control words, which are atomics.
 unsafe impl Sync for Blocks {}
 
-static BLOCKS: Blocks = Blocks(core::cell::UnsafeCell::new(
-    [const { PerCpu::new() }; MAX_CPUS],
-));
-
-impl PerCpu {
-    const fn new() -> Self {
-        Self {
-            this: core::ptr::null_mut(),
-            // Preemption stays disabled until the CPU's idle thread stands.
-            context: ((NO_RESCHED as u32) | 1) << 16,
-            cpu: 0,
-            current: core::ptr::null_mut(),
-            irq_stack_top: 0,
-            halted: 0,
-            apic_id: 0,
-            nr_irqs: 0,
-            nr_unexpected: 0,
-            nr_nmis: 0,
-            in_exception: 0,
-            ring: RingControl::new(),
-            sched: CpuSched::new(),
-            tss: TaskStateSegment::new(),
-            gdt: GlobalDescriptorTable::empty(),
-            ring_memory: RingMemory([0; TRACE_SUB_SIZE * TRACE_NR_SUBS]),
-        }
-    }
-}
+/// Zeros, so that they lie in `.bss`; [`init`] gives a block its values.
+static BLOCKS: Blocks = Blocks(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// The block of CPU `cpu`.
 ///
@@ -130,10 +107,16 @@ pub fn of(cpu: usize) -> *mut PerCpu {
 /// Once on each CPU, by that CPU, before anything else of the kernel runs on it.
 pub unsafe fn init(cpu: usize) {
     let block = of(cpu);
-    // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet.
+    // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet. The fields that are not written are
+    // right as zeros.
     unsafe {
         (*block).this = block;
         (*block).cpu = cpu as u32;
+        // Preemption stays disabled until the CPU's idle thread stands.
+        (*block).context = (u32::from(NO_RESCHED) | 1) << 16;
+        (*block).sched.reset();
+        (&raw mut (*block).tss).write(TaskStateSegment::new());
+        (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
     }
     // SAFETY: the base is the address of a static.
     unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(block as u64) };
