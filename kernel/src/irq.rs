@@ -6,7 +6,8 @@ use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::sched::{self, IrqExit};
-use crate::{lock, trace};
+use crate::lock;
+use crate::trace::trace;
 
 /// A handler: is told its argument and the time stamp taken by the entry's third instruction.
 pub type Handler = fn(usize, u64);

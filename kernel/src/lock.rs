@@ -56,12 +56,6 @@ pub(crate) fn enter_thread() -> Section {
     Section { restore: true }
 }
 
-/// A handle of the section that is known to be under way; it ends with that.
-#[inline(always)]
-pub(crate) fn inside() -> Section {
-    Section { restore: false }
-}
-
 /// Begins a section where interrupts were switched off before and are to be on after it.
 #[inline(always)]
 pub(crate) fn enter_held() -> Section {

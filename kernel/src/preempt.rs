@@ -5,7 +5,8 @@
 use core::marker::PhantomData;
 
 use crate::arch::{interrupts, percpu};
-use crate::{lock, sched, trace};
+use crate::trace::{self, trace};
+use crate::{lock, sched, trace_event};
 
 /// Preemption is disabled while this lives: interrupts come, but no other thread runs on this CPU.
 #[must_use = "preemption is enabled again when the guard is dropped"]
@@ -20,7 +21,7 @@ pub struct PreemptGuard {
 #[inline(always)]
 pub fn disable() -> PreemptGuard {
     percpu::preempt_inc();
-    trace!(preempt_disable, trace::here!());
+    trace_event!(trace::events::preempt_disable, trace::here!());
     PreemptGuard {
         _not_send: PhantomData,
     }
@@ -29,7 +30,7 @@ pub fn disable() -> PreemptGuard {
 impl Drop for PreemptGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        trace!(preempt_enable, trace::here!());
+        trace_event!(trace::events::preempt_enable, trace::here!());
         percpu::preempt_dec(sched::preempt_schedule);
     }
 }

@@ -12,7 +12,8 @@ use crate::arch::{switch, tsc};
 use crate::config::TIMER_IDS;
 use crate::lock::{self, Section};
 use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
-use crate::{time, trace};
+use crate::time;
+use crate::trace::{self, trace};
 
 /// The scheduling state of one CPU.
 pub struct CpuSched {

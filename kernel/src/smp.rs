@@ -69,7 +69,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     let mut section = crate::lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    crate::trace!(irq_handler_entry, u32::from(interrupts::KICK_VECTOR));
+    crate::trace::trace!(irq_handler_entry, u32::from(interrupts::KICK_VECTOR));
     crate::time::expire(&mut section, cpu, at);
     // SAFETY: inside a section.
     let rq = unsafe { &sched::of_cpu(cpu).rq };
@@ -81,6 +81,6 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     {
         percpu::set_need_resched();
     }
-    crate::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
+    crate::trace::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
     sched::irq_exit(section)
 }

@@ -9,30 +9,25 @@ use crate::arch::percpu;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::thread::Thread;
 use crate::time::{self, Instant};
 
-/// What a timer's function is told. Lives as long as the interrupt: it cannot be kept.
-#[derive(Debug)]
+/// What a timer's function is told.
+#[derive(Clone, Copy, Debug)]
 pub struct Expiry {
     /// When it was to expire, in cycles.
     pub deadline: u64,
     /// When the interrupt came: the time stamp of its third instruction, in cycles.
     pub at: u64,
-    /// Only the timer interrupt makes these: the proof that a section is under way.
-    _inside: (),
 }
 
-impl Expiry {
-    pub(crate) fn new(deadline: u64, at: u64) -> Self {
-        Self { deadline, at, _inside: () }
-    }
-}
-
+/// All zeros for a slot that was not handed out, so that the table lies in `.bss`.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// None until the slot is handed out; so that the table is zeros and lies in `.bss`.
-    function: Option<fn(usize, &Expiry)>,
+    function: Option<fn(usize, Expiry)>,
     argument: usize,
+    /// The thread that is unparked after the function.
+    wakes: Option<Thread>,
 }
 
 struct Slots(UnsafeCell<[Slot; MAX_TIMERS]>);
@@ -41,9 +36,7 @@ struct Slots(UnsafeCell<[Slot; MAX_TIMERS]>);
 unsafe impl Sync for Slots {}
 
 static SLOTS: Slots = Slots(UnsafeCell::new(
-    [Slot {
-        function: None, argument: 0,
-    }; MAX_TIMERS],
+    [Slot { function: None, argument: 0, wakes: None }; MAX_TIMERS],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
 
@@ -62,21 +55,32 @@ impl Timer {
     ///
     /// # Context
     /// Any but NMI. The function runs in the timer interrupt: it must not block and be short.
-    pub fn new(function: fn(usize, &Expiry), argument: usize) -> Result<Self, Error> {
+    pub fn new(function: fn(usize, Expiry), argument: usize) -> Result<Self, Error> {
+        Self::with(Slot { function: Some(function), argument, wakes: None })
+    }
+
+    /// Creates a timer on this CPU that calls `function(argument, expiry)` and then wakes `thread` as
+    /// [`Thread::unpark`] does: the shortest way from a deadline to a thread.
+    ///
+    /// # Errors
+    /// As [`Timer::new`].
+    ///
+    /// # Context
+    /// As [`Timer::new`].
+    pub fn waking(
+        thread: Thread,
+        function: fn(usize, Expiry),
+        argument: usize,
+    ) -> Result<Self, Error> {
+        Self::with(Slot { function: Some(function), argument, wakes: Some(thread) })
+    }
+
+    fn with(slot: Slot) -> Result<Self, Error> {
         let index = NR_USED
-            .fetch_update(Relaxed, Relaxed, |n| {
-                ((n as usize) < MAX_TIMERS).then_some(n + 1)
-            })
+            .fetch_update(Relaxed, Relaxed, |n| ((n as usize) < MAX_TIMERS).then_some(n + 1))
             .map_err(|_| Error::OutOfResources)?;
         // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.
-        unsafe {
-            SLOTS
-                .0
-                .get()
-                .cast::<Slot>()
-                .add(index as usize)
-                .write(Slot { function: Some(function), argument })
-        };
+        unsafe { SLOTS.0.get().cast::<Slot>().add(index as usize).write(slot) };
         Ok(Self {
             id: TimerId::new((MAX_THREADS + index as usize) as u16),
             cpu: percpu::cpu() as u32,
@@ -118,13 +122,17 @@ impl Timer {
     }
 }
 
-/// Calls the timer's function, inside the timer interrupt's section.
+/// Calls the timer's function and wakes its thread, inside the timer interrupt's section.
 #[inline(always)]
-pub(crate) fn expired(_section: &mut Section, id: TimerId, expiry: Expiry) {
-    let index = id.index().wrapping_sub(MAX_THREADS) & (MAX_TIMERS.next_power_of_two() - 1);
-    // SAFETY: ids from MAX_THREADS up belong to slots, and an armed timer's slot is written.
+pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
+    let index = id.index() - MAX_THREADS;
+    // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
     let slot = unsafe { &*SLOTS.0.get().cast::<Slot>().add(index) };
-    if let Some(function) = slot.function {
-        function(slot.argument, &expiry);
+    // SAFETY: a slot that was handed out has a function.
+    let function = unsafe { slot.function.unwrap_unchecked() };
+    function(slot.argument, expiry);
+    if let Some(thread) = slot.wakes {
+        // A thread that has ended needs no waking.
+        let _ = thread.unpark_in(section);
     }
 }

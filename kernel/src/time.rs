@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched::{self, IrqExit};
 use crate::thread::tcb::Wait;
-use crate::trace;
+use crate::trace::trace;
 
 pub use crate::soft_timer::{Expiry, Timer};
 
@@ -204,7 +204,7 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
         trace!(timer_expire, u32::from(id.raw()), deadline);
         let index = id.index();
         if index >= MAX_THREADS {
-            crate::soft_timer::expired(section, id, Expiry::new(deadline, at));
+            crate::soft_timer::expired(section, id, Expiry { deadline, at });
         } else if index >= MAX_CPUS {
             sched::timed_out(section, ThreadId::new(index as u8));
         } else {

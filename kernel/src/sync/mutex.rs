@@ -24,7 +24,7 @@ use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::{Wait, Woken, tcb};
 use crate::time::Instant;
-use crate::trace;
+use crate::trace::trace;
 
 const FREE: u32 = 0;
 const OWNED: u32 = 1 << 8;

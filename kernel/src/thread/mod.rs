@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
 use crate::sync::pi;
-use crate::time::{self, Expiry, Instant};
-use crate::trace;
+use crate::time::{self, Instant};
+use crate::trace::trace;
 
 pub use stack::{Registration, Stack, for_each_stack};
 use tcb::{CREATED, EXITED, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
@@ -411,18 +411,8 @@ impl Thread {
         result
     }
 
-    /// As [`Thread::unpark`] in a timer's function, some instructions shorter: the timer interrupt's own section is
-    /// used.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchThread`].
     #[inline(always)]
-    pub fn unpark_on_expiry(&self, _expiry: &Expiry) -> Result<(), Error> {
-        self.unpark_in(&mut lock::inside())
-    }
-
-    #[inline(always)]
-    fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
+    pub(crate) fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
         let t = self.block(section)?;
         if t.state & WAITING != 0 && t.wait == Wait::Park {
             sched::cancel_timeout(t);

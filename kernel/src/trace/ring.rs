@@ -4,6 +4,7 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use takt_tracer::event::Sink;
 use takt_tracer::ring::{CpuRing, Word};
 use takt_tracer::wire;
 
@@ -182,6 +183,85 @@ impl CpuRing for KernelRing {
             asm!("add qword ptr gs:[{} + {}], {}", in(reg) u64::from(sub),
                  const RING + wire::SUB_COMMIT as usize, const wire::commit_of(LEN), options(nostack));
         }
+    }
+}
+
+/// The context word with interrupts off: one instruction.
+#[inline(always)]
+fn context_irqs_off() -> u32 {
+    let context: u32;
+    // SAFETY: reads this CPU's context word.
+    unsafe {
+        asm!("mov {:e}, gs:[{}]", out(reg) context, const percpu::CONTEXT,
+             options(nostack, preserves_flags, readonly));
+    }
+    context
+}
+
+/// Where trace points send their records when interrupts are off: the context is added at the place itself, and what
+/// is called are the functions without context.
+#[derive(Clone, Copy, Debug)]
+pub struct IrqsOffSink;
+
+impl Sink for IrqsOffSink {
+    #[inline(always)]
+    fn rec8(word: u32) {
+        KernelSink::rec8(word);
+    }
+
+    #[inline(always)]
+    fn rec8_ctx(word: u32) {
+        KernelSink::rec8(word | context_irqs_off());
+    }
+
+    #[inline(always)]
+    fn rec12(word: u32, a: u32) {
+        KernelSink::rec12(word, a);
+    }
+
+    #[inline(always)]
+    fn rec12_ctx(word: u32, a: u32) {
+        KernelSink::rec12(word | context_irqs_off(), a);
+    }
+
+    #[inline(always)]
+    fn rec16(word: u32, ab: u64) {
+        KernelSink::rec16(word, ab);
+    }
+
+    #[inline(always)]
+    fn rec16_ctx(word: u32, ab: u64) {
+        KernelSink::rec16(word | context_irqs_off(), ab);
+    }
+
+    #[inline(always)]
+    fn rec20(word: u32, ab: u64, c: u32) {
+        KernelSink::rec20(word, ab, c);
+    }
+
+    #[inline(always)]
+    fn rec20_ctx(word: u32, ab: u64, c: u32) {
+        KernelSink::rec20(word | context_irqs_off(), ab, c);
+    }
+
+    #[inline(always)]
+    fn rec24(word: u32, ab: u64, cd: u64) {
+        KernelSink::rec24(word, ab, cd);
+    }
+
+    #[inline(always)]
+    fn rec24_ctx(word: u32, ab: u64, cd: u64) {
+        KernelSink::rec24(word | context_irqs_off(), ab, cd);
+    }
+
+    #[inline(always)]
+    fn rec_bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
+        KernelSink::rec_bytes(word, extra, bytes);
+    }
+
+    #[inline(always)]
+    fn rec_bytes_ctx(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
+        KernelSink::rec_bytes(word | context_irqs_off(), extra, bytes);
     }
 }
 

@@ -37,8 +37,8 @@ pub mod view;
 pub use histogram::Histogram;
 pub use latency::LatencyStats;
 pub use status::{
-    CpuStatus, FrequencySource, Measure, RunState, SlotStats, Status, StopReason, ThreadInfo,
-    ThreadState, TraceCounters,
+    CpuStatus, FrequencySource, Measure, RingPlace, RunState, SlotStats, Status, StopReason,
+    ThreadInfo, ThreadState, TraceCounters,
 };
 
 #[cfg(any(feature = "std", test))]

@@ -143,7 +143,7 @@ impl StopReason {
 pub struct TraceCounters {
     /// Events recorded.
     pub entries: AtomicU64,
-    /// Their bytes, sub-buffer headers and padding left out.
+    /// Their bytes, sub-buffer headers and padding included.
     pub bytes: AtomicU64,
     /// Events overwritten before they were read.
     pub overrun: AtomicU64,
@@ -165,6 +165,39 @@ impl TraceCounters {
     }
 }
 
+/// Where a CPU's trace ring lies, so that the host finds in it what a guest that died had not
+/// handed over. Zeros: not told.
+#[repr(C)]
+pub struct RingPlace {
+    /// Address of the ring's control words (`takt_tracer::ring::RingControl`).
+    pub control: AtomicU64,
+    /// Address of its memory.
+    pub memory: AtomicU64,
+    /// Bytes of a sub-buffer.
+    pub sub_size: AtomicU32,
+    /// Number of sub-buffers.
+    pub nr_subs: AtomicU32,
+}
+
+impl RingPlace {
+    const fn new() -> Self {
+        Self {
+            control: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            sub_size: AtomicU32::new(0),
+            nr_subs: AtomicU32::new(0),
+        }
+    }
+
+    /// Tells the place. `control` is written last.
+    pub fn set(&self, control: u64, memory: u64, sub_size: u32, nr_subs: u32) {
+        self.memory.store(memory, Relaxed);
+        self.sub_size.store(sub_size, Relaxed);
+        self.nr_subs.store(nr_subs, Relaxed);
+        self.control.store(control, Relaxed);
+    }
+}
+
 /// What belongs to one CPU. A cache line (or two) of its own, so that CPUs do not slow each other.
 #[repr(C, align(128))]
 pub struct CpuStatus {
@@ -174,8 +207,10 @@ pub struct CpuStatus {
     pub spurious_irqs: AtomicU64,
     /// Interrupts that nobody had asked for.
     pub unexpected_irqs: AtomicU64,
-    /// The CPU's trace ring.
+    /// The counters of the CPU's trace ring.
     pub trace: TraceCounters,
+    /// Where that ring lies.
+    pub ring: RingPlace,
 }
 
 impl CpuStatus {
@@ -185,6 +220,7 @@ impl CpuStatus {
             spurious_irqs: AtomicU64::new(0),
             unexpected_irqs: AtomicU64::new(0),
             trace: TraceCounters::new(),
+            ring: RingPlace::new(),
         }
     }
 }

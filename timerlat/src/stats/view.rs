@@ -9,7 +9,7 @@ use std::{io, string::String, vec, vec::Vec};
 use super::histogram::{Histogram, NR_BUCKETS, bucket_high};
 use super::{
     CpuStatus, ExactHistogram, FrequencySource, LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS,
-    Measure, NAME_LEN, RunState, SlotStats, Status, StopReason, ThreadInfo, ThreadState,
+    Measure, NAME_LEN, RingPlace, RunState, SlotStats, Status, StopReason, ThreadInfo, ThreadState,
     TraceCounters,
 };
 
@@ -68,6 +68,17 @@ pub struct Cpu {
     pub overrun: u64,
     pub commit_overrun: u64,
     pub dropped: u64,
+    pub ring: Option<Ring>,
+}
+
+/// A [`RingPlace`] read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are those of RingPlace")]
+pub struct Ring {
+    pub control: u64,
+    pub memory: u64,
+    pub sub_size: u32,
+    pub nr_subs: u32,
 }
 
 /// The figures of a [`LatencyStats`], without its histogram.
@@ -208,7 +219,18 @@ impl<M: Memory> StatusView<M> {
             overrun: self.u64(trace + offset_of!(TraceCounters, overrun))?,
             commit_overrun: self.u64(trace + offset_of!(TraceCounters, commit_overrun))?,
             dropped: self.u64(trace + offset_of!(TraceCounters, dropped))?,
+            ring: self.ring(base + offset_of!(CpuStatus, ring))?,
         })
+    }
+
+    fn ring(&self, base: usize) -> io::Result<Option<Ring>> {
+        let ring = Ring {
+            control: self.u64(base + offset_of!(RingPlace, control))?,
+            memory: self.u64(base + offset_of!(RingPlace, memory))?,
+            sub_size: self.u32(base + offset_of!(RingPlace, sub_size))?,
+            nr_subs: self.u32(base + offset_of!(RingPlace, nr_subs))?,
+        };
+        Ok(Some(ring).filter(|ring| ring.control != 0))
     }
 
     /// The slots in use.

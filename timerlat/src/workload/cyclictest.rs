@@ -21,7 +21,8 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     if config.threads == 0 || config.threads as usize > MAX_SLOTS {
         return Err(Error::InvalidArgument);
     }
-    let is_measured = |cpu: &usize| config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(*cpu);
+    let is_measured =
+        |cpu: &usize| config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(*cpu);
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
         let interval = config.period_ns + n as u64 * config.distance_ns;
@@ -41,12 +42,19 @@ fn thread_main(slot: usize) {
 
 fn run(slot: usize) -> Result<(), Error> {
     let status = status();
-    let Some(stats) = status.slot(slot) else { return Err(Error::InvalidArgument) };
+    let Some(stats) = status.slot(slot) else {
+        return Err(Error::InvalidArgument);
+    };
     let interval = INTERVALS[slot % MAX_SLOTS].load(Relaxed);
     let me = thread::current();
     let prio = me.priority()?;
     let cpu = arch::percpu::cpu();
-    stats.open(cpu as u32, u32::from(me.id()), u32::from(prio), takt_kernel::time::cycles_to_nanos(interval));
+    stats.open(
+        cpu as u32,
+        u32::from(me.id()),
+        u32::from(prio),
+        takt_kernel::time::cycles_to_nanos(interval),
+    );
     let mut abs = SHARED.start.load(Relaxed);
     let mut seq = 0u32;
     while !is_over(abs) {

@@ -43,7 +43,9 @@ thread_stack!(static STACKS: [STACK_SIZE; 3 * MAX_CPUS]);
 static NR_STACKS: AtomicUsize = AtomicUsize::new(0);
 
 fn next_stack() -> Result<&'static Stack<STACK_SIZE>, Error> {
-    STACKS.get(NR_STACKS.fetch_add(1, Relaxed)).ok_or(Error::OutOfResources)
+    STACKS
+        .get(NR_STACKS.fetch_add(1, Relaxed))
+        .ok_or(Error::OutOfResources)
 }
 
 /// Starts the configured load on every measured CPU.
@@ -51,14 +53,24 @@ pub(super) fn start(config: &Config) -> Result<(), Error> {
     let has = |load| config.load == load || config.load == Load::Mix;
     for cpu in (0..MAX_CPUS).filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu)) {
         if has(Load::Cpu) {
-            Builder::new("load/cpu", CPU_PRIO)?.cpu(cpu).spawn(next_stack()?, compute, cpu)?;
+            Builder::new("load/cpu", CPU_PRIO)?
+                .cpu(cpu)
+                .spawn(next_stack()?, compute, cpu)?;
         }
         if has(Load::Irq) {
-            Builder::new("load/irq", HIGH_PRIO)?.cpu(cpu).spawn(next_stack()?, start_interrupts, cpu)?;
+            Builder::new("load/irq", HIGH_PRIO)?.cpu(cpu).spawn(
+                next_stack()?,
+                start_interrupts,
+                cpu,
+            )?;
         }
         if has(Load::Lock) {
-            Builder::new("load/low", LOW_PRIO)?.cpu(cpu).spawn(next_stack()?, lock_low, cpu)?;
-            Builder::new("load/high", HIGH_PRIO)?.cpu(cpu).spawn(next_stack()?, lock_high, cpu)?;
+            Builder::new("load/low", LOW_PRIO)?
+                .cpu(cpu)
+                .spawn(next_stack()?, lock_low, cpu)?;
+            Builder::new("load/high", HIGH_PRIO)?
+                .cpu(cpu)
+                .spawn(next_stack()?, lock_high, cpu)?;
         }
     }
     Ok(())
@@ -80,8 +92,10 @@ fn work(state: &AtomicU64, rounds: u32) {
     state.store(x, Relaxed);
 }
 
-static COMPUTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0x9e37_79b9_7f4a_7c15) }; MAX_CPUS];
-static INTERRUPTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0x2545_f491_4f6c_dd1d) }; MAX_CPUS];
+static COMPUTED: [AtomicU64; MAX_CPUS] =
+    [const { AtomicU64::new(0x9e37_79b9_7f4a_7c15) }; MAX_CPUS];
+static INTERRUPTED: [AtomicU64; MAX_CPUS] =
+    [const { AtomicU64::new(0x2545_f491_4f6c_dd1d) }; MAX_CPUS];
 
 fn compute(cpu: usize) {
     loop {
@@ -102,7 +116,7 @@ fn start_interrupts(cpu: usize) {
     timer.arm(Instant::after_nanos(100_000));
 }
 
-fn interrupt(cpu: usize, expiry: &Expiry) {
+fn interrupt(cpu: usize, expiry: Expiry) {
     let state = &INTERRUPTED[cpu % MAX_CPUS];
     work(state, 8);
     if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {

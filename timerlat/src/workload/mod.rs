@@ -116,7 +116,9 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
     if status.state.load(Relaxed) == RunState::Running as u32 {
         status.set_state(RunState::Threshold);
         let cpu = status.slot(slot).map_or(0, |slot| slot.cpu.load(Relaxed));
-        status.stop.set(which, cpu, slot as u32, time::cycles_to_nanos(cycles), seq);
+        status
+            .stop
+            .set(which, cpu, slot as u32, time::cycles_to_nanos(cycles), seq);
     }
     stop_now();
 }
@@ -126,7 +128,8 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
     let measured = abs >= SHARED.measure_from.load(Relaxed);
     if measured {
         if now < abs {
-            slot.negative.store(slot.negative.load(Relaxed) + 1, Relaxed);
+            slot.negative
+                .store(slot.negative.load(Relaxed) + 1, Relaxed);
         } else {
             if let Some(irq) = irq {
                 slot.irq.record(time::cycles_to_nanos(irq));
@@ -141,7 +144,8 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
         let missed = (after - next) / period + 1;
         next += missed * period;
         if measured {
-            slot.missed.store(slot.missed.load(Relaxed) + missed, Relaxed);
+            slot.missed
+                .store(slot.missed.load(Relaxed) + missed, Relaxed);
         }
     }
     next
@@ -156,15 +160,25 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
 /// # Context
 /// A thread of middling priority: below the measured ones, above the loads.
 pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(), Error> {
-    let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu)).count();
+    let cpus = (0..MAX_SLOTS)
+        .filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu))
+        .count();
     if cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
         return Err(Error::InvalidArgument);
     }
     STATUS.call_once(|| status);
     HOOKS.call_once(|| hooks);
-    let cycles = |ns: u64| if ns == 0 { u64::MAX } else { time::nanos_to_cycles(ns) };
+    let cycles = |ns: u64| {
+        if ns == 0 {
+            u64::MAX
+        } else {
+            time::nanos_to_cycles(ns)
+        }
+    };
     SHARED.stop_irq.store(cycles(config.stop_irq_ns), Relaxed);
-    SHARED.stop_thread.store(cycles(config.stop_thread_ns), Relaxed);
+    SHARED
+        .stop_thread
+        .store(cycles(config.stop_thread_ns), Relaxed);
     let period = time::nanos_to_cycles(config.period_ns);
     SHARED.period.store(period, Relaxed);
     // The threads are set up before the first activation; it lies on a multiple of the period.
@@ -174,7 +188,10 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     SHARED.start.store(start, Relaxed);
     SHARED.measure_from.store(measure_from, Relaxed);
     if config.duration_ns != 0 {
-        SHARED.end.store(measure_from + time::nanos_to_cycles(config.duration_ns), Relaxed);
+        SHARED.end.store(
+            measure_from + time::nanos_to_cycles(config.duration_ns),
+            Relaxed,
+        );
     }
     status.started_tsc.store(measure_from, Relaxed);
     load::start(config)?;
@@ -211,7 +228,9 @@ fn housekeeping(cpu: usize) {
         stop_now();
     }
     if let Some(of_cpu) = status().cpus.get(cpu) {
-        of_cpu.heartbeat.store(takt_kernel::irq::count(cpu), Relaxed);
+        of_cpu
+            .heartbeat
+            .store(takt_kernel::irq::count(cpu), Relaxed);
     }
 }
 
@@ -222,7 +241,15 @@ fn ended() {
 }
 
 /// Creates the thread of slot `slot` on `cpu`.
-fn spawn(name: &'static str, prio: u8, cpu: usize, slot: usize, entry: fn(usize)) -> Result<thread::Thread, Error> {
+fn spawn(
+    name: &'static str,
+    prio: u8,
+    cpu: usize,
+    slot: usize,
+    entry: fn(usize),
+) -> Result<thread::Thread, Error> {
     let stack = STACKS.get(slot).ok_or(Error::OutOfResources)?;
-    thread::Builder::new(name, prio)?.cpu(cpu).spawn(stack, entry, slot)
+    thread::Builder::new(name, prio)?
+        .cpu(cpu)
+        .spawn(stack, entry, slot)
 }

@@ -8,26 +8,36 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::thread::{self, Thread};
+use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Timer};
-use takt_kernel::{Error, arch, smp, trace_event};
+use takt_kernel::{Error, arch, smp, trace_event, trace_event_irqs_off};
 
 use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::stats::{MAX_SLOTS, Measure};
 
 /// What the interrupt and the thread of one CPU share.
+#[repr(align(64))]
 struct Instance {
-    thread: spin::Once<Thread>,
     seq: AtomicU32,
     irq_latency: AtomicU64,
 }
 
 static INSTANCES: [Instance; MAX_SLOTS] = [const {
-    Instance { thread: spin::Once::new(), seq: AtomicU32::new(0), irq_latency: AtomicU64::new(0) }
+    Instance {
+        seq: AtomicU32::new(0),
+        irq_latency: AtomicU64::new(0),
+    }
 }; MAX_SLOTS];
 
 const NAMES: [&str; MAX_SLOTS] = [
-    "timerlat/0", "timerlat/1", "timerlat/2", "timerlat/3", "timerlat/4", "timerlat/5", "timerlat/6", "timerlat/7",
+    "timerlat/0",
+    "timerlat/1",
+    "timerlat/2",
+    "timerlat/3",
+    "timerlat/4",
+    "timerlat/5",
+    "timerlat/6",
+    "timerlat/7",
 ];
 
 /// Starts a thread on every measured CPU; says how many.
@@ -43,19 +53,23 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
 }
 
 /// In the timer's interrupt.
-fn expired(slot: usize, expiry: &Expiry) {
+fn expired(slot: usize, expiry: Expiry) {
     let instance = &INSTANCES[slot % MAX_SLOTS];
     let latency = expiry.at.wrapping_sub(expiry.deadline);
     instance.irq_latency.store(latency, Relaxed);
     let seq = instance.seq.load(Relaxed);
-    trace_event!(events::timerlat_irq, slot as u32, seq, latency as u32);
     if latency > SHARED.stop_irq.load(Relaxed) {
-        threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
+        return expired_too_late(slot, seq, latency);
     }
-    if let Some(thread) = instance.thread.get() {
-        // The thread lives as long as its timer is armed.
-        let _ = thread.unpark_on_expiry(expiry);
-    }
+    // Last, so that it is a jump and not a call.
+    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency as u32);
+}
+
+/// The sample above the threshold is recorded, and then nothing more.
+#[cold]
+fn expired_too_late(slot: usize, seq: u32, latency: u64) {
+    trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency as u32);
+    threshold_hit(Measure::Irq, slot, latency, u64::from(seq));
 }
 
 fn thread_main(slot: usize) {
@@ -67,15 +81,21 @@ fn thread_main(slot: usize) {
 
 fn run(slot: usize) -> Result<(), Error> {
     let instance = &INSTANCES[slot % MAX_SLOTS];
-    instance.thread.call_once(thread::current);
-    let timer = Timer::new(expired, slot)?;
+    let timer = Timer::waking(thread::current(), expired, slot)?;
     let status = status();
-    let Some(stats) = status.slot(slot) else { return Err(Error::InvalidArgument) };
+    let Some(stats) = status.slot(slot) else {
+        return Err(Error::InvalidArgument);
+    };
     let period = SHARED.period.load(Relaxed);
     let me = thread::current();
     let prio = me.priority()?;
     let cpu = arch::percpu::cpu();
-    stats.open(cpu as u32, u32::from(me.id()), u32::from(prio), takt_kernel::time::cycles_to_nanos(period));
+    stats.open(
+        cpu as u32,
+        u32::from(me.id()),
+        u32::from(prio),
+        takt_kernel::time::cycles_to_nanos(period),
+    );
     // Staggered over the CPUs: activations on several CPUs at once would measure one another (and under icount, where
     // all CPUs share one count of instructions, wait for one another).
     let mut abs = SHARED.start.load(Relaxed) + period / u64::from(smp::nr_online()) * cpu as u64;
