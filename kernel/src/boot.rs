@@ -102,6 +102,7 @@ pub(crate) extern "C" fn idle() -> ! {
     // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.
     unsafe { interrupts::enable() };
     loop {
+        crate::trace::control::prepare(time::next_deadline());
         fault::idle();
         time::arm_for_idle();
         interrupts::idle_halt();

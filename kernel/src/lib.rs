@@ -21,6 +21,7 @@ pub mod time;
 pub mod trace;
 
 mod error;
+mod handoff;
 mod lock;
 mod sched;
 mod soft_timer;

@@ -120,11 +120,23 @@ impl Section {
     pub(crate) fn leave(self) {
         // Whoever keeps interrupts off around this section does not expect to be switched out; the switch then waits
         // until they are on again.
-        if self.restore && percpu::resched_now() {
+        if self.is_switch_due() {
             crate::sched::preempt(&self);
         }
         unlock();
         self.restore();
+    }
+
+    /// Whether interrupts were on when the section began.
+    #[inline(always)]
+    pub(crate) fn is_from_enabled(&self) -> bool {
+        self.restore
+    }
+
+    /// Whether a switch is due and may be taken at the end of this section.
+    #[inline(always)]
+    pub(crate) fn is_switch_due(&self) -> bool {
+        self.restore && percpu::resched_now()
     }
 
     /// Ends the section without looking whether a switch is due: nothing was woken inside.

@@ -10,6 +10,7 @@ use takt_scheduler::{
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{switch, tsc};
 use crate::config::TIMER_IDS;
+use crate::handoff::Handoff;
 use crate::lock::{self, Section};
 use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
 use crate::time;
@@ -19,8 +20,8 @@ use crate::trace::{self, trace};
 pub struct CpuSched {
     pub(crate) rq: RunQueue,
     pub(crate) timers: TimerQueue<TIMER_IDS>,
-    /// When the running thread was switched to, in cycles.
-    pub(crate) switched_at: u64,
+    /// Round-robin threads that belong to the CPU: as long as there are none, no one asks for quanta.
+    pub(crate) nr_round_robin: u32,
     /// What the hardware timer is set to, or `u64::MAX`.
     pub(crate) armed: u64,
 }
@@ -30,7 +31,7 @@ impl CpuSched {
     pub(crate) fn reset(&mut self) {
         self.rq = RunQueue::new(ThreadId::new(0));
         self.timers.reset();
-        self.switched_at = 0;
+        self.nr_round_robin = 0;
         self.armed = u64::MAX;
     }
 }
@@ -89,7 +90,12 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
 #[inline(always)]
 fn quantum_needed(section: &mut Section, woken: &Tcb) {
     // SAFETY: inside a section.
-    let running = unsafe { &*tcb(of_cpu(woken.percpu).rq.current()) };
+    let sched = unsafe { of_cpu(woken.percpu) };
+    if sched.nr_round_robin == 0 {
+        return;
+    }
+    // SAFETY: inside a section.
+    let running = unsafe { &*tcb(sched.rq.current()) };
     if running.round_robin != 0 && running.prio == woken.prio {
         start_quantum(section, woken.percpu);
     }
@@ -173,8 +179,8 @@ fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: 
     // SAFETY: this CPU's block, inside a section.
     let block = unsafe { &mut *cpu };
     let now = tsc::now();
-    prev.runtime += now.wrapping_sub(block.sched.switched_at);
-    block.sched.switched_at = now;
+    prev.runtime = prev.runtime.wrapping_add(now);
+    next.runtime = next.runtime.wrapping_sub(now);
     next.switches += 1;
     trace!(
         sched_switch,
@@ -183,7 +189,7 @@ fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: 
         next.prio.raw(),
         trace::prev_state(prev.state)
     );
-    if prev.round_robin | next.round_robin != 0 {
+    if block.sched.nr_round_robin != 0 {
         switch_quantum(section, cpu, prev, next);
     }
     percpu::set_current(next);
@@ -198,18 +204,28 @@ fn chosen(sched: &CpuSched, next: Next) -> Option<*mut Tcb> {
     }
 }
 
-/// Switches to what was chosen; returns when the calling thread runs again.
+/// Does all of a switch to what was chosen but the change of registers: returns the thread that is left and the one
+/// that is next, or `None` if the running thread goes on.
 #[inline(always)]
-pub(crate) fn switch_to(section: &mut Section, next: Next) {
+pub(crate) fn begin_switch(section: &mut Section, next: Next) -> Option<(*mut Tcb, *mut Tcb)> {
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
     let Some(next) = chosen(unsafe { &(*cpu).sched }, next) else {
         percpu::clear_need_resched();
-        return;
+        return None;
     };
     let prev = percpu::current();
     commit_switch(section, cpu, prev, next);
     section.unlock_for_switch();
+    Some((prev, next))
+}
+
+/// Switches to what was chosen; returns when the calling thread runs again.
+#[inline(always)]
+pub(crate) fn switch_to(section: &mut Section, next: Next) {
+    let Some((prev, next)) = begin_switch(section, next) else {
+        return;
+    };
     // SAFETY: interrupts are off, the lock is free, and `commit_switch` made `next` the current thread.
     unsafe { switch::switch(prev, next) };
     section.relock();
@@ -300,13 +316,25 @@ pub(crate) fn block(
     queue: *mut PrioQueue,
     deadline: u64,
 ) -> Woken {
+    let next = begin_block(section, wait, queue, deadline);
+    switch_to(section, next);
+    // SAFETY: the running thread's own block, inside a section.
+    unsafe { (*percpu::current()).woken }
+}
+
+/// [`block`] up to the choice of the next thread.
+#[inline(always)]
+pub(crate) fn begin_block(
+    section: &mut Section,
+    wait: Wait,
+    queue: *mut PrioQueue,
+    deadline: u64,
+) -> Next {
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
     begin_wait(section, t, wait, queue, deadline);
     // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
-    switch_to(section, next);
-    t.woken
+    unsafe { of_cpu(percpu::this()) }.rq.pick_next()
 }
 
 /// The first half of [`block`]: the running thread `t` is no longer ready and stands where it waits, but still runs.
@@ -376,6 +404,13 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
         // SAFETY: the thread stands in that queue, and the object outlives its wait.
         unsafe { (*t.wait_queue).remove(section.links(), tid, t.prio) };
         t.wait_queue = core::ptr::null_mut();
+        if !t.blocked_on.is_null() {
+            // SAFETY: a thread that waits for a mutex borrows it.
+            let mutex = unsafe { &*t.blocked_on };
+            t.blocked_on = core::ptr::null();
+            // Now and not when this thread runs: with its boost the owner could keep it from running.
+            mutex.waiter_left(section);
+        }
     }
     wake(section, tid, Woken::TimedOut);
 }
@@ -410,40 +445,43 @@ pub(crate) fn requeue(
     }
 }
 
-/// Suspends a thread: it runs no more until resumed, whatever wakes it.
-pub(crate) fn suspend(section: &mut Section, tid: ThreadId) {
-    // SAFETY: inside a section.
-    let t = unsafe { &mut *tcb(tid) };
+/// Suspends a thread: it runs no more until resumed, whatever wakes it. Says who is next if it is the calling thread.
+#[inline(always)]
+pub(crate) fn suspend(section: &mut Section, t: &mut Tcb) -> Option<Next> {
     let was_ready = t.state == 0;
     t.state |= SUSPENDED;
     if !was_ready {
-        return;
+        return None;
     }
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
     if core::ptr::eq(percpu::current(), t) {
-        let next = sched.rq.block_current(section.links());
-        switch_to(section, next);
-    } else {
-        let runs_elsewhere = sched.rq.current() == tid;
-        sched.rq.dequeue(section.links(), tid, t.prio);
-        if runs_elsewhere {
-            resched(t.percpu);
-        }
+        return Some(sched.rq.block_current(section.links()));
     }
+    let runs_elsewhere = sched.rq.current() == t.tid;
+    sched.rq.dequeue(section.links(), t.tid, t.prio);
+    if runs_elsewhere {
+        resched(t.percpu);
+    }
+    None
 }
 
 /// Lets the calling thread's equals go first.
 ///
 /// # Context
 /// Threads only.
-#[inline(never)]
+#[inline(always)]
 pub fn yield_now() {
+    // Yielding cannot fail.
+    let _ = begin_yield().finish();
+}
+
+#[inline(never)]
+fn begin_yield() -> Handoff {
     let mut section = lock::enter_thread();
     // SAFETY: this CPU's own, inside a section.
     let next = unsafe { of_cpu(percpu::this()) }
         .rq
         .yield_current(section.links());
-    switch_to(&mut section, next);
-    section.leave_quietly();
+    Handoff::switch(section, next, Ok(()))
 }

@@ -233,10 +233,14 @@ pub(crate) fn arm_for_idle() {
     section.leave_quietly();
 }
 
+/// The next deadline of this CPU in cycles; `u64::MAX` if there is none.
+pub(crate) fn next_deadline() -> u64 {
+    // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
+    unsafe { (*percpu::this()).sched.timers.earliest_deadline() }
+}
+
 /// Time from now to the next deadline of this CPU, in nanoseconds.
 #[must_use]
 pub fn nanos_until_next() -> u64 {
-    // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
-    let next = unsafe { (*percpu::this()).sched.timers.earliest_deadline() };
-    cycles_to_nanos(next.saturating_sub(tsc::now()))
+    cycles_to_nanos(next_deadline().saturating_sub(tsc::now()))
 }

@@ -5,10 +5,15 @@
 //!   between any two of its steps. It is generic over [`ring::CpuRing`], so that the kernel supplies single
 //!   instructions and the tests supply interrupts.
 //! * [`mod@event`] declares event classes and events at compile time. A declared event costs no loaded byte: its
-//!   name and its fields stand in sections that stay in the ELF file.
+//!   name and its fields stand in sections that stay in the ELF file. An image includes `trace.x` of this crate in its
+//!   linker script.
+//! * `decode`, with feature `std`, reads traces on the host and writes them as ftrace text or JSON lines.
 //!
 //! The crate contains no machine code. Its one piece of unsafe code is the attribute that puts an event's id and
 //! metadata into their sections.
+//!
+//! Besides the ordinary tests there is one that needs a flag:
+//! `RUSTFLAGS="--cfg loom" cargo test -p takt-tracer --release --test loom`.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub mod observer;
 mod slow;
 mod writer;
 
-pub use consumer::{Full, Overwritten, close, consume, peek_full};
+pub use consumer::{Full, Overwritten, announce, close, consume, make_room, peek_full};
 pub use control::{
     ARMED, Counters, Mode, RingControl, Word, counters, is_on, set_mode, tracing_off, tracing_on,
 };
@@ -84,6 +84,11 @@ pub trait CpuRing: Copy {
     /// Adds to the 8 bytes at byte `offset + DISP` of the ring, a multiple of 8, in one instruction.
     fn add64<const DISP: u32>(self, offset: u32, value: u64);
 
+    /// Hot path: `word` with the context added. Override with an `or` from memory where that is all there is to it.
+    #[inline(always)]
+    fn with_ctx(self, word: u32) -> u32 {
+        word | self.ctx()
+    }
     /// Hot path: loads [`Word::Pos`]. Override with a single instruction.
     #[inline(always)]
     fn pos(self) -> u64 {

@@ -139,7 +139,7 @@ fn check(copy: &[u8], len: u32) -> u64 {
 
 fn model(writes: u32, setup: fn(&Cpu), observe: fn(&Cpu)) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(3);
     builder.check(move || {
         let cpu = Arc::new(Cpu::new());
         ring::tracing_on(&*cpu);

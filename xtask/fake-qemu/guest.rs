@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use takt_timerlat::stats::histogram::Histogram;
 use takt_timerlat::stats::{
-    CpuStatus, LatencyStats, Measure, RunState, SlotStats, Status, StopReason, ThreadInfo,
-    TraceCounters,
+    CpuStatus, LatencyStats, Measure, RingPlace, RunState, SlotStats, Status, StopReason,
+    ThreadInfo, TraceCounters,
 };
+use takt_tracer::ring::Word;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 use xtask::guest::rtt;
 use xtask::image::Elf;
 
 use crate::arguments::Arguments;
+use crate::sub_buffer;
 
 /// Values that the guest writes to the debug port.
 const PASSED: u8 = 0x10;
@@ -28,6 +30,9 @@ const PANICKED: u8 = 0x13;
 /// Where its RTT buffers lie.
 const LOG_BUFFER: u64 = 0x30_0000;
 const COMMAND_BUFFER: u64 = 0x30_1000;
+/// Where its trace ring lies.
+const RING_CONTROL: u64 = 0x30_2000;
+const RING_MEMORY: u64 = 0x30_3000;
 
 /// A guest at work.
 pub(crate) struct Guest<'a> {
@@ -144,11 +149,17 @@ impl<'a> Guest<'a> {
         self.samples(Measure::Irq, &[(7, 9), (9, 1)]);
         self.samples(Measure::Thread, &[(78, 9), (90, 1)]);
         let trace = offset_of!(Status, cpus) + offset_of!(CpuStatus, trace);
-        self.u64(trace + offset_of!(TraceCounters, entries), 40);
-        self.u64(trace + offset_of!(TraceCounters, bytes), 400);
-        self.frame(CHANNEL_TRACE, 0, &[0; 128]);
+        self.u64(
+            trace + offset_of!(TraceCounters, entries),
+            2 * u64::from(sub_buffer::RECORDS),
+        );
+        self.u64(
+            trace + offset_of!(TraceCounters, bytes),
+            2 * sub_buffer::SIZE as u64,
+        );
+        self.frame(CHANNEL_TRACE, 0, &sub_buffer::full(0));
         self.frame(CHANNEL_LOG, 0, &log_line(1));
-        self.frame(CHANNEL_TRACE, 1, &[0; 128]);
+        self.frame(CHANNEL_TRACE, 1, &sub_buffer::full(1));
     }
 
     fn frame(&self, channel: u8, seq: u32, payload: &[u8]) {
@@ -166,6 +177,28 @@ impl<'a> Guest<'a> {
     fn unsent_log(&self, line: u8) {
         self.poke(LOG_BUFFER, &log_line(line));
         self.poke(self.rtt + 24 + 20, &2u32.to_le_bytes());
+    }
+
+    /// Leaves a sub-buffer in the trace ring that is only begun.
+    fn unsent_trace(&self) {
+        let (bytes, used) = sub_buffer::begun(2);
+        let word = |word: Word, value: u64| {
+            self.poke(
+                RING_CONTROL + u64::from(word.offset()),
+                &value.to_le_bytes(),
+            )
+        };
+        word(Word::Pos, 2 * sub_buffer::SIZE as u64 + u64::from(used));
+        word(Word::Consumed, 2);
+        self.poke(RING_MEMORY + 2 * sub_buffer::SIZE as u64, &bytes);
+        let ring = offset_of!(Status, cpus) + offset_of!(CpuStatus, ring);
+        self.u64(ring + offset_of!(RingPlace, control), RING_CONTROL);
+        self.u64(ring + offset_of!(RingPlace, memory), RING_MEMORY);
+        self.u32(
+            ring + offset_of!(RingPlace, sub_size),
+            sub_buffer::SIZE as u32,
+        );
+        self.u32(ring + offset_of!(RingPlace, nr_subs), 4);
     }
 
     fn is_told_to_stop(&self) -> bool {
@@ -248,25 +281,31 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
             guest.samples(Measure::Thread, &[(78, 8)]);
             guest.end(RunState::Done, PASSED)
         }
+        "unsent-events" => {
+            let trace = offset_of!(Status, cpus) + offset_of!(CpuStatus, trace);
+            guest.u64(trace + offset_of!(TraceCounters, entries), 100);
+            guest.end(RunState::Done, PASSED)
+        }
         "log-dropped" => {
             guest.u64(offset_of!(Status, log_dropped), 12);
             guest.end(RunState::Done, PASSED)
         }
         "frame-gap" => {
-            guest.frame(CHANNEL_TRACE, 5, &[0; 128]);
+            guest.frame(CHANNEL_TRACE, 5, &sub_buffer::full(5));
             guest.end(RunState::Done, PASSED)
         }
         "damaged-frame" => {
-            let mut header = FrameHeader::for_payload(CHANNEL_TRACE, 0, 2, &[0; 128]);
+            let sub = sub_buffer::full(2);
+            let mut header = FrameHeader::for_payload(CHANNEL_TRACE, 0, 2, &sub);
             header.sum ^= 1;
             guest.raw(&header.encode());
-            guest.raw(&[0; 128]);
+            guest.raw(&sub);
             guest.end(RunState::Done, PASSED)
         }
         "cut-capture" => {
-            let header = FrameHeader::for_payload(CHANNEL_TRACE, 0, 2, &[0; 128]);
-            guest.raw(&header.encode());
-            guest.raw(&[0; 100]);
+            let sub = sub_buffer::full(2);
+            guest.raw(&FrameHeader::for_payload(CHANNEL_TRACE, 0, 2, &sub).encode());
+            guest.raw(&sub[..100]);
             guest.end(RunState::Done, PASSED)
         }
         "no-samples" => {
@@ -290,6 +329,7 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
         "reset" => ExitCode::SUCCESS,
         "crash" => std::process::abort(),
         "hang" => {
+            guest.unsent_trace();
             guest.unsent_log(2);
             sleep(Duration::from_secs(60));
             ExitCode::SUCCESS

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod guest;
+mod sub_buffer;
 
 use std::process::ExitCode;
 

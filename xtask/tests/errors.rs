@@ -24,6 +24,7 @@ fn a_guest_that_hangs_is_ended_within_ten_seconds_and_its_last_words_are_told() 
         .complains("stopped answering")
         .complains("running")
         .complains("about to hang")
+        .complains("0.003000000: tick: n=6")
         .says("IRQ");
     assert!(stage.is_qemu_gone());
     // The evidence is kept.
@@ -190,6 +191,60 @@ fn a_missing_qemu_is_not_installed_when_that_is_forbidden() {
         .code(1)
         .complains("TAKT_QEMU is set to `/no/such/qemu`");
     assert_eq!(stage.list("."), ["empty", "image.elf"]);
+}
+
+/// Puts a shell script on the stage.
+fn script(stage: &Stage, name: &str, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = stage.path("bin").join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_missing_qemu_is_installed_where_that_needs_no_password() {
+    let stage = Stage::new();
+    let bin = stage.path("bin");
+    fs::create_dir(&bin).unwrap();
+    for tool in ["env", "true", "ln", "sh"] {
+        let real = ["/usr/bin", "/bin"]
+            .iter()
+            .map(|dir| format!("{dir}/{tool}"));
+        let real = real
+            .into_iter()
+            .find(|path| fs::exists(path).unwrap())
+            .unwrap();
+        std::os::unix::fs::symlink(real, bin.join(tool)).unwrap();
+    }
+    let run = || {
+        let mut command = stage.latency_run("pass", &["-d", "10ms"]);
+        Done::of(
+            command
+                .env_remove("TAKT_QEMU")
+                .env("PATH", &bin)
+                .output()
+                .unwrap(),
+        )
+    };
+    script(&stage, "sudo", "shift; exec \"$@\"");
+    script(&stage, "apt-get", "echo 'E: no space left' >&2; exit 100");
+    run()
+        .code(1)
+        .complains("note: qemu-system-x86_64 is missing; installing package qemu-system-x86")
+        .complains("E: no space left");
+    let qemu = bin.join("qemu-system-x86_64");
+    let install = format!(
+        "test $DEBIAN_FRONTEND = noninteractive || exit 1\ncase \"$*\" in *'install -y --no-install-recommends \
+         qemu-system-x86') ln -s {} {};; esac",
+        env!("CARGO_BIN_EXE_fake-qemu"),
+        qemu.display()
+    );
+    script(&stage, "apt-get", &install);
+    run()
+        .code(0)
+        .says("passed")
+        .complains("note: qemu-system-x86_64 is missing");
+    assert!(!run().code(0).stderr.contains("note:"));
 }
 
 #[test]

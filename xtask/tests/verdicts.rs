@@ -16,7 +16,7 @@ fn a_good_run_passes_and_leaves_a_whole_folder() {
         .says("IRQ")
         .says("complete")
         .says("tcg+icount")
-        .says("40 events, 400 bytes (10.0 an event)");
+        .says("6 events, 256 bytes (42.7 an event), complete");
     assert_eq!(
         stage.list("run"),
         [
@@ -161,7 +161,8 @@ fn every_taint_is_exit_code_3_and_says_why() {
             "torn",
             "CPU 0: thread statistics contradict themselves: 8 samples, 9 in the histogram",
         ),
-        ("log-dropped", "12 bytes of log found no room"),
+        ("unsent-events", "100 trace events were recorded, 6 came"),
+        ("log-dropped", "12 log messages found no room"),
         ("frame-gap", "3 trace frames missing"),
         ("damaged-frame", "1 frames with a wrong checksum"),
         ("cut-capture", "the capture ends inside a frame"),
@@ -241,11 +242,59 @@ fn the_log_of_a_run_is_decoded() {
     log(&[])
         .code(1)
         .says("measuring")
-        .complains("no sound frames");
+        .complains("damaged: byte 90:");
     fs::write(&path, &whole[..10]).unwrap();
-    log(&[]).code(1).complains("offset 0");
+    log(&[])
+        .code(1)
+        .complains("byte 10: the file ends inside its header");
     fs::write(&path, [b"TAKTTRC1", &whole[8..]].concat()).unwrap();
-    log(&[]).code(1).complains("no log file");
+    log(&[]).code(1).complains("byte 0: this is no log file");
+    fs::write(&path, [&whole[..24], &[1; 8], &whole[32..]].concat()).unwrap();
+    log(&[])
+        .code(1)
+        .complains("byte 24: this was recorded by another image");
     fs::write(stage.path("run/takt.elf"), "junk").unwrap();
     log(&[]).code(1).complains("is not an image");
+}
+
+#[test]
+fn the_trace_of_a_run_is_ftraces_text() {
+    let stage = Stage::new();
+    stage.run("pass", &["-d", "10ms"]).code(0);
+    let trace = |args: &[&str]| {
+        let mut command = stage.xtask("", &["trace", "run"]);
+        common::Done::of(command.args(args).output().unwrap())
+    };
+    let text = trace(&[]);
+    text.code(0)
+        .says("# entries-in-buffer/entries-written: 6/6   #P:1");
+    let last = text.stdout.lines().last().unwrap().trim();
+    assert_eq!(last, "<idle>-0       [000] dN..     0.002000002: tick: n=5");
+    let json = trace(&["--json"])
+        .code(0)
+        .stdout
+        .lines()
+        .last()
+        .unwrap()
+        .to_owned();
+    let record: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&record["event"], &record["fields"]["n"]),
+        (&"fake:tick".into(), &5.into())
+    );
+
+    // Cut inside the second frame: the records before it are printed.
+    let path = stage.path("run/trace.bin");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    trace(&[])
+        .code(1)
+        .says("tick: n=2")
+        .complains("damaged: byte 216:");
+    fs::write(&path, "").unwrap();
+    trace(&[])
+        .code(1)
+        .complains("the file ends inside its header");
+    fs::remove_file(&path).unwrap();
+    trace(&[]).code(1).complains("cannot open");
 }

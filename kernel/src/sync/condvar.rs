@@ -3,6 +3,7 @@
 use super::{MutexGuard, Waiters};
 use crate::error::Error;
 use crate::lock;
+use crate::preempt;
 use crate::sched;
 use crate::thread::tcb::{Wait, Woken};
 use crate::time::Instant;
@@ -93,11 +94,13 @@ impl Condvar {
         woken
     }
 
-    /// Wakes all waiters, one section for each; says how many.
+    /// Wakes all waiters, one section for each; says how many. None of them runs before all are woken, so one that
+    /// waits again is not woken twice.
     ///
     /// # Context
     /// Threads and interrupt handlers.
     pub fn notify_all(&self) -> usize {
+        let _all = preempt::disable();
         let mut nr = 0;
         while self.notify_one() {
             nr += 1;

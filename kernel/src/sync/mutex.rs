@@ -121,7 +121,6 @@ impl RawMutex {
         sched::switch_to(section, cpu_next);
         t.blocked_on = core::ptr::null();
         if t.woken == Woken::TimedOut {
-            self.waiter_left(section);
             return Err(Error::TimedOut);
         }
         trace!(mutex_acquired, self as *const Self as u32);
@@ -184,8 +183,8 @@ impl RawMutex {
         }
     }
 
-    /// A waiter's time-out came: its boost ends.
-    fn waiter_left(&self, section: &mut Section) {
+    /// A waiter's time-out came and took it out of the queue: its boost ends.
+    pub(crate) fn waiter_left(&self, section: &mut Section) {
         let Some(owner) = self.owner() else { return };
         if self.waiters.get(section).is_empty() && self.word.load(Relaxed) & CONTENDED != 0 {
             self.release(section, owner);

@@ -10,9 +10,10 @@ use core::sync::atomic::{
 
 use super::Waiters;
 use crate::error::Error;
+use crate::handoff::Handoff;
 use crate::lock;
 use crate::sched;
-use crate::thread::tcb::{Wait, Woken};
+use crate::thread::tcb::Wait;
 use crate::time::Instant;
 
 const CONTENDED: i32 = -1;
@@ -66,15 +67,14 @@ impl Semaphore {
                 Err(now) => count = now,
             }
         }
-        self.give_slow()
+        self.begin_give().finish()
     }
 
     #[inline(never)]
-    fn give_slow(&self) -> Result<(), Error> {
+    fn begin_give(&self) -> Handoff {
         let mut section = lock::enter();
         let result = self.give_in(&mut section);
-        section.leave();
-        result
+        Handoff::end(section, result)
     }
 
     #[inline(always)]
@@ -137,41 +137,45 @@ impl Semaphore {
         if self.try_take().is_ok() {
             return Ok(());
         }
-        self.take_slow(deadline)
+        let result = self.begin_take(deadline).finish_wait();
+        if result == Err(Error::TimedOut) {
+            self.give_up();
+        }
+        result
     }
 
     #[inline(never)]
-    fn take_slow(&self, deadline: Instant) -> Result<(), Error> {
+    fn begin_take(&self, deadline: Instant) -> Handoff {
         if !sched::may_block() {
-            return Err(Error::WrongContext);
+            return Handoff::result(Err(Error::WrongContext));
         }
         let mut section = lock::enter_thread();
         // A permit may have come since the fast path looked; and other CPUs' fast paths may still raise a 0.
         loop {
             if self.try_take().is_ok() {
-                section.leave_quietly();
-                return Ok(());
+                return Handoff::stay(section, Ok(()));
             }
             match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
                 Ok(_) | Err(CONTENDED) => break,
                 Err(_) => {}
             }
         }
-        let woken = sched::block(
+        let next = sched::begin_block(
             &mut section,
             Wait::Queue,
             self.waiters.as_ptr(),
             deadline.cycles(),
         );
-        if woken == Woken::TimedOut && self.waiters.get(&section).is_empty() {
-            // The last to wait: the fast path is open again.
+        Handoff::switch(section, next, Ok(()))
+    }
+
+    /// After a time-out, which took the thread out of the queue: without waiters the fast path is open again.
+    #[cold]
+    fn give_up(&self) {
+        let section = lock::enter_thread();
+        if self.waiters.get(&section).is_empty() {
             let _ = self.count.compare_exchange(CONTENDED, 0, Relaxed, Relaxed);
         }
         section.leave_quietly();
-        if woken == Woken::TimedOut {
-            Err(Error::TimedOut)
-        } else {
-            Ok(())
-        }
     }
 }

@@ -19,6 +19,7 @@ use takt_scheduler::{Priority, ThreadId};
 use crate::arch::{frame::TrapFrame, percpu, switch};
 use crate::config::{MAX_CPUS, MAX_THREADS, RR_QUANTUM_NS};
 use crate::error::Error;
+use crate::handoff::Handoff;
 use crate::lock::{self, Section};
 use crate::sched;
 use crate::sync::pi;
@@ -252,8 +253,12 @@ pub fn exit(code: usize) -> ! {
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
         // SAFETY: inside a section.
-        sched::cancel_timeout(unsafe { &mut *tcb(joiner) });
-        sched::wake(&mut section, joiner, Woken::Object);
+        let waiting = unsafe { &mut *tcb(joiner) };
+        // Unless its time-out woke it already and it has not run since.
+        if waiting.state & WAITING != 0 {
+            sched::cancel_timeout(waiting);
+            sched::wake(&mut section, joiner, Woken::Object);
+        }
     }
     // SAFETY: this CPU's own, inside a section.
     let next = unsafe { sched::of_cpu(percpu::this()) }
@@ -296,13 +301,11 @@ pub fn park(deadline: Instant) -> Result<(), Error> {
             deadline.cycles(),
         );
     }
+    // A notification that came after the time-out, before this thread ran, counts.
+    let is_notified = t.token || woken == Woken::Object;
     t.token = false;
     section.leave_quietly();
-    if woken == Woken::TimedOut {
-        Err(Error::TimedOut)
-    } else {
-        Ok(())
-    }
+    if is_notified { Ok(()) } else { Err(Error::TimedOut) }
 }
 
 impl Thread {
@@ -330,46 +333,65 @@ impl Thread {
     ///
     /// # Context
     /// Threads and interrupt handlers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn start(&self) -> Result<(), Error> {
-        let mut section = lock::enter();
-        let result = self.block(&section).and_then(|t| {
-            if t.state & CREATED == 0 {
-                return Err(Error::InvalidState);
-            }
-            t.state &= !CREATED;
-            if t.state == 0 {
-                sched::enqueue(&mut section, t);
-            }
-            Ok(())
-        });
-        section.leave();
-        result
+        self.begin_start().finish()
+    }
+
+    #[inline(never)]
+    fn begin_start(self) -> Handoff {
+        self.release(CREATED)
     }
 
     /// Suspends it until [`Thread::resume`]; waits that are under way go on meanwhile.
     ///
     /// # Errors
     /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it has ended, [`Error::WrongContext`] if it is the calling
-    /// thread with preemption disabled.
+    /// thread with preemption or interrupts disabled.
     ///
     /// # Context
     /// Threads and interrupt handlers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn suspend(&self) -> Result<(), Error> {
+        self.begin_suspend().finish()
+    }
+
+    #[inline(never)]
+    fn begin_suspend(self) -> Handoff {
         let mut section = lock::enter();
-        let result = self.block(&section).and_then(|t| {
-            if t.state & EXITED != 0 {
-                return Err(Error::InvalidState);
-            }
-            if core::ptr::eq(percpu::current(), t) && !sched::may_block() {
-                return Err(Error::WrongContext);
-            }
-            sched::suspend(&mut section, self.tid);
-            Ok(())
-        });
-        section.leave();
-        result
+        let t = match self.block(&section) {
+            Ok(t) => t,
+            Err(error) => return Handoff::stay(section, Err(error)),
+        };
+        if t.state & EXITED != 0 {
+            return Handoff::stay(section, Err(Error::InvalidState));
+        }
+        if core::ptr::eq(percpu::current(), t) && !(sched::may_block() && section.is_from_enabled())
+        {
+            return Handoff::stay(section, Err(Error::WrongContext));
+        }
+        match sched::suspend(&mut section, t) {
+            Some(next) => Handoff::switch(section, next, Ok(())),
+            None => Handoff::stay(section, Ok(())),
+        }
+    }
+
+    /// Takes away one reason for which the thread does not run.
+    #[inline(always)]
+    fn release(self, reason: u8) -> Handoff {
+        let mut section = lock::enter();
+        let t = match self.block(&section) {
+            Ok(t) => t,
+            Err(error) => return Handoff::stay(section, Err(error)),
+        };
+        if t.state & reason == 0 {
+            return Handoff::stay(section, Err(Error::InvalidState));
+        }
+        t.state &= !reason;
+        if t.state == 0 {
+            sched::enqueue(&mut section, t);
+        }
+        Handoff::end(section, Ok(()))
     }
 
     /// Lets a suspended thread go on.
@@ -379,21 +401,14 @@ impl Thread {
     ///
     /// # Context
     /// Threads and interrupt handlers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn resume(&self) -> Result<(), Error> {
-        let mut section = lock::enter();
-        let result = self.block(&section).and_then(|t| {
-            if t.state & SUSPENDED == 0 {
-                return Err(Error::InvalidState);
-            }
-            t.state &= !SUSPENDED;
-            if t.state == 0 {
-                sched::enqueue(&mut section, t);
-            }
-            Ok(())
-        });
-        section.leave();
-        result
+        self.begin_resume().finish()
+    }
+
+    #[inline(never)]
+    fn begin_resume(self) -> Handoff {
+        self.release(SUSPENDED)
     }
 
     /// Wakes it from [`park`], or lets its next [`park`] return at once.
@@ -499,16 +514,8 @@ impl Thread {
     /// [`Error::NoSuchThread`].
     pub fn times(&self) -> Result<Times, Error> {
         self.read(|t| {
-            let mut cycles = t.runtime;
-            if core::ptr::eq(percpu::current(), t) {
-                // SAFETY: this CPU's own, inside a section.
-                let since = unsafe { sched::of_cpu(t.percpu) }.switched_at;
-                cycles += crate::arch::tsc::now().wrapping_sub(since);
-            }
-            Times {
-                cycles,
-                switches: t.switches,
-            }
+            // SAFETY: inside a section.
+            unsafe { times_of(t) }
         })
     }
 
@@ -527,6 +534,22 @@ pub struct Times {
     pub cycles: u64,
     /// How often it was switched to.
     pub switches: u64,
+}
+
+/// What a thread has used up to now.
+///
+/// # Safety
+/// Inside a section.
+unsafe fn times_of(t: &Tcb) -> Times {
+    let mut cycles = t.runtime;
+    // SAFETY: the caller's duty.
+    if unsafe { sched::of_cpu(t.percpu) }.rq.current() == t.tid {
+        cycles = cycles.wrapping_add(crate::arch::tsc::now());
+    }
+    Times {
+        cycles,
+        switches: t.switches,
+    }
 }
 
 /// One line of the thread table.
@@ -558,10 +581,8 @@ pub fn for_each(mut f: impl FnMut(Info)) {
             priority: t.prio.raw(),
             cpu: sched::cpu_of(t),
             state: t.state,
-            times: Times {
-                cycles: t.runtime,
-                switches: t.switches,
-            },
+            // SAFETY: inside a section.
+            times: unsafe { times_of(t) },
         });
         section.leave_quietly();
         if let Some(info) = info {
@@ -590,7 +611,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
     t.state = 0;
     block.sched.rq = takt_scheduler::RunQueue::new(tid);
-    block.sched.switched_at = crate::arch::tsc::now();
+    t.runtime = crate::arch::tsc::now().wrapping_neg();
     percpu::set_current(t);
 }
 

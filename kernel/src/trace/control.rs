@@ -92,6 +92,21 @@ pub fn drain(cpu: usize, mut deliver: impl FnMut(&'static [u8]) -> bool) -> usiz
     nr
 }
 
+/// Bytes that the idle thread keeps free in the current sub-buffer: what a few activations with every event on record.
+const ROOM: u32 = 512;
+
+/// Does ahead of time what the next records would have to do besides recording: opens the next sub-buffer if little
+/// room is left, and notes the upper half of the TSC at `upcoming`, the next deadline.
+///
+/// # Context
+/// The idle thread.
+pub(crate) fn prepare(upcoming: u64) {
+    ring::make_room(KernelRing, ROOM);
+    if upcoming != u64::MAX {
+        ring::announce(KernelRing, upcoming);
+    }
+}
+
 /// Whether a complete sub-buffer of this CPU waits to be handed over.
 #[must_use]
 pub fn has_full() -> bool {

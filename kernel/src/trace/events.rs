@@ -16,12 +16,12 @@ event_class! {
 }
 event_class! {
     /// A thread that is woken.
-    pub class Wakeup = "sched_wakeup_template", core8 { tid: 8 tid, prio: 32 prio, target_cpu: 32 u }
-    print "comm={tid:comm} pid={tid:pid} prio={prio} target_cpu={target_cpu}";
+    pub class Wakeup = "sched_wakeup_template", core8 { tid: 8 tid, prio: 8 prio, target_cpu: 8 u }
+    print "comm={tid:comm} pid={tid:pid} prio={prio} target_cpu={target_cpu:03}";
 }
 event_class! {
     /// A thread that begins.
-    pub class Create = "thread_create", core8 { tid: 8 tid, prio: 32 prio, cpu: 32 u, comm: * str }
+    pub class Create = "thread_create", core8 { tid: 8 tid, prio: 8 prio, cpu: 8 u, comm: * str }
     print "comm={comm} pid={tid:pid} prio={prio} cpu={cpu}";
 }
 event_class! {
@@ -31,7 +31,7 @@ event_class! {
 }
 event_class! {
     /// A change of priority.
-    pub class Prio = "prio_change", core8 { tid: 8 tid, oldprio: 32 prio, newprio: 32 prio, base: 32 prio }
+    pub class Prio = "prio_change", core8 { tid: 8 tid, oldprio: 8 prio, newprio: 8 prio, base: 8 prio }
     print "comm={tid:comm} pid={tid:pid} oldprio={oldprio} newprio={newprio} base={base}";
 }
 event_class! {

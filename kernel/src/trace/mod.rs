@@ -4,8 +4,6 @@
 //! kernel's own. [`enable`] switches an event on by its id (the host knows names, the target does not), [`tracing_on`]
 //! and [`tracing_off`] start and stop recording as such. [`marker`] is for a word of the application's own.
 
-use crate::trace_event;
-
 pub mod control;
 pub mod events;
 
@@ -78,7 +76,7 @@ pub(crate) use here;
 /// Any, NMI included.
 #[inline]
 pub fn marker(text: &str) {
-    trace_event!(crate::trace::events::marker, text.as_bytes());
+    crate::trace_event!(crate::trace::events::marker, text.as_bytes());
 }
 
 /// The letter of a thread that is left: 0 R, 1 S, 2 T, 3 X.

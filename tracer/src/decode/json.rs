@@ -2,8 +2,7 @@
 
 use std::format;
 use std::io::{self, Write};
-
-use serde_json::{Map, Number, Value as Json};
+use std::string::{String, ToString};
 
 use super::merge::Item;
 use super::names::{Names, signed};
@@ -12,81 +11,94 @@ use super::types::FieldType;
 
 /// Writes an item as one line of JSON, and learns thread names on the way.
 ///
-/// A record has `cpu`, `ts_ns`, `task`, `pid`, `flags` (the four columns of ftrace), `event` and `fields`. Numbers are
-/// numbers (`cycles` in nanoseconds), `enum`, `flags` and `sym` fields are strings, and a `tid` field `x` is joined by
-/// `x_comm`. What is lost has `cpu`, `ts_ns`, `lost_events` and `lost_sub_buffers`; damage has `damage`, `offset` and
-/// `skipped`.
+/// A record has `cpu`, `ts_ns`, `task`, `pid`, `flags` (the four columns of ftrace), `event` and `fields`, which are in
+/// the order of the class. Numbers are numbers (`cycles` in nanoseconds, `tid` as pid, joined by the name in a field
+/// with `_comm` appended); `enum`, `flags` and `sym` fields are strings. What is lost has `cpu`, `ts_ns`,
+/// `lost_events` and `lost_sub_buffers`; damage has `damage`, `offset` and `skipped`.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
-    let line = match item {
+    match item {
         Item::Record(record) => {
             names.threads.learn(record);
-            object([
-                ("cpu", record.cpu.into()),
-                ("ts_ns", names.clock.ns(record.ts).into()),
-                ("task", names.threads.task(record.tid).into()),
-                ("pid", names.threads.pid(record.tid).into()),
-                ("flags", record.context.flags().into()),
-                ("event", record.event.name.as_str().into()),
-                ("fields", fields(record, names)),
-            ])
+            write!(
+                out,
+                "{{\"cpu\":{},\"ts_ns\":{}",
+                record.cpu,
+                names.clock.ns(record.ts)
+            )?;
+            write!(
+                out,
+                ",\"task\":{}",
+                string(&names.threads.task(record.tid))?
+            )?;
+            write!(out, ",\"pid\":{}", names.threads.pid(record.tid))?;
+            write!(out, ",\"flags\":{}", string(&record.context.flags())?)?;
+            write!(
+                out,
+                ",\"event\":{},\"fields\":{{",
+                string(&record.event.name)?
+            )?;
+            write_fields(&mut out, record, names)?;
+            out.write_all(b"}}\n")
         }
         Item::Lost {
             cpu,
             ts,
             events,
             sub_buffers,
-        } => object([
-            ("cpu", (*cpu).into()),
-            ("ts_ns", names.clock.ns(*ts).into()),
-            ("lost_events", (*events).into()),
-            ("lost_sub_buffers", (*sub_buffers).into()),
-        ]),
-        Item::Damage(damage) => object([
-            ("damage", format!("{}", damage.fault).into()),
-            ("offset", damage.offset.into()),
-            ("skipped", damage.skipped.into()),
-        ]),
-    };
-    serde_json::to_writer(&mut out, &line)?;
-    out.write_all(b"\n")
-}
-
-fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
-    Json::Object(
-        members
-            .into_iter()
-            .map(|(name, value)| (name.into(), value))
-            .collect(),
-    )
-}
-
-fn fields(record: &Record<'_>, names: &Names) -> Json {
-    let mut fields = Map::new();
-    for (field, value) in record.fields() {
-        let json = match (&field.ty, value) {
-            (FieldType::Signed, Value::Number(number)) => {
-                Json::Number(signed(field, *number).into())
-            }
-            (FieldType::Cycles, Value::Number(number)) => {
-                Json::Number(names.clock.ns(*number).into())
-            }
-            (FieldType::Unsigned | FieldType::Hex | FieldType::Prio, Value::Number(number)) => {
-                Json::Number(Number::from(*number))
-            }
-            (FieldType::Tid, Value::Number(number)) => {
-                let tid = *number as u8;
-                fields.insert(
-                    format!("{}_comm", field.name),
-                    names.threads.comm(tid).into(),
-                );
-                names.threads.pid(tid).into()
-            }
-            _ => names.show(field, value).into(),
-        };
-        fields.insert(field.name.clone(), json);
+        } => {
+            let ts = names.clock.ns(*ts);
+            write!(out, "{{\"cpu\":{cpu},\"ts_ns\":{ts}")?;
+            writeln!(
+                out,
+                ",\"lost_events\":{events},\"lost_sub_buffers\":{sub_buffers}}}"
+            )
+        }
+        Item::Damage(damage) => {
+            let what = string(&damage.fault.to_string())?;
+            writeln!(
+                out,
+                "{{\"damage\":{what},\"offset\":{},\"skipped\":{}}}",
+                damage.offset, damage.skipped
+            )
+        }
     }
-    Json::Object(fields)
+}
+
+fn write_fields(mut out: impl Write, record: &Record<'_>, names: &Names) -> io::Result<()> {
+    for (number, (field, value)) in record.fields().enumerate() {
+        let comma = if number == 0 { "" } else { "," };
+        write!(out, "{comma}{}:", string(&field.name)?)?;
+        let bits = value.number().unwrap_or(0);
+        match &field.ty {
+            FieldType::Unsigned | FieldType::Hex | FieldType::Prio => write!(out, "{bits}")?,
+            FieldType::Signed => write!(out, "{}", signed(field, bits))?,
+            FieldType::Cycles => write!(out, "{}", names.clock.ns(bits))?,
+            FieldType::Tid => {
+                let tid = bits as u8;
+                let comm = string(&names.threads.comm(tid))?;
+                let name = string(&format!("{}_comm", field.name))?;
+                write!(out, "{},{name}:{comm}", names.threads.pid(tid))?;
+            }
+            FieldType::Enum(_) | FieldType::Flags(_) | FieldType::Symbol => {
+                write!(out, "{}", string(&names.show(field, value))?)?;
+            }
+            FieldType::Str => write!(out, "{}", string(&text(value))?)?,
+        }
+    }
+    Ok(())
+}
+
+/// The bytes as text; JSON escapes what could do harm.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Number(_) => String::new(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+fn string(text: &str) -> io::Result<String> {
+    Ok(serde_json::to_string(text)?)
 }

@@ -129,13 +129,14 @@ impl EventTable {
                 offset: at as u64,
                 reason,
             };
-            let (Some(id), Some(len)) = (u64_at(section, at), u64_at(section, at + 8)) else {
-                return Err(error("the section ends inside an entry".into()));
-            };
-            if id == 0 && len == 0 {
+            let id = u64_at(section, at);
+            if id == Some(0) {
                 at += 8; // filled up by the linker
                 continue;
             }
+            let (Some(id), Some(len)) = (id, u64_at(section, at + 8)) else {
+                return Err(error("the section ends inside an entry".into()));
+            };
             let id = u32::try_from(id)
                 .ok()
                 .filter(|id| (1..=0xffff).contains(id) && (id % 2 == 1 || *id <= 0xfe))

@@ -89,6 +89,7 @@ macro_rules! __class_emit {
             /// # Context
             /// That of the sink.
             #[inline(always)]
+            #[allow(clippy::too_many_arguments, reason = "as many as the class has fields")]
             pub fn emit<S: $crate::event::Sink>(
                 id: $crate::event::Id
                 $(, $field: impl $crate::event::Value)*
@@ -100,7 +101,8 @@ macro_rules! __class_emit {
                     $bits,
                     $field,
                 ))*;
-                $crate::__class_send!(packed, $class $(, $dynamic)?);
+                let bytes: ::core::option::Option<&[u8]> = $crate::__dynamic!($($dynamic)?);
+                packed.send::<S>(<$class as EventClass>::LAYOUT, <$class as EventClass>::EXTRA, bytes);
             }
         }
     };
@@ -113,19 +115,12 @@ macro_rules! __class_emit {
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __class_send {
-    ($packed:ident, $class:ident) => {
-        $packed.send::<S>(
-            <$class as EventClass>::LAYOUT,
-            <$class as EventClass>::EXTRA,
-        )
+macro_rules! __dynamic {
+    () => {
+        ::core::option::Option::None
     };
-    ($packed:ident, $class:ident, $dynamic:ident) => {
-        $packed.send_bytes::<S>(
-            <$class as EventClass>::LAYOUT,
-            <$class as EventClass>::EXTRA,
-            $dynamic.as_ref(),
-        )
+    ($dynamic:ident) => {
+        ::core::option::Option::Some($dynamic.as_ref())
     };
 }
 

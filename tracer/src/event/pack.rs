@@ -102,34 +102,23 @@ impl Packed {
         u64::from(self.extra[at]) | u64::from(self.extra[at + 1]) << 32
     }
 
-    /// Hands the record with so many extra words to the sink.
+    /// Hands the record with so many extra words, and with a dynamic field if there is one, to the sink.
     #[inline(always)]
-    pub fn send<S: Sink>(self, layout: Layout, words: usize) {
+    pub fn send<S: Sink>(self, layout: Layout, words: usize, bytes: Option<&[u8]>) {
         let word = self.word();
-        match (layout, words) {
-            (Layout::Core24(_), 0) => S::rec8(word),
-            (Layout::Core24(_), 1) => S::rec12(word, self.extra[0]),
-            (Layout::Core24(_), 2) => S::rec16(word, self.pair(0)),
-            (Layout::Core24(_), 3) => S::rec20(word, self.pair(0), self.extra[2]),
-            (Layout::Core24(_), 4) => S::rec24(word, self.pair(0), self.pair(2)),
-            (_, 0) => S::rec8_ctx(word),
-            (_, 1) => S::rec12_ctx(word, self.extra[0]),
-            (_, 2) => S::rec16_ctx(word, self.pair(0)),
-            (_, 3) => S::rec20_ctx(word, self.pair(0), self.extra[2]),
-            (_, 4) => S::rec24_ctx(word, self.pair(0), self.pair(2)),
-            // More than 24 bytes: no event on a hot path is that long.
-            (layout, _) => self.send_bytes::<S>(layout, words, &[]),
-        }
-    }
-
-    /// Hands the record to the sink together with its dynamic field.
-    #[inline(always)]
-    pub fn send_bytes<S: Sink>(self, layout: Layout, words: usize, bytes: &[u8]) {
-        match layout {
-            Layout::Core24(_) => S::rec_bytes(self.word(), &self.extra[..words], bytes),
-            Layout::Core8 | Layout::Wide => {
-                S::rec_bytes_ctx(self.word(), &self.extra[..words], bytes)
-            }
+        match (layout, words, bytes) {
+            (Layout::Core24(_), 0, None) => S::rec8(word),
+            (Layout::Core24(_), 1, None) => S::rec12(word, self.extra[0]),
+            (Layout::Core24(_), 2, None) => S::rec16(word, self.pair(0)),
+            (Layout::Core24(_), 3, None) => S::rec20(word, self.pair(0), self.extra[2]),
+            (Layout::Core24(_), 4, None) => S::rec24(word, self.pair(0), self.pair(2)),
+            (Layout::Core24(_), ..) => S::rec_bytes(word, &self.extra[..words], bytes),
+            (_, 0, None) => S::rec8_ctx(word),
+            (_, 1, None) => S::rec12_ctx(word, self.extra[0]),
+            (_, 2, None) => S::rec16_ctx(word, self.pair(0)),
+            (_, 3, None) => S::rec20_ctx(word, self.pair(0), self.extra[2]),
+            (_, 4, None) => S::rec24_ctx(word, self.pair(0), self.pair(2)),
+            _ => S::rec_bytes_ctx(word, &self.extra[..words], bytes),
         }
     }
 }

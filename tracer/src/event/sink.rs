@@ -30,17 +30,17 @@ pub trait Sink {
     fn rec24(word: u32, ab: u64, cd: u64);
     /// Four extra words, with context.
     fn rec24_ctx(word: u32, ab: u64, cd: u64);
-    /// Any number of extra words up to 8, and a dynamic field.
-    fn rec_bytes(word: u32, extra: &[u32], bytes: &[u8]);
-    /// Any number of extra words up to 8, and a dynamic field, with context.
-    fn rec_bytes_ctx(word: u32, extra: &[u32], bytes: &[u8]);
+    /// Any number of extra words up to 8, and a dynamic field if there is one.
+    fn rec_bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>);
+    /// Any number of extra words up to 8, and a dynamic field if there is one, with context.
+    fn rec_bytes_ctx(word: u32, extra: &[u32], bytes: Option<&[u8]>);
 }
 
 /// Declares a [`Sink`] over a [`CpuRing`](crate::ring::CpuRing): one out-of-line function for each record size.
 ///
 /// The ring is named by an expression without content, for example a unit struct of the kernel.
 ///
-/// ```ignore
+/// ```text
 /// takt_tracer::ring_sink! {
 ///     /// The trace ring of this CPU.
 ///     pub struct KernelSink => KernelRing;
@@ -65,8 +65,8 @@ macro_rules! ring_sink {
                 rec20_ctx record20_ctx (word: u32, ab: u64, c: u32);
                 rec24 record24 (word: u32, ab: u64, cd: u64);
                 rec24_ctx record24_ctx (word: u32, ab: u64, cd: u64);
-                rec_bytes record_bytes (word: u32, extra: &[u32], bytes: &[u8]);
-                rec_bytes_ctx record_bytes_ctx (word: u32, extra: &[u32], bytes: &[u8]);
+                rec_bytes record_bytes (word: u32, extra: &[u32], bytes: ::core::option::Option<&[u8]>);
+                rec_bytes_ctx record_bytes_ctx (word: u32, extra: &[u32], bytes: ::core::option::Option<&[u8]>);
             }
         }
     };

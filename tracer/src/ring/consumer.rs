@@ -3,9 +3,9 @@
 //! Context: thread, one at a time; may be interrupted and preempted by writers anywhere. A step costs a few
 //! instructions, but belongs outside of measured paths because of what follows it.
 
-use super::slow::{Opened, open, pad};
+use super::slow::{Opened, note_half, open, pad};
 use super::{CpuRing, Geometry, Word};
-use crate::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
+use crate::wire::{CLOCK_LEN, COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
 
 /// A complete sub-buffer that the consumer has not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,5 +96,40 @@ pub fn close<R: CpuRing>(ring: R) {
         if let Opened::Refused(_) = open(ring, pos, now, 0) {
             return;
         }
+    }
+}
+
+/// Opens the next sub-buffer ahead of time if less than `room` bytes are left in the current one, so that a measured
+/// path does not meet the end of it. The rest is padding. Says whether it did; does nothing while tracing is off or
+/// the next slot is not free.
+///
+/// # Context
+/// The idle thread of the ring's CPU: outside of every measured path.
+pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
+    if ring.load(Word::Limit) == 0 {
+        return false;
+    }
+    let pos = ring.pos();
+    let now = ring.now();
+    Geometry::<R>::end(pos) - pos < u64::from(room)
+        && matches!(open(ring, pos, now, 0), Opened::Here(_))
+}
+
+/// Announces the upper half of the TSC at `upcoming`, the next time a measured path is expected to run, if it is not
+/// the one noted: writes the `clock` record that the path would have to write. Should something else be recorded
+/// before that time, it finds the half of its own time not noted and writes a `clock` record itself.
+///
+/// # Context
+/// The idle thread of the ring's CPU: outside of every measured path.
+pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
+    let limit = ring.load(Word::Limit);
+    if limit == 0 || ring.load(Word::TsHi) == upcoming >> 32 {
+        return;
+    }
+    let pos = ring.pos();
+    if pos + u64::from(CLOCK_LEN) <= Geometry::<R>::end(pos)
+        && ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN))
+    {
+        note_half(ring, pos, upcoming);
     }
 }

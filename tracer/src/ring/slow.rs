@@ -30,7 +30,7 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
 ///
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
-#[inline(never)]
+#[inline]
 pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
     loop {
         let limit = ring.load(Word::Limit);
@@ -72,7 +72,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
 }
 
 /// Writes the `clock` record that was reserved at `pos`. It is no event: its bytes are committed, but no record.
-fn note_half<R: CpuRing>(ring: R, pos: u64, now: u64) {
+pub(super) fn note_half<R: CpuRing>(ring: R, pos: u64, now: u64) {
     let at = Geometry::<R>::offset(pos);
     ring.store32::<0>(at, now as u32);
     ring.store32::<4>(at, CLOCK_ID);

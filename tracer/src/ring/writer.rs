@@ -4,11 +4,18 @@
 //! straight through is left to [`slow::record`] as a tail call with the same arguments, so that the fast path needs
 //! neither a stack frame nor a saved register.
 
-use super::{CpuRing, Geometry, slow};
+use super::{CpuRing, Geometry, Word, slow};
 use crate::wire::{MAX_BYTES, SUB_COMMIT, commit_of};
 
+/// The fast path; `slow` is called in its stead where it does not go straight through.
 #[inline(always)]
-fn record<R: CpuRing, const LEN: u32>(ring: R, word: u32, first: u64, second: u64) {
+fn record<R: CpuRing, const LEN: u32>(
+    ring: R,
+    word: u32,
+    first: u64,
+    second: u64,
+    slow: impl FnOnce(),
+) {
     let pos = ring.pos();
     let now = ring.now();
     let new = pos + u64::from(LEN);
@@ -17,7 +24,7 @@ fn record<R: CpuRing, const LEN: u32>(ring: R, word: u32, first: u64, second: u6
         write(ring, at, now as u32, LEN, word, first, second);
         ring.commit::<LEN>(Geometry::<R>::sub_offset(pos));
     } else {
-        slow::record(ring, word, first, second, LEN);
+        slow();
     }
 }
 
@@ -59,7 +66,13 @@ macro_rules! record_fn {
         /// Thread, IRQ, NMI of the ring's CPU.
         #[inline(always)]
         pub fn $plain<R: CpuRing>(ring: R, word: u32 $(, $arg: $ty)*) {
-            record::<R, $len>(ring, word, $first, $second);
+            // Takes the arguments as they are, so that the fast path need not widen them.
+            #[cold]
+            #[inline(never)]
+            fn slow<R: CpuRing>(ring: R, word: u32 $(, $arg: $ty)*) {
+                slow::record(ring, word, $first, $second, $len);
+            }
+            record::<R, $len>(ring, word, $first, $second, || slow(ring, word $(, $arg)*));
         }
 
         $(#[$doc])*
@@ -70,8 +83,7 @@ macro_rules! record_fn {
         /// Thread, IRQ, NMI of the ring's CPU.
         #[inline(always)]
         pub fn $with_ctx<R: CpuRing>(ring: R, word: u32 $(, $arg: $ty)*) {
-            let word = word | ring.ctx();
-            record::<R, $len>(ring, word, $first, $second);
+            $plain(ring, ring.with_ctx(word) $(, $arg)*);
         }
     )*};
 }
@@ -89,7 +101,7 @@ record_fn! {
     record24 record24_ctx 24 (ab: u64, cd: u64) ab, cd;
 }
 
-/// Records extra words and a dynamic field, without context in the word.
+/// Records extra words, and a dynamic field if there is one, without context in the word.
 ///
 /// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a
 /// sub-buffer).
@@ -97,13 +109,17 @@ record_fn! {
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
 #[inline]
-pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8]) {
+pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option<&[u8]>) {
     let extra = extra.get(..8).unwrap_or(extra);
-    let head = 8 + 4 * extra.len() as u32 + 4;
-    let room = (Geometry::<R>::MAX_LEN.saturating_sub(head) as usize).min(MAX_BYTES) & !3;
-    let bytes = bytes.get(..room).unwrap_or(bytes);
-    let padded = bytes.len().next_multiple_of(4) as u32;
-    let Some((pos, ts)) = slow::reserve(ring, head + padded) else {
+    let head = 8 + 4 * extra.len() as u32;
+    let room = (Geometry::<R>::MAX_LEN.saturating_sub(head + 4) as usize).min(MAX_BYTES) & !3;
+    let bytes = bytes.map(|bytes| bytes.get(..room).unwrap_or(bytes));
+    let len = head + bytes.map_or(0, |bytes| 4 + bytes.len().next_multiple_of(4) as u32);
+    if len > Geometry::<R>::MAX_LEN {
+        ring.add(Word::Dropped, 1); // a ring for tests, too small for its events
+        return;
+    }
+    let Some((pos, ts)) = slow::reserve(ring, len) else {
         return;
     };
     let mut at = Geometry::<R>::offset(pos);
@@ -114,16 +130,15 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8])
     put(ts);
     put(word);
     extra.iter().copied().for_each(&mut put);
-    put(bytes.len() as u32);
-    for chunk in bytes.chunks(4) {
-        let mut last = [0; 4];
-        last[..chunk.len()].copy_from_slice(chunk);
-        put(u32::from_le_bytes(last));
+    if let Some(bytes) = bytes {
+        put(bytes.len() as u32);
+        for chunk in bytes.chunks(4) {
+            let mut last = [0; 4];
+            last[..chunk.len()].copy_from_slice(chunk);
+            put(u32::from_le_bytes(last));
+        }
     }
-    ring.add64::<SUB_COMMIT>(
-        Geometry::<R>::sub_offset(pos),
-        u64::from(commit_of(head + padded)),
-    );
+    ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
 }
 
 /// As [`record_bytes`], with the context added to the word.
@@ -131,6 +146,6 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8])
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
 #[inline]
-pub fn record_bytes_ctx<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: &[u8]) {
-    record_bytes(ring, word | ring.ctx(), extra, bytes);
+pub fn record_bytes_ctx<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option<&[u8]>) {
+    record_bytes(ring, ring.with_ctx(word), extra, bytes);
 }

@@ -1,1 +1,101 @@
+//! The lines that come out, against files: set `OVERWRITE=1` to accept what there is now.
 
+use std::io::Cursor;
+use std::path::Path;
+
+use takt_tracer::decode::{Names, Threads, TraceFile, write_header, write_item, write_json};
+
+use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, sample, table};
+
+fn snapshot(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/decode/snapshots")
+        .join(name);
+    if std::env::var_os("OVERWRITE").is_some() {
+        std::fs::write(&path, found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(
+            found,
+            expected,
+            "line {} of {name}; OVERWRITE=1 accepts it",
+            number + 1
+        );
+    }
+    assert_eq!(found, expected, "{name}; OVERWRITE=1 accepts it");
+}
+
+fn names() -> Names {
+    let mut threads = Threads::new(2);
+    threads.name(3, "main");
+    Names::new(2_000_000_000, threads)
+        .with_symbols(|address| (address == 0x20_1234).then(|| "do_timer+0x4".into()))
+}
+
+#[test]
+fn ftrace_text() {
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(sample())).unwrap();
+    let mut out = Vec::new();
+    let entries = trace.nr_records();
+    write_header(
+        &mut out,
+        entries,
+        entries + trace.nr_lost(),
+        trace.header().nr_cpus,
+    )
+    .unwrap();
+    let mut names = names();
+    for item in trace.merge(&table) {
+        write_item(&mut out, &item.unwrap(), &mut names).unwrap();
+    }
+    snapshot("trace.txt", &String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn json_lines() {
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(sample())).unwrap();
+    let mut out = Vec::new();
+    let mut names = names();
+    for item in trace.merge(&table) {
+        write_json(&mut out, &item.unwrap(), &mut names).unwrap();
+    }
+    let out = String::from_utf8(out).unwrap();
+    for line in out.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(object["ts_ns"].is_u64());
+    }
+    snapshot("trace.jsonl", &out);
+}
+
+#[test]
+fn losses_are_never_silent() {
+    let world = World::new(1);
+    world.at(0, 5, 0xc0, 0);
+    Create::emit::<Sink>(CREATE, 9u8, 1u8, 0u8, "x");
+    (0..100).for_each(|_| Wakeup::emit::<Sink>(WAKEUP, 9u8, 1u8, 0u8));
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(world.finish())).unwrap();
+    assert!(!trace.is_complete());
+    let (records, lost) = (trace.nr_records(), trace.nr_lost());
+    assert_eq!(records + lost, 101);
+    assert!(lost > 0);
+    let (mut text, mut json) = (Vec::new(), Vec::new());
+    let mut names = names();
+    for item in trace.merge(&table) {
+        let item = item.unwrap();
+        write_item(&mut text, &item, &mut names).unwrap();
+        write_json(&mut json, &item, &mut names).unwrap();
+    }
+    let (text, json) = (
+        String::from_utf8(text).unwrap(),
+        String::from_utf8(json).unwrap(),
+    );
+    assert!(
+        text.ends_with(&format!("CPU:0 [LOST {lost} EVENTS]\n")),
+        "{text}"
+    );
+    assert!(json.contains(&format!("\"lost_events\":{lost}")), "{json}");
+}

@@ -5,4 +5,5 @@ mod events;
 mod formats;
 mod merge;
 mod metadata;
+mod sub;
 mod world;

@@ -1,1 +1,231 @@
+//! Several CPUs, in the order of time, piece by piece.
 
+use std::cell::Cell;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use takt_tracer::decode::{Error, FrameReader, FrameWriter, Item, TraceFile};
+use takt_tracer::wire::{CHANNEL_LOG, FILE_MAGIC_LOG, FileHeader};
+
+use crate::world::{Sink, WAKEUP, Wakeup, World, file_header, sample, table};
+
+/// A file with these records: CPU and gap to the record before.
+fn file(records: &[(usize, u64)]) -> Vec<u8> {
+    let mut world = World::new(3);
+    let mut now = 0;
+    for (number, (cpu, gap)) in records.iter().enumerate() {
+        now += gap;
+        world.at(*cpu, now, 0xc0, 9);
+        Wakeup::emit::<Sink>(WAKEUP, number as u8, (number >> 8) as u8, *cpu as u8);
+        world.hand_over();
+    }
+    world.finish()
+}
+
+proptest! {
+    #[test]
+    fn records_come_in_the_order_of_time(
+        records in prop::collection::vec((0..3usize, prop_oneof![0..1000u64, Just(1 << 33)]), 0..300),
+    ) {
+        let table = table();
+        let mut trace = TraceFile::open(Cursor::new(file(&records))).unwrap();
+        prop_assert!(trace.is_complete());
+        prop_assert_eq!(trace.nr_records(), records.len() as u64);
+        let mut last = 0;
+        let mut seen = vec![false; records.len()];
+        for item in trace.merge(&table) {
+            let Item::Record(record) = item.unwrap() else { panic!("only records") };
+            prop_assert!(record.ts >= last);
+            last = record.ts;
+            let field = |name| record.number(name).unwrap() as usize;
+            let number = field("tid") + (field("prio") << 8);
+            prop_assert_eq!(records[number].0, usize::from(record.cpu));
+            let at: u64 = records[..=number].iter().map(|(_, gap)| gap).sum();
+            prop_assert_eq!(record.ts, at);
+            prop_assert!(!std::mem::replace(&mut seen[number], true));
+        }
+        prop_assert!(seen.into_iter().all(|seen| seen));
+    }
+}
+
+/// Counts what is read, a few bytes at a time.
+struct Slow {
+    input: Cursor<Vec<u8>>,
+    longest: Rc<Cell<usize>>,
+}
+
+impl Read for Slow {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.longest.set(self.longest.get().max(out.len()));
+        let len = out.len().min(7);
+        self.input.read(&mut out[..len])
+    }
+}
+
+impl Seek for Slow {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.input.seek(to)
+    }
+}
+
+#[test]
+fn a_long_trace_is_read_in_small_pieces() {
+    let records: Vec<_> = (0..20_000).map(|number| (number % 3, 10)).collect();
+    let bytes = file(&records);
+    assert!(bytes.len() > 200_000);
+    let longest = Rc::new(Cell::new(0));
+    let input = Slow {
+        input: Cursor::new(bytes),
+        longest: Rc::clone(&longest),
+    };
+    let table = table();
+    let mut trace = TraceFile::open(input).unwrap();
+    assert_eq!(trace.merge(&table).filter(Result::is_ok).count(), 20_000);
+    assert_eq!(trace.merge(&table).count(), 20_000, "can be read again");
+    assert!(
+        longest.get() <= 16 << 10,
+        "no buffer grows with the file: {}",
+        longest.get()
+    );
+}
+
+/// Fails after so many bytes.
+struct Broken(Cursor<Vec<u8>>, u64);
+
+impl Read for Broken {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.0.position() >= self.1 {
+            return Err(io::Error::other("bad sector"));
+        }
+        self.0.read(&mut out[..1])
+    }
+}
+
+#[test]
+fn an_input_that_fails_is_an_error_with_its_offset() {
+    let bytes = sample();
+    for at in [0, 63, 64, 100, 400] {
+        let result =
+            FrameReader::trace(Broken(Cursor::new(bytes.clone()), at)).and_then(|mut frames| {
+                while frames.next_entry()?.is_some() {}
+                Ok(())
+            });
+        match result {
+            Err(Error::Io { offset, source }) => {
+                assert_eq!(offset, at);
+                assert_eq!(source.to_string(), "bad sector");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_header_is_judged() {
+    let refuse = |bytes: &[u8], at: u64, reason: &str| match FrameReader::trace(bytes) {
+        Err(error @ Error::Header { .. }) => {
+            let Error::Header { offset, .. } = error else {
+                unreachable!()
+            };
+            assert_eq!(offset, at);
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        other => panic!("{other:?}"),
+    };
+    let good = file_header(2);
+    refuse(b"", 0, "ends inside its header");
+    refuse(&good.encode()[..63], 63, "after 63 bytes");
+    refuse(
+        &FileHeader {
+            magic: *b"\x7fELF\x02\x01\x01\x00",
+            ..good
+        }
+        .encode(),
+        0,
+        "begins with \\x7fELF",
+    );
+    refuse(
+        &FileHeader {
+            magic: FILE_MAGIC_LOG,
+            ..good
+        }
+        .encode(),
+        0,
+        "no trace file",
+    );
+    refuse(
+        &FileHeader { version: 2, ..good }.encode(),
+        12,
+        "version 2, but this program knows 1",
+    );
+    refuse(
+        &FileHeader { tsc_hz: 0, ..good }.encode(),
+        16,
+        "TSC frequency",
+    );
+    refuse(
+        &FileHeader {
+            sub_size: 100,
+            ..good
+        }
+        .encode(),
+        32,
+        "sub-buffer size cannot be 100",
+    );
+    refuse(
+        &FileHeader {
+            sub_size: 1 << 30,
+            ..good
+        }
+        .encode(),
+        32,
+        "sub-buffer size",
+    );
+    refuse(
+        &FileHeader { nr_cpus: 0, ..good }.encode(),
+        36,
+        "number of CPUs",
+    );
+    refuse(
+        &FileHeader {
+            nr_cpus: 257,
+            ..good
+        }
+        .encode(),
+        36,
+        "number of CPUs",
+    );
+    let mut long = good.encode();
+    long[8] = 63;
+    refuse(&long, 8, "header length cannot be 63");
+    long[8] = 72;
+    refuse(&long, 64, "ends inside its header");
+    assert!(
+        FrameReader::trace(&[&long[..], &[0; 8]].concat()[..]).is_ok(),
+        "a longer header is skipped"
+    );
+}
+
+#[test]
+fn a_log_has_frames_of_any_length() {
+    let header = FileHeader {
+        magic: FILE_MAGIC_LOG,
+        sub_size: 0,
+        ..file_header(1)
+    };
+    let mut writer = FrameWriter::new(Vec::new(), &header).unwrap();
+    for len in [0, 1, 7, 8, 100_000] {
+        writer.frame(CHANNEL_LOG, 0, &vec![5; len]).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let mut frames = FrameReader::log(&bytes[..]).unwrap();
+    let mut lengths = Vec::new();
+    while let Some(entry) = frames.next_entry().unwrap() {
+        let takt_tracer::decode::Entry::Frame(frame) = entry else {
+            panic!("{entry:?}")
+        };
+        lengths.push(frame.payload.len());
+    }
+    assert_eq!(lengths, [0, 1, 7, 8, 100_000]);
+}

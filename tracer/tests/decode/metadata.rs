@@ -30,7 +30,7 @@ fn an_entry_is_text_padded_with_zeros() {
     const PARTS: &[&str] = &["event a:b\n", "class c\n", "doc", " d", "\n"];
     const N: usize = text_len(PARTS);
     static META: Meta<N> = Meta::new(&ID, PARTS);
-    assert_eq!((N, size_of_val(&META)), (32, 48));
+    assert_eq!((N, size_of_val(&META)), (24, 40));
     assert_eq!(META.text(), "event a:b\nclass c\ndoc d\n");
     assert!(core::ptr::eq(META.id(), &ID));
 }

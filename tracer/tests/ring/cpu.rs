@@ -191,7 +191,7 @@ pub(crate) fn write<R: CpuRing>(ring: R, serial: u32, size: Size) {
         Size::B16 => ring::record16(ring, word, ab),
         Size::B20 => ring::record20(ring, word, ab, c),
         Size::B24 => ring::record24(ring, word, ab, cd),
-        Size::Bytes(len) => ring::record_bytes(ring, word, &[a], &text(serial, len)),
+        Size::Bytes(len) => ring::record_bytes(ring, word, &[a], Some(&text(serial, len))),
     }
 }
 

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use console::style;
+use takt_timerlat::stats::Status;
+use takt_tracer::decode::Role;
 
 use crate::cli::LatencyRun;
 use crate::image::{Elf, Recipe};
@@ -16,6 +18,7 @@ use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
+use crate::run::events::Known;
 use crate::run::{Plan, RunConfig, events, execute, folder, probe};
 use crate::{setup, term};
 
@@ -61,14 +64,21 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
 /// The image: the user's, or ours, built if it is not up to date.
 fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
     if let Some(path) = &flags.image {
-        return Ok((Elf::open(path)?, 0.0));
+        let elf = Elf::open(path)?;
+        elf.symbol(Status::SYMBOL)?;
+        return Ok((elf, 0.0));
     }
     let built = Recipe::takt(flags.verbose).build()?;
     Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
 }
 
 fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
-    let known = crate::image::events::known(elf)?;
+    let table = crate::image::events::table(elf)?;
+    let known: Vec<_> = table
+        .iter()
+        .filter(|event| event.role != Role::Clock)
+        .map(Known::from)
+        .collect();
     events::resolve(&config.events, &known)
 }
 

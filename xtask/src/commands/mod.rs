@@ -5,7 +5,9 @@ mod ci;
 mod doctor;
 mod latency_run;
 mod log;
+mod output;
 mod test;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -26,7 +28,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Build(flags) => build::run(&flags),
         Command::Test(flags) => test::run(&flags),
         Command::Ci => ci::run(),
-        Command::Trace(_) => bail!("`trace` is not there yet"),
+        Command::Trace(flags) => trace::run(&flags),
         Command::Bench(_) => bail!("`bench` is not there yet"),
         Command::Fuzz(_) => bail!("`fuzz` is not there yet"),
     }

@@ -1,7 +1,9 @@
 //! Reading the guest's memory.
 
 pub mod log;
+pub mod rings;
 pub mod rtt;
+pub mod trace;
 
 use anyhow::Result;
 use takt_timerlat::stats::{Status, StatusView};

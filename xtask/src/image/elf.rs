@@ -99,6 +99,27 @@ impl Elf {
             .map_or(address, |segment| address - segment.vaddr + segment.paddr)
     }
 
+    /// The functions: address and mangled name.
+    #[must_use]
+    pub fn functions(&self) -> Vec<(u64, String)> {
+        let Ok(file) = object::File::parse(&*self.data) else {
+            return Vec::new();
+        };
+        file.symbols()
+            .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
+            .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())))
+            .collect()
+    }
+
+    /// Where the code ends.
+    #[must_use]
+    pub fn code_end(&self) -> u64 {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|segment| segment.vaddr.saturating_add(segment.size))
+            .max()
+            .unwrap_or_default()
+    }
+
     /// Whether an address is in the image's code.
     #[must_use]
     pub fn is_code(&self, address: u64) -> bool {

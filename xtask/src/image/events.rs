@@ -1,15 +1,24 @@
-//! The trace events of an image.
+//! The trace events of an image, as it describes them.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use takt_tracer::decode::EventTable;
 
 use super::Elf;
-use crate::run::events::Known;
 
-/// All events that the image declares.
+/// The section with the descriptions. It is not loaded.
+const SECTION: &str = ".takt.meta";
+
+/// The descriptions of all events that the image declares. An image without any is no error.
 ///
 /// # Errors
 ///
-/// If their descriptions cannot be read.
-pub fn known(_elf: &Elf) -> Result<Vec<Known>> {
-    Ok(Vec::new())
+/// If they cannot be understood.
+pub fn table(elf: &Elf) -> Result<EventTable> {
+    let section = elf.section(SECTION).unwrap_or_default();
+    EventTable::parse(section).with_context(|| {
+        format!(
+            "the event descriptions of {} cannot be read",
+            elf.path.display()
+        )
+    })
 }

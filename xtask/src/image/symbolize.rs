@@ -3,18 +3,55 @@
 use std::borrow::Cow;
 
 use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian, SectionId};
-use object::{Object, ObjectSymbol, SymbolMap, SymbolMapName};
 
 use super::Elf;
 
 type Slice<'e> = EndianSlice<'e, RunTimeEndian>;
+
+/// The functions of an image by address.
+#[derive(Debug)]
+pub struct SymbolNames {
+    /// Ascending: address, mangled name.
+    functions: Vec<(u64, String)>,
+    end: u64,
+}
+
+impl SymbolNames {
+    /// Reads the names out of `elf`.
+    #[must_use]
+    pub fn new(elf: &Elf) -> Self {
+        let mut functions = elf.functions();
+        functions.sort_unstable();
+        Self {
+            functions,
+            end: elf.code_end(),
+        }
+    }
+
+    /// The function at `address` and how far into it.
+    #[must_use]
+    pub fn nearest(&self, address: u64) -> Option<String> {
+        let after = self
+            .functions
+            .partition_point(|(start, _)| *start <= address);
+        let (start, name) = self.functions.get(after.checked_sub(1)?)?;
+        if address >= self.end {
+            return None;
+        }
+        let name = addr2line::demangle_auto(name.into(), None);
+        Some(match address - start {
+            0 => name.into_owned(),
+            offset => format!("{name}+{offset:#x}"),
+        })
+    }
+}
 
 /// Looks up addresses of one image: in its debug information where there is some, else among its
 /// symbols.
 pub struct Symbolizer<'e> {
     elf: &'e Elf,
     lines: Option<addr2line::Context<Slice<'e>>>,
-    symbols: Option<SymbolMap<SymbolMapName<'e>>>,
+    symbols: SymbolNames,
 }
 
 impl std::fmt::Debug for Symbolizer<'_> {
@@ -36,20 +73,10 @@ impl<'e> Symbolizer<'e> {
         let lines = Dwarf::load(load)
             .and_then(addr2line::Context::from_dwarf)
             .ok();
-        let symbols = object::File::parse(&*elf.data).ok().map(|file| {
-            SymbolMap::new(
-                file.symbols()
-                    .filter(|symbol| symbol.kind() == object::SymbolKind::Text)
-                    .filter_map(|symbol| {
-                        Some(SymbolMapName::new(symbol.address(), symbol.name().ok()?))
-                    })
-                    .collect(),
-            )
-        });
         Self {
             elf,
             lines,
-            symbols,
+            symbols: SymbolNames::new(elf),
         }
     }
 
@@ -61,7 +88,7 @@ impl<'e> Symbolizer<'e> {
         }
         let mut found = self.frames(address).unwrap_or_default();
         if found.is_empty() {
-            found.extend(self.nearest_symbol(address));
+            found.extend(self.symbols.nearest(address));
         }
         found
     }
@@ -88,25 +115,24 @@ impl<'e> Symbolizer<'e> {
         Some(found)
     }
 
-    fn nearest_symbol(&self, address: u64) -> Option<String> {
-        let symbol = self.symbols.as_ref()?.get(address)?;
-        let name = addr2line::demangle_auto(symbol.name().into(), None);
-        Some(format!("{name}+{:#x}", address - symbol.address()))
-    }
-
-    /// Repeats `text`, with the names of the code addresses in a line below it.
+    /// Repeats `text`, with names in the lines that begin with an address: those of a backtrace.
     #[must_use]
     pub fn annotate(&self, text: &str) -> String {
         let mut out = String::new();
         for line in text.lines() {
             out.push_str(line.trim_end());
-            out.push('\n');
-            for address in addresses(line) {
-                for (depth, name) in self.lookup(address).iter().enumerate() {
-                    let inlined = if depth == 0 { "" } else { "inlined into " };
-                    out.push_str(&format!("    {address:#x}: {inlined}{name}\n"));
+            let names = leading_address(line).map(|address| self.lookup(address));
+            for (depth, name) in names.iter().flatten().enumerate() {
+                match depth {
+                    0 => out.push_str(&format!("  {name}")),
+                    _ => out.push_str(&format!(
+                        "\n{:width$}inlined into {name}",
+                        "",
+                        width = line.trim_end().len() + 2
+                    )),
                 }
             }
+            out.push('\n');
         }
         out
     }
@@ -130,14 +156,13 @@ fn shorten(file: &str) -> &str {
     file.find("/library/").map_or(file, |at| &file[at + 1..])
 }
 
-/// The `0x…` numbers in a line.
-fn addresses(line: &str) -> impl Iterator<Item = u64> {
-    line.split("0x").skip(1).filter_map(|rest| {
-        let end = rest
-            .find(|c: char| !c.is_ascii_hexdigit() && c != '_')
-            .unwrap_or(rest.len());
-        u64::from_str_radix(&rest[..end].replace('_', ""), 16).ok()
-    })
+/// The address that a line begins with.
+fn leading_address(line: &str) -> Option<u64> {
+    let digits = line.trim_start().strip_prefix("0x")?;
+    let end = digits
+        .find(|c: char| !c.is_ascii_hexdigit())
+        .unwrap_or(digits.len());
+    u64::from_str_radix(&digits[..end], 16).ok()
 }
 
 #[cfg(test)]
@@ -145,9 +170,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_found_in_text() {
-        let found: Vec<_> = addresses("rip=0x20_0010 rsp 0xffff, 0xzz 12 0x7").collect();
-        assert_eq!(found, [0x20_0010, 0xffff, 7]);
+    fn a_backtraces_lines_begin_with_an_address() {
+        assert_eq!(leading_address("  0x0000000000201234"), Some(0x20_1234));
+        assert_eq!(leading_address("0x7 x"), Some(7));
+        for line in ["", "rip 0x201234", "0x", "0xz", "0x123456789abcdef01"] {
+            assert_eq!(leading_address(line), None, "{line}");
+        }
     }
 
     #[test]
@@ -157,6 +185,16 @@ mod tests {
         let main = elf.symbol("main").unwrap();
         assert!(names.lookup(main).iter().any(|name| name.contains("main")));
         assert!(names.lookup(0).is_empty());
-        assert!(names.annotate(&format!("rip {main:#x}")).lines().count() > 1);
+        let text = names.annotate(&format!("rip {main:#x}\n  {main:#x}\n"));
+        let lines: Vec<_> = text.lines().collect();
+        assert!(
+            !lines[0].contains("main") && lines[1].contains("main"),
+            "{text}"
+        );
+        assert!(
+            SymbolNames::new(&elf)
+                .nearest(main + 1)
+                .is_some_and(|name| name.ends_with("main+0x1"))
+        );
     }
 }

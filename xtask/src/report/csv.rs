@@ -128,7 +128,7 @@ mod tests {
             thread: collect(&[7, 80]),
         };
         assert_eq!(
-            write(&[slot(2, &d)], &[d.clone()]),
+            write(&[slot(2, &d)], std::slice::from_ref(&d)),
             "ns,irq_002,thr_002\n7,2,1\n9,1,0\n80,0,1\n"
         );
     }

@@ -41,7 +41,7 @@ impl Evidence<'_> {
             )),
             Ending::Exited(exit) => Some(exit.to_string()),
             Ending::Silent => Some(format!(
-                "the guest stopped answering: no heartbeat, no output and no change of state for {} s",
+                "the guest stopped answering: no heartbeat, no sample, no output and no change of state for {} s",
                 SILENCE.as_secs()
             )),
             Ending::DidNotStop => Some("the guest did not stop when it was asked to".into()),
@@ -145,6 +145,13 @@ impl Evidence<'_> {
                 trace.dropped
             ));
         }
+        let in_file = self.capture.events;
+        if in_file + trace.overrun < trace.events {
+            taints.push(format!(
+                "{} trace events were recorded, {in_file} came",
+                trace.events
+            ));
+        }
         let missing = self.capture.trace.missing;
         if missing != 0 {
             taints.push(format!("{missing} trace frames missing"));
@@ -163,7 +170,7 @@ impl Evidence<'_> {
     fn judge_log(&self, taints: &mut Vec<String>) {
         let dropped = self.results.head.map_or(0, |head| head.log_dropped);
         if dropped != 0 {
-            taints.push(format!("{dropped} bytes of log found no room"));
+            taints.push(format!("{dropped} log messages found no room"));
         }
         if self.capture.log.missing != 0 {
             taints.push(format!("{} log frames missing", self.capture.log.missing));

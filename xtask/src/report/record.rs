@@ -69,7 +69,7 @@ pub struct RunRecord {
     pub stop: Option<StopRecord>,
     pub slots: Vec<SlotRecord>,
     pub trace: TraceRecord,
-    pub log_dropped_bytes: u64,
+    pub log_dropped: u64,
     pub capture: CaptureCount,
     pub cpus: Vec<CpuRecord>,
     pub threads: Vec<ThreadRecord>,

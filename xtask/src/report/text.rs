@@ -107,9 +107,12 @@ fn duration(record: &RunRecord) -> String {
         0 => String::new(),
         ns => format!(" after a warm-up of {}", format_ns(ns)),
     };
-    let measured = record.timing.measured_ns as f64 / 1e9;
     let took = record.timing.run_s;
-    format!("{asked}{warm_up}; measured {measured:.3} s of the guest's time in {took:.1} s")
+    let measured = match record.timing.measured_ns {
+        0 => "ended".into(),
+        ns => format!("measured {:.3} s of the guest's time", ns as f64 / 1e9),
+    };
+    format!("{asked}{warm_up}; {measured} in {took:.1} s")
 }
 
 fn machine(out: &mut String, record: &RunRecord) -> std::fmt::Result {
@@ -177,8 +180,13 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
     )?;
     for (slot, distributions) in run.record.slots.iter().zip(&run.distributions) {
         let name = slot_name(workload, slot);
-        row(out, &name, "IRQ", &distributions.irq)?;
-        row(out, "", "thread", &distributions.thread)?;
+        // cyclictest measures threads only.
+        let has_irq = workload == Workload::Timerlat || distributions.irq.count() != 0;
+        if has_irq {
+            row(out, &name, "IRQ", &distributions.irq)?;
+        }
+        let name = if has_irq { "" } else { &name };
+        row(out, name, "thread", &distributions.thread)?;
         writeln!(
             out,
             "{:<10}{:<8}{:>10}{}",
@@ -236,6 +244,9 @@ fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
         _ => ", all together".into(),
     };
     for (name, distribution) in [("IRQ latency", &all.irq), ("Thread latency", &all.thread)] {
+        if distribution.count() == 0 && run.record.config.workload == Workload::Cyclictest {
+            continue;
+        }
         writeln!(out, "{}", style(format!("{name}{whose} (ns)")).bold())?;
         writeln!(
             out,
@@ -253,6 +264,7 @@ fn trace(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         events => format!(" ({:.1} an event)", trace.bytes as f64 / events as f64),
     };
     let lost = match trace.lost() {
+        0 if record.result == Verdict::Error => "up to the end of the guest".into(),
         0 => "complete".into(),
         _ => format!(
             "overrun {}, commit overrun {}, dropped {}",

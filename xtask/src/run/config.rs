@@ -93,11 +93,12 @@ impl RunConfig {
     pub fn kernel_cmdline(&self, accel: Accel, event_ids: &[u32]) -> String {
         let mask = self.cpus.iter().fold(0u8, |mask, cpu| mask | 1 << cpu);
         let mut line = format!(
-            "workload={} period_ns={} duration_ns={} warmup_ns={} cpus={mask:#x} prio={} load={}",
+            "workload={} period_ns={} duration_ns={} warmup_ns={} smp={} cpus={mask:#x} prio={} load={}",
             self.workload,
             self.period_ns,
             self.duration_ns,
             self.warm_up_ns,
+            self.smp,
             self.priority,
             self.load,
         );
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(config.smp, 2);
         assert_eq!(
             config.kernel_cmdline(Accel::TcgIcount, &[2, 4, 7]),
-            "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 cpus=0x3 prio=90 \
+            "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=2 cpus=0x3 prio=90 \
              load=irq stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
              tsc_hz=1000000000 lapic_hz=1000000000"
         );

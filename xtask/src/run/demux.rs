@@ -10,10 +10,13 @@ use std::path::Path;
 
 use super::folder::{LOG, TRACE};
 use super::frames::{Damage, FrameReader};
+use crate::guest::rings;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use takt_tracer::decode::FrameWriter;
 use takt_tracer::wire::{
-    CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader, VERSION,
+    CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader,
+    SubHeader, VERSION,
 };
 
 /// What the file headers say, apart from what the capture itself shows.
@@ -45,14 +48,20 @@ pub struct CaptureCount {
     pub log: ChannelCount,
     /// Trace sub-buffers.
     pub trace: ChannelCount,
+    /// Events in them, by their headers.
+    pub events: u64,
     /// What was no sound frame.
     pub damage: Damage,
 }
 
+/// A sub-buffer's size in the header of a trace that has none.
+const NO_SUB_BUFFER: u32 = 4096;
+
 /// A file of frames being written.
 struct FrameFile {
-    file: BufWriter<File>,
+    writer: FrameWriter<BufWriter<File>>,
     header: FileHeader,
+    longest: u32,
 }
 
 impl FrameFile {
@@ -62,50 +71,90 @@ impl FrameFile {
             version: VERSION.into(),
             tsc_hz: facts.tsc_hz,
             image: facts.image,
-            sub_size: 0,
+            sub_size: NO_SUB_BUFFER,
             nr_cpus: facts.nr_cpus,
         };
-        let mut file = BufWriter::new(File::create(path)?);
-        file.write_all(&header.encode())?;
-        Ok(Self { file, header })
+        let file = BufWriter::new(File::create(path)?);
+        Ok(Self {
+            writer: FrameWriter::new(file, &header)?,
+            header,
+            longest: 0,
+        })
     }
 
     fn write(&mut self, header: &FrameHeader, payload: &[u8]) -> io::Result<()> {
-        if self.header.magic == FILE_MAGIC_TRACE {
-            self.header.sub_size = self.header.sub_size.max(header.len);
-        }
-        self.file.write_all(&header.encode())?;
-        self.file.write_all(payload)
+        self.longest = self.longest.max(header.len);
+        self.writer.captured(header, payload)
     }
 
     /// Writes the header again, now that the size of a sub-buffer is known.
     fn finish(mut self) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&self.header.encode())?;
-        self.file.flush()
+        let mut file = self.writer.finish()?;
+        if self.header.magic == FILE_MAGIC_TRACE && self.longest != 0 {
+            self.header.sub_size = self.longest;
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&self.header.encode())?;
+            file.flush()?;
+        }
+        Ok(())
     }
 }
 
-/// Reads the capture (a missing one is empty) and writes both files into `dir`. `log_rest` are log
-/// bytes that the guest had not sent yet.
+/// What the guest had not sent when it ended.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// Bytes of the log.
+    pub log: Vec<u8>,
+    /// Sub-buffers of the trace.
+    pub trace: Vec<rings::Rest>,
+}
+
+/// Reads the capture (a missing one is empty) and writes both files into `dir`, with the rest
+/// behind it.
 ///
 /// # Errors
 ///
 /// If a file cannot be read or written, or the frames have a version that is not ours.
-pub fn demux(
-    capture: &Path,
-    dir: &Path,
-    facts: FileFacts,
-    log_rest: &[u8],
-) -> Result<CaptureCount> {
-    let mut trace = FrameFile::create(&dir.join(TRACE), FILE_MAGIC_TRACE, facts)
-        .with_context(|| format!("cannot write {TRACE}"))?;
-    let mut log = FrameFile::create(&dir.join(LOG), FILE_MAGIC_LOG, facts)
-        .with_context(|| format!("cannot write {LOG}"))?;
+pub fn demux(capture: &Path, dir: &Path, facts: FileFacts, rest: &Rest) -> Result<CaptureCount> {
+    let mut demux = Demux {
+        trace: FrameFile::create(&dir.join(TRACE), FILE_MAGIC_TRACE, facts)
+            .with_context(|| format!("cannot write {TRACE}"))?,
+        log: FrameFile::create(&dir.join(LOG), FILE_MAGIC_LOG, facts)
+            .with_context(|| format!("cannot write {LOG}"))?,
+        next_frame: BTreeMap::new(),
+        next_sub: BTreeMap::new(),
+        count: CaptureCount::default(),
+    };
     let mut reader = FrameReader::open(capture).context("cannot read the capture")?;
-    let mut all = CaptureCount::default();
-    let mut next_seq = BTreeMap::new();
     while let Some((header, payload)) = reader.next().context("cannot read the capture")? {
+        demux.take(&header, payload)?;
+    }
+    demux.count.damage = reader.damage();
+    demux.add_rest(rest)?;
+    demux
+        .log
+        .finish()
+        .and_then(|()| demux.trace.finish())
+        .context(CANNOT_WRITE)?;
+    Ok(demux.count)
+}
+
+const CANNOT_WRITE: &str = "cannot write the run's files";
+
+/// The work in progress.
+struct Demux {
+    trace: FrameFile,
+    log: FrameFile,
+    /// The next frame of each channel and CPU.
+    next_frame: BTreeMap<(u8, u8), u32>,
+    /// The next sub-buffer of each CPU.
+    next_sub: BTreeMap<u8, u64>,
+    count: CaptureCount,
+}
+
+impl Demux {
+    /// Takes in a sound frame.
+    fn take(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<()> {
         if header.version != VERSION {
             bail!(
                 "the guest sends frames of version {}, this tool reads {VERSION}",
@@ -113,28 +162,55 @@ pub fn demux(
             );
         }
         let (file, count) = match header.channel {
-            CHANNEL_TRACE => (&mut trace, &mut all.trace),
-            CHANNEL_LOG => (&mut log, &mut all.log),
+            CHANNEL_TRACE => (&mut self.trace, &mut self.count.trace),
+            CHANNEL_LOG => (&mut self.log, &mut self.count.log),
             other => bail!("the guest sent a frame on unknown channel {other}"),
         };
-        let expected: &mut u32 = next_seq.entry((header.channel, header.cpu)).or_default();
+        let expected = self
+            .next_frame
+            .entry((header.channel, header.cpu))
+            .or_default();
         count.missing += u64::from(header.seq.wrapping_sub(*expected));
         *expected = header.seq.wrapping_add(1);
         count.frames += 1;
         count.bytes += u64::from(header.len);
-        file.write(&header, payload)
-            .context("cannot write the run's files")?;
+        file.write(header, payload).context(CANNOT_WRITE)?;
+        if let Some(sub) = SubHeader::decode(payload).filter(|_| header.channel == CHANNEL_TRACE) {
+            self.count.events += sub.records();
+            self.next_sub.insert(header.cpu, sub.seq.saturating_add(1));
+        }
+        Ok(())
     }
-    if !log_rest.is_empty() {
-        let seq = next_seq.get(&(CHANNEL_LOG, 0)).copied().unwrap_or_default();
-        let header = FrameHeader::for_payload(CHANNEL_LOG, 0, seq, log_rest);
-        log.write(&header, log_rest)
-            .context("cannot write the run's files")?;
+
+    /// Makes frames of what was not sent. A guest that ended between sending a sub-buffer and
+    /// noting that has it in both places.
+    fn add_rest(&mut self, rest: &Rest) -> Result<()> {
+        if !rest.log.is_empty() {
+            self.add_frame(CHANNEL_LOG, 0, &rest.log)?;
+        }
+        for sub in &rest.trace {
+            if self
+                .next_sub
+                .get(&sub.cpu)
+                .is_none_or(|&next| sub.seq >= next)
+            {
+                self.add_frame(CHANNEL_TRACE, sub.cpu, &sub.bytes)?;
+            }
+        }
+        Ok(())
     }
-    log.finish().context("cannot write the run's files")?;
-    trace.finish().context("cannot write the run's files")?;
-    all.damage = reader.damage();
-    Ok(all)
+
+    fn add_frame(&mut self, channel: u8, cpu: u8, payload: &[u8]) -> Result<()> {
+        let seq = self
+            .next_frame
+            .get(&(channel, cpu))
+            .copied()
+            .unwrap_or_default();
+        self.take(
+            &FrameHeader::for_payload(channel, cpu, seq, payload),
+            payload,
+        )
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +233,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("capture.bin");
         fs::write(&path, capture).unwrap();
-        let count = demux(&path, dir.path(), FACTS, log_rest);
+        let rest = Rest {
+            log: log_rest.to_vec(),
+            trace: Vec::new(),
+        };
+        let count = demux(&path, dir.path(), FACTS, &rest);
         (dir, count)
     }
 
@@ -172,7 +252,7 @@ mod tests {
         let count = count.unwrap();
         assert_eq!(
             (count.trace.frames, count.trace.bytes, count.log.frames),
-            (2, 128, 1)
+            (2, 128, 2)
         );
         assert_eq!((count.trace.missing, count.damage), (0, Damage::default()));
         let trace = fs::read(dir.path().join(TRACE)).unwrap();
@@ -201,9 +281,46 @@ mod tests {
     }
 
     #[test]
+    fn sub_buffers_that_were_not_sent_come_behind_those_that_were() {
+        let sub = |seq| {
+            let header = SubHeader {
+                seq,
+                version: SubHeader::VERSION,
+                ..SubHeader::default()
+            };
+            [&header.encode()[..], &[0; 24]].concat()
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let capture = dir.path().join("capture.bin");
+        fs::write(&capture, frame(CHANNEL_TRACE, 0, &sub(0))).unwrap();
+        let unsent = |seq| rings::Rest {
+            cpu: 0,
+            seq,
+            bytes: sub(seq),
+        };
+        let rest = Rest {
+            log: Vec::new(),
+            trace: vec![unsent(0), unsent(1)],
+        };
+        let count = demux(&capture, dir.path(), FACTS, &rest).unwrap();
+        assert_eq!((count.trace.frames, count.trace.missing), (2, 0));
+        let trace = fs::read(dir.path().join(TRACE)).unwrap();
+        assert_eq!(
+            trace[64..],
+            [frame(1, 0, &sub(0)), frame(1, 1, &sub(1))].concat()
+        );
+    }
+
+    #[test]
     fn no_capture_is_an_empty_one() {
         let dir = tempfile::tempdir().unwrap();
-        let count = demux(&dir.path().join("none"), dir.path(), FACTS, b"").unwrap();
+        let count = demux(
+            &dir.path().join("none"),
+            dir.path(),
+            FACTS,
+            &Rest::default(),
+        )
+        .unwrap();
         assert_eq!(count, CaptureCount::default());
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
 
+use takt_tracer::decode::EventDef;
+
 use crate::term::WithHelp;
 
 /// An event of the image.
@@ -13,6 +15,15 @@ pub struct Known {
     pub name: String,
     /// Its number in the wire format.
     pub id: u32,
+}
+
+impl From<&EventDef> for Known {
+    fn from(event: &EventDef) -> Self {
+        Self {
+            name: event.name.clone(),
+            id: event.id,
+        }
+    }
 }
 
 /// The ids of the events that `patterns` name, ascending.

@@ -8,18 +8,19 @@ use anyhow::{Context, Result};
 use takt_tracer::wire;
 
 use super::collect::Results;
-use super::demux::{CaptureCount, FileFacts, demux};
+use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, provenance};
 use crate::guest;
+use crate::guest::rings;
 use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
 use crate::qemu::accel::{Selected, host_cpu};
 use crate::qemu::{self, Machine, Process, Ram};
 use crate::report::csv;
 use crate::report::judge::{Evidence, state_of};
-use crate::report::record::{Host, Run, RunRecord, SCHEMA, Timing};
+use crate::report::record::{Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
 use crate::term::WithHelp;
 
 /// Everything that is decided before a run.
@@ -131,8 +132,8 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         },
         stop: results.stop_record(),
         slots: results.slot_records(),
-        trace: results.trace(),
-        log_dropped_bytes: results.head.map_or(0, |head| head.log_dropped),
+        trace: trace_record(&results, &capture),
+        log_dropped: results.head.map_or(0, |head| head.log_dropped),
         capture,
         cpus: results.cpu_records(),
         threads: results.thread_records(),
@@ -160,7 +161,7 @@ fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<Outcome> {
     Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram)).run(&live)
 }
 
-/// Makes `trace.bin` and `log.bin` of what the guest sent, and of the log that it had not sent yet.
+/// Makes `trace.bin` and `log.bin` of what the guest sent, and of what it had not sent yet.
 fn take_capture(
     plan: &Plan<'_>,
     machine: &Machine,
@@ -168,14 +169,20 @@ fn take_capture(
     results: &Results,
 ) -> Result<CaptureCount> {
     let facts = FileFacts {
-        tsc_hz: results.head.map_or(0, |head| head.tsc_hz),
+        // A guest that never said has no records either.
+        tsc_hz: results.head.map_or(0, |head| head.tsc_hz).max(1),
         image: wire::checksum(&plan.elf.data),
-        nr_cpus: results.head.map_or(0, |head| head.nr_cpus),
+        nr_cpus: plan.config.smp.into(),
     };
     // A guest that died early has no channels, and then there is no rest.
     let rest = Rtt::new(plan.elf, ram)
         .and_then(|rtt| rtt.pending(UP_LOG).ok())
         .unwrap_or_default();
+    let rest = Rest {
+        log: rest,
+        trace: rings::rest(plan.elf, ram, &results.cpus)
+            .context("cannot read the guest's trace rings")?,
+    };
     let capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
     if capture.damage == super::frames::Damage::default() {
         // Its frames are in the other two files. A damaged one is kept as evidence.
@@ -186,6 +193,18 @@ fn take_capture(
         let _ = fs::remove_file(messages);
     }
     Ok(capture)
+}
+
+/// The guest's own counters; if it did not come to publish them, what came.
+fn trace_record(results: &Results, capture: &CaptureCount) -> TraceRecord {
+    match results.trace() {
+        TraceRecord { events: 0, .. } => TraceRecord {
+            events: capture.events,
+            bytes: capture.trace.bytes,
+            ..results.trace()
+        },
+        counters => counters,
+    }
 }
 
 fn write_record(dir: &Path, run: &Run) -> Result<()> {

@@ -1,14 +1,17 @@
 //! What was last heard of a guest that did not come to its end.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::Path;
 
 use console::style;
 
-use super::folder::{LOG, MESSAGES, SERIAL};
-use super::frames::FrameReader;
+use super::folder::{LOG, MESSAGES, SERIAL, TRACE};
+use takt_tracer::decode::{Entry, FrameReader};
+
 use crate::guest::log::{Decoder, Line};
+use crate::guest::trace;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
 
@@ -53,21 +56,26 @@ fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
     };
     let mut lines = Vec::new();
     let mut stream = decoder.stream();
-    let read = FrameReader::open(&dir.join(LOG)).and_then(|mut frames| {
-        while let Some((_, payload)) = frames.next()? {
-            stream.push(payload, |line| lines.push(line));
-            lines.drain(..lines.len().saturating_sub(LINES));
+    let mut read = || -> anyhow::Result<()> {
+        let mut frames = FrameReader::log(BufReader::new(File::open(dir.join(LOG))?))?;
+        while let Some(entry) = frames.next_entry()? {
+            if let Entry::Frame(frame) = entry {
+                stream.push(&frame.payload, |line| lines.push(line));
+                lines.drain(..lines.len().saturating_sub(LINES));
+            }
         }
         Ok(())
-    });
+    };
+    let error = read().err();
     let mut lines: Vec<_> = lines.iter().map(Line::to_string).collect();
-    lines.extend(read.err().map(|error| format!("cannot be read: {error}")));
+    lines.extend(error.map(|error| format!("cannot be read: {error:#}")));
     lines
 }
 
-/// The last events of the trace.
-fn last_events(_dir: &Path, _elf: &Elf) -> Vec<String> {
-    Vec::new()
+/// The end of the trace.
+fn last_events(dir: &Path, elf: &Elf) -> Vec<String> {
+    trace::last_events(&dir.join(TRACE), elf, LINES)
+        .unwrap_or_else(|error| vec![format!("{error:#}")])
 }
 
 /// The end of what the serial port had, with names for addresses.

@@ -67,6 +67,7 @@ pub struct Monitor<'r> {
 struct SignOfLife {
     state: Option<RunState>,
     heartbeats: [u64; MAX_CPUS],
+    samples: u64,
     output_bytes: u64,
 }
 
@@ -167,7 +168,12 @@ impl<'r> Monitor<'r> {
         for (cpu, beats) in sign.heartbeats.iter_mut().enumerate() {
             *beats = self.status.cpu(cpu)?.heartbeat;
         }
-        live.update(&head, &self.status.slots()?);
+        let slots = self.status.slots()?;
+        sign.samples = slots
+            .iter()
+            .map(|slot| slot.irq.count.wrapping_add(slot.thread.count))
+            .fold(0, u64::wrapping_add);
+        live.update(&head, &slots);
         Ok(sign)
     }
 }

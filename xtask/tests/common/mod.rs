@@ -67,7 +67,10 @@ impl Stage {
     /// `xtask latency-run` of the fake image into the folder `run`, by TCG.
     pub(crate) fn latency_run(&self, guest: &str, args: &[&str]) -> Command {
         let mut command = self.xtask(guest, &["latency-run", "--image", "image.elf", "-o", "run"]);
-        command.args(["--accel", "tcg", "-e", "none"]).args(args);
+        command.args(["--accel", "tcg"]).args(args);
+        if !args.contains(&"-e") {
+            command.args(["-e", "fake"]);
+        }
         command
     }
 
@@ -163,7 +166,24 @@ fn image() -> Vec<u8> {
         );
         object.add_symbol(symbol(&name, index, SymbolSection::Section(defmt)));
     }
+    let meta = object.add_section(Vec::new(), b".takt.meta".to_vec(), SectionKind::Other);
+    object.append_section_data(
+        meta,
+        &event(
+            1,
+            "event fake:tick\nclass tick\nlayout wide\nfield n 32 u\nprint n={n}\n",
+        ),
+        8,
+    );
     object.write().unwrap()
+}
+
+/// An entry of the event descriptions.
+fn event(id: u64, text: &str) -> Vec<u8> {
+    let mut entry = [id.to_le_bytes(), (text.len() as u64).to_le_bytes()].concat();
+    entry.extend(text.bytes());
+    entry.resize(entry.len().next_multiple_of(8), 0);
+    entry
 }
 
 fn symbol(name: &str, value: u64, section: SymbolSection) -> Symbol {

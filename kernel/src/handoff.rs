@@ -1,0 +1,117 @@
+//! The switch at the end of a kernel call, in the caller's own code.
+//!
+//! A function that contains a switch has to keep every callee-saved register, whether its caller uses it or not: twelve
+//! instructions a call. So the hot calls come in two halves. The out-of-line half decides and notes the switch in the
+//! kernel's data, and returns a [`Handoff`]; the inlined half carries it out, where the compiler knows which registers
+//! are worth keeping.
+//!
+//! Between the two halves interrupts are off, and the kernel's data already name the next thread.
+
+use takt_scheduler::Next;
+
+use crate::arch::{interrupts, percpu, switch};
+use crate::error::Error;
+use crate::lock::Section;
+use crate::sched;
+use crate::thread::tcb::{Tcb, Woken};
+
+/// What the first half of a call leaves to the second: a switch, or only the call's result. Two registers.
+#[repr(C)]
+#[must_use = "the switch has to be carried out"]
+pub(crate) struct Handoff {
+    /// The thread to go on with; null if the calling thread goes on, and then the section is over.
+    next: *mut Tcb,
+    /// With a switch, the calling thread's control block; without, the result as a number.
+    rest: usize,
+}
+
+/// The result of a call as a number: 0, or one more than the error's place here.
+const ERRORS: [Error; 5] = [
+    Error::NoSuchThread,
+    Error::InvalidState,
+    Error::WrongContext,
+    Error::Overflow,
+    Error::TimedOut,
+];
+
+impl Handoff {
+    /// The calling thread goes on with this result; the section is over.
+    #[inline(always)]
+    pub(crate) fn stay(section: Section, result: Result<(), Error>) -> Self {
+        section.leave_quietly();
+        Self::result(result)
+    }
+
+    /// A call that never began a section, with its result.
+    #[inline(always)]
+    pub(crate) fn result(result: Result<(), Error>) -> Self {
+        let rest = match result {
+            Ok(()) => 0,
+            // An error that is not in the list would show as the last of it; all that are given here are.
+            Err(error) => ERRORS.iter().position(|of| *of == error).unwrap_or(4) + 1,
+        };
+        Self {
+            next: core::ptr::null_mut(),
+            rest,
+        }
+    }
+
+    /// The end of a call that may have made a switch due: as [`Section::leave`].
+    #[inline(always)]
+    pub(crate) fn end(section: Section, result: Result<(), Error>) -> Self {
+        if section.is_switch_due() {
+            // SAFETY: this CPU's own, inside a section.
+            let next = unsafe { sched::of_cpu(percpu::this()) }.rq.pick_next();
+            return Self::switch(section, next, result);
+        }
+        Self::stay(section, result)
+    }
+
+    /// The calling thread gives way to what was chosen.
+    #[inline(always)]
+    pub(crate) fn switch(mut section: Section, next: Next, result: Result<(), Error>) -> Self {
+        match sched::begin_switch(&mut section, next) {
+            Some((prev, next)) => Self {
+                next,
+                rest: prev as usize,
+            },
+            None => Self::stay(section, result),
+        }
+    }
+
+    /// The second half: carries the switch out. Returns when the calling thread runs again, or at once with the result
+    /// if there is no switch.
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        if self.next.is_null() {
+            return match self.rest {
+                0 => Ok(()),
+                code => Err(ERRORS[(code - 1) % ERRORS.len()]),
+            };
+        }
+        self.carry_out();
+        Ok(())
+    }
+
+    /// The second half of a call that waits: how the wait ended, or the result of a call that did not wait.
+    #[inline(always)]
+    pub(crate) fn finish_wait(self) -> Result<(), Error> {
+        if self.next.is_null() {
+            return self.finish();
+        }
+        self.carry_out();
+        // SAFETY: the running thread's own block; written last by the one that woke it.
+        match unsafe { (*percpu::current()).woken } {
+            Woken::Object => Ok(()),
+            Woken::TimedOut => Err(Error::TimedOut),
+        }
+    }
+
+    #[inline(always)]
+    fn carry_out(self) {
+        // SAFETY: interrupts are off and the lock is free since `begin_switch`, which made `next` the current thread.
+        unsafe { switch::switch(self.rest as *mut Tcb, self.next) };
+        // SAFETY: they were on when the call began: a switch is due or chosen only then.
+        unsafe { interrupts::enable() };
+    }
+}

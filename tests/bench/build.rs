@@ -1,0 +1,58 @@
+//! Links the images like the board's own, and writes the trace events of the footprint images.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=../../board/ld");
+    for arg in include_str!("../../board/ld/link-args.txt")
+        .lines()
+        .filter(|line| !line.is_empty())
+    {
+        println!("cargo:rustc-link-arg-bins={arg}");
+    }
+    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    for nr in [0, 1, 100, 200] {
+        for (name, has_own_class) in [("shared", false), ("own", true)] {
+            let path = Path::new(&out).join(format!("events_{nr}_{name}.rs"));
+            fs::write(path, events(nr, has_own_class)).expect("OUT_DIR can be written to");
+        }
+    }
+}
+
+/// `nr` events of two fields, and a function that emits each of them at a place of its own.
+fn events(nr: usize, has_own_class: bool) -> String {
+    let mut text = String::new();
+    let nr_classes = if has_own_class { nr } else { nr.min(1) };
+    for class in 0..nr_classes {
+        // Own classes differ in what a class is: its name, its fields' names and its print format.
+        write!(
+            text,
+            "takt_tracer::event_class! {{\n    /// A class.\n    pub class C{class} = \"footprint_{class}\", wide \
+             {{ first_{class}: 32 u, second_{class}: 32 x }}\n    print \
+             \"first={{first_{class}}} second={{second_{class}}}\";\n}}\n"
+        )
+        .expect("writing to a String does not fail");
+    }
+    for event in 0..nr {
+        let class = if has_own_class { event } else { 0 };
+        write!(
+            text,
+            "takt_tracer::event! {{\n    /// Emitted by `sites`.\n    pub e{event}: C{class} = wide \
+             \"footprint:e{event}\";\n}}\n"
+        )
+        .expect("writing to a String does not fail");
+    }
+    text += "\n/// Every event once, each with arguments that nothing else computes.\n#[inline(never)]\n";
+    text += "fn sites(first: u32, second: u32) {\n    let _ = (first, second);\n";
+    for event in 0..nr {
+        writeln!(
+            text,
+            "    takt_kernel::trace_event!(e{event}, first.wrapping_add({event}), second ^ {event});"
+        )
+        .expect("writing to a String does not fail");
+    }
+    text + "}\n"
+}

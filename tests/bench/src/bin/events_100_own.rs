@@ -1,0 +1,5 @@
+//! 100 events, each with a class of its own.
+#![no_std]
+#![no_main]
+
+takt_bench::footprint!("events_100_own.rs");

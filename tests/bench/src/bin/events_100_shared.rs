@@ -1,0 +1,5 @@
+//! 100 events that share one class.
+#![no_std]
+#![no_main]
+
+takt_bench::footprint!("events_100_shared.rs");

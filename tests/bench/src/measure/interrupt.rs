@@ -1,0 +1,70 @@
+//! Interrupts, by software: `int` takes the same gate and stub as a device's.
+
+use core::arch::asm;
+
+use takt_kernel::irq;
+use takt_kernel::sync::Semaphore;
+
+use super::ROUNDS;
+use crate::clock::{START, Value};
+use crate::report::insn;
+use crate::threads::{MAIN, join, must, spawn};
+
+const VECTOR: u8 = 32;
+const VECTOR_WAKE: u8 = 33;
+
+/// Causes an interrupt of this vector.
+#[inline(always)]
+pub(super) fn cause<const N: u8>() {
+    // SAFETY: a device vector with a handler. The entry stub runs on a stack of its own and keeps every register.
+    unsafe { asm!("int {}", const N, options(nostack)) };
+}
+
+static ENTRY: Value = Value::new();
+static RESULT: Value = Value::new();
+static WOKEN: Semaphore = Semaphore::new(0, 1);
+
+fn handler(_: usize, _: u64) {
+    ENTRY.take();
+    START.set();
+}
+
+fn wake(_: usize, _: u64) {
+    // Someone waits for it: it cannot overflow.
+    let _ = WOKEN.give();
+    START.set();
+}
+
+pub(super) fn all() {
+    must("register", irq::register(VECTOR, handler, 0));
+    must("register", irq::register(VECTOR_WAKE, wake, 0));
+    to_same_thread();
+    to_other_thread();
+}
+
+/// From the interrupted thread to the handler, and from the handler's end back to the thread.
+fn to_same_thread() {
+    for _ in 0..ROUNDS {
+        START.set();
+        cause::<VECTOR>();
+        RESULT.take();
+    }
+    insn("interrupt-entry", ENTRY.get());
+    insn("interrupt-to-same", RESULT.get());
+}
+
+/// From the handler's end to a more important thread that it has woken.
+fn to_other_thread() {
+    let other = spawn(0, MAIN + 1, |_| {
+        for _ in 0..ROUNDS {
+            let taken = WOKEN.take();
+            RESULT.take();
+            must("take", taken);
+        }
+    });
+    for _ in 0..ROUNDS {
+        cause::<VECTOR_WAKE>();
+    }
+    insn("interrupt-to-other", RESULT.get());
+    join(other);
+}

@@ -1,0 +1,64 @@
+//! Software timers while many are armed.
+
+use takt_kernel::sync::Semaphore;
+use takt_kernel::time::{Expiry, Instant, Timer};
+
+use crate::clock::{Value, stamp};
+use crate::report::{fail, insn};
+use crate::threads::must;
+
+const MOST: usize = 1000;
+
+static FIRED: Semaphore = Semaphore::new(0, 1);
+static EXPIRED: Value = Value::new();
+
+/// From the interrupt's time stamp, its third instruction, to the timer's function.
+fn expired(_: usize, expiry: Expiry) {
+    EXPIRED.set(stamp().wrapping_sub(expiry.at as u32));
+    let _ = FIRED.give();
+}
+
+fn nothing(_: usize, _: Expiry) {}
+
+fn timer(function: fn(usize, Expiry)) -> Timer {
+    Timer::new(function, 0).unwrap_or_else(|error| fail("timer", error))
+}
+
+/// The measured timer is the earliest: the longest way, from the last place of the heap to the root, and back.
+pub(super) fn all() {
+    let first = timer(expired);
+    let mut others = [None::<Timer>; MOST];
+    let far = Instant::after_nanos(3_000_000_000);
+    let mut nr_armed = 1;
+    for nr in [1, 10, 100, 1000] {
+        while nr_armed < nr {
+            let other = timer(nothing);
+            other.arm(far + 1000 * nr_armed as u64);
+            others[nr_armed] = Some(other);
+            nr_armed += 1;
+        }
+        // Once not measured, so that the code is the same in every round.
+        let (mut insert, mut cancel) = (0, 0);
+        for _ in 0..2 {
+            let deadline = Instant::now() + 1_000_000;
+            let before = stamp();
+            first.arm(deadline);
+            let between = stamp();
+            let was_armed = first.cancel();
+            let after = stamp();
+            insert = between.wrapping_sub(before);
+            cancel = after.wrapping_sub(between);
+            if !was_armed {
+                fail("cancel", takt_kernel::Error::InvalidState);
+            }
+        }
+        first.arm(Instant::after_nanos(100_000));
+        must("expiry", FIRED.take_until(Instant::after_nanos(1_000_000)));
+        insn(format_args!("timer-insert-{nr}"), insert);
+        insn(format_args!("timer-cancel-{nr}"), cancel);
+        insn(format_args!("timer-expire-{nr}"), EXPIRED.get());
+    }
+    for timer in others.into_iter().flatten() {
+        timer.cancel();
+    }
+}

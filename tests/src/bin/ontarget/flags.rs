@@ -1,0 +1,78 @@
+//! Event flags: every mode, from threads and interrupts.
+
+use takt_kernel::sync::{EventFlags, Mode};
+use takt_kernel::time::Instant;
+use takt_tests::harness::PRIORITY;
+use takt_tests::journal::{note, take};
+use takt_tests::worker::{join, spawn};
+use takt_tests::{check_eq, check_err, interrupt, target_test};
+
+static FLAGS: EventFlags = EventFlags::new(0);
+
+/// What the waiters want: mask and mode by number.
+const WANTS: [(u32, Mode); 5] =
+    [(0b0011, Mode::Any), (0b0011, Mode::All), (0b0110, Mode::AnyClear), (0b1100, Mode::AllClear), (0b0100, Mode::Any)];
+
+/// Waits for what its number says and notes the number and the flags it was given.
+fn waiter(number: usize) {
+    let (mask, mode) = WANTS[number];
+    let flags = FLAGS.wait(mask, mode, Instant::NEVER).unwrap_or(99);
+    note(100 * number as u32 + flags);
+}
+
+target_test! {
+    /// Flags that are set already: no waiting, and the modes that clear take them.
+    fn without_waiting(Shared) {
+        FLAGS.set(0b0111);
+        check_eq!(FLAGS.get(), 0b0111);
+        check_eq!(FLAGS.wait(0b1001, Mode::Any, Instant::NEVER)?, 0b0111);
+        check_eq!(FLAGS.wait(0b0011, Mode::All, Instant::NEVER)?, 0b0111);
+        check_err!(FLAGS.wait(0b1001, Mode::All, Instant::from_cycles(0)), WouldBlock);
+        check_eq!(FLAGS.wait(0b1001, Mode::AnyClear, Instant::NEVER)?, 0b0111);
+        check_eq!(FLAGS.get(), 0b0110);
+        check_eq!(FLAGS.wait(0b0110, Mode::AllClear, Instant::NEVER)?, 0b0110);
+        check_eq!(FLAGS.get(), 0);
+        check_err!(FLAGS.wait(0, Mode::Any, Instant::NEVER), InvalidArgument);
+        FLAGS.set(0b1100);
+        check_eq!(FLAGS.clear(0b0110), 0b1100);
+        check_eq!(FLAGS.clear(u32::MAX), 0b1000);
+        Ok(())
+    }
+
+    /// One set wakes all whose condition holds, the most important first, and a waiter that clears takes the flags
+    /// from those after it.
+    fn waiters_by_importance(Shared) {
+        let threads = [
+            spawn(0, PRIORITY + 1, waiter, 0)?, spawn(1, PRIORITY + 2, waiter, 1)?, spawn(2, PRIORITY + 4, waiter, 2)?,
+            spawn(3, PRIORITY + 3, waiter, 3)?, spawn(4, PRIORITY + 5, waiter, 4)?,
+        ];
+        // 2 takes bits 1 and 2; 0 is content with bit 0.
+        FLAGS.set(0b0011);
+        check_eq!(take(), [203, 1]);
+        check_eq!(FLAGS.get(), 0b0001);
+        // 4 looks, 3 takes bits 2 and 3; 1 still lacks bit 1.
+        FLAGS.set(0b1100);
+        check_eq!(take(), [413, 313]);
+        check_eq!(FLAGS.get(), 0b0001);
+        FLAGS.set(0b0010);
+        check_eq!(take(), [103]);
+        check_eq!(FLAGS.clear(u32::MAX), 0b0011);
+        join(&threads)?;
+        Ok(())
+    }
+
+    /// Flags set in an interrupt wake threads when it returns.
+    fn from_an_interrupt(Shared) {
+        let threads = [spawn(0, PRIORITY + 1, waiter, 3)?, spawn(1, PRIORITY + 2, waiter, 4)?];
+        interrupt::raise(|| {
+            FLAGS.set(0b0100);
+            note(1);
+        });
+        check_eq!(take(), [1, 404]);
+        interrupt::raise(|| FLAGS.set(0b1000));
+        check_eq!(take(), [312]);
+        check_eq!(FLAGS.get(), 0);
+        join(&threads)?;
+        Ok(())
+    }
+}

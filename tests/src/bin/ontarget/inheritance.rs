@@ -1,0 +1,277 @@
+//! Priority inheritance: the classic inversion with and without it, chains, deadlocks, time-outs.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::sync::{Mutex, MutexGuard, Semaphore};
+use takt_kernel::thread::{self, Thread};
+use takt_kernel::time::{Instant, sleep_until};
+use takt_kernel::{Error, yield_now};
+use takt_tests::harness::PRIORITY;
+use takt_tests::journal::{note, take};
+use takt_tests::worker::{after_ms, after_us, burn, join, spawn};
+use takt_tests::{check, check_eq, check_err, note, target_test};
+
+/// The critical section of the least important thread, in instructions.
+const CRITICAL: u64 = 200_000;
+/// What the middle thread has to do.
+const MIDDLE: u64 = 3_000_000;
+/// When the middle and the most important thread become ready, in ns after the least important one began.
+const AT: u64 = 50_000;
+
+static START: AtomicU64 = AtomicU64::new(0);
+static WAITED: AtomicU64 = AtomicU64::new(0);
+static BINARY: Semaphore = Semaphore::new(1, 1);
+static LOCK: Mutex<u32> = Mutex::new(0);
+
+fn at(offset: u64) -> Instant {
+    Instant::from_cycles(START.load(Relaxed) + offset)
+}
+
+fn low_with_semaphore(_: usize) {
+    let _ = BINARY.take();
+    burn(CRITICAL);
+    let _ = BINARY.give();
+}
+
+fn low_with_mutex(_: usize) {
+    let guard = LOCK.lock();
+    burn(CRITICAL);
+    drop(guard);
+}
+
+fn middle(_: usize) {
+    let _ = sleep_until(at(AT));
+    burn(MIDDLE);
+}
+
+fn high_with_semaphore(_: usize) {
+    let _ = sleep_until(at(AT));
+    let asked = Instant::now().cycles();
+    let _ = BINARY.take();
+    WAITED.store(Instant::now().cycles() - asked, Relaxed);
+    let _ = BINARY.give();
+}
+
+fn high_with_mutex(_: usize) {
+    let _ = sleep_until(at(AT));
+    let asked = Instant::now().cycles();
+    let guard = LOCK.lock();
+    WAITED.store(Instant::now().cycles() - asked, Relaxed);
+    drop(guard);
+}
+
+/// Three threads, the least and the most important of which share a lock; how long the latter waited for it.
+fn inversion(low: fn(usize), high: fn(usize)) -> Result<u64, Error> {
+    START.store(Instant::now().cycles() + 10_000, Relaxed);
+    let threads = [spawn(0, 40, high, 0)?, spawn(1, 30, middle, 0)?, spawn(2, 20, low, 0)?];
+    join(&threads)?;
+    Ok(WAITED.load(Relaxed))
+}
+
+static MUTEXES: [Mutex<u32>; 5] = [const { Mutex::new(0) }; 5];
+
+/// Holds mutex n and then wants mutex n - 1.
+fn link(n: usize) {
+    let Ok(mine) = MUTEXES[n].lock() else { return note(900) };
+    let next = n.checked_sub(1).map(|next| MUTEXES[next].lock());
+    note(n as u32);
+    drop(next);
+    drop(mine);
+}
+
+static RESULTS: [spin::Mutex<Option<Error>>; 2] = [const { spin::Mutex::new(None) }; 2];
+
+/// Takes both mutexes of a pair in its own order, with a pause between.
+fn crossing(first: usize) {
+    let Ok(_first) = MUTEXES[first].lock() else { return };
+    let _ = sleep_until(after_us(100));
+    *RESULTS[first].lock() = MUTEXES[1 - first].lock().err();
+}
+
+fn lock_until_100us(_: usize) {
+    let result = LOCK.lock_until(after_us(100));
+    note(if result.is_err() { 1 } else { 2 });
+}
+
+fn lock_briefly(number: usize) {
+    let guard = LOCK.lock();
+    note(number as u32);
+    drop(guard);
+}
+
+fn me() -> Result<u8, Error> {
+    thread::current().priority()
+}
+
+fn held() -> Result<MutexGuard<'static, u32>, Error> {
+    LOCK.lock()
+}
+
+fn spawn_links() -> Result<[Thread; 4], Error> {
+    let mut threads = [thread::current(); 4];
+    for (n, slot) in (1..=4).zip(&mut threads) {
+        *slot = spawn(n, PRIORITY + 5 * n as u8, link, n)?;
+    }
+    Ok(threads)
+}
+
+target_test! {
+    /// Without inheritance (a semaphore as lock) the most important thread waits for the middle one too; with a mutex
+    /// for the rest of the critical section and some hundred instructions of the kernel, whatever the middle one does.
+    fn inversion_is_bounded(Shared) {
+        let without = inversion(low_with_semaphore, high_with_semaphore)?;
+        let with = inversion(low_with_mutex, high_with_mutex)?;
+        note!("the most important thread waits {without} ns with a semaphore, {with} ns with a mutex");
+        // The least important thread began at most 10 µs before START and had AT + that much for its section.
+        let (least, most) = (CRITICAL - AT - 10_000, CRITICAL - AT + 10_000);
+        check!(without >= least + MIDDLE && without <= most + MIDDLE, "without inheritance: {without} ns");
+        check!(with >= least && with <= most, "with inheritance: {with} ns");
+        // The rest of the section is the same in both: the kernel's own part differs by little.
+        let saved = without - with;
+        check!(saved.abs_diff(MIDDLE) <= 2_000, "the middle thread's part is {saved} ns, not {MIDDLE} ns");
+        Ok(())
+    }
+
+    /// The owner runs with the priority of the most important waiter, and with its own once it unlocks.
+    fn boost_and_its_end(Shared) {
+        let guard = held()?;
+        let first = spawn(0, PRIORITY + 5, lock_briefly, 1)?;
+        check_eq!(me()?, PRIORITY + 5);
+        let second = spawn(1, PRIORITY + 10, lock_briefly, 2)?;
+        check_eq!(me()?, PRIORITY + 10);
+        let third = spawn(2, PRIORITY + 20, lock_briefly, 3)?;
+        check_eq!(me()?, PRIORITY + 20);
+        yield_now();
+        note(4);
+        drop(guard);
+        note(5);
+        check_eq!(me()?, PRIORITY);
+        join(&[first, second, third])?;
+        check_eq!(take(), [4, 3, 2, 1, 5]);
+        Ok(())
+    }
+
+    /// The boost goes through a chain of four owners, each waiting for the next one's mutex.
+    fn chain_is_transitive(Shared) {
+        let guard = MUTEXES[0].lock()?;
+        let threads = spawn_links()?;
+        check_eq!(me()?, PRIORITY + 20);
+        for thread in &threads {
+            check_eq!(thread.priority()?, PRIORITY + 20);
+        }
+        drop(guard);
+        check_eq!(me()?, PRIORITY);
+        join(&threads)?;
+        check_eq!(take(), [1, 2, 3, 4]);
+        Ok(())
+    }
+
+    /// Two mutexes, two waiters: unlocking one leaves the boost of the other.
+    fn boost_of_the_other_mutex_stays(Shared) {
+        let (zero, lock) = (MUTEXES[0].lock()?, held()?);
+        let through_zero = spawn(1, PRIORITY + 10, link, 1)?;
+        let through_lock = spawn(2, PRIORITY + 20, lock_briefly, 7)?;
+        check_eq!(me()?, PRIORITY + 20);
+        drop(lock);
+        check_eq!(me()?, PRIORITY + 10);
+        drop(zero);
+        check_eq!(me()?, PRIORITY);
+        join(&[through_zero, through_lock])?;
+        check_eq!(take(), [7, 1]);
+        Ok(())
+    }
+
+    /// A changed priority of a waiter travels along the chain, up and down.
+    fn changed_priority_of_a_waiter_travels(Shared) {
+        let guard = MUTEXES[0].lock()?;
+        let threads = spawn_links()?;
+        threads[3].set_priority(90)?;
+        check_eq!(me()?, 90);
+        check_eq!(threads[0].priority()?, 90);
+        threads[3].set_priority(1)?;
+        // Thread 2 (the third) is the most important now.
+        check_eq!(me()?, PRIORITY + 15);
+        check_eq!(threads[3].priority()?, 1);
+        drop(guard);
+        join(&threads)?;
+        Ok(())
+    }
+
+    /// Its own priority changed while boosted: the boost stays, the new priority shows afterwards.
+    fn own_priority_changed_while_boosted(Shared) {
+        let guard = held()?;
+        let waiter = spawn(0, PRIORITY + 20, lock_briefly, 1)?;
+        thread::current().set_priority(PRIORITY + 5)?;
+        check_eq!(me()?, PRIORITY + 20);
+        drop(guard);
+        check_eq!(me()?, PRIORITY + 5);
+        thread::current().set_priority(PRIORITY)?;
+        join(&[waiter])?;
+        Ok(())
+    }
+
+    /// Locking what it holds is an error and not a hang, and changes nothing.
+    fn deadlock_with_itself(Shared) {
+        let guard = held()?;
+        check_err!(LOCK.lock(), Deadlock);
+        check_err!(LOCK.lock_until(after_us(10)), Deadlock);
+        check_err!(LOCK.try_lock(), WouldBlock);
+        drop(guard);
+        drop(LOCK.lock()?);
+        Ok(())
+    }
+
+    /// Two threads that take two mutexes crosswise: the second to wait gets an error, the first the mutex.
+    fn deadlock_of_a_circle(Shared) {
+        let threads = [spawn(0, PRIORITY + 1, crossing, 0)?, spawn(1, PRIORITY + 1, crossing, 1)?];
+        join(&threads)?;
+        let results = [*RESULTS[0].lock(), *RESULTS[1].lock()];
+        check_eq!(results, [None, Some(Error::Deadlock)]);
+        Ok(())
+    }
+
+    /// A circle through a chain of four is noticed too.
+    fn deadlock_through_a_chain(Shared) {
+        let guard = MUTEXES[0].lock()?;
+        let threads = spawn_links()?;
+        check_err!(MUTEXES[4].lock(), Deadlock);
+        drop(guard);
+        join(&threads)?;
+        Ok(())
+    }
+
+    /// A waiter's time-out ends the owner's boost at that very moment, although the owner runs with the waiter's
+    /// priority and would otherwise keep the CPU.
+    fn time_out_ends_the_boost(Shared) {
+        let guard = held()?;
+        let waiter = spawn(0, PRIORITY + 20, lock_until_100us, 0)?;
+        check_eq!(me()?, PRIORITY + 20);
+        let before = Instant::now();
+        burn(300_000);
+        note(3);
+        check_eq!(me()?, PRIORITY);
+        check!(Instant::now() > before + 300_000);
+        check_eq!(take(), [1, 3]);
+        drop(guard);
+        join(&[waiter])?;
+        Ok(())
+    }
+
+    /// A mutex that its waiters gave up on is free when it is unlocked, and its next owner inherits as ever.
+    fn mutex_after_time_outs(Shared) {
+        let guard = held()?;
+        let waiters = [spawn(0, PRIORITY + 5, lock_until_100us, 0)?, spawn(1, PRIORITY + 5, lock_until_100us, 0)?];
+        sleep_until(after_ms(1))?;
+        check_eq!(take(), [1, 1]);
+        drop(guard);
+        drop(LOCK.try_lock()?);
+        let guard = held()?;
+        let waiter = spawn(2, PRIORITY + 7, lock_briefly, 5)?;
+        check_eq!(me()?, PRIORITY + 7);
+        drop(guard);
+        join(&[waiters[0], waiters[1], waiter])?;
+        check_eq!(take(), [5]);
+        Ok(())
+    }
+}
+

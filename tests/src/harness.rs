@@ -1,0 +1,268 @@
+//! The table of tests and how one is run.
+//!
+//! Each test runs in a fresh thread of priority [`PRIORITY`] while the runner waits above all others, so that a test
+//! which never ends is noticed. A test returns an [`Outcome`]; [`check!`](crate::check), [`check_eq!`](crate::check_eq)
+//! and `?` end it at the first thing that is not as it should be. Nothing unwinds.
+//!
+//! The host reads lines from the serial port: `test NAME ... ok`, `test NAME ... FAILED: PLACE: MESSAGE`, and at the
+//! end `summary: N passed, N failed`.
+
+use core::fmt::{self, Write};
+use core::panic::Location;
+
+use embedded_io::Write as _;
+use heapless::String;
+use takt_board::serial::Serial;
+use takt_kernel::time::Instant;
+use takt_kernel::{Error, thread, thread_stack};
+
+use crate::{interrupt, journal};
+
+/// Priority of the thread that runs a test.
+pub const PRIORITY: u8 = 50;
+/// Priority of the thread that waits for its end.
+const RUNNER_PRIORITY: u8 = 99;
+/// How long a test may take, in nanoseconds of the guest's time.
+const LIMIT_NS: u64 = 5_000_000_000;
+/// The same for a test with a boot of its own: two days.
+const LONG_LIMIT_NS: u64 = 172_800_000_000_000;
+
+/// How a test is booted and what it has to come to.
+#[derive(Clone, Copy, Debug)]
+pub enum Expect {
+    /// Passes, in one boot with others.
+    Shared,
+    /// Passes, in a boot of its own: it uses things up or takes long.
+    Alone,
+    /// Passes, in a boot of its own, and the host finds these texts on the serial port, in this order.
+    Prints(&'static [&'static str]),
+    /// Ends in a fault whose report, with names for the addresses, has these texts in this order.
+    Fault(&'static [&'static str]),
+}
+
+/// A test. [`target_test!`](crate::target_test) makes them.
+#[derive(Debug)]
+pub struct Test {
+    /// `image::module::name`.
+    pub path: &'static str,
+    /// The test.
+    pub run: fn() -> Outcome,
+    /// What is expected of it.
+    pub expect: Expect,
+}
+
+impl Test {
+    /// Its name: without that of the image.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.path.split_once("::").map_or(self.path, |(_, name)| name)
+    }
+}
+
+/// How a test ended.
+pub type Outcome = Result<(), Failure>;
+
+/// What was not as it should be, and where.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    place: &'static Location<'static>,
+    message: String<240>,
+}
+
+impl Failure {
+    /// A failure at the caller's place.
+    #[track_caller]
+    #[must_use]
+    pub fn new(message: fmt::Arguments<'_>) -> Self {
+        let mut text = String::new();
+        // What does not fit is cut.
+        let _ = text.write_fmt(message);
+        Self { place: Location::caller(), message: text }
+    }
+}
+
+impl From<Error> for Failure {
+    #[track_caller]
+    fn from(error: Error) -> Self {
+        Self::new(format_args!("the kernel said {error:?}"))
+    }
+}
+
+impl<T> From<(T, Error)> for Failure {
+    #[track_caller]
+    fn from((_, error): (T, Error)) -> Self {
+        Self::new(format_args!("the kernel said {error:?}"))
+    }
+}
+
+/// Declares tests: `/// What holds.` `fn name(EXPECT) { … }` with a variant of [`Expect`](crate::harness::Expect).
+#[macro_export]
+macro_rules! target_test {
+    ($($(#[doc = $doc:literal])* fn $name:ident($($expect:tt)*) $body:block)*) => {$(
+        $(#[doc = $doc])*
+        fn $name() -> $crate::harness::Outcome {
+            $body
+        }
+        const _: () = {
+            #[used]
+            #[unsafe(link_section = ".takt.tests")]
+            static TEST: $crate::harness::Test = $crate::harness::Test {
+                path: ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name)),
+                run: $name,
+                expect: $crate::harness::Expect::$($expect)*,
+            };
+        };
+    )*};
+}
+
+/// Ends the test unless the condition holds; a message may follow.
+#[macro_export]
+macro_rules! check {
+    ($condition:expr $(,)?) => {
+        $crate::check!($condition, "not so: {}", ::core::stringify!($condition))
+    };
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::harness::Failure::new(::core::format_args!($($message)+)));
+        }
+    };
+}
+
+/// Ends the test unless both are equal.
+#[macro_export]
+macro_rules! check_eq {
+    ($left:expr, $right:expr $(,)?) => {
+        match (&$left, &$right) {
+            (left, right) => $crate::check!(
+                *left == *right,
+                "{} is {:?}, not {:?}", ::core::stringify!($left), left, right
+            ),
+        }
+    };
+}
+
+/// Ends the test unless the expression is that error.
+#[macro_export]
+macro_rules! check_err {
+    ($result:expr, $error:ident) => {
+        match $result.map(|_| ()) {
+            Err(takt_kernel::Error::$error) => {}
+            other => $crate::check!(
+                false,
+                "{} gave {:?}, not {}", ::core::stringify!($result), other, ::core::stringify!($error)
+            ),
+        }
+    };
+}
+
+unsafe extern "C" {
+    static __tests_start: u8;
+    static __tests_end: u8;
+}
+
+/// The tests of this image.
+#[must_use]
+pub fn tests() -> &'static [Test] {
+    let start = (&raw const __tests_start).cast::<Test>();
+    let end = (&raw const __tests_end).cast::<Test>();
+    // SAFETY: the linker script puts both symbols around the table.
+    let nr = unsafe { end.offset_from(start) } as usize;
+    // SAFETY: as above; `target_test!` alone puts things there.
+    unsafe { core::slice::from_raw_parts(start, nr) }
+}
+
+/// Writes to the serial port.
+pub fn print(text: fmt::Arguments<'_>) {
+    let mut line = String::<400>::new();
+    // What does not fit is cut.
+    let _ = line.write_fmt(text);
+    let Ok(()) = Serial::com1().write_all(line.as_bytes());
+}
+
+/// A line for whoever reads the serial port: a measured value.
+#[macro_export]
+macro_rules! note {
+    ($($text:tt)+) => {
+        $crate::harness::print(::core::format_args!("note: {}\n", ::core::format_args!($($text)+)))
+    };
+}
+
+/// Prints a line for every test: `list KIND NAME`, and `text` lines for what is expected of it.
+pub fn list() {
+    for test in tests() {
+        let (kind, texts): (_, &[&str]) = match test.expect {
+            Expect::Shared => ("shared", &[]),
+            Expect::Alone => ("alone", &[]),
+            Expect::Prints(texts) => ("alone", texts),
+            Expect::Fault(texts) => ("fault", texts),
+        };
+        print(format_args!("list {kind} {}\n", test.name()));
+        for text in texts {
+            print(format_args!("text {text}\n"));
+        }
+    }
+}
+
+/// Runs tests one after the other; says whether all passed.
+pub fn run(tests: impl Iterator<Item = &'static Test>) -> bool {
+    if let Err(error) = thread::current().set_priority(RUNNER_PRIORITY) {
+        print(format_args!("the runner cannot run: {error:?}\n"));
+        return false;
+    }
+    interrupt::init();
+    let (mut passed, mut failed) = (0, 0);
+    for test in tests {
+        print(format_args!("test {} ... ", test.name()));
+        match run_one(test) {
+            Ok(()) => {
+                passed += 1;
+                print(format_args!("ok\n"));
+            }
+            Err(Failure { place, message }) => {
+                failed += 1;
+                print(format_args!("FAILED: {}:{}: {message}\n", place.file(), place.line()));
+                if left_behind() != 0 {
+                    // Whatever it left would disturb the others: the host boots again for those.
+                    return false;
+                }
+            }
+        }
+    }
+    print(format_args!("summary: {passed} passed, {failed} failed\n"));
+    failed == 0
+}
+
+thread_stack!(static STACK: 65536);
+
+static RESULT: spin::Mutex<Option<Outcome>> = spin::Mutex::new(None);
+
+fn test_thread(test: usize) {
+    // SAFETY: `run_one` passes the address of an element of the table.
+    let test = unsafe { &*(test as *const Test) };
+    let outcome = (test.run)();
+    *RESULT.lock() = Some(outcome);
+}
+
+fn run_one(test: &'static Test) -> Outcome {
+    journal::clear();
+    let limit = match test.expect {
+        Expect::Shared => LIMIT_NS,
+        _ => LONG_LIMIT_NS,
+    };
+    let thread = thread::Builder::new("test", PRIORITY)?.spawn(&STACK, test_thread, core::ptr::from_ref(test) as usize)?;
+    if thread.join(Instant::after_nanos(limit)).is_err() {
+        return Err(Failure::new(format_args!("it does not end")));
+    }
+    RESULT.lock().take().unwrap_or_else(|| Err(Failure::new(format_args!("it ended without a result"))))?;
+    match left_behind() {
+        0 => Ok(()),
+        nr => Err(Failure::new(format_args!("it left {nr} threads behind"))),
+    }
+}
+
+/// Threads besides the idle thread and the runner.
+fn left_behind() -> usize {
+    let mut nr: usize = 0;
+    thread::for_each(|_| nr += 1);
+    nr.saturating_sub(2)
+}

@@ -1,0 +1,68 @@
+//! Interrupts on demand: at once from a thread, or from a device some time later.
+
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use takt_kernel::arch::port::Port;
+use takt_kernel::irq;
+
+/// Vector of interrupts that a thread raises by an instruction.
+pub const SOFTWARE: u8 = 33;
+/// Vector of the interval timer's interrupts.
+const DEVICE: u8 = 34;
+
+static ON_SOFTWARE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static ON_DEVICE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Registers the handlers.
+pub fn init() {
+    // They stay when a second call finds them there.
+    let _ = irq::register(SOFTWARE, dispatch, &raw const ON_SOFTWARE as usize);
+    let _ = irq::register(DEVICE, dispatch, &raw const ON_DEVICE as usize);
+}
+
+fn dispatch(slot: usize, _at: u64) {
+    // SAFETY: `init` passes the address of one of the two statics.
+    let function = unsafe { &*(slot as *const AtomicPtr<()>) }.load(Relaxed);
+    if !function.is_null() {
+        // SAFETY: only a `fn()` is stored there.
+        unsafe { core::mem::transmute::<*mut (), fn()>(function)() };
+    }
+}
+
+/// Runs `function` in an interrupt, now.
+pub fn raise(function: fn()) {
+    ON_SOFTWARE.store(function as *mut (), Relaxed);
+    // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
+    unsafe { core::arch::asm!("int {}", const SOFTWARE) };
+}
+
+const IO_APIC: usize = 0xfec0_0000;
+/// The interval timer's pin at the I/O APIC of a PC.
+const PIN: u32 = 2;
+const PIT_HZ: u64 = 1_193_182;
+
+fn io_apic(register: u32, value: u32) {
+    // SAFETY: the I/O APIC's index register; the devices' gigabyte is mapped one to one.
+    unsafe { (IO_APIC as *mut u32).write_volatile(register) };
+    // SAFETY: its data register.
+    unsafe { ((IO_APIC + 0x10) as *mut u32).write_volatile(value) };
+}
+
+fn out(port: u16, value: u8) {
+    // SAFETY: the port belongs to the interval timer, which the kernel does not use.
+    unsafe { Port::<u8>::new(port).write(value) };
+}
+
+/// Has the interval timer's interrupt run `function` after some microseconds (at most 54,000): an interrupt that comes
+/// from outside at any moment, also while the CPU is halted.
+///
+/// Source: Intel 8254 data sheet (mode 0), Intel 82093AA data sheet, 3.2.4 (redirection table).
+pub fn after_us(us: u64, function: fn()) {
+    ON_DEVICE.store(function as *mut (), Relaxed);
+    io_apic(0x10 + 2 * PIN + 1, 0);
+    io_apic(0x10 + 2 * PIN, u32::from(DEVICE));
+    let ticks = (us * PIT_HZ / 1_000_000).clamp(1, 0xffff);
+    out(0x43, 0x30);
+    out(0x40, ticks as u8);
+    out(0x40, (ticks >> 8) as u8);
+}

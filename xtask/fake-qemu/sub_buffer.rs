@@ -1,0 +1,43 @@
+//! Sub-buffers with a few records of event 1, `fake:tick`, which has one field of 32 bits.
+
+use takt_tracer::wire::{COMMIT_RECORD, SUB_HEADER, SubHeader};
+
+/// Bytes of a sub-buffer.
+pub(crate) const SIZE: usize = 128;
+/// Records in a full one.
+pub(crate) const RECORDS: u32 = 3;
+/// Bytes of a record: time, word, field.
+const RECORD: u32 = 12;
+
+/// A full one.
+pub(crate) fn full(seq: u64) -> [u8; SIZE] {
+    with_records(seq, RECORDS, SIZE as u32)
+}
+
+/// One that has a single record so far, and how many bytes of it are in use.
+pub(crate) fn begun(seq: u64) -> ([u8; SIZE], u32) {
+    let used = SUB_HEADER + RECORD;
+    (with_records(seq, 1, used), used)
+}
+
+fn with_records(seq: u64, records: u32, committed: u32) -> [u8; SIZE] {
+    let ts = 1_000_000 * (seq + 1);
+    let header = SubHeader {
+        seq,
+        ts,
+        version: SubHeader::VERSION,
+        commit: u64::from(committed) + u64::from(records) * COMMIT_RECORD,
+        ..SubHeader::default()
+    };
+    let mut bytes = [0; SIZE];
+    bytes[..SUB_HEADER as usize].copy_from_slice(&header.encode());
+    for record in 0..records {
+        let at = (SUB_HEADER + record * RECORD) as usize;
+        let number = seq as u32 * RECORDS + record;
+        let words = [ts as u32 + record, 1, number];
+        for (place, word) in bytes[at..].chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    bytes
+}

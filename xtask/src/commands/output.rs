@@ -1,0 +1,45 @@
+//! What the reading commands have in common.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use takt_tracer::wire;
+
+use crate::image::Elf;
+
+/// Buffered stdout.
+pub(super) type Output = BufWriter<StdoutLock<'static>>;
+
+/// Runs `print` on a buffered stdout. A reader that has seen enough is no error. What was written
+/// before an error comes out.
+pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = print(&mut out);
+    let flushed = out.flush().context("cannot write to stdout");
+    match printed.and(flushed) {
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Refuses a file that was written by another image.
+pub(super) fn check_image(sum: u64, elf: &Elf) -> Result<()> {
+    if sum != wire::checksum(&elf.data) {
+        bail!(
+            "byte 24: this was recorded by another image than {}",
+            elf.path.display()
+        );
+    }
+    Ok(())
+}

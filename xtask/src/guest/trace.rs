@@ -1,0 +1,98 @@
+//! Decoding the guest's trace.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use takt_timerlat::stats::MAX_CPUS;
+use takt_tracer::decode::{EventTable, Item, Names, Threads, TraceFile, write_item};
+use takt_tracer::wire::{FileHeader, FrameHeader};
+
+use crate::image::symbolize::SymbolNames;
+use crate::image::{Elf, events};
+
+/// What is needed to make text of a trace.
+#[derive(Debug)]
+pub struct Decoder {
+    /// The events of the image.
+    pub table: EventTable,
+    /// Names of threads and symbols.
+    pub names: Names,
+}
+
+impl Decoder {
+    /// For traces of `elf` with this TSC frequency. The idle threads are those below `MAX_CPUS`;
+    /// `threads` are names that the trace itself may not tell.
+    ///
+    /// # Errors
+    ///
+    /// If the image's event descriptions cannot be read.
+    pub fn new<'t>(
+        elf: &Elf,
+        tsc_hz: u64,
+        threads: impl IntoIterator<Item = (u8, &'t str)>,
+    ) -> Result<Self> {
+        let mut known = Threads::new(MAX_CPUS as u16);
+        for (tid, name) in threads {
+            known.name(tid, name);
+        }
+        let symbols = SymbolNames::new(elf);
+        Ok(Self {
+            table: events::table(elf)?,
+            names: Names::new(tsc_hz, known).with_symbols(move |address| symbols.nearest(address)),
+        })
+    }
+}
+
+/// Frames at the beginning of a trace that are looked at for the names of threads, and at its end
+/// for the last events.
+const FIRST_FRAMES: u64 = 2;
+const LAST_FRAMES: u64 = 16;
+
+/// The last events of a trace file, as text. Takes the same time however long the trace is.
+///
+/// # Errors
+///
+/// If the file or the image's descriptions cannot be read.
+pub fn last_events(path: &Path, elf: &Elf, count: usize) -> Result<Vec<String>> {
+    let mut trace =
+        TraceFile::open(Cursor::new(ends_of(path)?)).context("the trace cannot be read")?;
+    let Decoder { table, mut names } = Decoder::new(elf, trace.header().tsc_hz, [])?;
+    let mut last = VecDeque::new();
+    for item in trace.merge(&table) {
+        let item = item?;
+        if !matches!(item, Item::Record(_)) {
+            continue;
+        }
+        let mut line = Vec::new();
+        write_item(&mut line, &item, &mut names)?;
+        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        if last.len() > count {
+            last.pop_front();
+        }
+    }
+    Ok(last.into())
+}
+
+/// The header of a trace file with its first and last frames, which all have the same size.
+fn ends_of(path: &Path) -> Result<Vec<u8>> {
+    let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut bytes = vec![0; FileHeader::SIZE];
+    file.read_exact(&mut bytes)
+        .context("the trace is shorter than its header")?;
+    let (header, len) = FileHeader::decode(&bytes).context("the trace has no header")?;
+    let frame = FrameHeader::SIZE as u64 + u64::from(header.sub_size);
+    let frames = file.metadata()?.len().saturating_sub(len.into()) / frame;
+    let mut take = |from: u64, count: u64| -> Result<()> {
+        file.seek(SeekFrom::Start(u64::from(len) + from * frame))?;
+        (&file).take(count * frame).read_to_end(&mut bytes)?;
+        Ok(())
+    };
+    let first = frames.min(FIRST_FRAMES);
+    take(0, first)?;
+    let last = (frames - first).min(LAST_FRAMES);
+    take(frames - last, last)?;
+    Ok(bytes)
+}
