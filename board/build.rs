@@ -10,6 +10,7 @@ fn main() {
         .filter(|l| !l.is_empty())
     {
         println!("cargo:rustc-link-arg-bins={arg}");
+        println!("cargo:rustc-link-arg-examples={arg}");
     }
     println!("cargo:rerun-if-changed=ld");
     println!("cargo:rerun-if-changed=build.rs");

@@ -26,6 +26,8 @@ mod pic;
 #[cfg(feature = "image")]
 mod start;
 #[cfg(feature = "image")]
+mod tracing;
+#[cfg(feature = "image")]
 pub mod smp;
 mod virtio;
 

@@ -123,6 +123,10 @@ pub fn start(wanted: usize) -> u32 {
             break;
         }
     }
+    if takt_kernel::trace::is_on() {
+        // Those that were just started record as well.
+        takt_kernel::trace::tracing_on();
+    }
     smp::nr_online()
 }
 

@@ -11,7 +11,7 @@ use takt_kernel::{boot as kernel_boot, thread_stack};
 use crate::boot::Loader;
 use crate::cmdline::CommandLine;
 use crate::serial::Serial;
-use crate::{acpi, capture, clocks, pic, power};
+use crate::{acpi, capture, clocks, pic, power, tracing};
 
 const MAX_COMMAND_LINE: usize = 4096;
 const MAIN_PRIORITY: u8 = 50;
@@ -126,8 +126,10 @@ fn main_thread(_: usize) {
     let len = LEN.load(Relaxed) as usize;
     // SAFETY: written once at boot.
     let text = &unsafe { &*COMMAND_LINE.0.get() }[..len];
+    let text = core::str::from_utf8(text).unwrap_or("");
+    tracing::apply(&CommandLine(text));
     // SAFETY: the image's `entry!` defines it with this signature.
-    unsafe { takt_main(core::str::from_utf8(text).unwrap_or("")) };
+    unsafe { takt_main(text) };
     end(ExitCode::Passed)
 }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_board::cmdline::{BadValue, CommandLine};
 use takt_board::{capture, clocks, rtt};
 use takt_kernel::fault::ExitCode;
-use takt_kernel::trace::{self, Mode};
+use takt_kernel::trace;
 use takt_kernel::{arch, irq, smp, thread, time};
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Config, Hooks, Kind, Load};
@@ -62,26 +62,13 @@ fn read_config(line: &CommandLine<'_>) -> Result<Config, BadValue> {
     })
 }
 
-/// Switches the events on, runs the workload, and says how it ended.
+/// Starts the other CPUs, runs the workload, and says how it ended.
 fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
-    let mode = line.choice("mode", &["capture", "flight"], 0).unwrap_or(0);
-    trace::set_mode([Mode::StopWhenFull, Mode::Overwrite][mode]);
-    let mut nr_events = 0u32;
-    for id in line.list("events") {
-        let sites = id.ok().and_then(|id| u32::try_from(id).ok()).map(|id| trace::enable(id, true));
-        match sites {
-            Some(Ok(sites)) if sites > 0 => nr_events += 1,
-            _ => defmt::warn!("an event of the list has no place in this image"),
-        }
-    }
     let wanted = line.number("smp", 1).unwrap_or(1) as usize;
     TAKT_STATUS.nr_cpus.store(takt_board::smp::start(wanted), Relaxed);
-    if nr_events > 0 {
-        trace::tracing_on();
-    }
     defmt::info!(
-        "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}, {=u32} events on",
-        config.kind, config.cpus, config.period_ns, config.duration_ns, config.prio, config.load, nr_events
+        "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}",
+        config.kind, config.cpus, config.period_ns, config.duration_ns, config.prio, config.load
     );
     let hooks = Hooks { command: rtt::command, hand_over: capture::hand_over };
     match workload::run(config, &TAKT_STATUS, hooks) {

@@ -129,7 +129,10 @@ impl SubBuffer {
         self.last
     }
 
-    /// The next record, or what is wrong with it. After damage the rest is passed over, unless only the time was wrong.
+    /// The next record, or what is wrong with it.
+    ///
+    /// After damage the rest is passed over. If only a record's time is wrong, it follows all the same, provided that the
+    /// sub-buffer was written to its end.
     pub fn next<'t>(&mut self, table: &'t EventTable) -> Option<Result<Record<'t>, Damage>> {
         loop {
             let word = match self.word_at(4) {
@@ -146,7 +149,7 @@ impl SubBuffer {
             match step {
                 Ok(None) => {}
                 Ok(Some(record)) => return Some(Ok(record)),
-                Err(Fault::TimeBack { by }) if !self.is_salvage => {
+                Err(Fault::TimeBack { by }) if self.is_whole() => {
                     return Some(Err(self.damage(0, Fault::TimeBack { by })));
                 }
                 Err(fault) => {
@@ -254,6 +257,11 @@ impl SubBuffer {
 
     fn stop(&mut self) {
         self.at = self.end + 1;
+    }
+
+    /// Whether every byte was written, so that no record of the past can stand between the others.
+    fn is_whole(&self) -> bool {
+        !self.is_salvage && self.end == self.bytes.len()
     }
 
     fn damage(&self, skipped: u64, fault: Fault) -> Damage {

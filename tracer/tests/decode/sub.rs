@@ -176,6 +176,21 @@ fn a_hole_ends_what_can_be_salvaged() {
     );
     assert!(salvaged.next(&table).is_none());
 
+    // In a file nothing says how much was reserved: what is committed is read, and no record of the past.
+    let (numbers, damage) = read(&with_sub(&sub(&words, header))).unwrap();
+    assert_eq!(numbers, [1, 2]);
+    assert!(
+        matches!(
+            damage[..],
+            [Damage {
+                skipped: 8,
+                fault: Fault::TimeBack { by: 70 },
+                ..
+            }]
+        ),
+        "{damage:?}"
+    );
+
     // A hole that was never written before ends it as well.
     let mut words = words;
     words[4..6].fill(0);

@@ -99,15 +99,30 @@ impl Elf {
             .map_or(address, |segment| address - segment.vaddr + segment.paddr)
     }
 
-    /// The functions: address and mangled name.
+    /// What begins at addresses of the code, ascending: address and mangled name. Where several
+    /// names are of one address, a function's is the last.
     #[must_use]
     pub fn functions(&self) -> Vec<(u64, String)> {
         let Ok(file) = object::File::parse(&*self.data) else {
             return Vec::new();
         };
-        file.symbols()
-            .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition())
-            .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())))
+        let mut found: Vec<_> = file
+            .symbols()
+            .filter(|symbol| self.is_code(symbol.address()))
+            .filter_map(|symbol| {
+                let is_function = symbol.kind() == object::SymbolKind::Text;
+                Some((
+                    symbol.address(),
+                    is_function,
+                    symbol.name().ok()?.to_owned(),
+                ))
+            })
+            .filter(|(_, _, name)| !name.is_empty())
+            .collect();
+        found.sort_unstable();
+        found
+            .into_iter()
+            .map(|(address, _, name)| (address, name))
             .collect()
     }
 

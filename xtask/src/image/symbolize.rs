@@ -20,10 +20,8 @@ impl SymbolNames {
     /// Reads the names out of `elf`.
     #[must_use]
     pub fn new(elf: &Elf) -> Self {
-        let mut functions = elf.functions();
-        functions.sort_unstable();
         Self {
-            functions,
+            functions: elf.functions(),
             end: elf.code_end(),
         }
     }

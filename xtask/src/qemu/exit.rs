@@ -48,7 +48,7 @@ impl fmt::Display for GuestExit {
             Self::Passed => f.write_str("the guest ended well"),
             Self::Failed => f.write_str("the guest reported a failure"),
             Self::Threshold => f.write_str("the guest stopped at a threshold"),
-            Self::Panicked => f.write_str("the guest panicked"),
+            Self::Panicked => f.write_str("the guest ended in a panic or an exception"),
             Self::Reset => {
                 f.write_str("the guest reset the machine without a report (a triple fault?)")
             }

@@ -11,6 +11,7 @@ use super::hist::{self, Canvas};
 use super::judge::slot_name;
 use super::record::{Run, RunRecord, SlotRecord, Verdict};
 use crate::cli::{Workload, format_ns};
+use crate::qemu::Accel;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +72,10 @@ fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     )?;
     line("clock", record.accel.accel.clock().into())?;
     line("1 ns means", record.accel.accel.ns_means().into())?;
+    if config.smp > 1 && record.accel.accel == Accel::TcgIcount {
+        let why = "the CPUs take turns: while one computes, time passes for the others";
+        line("", format!("({why})"))?;
+    }
     line("period", format_ns(config.period_ns))?;
     line("duration", duration(record))?;
     line(

@@ -90,7 +90,7 @@ fn tail(path: &Path, count: usize) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<_> = text
-        .trim_end()
+        .trim_matches(['\r', '\n', ' '])
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();

@@ -7,14 +7,19 @@ use takt_kernel::fault::ExitCode;
 use takt_tests::harness::{self, Expect};
 
 mod condvar;
+mod day;
+mod devices;
+mod faults;
 mod flags;
 mod inheritance;
 mod interrupts;
 mod preemption;
 mod queue;
+mod registers;
 mod round_robin;
 mod threads;
 mod timeouts;
+mod timers;
 
 takt_board::entry!(main);
 

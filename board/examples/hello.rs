@@ -1,0 +1,67 @@
+//! Two threads, a mutex between them, and a trace event of the application's own.
+//!
+//! `cargo xtask run hello` builds and boots it and prints its log and its trace.
+#![no_std]
+#![no_main]
+
+use takt_kernel::sync::{Mutex, Semaphore};
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
+use takt_kernel::{thread_stack, trace, trace_event};
+use takt_tracer::{event, event_class};
+
+takt_board::entry!(main);
+
+// A class says which fields its events have and how they are printed. Events share its code.
+event_class! {
+    /// A reading of a sensor.
+    pub class Reading = "reading", wide { channel: 8 u, value: 16 i }
+    print "channel={channel} value={value}";
+}
+
+// An event costs nothing but the place where it is emitted: 5 bytes of NOP while it is off.
+event! {
+    /// Emitted when a reading was stored.
+    pub reading_stored: Reading = wide "hello:reading_stored";
+}
+
+thread_stack!(static SAMPLER_STACK: 16384);
+
+static LATEST: Mutex<i16> = Mutex::new(0);
+static READY: Semaphore = Semaphore::new(0, 16);
+
+/// Every millisecond, at absolute times, so that nothing drifts.
+fn sampler(nr_samples: usize) {
+    let period = nanos_to_cycles(1_000_000);
+    let mut next = Instant::now();
+    for n in 0..nr_samples {
+        next = next + period;
+        if sleep_until(next).is_err() {
+            return;
+        }
+        let value = (n * n) as i16;
+        if let Ok(mut latest) = LATEST.lock() {
+            *latest = value;
+        }
+        trace_event!(reading_stored, 1u8, value);
+        // The consumer has a lower priority: it runs when this thread sleeps again.
+        let _ = READY.give();
+    }
+}
+
+fn main(_command_line: &'static str) {
+    trace::marker("main begins");
+    let sampler = Builder::new("sampler", 80).and_then(|it| it.spawn(&SAMPLER_STACK, sampler, 5));
+    let Ok(sampler) = sampler else {
+        defmt::error!("the sampler could not be started");
+        return;
+    };
+    for _ in 0..5 {
+        // At most 10 ms: a time-out is an error, not a hang.
+        match READY.take_until(Instant::after_nanos(10_000_000)) {
+            Ok(()) => defmt::info!("reading {=i16}", LATEST.lock().map_or(-1, |latest| *latest)),
+            Err(error) => defmt::warn!("no reading: {}", error),
+        }
+    }
+    let _ = sampler.join(Instant::NEVER);
+}

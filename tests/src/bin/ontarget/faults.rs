@@ -1,0 +1,246 @@
+//! Faults: every exception that can be provoked in ring 0, W^X, guard pages, panics. Each ends its machine; the host
+//! reads the report.
+
+use core::arch::asm;
+
+use takt_kernel::preempt;
+use takt_kernel::time::{Expiry, Timer};
+use takt_tests::harness::Outcome;
+use takt_tests::worker::{after_us, join, spawn};
+use takt_tests::{check, interrupt, target_test};
+
+/// The fault did not come.
+fn survived() -> Outcome {
+    check!(false, "no fault came");
+    Ok(())
+}
+
+/// Where nothing is mapped.
+const NOWHERE: usize = 0x10_0000_0000;
+
+#[inline(never)]
+fn read(address: usize) -> u8 {
+    // SAFETY: none: it faults, which is the test.
+    unsafe { (address as *const u8).read_volatile() }
+}
+
+#[inline(never)]
+fn write(address: usize) {
+    // SAFETY: none: it faults, which is the test.
+    unsafe { (address as *mut u8).write_volatile(0x90) };
+}
+
+#[inline(never)]
+fn execute(address: usize) {
+    // SAFETY: none: it faults, which is the test.
+    unsafe { core::mem::transmute::<usize, extern "C" fn()>(address)() };
+}
+
+/// Uses stack without end.
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let local = core::hint::black_box([depth; 16]);
+    recurse(depth + 1) + local[(depth % 16) as usize]
+}
+
+fn recurse_in_thread(_: usize) {
+    core::hint::black_box(recurse(0));
+}
+
+#[inline(never)]
+fn outer_function() -> u8 {
+    core::hint::black_box(inner_function()) + 1
+}
+
+#[inline(never)]
+fn inner_function() -> u8 {
+    core::hint::black_box(read(NOWHERE)) + 1
+}
+
+static DATA: [u8; 16] = [0xc3; 16];
+static mut WRITABLE: [u8; 16] = [0xc3; 16];
+
+target_test! {
+    /// Dividing by zero; the report shows the registers.
+    fn divide_error(Fault(&["*** #DE divide error", "'test'", "rbx 0x00000000deadbeef", "r15 0x0123456789abcdef", "divide_error"])) {
+        // SAFETY: faults.
+        unsafe {
+            asm!("push rbx", "mov ebx, 0xdeadbeef", "mov r15, {pattern}", "xor ecx, ecx", "div ecx", "pop rbx",
+                 pattern = in(reg) 0x0123_4567_89ab_cdefu64, out("r15") _, out("ecx") _, out("eax") _, out("edx") _);
+        }
+        survived()
+    }
+
+    /// Single step.
+    fn debug_exception(Fault(&["*** #DB debug exception"])) {
+        // SAFETY: sets the trap flag.
+        unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop") };
+        survived()
+    }
+
+    /// A breakpoint instruction.
+    fn breakpoint(Fault(&["*** #BP breakpoint", "'test'"])) {
+        // SAFETY: faults.
+        unsafe { asm!("int3") };
+        survived()
+    }
+
+    /// An instruction that there is not.
+    fn invalid_opcode(Fault(&["*** #UD invalid opcode", "invalid_opcode"])) {
+        // SAFETY: faults.
+        unsafe { asm!("ud2") };
+        survived()
+    }
+
+    /// Vector registers while the task-switched flag forbids them.
+    fn device_not_available(Fault(&["*** #NM device not available"])) {
+        // SAFETY: sets CR0.TS and uses a vector register.
+        unsafe { asm!("mov {0}, cr0", "or {0}, 8", "mov cr0, {0}", "addps xmm0, xmm0", out(reg) _, out("xmm0") _) };
+        survived()
+    }
+
+    /// A selector beyond the descriptor table; the error code names it.
+    fn general_protection(Fault(&["*** #GP general protection", "error code 0xfff8"])) {
+        // SAFETY: faults.
+        unsafe { asm!("mov ds, {0:x}", in(reg) 0xfff8) };
+        survived()
+    }
+
+    /// A division by zero of the x87 unit, not masked.
+    fn x87_error(Fault(&["*** #MF x87 floating-point error"])) {
+        let control: u16 = 0x037b;
+        // SAFETY: loads a control word that lets the error through, and faults.
+        unsafe { asm!("fninit", "fldcw [{}]", "fld1", "fldz", "fdivp", "fwait", in(reg) &raw const control) };
+        survived()
+    }
+
+    /// No way to deliver a page fault: the double fault has a stack and a gate of its own.
+    fn double_fault(Fault(&["*** #DF double fault", "'test'"])) {
+        // Gates up to that of the double fault only, so that neither #PF nor #GP can be delivered.
+        let mut table = [0u8; 10];
+        // SAFETY: stores the register into `table`.
+        unsafe { asm!("sidt [{}]", in(reg) &raw mut table) };
+        table[..2].copy_from_slice(&(9u16 * 16 - 1).to_le_bytes());
+        // SAFETY: the same table, cut short; interrupts would find no gate, so they are off.
+        unsafe { asm!("cli", "lidt [{}]", in(reg) &raw const table) };
+        read(NOWHERE);
+        survived()
+    }
+
+    /// Reading where nothing is; the report names the address.
+    fn page_fault_reading(Fault(&["*** #PF page fault", "reading 0x0000001000000000: not mapped", "error code 0x0"])) {
+        read(NOWHERE);
+        survived()
+    }
+
+    /// Writing where nothing is.
+    fn page_fault_writing(Fault(&["*** #PF page fault", "writing 0x0000001000000000: not mapped"])) {
+        write(NOWHERE);
+        survived()
+    }
+
+    /// Calling where nothing is; the backtrace still says who called.
+    fn page_fault_executing(Fault(&["*** #PF page fault", "executing 0x0000001000000000: not mapped", "rip 0x0000001000000000"])) {
+        execute(NOWHERE);
+        survived()
+    }
+
+    /// The first page is never mapped.
+    fn null_pointer(Fault(&["*** #PF page fault", "reading 0x0000000000000008: not mapped"])) {
+        read(8);
+        survived()
+    }
+
+    /// Code cannot be written to.
+    fn writing_code(Fault(&["*** #PF page fault", "writing 0x", ": not permitted"])) {
+        write(writing_code as *const () as usize);
+        survived()
+    }
+
+    /// Constants cannot be written to.
+    fn writing_constants(Fault(&["*** #PF page fault", "writing 0x", ": not permitted"])) {
+        write(DATA.as_ptr() as usize);
+        survived()
+    }
+
+    /// Constants cannot be executed.
+    fn executing_constants(Fault(&["*** #PF page fault", "executing 0x", ": not permitted"])) {
+        execute(DATA.as_ptr() as usize);
+        survived()
+    }
+
+    /// Data cannot be executed.
+    fn executing_data(Fault(&["*** #PF page fault", "executing 0x", ": not permitted"])) {
+        execute(&raw const WRITABLE as usize);
+        survived()
+    }
+
+    /// A stack cannot be executed.
+    fn executing_the_stack(Fault(&["*** #PF page fault", "executing 0x", ": not permitted"])) {
+        let code = core::hint::black_box([0xc3u8; 16]);
+        execute(code.as_ptr() as usize);
+        survived()
+    }
+
+    /// A stack that runs over its end is caught on the page below and named; the backtrace shows who recursed.
+    fn stack_overflow(Fault(&["*** #PF page fault", "not mapped", "stack overflow of thread 'test'", "recurse", "recurse"])) {
+        core::hint::black_box(recurse(0));
+        survived()
+    }
+
+    /// The same in another thread.
+    fn stack_overflow_of_another(Fault(&["stack overflow of thread 'w3'", "cpu 0 thread", "'w3'"])) {
+        join(&[spawn(3, 60, recurse_in_thread, 0)?])?;
+        survived()
+    }
+
+    /// The interrupt stack has a guard page too.
+    fn stack_overflow_in_an_interrupt(Fault(&["stack overflow of the CPU's stack 'interrupt'", "in an interrupt", "recurse"])) {
+        interrupt::raise(|| {
+            core::hint::black_box(recurse(0));
+        });
+        survived()
+    }
+
+    /// A push onto the guard page, by the CPU itself on a call.
+    fn stack_overflow_by_a_push(Fault(&["*** #PF page fault", "stack overflow of thread 'test'"])) {
+        // SAFETY: runs over the end of the stack, which faults.
+        unsafe { asm!("2: push rax", "jmp 2b") };
+        survived()
+    }
+
+    /// The report of a fault in an interrupt says so.
+    fn fault_in_an_interrupt(Fault(&["*** #PF page fault", "preempt-depth 0, in an interrupt", "fault_in_an_interrupt"])) {
+        fn faulty(_: usize, _: Expiry) {
+            read(NOWHERE);
+        }
+        Timer::new(faulty, 0)?.arm(after_us(10));
+        takt_tests::worker::burn(100_000);
+        survived()
+    }
+
+    /// The report says how deep preemption was disabled.
+    fn preemption_depth_is_reported(Fault(&["*** #UD", "preempt-depth 2"])) {
+        let _guards = (preempt::disable(), preempt::disable());
+        // SAFETY: faults.
+        unsafe { asm!("ud2") };
+        survived()
+    }
+
+    /// The backtrace names the functions from the innermost out.
+    fn backtrace_has_names(Fault(&["*** #PF", "backtrace:", "read (", "inner_function (", "outer_function (", "backtrace_has_names (", "*** end of report"])) {
+        check!(outer_function() == 0);
+        survived()
+    }
+
+    /// A panic reports its message, its place and who called.
+    fn panic(Fault(&["*** panic: a number: 42", "at tests/src/bin/ontarget/faults.rs:", "'test'", "backtrace:"])) {
+        panic!("a number: {}", core::hint::black_box(42));
+    }
+
+    /// An index out of bounds is a panic that names both numbers.
+    fn index_out_of_bounds(Fault(&["*** panic: index out of bounds: the len is 16 but the index is 99"])) {
+        check!(DATA[core::hint::black_box(99)] == 0);
+        survived()
+    }
+}
