@@ -35,6 +35,15 @@ const ERRORS: [Error; 5] = [
 ];
 
 impl Handoff {
+    /// A switch from `prev`, the calling thread, to `next`.
+    #[inline(always)]
+    pub(crate) fn new(prev: *mut Tcb, next: *mut Tcb) -> Self {
+        Self {
+            next,
+            rest: prev as usize,
+        }
+    }
+
     /// The calling thread goes on with this result; the section is over.
     #[inline(always)]
     pub(crate) fn stay(section: Section, result: Result<(), Error>) -> Self {
@@ -69,13 +78,10 @@ impl Handoff {
 
     /// The calling thread gives way to what was chosen.
     #[inline(always)]
-    pub(crate) fn switch(mut section: Section, next: Next, result: Result<(), Error>) -> Self {
-        match sched::begin_switch(&mut section, next) {
-            Some((prev, next)) => Self {
-                next,
-                rest: prev as usize,
-            },
-            None => Self::stay(section, result),
+    pub(crate) fn switch(section: Section, next: Next, result: Result<(), Error>) -> Self {
+        match sched::end_with_switch(section, next) {
+            Ok(handoff) => handoff,
+            Err(section) => Self::stay(section, result),
         }
     }
 
@@ -109,7 +115,7 @@ impl Handoff {
 
     #[inline(always)]
     fn carry_out(self) {
-        // SAFETY: interrupts are off and the lock is free since `begin_switch`, which made `next` the current thread.
+        // SAFETY: interrupts are off and the lock is free since `end_with_switch`, which made `next` the current thread.
         unsafe { switch::switch(self.rest as *mut Tcb, self.next) };
         // SAFETY: they were on when the call began: a switch is due or chosen only then.
         unsafe { interrupts::enable() };

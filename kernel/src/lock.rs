@@ -56,6 +56,12 @@ pub(crate) fn enter_thread() -> Section {
     Section { restore: true }
 }
 
+/// A handle of the section that is known to be under way and ends with a switch.
+#[inline(always)]
+pub(crate) fn enter_nested() -> Section {
+    Section { restore: true }
+}
+
 /// Begins a section where interrupts were switched off before and are to be on after it.
 #[inline(always)]
 pub(crate) fn enter_held() -> Section {

@@ -178,10 +178,7 @@ fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: 
     let (prev, next) = unsafe { (&mut *prev, &mut *next) };
     // SAFETY: this CPU's block, inside a section.
     let block = unsafe { &mut *cpu };
-    let now = tsc::now();
-    prev.runtime = prev.runtime.wrapping_add(now);
-    next.runtime = next.runtime.wrapping_sub(now);
-    next.switches += 1;
+    account(prev, next);
     trace!(
         sched_switch,
         next.tid.raw(),
@@ -218,6 +215,51 @@ pub(crate) fn begin_switch(section: &mut Section, next: Next) -> Option<(*mut Tc
     commit_switch(section, cpu, prev, next);
     section.unlock_for_switch();
     Some((prev, next))
+}
+
+/// [`begin_switch`] as the last act of a call's first half.
+///
+/// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
+/// across a call and needs no callee-saved register.
+#[inline(always)]
+pub(crate) fn end_with_switch(section: Section, next: Next) -> Result<Handoff, Section> {
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { &(*cpu).sched };
+    let Some(next) = chosen(sched, next) else {
+        percpu::clear_need_resched();
+        return Err(section);
+    };
+    let prev = percpu::current();
+    if crate::static_branch!(lock::SMP)
+        || crate::static_branch!(trace::events::sched_switch::ID)
+        || sched.nr_round_robin != 0
+    {
+        return Ok(end_with_rare_switch(prev, next));
+    }
+    // SAFETY: inside a section; two different blocks.
+    let (left, taken) = unsafe { (&mut *prev, &mut *next) };
+    account(left, taken);
+    percpu::set_current(taken);
+    Ok(Handoff::new(prev, next))
+}
+
+#[inline(never)]
+extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
+    // The caller's section goes on here.
+    let mut section = lock::enter_nested();
+    commit_switch(&mut section, percpu::this(), prev, next);
+    section.unlock_for_switch();
+    Handoff::new(prev, next)
+}
+
+/// The time that the thread that is left has run, and the beginning of the next one's.
+#[inline(always)]
+fn account(prev: &mut Tcb, next: &mut Tcb) {
+    let now = tsc::now();
+    prev.runtime = prev.runtime.wrapping_add(now);
+    next.runtime = next.runtime.wrapping_sub(now);
+    next.switches += 1;
 }
 
 /// Switches to what was chosen; returns when the calling thread runs again.

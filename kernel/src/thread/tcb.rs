@@ -56,10 +56,11 @@ pub struct Tcb {
     pub(crate) percpu: *mut PerCpu,
     /// Time spent running, in cycles; while the thread runs, less the time at which it was switched to (wrapping).
     pub(crate) runtime: u64,
-    /// How often the thread was switched to.
-    pub(crate) switches: u64,
     /// The queue it waits in, or null.
     pub(crate) wait_queue: *mut PrioQueue,
+    /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
+    /// instruction and six more around it.
+    pub(crate) switches: u64,
     pub(crate) tid: ThreadId,
     /// Effective priority: the one it is queued with.
     pub(crate) prio: Priority,
