@@ -7,14 +7,15 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use spin::Mutex;
 use takt_kernel::arch::percpu;
-use takt_kernel::config::MAX_CPUS;
+use takt_kernel::config::{MAX_CPUS, TRACE_NR_SUBS};
 use takt_kernel::{smp, time, trace};
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use crate::rtt;
 use crate::virtio::Console;
 
-/// Under a hypervisor the hand-over takes real time: it is put off if the next timer is closer than this.
+/// Under a hypervisor the hand-over takes real time: it is put off if the next timer is closer than this,
+/// unless a quarter of the ring is full.
 const MARGIN_NS: u64 = 100_000;
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
@@ -78,7 +79,11 @@ fn hand_over_of(cpu: usize) {
 
 /// The idle thread's turn.
 pub(crate) fn idle() {
-    if ACTIVE.load(Relaxed) && (trace::has_full() || rtt::has_data()) && time::nanos_until_next() > MARGIN_NS {
+    if !ACTIVE.load(Relaxed) || !(trace::has_full() || rtt::has_data()) {
+        return;
+    }
+    // With activations closer together than the margin the ring would fill up; then the hand-over must not wait.
+    if time::nanos_until_next() > MARGIN_NS || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 {
         hand_over_of(percpu::cpu());
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn apply(line: &CommandLine<'_>) -> u32 {
     }
     if nr_events > 0 {
         trace::tracing_on();
+        trace::record_threads();
     }
     nr_events
 }

@@ -8,7 +8,7 @@ use takt_board::cmdline::{BadValue, CommandLine};
 use takt_board::{capture, clocks, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
-use takt_kernel::{arch, irq, smp, thread, time};
+use takt_kernel::{arch, config, irq, smp, thread, time};
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Config, Hooks, Kind, Load};
 
@@ -30,6 +30,10 @@ fn main(text: &'static str) {
     TAKT_STATUS.lapic_source.store(clocks::source(), Relaxed);
     TAKT_STATUS.invariant_tsc.store(u32::from(arch::tsc::is_invariant()), Relaxed);
     TAKT_STATUS.tsc_deadline.store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
+    for (cpu, of_cpu) in TAKT_STATUS.cpus.iter().enumerate().take(MAX_CPUS.min(config::MAX_CPUS)) {
+        let (control, memory) = trace::place_of(cpu);
+        of_cpu.ring.set(control as u64, memory as u64, config::TRACE_SUB_SIZE as u32, config::TRACE_NR_SUBS as u32);
+    }
     takt_board::set_idle_hook(beat);
     let code = match read_config(&line) {
         Ok(config) => measure(&line, &config),

@@ -70,6 +70,15 @@ pub fn counters_of(cpu: usize) -> Counters {
     ring::counters(RingOf::new(cpu))
 }
 
+/// Where a CPU's ring lies in memory: control words and sub-buffers, for a host that reads the RAM.
+///
+/// # Panics
+/// If `cpu` is not below [`MAX_CPUS`].
+#[must_use]
+pub fn place_of(cpu: usize) -> (usize, usize) {
+    RingOf::new(cpu).place()
+}
+
 /// Hands every complete sub-buffer of a CPU to `deliver`, which says whether it took it. Returns how many it took.
 ///
 /// # Panics
@@ -111,6 +120,15 @@ pub(crate) fn prepare(upcoming: u64) {
 #[must_use]
 pub fn has_full() -> bool {
     ring::peek_full(KernelRing).is_some()
+}
+
+/// How many sub-buffers of this CPU's ring wait to be handed over, of [`TRACE_NR_SUBS`].
+///
+/// [`TRACE_NR_SUBS`]: crate::config::TRACE_NR_SUBS
+#[must_use]
+pub fn nr_full() -> u64 {
+    use takt_tracer::ring::{CpuRing, Word};
+    (KernelRing.pos() / crate::config::TRACE_SUB_SIZE as u64).saturating_sub(KernelRing.load(Word::Consumed))
 }
 
 /// Ends a CPU's current sub-buffer, so that everything recorded can be handed over. While tracing is off.

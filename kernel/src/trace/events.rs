@@ -83,7 +83,8 @@ event! {
     pub sched_wakeup: Wakeup = core "sched:sched_wakeup";
 }
 event! {
-    /// Emitted when a thread is created, before it can be started.
+    /// Emitted when a thread is created, before it can be started; and for each thread that exists when recording
+    /// starts.
     pub thread_create: Create = core "sched:thread_create";
 }
 event! {

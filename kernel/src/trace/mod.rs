@@ -10,7 +10,7 @@ pub mod events;
 mod ring;
 
 pub use control::{
-    Counters, close, counters_of, drain, enable, has_full, is_on, set_mode, tracing_off, tracing_on,
+    Counters, close, counters_of, drain, enable, has_full, is_on, nr_full, place_of, set_mode, tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;
@@ -77,6 +77,22 @@ pub(crate) use here;
 #[inline]
 pub fn marker(text: &str) {
     crate::trace_event!(crate::trace::events::marker, text.as_bytes());
+}
+
+/// Emits `thread_create` for every thread that exists, so that a trace which begins later knows their names.
+///
+/// # Context
+/// Threads.
+pub fn record_threads() {
+    crate::thread::for_each(|info| {
+        crate::trace_event!(
+            crate::trace::events::thread_create,
+            u32::from(info.id),
+            u32::from(info.priority),
+            info.cpu,
+            info.name.as_bytes()
+        );
+    });
 }
 
 /// The letter of a thread that is left: 0 R, 1 S, 2 T, 3 X.

@@ -286,6 +286,11 @@ impl RingOf {
         (self.block as usize + RING + offset as usize % (TRACE_SUB_SIZE * TRACE_NR_SUBS)) as *mut u8
     }
 
+    /// Addresses of the control words and of the ring's memory.
+    pub(super) fn place(self) -> (usize, usize) {
+        (self.block as usize + CONTROL, self.block as usize + RING)
+    }
+
     /// The memory of a sub-buffer.
     pub(super) fn sub_buffer(self, offset: u32) -> &'static [u8] {
         // SAFETY: `offset` is that of a complete sub-buffer: no writer is inside.

@@ -9,6 +9,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`histogram`] | [`Histogram`]: exact to 1 ns below [`histogram::LINEAR`], 1/256 above |
+//! | [`kinds`] | enums that stand in a [`Status`] as numbers |
 //! | [`latency`] | [`LatencyStats`]: count, current, minimum, maximum, sum, histogram |
 //! | [`status`] | [`Status`] and its parts |
 //! | `exact` (`std`) | `ExactHistogram`: percentiles, merging |
@@ -26,6 +27,7 @@
 //! All latencies are whole nanoseconds. Nothing is divided before it is put into a bucket.
 
 pub mod histogram;
+pub mod kinds;
 pub mod latency;
 pub mod status;
 
@@ -35,11 +37,9 @@ pub mod exact;
 pub mod view;
 
 pub use histogram::Histogram;
+pub use kinds::{FrequencySource, Measure, RunState, ThreadState};
 pub use latency::LatencyStats;
-pub use status::{
-    CpuStatus, FrequencySource, Measure, RingPlace, RunState, SlotStats, Status, StopReason,
-    ThreadInfo, ThreadState, TraceCounters,
-};
+pub use status::{CpuStatus, RingPlace, SlotStats, Status, StopReason, ThreadInfo, TraceCounters};
 
 #[cfg(any(feature = "std", test))]
 pub use exact::ExactHistogram;

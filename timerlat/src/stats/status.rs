@@ -6,98 +6,7 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::{LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS, NAME_LEN};
-
-/// Declares an enum that travels as a `u32` (or smaller) and can be read back.
-macro_rules! wire_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[repr(u32)]
-        pub enum $name {
-            $($(#[$vmeta])* $variant = $value,)+
-        }
-
-        impl $name {
-            /// The variant with this number, if there is one.
-            #[must_use]
-            pub const fn from_raw(raw: u32) -> Option<Self> {
-                match raw {
-                    $($value => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-wire_enum! {
-    /// How far a run has come.
-    RunState {
-        /// Not measuring yet.
-        #[default]
-        Booting = 0,
-        /// Measuring.
-        Running = 1,
-        /// The duration is over, or the host asked to stop; the results are complete.
-        Done = 2,
-        /// A stop threshold was exceeded; the results up to there are complete.
-        Threshold = 3,
-        /// A panic or an unexpected exception.
-        Failed = 4,
-        /// The run could not be started or ended as asked; the log says why.
-        Error = 5,
-    }
-}
-
-wire_enum! {
-    /// Where the guest has a clock's frequency from.
-    FrequencySource {
-        /// Not known yet.
-        #[default]
-        Unknown = 0,
-        /// The kernel command line: true by definition under icount.
-        CommandLine = 1,
-        /// CPUID leaf 0x15, 0x16 or the hypervisor's leaf 0x4000_0010.
-        Cpuid = 2,
-        /// Measured against the HPET.
-        Hpet = 3,
-        /// Measured against the ACPI PM timer.
-        PmTimer = 4,
-        /// Measured against the PIT.
-        Pit = 5,
-    }
-}
-
-wire_enum! {
-    /// Which of the two latencies.
-    Measure {
-        /// None: no threshold was hit.
-        #[default]
-        None = 0,
-        /// From the timer's expiry to the interrupt handler.
-        Irq = 1,
-        /// From the timer's expiry to the thread.
-        Thread = 2,
-    }
-}
-
-wire_enum! {
-    /// What a thread of the guest is doing.
-    ThreadState {
-        /// No such thread.
-        #[default]
-        Unused = 0,
-        /// Running, or waiting for the CPU.
-        Ready = 1,
-        /// Waiting for time or for an object.
-        Blocked = 2,
-        /// Suspended, or not started yet.
-        Suspended = 3,
-        /// Ended.
-        Exited = 4,
-    }
-}
+use super::{LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, NAME_LEN, RunState};
 
 /// Why a threshold ended the run.
 #[repr(C)]
@@ -282,7 +191,7 @@ pub struct ThreadInfo {
     pub prio: AtomicU32,
     /// The CPU it belongs to.
     pub cpu: AtomicU32,
-    /// A [`ThreadState`].
+    /// A [`ThreadState`](super::ThreadState).
     pub state: AtomicU32,
     /// Keeps what follows aligned.
     pub reserved: AtomicU32,
@@ -335,9 +244,9 @@ pub struct Status {
     pub tsc_hz: AtomicU64,
     /// Frequency in Hz at which the local APIC timer counts; 0 in TSC-deadline mode.
     pub lapic_hz: AtomicU64,
-    /// Where `tsc_hz` is from, a [`FrequencySource`].
+    /// Where `tsc_hz` is from, a [`FrequencySource`](super::FrequencySource).
     pub tsc_source: AtomicU32,
-    /// Where `lapic_hz` is from, a [`FrequencySource`].
+    /// Where `lapic_hz` is from, a [`FrequencySource`](super::FrequencySource).
     pub lapic_source: AtomicU32,
     /// 1 if CPUID says that the TSC is invariant.
     pub invariant_tsc: AtomicU32,

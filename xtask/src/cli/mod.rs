@@ -45,6 +45,8 @@ pub enum Command {
     Trace(Read),
     /// Prints the log of a run.
     Log(Read),
+    /// Boots an example or another image and prints its log and trace.
+    Run(Run),
     /// Builds the kernel image.
     Build(Build),
     /// Runs the fuzz targets for a bounded time.
@@ -61,6 +63,40 @@ pub struct Read {
     /// One JSON object a line instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Flags of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Name of the example (or of the binary, with --bin).
+    pub name: String,
+    /// Package that holds it.
+    #[arg(short, long, value_name = "NAME", default_value = "takt-board")]
+    pub package: String,
+    /// It is a binary, not an example.
+    #[arg(long)]
+    pub bin: bool,
+    /// More words for the kernel's command line.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub append: String,
+    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
+    #[arg(short, long = "event", value_name = "EVENTS", value_delimiter = ',', default_value = "sched,irq,timer,mutex,takt")]
+    pub events: Vec<String>,
+    /// CPUs of the guest.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub smp: u8,
+    /// Stop the guest after this many seconds of real time.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    pub timeout: u64,
+    /// Run folder [default: the next free runs/NAME-NNN].
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+    /// Show cargo's own output; twice: also put every log level into the image.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// Flags of `build`.
@@ -109,6 +145,9 @@ pub struct Bench {
     /// Write the rows as JSON to this file; `-` is stdout.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    pub markdown: bool,
     /// Never install anything.
     #[arg(long)]
     pub no_install: bool,

@@ -1,11 +1,13 @@
 //! The commands, one module each.
 
+mod bench;
 mod build;
 mod ci;
 mod doctor;
 mod latency_run;
 mod log;
 mod output;
+mod run;
 mod test;
 mod trace;
 
@@ -28,8 +30,9 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Build(flags) => build::run(&flags),
         Command::Test(flags) => test::run(&flags),
         Command::Ci => ci::run(),
+        Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
-        Command::Bench(_) => bail!("`bench` is not there yet"),
+        Command::Bench(flags) => bench::run(&flags),
         Command::Fuzz(_) => bail!("`fuzz` is not there yet"),
     }
 }

@@ -38,6 +38,7 @@ fn execute(address: usize) {
 
 /// Uses stack without end.
 #[inline(never)]
+#[expect(unconditional_recursion, reason = "it is to run out of stack")]
 fn recurse(depth: u64) -> u64 {
     let local = core::hint::black_box([depth; 16]);
     recurse(depth + 1) + local[(depth % 16) as usize]

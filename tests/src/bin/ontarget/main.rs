@@ -20,6 +20,7 @@ mod round_robin;
 mod threads;
 mod timeouts;
 mod timers;
+mod tracing;
 
 takt_board::entry!(main);
 

@@ -1,0 +1,337 @@
+//! Tracing as the kernel has it: static keys, the ring in both modes, nested writers, control from code.
+//!
+//! The image is booted without capture, so nobody but these tests takes sub-buffers out of the ring.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use takt_kernel::arch::jump_label::{self, JumpEntry};
+use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::trace::{self, Event, Mode, events};
+use takt_kernel::{Error, arch, irq, trace_event};
+use takt_tests::worker::burn;
+use takt_tests::{check, check_eq, note, target_test};
+use takt_tracer::wire::{self, SubHeader};
+use takt_tracer::{event, event_class};
+
+event_class! {
+    /// A number that counts up.
+    pub class Counted = "counted", core8 { number: 32 u }
+    print "number={number}";
+}
+event! {
+    /// Emitted by the thread of a test.
+    pub by_thread: Counted = core "test:by_thread";
+}
+event! {
+    /// Emitted by a timer's function.
+    pub by_interrupt: Counted = core "test:by_interrupt";
+}
+event! {
+    /// Emitted in a non-maskable interrupt.
+    pub by_nmi: Counted = core "test:by_nmi";
+}
+
+/// Bytes of a `Counted` record.
+const LEN: usize = 12;
+/// How many of them the ring holds at most.
+const FULL: u32 = (TRACE_NR_SUBS * (TRACE_SUB_SIZE - wire::SUB_HEADER as usize) / LEN) as u32;
+
+/// What was found in the ring so far.
+#[derive(Default, Debug)]
+struct Found {
+    /// First and next number of each writer: thread, interrupt, NMI.
+    first: [Option<u32>; 3],
+    next: [u32; 3],
+    /// Numbers that did not follow the one before.
+    gaps: u32,
+    /// Time stamps that were lower than the one before.
+    backwards: u32,
+    /// Records of other events.
+    others: u32,
+    /// The last header's count of lost events.
+    lost: u32,
+    last_ts: u64,
+}
+
+impl Found {
+    /// Takes everything complete out of the ring.
+    fn drain(&mut self) {
+        let ids = [by_thread::Event::id(), by_interrupt::Event::id(), by_nmi::Event::id()].map(|id| id.number());
+        trace::drain(0, |sub| {
+            self.sub_buffer(sub, ids);
+            true
+        });
+    }
+
+    fn sub_buffer(&mut self, sub: &[u8], ids: [u32; 3]) {
+        let Some(header) = SubHeader::decode(sub) else { return };
+        self.lost = header.lost;
+        let word = |at: usize| sub.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        let mut high = header.ts >> 32;
+        let mut at = wire::SUB_HEADER as usize;
+        while at + 8 <= sub.len() {
+            let (low, id) = (word(at), wire::event_of(word(at + 4)).id());
+            if id == wire::Event::Padding.id() {
+                break;
+            }
+            if id == wire::CLOCK_ID {
+                high = u64::from(word(at + 8));
+            }
+            let ts = high << 32 | u64::from(low);
+            self.backwards += u32::from(ts < self.last_ts);
+            self.last_ts = ts;
+            if let Some(writer) = ids.iter().position(|known| *known == id) {
+                let number = word(at + 8);
+                if self.first[writer].is_some() && self.next[writer] != number {
+                    self.gaps += 1;
+                }
+                self.first[writer].get_or_insert(number);
+                self.next[writer] = number + 1;
+            } else {
+                self.others += u32::from(id != wire::CLOCK_ID);
+            }
+            // Every event switched on here has records of this length, and so has the clock.
+            at += LEN;
+        }
+    }
+}
+
+fn switch(on: bool) -> Result<(), Error> {
+    for id in [by_thread::Event::id(), by_interrupt::Event::id(), by_nmi::Event::id()] {
+        trace::enable(id.number(), on)?;
+    }
+    Ok(())
+}
+
+/// An empty ring in this mode, with the test's events on and recording.
+fn begin(mode: Mode) -> Result<(), Error> {
+    end();
+    trace::set_mode(mode);
+    switch(true)?;
+    trace::tracing_on();
+    Ok(())
+}
+
+/// Stops recording and closes the ring; gives what is in it.
+fn end() -> Found {
+    trace::tracing_off();
+    let mut found = Found::default();
+    // Losses that the first pass could not mention for want of room show in a second.
+    for _ in 0..2 {
+        trace::close(0);
+        found.drain();
+    }
+    found
+}
+
+/// Not inlined, so that there is one place in the code for this event.
+#[inline(never)]
+fn emit(number: u32) {
+    trace_event!(by_thread, number);
+}
+
+fn emit_all(numbers: core::ops::Range<u32>) {
+    numbers.for_each(emit);
+}
+
+/// The code of every place where the event is emitted.
+fn code_of(id: u32) -> impl Iterator<Item = (&'static JumpEntry, [u8; 5])> {
+    jump_label::entries().iter().filter(move |entry| entry.key == id).map(|entry| {
+        // SAFETY: the entry names five bytes of the kernel's text.
+        (entry, unsafe { (entry.code as *const [u8; 5]).read_volatile() })
+    })
+}
+
+static NEXT: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
+static RUNS: AtomicBool = AtomicBool::new(false);
+static STORM: spin::Once<Timer> = spin::Once::new();
+
+/// Records, has an NMI come in the middle, records again, and comes again some instructions after its end.
+fn storm(_: usize, expiry: Expiry) {
+    trace_event!(by_interrupt, NEXT[0].fetch_add(1, Relaxed));
+    if irq::count(0).is_multiple_of(3) {
+        arch::apic::send(arch::apic::id(), 4 << 8);
+    }
+    trace_event!(by_interrupt, NEXT[0].fetch_add(1, Relaxed));
+    if RUNS.load(Relaxed) && let Some(timer) = STORM.get() {
+        timer.arm(Instant::from_cycles(expiry.at) + 1_201 + irq::count(0) % 61);
+    }
+}
+
+fn in_nmi() {
+    if RUNS.load(Relaxed) {
+        trace_event!(by_nmi, NEXT[1].fetch_add(1, Relaxed));
+    }
+}
+
+target_test! {
+    /// A trace point is a five-byte NOP while its event is off, a jump while it is on, and a NOP again.
+    fn static_keys_change_the_code(Shared) {
+        const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+        end();
+        let id = by_thread::Event::id().number();
+        check_eq!(code_of(id).count(), 1);
+        check!(code_of(id).all(|(_, code)| code == NOP));
+        trace::tracing_on();
+        let before = trace::counters_of(0).entries;
+        emit(1);
+        check_eq!(trace::counters_of(0).entries - before, 0);
+        check_eq!(trace::enable(id, true)?, 1);
+        for (entry, code) in code_of(id) {
+            let distance = i32::from_le_bytes([code[1], code[2], code[3], code[4]]);
+            check_eq!(code[0], 0xe9);
+            check_eq!(entry.code.wrapping_add(5).wrapping_add_signed(distance), entry.target);
+        }
+        emit(2);
+        check_eq!(trace::counters_of(0).entries - before, 1);
+        check_eq!(trace::enable(id, false)?, 1);
+        check!(code_of(id).all(|(_, code)| code == NOP));
+        emit(3);
+        check_eq!(trace::counters_of(0).entries - before, 1);
+        check_eq!(trace::enable(0xfff1, true)?, 0);
+        let sites = code_of(events::sched_switch::Event::id().number()).count();
+        note!("sched_switch is emitted at {sites} places");
+        check!(sites > 0);
+        end();
+        Ok(())
+    }
+
+    /// Flight mode: the ring keeps the newest events without a gap and counts what it overwrote.
+    fn overwrite_keeps_the_newest(Shared) {
+        begin(Mode::Overwrite)?;
+        let before = trace::counters_of(0);
+        let written = 3 * FULL + 17;
+        emit_all(0..written);
+        let after = trace::counters_of(0);
+        let overrun = (after.overrun - before.overrun) as u32;
+        check_eq!((after.entries - before.entries) as u32, written);
+        check_eq!(after.in_buffer as u32 + overrun, written);
+        check_eq!((after.dropped - before.dropped, after.commit_overrun - before.commit_overrun), (0, 0));
+        let found = end();
+        check_eq!((found.gaps, found.backwards, found.others), (0, 0, 0));
+        check_eq!(found.next[0], written);
+        // What is found may lack the oldest sub-buffer, which the end of the newest took.
+        let oldest = found.first[0].unwrap_or(0);
+        check!(oldest >= overrun && oldest - overrun <= (TRACE_SUB_SIZE / LEN) as u32, "oldest {oldest}, overrun {overrun}");
+        check!(written - oldest > FULL - 2 * (TRACE_SUB_SIZE / LEN) as u32, "only {} events kept", written - oldest);
+        switch(false)?;
+        Ok(())
+    }
+
+    /// The other mode: what comes when the ring is full is dropped and counted, and what is in it is the oldest.
+    fn stop_when_full_keeps_the_oldest(Shared) {
+        begin(Mode::StopWhenFull)?;
+        let before = trace::counters_of(0);
+        let written = FULL + 5_000;
+        emit_all(0..written);
+        let after = trace::counters_of(0);
+        let (entries, dropped) = ((after.entries - before.entries) as u32, (after.dropped - before.dropped) as u32);
+        check_eq!(entries + dropped, written);
+        check!(dropped >= 5_000, "{dropped} dropped");
+        check_eq!(after.overrun - before.overrun, 0);
+        // Room again: recording goes on, and the next sub-buffer's header says how many are missing.
+        let mut found = Found::default();
+        found.drain();
+        check_eq!((found.first[0], found.gaps, found.backwards), (Some(0), 0, 0));
+        emit_all(written..written + 1_000);
+        found.drain();
+        let rest = end();
+        check_eq!(rest.next[0].max(found.next[0]), written + 1_000);
+        check!(rest.lost.max(found.lost) >= dropped, "{} lost by the headers, {dropped} dropped", rest.lost);
+        check_eq!((rest.others, rest.backwards), (0, 0));
+        switch(false)?;
+        Ok(())
+    }
+
+    /// Recording is switched off and on by code, at once.
+    fn tracing_off_and_on(Shared) {
+        begin(Mode::StopWhenFull)?;
+        check!(trace::is_on());
+        emit_all(0..10);
+        trace::tracing_off();
+        check!(!trace::is_on());
+        emit_all(10..20);
+        trace::tracing_on();
+        emit_all(20..30);
+        let found = end();
+        check_eq!((found.first[0], found.next[0], found.gaps), (Some(0), 30, 1));
+        switch(false)?;
+        Ok(())
+    }
+
+    /// A marker's text is in the ring, cut at the longest that there is.
+    fn markers(Shared) {
+        end();
+        let id = events::marker::Event::id().number();
+        trace::enable(id, true)?;
+        trace::tracing_on();
+        trace::marker("a word of the application's own");
+        trace::marker("");
+        let long = [b'x'; 2 * wire::MAX_BYTES];
+        trace::marker(core::str::from_utf8(&long).unwrap_or(""));
+        trace::tracing_off();
+        trace::close(0);
+        trace::enable(id, false)?;
+        let mut texts = 0;
+        let mut xs = 0;
+        trace::drain(0, |sub| {
+            texts += sub.windows(31).filter(|bytes| bytes == b"a word of the application's own").count();
+            xs += sub.iter().filter(|byte| **byte == b'x').count();
+            true
+        });
+        check_eq!((texts, xs), (1, wire::MAX_BYTES));
+        Ok(())
+    }
+
+    /// A thread, interrupts in the middle of its writes and NMIs in the middle of theirs: every event of all three is
+    /// in the ring, in the order of each writer, and time stamps ascend.
+    fn nested_writers_lose_nothing(Shared) {
+        begin(Mode::StopWhenFull)?;
+        irq::set_nmi_handler(in_nmi);
+        RUNS.store(true, Relaxed);
+        let before = trace::counters_of(0);
+        STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::now() + 1_000);
+        let mut found = Found::default();
+        for round in 0..60u32 {
+            for number in 0..500 {
+                emit(500 * round + number);
+                burn(u64::from(number % 7) * 4);
+            }
+            found.drain();
+        }
+        RUNS.store(false, Relaxed);
+        burn(5_000);
+        let after = trace::counters_of(0);
+        trace::tracing_off();
+        trace::close(0);
+        found.drain();
+        switch(false)?;
+        let expected = [30_000, NEXT[0].load(Relaxed), NEXT[1].load(Relaxed)];
+        note!("events of thread, interrupts and NMIs: {expected:?}");
+        check_eq!(found.next, expected);
+        check_eq!((found.first, found.gaps, found.backwards), ([Some(0); 3], 0, 0));
+        check!(expected[1] > 1_000 && expected[2] > 200, "too few nested writers: {expected:?}");
+        check_eq!((after.entries - before.entries) as u32, expected.iter().sum());
+        check_eq!((after.dropped, after.commit_overrun, after.overrun), (before.dropped, before.commit_overrun, before.overrun));
+        Ok(())
+    }
+
+    /// Entries are what is in the ring, what was read and what was overwritten; bytes count headers and padding too.
+    fn counters_add_up(Shared) {
+        begin(Mode::StopWhenFull)?;
+        let before = trace::counters_of(0);
+        emit_all(0..1_000);
+        let after = trace::counters_of(0);
+        check_eq!(after.entries - before.entries, 1_000);
+        check!(after.bytes - before.bytes >= 1_000 * LEN as u64);
+        let found = end();
+        let read = trace::counters_of(0);
+        check_eq!(read.entries, read.in_buffer + read.read + read.overrun);
+        check_eq!(read.in_buffer, 0);
+        check_eq!(found.next[0], 1_000);
+        switch(false)?;
+        Ok(())
+    }
+}
+

@@ -1,0 +1,166 @@
+//! Building and booting the benchmark images.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, bail};
+
+use super::Values;
+use crate::image::{Elf, Recipe};
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+use crate::run::config::clock_keys;
+
+/// Names the image that a process of ours is to build: capacities are environment variables of the whole build, and a
+/// process cannot soundly change its own.
+const ASK: &str = "TAKT_BENCH_BUILD";
+
+/// How long a boot may take, in real time.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// One CPU, so that there are ids for 250 threads.
+const BENCH: &[(&str, &str)] = &[("TAKT_MAX_CPUS", "1")];
+
+/// Just enough for what the image does.
+const SMALL: &[(&str, &str)] = &[
+    ("TAKT_MAX_CPUS", "1"),
+    ("TAKT_MAX_THREADS", "4"),
+    ("TAKT_MAX_TIMERS", "4"),
+    ("TAKT_TRACE_SUB_SIZE", "1024"),
+    ("TAKT_TRACE_NR_SUBS", "2"),
+];
+
+/// The name of the image that this process is to build, if it is one of those.
+pub(super) fn asked_for() -> Option<String> {
+    env::var(ASK).ok()
+}
+
+/// Builds the image and prints where it is.
+pub(super) fn build_here(name: &str) -> Result<ExitCode> {
+    println!("{}", recipe(name).build()?.path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recipe(name: &str) -> Recipe {
+    Recipe {
+        package: "takt-bench".into(),
+        kind: "--bin",
+        name: name.into(),
+        features: vec!["image".into()],
+        defmt_log: if name == "bench" { "info" } else { "off" },
+        verbose: false,
+    }
+}
+
+/// Builds an image of the benchmark package, with the capacities that it wants.
+pub(super) fn build(name: &str) -> Result<Elf> {
+    let output = Command::new(env::current_exe().context("cannot find myself")?)
+        .arg("bench")
+        .env(ASK, name)
+        .envs(if name == "bench" { BENCH } else { SMALL }.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run myself")?;
+    if !output.status.success() {
+        bail!("the image `{name}` could not be built");
+    }
+    let path = String::from_utf8_lossy(&output.stdout);
+    Elf::open(&PathBuf::from(path.trim()))
+}
+
+/// The image that `latency-run` boots, as it is built for that.
+pub(super) fn takt() -> Result<Elf> {
+    Elf::open(&Recipe::takt(0).build()?.path)
+}
+
+/// A folder for what guests write, gone in the end.
+pub(super) struct Folder(PathBuf);
+
+/// A guest that has ended well.
+pub(super) struct Booted {
+    /// Its memory.
+    pub(super) ram: Ram,
+    /// What it wrote to the serial port.
+    pub(super) serial: String,
+}
+
+impl Folder {
+    pub(super) fn create() -> Result<Self> {
+        let path = env::temp_dir().join(format!("takt-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Boots an image under icount and waits for its end.
+    pub(super) fn boot(&self, elf: &Elf, cmdline: &str) -> Result<Booted> {
+        let ram = Ram::create(&self.0)?;
+        let machine = Machine {
+            image: elf.path.clone(),
+            ram: ram.path().to_owned(),
+            dir: self.0.clone(),
+            cmdline: format!("{cmdline}{}", clock_keys(Accel::TcgIcount)),
+            smp: 1,
+            accel: Accel::TcgIcount,
+        };
+        let mut process = Process::start(&machine, &self.0.join("messages"))?;
+        let started = Instant::now();
+        let exit = loop {
+            if let Some(status) = process.try_wait()? {
+                break GuestExit::from(status);
+            }
+            if started.elapsed() > LIMIT {
+                bail!("the image did not end within {} s", LIMIT.as_secs());
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let serial = fs::read_to_string(machine.serial()).unwrap_or_default();
+        if exit != GuestExit::Passed {
+            bail!("{exit}; the serial port's last words:\n{serial}");
+        }
+        Ok(Booted { ram, serial })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A leftover in the temporary folder does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Reads the lines `bench NAME UNIT VALUE`.
+pub(super) fn lines(serial: &str, values: &mut Values) -> Result<()> {
+    for line in serial.lines() {
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        if let ["bench", name, _, value] = *words {
+            let value = value
+                .parse()
+                .with_context(|| format!("the image said `{line}`"))?;
+            values.insert(name.into(), value);
+        }
+    }
+    if values.contains_key("yield") {
+        Ok(())
+    } else {
+        bail!("the image said nothing of use:\n{serial}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let mut values = Values::new();
+        lines("hello\nbench yield insn 73\nbench x B 8\n", &mut values).unwrap();
+        assert_eq!(values["yield"], 73);
+        assert_eq!(values["x"], 8);
+        assert!(lines("bench yield insn many", &mut values).is_err());
+        assert!(lines("", &mut Values::new()).is_err());
+    }
+}

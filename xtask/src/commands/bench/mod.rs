@@ -1,0 +1,85 @@
+//! `bench`: instruction counts and sizes, beside the figures of other systems and our own limits.
+//!
+//! | module | content |
+//! |---|---|
+//! | `spec` | the rows: names, groups, anchors, limits |
+//! | `images` | building and booting the images |
+//! | `latency` | IRQ and thread latency of the idle system |
+//! | `sizes` | what an image's sections take |
+//! | `table` | the table as text or Markdown, and JSON |
+//!
+//! Everything is measured under icount, where one instruction is one nanosecond and every run gives the same numbers.
+
+mod images;
+mod latency;
+mod sizes;
+mod spec;
+mod table;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::cli::Bench;
+use crate::setup;
+use crate::term::note;
+
+/// What was measured: the value by the row's name.
+type Values = HashMap<String, u64>;
+
+/// Measures everything and prints it.
+pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
+    if let Some(name) = images::asked_for() {
+        return images::build_here(&name);
+    }
+    setup::ensure_qemu(!flags.no_install)?;
+    let values = measure()?;
+    let rows = spec::rows(&values);
+    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
+    if flags.markdown {
+        print!("{}", table::markdown(&rows));
+    } else if !to_stdout {
+        print!("{}", table::text(&rows));
+    }
+    if let Some(path) = &flags.json {
+        let document = table::json(&rows)?;
+        if to_stdout {
+            print!("{document}");
+        } else {
+            fs::write(path, document)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    let missed: Vec<_> = rows
+        .iter()
+        .filter(|row| row.misses_must())
+        .map(|row| row.name.as_str())
+        .collect();
+    if missed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    note(format!("above the limit: {}", missed.join(", ")));
+    Ok(ExitCode::FAILURE)
+}
+
+fn measure() -> Result<Values> {
+    let mut values = Values::new();
+    let folder = images::Folder::create()?;
+    let takt = images::takt()?;
+    eprintln!("Measuring latencies …");
+    latency::measure(&takt, &folder, &mut values)?;
+    let bench = images::build("bench")?;
+    eprintln!("Counting instructions …");
+    images::lines(&folder.boot(&bench, "capture=off")?.serial, &mut values)?;
+    sizes::of_image("image-full", &takt, &mut values)?;
+    sizes::of_image("image-minimal", &images::build("minimal")?, &mut values)?;
+    for name in sizes::FOOTPRINTS {
+        let image = images::build(name)?;
+        sizes::of_image(&name.replace("events", "footprint"), &image, &mut values)?;
+    }
+    sizes::per_event(&mut values);
+    Ok(values)
+}
