@@ -70,9 +70,15 @@ pub fn hand_over() {
 }
 
 fn hand_over_of(cpu: usize) {
-    let Some(mut console) = CONSOLE.try_lock() else { return };
-    let Some(console) = console.as_mut() else { return };
-    trace::drain(cpu, |sub_buffer| deliver(console, CHANNEL_TRACE, cpu, sub_buffer));
+    let Some(mut console) = CONSOLE.try_lock() else {
+        return;
+    };
+    let Some(console) = console.as_mut() else {
+        return;
+    };
+    trace::drain(cpu, |sub_buffer| {
+        deliver(console, CHANNEL_TRACE, cpu, sub_buffer)
+    });
     // The log is one for all CPUs.
     rtt::drain(|bytes| deliver(console, CHANNEL_LOG, 0, bytes));
 }

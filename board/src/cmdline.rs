@@ -21,8 +21,7 @@ impl<'a> CommandLine<'a> {
         self.0
             .split_ascii_whitespace()
             .filter_map(|word| word.split_once('='))
-            .filter(|(name, _)| *name == key)
-            .last()
+            .rfind(|(name, _)| *name == key)
             .map(|(_, value)| value)
     }
 

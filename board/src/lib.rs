@@ -6,6 +6,13 @@
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * [`power`]: the way out.
 #![no_std]
+#![cfg_attr(
+    not(feature = "image"),
+    expect(
+        dead_code,
+        reason = "what starts the machine is built into images only"
+    )
+)]
 
 pub mod capture;
 pub mod clocks;
@@ -24,11 +31,11 @@ mod memory;
 mod pci;
 mod pic;
 #[cfg(feature = "image")]
+pub mod smp;
+#[cfg(feature = "image")]
 mod start;
 #[cfg(feature = "image")]
 mod tracing;
-#[cfg(feature = "image")]
-pub mod smp;
 mod virtio;
 
 #[cfg(feature = "image")]

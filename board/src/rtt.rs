@@ -93,7 +93,7 @@ pub fn command() -> Option<u8> {
     }
     let at = read as usize % DOWN_SIZE;
     // SAFETY: the host has written the bytes before `write`.
-    let byte = unsafe { DOWN.0.get().cast::<u8>().add(at).read_volatile() };
+    let byte = unsafe { DOWN.0.get().cast::<u8>().wrapping_add(at).read_volatile() };
     channel
         .read
         .store((at + 1) as u32 % DOWN_SIZE as u32, Release);
@@ -113,8 +113,9 @@ pub(crate) fn drain(mut deliver: impl FnMut(&[u8]) -> bool) {
         }
         let end = if write > read { write } else { UP_SIZE };
         // SAFETY: the logger leaves what lies between `read` and `write` alone.
-        let piece =
-            unsafe { core::slice::from_raw_parts(UP.0.get().cast::<u8>().add(read), end - read) };
+        let piece = unsafe {
+            core::slice::from_raw_parts(UP.0.get().cast::<u8>().wrapping_add(read), end - read)
+        };
         if !deliver(piece) {
             return;
         }
@@ -164,7 +165,12 @@ fn put(bytes: &[u8]) {
             return;
         }
         // SAFETY: a byte that the reader does not look at before it is published.
-        unsafe { UP.0.get().cast::<u8>().add(message.at).write_volatile(byte) };
+        unsafe {
+            UP.0.get()
+                .cast::<u8>()
+                .wrapping_add(message.at)
+                .write_volatile(byte)
+        };
         message.at = next;
     }
 }

@@ -95,7 +95,10 @@ global_asm!(
 );
 
 extern "C" fn secondary() -> ! {
-    let (cpu, stack) = (NUMBER.load(Relaxed) as usize, STACK_TOP.load(Relaxed) as usize);
+    let (cpu, stack) = (
+        NUMBER.load(Relaxed) as usize,
+        STACK_TOP.load(Relaxed) as usize,
+    );
     // SAFETY: once on each CPU, which came from long mode's entry with interrupts off, on that stack.
     unsafe { boot::secondary(cpu, stack) }
 }
@@ -110,7 +113,9 @@ pub(crate) fn set_cpus(cpus: ApicIds) {
 /// # Context
 /// A thread of the boot CPU. A CPU that does not come up within 100 ms is passed over.
 pub fn start(wanted: usize) -> u32 {
-    let Some(cpus) = CPUS.get() else { return smp::nr_online() };
+    let Some(cpus) = CPUS.get() else {
+        return smp::nr_online();
+    };
     let me = apic::id();
     for &apic_id in cpus.as_slice().iter().filter(|id| **id != me) {
         let number = smp::nr_online() as usize;

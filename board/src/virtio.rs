@@ -134,7 +134,7 @@ impl Console {
             unsafe {
                 self.base()
                     .cast::<Descriptor>()
-                    .add(i)
+                    .wrapping_add(i)
                     .write_volatile(descriptor)
             };
         }
@@ -143,7 +143,7 @@ impl Console {
         // The available ring: flags (1: no interrupt), index, entries.
         for (word, value) in [(0, 1), (2 + slot, 0), (1, self.sent)] {
             // SAFETY: inside the available ring.
-            unsafe { self.available().add(word).write_volatile(value) };
+            unsafe { self.available().wrapping_add(word).write_volatile(value) };
         }
         fence(core::sync::atomic::Ordering::SeqCst);
         self.write16(QUEUE_NOTIFY, TRANSMIT_QUEUE);

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
-use crate::sched::{self, IrqExit};
 use crate::lock;
+use crate::sched::{self, IrqExit};
 use crate::trace::trace;
 
 /// A handler: is told its argument and the time stamp taken by the entry's third instruction.
@@ -78,7 +78,9 @@ fn unexpected(block: &mut percpu::PerCpu, vector: u32) {
 #[must_use]
 pub fn unexpected_count(cpu: usize) -> u64 {
     // SAFETY: reads one word that only its CPU writes.
-    unsafe { core::ptr::read_volatile(&raw const (*percpu::of(cpu)).nr_unexpected) }
+    let count = unsafe { &raw const (*percpu::of(cpu)).nr_unexpected };
+    // SAFETY: as above.
+    unsafe { count.read_volatile() }
 }
 
 /// The vector of the last unexpected interrupt, on any CPU.
@@ -91,7 +93,9 @@ pub fn last_unexpected() -> u32 {
 #[must_use]
 pub fn count(cpu: usize) -> u64 {
     // SAFETY: reads one word that only its CPU writes.
-    unsafe { core::ptr::read_volatile(&raw const (*percpu::of(cpu)).nr_irqs) }
+    let count = unsafe { &raw const (*percpu::of(cpu)).nr_irqs };
+    // SAFETY: as above.
+    unsafe { count.read_volatile() }
 }
 
 static NMI_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());

@@ -175,7 +175,9 @@ pub(crate) fn cpu_of(t: &Tcb) -> u32 {
 #[inline(always)]
 fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: *mut Tcb) {
     // SAFETY: inside a section; two different blocks.
-    let (prev, next) = unsafe { (&mut *prev, &mut *next) };
+    let prev = unsafe { &mut *prev };
+    // SAFETY: as above.
+    let next = unsafe { &mut *next };
     // SAFETY: this CPU's block, inside a section.
     let block = unsafe { &mut *cpu };
     account(prev, next);
@@ -238,7 +240,9 @@ pub(crate) fn end_with_switch(section: Section, next: Next) -> Result<Handoff, S
         return Ok(end_with_rare_switch(prev, next));
     }
     // SAFETY: inside a section; two different blocks.
-    let (left, taken) = unsafe { (&mut *prev, &mut *next) };
+    let left = unsafe { &mut *prev };
+    // SAFETY: as above.
+    let taken = unsafe { &mut *next };
     account(left, taken);
     percpu::set_current(taken);
     Ok(Handoff::new(prev, next))
@@ -306,7 +310,10 @@ pub(crate) fn irq_exit(section: Section) -> IrqExit {
         return irq_exit_schedule(section);
     }
     section.leave_quietly();
-    IrqExit { next: core::ptr::null_mut(), prev: core::ptr::null_mut() }
+    IrqExit {
+        next: core::ptr::null_mut(),
+        prev: core::ptr::null_mut(),
+    }
 }
 
 /// The end of an interrupt that found the idle thread halted: goes on with the next thread, or with the idle thread

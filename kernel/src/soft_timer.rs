@@ -36,7 +36,11 @@ struct Slots(UnsafeCell<[Slot; MAX_TIMERS]>);
 unsafe impl Sync for Slots {}
 
 static SLOTS: Slots = Slots(UnsafeCell::new(
-    [Slot { function: None, argument: 0, wakes: None }; MAX_TIMERS],
+    [Slot {
+        function: None,
+        argument: 0,
+        wakes: None,
+    }; MAX_TIMERS],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
 
@@ -56,7 +60,11 @@ impl Timer {
     /// # Context
     /// Any but NMI. The function runs in the timer interrupt: it must not block and be short.
     pub fn new(function: fn(usize, Expiry), argument: usize) -> Result<Self, Error> {
-        Self::with(Slot { function: Some(function), argument, wakes: None })
+        Self::with(Slot {
+            function: Some(function),
+            argument,
+            wakes: None,
+        })
     }
 
     /// Creates a timer on this CPU that calls `function(argument, expiry)` and then wakes `thread` as
@@ -72,15 +80,23 @@ impl Timer {
         function: fn(usize, Expiry),
         argument: usize,
     ) -> Result<Self, Error> {
-        Self::with(Slot { function: Some(function), argument, wakes: Some(thread) })
+        Self::with(Slot {
+            function: Some(function),
+            argument,
+            wakes: Some(thread),
+        })
     }
 
     fn with(slot: Slot) -> Result<Self, Error> {
         let index = NR_USED
-            .fetch_update(Relaxed, Relaxed, |n| ((n as usize) < MAX_TIMERS).then_some(n + 1))
+            .fetch_update(Relaxed, Relaxed, |n| {
+                ((n as usize) < MAX_TIMERS).then_some(n + 1)
+            })
             .map_err(|_| Error::OutOfResources)?;
         // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.
-        unsafe { SLOTS.0.get().cast::<Slot>().add(index as usize).write(slot) };
+        let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index as usize) };
+        // SAFETY: as above.
+        unsafe { place.write(slot) };
         Ok(Self {
             id: TimerId::new((MAX_THREADS + index as usize) as u16),
             cpu: percpu::cpu() as u32,
@@ -127,7 +143,9 @@ impl Timer {
 pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
     let index = id.index() - MAX_THREADS;
     // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
-    let slot = unsafe { &*SLOTS.0.get().cast::<Slot>().add(index) };
+    let slot = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
+    // SAFETY: as above.
+    let slot = unsafe { &*slot };
     // SAFETY: a slot that was handed out has a function.
     let function = unsafe { slot.function.unwrap_unchecked() };
     function(slot.argument, expiry);

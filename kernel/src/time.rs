@@ -187,20 +187,27 @@ fn handle_timer(at: u64) -> Section {
     let mut section = lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    trace!(irq_handler_entry, u32::from(crate::arch::interrupts::TIMER_VECTOR));
+    trace!(
+        irq_handler_entry,
+        u32::from(crate::arch::interrupts::TIMER_VECTOR)
+    );
     expire(&mut section, cpu, at);
-    trace!(irq_handler_exit, u32::from(crate::arch::interrupts::TIMER_VECTOR));
+    trace!(
+        irq_handler_exit,
+        u32::from(crate::arch::interrupts::TIMER_VECTOR)
+    );
     section
 }
 
 /// Runs every timer whose deadline is not after `at` and sets the hardware to the next.
 #[inline(always)]
 pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    loop {
-        // SAFETY: inside a section.
-        let Some((id, deadline)) = (unsafe { sched::of_cpu(cpu) }).timers.pop_expired(at) else {
-            break;
-        };
+    let pop = || {
+        // SAFETY: inside a section, and the reference ends with the call.
+        let sched = unsafe { sched::of_cpu(cpu) };
+        sched.timers.pop_expired(at)
+    };
+    while let Some((id, deadline)) = pop() {
         trace!(timer_expire, u32::from(id.raw()), deadline);
         let index = id.index();
         if index >= MAX_THREADS {

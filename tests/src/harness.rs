@@ -55,7 +55,9 @@ impl Test {
     /// Its name: without that of the image.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.path.split_once("::").map_or(self.path, |(_, name)| name)
+        self.path
+            .split_once("::")
+            .map_or(self.path, |(_, name)| name)
     }
 }
 
@@ -77,7 +79,10 @@ impl Failure {
         let mut text = String::new();
         // What does not fit is cut.
         let _ = text.write_fmt(message);
-        Self { place: Location::caller(), message: text }
+        Self {
+            place: Location::caller(),
+            message: text,
+        }
     }
 }
 
@@ -135,7 +140,10 @@ macro_rules! check_eq {
         match (&$left, &$right) {
             (left, right) => $crate::check!(
                 *left == *right,
-                "{} is {:?}, not {:?}", ::core::stringify!($left), left, right
+                "{} is {:?}, not {:?}",
+                ::core::stringify!($left),
+                left,
+                right
             ),
         }
     };
@@ -149,7 +157,10 @@ macro_rules! check_err {
             Err(takt_kernel::Error::$error) => {}
             other => $crate::check!(
                 false,
-                "{} gave {:?}, not {}", ::core::stringify!($result), other, ::core::stringify!($error)
+                "{} gave {:?}, not {}",
+                ::core::stringify!($result),
+                other,
+                ::core::stringify!($error)
             ),
         }
     };
@@ -221,7 +232,11 @@ pub fn run(tests: impl Iterator<Item = &'static Test>) -> bool {
             }
             Err(Failure { place, message }) => {
                 failed += 1;
-                print(format_args!("FAILED: {}:{}: {message}\n", place.file(), place.line()));
+                print(format_args!(
+                    "FAILED: {}:{}: {message}\n",
+                    place.file(),
+                    place.line()
+                ));
                 if left_behind() != 0 {
                     // Whatever it left would disturb the others: the host boots again for those.
                     return false;
@@ -251,11 +266,18 @@ fn run_one(test: &'static Test) -> Outcome {
         Expect::Shared => Instant::after_nanos(LIMIT_NS),
         _ => Instant::NEVER,
     };
-    let thread = thread::Builder::new("test", PRIORITY)?.spawn(&STACK, test_thread, core::ptr::from_ref(test) as usize)?;
+    let thread = thread::Builder::new("test", PRIORITY)?.spawn(
+        &STACK,
+        test_thread,
+        core::ptr::from_ref(test) as usize,
+    )?;
     if thread.join(limit).is_err() {
         return Err(Failure::new(format_args!("it does not end")));
     }
-    RESULT.lock().take().unwrap_or_else(|| Err(Failure::new(format_args!("it ended without a result"))))?;
+    RESULT
+        .lock()
+        .take()
+        .unwrap_or_else(|| Err(Failure::new(format_args!("it ended without a result"))))?;
     match left_behind() {
         0 => Ok(()),
         nr => Err(Failure::new(format_args!("it left {nr} threads behind"))),

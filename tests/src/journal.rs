@@ -36,5 +36,9 @@ pub fn len() -> usize {
 #[must_use]
 pub fn take() -> Vec<u32, CAPACITY> {
     let len = LEN.swap(0, Relaxed);
-    NUMBERS.iter().take(len).map(|number| number.load(Relaxed)).collect()
+    NUMBERS
+        .iter()
+        .take(len)
+        .map(|number| number.load(Relaxed))
+        .collect()
 }

@@ -17,7 +17,12 @@ const NAMES: [&str; NR] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8",
 ///
 /// # Errors
 /// As [`Builder::create`].
-pub fn create(slot: usize, priority: u8, entry: fn(usize), argument: usize) -> Result<Thread, Error> {
+pub fn create(
+    slot: usize,
+    priority: u8,
+    entry: fn(usize),
+    argument: usize,
+) -> Result<Thread, Error> {
     Builder::new(NAMES[slot], priority)?.create(&STACKS[slot], entry, argument)
 }
 
@@ -25,7 +30,12 @@ pub fn create(slot: usize, priority: u8, entry: fn(usize), argument: usize) -> R
 ///
 /// # Errors
 /// As [`Builder::create`].
-pub fn spawn(slot: usize, priority: u8, entry: fn(usize), argument: usize) -> Result<Thread, Error> {
+pub fn spawn(
+    slot: usize,
+    priority: u8,
+    entry: fn(usize),
+    argument: usize,
+) -> Result<Thread, Error> {
     let thread = create(slot, priority, entry, argument)?;
     thread.start()?;
     Ok(thread)
@@ -35,7 +45,13 @@ pub fn spawn(slot: usize, priority: u8, entry: fn(usize), argument: usize) -> Re
 ///
 /// # Errors
 /// As [`Builder::create`].
-pub fn spawn_rr(slot: usize, priority: u8, quantum_ns: u64, entry: fn(usize), argument: usize) -> Result<Thread, Error> {
+pub fn spawn_rr(
+    slot: usize,
+    priority: u8,
+    quantum_ns: u64,
+    entry: fn(usize),
+    argument: usize,
+) -> Result<Thread, Error> {
     let builder = Builder::new(NAMES[slot], priority)?.policy(Policy::RoundRobin(quantum_ns));
     builder.spawn(&STACKS[slot], entry, argument)
 }
@@ -45,7 +61,9 @@ pub fn spawn_rr(slot: usize, priority: u8, quantum_ns: u64, entry: fn(usize), ar
 /// # Errors
 /// As [`Thread::join`].
 pub fn join(threads: &[Thread]) -> Result<(), Error> {
-    threads.iter().try_for_each(|thread| thread.join(after_ms(1000)).map(|_| ()))
+    threads
+        .iter()
+        .try_for_each(|thread| thread.join(after_ms(1000)).map(|_| ()))
 }
 
 /// The time that many milliseconds from now.

@@ -28,17 +28,35 @@ fn main(text: &'static str) {
     TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
     TAKT_STATUS.tsc_source.store(clocks::source(), Relaxed);
     TAKT_STATUS.lapic_source.store(clocks::source(), Relaxed);
-    TAKT_STATUS.invariant_tsc.store(u32::from(arch::tsc::is_invariant()), Relaxed);
-    TAKT_STATUS.tsc_deadline.store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
-    for (cpu, of_cpu) in TAKT_STATUS.cpus.iter().enumerate().take(MAX_CPUS.min(config::MAX_CPUS)) {
+    TAKT_STATUS
+        .invariant_tsc
+        .store(u32::from(arch::tsc::is_invariant()), Relaxed);
+    TAKT_STATUS
+        .tsc_deadline
+        .store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
+    for (cpu, of_cpu) in TAKT_STATUS
+        .cpus
+        .iter()
+        .enumerate()
+        .take(MAX_CPUS.min(config::MAX_CPUS))
+    {
         let (control, memory) = trace::place_of(cpu);
-        of_cpu.ring.set(control as u64, memory as u64, config::TRACE_SUB_SIZE as u32, config::TRACE_NR_SUBS as u32);
+        of_cpu.ring.set(
+            control as u64,
+            memory as u64,
+            config::TRACE_SUB_SIZE as u32,
+            config::TRACE_NR_SUBS as u32,
+        );
     }
     takt_board::set_idle_hook(beat);
     let code = match read_config(&line) {
         Ok(config) => measure(&line, &config),
         Err(BadValue { offset }) => {
-            defmt::error!("bad value at byte {=usize} of the command line: {=str}", offset, text);
+            defmt::error!(
+                "bad value at byte {=usize} of the command line: {=str}",
+                offset,
+                text
+            );
             TAKT_STATUS.set_state(RunState::Error);
             ExitCode::Failed
         }
@@ -48,11 +66,17 @@ fn main(text: &'static str) {
 }
 
 fn read_config(line: &CommandLine<'_>) -> Result<Config, BadValue> {
-    const LOADS: [(&str, Load); 5] =
-        [("none", Load::None), ("cpu", Load::Cpu), ("irq", Load::Irq), ("lock", Load::Lock), ("mix", Load::Mix)];
+    const LOADS: [(&str, Load); 5] = [
+        ("none", Load::None),
+        ("cpu", Load::Cpu),
+        ("irq", Load::Irq),
+        ("lock", Load::Lock),
+        ("mix", Load::Mix),
+    ];
     let load = line.choice("load", &LOADS.map(|(name, _)| name), 0)?;
     Ok(Config {
-        kind: [Kind::Timerlat, Kind::Cyclictest][line.choice("workload", &["timerlat", "cyclictest"], 0)?],
+        kind: [Kind::Timerlat, Kind::Cyclictest]
+            [line.choice("workload", &["timerlat", "cyclictest"], 0)?],
         period_ns: line.number("period_ns", 1_000_000)?,
         duration_ns: line.number("duration_ns", 5_000_000_000)?,
         warmup_ns: line.number("warmup_ns", 0)?,
@@ -69,12 +93,22 @@ fn read_config(line: &CommandLine<'_>) -> Result<Config, BadValue> {
 /// Starts the other CPUs, runs the workload, and says how it ended.
 fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
     let wanted = line.number("smp", 1).unwrap_or(1) as usize;
-    TAKT_STATUS.nr_cpus.store(takt_board::smp::start(wanted), Relaxed);
+    TAKT_STATUS
+        .nr_cpus
+        .store(takt_board::smp::start(wanted), Relaxed);
     defmt::info!(
         "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}",
-        config.kind, config.cpus, config.period_ns, config.duration_ns, config.prio, config.load
+        config.kind,
+        config.cpus,
+        config.period_ns,
+        config.duration_ns,
+        config.prio,
+        config.load
     );
-    let hooks = Hooks { command: rtt::command, hand_over: capture::hand_over };
+    let hooks = Hooks {
+        command: rtt::command,
+        hand_over: capture::hand_over,
+    };
     match workload::run(config, &TAKT_STATUS, hooks) {
         Ok(()) if TAKT_STATUS.state.load(Relaxed) == RunState::Threshold as u32 => {
             defmt::info!("a threshold was hit");
@@ -108,13 +142,22 @@ fn publish() {
         status.trace.entries.store(counters.entries, Relaxed);
         status.trace.bytes.store(counters.bytes, Relaxed);
         status.trace.overrun.store(counters.overrun, Relaxed);
-        status.trace.commit_overrun.store(counters.commit_overrun, Relaxed);
+        status
+            .trace
+            .commit_overrun
+            .store(counters.commit_overrun, Relaxed);
         status.trace.dropped.store(counters.dropped, Relaxed);
-        status.unexpected_irqs.store(irq::unexpected_count(cpu), Relaxed);
+        status
+            .unexpected_irqs
+            .store(irq::unexpected_count(cpu), Relaxed);
     }
-    TAKT_STATUS.log_dropped.store(u64::from(rtt::dropped()), Relaxed);
+    TAKT_STATUS
+        .log_dropped
+        .store(u64::from(rtt::dropped()), Relaxed);
     thread::for_each(|info| {
-        let Some(slot) = TAKT_STATUS.threads.get(usize::from(info.id)) else { return };
+        let Some(slot) = TAKT_STATUS.threads.get(usize::from(info.id)) else {
+            return;
+        };
         slot.set_name(info.name);
         slot.prio.store(u32::from(info.priority), Relaxed);
         slot.cpu.store(info.cpu, Relaxed);

@@ -44,6 +44,10 @@ impl Waiters {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the section is the exclusive right to what is inside"
+    )]
     pub(crate) fn get<'a>(&self, _section: &'a Section) -> &'a mut PrioQueue {
         // SAFETY: the section is exclusive; callers hold one such reference at a time.
         unsafe { &mut *self.0.get() }

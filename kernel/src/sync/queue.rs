@@ -94,6 +94,10 @@ impl<T, const N: usize> Queue<T, N> {
     }
 
     #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the section is the exclusive right to what is inside"
+    )]
     fn ring<'a>(&self, _section: &'a Section) -> &'a mut Ring<T, N> {
         // SAFETY: the section is exclusive; callers hold one such reference at a time.
         unsafe { &mut *self.ring.get() }
@@ -164,9 +168,9 @@ impl<T, const N: usize> Queue<T, N> {
         let receivers = unsafe { &mut *self.receivers.as_ptr() };
         if let Some((tid, _)) = receivers.pop(section.links()) {
             // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits.
-            unsafe {
-                ((*tcb(tid)).exchange as *mut MaybeUninit<T>).write(MaybeUninit::new(message))
-            };
+            let slot = unsafe { (*tcb(tid)).exchange } as *mut MaybeUninit<T>;
+            // SAFETY: as above.
+            unsafe { slot.write(MaybeUninit::new(message)) };
             sched::wake_taken(section, tid);
             return None;
         }
@@ -249,7 +253,9 @@ impl<T, const N: usize> Queue<T, N> {
         let senders = unsafe { &mut *self.senders.as_ptr() };
         if let Some((tid, _)) = senders.pop(section.links()) {
             // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
-            let next = unsafe { ((*tcb(tid)).exchange as *const T).read() };
+            let next = unsafe { (*tcb(tid)).exchange } as *const T;
+            // SAFETY: as above.
+            let next = unsafe { next.read() };
             self.ring(section).push(next);
             sched::wake_taken(section, tid);
         }

@@ -195,6 +195,8 @@ fn create_in(
             time::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns }),
         ),
     };
+    // SAFETY: inside a section.
+    unsafe { sched::of_cpu(t.percpu) }.nr_round_robin += u32::from(t.round_robin);
     t.quantum_left = 0;
     t.state = CREATED;
     t.token = false;
@@ -305,7 +307,11 @@ pub fn park(deadline: Instant) -> Result<(), Error> {
     let is_notified = t.token || woken == Woken::Object;
     t.token = false;
     section.leave_quietly();
-    if is_notified { Ok(()) } else { Err(Error::TimedOut) }
+    if is_notified {
+        Ok(())
+    } else {
+        Err(Error::TimedOut)
+    }
 }
 
 impl Thread {
@@ -469,6 +475,8 @@ impl Thread {
                 return Err(Error::TimedOut);
             }
         }
+        // SAFETY: inside a section.
+        unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
         t.generation = t.generation.wrapping_add(1);
         give_id_back(self.tid);
         Ok(t.exit_code)

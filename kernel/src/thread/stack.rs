@@ -105,7 +105,9 @@ pub fn for_each_stack(mut f: impl FnMut(usize)) {
     let nr = unsafe { end.offset_from(start) } as usize;
     for i in 0..nr {
         // SAFETY: within the list.
-        f(unsafe { (*start.add(i)).0 } as usize);
+        let registration = unsafe { start.add(i) };
+        // SAFETY: as above.
+        f(unsafe { &*registration }.0 as usize);
     }
 }
 

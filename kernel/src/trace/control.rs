@@ -33,7 +33,9 @@ pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
 pub fn tracing_on() {
     for control in crate::smp::rings() {
         // If it is on already, its limit stands.
-        let _ = control.limit.compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
+        let _ = control
+            .limit
+            .compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
     }
 }
 
@@ -128,7 +130,8 @@ pub fn has_full() -> bool {
 #[must_use]
 pub fn nr_full() -> u64 {
     use takt_tracer::ring::{CpuRing, Word};
-    (KernelRing.pos() / crate::config::TRACE_SUB_SIZE as u64).saturating_sub(KernelRing.load(Word::Consumed))
+    (KernelRing.pos() / crate::config::TRACE_SUB_SIZE as u64)
+        .saturating_sub(KernelRing.load(Word::Consumed))
 }
 
 /// Ends a CPU's current sub-buffer, so that everything recorded can be handed over. While tracing is off.

@@ -10,7 +10,8 @@ pub mod events;
 mod ring;
 
 pub use control::{
-    Counters, close, counters_of, drain, enable, has_full, is_on, nr_full, place_of, set_mode, tracing_off, tracing_on,
+    Counters, close, counters_of, drain, enable, has_full, is_on, nr_full, place_of, set_mode,
+    tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;

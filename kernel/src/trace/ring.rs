@@ -274,7 +274,10 @@ pub(super) struct RingOf {
 
 impl RingOf {
     pub(super) fn new(cpu: usize) -> Self {
-        Self { block: percpu::of(cpu), cpu: cpu as u8 }
+        Self {
+            block: percpu::of(cpu),
+            cpu: cpu as u8,
+        }
     }
 
     fn word(self, word: Word) -> &'static AtomicU64 {
@@ -327,7 +330,9 @@ impl CpuRing for RingOf {
     }
 
     fn cas(self, word: Word, old: u64, new: u64) -> bool {
-        self.word(word).compare_exchange(old, new, Relaxed, Relaxed).is_ok()
+        self.word(word)
+            .compare_exchange(old, new, Relaxed, Relaxed)
+            .is_ok()
     }
 
     fn load64(self, offset: u32) -> u64 {

@@ -98,7 +98,9 @@ impl CpuRing for HostRing {
     fn store64<const DISP: u32>(self, offset: u32, value: u64) {
         let at = Self::at(offset + DISP);
         // SAFETY: as `store32`; 4-aligned only, which `mov` does not mind.
-        unsafe { asm!("mov [{}], {}", in(reg) at, in(reg) value, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!("mov [{}], {}", in(reg) at, in(reg) value, options(nostack, preserves_flags))
+        };
     }
 
     #[inline(always)]
@@ -168,7 +170,9 @@ fn record(c: &mut Criterion) {
     group.bench_function("defmt rzcobs", |b| {
         b.iter(|| defmt(&mut encoder, black_box(4), black_box(7), black_box(0)));
     });
-    group.bench_function("rdtsc and memcpy", |b| b.iter(|| plain(black_box(4), black_box(7))));
+    group.bench_function("rdtsc and memcpy", |b| {
+        b.iter(|| plain(black_box(4), black_box(7)))
+    });
     group.bench_function("memcpy", |b| b.iter(|| copy(black_box(&[7; 16]))));
     group.bench_function("rdtsc", |b| {
         // SAFETY: reads the TSC.
@@ -176,7 +180,11 @@ fn record(c: &mut Criterion) {
     });
     group.finish();
     let counters = ring::counters(HostRing);
-    assert_eq!(counters.dropped + counters.commit_overrun, 0, "every event was recorded");
+    assert_eq!(
+        counters.dropped + counters.commit_overrun,
+        0,
+        "every event was recorded"
+    );
     assert!(counters.bytes > 0 && wire::SUB_HEADER > 0);
 }
 

@@ -26,7 +26,10 @@ pub(crate) const FORMATS: [(&str, &str); 12] = [
     ("defmt_info", "{=u64:us} {=usize:tms} {=u32:iso8601s}"),
     ("defmt_derived", "A|B {=u8}|C {{ x: {=?} }}"),
     ("defmt_str", "a string"),
-    ("defmt_info", "{=istr} {=__internal_Debug} {=__internal_Display}"),
+    (
+        "defmt_info",
+        "{=istr} {=__internal_Debug} {=__internal_Display}",
+    ),
     ("defmt_prim", "{=u16}"),
 ];
 
@@ -48,11 +51,7 @@ pub(crate) fn image(encoding: &str) -> Elf {
 }
 
 fn bytes(encoding: &str) -> Vec<u8> {
-    let mut object = Object::new(
-        BinaryFormat::Elf,
-        Architecture::X86_64,
-        Endianness::Little,
-    );
+    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let mut symbol = |name: &str, value, section| {
         object.add_symbol(Symbol {
             name: name.as_bytes().to_vec(),

@@ -158,7 +158,10 @@ pub(crate) fn log_file() -> Vec<u8> {
 /// Gives every frame from `start` on the checksum it should have: no mutation would find it.
 pub(crate) fn repair(bytes: &mut [u8], start: usize) {
     let mut at = start;
-    while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= FRAME_MAGIC.len()) {
+    while let Some(rest) = bytes
+        .get(at..)
+        .filter(|rest| rest.len() >= FRAME_MAGIC.len())
+    {
         let Some(header) = FrameHeader::decode(rest) else {
             at += 1;
             continue;

@@ -80,7 +80,13 @@ pub struct Run {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub append: String,
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
-    #[arg(short, long = "event", value_name = "EVENTS", value_delimiter = ',', default_value = "sched,irq,timer,mutex,takt")]
+    #[arg(
+        short,
+        long = "event",
+        value_name = "EVENTS",
+        value_delimiter = ',',
+        default_value = "sched,irq,timer,mutex,takt"
+    )]
     pub events: Vec<String>,
     /// CPUs of the guest.
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -68,6 +68,10 @@ static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
 ///
 /// # Safety
 /// Once on each CPU, after the final page tables are in force.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one sequence of register writes"
+)]
 pub unsafe fn init() {
     let mut base = Msr::new(APIC_BASE);
     // SAFETY: leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
@@ -128,7 +132,11 @@ pub fn start_timer(counts_hz: u64, tsc_hz: u64) {
 
 /// On a further CPU: unmasks the timer in the mode and at the rate that the boot CPU chose.
 pub(crate) fn start_timer_as_boot_cpu() {
-    let mode = if is_deadline_mode() { MODE_TSC_DEADLINE } else { 0 };
+    let mode = if is_deadline_mode() {
+        MODE_TSC_DEADLINE
+    } else {
+        0
+    };
     register(LVT_TIMER).write(mode | u32::from(TIMER_VECTOR));
 }
 

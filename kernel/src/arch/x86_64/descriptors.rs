@@ -94,6 +94,10 @@ pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
 ///
 /// # Safety
 /// Once on each CPU, after `percpu::init`, with interrupts off.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one sequence of register writes"
+)]
 pub unsafe fn init() {
     // SAFETY: this CPU's own block, and nothing else of this CPU uses these parts of it.
     let block = unsafe { &mut *percpu::this() };

@@ -203,6 +203,7 @@ global_asm!(
     ".endr",
     "mov rdi, rsp",
     "sub rsp, 512",
+    "clts", // else #NM would be raised here again, for ever
     "fxsave64 [rsp]",
     "cld",
     "call {exception}",

@@ -139,7 +139,9 @@ pub unsafe fn init_table() {
             _ => (address(takt_irq_unexpected), IST_IRQ),
         };
         // SAFETY: in bounds; every gate has the same layout.
-        let gate = unsafe { &mut *gates.add(vector) };
+        let gate = unsafe { gates.add(vector) };
+        // SAFETY: as above, and no one else looks at the table yet.
+        let gate = unsafe { &mut *gate };
         // SAFETY: the target is an entry stub made for a gate with this IST.
         let options = unsafe { gate.set_handler_addr(target) };
         // SAFETY: the IST entry is set up by `descriptors::init` before interrupts come.
@@ -150,7 +152,9 @@ pub unsafe fn init_table() {
 /// Loads the table on this CPU.
 pub fn load_table() {
     // SAFETY: the table is static and complete.
-    unsafe { (*IDT.0.get()).load_unsafe() };
+    let idt = unsafe { &*IDT.0.get() };
+    // SAFETY: as above.
+    unsafe { idt.load_unsafe() };
 }
 
 /// The caller's place and frame pointer, where a backtrace begins.

@@ -105,6 +105,10 @@ pub fn of(cpu: usize) -> *mut PerCpu {
 ///
 /// # Safety
 /// Once on each CPU, by that CPU, before anything else of the kernel runs on it.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "the fields of one block"
+)]
 pub unsafe fn init(cpu: usize) {
     let block = of(cpu);
     // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet. The fields that are not written are

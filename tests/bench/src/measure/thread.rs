@@ -29,8 +29,8 @@ pub(super) fn all() {
     let mut create = 0;
     for _ in 0..ROUNDS {
         let before = stamp();
-        let created = Builder::new("bench", MAIN + 1)
-            .and_then(|builder| builder.create(stack(0), entry, 0));
+        let created =
+            Builder::new("bench", MAIN + 1).and_then(|builder| builder.create(stack(0), entry, 0));
         create = stamp().wrapping_sub(before);
         let thread = created.unwrap_or_else(|error| fail("create", error));
         START.set();

@@ -39,10 +39,17 @@ fn ask(key: &str, text: &str) {
         (Ok(index), Some(value)) => assert_eq!(WORDS[index], value),
         (Err(bad), value) => assert!(points_at(bad, value.expect("it is bad"), text)),
     }
-    let parts = value.unwrap_or("").split(',').filter(|part| !part.is_empty());
+    let parts = value
+        .unwrap_or("")
+        .split(',')
+        .filter(|part| !part.is_empty());
     let mut numbers = line.list(key);
     for part in parts {
-        assert!(agree(numbers.next().expect("one for each part"), part, text));
+        assert!(agree(
+            numbers.next().expect("one for each part"),
+            part,
+            text
+        ));
     }
     assert!(numbers.next().is_none());
 }

@@ -44,7 +44,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         line(1, &[]),
         line(2, &[5; 31]),
         line(3, b"\x03\0\0\0abc\x02\0\0\0xyABCD"),
-        line(4, &[1, 0, 0, 0x80, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, b'x', 0, 0, 0]),
+        line(
+            4,
+            &[
+                1, 0, 0, 0x80, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, b'x', 0, 0, 0,
+            ],
+        ),
         line(5, &[0x53, 0]),
         line(6, &[12, 0, 1, 2, 12, 0, 3, 4]),
         line(7, &[2, 0, 0, 0, 12, 0, 1, 2, 3, 4, 12, 0, 1, 2, 3, 4, 5, 6]),
@@ -56,9 +61,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let mut bytes = vec![0];
         for chunk in line.chunks(7) {
             bytes.extend(chunk.iter().filter(|byte| **byte != 0));
-            bytes.push(chunk.iter().enumerate().fold(0, |zeros, (bit, byte)| {
-                zeros | u8::from(*byte == 0) << bit
-            }));
+            bytes.push(
+                chunk
+                    .iter()
+                    .enumerate()
+                    .fold(0, |zeros, (bit, byte)| zeros | u8::from(*byte == 0) << bit),
+            );
         }
         bytes.push(0);
         bytes

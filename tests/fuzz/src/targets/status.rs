@@ -41,8 +41,16 @@ impl Memory for Block<'_> {
 fn places() -> Vec<usize> {
     let nth = |base, size, count: usize| [0, 1, count - 1].map(|index| base + index * size);
     let mut places = vec![0, offset_of!(Status, stop)];
-    places.extend(nth(offset_of!(Status, cpus), size_of::<CpuStatus>(), MAX_CPUS));
-    places.extend(nth(offset_of!(Status, threads), size_of::<ThreadInfo>(), 256));
+    places.extend(nth(
+        offset_of!(Status, cpus),
+        size_of::<CpuStatus>(),
+        MAX_CPUS,
+    ));
+    places.extend(nth(
+        offset_of!(Status, threads),
+        size_of::<ThreadInfo>(),
+        256,
+    ));
     for slot in nth(offset_of!(Status, slots), size_of::<SlotStats>(), MAX_SLOTS) {
         places.push(slot);
         for latency in [offset_of!(SlotStats, irq), offset_of!(SlotStats, thread)] {

@@ -96,8 +96,15 @@ fn print(item: &Item<'_>, names: &mut Names) {
     assert!(text.lines().all(|line| !line.contains(char::is_control)));
     let lines = text.lines().count();
     match item {
-        Item::Lost { events, sub_buffers, .. } => {
-            assert_eq!(lines, usize::from(*events > 0) + usize::from(*sub_buffers > 0));
+        Item::Lost {
+            events,
+            sub_buffers,
+            ..
+        } => {
+            assert_eq!(
+                lines,
+                usize::from(*events > 0) + usize::from(*sub_buffers > 0)
+            );
         }
         _ => assert_eq!(lines, 1, "{text}"),
     }

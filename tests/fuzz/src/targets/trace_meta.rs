@@ -91,7 +91,10 @@ fn decode(table: &EventTable, records: &[u8], is_salvage: bool) {
         assert!(json.is_ok(), "a line is JSON");
     }
     assert!(last <= sub.last_ts());
-    assert!(items <= 2 * records.len() / 8 + 1, "no record is read twice");
+    assert!(
+        items <= 2 * records.len() / 8 + 1,
+        "no record is read twice"
+    );
     assert!(sub.next(table).is_none(), "the end stays the end");
 }
 

@@ -21,7 +21,14 @@ static STOP: AtomicBool = AtomicBool::new(false);
 fn pass_time(_: usize) {
     while !STOP.load(Relaxed) {
         // SAFETY: does nothing.
-        unsafe { asm!(".rept 490", "nop", ".endr", options(nomem, nostack, preserves_flags)) };
+        unsafe {
+            asm!(
+                ".rept 490",
+                "nop",
+                ".endr",
+                options(nomem, nostack, preserves_flags)
+            )
+        };
     }
 }
 

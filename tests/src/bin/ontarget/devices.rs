@@ -19,8 +19,10 @@ fn delayed(delay: &mut impl DelayNs, ns: u32) -> u64 {
 }
 
 fn say(port: &mut impl Write, number: u32) -> Result<(), Failure> {
-    writeln!(port, "embedded-io says {number}").map_err(|_| Failure::new(format_args!("the port took nothing")))?;
-    port.flush().map_err(|_| Failure::new(format_args!("the port did not flush")))
+    writeln!(port, "embedded-io says {number}")
+        .map_err(|_| Failure::new(format_args!("the port took nothing")))?;
+    port.flush()
+        .map_err(|_| Failure::new(format_args!("the port did not flush")))
 }
 
 fn pulse<P: OutputPin>(pin: &mut P) -> Result<(), P::Error> {

@@ -10,8 +10,13 @@ use takt_tests::{check_eq, check_err, interrupt, target_test};
 static FLAGS: EventFlags = EventFlags::new(0);
 
 /// What the waiters want: mask and mode by number.
-const WANTS: [(u32, Mode); 5] =
-    [(0b0011, Mode::Any), (0b0011, Mode::All), (0b0110, Mode::AnyClear), (0b1100, Mode::AllClear), (0b0100, Mode::Any)];
+const WANTS: [(u32, Mode); 5] = [
+    (0b0011, Mode::Any),
+    (0b0011, Mode::All),
+    (0b0110, Mode::AnyClear),
+    (0b1100, Mode::AllClear),
+    (0b0100, Mode::Any),
+];
 
 /// Waits for what its number says and notes the number and the flags it was given.
 fn waiter(number: usize) {

@@ -63,7 +63,11 @@ fn high_with_mutex(_: usize) {
 /// Three threads, the least and the most important of which share a lock; how long the latter waited for it.
 fn inversion(low: fn(usize), high: fn(usize)) -> Result<u64, Error> {
     START.store(Instant::now().cycles() + 10_000, Relaxed);
-    let threads = [spawn(0, 40, high, 0)?, spawn(1, 30, middle, 0)?, spawn(2, 20, low, 0)?];
+    let threads = [
+        spawn(0, 40, high, 0)?,
+        spawn(1, 30, middle, 0)?,
+        spawn(2, 20, low, 0)?,
+    ];
     join(&threads)?;
     Ok(WAITED.load(Relaxed))
 }
@@ -72,7 +76,9 @@ static MUTEXES: [Mutex<u32>; 5] = [const { Mutex::new(0) }; 5];
 
 /// Holds mutex n and then wants mutex n - 1.
 fn link(n: usize) {
-    let Ok(mine) = MUTEXES[n].lock() else { return note(900) };
+    let Ok(mine) = MUTEXES[n].lock() else {
+        return note(900);
+    };
     let next = n.checked_sub(1).map(|next| MUTEXES[next].lock());
     note(n as u32);
     drop(next);
@@ -83,7 +89,9 @@ static RESULTS: [spin::Mutex<Option<Error>>; 2] = [const { spin::Mutex::new(None
 
 /// Takes both mutexes of a pair in its own order, with a pause between.
 fn crossing(first: usize) {
-    let Ok(_first) = MUTEXES[first].lock() else { return };
+    let Ok(_first) = MUTEXES[first].lock() else {
+        return;
+    };
     let _ = sleep_until(after_us(100));
     *RESULTS[first].lock() = MUTEXES[1 - first].lock().err();
 }
@@ -274,4 +282,3 @@ target_test! {
         Ok(())
     }
 }
-

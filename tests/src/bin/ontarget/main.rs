@@ -34,11 +34,20 @@ fn main(text: &'static str) {
         harness::list();
         return;
     }
-    let after = line.get("after").and_then(|name| tests.iter().position(|test| test.name() == name));
-    let chosen = tests.iter().skip(after.map_or(0, |at| at + 1)).filter(|test| match wanted {
-        Some(names) => names.split(',').any(|name| name == test.name()),
-        None => matches!(test.expect, Expect::Shared),
-    });
-    let code = if harness::run(chosen) { ExitCode::Passed } else { ExitCode::Failed };
+    let after = line
+        .get("after")
+        .and_then(|name| tests.iter().position(|test| test.name() == name));
+    let chosen = tests
+        .iter()
+        .skip(after.map_or(0, |at| at + 1))
+        .filter(|test| match wanted {
+            Some(names) => names.split(',').any(|name| name == test.name()),
+            None => matches!(test.expect, Expect::Shared),
+        });
+    let code = if harness::run(chosen) {
+        ExitCode::Passed
+    } else {
+        ExitCode::Failed
+    };
     takt_board::end(code)
 }

@@ -201,4 +201,3 @@ target_test! {
         Ok(())
     }
 }
-

@@ -26,7 +26,9 @@ fn receive_hundred(_: usize) {
 }
 
 fn fill(messages: core::ops::Range<u32>) -> Result<(), (u32, Error)> {
-    messages.into_iter().try_for_each(|message| QUEUE.try_send(message))
+    messages
+        .into_iter()
+        .try_for_each(|message| QUEUE.try_send(message))
 }
 
 target_test! {

@@ -25,7 +25,9 @@ impl Contents {
     fn new(seed: u64) -> Self {
         let word = |i: u64| (seed + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self {
-            xmm: core::array::from_fn(|i| u128::from(word(i as u64)) << 64 | u128::from(word(100 + i as u64))),
+            xmm: core::array::from_fn(|i| {
+                u128::from(word(i as u64)) << 64 | u128::from(word(100 + i as u64))
+            }),
             general: core::array::from_fn(|i| word(200 + i as u64)),
             red_zone: core::array::from_fn(|i| seed + i as u64 + 1),
         }
@@ -89,7 +91,10 @@ fn hold(input: &Contents, seed: u64, rounds: u64) -> Contents {
     output
 }
 
-const _: () = assert!(core::mem::offset_of!(Contents, general) == 256 && core::mem::offset_of!(Contents, red_zone) == 376);
+const _: () = assert!(
+    core::mem::offset_of!(Contents, general) == 256
+        && core::mem::offset_of!(Contents, red_zone) == 376
+);
 
 /// The rounding modes of MXCSR: nearest, down, up, towards zero, exceptions masked.
 const ROUNDING: [u32; 4] = [0x1f80, 0x3f80, 0x5f80, 0x7f80];
@@ -111,7 +116,9 @@ fn mxcsr() -> u32 {
 fn third() -> u32 {
     let mut third = 1.0f32;
     // SAFETY: divides two numbers.
-    unsafe { asm!("divss {}, {}", inout(xmm_reg) third, in(xmm_reg) 3.0f32, options(nomem, nostack)) };
+    unsafe {
+        asm!("divss {}, {}", inout(xmm_reg) third, in(xmm_reg) 3.0f32, options(nomem, nostack))
+    };
     third.to_bits()
 }
 
@@ -130,7 +137,10 @@ fn holder(number: usize) {
     set_mxcsr(ROUNDING[mode]);
     while !STOP.load(Relaxed) {
         let rounds = 500 + 211 * number as u64;
-        if hold(&contents, seed, rounds) != contents || mxcsr() != ROUNDING[mode] || third() != THIRDS[mode] {
+        if hold(&contents, seed, rounds) != contents
+            || mxcsr() != ROUNDING[mode]
+            || third() != THIRDS[mode]
+        {
             WRONG.fetch_add(1, Relaxed);
         }
     }
@@ -157,7 +167,9 @@ fn storm(_: usize, expiry: Expiry) {
     if count % 2 == 0 {
         let _ = STORM.give();
     }
-    if !STOP.load(Relaxed) && let Some(timer) = STORM_TIMER.get() {
+    if !STOP.load(Relaxed)
+        && let Some(timer) = STORM_TIMER.get()
+    {
         timer.arm(takt_kernel::time::Instant::from_cycles(expiry.at) + 3_001 + count % 97);
     }
 }

@@ -24,7 +24,11 @@ fn in_time(what: &str, wait: impl FnOnce(Instant) -> Outcome) -> Outcome {
     let deadline = after_us(500);
     wait(deadline)?;
     let now = Instant::now();
-    check!(now >= deadline, "{what} came back {} ns early", deadline.cycles() - now.cycles());
+    check!(
+        now >= deadline,
+        "{what} came back {} ns early",
+        deadline.cycles() - now.cycles()
+    );
     let late = now.cycles() - deadline.cycles();
     check!(late <= LATE, "{what} came back {late} ns late");
     Ok(())
@@ -48,7 +52,11 @@ fn waiter(number: usize) {
 fn joiner(target: usize) {
     // SAFETY: the test passes the address of a thread handle that lives until the joiner ended.
     let target = unsafe { &*(target as *const thread::Thread) };
-    note(if target.join(after_us(100)).is_err() { 1 } else { 2 });
+    note(if target.join(after_us(100)).is_err() {
+        1
+    } else {
+        2
+    });
 }
 
 fn burn_300us(_: usize) {
@@ -57,8 +65,16 @@ fn burn_300us(_: usize) {
 }
 
 fn parker(_: usize) {
-    note(if thread::park(after_us(100)).is_ok() { 1 } else { 2 });
-    note(if thread::park(after_us(100)).is_ok() { 3 } else { 4 });
+    note(if thread::park(after_us(100)).is_ok() {
+        1
+    } else {
+        2
+    });
+    note(if thread::park(after_us(100)).is_ok() {
+        3
+    } else {
+        4
+    });
 }
 
 target_test! {

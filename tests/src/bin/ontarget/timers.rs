@@ -34,7 +34,9 @@ static PERIODIC: spin::Once<Timer> = spin::Once::new();
 /// Arms its timer anew, ten times.
 fn rearms(_: usize, expiry: Expiry) {
     note(1);
-    if takt_tests::journal::len() < 10 && let Some(timer) = PERIODIC.get() {
+    if takt_tests::journal::len() < 10
+        && let Some(timer) = PERIODIC.get()
+    {
         timer.arm(Instant::from_cycles(expiry.deadline) + 10_000);
     }
 }

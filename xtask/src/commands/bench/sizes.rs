@@ -51,7 +51,11 @@ pub(super) fn of_image(prefix: &str, elf: &Elf, values: &mut Values) -> Result<(
 /// Notes what one more event takes, from 100 to 200.
 pub(super) fn per_event(values: &mut Values) {
     for kind in ["shared", "own"] {
-        let loaded = |nr: u32| values.get(&format!("footprint-{nr}-{kind}-loaded")).copied();
+        let loaded = |nr: u32| {
+            values
+                .get(&format!("footprint-{nr}-{kind}-loaded"))
+                .copied()
+        };
         if let (Some(fewer), Some(more)) = (loaded(100), loaded(200)) {
             let each = more.saturating_sub(fewer).div_ceil(100);
             values.insert(format!("footprint-per-event-{kind}"), each);
