@@ -12,7 +12,7 @@ use takt_scheduler::Next;
 use crate::arch::{interrupts, percpu, switch};
 use crate::error::Error;
 use crate::lock::Section;
-use crate::sched;
+use crate::sched::{self, IrqExit};
 use crate::thread::tcb::{Tcb, Woken};
 
 /// What the first half of a call leaves to the second: a switch, or only the call's result. Two registers.
@@ -110,6 +110,15 @@ impl Handoff {
         match unsafe { (*percpu::current()).woken } {
             Woken::Object => Ok(()),
             Woken::TimedOut => Err(Error::TimedOut),
+        }
+    }
+
+    /// The switch at the end of an interrupt, which the interrupt's stub carries out.
+    #[inline(always)]
+    pub(crate) fn into_irq_exit(self) -> IrqExit {
+        IrqExit {
+            next: self.next,
+            prev: self.rest as *mut Tcb,
         }
     }
 

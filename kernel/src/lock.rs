@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use spin::mutex::TicketMutex;
 use takt_scheduler::Links;
 
-use crate::arch::{interrupts, percpu};
+use crate::arch::{interrupts, percpu, thunk};
 use crate::config::MAX_THREADS;
 use crate::static_branch;
 
@@ -79,13 +79,12 @@ pub(crate) fn enter_irq() -> Section {
 #[inline(always)]
 fn lock() {
     if static_branch!(SMP) {
-        lock_smp();
+        thunk::lock_smp();
     }
 }
 
 /// Interrupts are off, so this CPU does not change between the question and the answer.
-#[inline(never)]
-fn lock_smp() {
+pub(crate) extern "C" fn lock_smp() {
     let me = percpu::cpu() as u32;
     if OWNER.load(Relaxed) == me {
         DEPTH.fetch_add(1, Relaxed);
@@ -95,8 +94,7 @@ fn lock_smp() {
     OWNER.store(me, Relaxed);
 }
 
-#[inline(never)]
-fn unlock_smp() {
+pub(crate) extern "C" fn unlock_smp() {
     if DEPTH.load(Relaxed) > 0 {
         DEPTH.fetch_sub(1, Relaxed);
         return;
@@ -109,7 +107,7 @@ fn unlock_smp() {
 #[inline(always)]
 fn unlock() {
     if static_branch!(SMP) {
-        unlock_smp();
+        thunk::unlock_smp();
     }
 }
 

@@ -233,10 +233,7 @@ pub(crate) fn end_with_switch(section: Section, next: Next) -> Result<Handoff, S
         return Err(section);
     };
     let prev = percpu::current();
-    if crate::static_branch!(lock::SMP)
-        || crate::static_branch!(trace::events::sched_switch::ID)
-        || sched.nr_round_robin != 0
-    {
+    if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
         return Ok(end_with_rare_switch(prev, next));
     }
     // SAFETY: inside a section; two different blocks.
@@ -245,6 +242,7 @@ pub(crate) fn end_with_switch(section: Section, next: Next) -> Result<Handoff, S
     let taken = unsafe { &mut *next };
     account(left, taken);
     percpu::set_current(taken);
+    section.unlock_for_switch();
     Ok(Handoff::new(prev, next))
 }
 
@@ -255,6 +253,71 @@ extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
     commit_switch(&mut section, percpu::this(), prev, next);
     section.unlock_for_switch();
     Handoff::new(prev, next)
+}
+
+/// The end of a call's first half that has made `t` ready: [`enqueue`], and the switch if it is due. The rare is tail
+/// calls, as in [`end_with_switch`].
+#[inline(always)]
+pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
+    if crate::static_branch!(trace::events::sched_wakeup::ID) {
+        return end_with_rare_wakeup(section, t);
+    }
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
+        Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
+        Resched::Keep => Handoff::stay(section, Ok(())),
+        Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
+        Resched::Preempt if section.is_from_enabled() && may_block() => {
+            let next = sched.rq.pick_next();
+            Handoff::switch(section, next, Ok(()))
+        }
+        Resched::Preempt => {
+            percpu::set_need_resched();
+            Handoff::stay(section, Ok(()))
+        }
+    }
+}
+
+#[inline(never)]
+fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
+    enqueue(&mut section, t);
+    Handoff::end(section, Ok(()))
+}
+
+#[inline(never)]
+fn end_with_quantum(mut section: Section, t: &mut Tcb) -> Handoff {
+    quantum_needed(&mut section, t);
+    Handoff::stay(section, Ok(()))
+}
+
+#[inline(never)]
+fn end_with_resched(section: Section, t: &mut Tcb) -> Handoff {
+    resched(t.percpu);
+    Handoff::end(section, Ok(()))
+}
+
+/// The end of a call's first half that took a thread out of its wait queue: as [`wake_taken`].
+#[inline(always)]
+pub(crate) fn end_with_wake_taken(section: Section, tid: ThreadId) -> Handoff {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    if t.has_timeout || crate::static_branch!(trace::events::sched_waking::ID) {
+        return end_with_rare_wake(section, tid);
+    }
+    t.wait_queue = core::ptr::null_mut();
+    t.woken = Woken::Object;
+    t.state &= !WAITING;
+    if t.state != 0 {
+        return Handoff::stay(section, Ok(()));
+    }
+    end_with_wakeup(section, t)
+}
+
+#[inline(never)]
+fn end_with_rare_wake(mut section: Section, tid: ThreadId) -> Handoff {
+    wake_taken(&mut section, tid);
+    Handoff::end(section, Ok(()))
 }
 
 /// The time that the thread that is left has run, and the beginning of the next one's.
@@ -299,8 +362,8 @@ pub(crate) extern "C" fn preempt_schedule() {
 /// What an interrupt's stub needs: the thread to go on with, null for the same, and the one that is left.
 #[repr(C)]
 pub(crate) struct IrqExit {
-    next: *mut Tcb,
-    prev: *mut Tcb,
+    pub(crate) next: *mut Tcb,
+    pub(crate) prev: *mut Tcb,
 }
 
 /// The end of an interrupt: leaves the hardirq and the section, and chooses the next thread if that is due.
@@ -329,24 +392,19 @@ pub(crate) fn irq_exit_from_halt(section: Section) -> ! {
 }
 
 #[inline(always)]
-fn irq_exit_schedule(mut section: Section) -> IrqExit {
-    let cpu = percpu::this();
+fn irq_exit_schedule(section: Section) -> IrqExit {
     // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    let next = sched.rq.pick_next();
-    let prev = percpu::current();
-    let next = match chosen(sched, next) {
-        Some(next) => {
-            commit_switch(&mut section, cpu, prev, next);
-            next
+    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
+    match end_with_switch(section, next) {
+        Ok(handoff) => handoff.into_irq_exit(),
+        Err(section) => {
+            section.leave_quietly();
+            IrqExit {
+                next: core::ptr::null_mut(),
+                prev: core::ptr::null_mut(),
+            }
         }
-        None => {
-            percpu::clear_need_resched();
-            core::ptr::null_mut()
-        }
-    };
-    section.leave_quietly();
-    IrqExit { next, prev }
+    }
 }
 
 /// Whether the calling context may wait: a thread with preemption enabled, and not the idle thread.
@@ -494,25 +552,30 @@ pub(crate) fn requeue(
     }
 }
 
-/// Suspends a thread: it runs no more until resumed, whatever wakes it. Says who is next if it is the calling thread.
+/// Suspends the running thread: it runs no more until resumed. Says who is next.
 #[inline(always)]
-pub(crate) fn suspend(section: &mut Section, t: &mut Tcb) -> Option<Next> {
+pub(crate) fn suspend_current(section: &mut Section, t: &mut Tcb) -> Next {
+    t.state |= SUSPENDED;
+    // SAFETY: inside a section.
+    unsafe { of_cpu(t.percpu) }
+        .rq
+        .block_current(section.links())
+}
+
+/// Suspends another thread: it runs no more until resumed, whatever wakes it.
+pub(crate) fn suspend_other(section: &mut Section, t: &mut Tcb) {
     let was_ready = t.state == 0;
     t.state |= SUSPENDED;
     if !was_ready {
-        return None;
+        return;
     }
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
-    if core::ptr::eq(percpu::current(), t) {
-        return Some(sched.rq.block_current(section.links()));
-    }
     let runs_elsewhere = sched.rq.current() == t.tid;
     sched.rq.dequeue(section.links(), t.tid, t.prio);
     if runs_elsewhere {
         resched(t.percpu);
     }
-    None
 }
 
 /// Lets the calling thread's equals go first.

@@ -45,14 +45,16 @@ fn events(nr: usize, has_own_class: bool) -> String {
         )
         .expect("writing to a String does not fail");
     }
-    text += "\n/// Every event once, each with arguments that nothing else computes.\n#[inline(never)]\n";
-    text += "fn sites(first: u32, second: u32) {\n    let _ = (first, second);\n";
+    text += "\n/// Every event once, each with two fields of an object as arguments, as real places have them.\n";
+    text += "#[inline(never)]\nfn sites(object: &[u32; 512]) {\n    let _ = object;\n";
     for event in 0..nr {
+        let (first, second) = (event, 511 - event);
         writeln!(
             text,
-            "    takt_kernel::trace_event!(e{event}, first.wrapping_add({event}), second ^ {event});"
+            "    takt_kernel::trace_event!(e{event}, object[{first}], object[{second}]);"
         )
         .expect("writing to a String does not fail");
     }
-    text + "}\n"
+    text += "}\n\ntakt_board::entry!(main);\n\nfn main(command_line: &'static str) {\n";
+    text + "    sites(core::hint::black_box(&[command_line.len() as u32; 512]));\n}\n"
 }

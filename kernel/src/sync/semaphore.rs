@@ -11,7 +11,7 @@ use core::sync::atomic::{
 use super::Waiters;
 use crate::error::Error;
 use crate::handoff::Handoff;
-use crate::lock;
+use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::Wait;
 use crate::time::Instant;
@@ -54,17 +54,16 @@ impl Semaphore {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn give(&self) -> Result<(), Error> {
-        let mut count = self.count.load(Relaxed);
-        while count >= 0 {
+        let count = self.count.load(Relaxed);
+        if count >= 0 {
             if count == self.max {
                 return Err(Error::Overflow);
             }
-            match self
+            let given = self
                 .count
-                .compare_exchange_weak(count, count + 1, Release, Relaxed)
-            {
-                Ok(_) => return Ok(()),
-                Err(now) => count = now,
+                .compare_exchange(count, count + 1, Release, Relaxed);
+            if given.is_ok() {
+                return Ok(());
             }
         }
         self.begin_give().finish()
@@ -73,28 +72,27 @@ impl Semaphore {
     #[inline(never)]
     fn begin_give(&self) -> Handoff {
         let mut section = lock::enter();
-        let result = self.give_in(&mut section);
-        Handoff::end(section, result)
-    }
-
-    #[inline(always)]
-    fn give_in(&self, section: &mut lock::Section) -> Result<(), Error> {
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
         if let Some((tid, _)) = waiters.pop(section.links()) {
             if waiters.is_empty() {
                 self.count.store(0, Relaxed);
             }
-            sched::wake_taken(section, tid);
-            return Ok(());
+            return sched::end_with_wake_taken(section, tid);
         }
-        // The last waiter's time-out came in between.
-        let count = self.count.load(Relaxed).max(0);
-        if count == self.max {
-            return Err(Error::Overflow);
-        }
-        self.count.store(count + 1, Release);
-        Ok(())
+        let result = self.give_without_waiter();
+        Handoff::stay(section, result)
+    }
+
+    /// The last waiter's time-out came in between, or another CPU was quicker than the fast path.
+    #[cold]
+    #[inline(never)]
+    fn give_without_waiter(&self) -> Result<(), Error> {
+        let given = self.count.fetch_update(Release, Relaxed, |count| {
+            let count = count.max(0);
+            (count != self.max).then_some(count + 1)
+        });
+        given.map(|_| ()).map_err(|_| Error::Overflow)
     }
 
     /// Takes one permit if there is one.
@@ -106,17 +104,27 @@ impl Semaphore {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn try_take(&self) -> Result<(), Error> {
-        let mut count = self.count.load(Relaxed);
-        while count > 0 {
-            match self
-                .count
-                .compare_exchange_weak(count, count - 1, Acquire, Relaxed)
-            {
-                Ok(_) => return Ok(()),
-                Err(now) => count = now,
-            }
+        let count = self.count.load(Relaxed);
+        if count <= 0 {
+            return Err(Error::WouldBlock);
         }
-        Err(Error::WouldBlock)
+        let taken = self
+            .count
+            .compare_exchange(count, count - 1, Acquire, Relaxed);
+        if taken.is_ok() {
+            return Ok(());
+        }
+        self.try_take_again()
+    }
+
+    /// Another CPU, or an interrupt, was quicker. Apart, since a loop in the fast path would be aligned by a NOP.
+    #[cold]
+    #[inline(never)]
+    fn try_take_again(&self) -> Result<(), Error> {
+        let taken = self.count.fetch_update(Acquire, Relaxed, |count| {
+            (count > 0).then_some(count - 1)
+        });
+        taken.map(|_| ()).map_err(|_| Error::WouldBlock)
     }
 
     /// Takes one permit, waiting for it.
@@ -150,15 +158,26 @@ impl Semaphore {
             return Handoff::result(Err(Error::WrongContext));
         }
         let mut section = lock::enter_thread();
-        // A permit may have come since the fast path looked; and other CPUs' fast paths may still raise a 0.
-        loop {
-            if self.try_take().is_ok() {
-                return Handoff::stay(section, Ok(()));
-            }
-            match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
-                Ok(_) | Err(CONTENDED) => break,
-                Err(_) => {}
-            }
+        if deadline != Instant::NEVER {
+            return self.begin_take_until(section, deadline);
+        }
+        if self.contend() {
+            return Handoff::stay(section, Ok(()));
+        }
+        let next = sched::begin_block(
+            &mut section,
+            Wait::Queue,
+            self.waiters.as_ptr(),
+            sched::FOREVER,
+        );
+        Handoff::switch(section, next, Ok(()))
+    }
+
+    /// Apart, so that arming a timer costs nothing where there is none.
+    #[inline(never)]
+    fn begin_take_until(&self, mut section: Section, deadline: Instant) -> Handoff {
+        if self.contend() {
+            return Handoff::stay(section, Ok(()));
         }
         let next = sched::begin_block(
             &mut section,
@@ -167,6 +186,30 @@ impl Semaphore {
             deadline.cycles(),
         );
         Handoff::switch(section, next, Ok(()))
+    }
+
+    /// Says that someone waits; or takes a permit after all, and says true.
+    #[inline(always)]
+    fn contend(&self) -> bool {
+        match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
+            Ok(_) | Err(CONTENDED) => false,
+            Err(_) => self.contend_again(),
+        }
+    }
+
+    /// A permit has come since the fast path looked; and other CPUs' fast paths may still take and give.
+    #[cold]
+    #[inline(never)]
+    fn contend_again(&self) -> bool {
+        loop {
+            if self.try_take().is_ok() {
+                return true;
+            }
+            match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
+                Ok(_) | Err(CONTENDED) => return false,
+                Err(_) => {}
+            }
+        }
     }
 
     /// After a time-out, which took the thread out of the queue: without waiters the fast path is open again.

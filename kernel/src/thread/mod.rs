@@ -372,20 +372,26 @@ impl Thread {
         if t.state & EXITED != 0 {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
-        if core::ptr::eq(percpu::current(), t) && !(sched::may_block() && section.is_from_enabled())
-        {
+        if !core::ptr::eq(percpu::current(), t) {
+            return Self::end_with_other_suspended(section, t);
+        }
+        if !(sched::may_block() && section.is_from_enabled()) {
             return Handoff::stay(section, Err(Error::WrongContext));
         }
-        match sched::suspend(&mut section, t) {
-            Some(next) => Handoff::switch(section, next, Ok(())),
-            None => Handoff::stay(section, Ok(())),
-        }
+        let next = sched::suspend_current(&mut section, t);
+        Handoff::switch(section, next, Ok(()))
+    }
+
+    #[inline(never)]
+    fn end_with_other_suspended(mut section: Section, t: &mut Tcb) -> Handoff {
+        sched::suspend_other(&mut section, t);
+        Handoff::stay(section, Ok(()))
     }
 
     /// Takes away one reason for which the thread does not run.
     #[inline(always)]
     fn release(self, reason: u8) -> Handoff {
-        let mut section = lock::enter();
+        let section = lock::enter();
         let t = match self.block(&section) {
             Ok(t) => t,
             Err(error) => return Handoff::stay(section, Err(error)),
@@ -394,10 +400,10 @@ impl Thread {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
         t.state &= !reason;
-        if t.state == 0 {
-            sched::enqueue(&mut section, t);
+        if t.state != 0 {
+            return Handoff::stay(section, Ok(()));
         }
-        Handoff::end(section, Ok(()))
+        sched::end_with_wakeup(section, t)
     }
 
     /// Lets a suspended thread go on.

@@ -14,7 +14,9 @@ use xtask::image::Elf;
 /// Where the RTT block lies in the guest's RAM. The memory that a target fills begins at 0.
 pub(crate) const RTT: u64 = 0x40;
 
-/// Log formats by index from 1: level and text. One of each kind that defmt decodes in a way of its own.
+/// Log formats by index from 1: level and text. One of each kind that defmt decodes in a way of its own, but for two
+/// that no image of ours uses and that defmt-decoder 1.2 does not guard: `{=[?]}`, for which it allocates as much as
+/// the guest says, and `iso8601`, whose dates beyond the year 9999 make it panic.
 pub(crate) const FORMATS: [(&str, &str); 12] = [
     ("defmt_info", "measuring"),
     ("defmt_warn", "{=u8} {=i16:#x} {=u32:b} {=i64} {=u128}"),
@@ -22,8 +24,8 @@ pub(crate) const FORMATS: [(&str, &str); 12] = [
     ("defmt_debug", "{=bool} {=f32} {=f64} {=char}"),
     ("defmt_trace", "{=0..4} {=4..12} {=0..4}"),
     ("defmt_println", "{=?} and {=?}"),
-    ("defmt_info", "{=[?]} {=[?; 3]}"),
-    ("defmt_info", "{=u64:us} {=usize:tms} {=u32:iso8601s}"),
+    ("defmt_info", "{=[?; 3]}"),
+    ("defmt_info", "{=u64:us} {=usize:tms} {=u32:ts}"),
     ("defmt_derived", "A|B {=u8}|C {{ x: {=?} }}"),
     ("defmt_str", "a string"),
     (

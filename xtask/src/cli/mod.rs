@@ -142,7 +142,14 @@ pub struct Test {
     #[arg(long)]
     pub no_install: bool,
     /// Only tests whose name contains this.
+    #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Only the tests of the host.
+    #[arg(long)]
+    pub host: bool,
+    /// Only those that boot the kernel: on target and end to end.
+    #[arg(long)]
+    pub target: bool,
 }
 
 /// Flags of `bench`.
@@ -165,8 +172,14 @@ pub struct Fuzz {
     /// Fuzz target [default: all of them].
     pub target: Option<String>,
     /// Seconds for each target.
-    #[arg(long, value_name = "S", default_value_t = 10)]
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
+    /// Only list the targets.
+    #[arg(long)]
+    pub list: bool,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
 }
 
 /// Parses the process's arguments.

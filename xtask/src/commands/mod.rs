@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod ci;
 mod doctor;
+mod fuzz;
 mod latency_run;
 mod log;
 mod output;
@@ -13,7 +14,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::cli::{Cli, Command};
 
@@ -33,6 +34,6 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
-        Command::Fuzz(_) => bail!("`fuzz` is not there yet"),
+        Command::Fuzz(flags) => fuzz::run(&flags),
     }
 }

@@ -1,10 +1,14 @@
 //! Decoding the guest's defmt log.
 
 use anyhow::{Context, Result};
-use defmt_decoder::{DecodeError, Frame, Locations, StreamDecoder, Table};
+use defmt_decoder::{DecodeError, Encoding, Frame, Locations, StreamDecoder, Table};
 use serde::Serialize;
 
 use crate::image::Elf;
+
+/// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
+/// guest that died may have left anything.
+const MAX_LINE: usize = 8 << 10;
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,6 +60,8 @@ impl Decoder {
             inner: self.table.new_stream_decoder(),
             decoder: self,
             malformed: 0,
+            line: 0,
+            is_lost: false,
         }
     }
 
@@ -84,6 +90,10 @@ pub struct Stream<'d> {
     inner: Box<dyn StreamDecoder + Send + Sync + 'd>,
     decoder: &'d Decoder,
     malformed: u64,
+    /// Bytes of the line that is being received.
+    line: usize,
+    /// Nothing is taken in until the next line begins; in raw encoding nobody knows where.
+    is_lost: bool,
 }
 
 impl std::fmt::Debug for Stream<'_> {
@@ -97,12 +107,42 @@ impl std::fmt::Debug for Stream<'_> {
 impl Stream<'_> {
     /// Takes in bytes and gives each line that is complete by now to `each`.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Line)) {
+        if self.decoder.table.encoding() == Encoding::Raw {
+            self.feed(bytes, &mut each);
+            return;
+        }
+        for piece in bytes.split_inclusive(|byte| *byte == 0) {
+            self.line += piece.len();
+            if self.line > MAX_LINE && !self.is_lost {
+                self.inner = self.decoder.table.new_stream_decoder();
+                self.malformed += 1;
+                self.is_lost = true;
+            }
+            self.feed(piece, &mut each);
+            if piece.ends_with(&[0]) {
+                self.line = 0;
+                self.is_lost = false;
+            }
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], each: &mut impl FnMut(Line)) {
+        if self.is_lost {
+            return;
+        }
         self.inner.received(bytes);
         loop {
             match self.inner.decode() {
                 Ok(frame) => each(self.decoder.line(&frame)),
                 Err(DecodeError::UnexpectedEof) => return,
-                Err(DecodeError::Malformed) => self.malformed += 1,
+                Err(DecodeError::Malformed) => {
+                    self.malformed += 1;
+                    if !self.decoder.table.encoding().can_recover() {
+                        // It would find the same again and again.
+                        self.is_lost = true;
+                        return;
+                    }
+                }
             }
         }
     }

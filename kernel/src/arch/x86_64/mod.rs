@@ -10,6 +10,7 @@ pub mod paging;
 pub mod percpu;
 pub mod port;
 pub mod switch;
+pub(crate) mod thunk;
 pub mod tsc;
 
 mod entry;

@@ -2,4 +2,4 @@
 #![no_std]
 #![no_main]
 
-takt_bench::footprint!("events_0_shared.rs");
+include!(concat!(env!("OUT_DIR"), "/events_0_shared.rs"));

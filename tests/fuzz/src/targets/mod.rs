@@ -11,8 +11,6 @@ pub mod trace_meta;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     /// Runs every seed, every beginning of it, and it with each byte changed.
     fn try_all(run: fn(&[u8]), seeds: Vec<Vec<u8>>) {
         assert!(!seeds.is_empty());

@@ -211,7 +211,7 @@ target_test! {
     }
 
     /// The report of a fault in an interrupt says so.
-    fn fault_in_an_interrupt(Fault(&["*** #PF page fault", "preempt-depth 0, in an interrupt", "fault_in_an_interrupt"])) {
+    fn fault_in_an_interrupt(Fault(&["*** #PF page fault", "preempt-depth 0, in an interrupt", "faults::read (", "timer_interrupt (", "takt_irq_timer", "test_thread ("])) {
         fn faulty(_: usize, _: Expiry) {
             read(NOWHERE);
         }

@@ -1,0 +1,54 @@
+//! Calls that keep every register, for rare paths out of hot code.
+//!
+//! An ordinary call costs the function around it up to twelve instructions even if it is never made: what lives across
+//! it has to be in callee-saved registers, which are saved at the beginning and restored at the end. A thunk keeps all
+//! general registers itself, so the code around it pays nothing; whoever takes the rare path pays twenty instructions.
+
+use core::arch::{asm, global_asm};
+
+global_asm!(
+    ".section .text.thunk, \"ax\"",
+    ".macro TAKT_THUNK name, function",
+    "\\name:",
+    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "call \\function",
+    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
+    "pop \\r",
+    ".endr",
+    "ret",
+    ".endm",
+    "TAKT_THUNK takt_thunk_lock, {lock}",
+    "TAKT_THUNK takt_thunk_unlock, {unlock}",
+    ".text",
+    lock = sym crate::lock::lock_smp,
+    unlock = sym crate::lock::unlock_smp,
+);
+
+/// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
+/// aligned for it, since it does not say `nostack`.
+macro_rules! call {
+    ($name:literal) => {
+        // SAFETY: the thunk keeps what is not declared here, and is an ordinary function otherwise.
+        unsafe {
+            asm!(concat!("call ", $name),
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _);
+        }
+    };
+}
+
+/// Calls [`lock_smp`](crate::lock::lock_smp).
+#[inline(always)]
+pub(crate) fn lock_smp() {
+    call!("takt_thunk_lock");
+}
+
+/// Calls [`unlock_smp`](crate::lock::unlock_smp).
+#[inline(always)]
+pub(crate) fn unlock_smp() {
+    call!("takt_thunk_unlock");
+}

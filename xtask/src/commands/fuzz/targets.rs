@@ -1,0 +1,77 @@
+//! The fuzz targets.
+
+/// A fuzz target: a binary of package `takt-fuzz`.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// What it feeds.
+    pub(super) what: &'static str,
+    /// Bytes of the longest input.
+    pub(super) max_len: u32,
+}
+
+/// All of them.
+pub(super) const TARGETS: [Target; 8] = [
+    Target {
+        name: "trace-file",
+        what: "the decoder of trace.bin and log.bin, from frames to text and JSON",
+        max_len: 4096,
+    },
+    Target {
+        name: "trace-meta",
+        what: "the event descriptions of an image (.takt.meta), and records of such events",
+        max_len: 2048,
+    },
+    Target {
+        name: "rtt",
+        what: "the reader of the guest's RTT block",
+        max_len: 1024,
+    },
+    Target {
+        name: "rings",
+        what: "the search for events in the memory of a guest that has died",
+        max_len: 4096,
+    },
+    Target {
+        name: "capture",
+        what: "the reader of the stream that the guest sends",
+        max_len: 4096,
+    },
+    Target {
+        name: "log",
+        what: "the decoder of the guest's log",
+        max_len: 1024,
+    },
+    Target {
+        name: "status",
+        what: "the reader of the guest's status block",
+        max_len: 1024,
+    },
+    Target {
+        name: "command-line",
+        what: "the kernel's command line, against a model",
+        max_len: 512,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths;
+
+    #[test]
+    fn every_target_has_a_binary_and_every_binary_is_a_target() {
+        let manifest = paths::workspace().join("tests/fuzz/Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).unwrap();
+        let (_, bins) = manifest.split_once("[[bin]]").unwrap();
+        let mut bins: Vec<_> = bins
+            .lines()
+            .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+            .collect();
+        let mut targets: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        bins.sort_unstable();
+        targets.sort_unstable();
+        assert_eq!(bins, targets);
+    }
+}

@@ -1,0 +1,301 @@
+//! End to end: what a user types, with the real image, and what comes of it.
+
+mod activation;
+mod document;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::scratch::Scratch;
+use super::tally::Tally;
+use crate::paths;
+
+const PART: &str = "end-to-end";
+
+type Check = fn(&Stage) -> Result<()>;
+
+/// The tests, in the order of running. All look at the same first run.
+const TESTS: [(&str, Check); 11] = [
+    ("two_runs_are_identical", two_runs_are_identical),
+    (
+        "identical_with_every_event_under_load",
+        identical_under_load,
+    ),
+    ("activation_adds_up", |stage| {
+        activation::adds_up(&stage.first()?)
+    }),
+    ("irq_threshold_exits_2", irq_threshold),
+    ("thread_threshold_exits_2", thread_threshold),
+    ("lost_events_taint", lost_events_taint),
+    ("report_from_an_earlier_run", report_from_folder),
+    ("json_schema", json_schema),
+    ("log_is_decoded", log_is_decoded),
+    ("cyclictest", cyclictest),
+    ("every_load", every_load),
+];
+
+/// Runs those whose names have `filter`.
+pub(super) fn run(filter: Option<&str>, tally: &Tally) {
+    let wanted = |name: &str| filter.is_none_or(|text| name.contains(text));
+    if !TESTS.iter().any(|(name, _)| wanted(name)) {
+        return;
+    }
+    let stage = match Stage::new() {
+        Ok(stage) => stage,
+        Err(error) => return tally.failed(PART, "first run", &format!("{error:#}")),
+    };
+    for (name, check) in TESTS.iter().filter(|(name, _)| wanted(name)) {
+        tally.judge(PART, name, &check(&stage).map(|()| String::new()));
+    }
+}
+
+/// A folder with one finished run in it.
+struct Stage {
+    scratch: Scratch,
+    /// What the first run printed.
+    stdout: String,
+}
+
+/// A command that is over.
+struct Done {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Done {
+    /// Demands an exit code.
+    fn code(self, code: i32) -> Result<Self> {
+        ensure!(
+            self.code == Some(code),
+            "exit code {:?}, not {code}:\n{}{}",
+            self.code,
+            self.stdout,
+            self.stderr
+        );
+        Ok(self)
+    }
+
+    /// Demands a text on stdout.
+    fn says(self, text: &str) -> Result<Self> {
+        ensure!(
+            self.stdout.contains(text),
+            "no `{text}` in\n{}",
+            self.stdout
+        );
+        Ok(self)
+    }
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let mut stage = Self {
+            scratch: Scratch::new()?,
+            stdout: String::new(),
+        };
+        stage.stdout = stage.latency_run("first", "-d 300ms")?.code(0)?.stdout;
+        Ok(stage)
+    }
+
+    /// Runs ourselves with these words.
+    fn xtask(&self, words: &[&str]) -> Result<Done> {
+        // By this name it is still there when cargo has replaced the file while building the host's tests.
+        let output = Command::new("/proc/self/exe")
+            .args(words)
+            .env("NO_COLOR", "1")
+            .env("LANG", "C.UTF-8")
+            .current_dir(paths::workspace())
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run this program once more")?;
+        Ok(Done {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// `latency-run` under icount with these flags into the folder `name`.
+    fn latency_run(&self, name: &str, flags: &str) -> Result<Done> {
+        let dir = self.dir(name);
+        let mut words = vec!["latency-run", "--accel", "tcg", "-o", &dir];
+        words.extend(flags.split_whitespace());
+        self.xtask(&words)
+    }
+
+    /// The path of a run folder.
+    fn dir(&self, name: &str) -> String {
+        self.scratch.path().join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str, file: &str) -> Result<Vec<u8>> {
+        let path = Path::new(&self.dir(name)).join(file);
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Demands that a file is the same in two run folders, and not empty.
+    fn same(&self, file: &str, one: &str, other: &str) -> Result<()> {
+        let (one, other) = (self.read(one, file)?, self.read(other, file)?);
+        ensure!(!one.is_empty(), "{file} is empty");
+        let differs = one.iter().zip(&other).position(|(a, b)| a != b);
+        ensure!(
+            one == other,
+            "{file}: {} and {} bytes, different from byte {differs:?} on",
+            one.len(),
+            other.len()
+        );
+        Ok(())
+    }
+
+    /// The records of a run's trace, as `trace --json` prints them.
+    fn trace(&self, name: &str) -> Result<Vec<serde_json::Value>> {
+        let done = self.xtask(&["trace", &self.dir(name), "--json"])?.code(0)?;
+        done.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).context("a line of `trace --json`"))
+            .collect()
+    }
+
+    fn first(&self) -> Result<Vec<serde_json::Value>> {
+        self.trace("first")
+    }
+}
+
+/// Same image, same flags, same bytes.
+fn two_runs_are_identical(stage: &Stage) -> Result<()> {
+    stage.latency_run("second", "-d 300ms")?.code(0)?;
+    ["hist.csv", "trace.bin", "log.bin"]
+        .iter()
+        .try_for_each(|file| stage.same(file, "first", "second"))
+}
+
+/// The same where everything happens at once.
+fn identical_under_load(stage: &Stage) -> Result<()> {
+    for name in ["mixed-1", "mixed-2"] {
+        stage
+            .latency_run(name, "-d 30ms -e all --load mix")?
+            .code(0)?;
+    }
+    ["hist.csv", "trace.bin"]
+        .iter()
+        .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
+}
+
+/// A threshold below every IRQ latency: the run ends with the first activation, and so does the trace.
+fn irq_threshold(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("irq", "-d 300ms -i 0.001")?
+        .code(2)?
+        .says("threshold")?;
+    let trace = stage.trace("irq")?;
+    let last = trace.last().context("the trace is empty")?;
+    ensure!(
+        last["event"] == "timerlat:timerlat_irq",
+        "the trace ends with {last}"
+    );
+    ensure!(
+        last["fields"]["seqnum"] == 1,
+        "it was not the first activation: {last}"
+    );
+    Ok(())
+}
+
+/// The same for the thread's.
+fn thread_threshold(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("thread", "-d 300ms -T 0.05")?
+        .code(2)?
+        .says("threshold")?;
+    let trace = stage.trace("thread")?;
+    let last = trace.last().context("the trace is empty")?;
+    ensure!(
+        last["event"] == "timerlat:timerlat_thread",
+        "the trace ends with {last}"
+    );
+    stage
+        .latency_run("high", "-d 50ms -i 100 -T 100")?
+        .code(0)?;
+    Ok(())
+}
+
+/// More events than time to hand them over: some are lost, counted, and the run is worth nothing.
+fn lost_events_taint(stage: &Stage) -> Result<()> {
+    let done = stage
+        .latency_run("tainted", "-p 1 -e all --load mix -d 20ms --json -")?
+        .code(3)?;
+    let run: serde_json::Value =
+        serde_json::from_str(&done.stdout).context("--json - prints no JSON")?;
+    ensure!(run["result"] == "tainted", "result {}", run["result"]);
+    ensure!(
+        run["taint"]
+            .as_array()
+            .is_some_and(|taint| !taint.is_empty()),
+        "no taint is named"
+    );
+    let lost = run["trace"]["dropped"].as_u64().unwrap_or(0)
+        + run["trace"]["overrun"].as_u64().unwrap_or(0);
+    ensure!(lost > 0, "no event is counted as lost: {}", run["trace"]);
+    Ok(())
+}
+
+/// A report on a run folder is the report of the run.
+fn report_from_folder(stage: &Stage) -> Result<()> {
+    let again = stage
+        .xtask(&["latency-run", "--from", &stage.dir("first")])?
+        .code(0)?;
+    ensure!(
+        again.stdout == stage.stdout,
+        "first\n{}\nand from the folder\n{}",
+        stage.stdout,
+        again.stdout
+    );
+    // The exit code is that of the run, too.
+    stage.latency_run("stopped", "-d 50ms -i 0.001")?.code(2)?;
+    stage
+        .xtask(&["latency-run", "--from", &stage.dir("stopped")])?
+        .code(2)?;
+    stage
+        .xtask(&["latency-run", "--from", &stage.dir("nothing")])?
+        .code(1)?;
+    Ok(())
+}
+
+/// The JSON document has every field that is promised, and its sums are right.
+fn json_schema(stage: &Stage) -> Result<()> {
+    let done = stage
+        .xtask(&["latency-run", "--from", &stage.dir("first"), "--json", "-"])?
+        .code(0)?;
+    document::check(&serde_json::from_str(&done.stdout).context("--json - prints no JSON")?)
+}
+
+/// The log has the messages of the start and of the end.
+fn log_is_decoded(stage: &Stage) -> Result<()> {
+    let done = stage.xtask(&["log", &stage.dir("first")])?.code(0)?;
+    done.says("INFO")?
+        .says("1000000000 Hz")?
+        .says("period 1000000 ns")?
+        .says("done")?;
+    Ok(())
+}
+
+fn cyclictest(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("cyclic", "--workload cyclictest -t 3 -d 100ms")?
+        .code(0)?
+        .says("result       passed")?;
+    Ok(())
+}
+
+/// Each load lets the measurement through.
+fn every_load(stage: &Stage) -> Result<()> {
+    for load in ["cpu", "irq", "lock", "mix"] {
+        stage
+            .latency_run(load, &format!("-d 20ms --load {load}"))?
+            .code(0)?
+            .says("result       passed")?;
+    }
+    Ok(())
+}

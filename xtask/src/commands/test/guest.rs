@@ -1,0 +1,123 @@
+//! One boot of an image with tests.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::scratch::Scratch;
+use crate::image::Elf;
+use crate::paths;
+use crate::qemu::{self, Accel, GuestExit, Machine, Ram};
+use crate::run::config::clock_keys;
+
+/// A boot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Boot<'b> {
+    /// The image.
+    pub(super) image: &'b Elf,
+    /// Words of the kernel's command line besides those for the clocks.
+    pub(super) words: &'b str,
+    /// Nanoseconds an instruction, as a power of two.
+    pub(super) shift: u8,
+    /// How long it may take.
+    pub(super) limit: Duration,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// How it ended; `None` if it was killed because it did not.
+    pub(super) exit: Option<GuestExit>,
+    /// What it wrote to the serial port.
+    pub(super) serial: String,
+}
+
+impl Boot<'_> {
+    /// Boots and waits for the end.
+    pub(super) fn run(&self) -> Result<Ended> {
+        let scratch = Scratch::new()?;
+        let ram = Ram::create(scratch.path())?;
+        let machine = Machine {
+            image: self.image.path.clone(),
+            ram: ram.path().to_owned(),
+            dir: scratch.path().to_owned(),
+            // The ring is the tests' own: no one else takes anything out of it.
+            cmdline: format!("{}{} capture=off", self.words, clock_keys(Accel::TcgIcount)),
+            smp: 1,
+            accel: Accel::TcgIcount,
+        };
+        let messages = scratch.path().join("messages.txt");
+        let mut running = Running(
+            self.command(&machine, &File::create(&messages)?)
+                .spawn()
+                .context("cannot start QEMU")?,
+        );
+        let exit = running.wait(self.limit)?;
+        let serial = fs::read(machine.serial()).unwrap_or_default();
+        let mut serial = String::from_utf8_lossy(&serial).into_owned();
+        if exit == Some(GuestExit::QemuFailed) {
+            serial += &fs::read_to_string(&messages).unwrap_or_default();
+        }
+        Ok(Ended { exit, serial })
+    }
+
+    /// The machine that `latency-run` has, with a parallel port and this boot's clock.
+    fn command(&self, machine: &Machine, messages: &File) -> Command {
+        let program = qemu::program();
+        // Where `setpriv` is there, QEMU dies with us.
+        let mut command = if paths::which("setpriv").is_some() {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
+            command
+        } else {
+            Command::new(&program)
+        };
+        let clock = format!("shift={},sleep=off", self.shift);
+        let arguments = machine
+            .arguments()
+            .into_iter()
+            .map(|argument| match argument.to_str() {
+                Some("shift=0,sleep=off") => clock.clone().into(),
+                _ => argument,
+            });
+        command
+            .args(arguments)
+            .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
+        if let Ok(messages) = messages.try_clone() {
+            command.stderr(messages);
+        }
+        command
+    }
+}
+
+/// A QEMU that is killed and waited for when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Waits for the end, as long as it may take.
+    fn wait(&mut self, limit: Duration) -> Result<Option<GuestExit>> {
+        let started = Instant::now();
+        while started.elapsed() < limit {
+            if let Some(status) = self.0.try_wait().context("QEMU cannot be watched")? {
+                return Ok(Some(status.into()));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

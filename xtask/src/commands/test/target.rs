@@ -1,0 +1,291 @@
+//! The on-target tests: which there are, how each is booted, and what is to come of it.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use super::guest::{Boot, Ended};
+use super::tally::Tally;
+use crate::image::Elf;
+use crate::image::symbolize::Symbolizer;
+use crate::qemu::GuestExit;
+
+const PART: &str = "target";
+/// How long a boot may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How long one may take whose test is known to be slow.
+const SLOW_LIMIT: Duration = Duration::from_secs(600);
+/// 128 ns an instruction, for the slow ones.
+const SLOW_SHIFT: u8 = 7;
+
+/// A test as the image lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    name: String,
+    kind: Kind,
+    /// What the serial port has to show, in this order.
+    texts: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One boot for all of them.
+    Shared,
+    /// A boot of its own.
+    Alone,
+    /// A boot of its own with a fast clock.
+    Slow,
+    /// A boot of its own that ends in a fault.
+    Fault,
+}
+
+/// Runs all tests of the image whose names have `filter`.
+pub(super) fn run(image: &Elf, filter: Option<&str>, tally: &Tally) {
+    let listed = match list(image) {
+        Ok(listed) => listed,
+        Err(error) => return tally.failed(PART, "list", &format!("{error:#}")),
+    };
+    let wanted = |test: &Listed| filter.is_none_or(|text| test.name.contains(text));
+    let (shared, single): (Vec<_>, Vec<_>) = listed
+        .into_iter()
+        .filter(wanted)
+        .partition(|test| test.kind == Kind::Shared);
+    let (slow, quick): (Vec<_>, Vec<_>) =
+        single.into_iter().partition(|test| test.kind == Kind::Slow);
+    let queue = Mutex::new(quick);
+    thread::scope(|scope| {
+        for test in &slow {
+            scope.spawn(|| tally.judge(PART, &test.name, &alone(image, test)));
+        }
+        run_shared(image, &shared, filter.is_some(), tally);
+        loop {
+            let next = queue.lock().map_or(None, |mut queue| queue.pop());
+            let Some(test) = next else { break };
+            tally.judge(PART, &test.name, &alone(image, &test));
+        }
+    });
+}
+
+/// Asks the image which tests it has.
+fn list(image: &Elf) -> Result<Vec<Listed>> {
+    let ended = boot(image, "test=list", Kind::Alone).run()?;
+    ensure!(
+        ended.exit == Some(GuestExit::Passed),
+        "the image does not list its tests: {}",
+        said(&ended)
+    );
+    parse_list(&ended.serial)
+}
+
+fn parse_list(serial: &str) -> Result<Vec<Listed>> {
+    let mut tests: Vec<Listed> = Vec::new();
+    for line in serial.lines() {
+        if let Some(text) = line.strip_prefix("text ") {
+            tests
+                .last_mut()
+                .context("a text before the first test")?
+                .texts
+                .push(text.into());
+        } else if let Some((kind, name)) = line
+            .strip_prefix("list ")
+            .and_then(|rest| rest.split_once(' '))
+        {
+            let kind = match kind {
+                "shared" => Kind::Shared,
+                "alone" => Kind::Alone,
+                "slow" => Kind::Slow,
+                "fault" => Kind::Fault,
+                _ => bail!("an unknown kind of test: {line}"),
+            };
+            tests.push(Listed {
+                name: name.into(),
+                kind,
+                texts: Vec::new(),
+            });
+        }
+    }
+    tests.sort_by(|a, b| b.name.cmp(&a.name));
+    Ok(tests)
+}
+
+fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
+    let (shift, limit) = if kind == Kind::Slow {
+        (SLOW_SHIFT, SLOW_LIMIT)
+    } else {
+        (0, LIMIT)
+    };
+    Boot {
+        image,
+        words,
+        shift,
+        limit,
+    }
+}
+
+/// How a boot ended that ended badly.
+fn said(ended: &Ended) -> String {
+    let how = ended
+        .exit
+        .map_or_else(|| "it did not end in time".into(), |exit| exit.to_string());
+    format!("{how}\n{}", ended.serial.trim_end())
+}
+
+/// Boots one test and judges it; gives what is worth noting.
+fn alone(image: &Elf, test: &Listed) -> Result<String> {
+    let words = format!("test={}", test.name);
+    let ended = boot(image, &words, test.kind).run()?;
+    let report = Symbolizer::new(image).annotate(&ended.serial);
+    let expected = if test.kind == Kind::Fault {
+        GuestExit::Panicked
+    } else {
+        GuestExit::Passed
+    };
+    if ended.exit != Some(expected) {
+        return Err(anyhow!(
+            "{}",
+            said(&Ended {
+                serial: report,
+                ..ended
+            })
+        ));
+    }
+    let mut rest = report.as_str();
+    for text in &test.texts {
+        let Some((_, behind)) = rest.split_once(text.as_str()) else {
+            bail!("`{text}` is missing, or not in its place, in\n{report}");
+        };
+        rest = behind;
+    }
+    Ok(notes(&ended.serial))
+}
+
+/// The measured values that a test notes, as they are appended to its line.
+fn notes(serial: &str) -> String {
+    serial
+        .lines()
+        .filter_map(|line| line.split_once("note: "))
+        .map(|(_, note)| format!(" ({note})"))
+        .collect()
+}
+
+/// Runs the tests that share a boot. Where one takes the machine down, those behind it get another.
+fn run_shared(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally) {
+    let mut words = String::new();
+    if is_filtered {
+        let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
+        words = format!("test={}", names.join(","));
+    }
+    let mut left = tests.len();
+    let mut after = String::new();
+    while left > 0 {
+        let ended = match boot(image, &format!("{words}{after}"), Kind::Shared).run() {
+            Ok(ended) => ended,
+            Err(error) => return tally.failed(PART, "boot", &format!("{error:#}")),
+        };
+        let results = parse_results(&ended.serial);
+        let Some(last) = results.last() else {
+            return tally.failed(PART, "boot", &said(&ended));
+        };
+        after = format!(" after={}", last.name);
+        left = left.saturating_sub(results.len());
+        for result in &results {
+            match &result.failure {
+                None => tally.passed(PART, result.name, &result.notes),
+                Some(Some(why)) => tally.failed(PART, result.name, why),
+                Some(None) => tally.failed(
+                    PART,
+                    result.name,
+                    &said(&Ended {
+                        serial: Symbolizer::new(image).annotate(&tail(&ended.serial)),
+                        ..ended
+                    }),
+                ),
+            }
+        }
+    }
+}
+
+/// The last lines of a text.
+fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+/// What a shared boot says of one test.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'s> {
+    name: &'s str,
+    /// Why it failed; `Some(None)` if it has no result because the machine stopped.
+    failure: Option<Option<String>>,
+    notes: String,
+}
+
+fn parse_results(serial: &str) -> Vec<Line<'_>> {
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for line in serial.lines() {
+        let mut rest = line;
+        if let Some((name, behind)) = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.split_once(" ... "))
+        {
+            lines.push(Line {
+                name,
+                failure: Some(None),
+                notes: String::new(),
+            });
+            rest = behind;
+        }
+        let Some(current) = lines.last_mut() else {
+            continue;
+        };
+        if rest == "ok" {
+            current.failure = None;
+        } else if let Some(why) = rest.strip_prefix("FAILED: ") {
+            current.failure = Some(Some(why.into()));
+        } else if let Some(note) = rest.strip_prefix("note: ") {
+            current.notes += &format!(" ({note})");
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_read() {
+        let tests =
+            parse_list("list shared a::b\nlist fault c::d\ntext *** #PF\ntext x y\n").unwrap();
+        assert_eq!(tests.len(), 2);
+        assert_eq!(
+            (tests[0].name.as_str(), tests[0].kind),
+            ("c::d", Kind::Fault)
+        );
+        assert_eq!(tests[0].texts, ["*** #PF", "x y"]);
+        assert!(parse_list("list odd a\n").is_err());
+        assert!(parse_list("text a\n").is_err());
+    }
+
+    #[test]
+    fn results_are_read() {
+        let serial = "test a ... ok\ntest b ... note: 3 ns\nok\ntest c ... FAILED: f.rs:3: no\ntest d ... \n*** #PF";
+        let lines = parse_results(serial);
+        let failures: Vec<_> = lines
+            .iter()
+            .map(|line| (line.name, line.failure.clone()))
+            .collect();
+        assert_eq!(
+            failures,
+            [
+                ("a", None),
+                ("b", None),
+                ("c", Some(Some("f.rs:3: no".into()))),
+                ("d", Some(None))
+            ]
+        );
+        assert_eq!(lines[1].notes, " (3 ns)");
+    }
+}
