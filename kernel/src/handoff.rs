@@ -9,7 +9,8 @@
 
 use takt_scheduler::Next;
 
-use crate::arch::{interrupts, percpu, switch};
+use crate::arch::percpu::{self, PerCpu};
+use crate::arch::{interrupts, switch};
 use crate::error::Error;
 use crate::lock::Section;
 use crate::sched::{self, IrqExit};
@@ -69,19 +70,25 @@ impl Handoff {
     #[inline(always)]
     pub(crate) fn end(section: Section, result: Result<(), Error>) -> Self {
         if section.is_switch_due() {
+            let cpu = percpu::this();
             // SAFETY: this CPU's own, inside a section.
-            let next = unsafe { sched::of_cpu(percpu::this()) }.rq.pick_next();
-            return Self::switch(section, next, result);
+            let next = unsafe { sched::of_cpu(cpu) }.rq.pick_next();
+            return Self::switch(section, cpu, percpu::current(), next);
         }
         Self::stay(section, result)
     }
 
-    /// The calling thread gives way to what was chosen.
+    /// The calling thread `prev` of CPU `cpu`, this one, gives way to what was chosen. The call has succeeded.
     #[inline(always)]
-    pub(crate) fn switch(section: Section, next: Next, result: Result<(), Error>) -> Self {
-        match sched::end_with_switch(section, next) {
+    pub(crate) fn switch(
+        section: Section,
+        cpu: *mut PerCpu,
+        prev: *mut Tcb,
+        next: Next,
+    ) -> Self {
+        match sched::end_with_switch(section, cpu, prev, next) {
             Ok(handoff) => handoff,
-            Err(section) => Self::stay(section, result),
+            Err(section) => Self::stay(section, Ok(())),
         }
     }
 

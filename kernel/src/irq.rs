@@ -7,7 +7,8 @@ use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::lock;
 use crate::sched::{self, IrqExit};
-use crate::trace::trace;
+use crate::static_branch;
+use crate::trace::{self, trace};
 
 /// A handler: is told its argument and the time stamp taken by the entry's third instruction.
 pub type Handler = fn(usize, u64);

@@ -224,15 +224,18 @@ pub(crate) fn begin_switch(section: &mut Section, next: Next) -> Option<(*mut Tc
 /// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
 /// across a call and needs no callee-saved register.
 #[inline(always)]
-pub(crate) fn end_with_switch(section: Section, next: Next) -> Result<Handoff, Section> {
-    let cpu = percpu::this();
+pub(crate) fn end_with_switch(
+    section: Section,
+    cpu: *mut PerCpu,
+    prev: *mut Tcb,
+    next: Next,
+) -> Result<Handoff, Section> {
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { &(*cpu).sched };
     let Some(next) = chosen(sched, next) else {
         percpu::clear_need_resched();
         return Err(section);
     };
-    let prev = percpu::current();
     if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
         return Ok(end_with_rare_switch(prev, next));
     }
@@ -270,7 +273,7 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
         Resched::Preempt if section.is_from_enabled() && may_block() => {
             let next = sched.rq.pick_next();
-            Handoff::switch(section, next, Ok(()))
+            Handoff::switch(section, t.percpu, percpu::current(), next)
         }
         Resched::Preempt => {
             percpu::set_need_resched();
@@ -393,9 +396,10 @@ pub(crate) fn irq_exit_from_halt(section: Section) -> ! {
 
 #[inline(always)]
 fn irq_exit_schedule(section: Section) -> IrqExit {
+    let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
-    match end_with_switch(section, next) {
+    let next = unsafe { of_cpu(cpu) }.rq.pick_next();
+    match end_with_switch(section, cpu, percpu::current(), next) {
         Ok(handoff) => handoff.into_irq_exit(),
         Err(section) => {
             section.leave_quietly();
@@ -423,25 +427,32 @@ pub(crate) fn block(
     queue: *mut PrioQueue,
     deadline: u64,
 ) -> Woken {
-    let next = begin_block(section, wait, queue, deadline);
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    begin_wait(section, t, wait, queue, deadline);
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
     switch_to(section, next);
     // SAFETY: the running thread's own block, inside a section.
     unsafe { (*percpu::current()).woken }
 }
 
-/// [`block`] up to the choice of the next thread.
+/// [`block`] as the last act of a call's first half.
 #[inline(always)]
-pub(crate) fn begin_block(
-    section: &mut Section,
+pub(crate) fn end_with_block(
+    mut section: Section,
     wait: Wait,
     queue: *mut PrioQueue,
     deadline: u64,
-) -> Next {
+) -> Handoff {
+    let prev = percpu::current();
     // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
-    begin_wait(section, t, wait, queue, deadline);
+    let t = unsafe { &mut *prev };
+    let cpu = t.percpu;
+    begin_wait(&mut section, t, wait, queue, deadline);
     // SAFETY: this CPU's own, inside a section.
-    unsafe { of_cpu(percpu::this()) }.rq.pick_next()
+    let next = unsafe { of_cpu(cpu) }.rq.pick_next();
+    Handoff::switch(section, cpu, prev, next)
 }
 
 /// The first half of [`block`]: the running thread `t` is no longer ready and stands where it waits, but still runs.
@@ -591,9 +602,8 @@ pub fn yield_now() {
 #[inline(never)]
 fn begin_yield() -> Handoff {
     let mut section = lock::enter_thread();
+    let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(percpu::this()) }
-        .rq
-        .yield_current(section.links());
-    Handoff::switch(section, next, Ok(()))
+    let next = unsafe { of_cpu(cpu) }.rq.yield_current(section.links());
+    Handoff::switch(section, cpu, percpu::current(), next)
 }

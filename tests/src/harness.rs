@@ -64,11 +64,13 @@ impl Test {
 /// How a test ended.
 pub type Outcome = Result<(), Failure>;
 
-/// What was not as it should be, and where.
-#[derive(Clone, Debug)]
+/// What the last failure was about. Apart from it, so that an outcome is small.
+static MESSAGE: spin::Mutex<String<320>> = spin::Mutex::new(String::new());
+
+/// Where something was not as it should be. What it was is kept until the next failure.
+#[derive(Clone, Copy, Debug)]
 pub struct Failure {
     place: &'static Location<'static>,
-    message: String<240>,
 }
 
 impl Failure {
@@ -76,12 +78,12 @@ impl Failure {
     #[track_caller]
     #[must_use]
     pub fn new(message: fmt::Arguments<'_>) -> Self {
-        let mut text = String::new();
+        let mut text = MESSAGE.lock();
+        text.clear();
         // What does not fit is cut.
         let _ = text.write_fmt(message);
         Self {
             place: Location::caller(),
-            message: text,
         }
     }
 }
@@ -230,13 +232,10 @@ pub fn run(tests: impl Iterator<Item = &'static Test>) -> bool {
                 passed += 1;
                 print(format_args!("ok\n"));
             }
-            Err(Failure { place, message }) => {
+            Err(Failure { place }) => {
                 failed += 1;
-                print(format_args!(
-                    "FAILED: {}:{}: {message}\n",
-                    place.file(),
-                    place.line()
-                ));
+                let (file, line) = (place.file(), place.line());
+                print(format_args!("FAILED: {file}:{line}: {}\n", MESSAGE.lock()));
                 if left_behind() != 0 {
                     // Whatever it left would disturb the others: the host boots again for those.
                     return false;

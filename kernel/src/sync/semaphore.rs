@@ -157,35 +157,28 @@ impl Semaphore {
         if !sched::may_block() {
             return Handoff::result(Err(Error::WrongContext));
         }
-        let mut section = lock::enter_thread();
+        let section = lock::enter_thread();
         if deadline != Instant::NEVER {
             return self.begin_take_until(section, deadline);
         }
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        let next = sched::begin_block(
-            &mut section,
-            Wait::Queue,
-            self.waiters.as_ptr(),
-            sched::FOREVER,
-        );
-        Handoff::switch(section, next, Ok(()))
+        sched::end_with_block(section, Wait::Queue, self.waiters.as_ptr(), sched::FOREVER)
     }
 
     /// Apart, so that arming a timer costs nothing where there is none.
     #[inline(never)]
-    fn begin_take_until(&self, mut section: Section, deadline: Instant) -> Handoff {
+    fn begin_take_until(&self, section: Section, deadline: Instant) -> Handoff {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        let next = sched::begin_block(
-            &mut section,
+        sched::end_with_block(
+            section,
             Wait::Queue,
             self.waiters.as_ptr(),
             deadline.cycles(),
-        );
-        Handoff::switch(section, next, Ok(()))
+        )
     }
 
     /// Says that someone waits; or takes a permit after all, and says true.

@@ -11,7 +11,7 @@ pub(crate) mod tcb;
 
 mod stack;
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::pi::Walk;
 use takt_scheduler::{Priority, ThreadId};
@@ -98,7 +98,15 @@ impl Builder {
         entry: fn(usize),
         argument: usize,
     ) -> Result<Thread, Error> {
-        create(self, stack.parts(), entry, argument)
+        let place = Place {
+            priority: self.priority,
+            cpu: u8::try_from(self.cpu).unwrap_or(u8::MAX),
+        };
+        let thread = create(self.name, place, stack.parts(), entry, argument).thread()?;
+        if let Policy::RoundRobin(ns) = self.policy {
+            thread.make_round_robin(ns);
+        }
+        Ok(thread)
     }
 
     /// Creates and starts the thread.
@@ -151,78 +159,101 @@ fn give_id_back(tid: ThreadId) {
     word.store(word.load(Relaxed) | 1 << (tid.index() % 64), Relaxed);
 }
 
-/// Does the work of [`Builder::create`] for every size of stack.
-#[inline(never)]
-fn create(
-    builder: Builder,
-    stack: stack::Parts,
-    entry: fn(usize),
-    argument: usize,
-) -> Result<Thread, Error> {
-    if !crate::smp::is_online(builder.cpu) {
-        return Err(Error::InvalidArgument);
-    }
-    let section = lock::enter();
-    let result = create_in(builder, stack, entry, argument);
-    section.leave_quietly();
-    result
+/// What a new thread is queued by; one register.
+#[derive(Clone, Copy)]
+struct Place {
+    priority: Priority,
+    cpu: u8,
 }
 
-#[inline(always)]
-fn create_in(
-    builder: Builder,
+/// A new thread, or why there is none, in one register.
+#[derive(Clone, Copy)]
+struct Created(u64);
+
+impl Created {
+    const NO_CPU: Self = Self(1 << 8);
+    const NO_STACK: Self = Self(2 << 8);
+    const NO_ID: Self = Self(3 << 8);
+
+    fn new(tid: ThreadId, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(tid.raw()))
+    }
+
+    #[inline(always)]
+    fn thread(self) -> Result<Thread, Error> {
+        match (self.0 >> 8) as u8 {
+            0 => Ok(Thread {
+                tid: ThreadId::new(self.0 as u8),
+                generation: (self.0 >> 32) as u32,
+            }),
+            1 => Err(Error::InvalidArgument),
+            2 => Err(Error::StackInUse),
+            _ => Err(Error::OutOfResources),
+        }
+    }
+}
+
+/// Does the work of [`Builder::create`] for every size of stack. Arguments and result are registers.
+#[inline(never)]
+fn create(
+    name: &'static str,
+    place: Place,
     stack: stack::Parts,
     entry: fn(usize),
     argument: usize,
-) -> Result<Thread, Error> {
-    if stack.in_use.load(Relaxed) {
-        return Err(Error::StackInUse);
+) -> Created {
+    if !crate::smp::is_online(place.cpu.into()) {
+        return Created::NO_CPU;
     }
-    let tid = take_id().ok_or(Error::OutOfResources)?;
-    stack.in_use.store(true, Relaxed);
-    // SAFETY: inside a section, and the id was free.
+    let section = lock::enter();
+    if stack.in_use().load(Relaxed) {
+        section.leave_quietly();
+        return Created::NO_STACK;
+    }
+    let Some(tid) = take_id() else {
+        section.leave_quietly();
+        return Created::NO_ID;
+    };
+    stack.in_use().store(true, Relaxed);
+    // SAFETY: inside a section, and the id was free: what is not set here is zero.
     let t = unsafe { &mut *tcb(tid) };
     t.tid = tid;
-    t.percpu = percpu::of(builder.cpu);
-    t.name = Some(builder.name);
+    t.percpu = percpu::of(place.cpu.into());
+    t.name = Some(name);
     t.generation = t.generation.wrapping_add(1);
-    t.prio = builder.priority;
-    t.base = builder.priority;
-    (t.round_robin, t.quantum) = match builder.policy {
-        Policy::Fifo => (0, 0),
-        Policy::RoundRobin(ns) => (
-            1,
-            time::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns }),
-        ),
-    };
-    // SAFETY: inside a section.
-    unsafe { sched::of_cpu(t.percpu) }.nr_round_robin += u32::from(t.round_robin);
-    t.quantum_left = 0;
+    t.prio = place.priority;
+    t.base = place.priority;
     t.state = CREATED;
-    t.token = false;
-    t.runtime = 0;
-    t.switches = 0;
-    t.joiner = None;
     t.resume = switch::resume_new();
     // The ABI wants the stack 16-aligned before a call; the entry stub calls.
-    t.rsp = stack.bottom + stack.size;
+    t.rsp = stack.top;
     t.stack_bottom = stack.bottom;
-    t.stack_size = stack.size;
-    t.stack_in_use = stack.in_use;
+    t.stack_top = stack.top;
     t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
     t.frame.rdi = entry as usize as u64;
     t.frame.rsi = argument as u64;
+    let created = Created::new(tid, t.generation);
+    if crate::static_branch!(crate::trace::events::thread_create::ID) {
+        return end_traced(section, created);
+    }
+    section.leave_quietly();
+    created
+}
+
+/// Apart, as the rare ends of [`sched`].
+#[inline(never)]
+fn end_traced(section: Section, created: Created) -> Created {
+    // SAFETY: inside a section, and it was just created.
+    let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
     trace!(
         thread_create,
-        u32::from(tid.raw()),
+        u32::from(t.tid.raw()),
         u32::from(t.prio.raw()),
-        builder.cpu as u32,
-        builder.name.as_bytes()
+        sched::cpu_of(t),
+        t.name_or_none().as_bytes()
     );
-    Ok(Thread {
-        tid,
-        generation: t.generation,
-    })
+    section.leave_quietly();
+    created
 }
 
 /// First Rust code of a thread.
@@ -250,7 +281,7 @@ pub fn exit(code: usize) -> ! {
     trace!(thread_exit, u32::from(t.tid.raw()));
     // SAFETY: the stack stays in use until the last switch below; only a thread created after the join or with this
     // very stack would take it, and both need the kernel, which this thread no longer leaves with interrupts on.
-    unsafe { (*t.stack_in_use).store(false, Relaxed) };
+    unsafe { (*(t.stack_top as *const AtomicBool)).store(false, Relaxed) };
     t.exit_code = code;
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
@@ -321,6 +352,18 @@ impl Thread {
         self.tid.raw()
     }
 
+    /// Gives it a quantum; before it is started.
+    fn make_round_robin(self, ns: u64) {
+        let section = lock::enter();
+        if let Ok(t) = self.block(&section) {
+            t.round_robin = 1;
+            t.quantum = time::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns });
+            // SAFETY: inside a section.
+            unsafe { sched::of_cpu(t.percpu) }.nr_round_robin += 1;
+        }
+        section.leave_quietly();
+    }
+
     /// Its control block, if it still exists.
     #[inline(always)]
     fn block<'a>(&self, _section: &Section) -> Result<&'a mut Tcb, Error> {
@@ -378,8 +421,9 @@ impl Thread {
         if !(sched::may_block() && section.is_from_enabled()) {
             return Handoff::stay(section, Err(Error::WrongContext));
         }
+        let cpu = t.percpu;
         let next = sched::suspend_current(&mut section, t);
-        Handoff::switch(section, next, Ok(()))
+        Handoff::switch(section, cpu, t, next)
     }
 
     #[inline(never)]
@@ -483,6 +527,7 @@ impl Thread {
         }
         // SAFETY: inside a section.
         unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
+        t.clear();
         t.generation = t.generation.wrapping_add(1);
         give_id_back(self.tid);
         Ok(t.exit_code)

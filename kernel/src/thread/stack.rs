@@ -11,12 +11,20 @@ pub struct Stack<const SIZE: usize> {
     in_use: AtomicBool,
 }
 
-/// A stack of any size.
+/// A stack of any size: its usable addresses. Right above them stands [`Stack::in_use`].
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     pub(super) bottom: usize,
-    pub(super) size: usize,
-    pub(super) in_use: &'static AtomicBool,
+    pub(super) top: usize,
+}
+
+impl Parts {
+    /// Whether a thread uses the stack.
+    #[inline(always)]
+    pub(super) fn in_use(self) -> &'static AtomicBool {
+        // SAFETY: only `Stack::parts` makes these, and there the flag stands at the top.
+        unsafe { &*(self.top as *const AtomicBool) }
+    }
 }
 
 impl<const SIZE: usize> Stack<SIZE> {
@@ -35,11 +43,12 @@ impl<const SIZE: usize> Stack<SIZE> {
         self.memory.top()
     }
 
+    #[inline(always)]
     pub(super) fn parts(&'static self) -> Parts {
+        const { assert!(core::mem::offset_of!(Self, in_use) == size_of::<GuardedStack<SIZE>>()) };
         Parts {
             bottom: self.memory.bottom() as usize,
-            size: SIZE,
-            in_use: &self.in_use,
+            top: (&raw const self.in_use) as usize,
         }
     }
 }

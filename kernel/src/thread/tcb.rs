@@ -90,8 +90,7 @@ pub struct Tcb {
     pub(crate) joiner: Option<ThreadId>,
     pub(crate) name: Option<&'static str>,
     pub(crate) stack_bottom: usize,
-    pub(crate) stack_size: usize,
-    pub(crate) stack_in_use: *const core::sync::atomic::AtomicBool,
+    pub(crate) stack_top: usize,
     /// Odd while the block is in use, and different in each use, so that old handles are noticed.
     pub(crate) generation: u32,
     pub(crate) exit_code: usize,
@@ -105,6 +104,17 @@ impl Tcb {
     /// Whether a thread uses the block.
     pub(crate) fn is_used(&self) -> bool {
         self.generation & 1 != 0
+    }
+
+    /// Forgets the thread that used the block. A free block has zeros here, which its next thread begins with.
+    pub(crate) fn clear(&mut self) {
+        self.runtime = 0;
+        self.switches = 0;
+        self.token = false;
+        self.joiner = None;
+        self.round_robin = 0;
+        self.quantum = 0;
+        self.quantum_left = 0;
     }
 
     /// The thread's name, empty for a free block.

@@ -8,6 +8,7 @@ use takt_tracer::ring::observer::{Observed, Observer, RingView};
 
 use crate::image::Elf;
 use crate::qemu::Ram;
+use crate::qemu::command::RAM_MIB;
 
 /// A sub-buffer that was not handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +54,21 @@ impl View<'_> {
 /// The sub-buffers of all CPUs that were not handed over, the last of each perhaps written in
 /// part only. The guest must have ended.
 ///
+/// What it says of its rings is not trusted: rings that cannot all be in its RAM are passed over,
+/// so no more is taken than the RAM has.
+///
 /// # Errors
 ///
 /// If the memory cannot be read.
 pub fn rest(elf: &Elf, ram: &Ram, cpus: &[Cpu]) -> io::Result<Vec<Rest>> {
     let mut all = Vec::new();
+    let mut room = RAM_MIB << 20;
     for (cpu, counters) in (0..).zip(cpus) {
-        if let Some(ring) = counters.ring {
+        let Some(ring) = counters.ring else {
+            continue;
+        };
+        if let Some(left) = room.checked_sub(u64::from(ring.sub_size) * u64::from(ring.nr_subs)) {
+            room = left;
             rest_of(cpu, ring, elf, ram, &mut all)?;
         }
     }
@@ -97,4 +106,48 @@ fn rest_of(cpu: u8, ring: Ring, elf: &Elf, ram: &Ram, all: &mut Vec<Rest>) -> io
         all.push(Rest { cpu, seq, bytes });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use takt_tracer::wire::SubHeader;
+
+    /// What a guest says of a ring of `nr_subs` sub-buffers of 256 bytes; its control words are at 0, its memory is
+    /// at 256.
+    fn cpu(nr_subs: u32) -> Cpu {
+        let ring = Ring {
+            control: 0,
+            memory: 256,
+            sub_size: 256,
+            nr_subs,
+        };
+        Cpu {
+            ring: Some(ring),
+            ..Cpu::default()
+        }
+    }
+
+    #[test]
+    fn rings_that_do_not_fit_into_the_ram_are_passed_over() {
+        let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let ram = Ram::create(&std::env::temp_dir()).unwrap();
+        let begun = SubHeader {
+            version: SubHeader::VERSION,
+            commit: 64,
+            ..SubHeader::default()
+        };
+        ram.write_at(u64::from(Word::Pos.offset()), &64u64.to_le_bytes())
+            .unwrap();
+        ram.write_at(256, &begun.encode()).unwrap();
+        let found = |nr_subs: &[u32]| {
+            let cpus: Vec<_> = nr_subs.iter().map(|nr_subs| cpu(*nr_subs)).collect();
+            let found = rest(&elf, &ram, &cpus).unwrap();
+            found.iter().map(|sub| sub.cpu).collect::<Vec<_>>()
+        };
+        let all = (RAM_MIB << 20) as u32 / 256;
+        assert_eq!(found(&[4, 4]), [0, 1]);
+        assert_eq!(found(&[2 * all, 4]), [1]);
+        assert_eq!(found(&[all, 4]), [0]);
+    }
 }

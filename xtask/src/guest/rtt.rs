@@ -44,7 +44,7 @@ pub struct Rtt<'r> {
     base: u64,
 }
 
-/// A descriptor, checked: the buffer has a size and the offsets are inside.
+/// A descriptor, checked: the buffer has a size and an end, and the offsets are inside.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     address: u64,
@@ -144,7 +144,8 @@ impl<'r> Rtt<'r> {
         let Channel {
             size, write, read, ..
         } = channel;
-        if size == 0 || size > 1 << 24 || write >= size || read >= size {
+        let is_in_memory = channel.buffer.checked_add(size.into()).is_some();
+        if size == 0 || size > 1 << 24 || write >= size || read >= size || !is_in_memory {
             return Err(invalid("a channel's numbers make no sense"));
         }
         Ok(channel)
@@ -153,4 +154,53 @@ impl<'r> Rtt<'r> {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("RTT: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Offsets in a descriptor.
+    const BUFFER: u64 = DESCRIPTORS + 8;
+    const SIZE: u64 = DESCRIPTORS + 16;
+
+    fn write(ram: &Ram, address: u64, numbers: &[u32]) {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        ram.write_at(address, &bytes).unwrap();
+    }
+
+    /// A block at 0 with one channel up, which has the bytes around its end.
+    fn ram() -> Ram {
+        let ram = Ram::create(&std::env::temp_dir()).unwrap();
+        ram.write_at(0, ID).unwrap();
+        write(&ram, 16, &[1, 0]);
+        write(&ram, BUFFER, &[0x100, 0]);
+        write(&ram, SIZE, &[4, 1, 2]);
+        ram.write_at(0x100, b"cxab").unwrap();
+        ram
+    }
+
+    fn pending(ram: &Ram) -> io::Result<Vec<u8>> {
+        let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let rtt = Rtt {
+            elf: &elf,
+            ram,
+            base: 0,
+        };
+        rtt.pending(0)
+    }
+
+    #[test]
+    fn what_goes_around_the_end_is_in_order() {
+        assert_eq!(pending(&ram()).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn a_buffer_beyond_every_memory_is_an_error() {
+        let ram = ram();
+        for buffer in [u64::MAX, u64::MAX - 3, 1 << 63, 1 << 40] {
+            ram.write_at(BUFFER, &buffer.to_le_bytes()).unwrap();
+            assert!(pending(&ram).is_err(), "{buffer:#x}");
+        }
+    }
 }

@@ -129,7 +129,7 @@ fn resume(_: usize, _: u64) {
 /// A thread causes an interrupt, whose handler resumes a more important thread, which suspends itself again.
 fn interrupt_preemption() -> u32 {
     let important = spawn(0, MAIN + 1, |slot| {
-        for _ in 0..=NR {
+        for _ in 0..NR + 1 {
             counter(slot).count();
             let _ = thread::current().suspend();
         }

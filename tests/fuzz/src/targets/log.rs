@@ -57,19 +57,47 @@ pub fn seeds() -> Vec<Vec<u8>> {
         line(11, b"\x0a\0abc\xffdef\xff"),
     ];
     let raw = lines.iter().map(|line| [&[1], &**line].concat());
-    let rzcobs = lines.iter().map(|line| {
-        let mut bytes = vec![0];
-        for chunk in line.chunks(7) {
-            bytes.extend(chunk.iter().filter(|byte| **byte != 0));
-            bytes.push(
-                chunk
-                    .iter()
-                    .enumerate()
-                    .fold(0, |zeros, (bit, byte)| zeros | u8::from(*byte == 0) << bit),
-            );
-        }
-        bytes.push(0);
-        bytes
-    });
+    let rzcobs = lines.iter().map(|line| [&[0], &*rzcobs(line)].concat());
     raw.chain(rzcobs).collect()
+}
+
+/// A line in the guest's encoding, as long as no seven bytes in a row are without a zero.
+fn rzcobs(line: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in line.chunks(7) {
+        let is_zero = |at: &usize| chunk.get(*at).is_none_or(|byte| *byte == 0);
+        bytes.extend(chunk.iter().filter(|byte| **byte != 0));
+        bytes.push((0..7).filter(is_zero).fold(0, |zeros, at| zeros | 1 << at));
+    }
+    bytes.push(0);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a log in rzCOBS and how many made no sense.
+    fn read(bytes: &[u8]) -> (Vec<String>, u64) {
+        DECODERS.with(|decoders| {
+            let mut lines = Vec::new();
+            let mut stream = decoders[0].stream();
+            stream.push(bytes, |line| lines.push(line.message));
+            (lines, stream.malformed())
+        })
+    }
+
+    #[test]
+    fn rubbish_in_raw_encoding_comes_to_an_end() {
+        run(&[&[1], &[0xff; 64][..]].concat());
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_given_up_and_the_next_is_read() {
+        let good = rzcobs(&[1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        let nested = [&[6, 0], &[9; 8][..], &[6, 0].repeat(200_000)].concat();
+        let (lines, malformed) = read(&[&*good, &rzcobs(&nested), &good].concat());
+        assert_eq!((lines.len(), malformed), (2, 1), "{lines:?}");
+        assert_eq!(lines[1], "measuring");
+    }
 }

@@ -57,12 +57,15 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// A ring with one full sub-buffer and one that is begun, once alone and once for two CPUs.
+/// A ring with one full sub-buffer and one that is begun: alone, for two CPUs, and beside one that no RAM has room for.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let (control, ring) = (0u64, 0x100u64);
     let sizes = SUB as u64 | 4 << 32;
     let place = [control, ring, sizes].map(u64::to_le_bytes).concat();
+    let huge = [control, ring, 1 << 31 | 1 << 32]
+        .map(u64::to_le_bytes)
+        .concat();
     let mut memory = vec![0; ring as usize];
     for (word, value) in [(Word::Pos, SUB as u64 + 80), (Word::Consumed, 0)] {
         let at = control as usize + word.offset() as usize;
@@ -74,5 +77,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![
         [&[1], &*place, &memory].concat(),
         [&[2], &*place, &place, &memory].concat(),
+        [&[2], &*huge, &place, &memory].concat(),
     ]
 }

@@ -36,10 +36,10 @@ pub(super) fn program(dir: &Path, target: &Target) -> PathBuf {
 ///
 /// # Errors
 ///
-/// If cannot be run or fails; its messages are on stderr by then.
+/// If cargo cannot be run or fails; its messages are on stderr by then.
 pub(super) fn build(dir: &Path, targets: &[&Target]) -> Result<()> {
     if targets.iter().any(|target| !program(dir, target).exists()) {
-        note("building the fuzz targets; the first time takes a minute or two");
+        note("building the fuzz targets; the first time takes some minutes");
     }
     let flags = [&FLAGS[..], &["--cfg", "fuzzing"]].concat();
     let mut command = Command::new(cargo());

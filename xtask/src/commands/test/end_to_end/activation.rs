@@ -53,13 +53,11 @@ fn activation(steps: &[Value]) -> Result<()> {
             .as_u64()
             .context("a record without a time")
     };
-    for step in 1..STEPS.len() {
-        ensure!(
-            at(step - 1)? < at(step)?,
-            "{} is not after the one before",
-            STEPS[step]
-        );
-    }
+    let times = (0..STEPS.len()).map(at).collect::<Result<Vec<_>>>()?;
+    ensure!(
+        times.is_sorted_by(|one, next| one < next),
+        "the times do not ascend: {times:?}"
+    );
     let due = field(1, "expires")?;
     let (irq, thread) = (field(2, "timer_latency")?, field(7, "timer_latency")?);
     ensure!(
