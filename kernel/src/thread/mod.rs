@@ -11,7 +11,8 @@ pub(crate) mod tcb;
 
 mod stack;
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_scheduler::pi::Walk;
 use takt_scheduler::{Priority, ThreadId};
@@ -51,7 +52,7 @@ pub struct Builder {
     name: &'static str,
     priority: Priority,
     policy: Policy,
-    cpu: usize,
+    cpu: u8,
 }
 
 impl Builder {
@@ -65,7 +66,7 @@ impl Builder {
             name,
             priority,
             policy: Policy::Fifo,
-            cpu: percpu::cpu(),
+            cpu: percpu::cpu() as u8,
         })
     }
 
@@ -79,7 +80,8 @@ impl Builder {
     /// On this CPU.
     #[must_use]
     pub fn cpu(mut self, cpu: usize) -> Self {
-        self.cpu = cpu;
+        // A number that does not fit is no CPU's.
+        self.cpu = u8::try_from(cpu).unwrap_or(u8::MAX);
         self
     }
 
@@ -100,7 +102,7 @@ impl Builder {
     ) -> Result<Thread, Error> {
         let place = Place {
             priority: self.priority,
-            cpu: u8::try_from(self.cpu).unwrap_or(u8::MAX),
+            cpu: self.cpu,
         };
         let thread = create(self.name, place, stack.parts(), entry, argument).thread()?;
         if let Policy::RoundRobin(ns) = self.policy {
@@ -125,38 +127,44 @@ impl Builder {
     }
 }
 
-/// Bit per free thread id.
-static FREE_IDS: [AtomicU64; 4] = {
-    const fn word(n: usize) -> AtomicU64 {
-        let mut bits = 0;
-        let mut i = 0;
-        while i < 64 {
-            let id = 64 * n + i;
-            if id >= MAX_CPUS && id < MAX_THREADS {
-                bits |= 1 << i;
-            }
-            i += 1;
-        }
-        AtomicU64::new(bits)
-    }
-    [word(0), word(1), word(2), word(3)]
-};
-
-fn take_id() -> Option<ThreadId> {
-    FREE_IDS.iter().enumerate().find_map(|(n, word)| {
-        let bits = word.load(Relaxed);
-        if bits == 0 {
-            return None;
-        }
-        let bit = bits.trailing_zeros();
-        word.store(bits & (bits - 1), Relaxed);
-        Some(ThreadId::new((64 * n as u32 + bit) as u8))
-    })
+/// The free thread ids, a stack: the one on top is the next to be used.
+struct FreeIds {
+    nr: usize,
+    ids: [u8; MAX_THREADS],
 }
 
-fn give_id_back(tid: ThreadId) {
-    let word = &FREE_IDS[tid.index() / 64];
-    word.store(word.load(Relaxed) | 1 << (tid.index() % 64), Relaxed);
+struct FreeIdsCell(UnsafeCell<FreeIds>);
+
+// SAFETY: reached inside a section only.
+unsafe impl Sync for FreeIdsCell {}
+
+/// At first all but the idle threads', the lowest on top.
+static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
+    let mut free = FreeIds {
+        nr: MAX_THREADS - MAX_CPUS,
+        ids: [0; MAX_THREADS],
+    };
+    let mut i = 0;
+    while i < free.nr {
+        free.ids[i] = (MAX_THREADS - 1 - i) as u8;
+        i += 1;
+    }
+    free
+}));
+
+#[inline(always)]
+fn take_id(_section: &Section) -> Option<ThreadId> {
+    // SAFETY: inside a section, where this is the only reference.
+    let free = unsafe { &mut *FREE_IDS.0.get() };
+    free.nr = free.nr.checked_sub(1)?;
+    Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
+}
+
+fn give_id_back(_section: &Section, tid: ThreadId) {
+    // SAFETY: inside a section, where this is the only reference.
+    let free = unsafe { &mut *FREE_IDS.0.get() };
+    free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
+    free.nr += 1;
 }
 
 /// What a new thread is queued by; one register.
@@ -210,7 +218,7 @@ fn create(
         section.leave_quietly();
         return Created::NO_STACK;
     }
-    let Some(tid) = take_id() else {
+    let Some(tid) = take_id(&section) else {
         section.leave_quietly();
         return Created::NO_ID;
     };
@@ -529,7 +537,7 @@ impl Thread {
         unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
         t.clear();
         t.generation = t.generation.wrapping_add(1);
-        give_id_back(self.tid);
+        give_id_back(section, self.tid);
         Ok(t.exit_code)
     }
 

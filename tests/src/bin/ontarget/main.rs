@@ -17,6 +17,7 @@ mod preemption;
 mod queue;
 mod registers;
 mod round_robin;
+mod stress;
 mod threads;
 mod timeouts;
 mod timers;

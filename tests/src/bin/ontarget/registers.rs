@@ -164,7 +164,7 @@ static STORM_TIMER: spin::Once<Timer> = spin::Once::new();
 fn storm(_: usize, expiry: Expiry) {
     let count = irq::count(0);
     core::hint::black_box(core::hint::black_box(count as f64) * 1.5);
-    if count % 2 == 0 {
+    if count.is_multiple_of(2) {
         let _ = STORM.give();
     }
     if !STOP.load(Relaxed)
