@@ -80,12 +80,7 @@ impl Handoff {
 
     /// The calling thread `prev` of CPU `cpu`, this one, gives way to what was chosen. The call has succeeded.
     #[inline(always)]
-    pub(crate) fn switch(
-        section: Section,
-        cpu: *mut PerCpu,
-        prev: *mut Tcb,
-        next: Next,
-    ) -> Self {
+    pub(crate) fn switch(section: Section, cpu: *mut PerCpu, prev: *mut Tcb, next: Next) -> Self {
         match sched::end_with_switch(section, cpu, prev, next) {
             Ok(handoff) => handoff,
             Err(section) => Self::stay(section, Ok(())),
@@ -129,6 +124,7 @@ impl Handoff {
         }
     }
 
+    #[cold]
     #[inline(always)]
     fn carry_out(self) {
         // SAFETY: interrupts are off and the lock is free since `end_with_switch`, which made `next` the current thread.

@@ -121,9 +121,9 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn try_take_again(&self) -> Result<(), Error> {
-        let taken = self.count.fetch_update(Acquire, Relaxed, |count| {
-            (count > 0).then_some(count - 1)
-        });
+        let taken = self
+            .count
+            .fetch_update(Acquire, Relaxed, |count| (count > 0).then_some(count - 1));
         taken.map(|_| ()).map_err(|_| Error::WouldBlock)
     }
 
