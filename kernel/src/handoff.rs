@@ -7,14 +7,15 @@
 //!
 //! Between the two halves interrupts are off, and the kernel's data already name the next thread.
 
-use takt_scheduler::Next;
+use takt_scheduler::{Next, Resched, ThreadId};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{interrupts, switch};
 use crate::error::Error;
-use crate::lock::Section;
+use crate::lock::{self, Section};
 use crate::sched::{self, IrqExit};
-use crate::thread::tcb::{Tcb, Woken};
+use crate::thread::tcb::{Tcb, WAITING, Woken, tcb};
+use crate::trace;
 
 /// What the first half of a call leaves to the second: a switch, or only the call's result. Two registers.
 #[repr(C)]
@@ -81,7 +82,7 @@ impl Handoff {
     /// The calling thread `prev` of CPU `cpu`, this one, gives way to what was chosen. The call has succeeded.
     #[inline(always)]
     pub(crate) fn switch(section: Section, cpu: *mut PerCpu, prev: *mut Tcb, next: Next) -> Self {
-        match sched::end_with_switch(section, cpu, prev, next) {
+        match end_with_switch(section, cpu, prev, next) {
             Ok(handoff) => handoff,
             Err(section) => Self::stay(section, Ok(())),
         }
@@ -124,7 +125,6 @@ impl Handoff {
         }
     }
 
-    #[cold]
     #[inline(always)]
     fn carry_out(self) {
         // SAFETY: interrupts are off and the lock is free since `end_with_switch`, which made `next` the current thread.
@@ -132,4 +132,108 @@ impl Handoff {
         // SAFETY: they were on when the call began: a switch is due or chosen only then.
         unsafe { interrupts::enable() };
     }
+}
+
+/// [`begin_switch`](sched::begin_switch) as the last act of a call's first half.
+///
+/// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
+/// across a call and needs no callee-saved register.
+#[inline(always)]
+pub(crate) fn end_with_switch(
+    section: Section,
+    cpu: *mut PerCpu,
+    prev: *mut Tcb,
+    next: Next,
+) -> Result<Handoff, Section> {
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { &(*cpu).sched };
+    let Some(next) = sched::chosen(sched, next) else {
+        percpu::clear_need_resched();
+        return Err(section);
+    };
+    if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
+        return Ok(end_with_rare_switch(prev, next));
+    }
+    // SAFETY: inside a section; two different blocks.
+    let left = unsafe { &mut *prev };
+    // SAFETY: as above.
+    let taken = unsafe { &mut *next };
+    sched::account(left, taken);
+    percpu::set_current(taken);
+    section.unlock_for_switch();
+    Ok(Handoff::new(prev, next))
+}
+
+#[inline(never)]
+extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
+    // The caller's section goes on here.
+    let mut section = lock::enter_nested();
+    sched::commit_switch(&mut section, percpu::this(), prev, next);
+    section.unlock_for_switch();
+    Handoff::new(prev, next)
+}
+
+/// The end of a call's first half that has made `t` ready: [`enqueue`](sched::enqueue), and the switch if it is due. The rare is tail
+/// calls, as in [`end_with_switch`].
+#[inline(always)]
+pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
+    if crate::static_branch!(trace::events::sched_wakeup::ID) {
+        return end_with_rare_wakeup(section, t);
+    }
+    // SAFETY: inside a section.
+    let sched = unsafe { sched::of_cpu(t.percpu) };
+    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
+        Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
+        Resched::Keep => Handoff::stay(section, Ok(())),
+        Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
+        Resched::Preempt if section.is_from_enabled() && sched::may_block() => {
+            let next = sched.rq.pick_next();
+            Handoff::switch(section, t.percpu, percpu::current(), next)
+        }
+        Resched::Preempt => {
+            percpu::set_need_resched();
+            Handoff::stay(section, Ok(()))
+        }
+    }
+}
+
+#[inline(never)]
+fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
+    sched::enqueue(&mut section, t);
+    Handoff::end(section, Ok(()))
+}
+
+#[inline(never)]
+fn end_with_quantum(mut section: Section, t: &mut Tcb) -> Handoff {
+    sched::quantum_needed(&mut section, t);
+    Handoff::stay(section, Ok(()))
+}
+
+#[inline(never)]
+fn end_with_resched(section: Section, t: &mut Tcb) -> Handoff {
+    sched::resched(t.percpu);
+    Handoff::end(section, Ok(()))
+}
+
+/// The end of a call's first half that took a thread out of its wait queue: as [`wake_taken`](sched::wake_taken).
+#[inline(always)]
+pub(crate) fn end_with_wake_taken(section: Section, tid: ThreadId) -> Handoff {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    if t.has_timeout || crate::static_branch!(trace::events::sched_waking::ID) {
+        return end_with_rare_wake(section, tid);
+    }
+    t.wait_queue = core::ptr::null_mut();
+    t.woken = Woken::Object;
+    t.state &= !WAITING;
+    if t.state != 0 {
+        return Handoff::stay(section, Ok(()));
+    }
+    end_with_wakeup(section, t)
+}
+
+#[inline(never)]
+fn end_with_rare_wake(mut section: Section, tid: ThreadId) -> Handoff {
+    sched::wake_taken(&mut section, tid);
+    Handoff::end(section, Ok(()))
 }

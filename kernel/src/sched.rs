@@ -10,7 +10,7 @@ use takt_scheduler::{
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{switch, tsc};
 use crate::config::TIMER_IDS;
-use crate::handoff::Handoff;
+use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
 use crate::time;
@@ -88,7 +88,7 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
 /// A thread came to wait beside the running one: a round-robin thread of the same priority now needs its quantum
 /// timed.
 #[inline(always)]
-fn quantum_needed(section: &mut Section, woken: &Tcb) {
+pub(crate) fn quantum_needed(section: &mut Section, woken: &Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(woken.percpu) };
     if sched.nr_round_robin == 0 {
@@ -173,7 +173,12 @@ pub(crate) fn cpu_of(t: &Tcb) -> u32 {
 /// Notes the switch in both control blocks and in the per-CPU block. Afterwards `next` is the current thread, and
 /// only the registers are still those of `prev`.
 #[inline(always)]
-fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: *mut Tcb) {
+pub(crate) fn commit_switch(
+    section: &mut Section,
+    cpu: *mut PerCpu,
+    prev: *mut Tcb,
+    next: *mut Tcb,
+) {
     // SAFETY: inside a section; two different blocks.
     let prev = unsafe { &mut *prev };
     // SAFETY: as above.
@@ -195,7 +200,7 @@ fn commit_switch(section: &mut Section, cpu: *mut PerCpu, prev: *mut Tcb, next: 
 }
 
 #[inline(always)]
-fn chosen(sched: &CpuSched, next: Next) -> Option<*mut Tcb> {
+pub(crate) fn chosen(sched: &CpuSched, next: Next) -> Option<*mut Tcb> {
     match next {
         Next::Stay => None,
         Next::Switch(tid) => Some(tcb(tid)),
@@ -219,113 +224,9 @@ pub(crate) fn begin_switch(section: &mut Section, next: Next) -> Option<(*mut Tc
     Some((prev, next))
 }
 
-/// [`begin_switch`] as the last act of a call's first half.
-///
-/// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
-/// across a call and needs no callee-saved register.
-#[inline(always)]
-pub(crate) fn end_with_switch(
-    section: Section,
-    cpu: *mut PerCpu,
-    prev: *mut Tcb,
-    next: Next,
-) -> Result<Handoff, Section> {
-    // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { &(*cpu).sched };
-    let Some(next) = chosen(sched, next) else {
-        percpu::clear_need_resched();
-        return Err(section);
-    };
-    if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
-        return Ok(end_with_rare_switch(prev, next));
-    }
-    // SAFETY: inside a section; two different blocks.
-    let left = unsafe { &mut *prev };
-    // SAFETY: as above.
-    let taken = unsafe { &mut *next };
-    account(left, taken);
-    percpu::set_current(taken);
-    section.unlock_for_switch();
-    Ok(Handoff::new(prev, next))
-}
-
-#[inline(never)]
-extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
-    // The caller's section goes on here.
-    let mut section = lock::enter_nested();
-    commit_switch(&mut section, percpu::this(), prev, next);
-    section.unlock_for_switch();
-    Handoff::new(prev, next)
-}
-
-/// The end of a call's first half that has made `t` ready: [`enqueue`], and the switch if it is due. The rare is tail
-/// calls, as in [`end_with_switch`].
-#[inline(always)]
-pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
-    if crate::static_branch!(trace::events::sched_wakeup::ID) {
-        return end_with_rare_wakeup(section, t);
-    }
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(t.percpu) };
-    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
-        Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
-        Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
-        Resched::Preempt if section.is_from_enabled() && may_block() => {
-            let next = sched.rq.pick_next();
-            Handoff::switch(section, t.percpu, percpu::current(), next)
-        }
-        Resched::Preempt => {
-            percpu::set_need_resched();
-            Handoff::stay(section, Ok(()))
-        }
-    }
-}
-
-#[inline(never)]
-fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
-    enqueue(&mut section, t);
-    Handoff::end(section, Ok(()))
-}
-
-#[inline(never)]
-fn end_with_quantum(mut section: Section, t: &mut Tcb) -> Handoff {
-    quantum_needed(&mut section, t);
-    Handoff::stay(section, Ok(()))
-}
-
-#[inline(never)]
-fn end_with_resched(section: Section, t: &mut Tcb) -> Handoff {
-    resched(t.percpu);
-    Handoff::end(section, Ok(()))
-}
-
-/// The end of a call's first half that took a thread out of its wait queue: as [`wake_taken`].
-#[inline(always)]
-pub(crate) fn end_with_wake_taken(section: Section, tid: ThreadId) -> Handoff {
-    // SAFETY: inside a section.
-    let t = unsafe { &mut *tcb(tid) };
-    if t.has_timeout || crate::static_branch!(trace::events::sched_waking::ID) {
-        return end_with_rare_wake(section, tid);
-    }
-    t.wait_queue = core::ptr::null_mut();
-    t.woken = Woken::Object;
-    t.state &= !WAITING;
-    if t.state != 0 {
-        return Handoff::stay(section, Ok(()));
-    }
-    end_with_wakeup(section, t)
-}
-
-#[inline(never)]
-fn end_with_rare_wake(mut section: Section, tid: ThreadId) -> Handoff {
-    wake_taken(&mut section, tid);
-    Handoff::end(section, Ok(()))
-}
-
 /// The time that the thread that is left has run, and the beginning of the next one's.
 #[inline(always)]
-fn account(prev: &mut Tcb, next: &mut Tcb) {
+pub(crate) fn account(prev: &mut Tcb, next: &mut Tcb) {
     let now = tsc::now();
     prev.runtime = prev.runtime.wrapping_add(now);
     next.runtime = next.runtime.wrapping_sub(now);
@@ -399,7 +300,7 @@ fn irq_exit_schedule(section: Section) -> IrqExit {
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
     let next = unsafe { of_cpu(cpu) }.rq.pick_next();
-    match end_with_switch(section, cpu, percpu::current(), next) {
+    match handoff::end_with_switch(section, cpu, percpu::current(), next) {
         Ok(handoff) => handoff.into_irq_exit(),
         Err(section) => {
             section.leave_quietly();
@@ -554,6 +455,9 @@ pub(crate) fn requeue(
             == Resched::Preempt
         {
             resched(t.percpu);
+        } else if sched.nr_round_robin != 0 {
+            // It, or the running thread, may now have a peer.
+            start_quantum(section, t.percpu);
         }
     } else if !t.wait_queue.is_null() {
         // SAFETY: the thread stands in that queue, and the object outlives its wait.

@@ -47,8 +47,15 @@ pub(crate) fn set_online() {
 pub fn prepare() {
     if nr_online() == 1 {
         let key = &raw const crate::lock::SMP as u32;
+        // No section may begin between the patching of a lock and that of its unlock.
+        let were_enabled = interrupts::are_enabled();
+        interrupts::disable();
         // SAFETY: only this CPU runs; the key is used only by this thread now, outside of any section.
         unsafe { crate::arch::jump_label::set(key, true) };
+        if were_enabled {
+            // SAFETY: as they were.
+            unsafe { interrupts::enable() };
+        }
     }
 }
 
@@ -71,16 +78,8 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     unsafe { (*cpu).nr_irqs += 1 };
     crate::trace::trace!(irq_handler_entry, u32::from(interrupts::KICK_VECTOR));
     crate::time::expire(&mut section, cpu, at);
-    // SAFETY: inside a section.
-    let rq = unsafe { &sched::of_cpu(cpu).rq };
-    let running = rq.current_priority();
-    let top = rq.queue().top();
-    if top.is_some_and(|(tid, prio)| {
-        tid != rq.current() && running.is_none_or(|running| !running.is_more_important_than(prio))
-    }) || top.is_none()
-    {
-        percpu::set_need_resched();
-    }
+    // Should nothing have changed, `pick_next` lets the running thread stay.
+    percpu::set_need_resched();
     crate::trace::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
     sched::irq_exit(section)
 }

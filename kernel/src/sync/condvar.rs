@@ -40,6 +40,9 @@ impl Condvar {
     ///
     /// # Errors
     /// [`Error::TimedOut`], [`Error::WrongContext`].
+    ///
+    /// # Panics
+    /// If locking again would close a circle: the caller holds another mutex that the new owner waits for.
     pub fn wait_until<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -73,7 +76,11 @@ impl Condvar {
         let woken = t.woken;
         let locked = mutex.lock_in(&mut section, sched::FOREVER);
         section.leave();
-        locked?;
+        // Going on without the mutex would be unsound, and there is no way back to before the wait.
+        assert!(
+            locked.is_ok(),
+            "locking the mutex again after the wait would be a deadlock"
+        );
         if woken == Woken::TimedOut {
             Err(Error::TimedOut)
         } else {

@@ -10,7 +10,7 @@ use core::sync::atomic::{
 
 use super::Waiters;
 use crate::error::Error;
-use crate::handoff::Handoff;
+use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::Wait;
@@ -78,7 +78,7 @@ impl Semaphore {
             if waiters.is_empty() {
                 self.count.store(0, Relaxed);
             }
-            return sched::end_with_wake_taken(section, tid);
+            return handoff::end_with_wake_taken(section, tid);
         }
         let result = self.give_without_waiter();
         Handoff::stay(section, result)

@@ -20,7 +20,7 @@ use takt_scheduler::{Priority, ThreadId};
 use crate::arch::{frame::TrapFrame, percpu, switch};
 use crate::config::{MAX_CPUS, MAX_THREADS, RR_QUANTUM_NS};
 use crate::error::Error;
-use crate::handoff::Handoff;
+use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::sched;
 use crate::sync::pi;
@@ -455,7 +455,7 @@ impl Thread {
         if t.state != 0 {
             return Handoff::stay(section, Ok(()));
         }
-        sched::end_with_wakeup(section, t)
+        handoff::end_with_wakeup(section, t)
     }
 
     /// Lets a suspended thread go on.
@@ -526,13 +526,19 @@ impl Thread {
             if t.joiner.is_some() {
                 return Err(Error::InvalidState);
             }
-            t.joiner = Some(current().tid);
-            if sched::block(section, Wait::Join, core::ptr::null_mut(), deadline) == Woken::TimedOut
-            {
-                t.joiner = None;
+            let me = current().tid;
+            t.joiner = Some(me);
+            let woken = sched::block(section, Wait::Join, core::ptr::null_mut(), deadline);
+            // Meanwhile another thread may have joined it first, and its block be someone else's.
+            let t = self.block(section)?;
+            if woken == Woken::TimedOut {
+                if t.joiner == Some(me) {
+                    t.joiner = None;
+                }
                 return Err(Error::TimedOut);
             }
         }
+        let t = self.block(section)?;
         // SAFETY: inside a section.
         unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
         t.clear();
@@ -674,6 +680,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.name = Some("idle");
     t.generation = 1;
     t.resume = switch::resume_idle();
+    t.stack_top = stack_top;
     t.rsp = stack_top;
     t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
     t.state = 0;
@@ -687,6 +694,7 @@ pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
     (0..MAX_THREADS).find_map(|id| {
         // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
         let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        (t.is_used() && t.stack_bottom == guard + 4096).then_some(t.name_or_none())
+        (t.is_used() && t.state & EXITED == 0 && t.stack_bottom == guard + 4096)
+            .then_some(t.name_or_none())
     })
 }

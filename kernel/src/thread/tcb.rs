@@ -90,6 +90,8 @@ pub struct Tcb {
     pub(crate) joiner: Option<ThreadId>,
     pub(crate) name: Option<&'static str>,
     pub(crate) stack_bottom: usize,
+    /// Where the stack begins; an idle thread begins anew there, since its `rsp` changes with each switch that it makes
+    /// itself.
     pub(crate) stack_top: usize,
     /// Odd while the block is in use, and different in each use, so that old handles are noticed.
     pub(crate) generation: u32,

@@ -37,6 +37,8 @@ pub enum Load {
 const CPU_PRIO: u8 = 1;
 const LOW_PRIO: u8 = 2;
 const HIGH_PRIO: u8 = 4;
+/// The most important of the loads' threads.
+pub(super) const HIGHEST_PRIO: u8 = HIGH_PRIO;
 const STACK_SIZE: usize = 16384;
 
 thread_stack!(static STACKS: [STACK_SIZE; 3 * MAX_CPUS]);

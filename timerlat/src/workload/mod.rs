@@ -111,6 +111,11 @@ fn stop_now() {
 /// A latency above its threshold: stops tracing first, so that the trace ends with the culprit.
 #[cold]
 fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
+    // What comes while warming up does not count. An activation's latency reaches back to its time, so the time of the
+    // sample is late enough to tell.
+    if Instant::now().cycles().wrapping_sub(cycles) < SHARED.measure_from.load(Relaxed) {
+        return;
+    }
     trace::tracing_off();
     let status = status();
     if status.state.load(Relaxed) == RunState::Running as u32 {
@@ -163,6 +168,16 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     let cpus = (0..MAX_SLOTS)
         .filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu))
         .count();
+    // Loads run below the measured threads.
+    let lowest = match config.kind {
+        Kind::Timerlat => config.prio,
+        Kind::Cyclictest => config
+            .prio
+            .saturating_sub((config.threads as u8).saturating_sub(1)),
+    };
+    if config.load != Load::None && lowest <= load::HIGHEST_PRIO {
+        return Err(Error::InvalidArgument);
+    }
     if cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
         return Err(Error::InvalidArgument);
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use volatile::VolatilePtr;
 use x86_64::registers::model_specific::Msr;
 
-use super::interrupts::{SPURIOUS_VECTOR, TIMER_VECTOR};
+use super::interrupts::{self, SPURIOUS_VECTOR, TIMER_VECTOR};
 use super::tsc;
 
 const APIC_BASE: u32 = 0x1b;
@@ -244,9 +244,16 @@ pub fn send_startup(apic_id: u32, page: u8) {
 
 /// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.
 pub fn send(apic_id: u32, command: u32) {
+    // The two halves belong together: an interrupt between them may send one of its own.
+    let were_enabled = interrupts::are_enabled();
+    interrupts::disable();
     register(ICR_HIGH).write(apic_id << 24);
     register(ICR_LOW).write(command);
     while register(ICR_LOW).read() & (1 << 12) != 0 {
         core::hint::spin_loop();
+    }
+    if were_enabled {
+        // SAFETY: as they were.
+        unsafe { interrupts::enable() };
     }
 }

@@ -125,7 +125,7 @@ global_asm!(
     "ud2",
     ".global takt_resume_idle",
     "takt_resume_idle:", // rsi = the idle thread
-    "mov rsp, [rsi + {RSP}]",
+    "mov rsp, [rsi + {STACK_TOP}]",
     "xor ebp, ebp",
     "call {idle}",
     "ud2",
@@ -246,6 +246,7 @@ global_asm!(
     MXCSR = const frame!(mxcsr),
     VECTOR = const frame!(vector),
     RESUME = const offset_of!(Tcb, resume),
+    STACK_TOP = const offset_of!(Tcb, stack_top),
     RSP = const offset_of!(Tcb, rsp),
     // A thread that has not run keeps its entry and argument where its registers will rest.
     ENTRY = const frame!(rdi),

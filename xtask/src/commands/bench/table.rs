@@ -16,7 +16,9 @@ fn cells(row: &Row) -> [String; 7] {
         row.title.clone(),
         group_digits(row.value),
         row.unit.into(),
-        row.anchor.map(group_digits).unwrap_or_default() + row.anchor_note,
+        row.anchor
+            .map(|anchor| format!("{} {}", group_digits(anchor), row.source))
+            .unwrap_or_default(),
         limit(row.must),
         limit(row.aim),
         row.verdict().into(),

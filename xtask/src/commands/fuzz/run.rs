@@ -19,6 +19,9 @@ const MEMORY: u32 = 1024;
 /// The variable with the folder that a target writes its seeds to; `takt_fuzz::SEEDS`.
 const SEEDS: &str = "TAKT_FUZZ_SEEDS";
 
+/// libFuzzer's exit code after SIGINT or SIGTERM.
+const INTERRUPTED: i32 = 72;
+
 /// How a run has ended.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -105,6 +108,9 @@ fn follow(mut output: impl BufRead, log: &Path, target: &Target) -> Result<Stats
 
 /// Why it did not pass, if it did not.
 fn reason(status: ExitStatus, stats: &Stats) -> Option<String> {
+    if status.code() == Some(INTERRUPTED) {
+        return Some("interrupted".into());
+    }
     if !status.success() {
         let kind = stats
             .artifact
@@ -131,6 +137,8 @@ mod tests {
         stats.coverage = 5;
         assert_eq!(reason(good, &stats), None);
         assert!(reason(bad, &stats).unwrap().contains("failed"));
+        let interrupted = ExitStatus::from_raw(INTERRUPTED << 8);
+        assert_eq!(reason(interrupted, &stats).unwrap(), "interrupted");
         stats.artifact = Some("/a-b/timeout-0123".into());
         assert_eq!(reason(bad, &stats).unwrap(), "timeout");
     }
