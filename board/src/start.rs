@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_kernel::arch::tsc;
 use takt_kernel::fault::{self, ExitCode, Machine};
 use takt_kernel::thread::Builder;
-use takt_kernel::{boot as kernel_boot, thread_stack};
+use takt_kernel::{boot as kernel_boot, thread_stack, time};
 
 use crate::boot::Loader;
 use crate::cmdline::CommandLine;
@@ -15,6 +15,7 @@ use crate::{acpi, capture, clocks, pic, power, tracing};
 
 const MAX_COMMAND_LINE: usize = 4096;
 const MAIN_PRIORITY: u8 = 50;
+const MAX_HALT_MARGIN_NS: u64 = 1_000_000;
 
 struct Pc;
 
@@ -96,6 +97,8 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     let (clocks, source) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks, crate::boot::stack_top()) };
+    let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
+    time::set_halt_margin(time::nanos_to_cycles(margin.min(MAX_HALT_MARGIN_NS)));
     if line.get("capture") != Some("off") {
         capture::start();
     }

@@ -104,7 +104,6 @@ pub(crate) extern "C" fn idle() -> ! {
     loop {
         crate::trace::control::prepare(time::next_deadline());
         fault::idle();
-        time::arm_for_idle();
-        interrupts::idle_halt();
+        time::idle_wait();
     }
 }

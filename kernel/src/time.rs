@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
 
+use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_CPUS, MAX_THREADS};
@@ -187,15 +188,9 @@ fn handle_timer(at: u64) -> Section {
     let mut section = lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    trace!(
-        irq_handler_entry,
-        u32::from(crate::arch::interrupts::TIMER_VECTOR)
-    );
+    trace!(irq_handler_entry, u32::from(TIMER_VECTOR));
     expire(&mut section, cpu, at);
-    trace!(
-        irq_handler_exit,
-        u32::from(crate::arch::interrupts::TIMER_VECTOR)
-    );
+    trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
     section
 }
 
@@ -230,7 +225,7 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
 /// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,
 /// as a sign of life every few seconds.
 #[inline(always)]
-pub(crate) fn arm_for_idle() {
+fn arm_for_idle() {
     let section = lock::enter_thread();
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { sched::of_cpu(percpu::this()) };
@@ -238,6 +233,57 @@ pub(crate) fn arm_for_idle() {
         apic::arm(u64::MAX);
     }
     section.leave_quietly();
+}
+
+/// How long before its deadline a halt ends, in cycles; 0 where a halt ends exactly.
+static HALT_MARGIN: AtomicU64 = AtomicU64::new(0);
+/// The idle thread looks up at least this often, in counts of the local APIC timer (it has 32 bits).
+const LONGEST_HALT: u64 = 0xf000_0000;
+
+/// Has every halt end that many cycles before the timer's deadline; the rest is spent going round. 0, as at the start,
+/// has the CPU halt until the timer's interrupt itself.
+///
+/// For machines that do not wake up at the exact time, as QEMU under icount: it skips from the halt to the next
+/// deadline, and may do so before it has counted the last instructions in front of the halt. The interrupt then comes
+/// that many instructions late, once in some ten thousand times, and two runs are not the same.
+pub fn set_halt_margin(cycles: u64) {
+    HALT_MARGIN.store(cycles, Relaxed);
+}
+
+/// The idle thread waits for an interrupt.
+#[inline(always)]
+pub(crate) fn idle_wait() {
+    let margin = HALT_MARGIN.load(Relaxed);
+    if margin == 0 {
+        arm_for_idle();
+        interrupts::idle_halt();
+    } else {
+        idle_wait_exactly(margin);
+    }
+}
+
+#[inline(never)]
+fn idle_wait_exactly(margin: u64) {
+    interrupts::disable();
+    // SAFETY: this CPU's own, with interrupts off; another CPU does not change it.
+    let armed = || unsafe { (*percpu::this()).sched.armed };
+    let longest = tsc::now() + LONGEST_HALT;
+    let deadline = armed().min(longest);
+    if deadline > tsc::now() + 2 * margin {
+        apic::set_timer_vector(EARLY_TIMER_VECTOR);
+        apic::arm(deadline - margin);
+        interrupts::halt_early();
+        apic::set_timer_vector(TIMER_VECTOR);
+        // An interrupt other than the early one may have changed it.
+        let deadline = armed().min(longest);
+        apic::arm(deadline);
+        if deadline > tsc::now() + 2 * margin {
+            // SAFETY: the idle thread holds nothing.
+            unsafe { interrupts::enable() };
+            return;
+        }
+    }
+    interrupts::idle_spin();
 }
 
 /// The next deadline of this CPU in cycles; `u64::MAX` if there is none.

@@ -132,18 +132,46 @@ pub fn start_timer(counts_hz: u64, tsc_hz: u64) {
 
 /// On a further CPU: unmasks the timer in the mode and at the rate that the boot CPU chose.
 pub(crate) fn start_timer_as_boot_cpu() {
-    let mode = if is_deadline_mode() {
-        MODE_TSC_DEADLINE
-    } else {
-        0
-    };
-    register(LVT_TIMER).write(mode | u32::from(TIMER_VECTOR));
+    set_timer_vector(TIMER_VECTOR);
 }
 
 /// Whether the timer is in TSC-deadline mode.
 #[must_use]
 pub fn is_deadline_mode() -> bool {
     DEADLINE_MODE.load(Relaxed) != 0
+}
+
+/// From the reading of the clock to the store that starts the counter, the same instructions wherever it is inlined, so
+/// that one lead holds for all. `$after` follows the store; `$left` is what the clock was short of the deadline.
+macro_rules! start_counter {
+    ($deadline:expr, $after:literal, $left:tt, $rax:tt, $rdx:tt) => {
+        // SAFETY: the register page is mapped; the initial count is at offset 380h.
+        unsafe {
+            core::arch::asm!(
+                "rdtsc",
+                "shl rdx, 32",
+                "or rax, rdx",
+                "sub {distance}, rax",
+                "cmovb {distance}, {zero}",
+                "mov rax, {distance}",
+                "mul {ratio}",
+                "shrd rax, rdx, 32",
+                "cmp rax, {most}",
+                "cmova rax, {most}",
+                "cmp eax, 1", // zero would stop the timer
+                "adc eax, 0",
+                "mov dword ptr [__lapic_page + 0x380], eax",
+                $after,
+                distance = inout(reg) $deadline => $left,
+                ratio = in(reg) COUNTS_PER_CYCLE.load(Relaxed),
+                zero = in(reg) 0u64,
+                most = in(reg) u64::from(u32::MAX),
+                out("rax") $rax,
+                out("rdx") $rdx,
+                options(nostack),
+            )
+        }
+    };
 }
 
 /// Measures how long [`arm`] itself takes from its reading of the clock to the start of the counter, so that the
@@ -154,8 +182,10 @@ pub fn calibrate_arm() {
     }
     let mut least = u64::MAX;
     for _ in 0..8 {
-        let read = arm_noting(tsc::now() + (1 << 30));
-        least = least.min(tsc::now() - read);
+        let deadline = tsc::now() + (1 << 30);
+        let (left, low, high): (u64, u64, u64);
+        start_counter!(deadline, "rdtsc", left, low, high);
+        least = least.min((high << 32 | low) - (deadline - left));
     }
     register(INITIAL_COUNT).write(0);
     // The second reading comes after the store: rather an interrupt a cycle late than one before its time.
@@ -180,30 +210,25 @@ pub fn arm_lead() -> u64 {
 /// Interrupts off.
 #[inline(always)]
 pub fn arm(deadline: u64) {
-    let _ = arm_noting(deadline);
-}
-
-/// Arms the timer and gives the reading of the clock that the distance was computed from.
-#[inline(always)]
-fn arm_noting(deadline: u64) -> u64 {
     if DEADLINE_MODE.load(Relaxed) != 0 {
         // SAFETY: the MSR exists in this mode. Zero would disarm.
         unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };
-        return deadline;
+        return;
     }
-    let ratio = COUNTS_PER_CYCLE.load(Relaxed);
-    let lead = ARM_LEAD.load(Relaxed);
-    let now = tsc::now();
-    let cycles = deadline.saturating_sub(now + lead);
-    let counts = ((u128::from(cycles) * u128::from(ratio)) >> 32) as u64;
-    // Zero would stop the timer.
-    let counts = counts.clamp(1, u64::from(u32::MAX)) as u32;
-    // SAFETY: the register page is mapped; the initial count is at offset 380h.
-    unsafe {
-        core::arch::asm!("mov dword ptr [__lapic_page + 0x380], {:e}", in(reg) counts,
-                         options(nostack, preserves_flags));
-    }
-    now
+    start_counter!(deadline.saturating_sub(ARM_LEAD.load(Relaxed)), "", _, _, _);
+}
+
+/// Has the timer interrupt come by another vector.
+///
+/// # Context
+/// Interrupts off, on the CPU's own timer.
+pub(crate) fn set_timer_vector(vector: u8) {
+    let mode = if is_deadline_mode() {
+        MODE_TSC_DEADLINE
+    } else {
+        0
+    };
+    register(LVT_TIMER).write(mode | u32::from(vector));
 }
 
 /// Stops the timer.

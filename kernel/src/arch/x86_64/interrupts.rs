@@ -12,6 +12,8 @@ pub const FIRST_DEVICE_VECTOR: u8 = 32;
 pub const NR_DEVICE_VECTORS: usize = 32;
 /// The local APIC timer.
 pub const TIMER_VECTOR: u8 = 0x50;
+/// The local APIC timer while [`halt_early`] waits for the margin before the deadline.
+pub const EARLY_TIMER_VECTOR: u8 = 0x52;
 /// Another CPU wants this one to look at its run queue and timers.
 pub const KICK_VECTOR: u8 = 0x51;
 /// The local APIC's spurious interrupt.
@@ -85,6 +87,37 @@ pub(crate) fn idle_halt() {
     }
 }
 
+/// The first part of a halt that must end before its deadline: halts until the timer, which the caller has armed with
+/// [`EARLY_TIMER_VECTOR`], or any other interrupt comes. The early interrupt does nothing but end the halt, unless it
+/// comes so late that someone else runs already; then it is the timer's interrupt as any other.
+///
+/// # Context
+/// The idle thread with interrupts off; they are off afterwards, too.
+#[inline(always)]
+pub(crate) fn halt_early() {
+    // SAFETY: halting breaks no memory safety, and the idle thread holds nothing that `sti` could expose.
+    unsafe { takt_halt_early() };
+}
+
+/// The end of the idle thread's turn where a halt is not exact: waits for the timer's interrupt by going round, as
+/// [`idle_halt`] does by halting. Ends when an interrupt saved everything and came back.
+#[inline(always)]
+pub(crate) fn idle_spin() {
+    // SAFETY: as in `idle_halt`.
+    unsafe {
+        asm!(
+            "cli",
+            "mov byte ptr gs:[{halted}], 1",
+            "sti",
+            "2:",
+            "cmp byte ptr gs:[{halted}], 0",
+            "jne 2b",
+            halted = const core::mem::offset_of!(super::percpu::PerCpu, halted),
+            options(nostack),
+        );
+    }
+}
+
 /// Stops this CPU for good.
 pub fn halt_forever() -> ! {
     loop {
@@ -102,6 +135,8 @@ static IDT: Idt = Idt(UnsafeCell::new(InterruptDescriptorTable::new()));
 
 unsafe extern "C" {
     fn takt_irq_timer();
+    fn takt_irq_early_timer();
+    fn takt_halt_early();
     fn takt_irq_kick();
     fn takt_irq_spurious();
     fn takt_irq_unexpected();
@@ -133,6 +168,9 @@ pub unsafe fn init_table() {
             18 => (exceptions + 16 * 18, IST_MACHINE_CHECK),
             0..32 => (exceptions + 16 * vector as u64, IST_EXCEPTION),
             _ if vector == usize::from(TIMER_VECTOR) => (address(takt_irq_timer), IST_IRQ),
+            _ if vector == usize::from(EARLY_TIMER_VECTOR) => {
+                (address(takt_irq_early_timer), IST_IRQ)
+            }
             _ if vector == usize::from(KICK_VECTOR) => (address(takt_irq_kick), IST_IRQ),
             _ if vector == usize::from(SPURIOUS_VECTOR) => (address(takt_irq_spurious), IST_IRQ),
             _ if vector < 32 + NR_DEVICE_VECTORS => (devices + 8 * (vector as u64 - 32), IST_IRQ),

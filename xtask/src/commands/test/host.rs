@@ -9,8 +9,8 @@ use super::tally::Tally;
 use crate::commands::ci::cargo;
 use crate::paths;
 
-/// What is tested, with the features that its tests need.
-const ARGUMENTS: [&str; 12] = [
+/// What is tested, with the features that its tests need. Of the board these are the modules that know no machine.
+const CRATES: [&str; 14] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -20,25 +20,41 @@ const ARGUMENTS: [&str; 12] = [
     "--package",
     "takt-timerlat",
     "--package",
+    "takt-board",
+    "--package",
     "xtask",
     "--features",
     "takt-tracer/std,takt-timerlat/std",
 ];
-/// The board's modules that know no machine.
-const BOARD: [&str; 5] = ["test", "--no-fail-fast", "--package", "takt-board", "--lib"];
+/// The ring under every order of steps, with loom's atomics in place of the real ones.
+const LOOM: [&str; 6] = [
+    "test",
+    "--package",
+    "takt-tracer",
+    "--release",
+    "--test",
+    "loom",
+];
 
 /// Runs them. A build that fails is one failure.
 pub(super) fn run(filter: Option<&str>, tally: &Tally) {
-    for arguments in [&ARGUMENTS[..], &BOARD[..]] {
-        if let Err(error) = cargo_test(arguments, filter, tally) {
+    let mut crates = Command::new(cargo());
+    crates.args(CRATES);
+    let mut loom = Command::new(cargo());
+    // In a folder of its own: the flag would have everything else built anew.
+    loom.args(LOOM).env("RUSTFLAGS", "--cfg loom").env(
+        "CARGO_TARGET_DIR",
+        paths::image_target().with_file_name("loom"),
+    );
+    for command in [crates, loom] {
+        if let Err(error) = cargo_test(command, filter, tally) {
             tally.failed("host", "cargo test", &format!("{error:#}"));
         }
     }
 }
 
-fn cargo_test(arguments: &[&str], filter: Option<&str>, tally: &Tally) -> Result<()> {
-    let mut child = Command::new(cargo())
-        .args(arguments)
+fn cargo_test(mut command: Command, filter: Option<&str>, tally: &Tally) -> Result<()> {
+    let mut child = command
         .arg("--")
         .args(filter)
         .current_dir(paths::workspace())
