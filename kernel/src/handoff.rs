@@ -67,6 +67,13 @@ impl Handoff {
         }
     }
 
+    /// A call that would have to wait where that is not allowed. Apart, so that the others do not prepare for it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wrong_context() -> Self {
+        Self::result(Err(Error::WrongContext))
+    }
+
     /// The end of a call that may have made a switch due: as [`Section::leave`].
     #[inline(always)]
     pub(crate) fn end(section: Section, result: Result<(), Error>) -> Self {
@@ -186,7 +193,7 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
-        Resched::Preempt if section.is_from_enabled() && sched::may_block() => {
+        Resched::Preempt if section.is_from_enabled() && percpu::is_preemptible() => {
             let next = sched.rq.pick_next();
             Handoff::switch(section, t.percpu, percpu::current(), next)
         }

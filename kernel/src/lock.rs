@@ -44,7 +44,13 @@ pub(crate) struct Section {
 pub(crate) fn enter() -> Section {
     let restore = interrupts::are_enabled();
     interrupts::disable();
-    lock();
+    if static_branch!(SMP) {
+        if restore {
+            thunk::lock_thread_smp();
+        } else {
+            thunk::lock_smp();
+        }
+    }
     Section { restore }
 }
 
@@ -52,7 +58,7 @@ pub(crate) fn enter() -> Section {
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section {
     interrupts::disable();
-    lock();
+    lock_thread();
     Section { restore: true }
 }
 
@@ -83,6 +89,32 @@ fn lock() {
     }
 }
 
+/// As [`lock`], where interrupts may be enabled for a moment.
+#[inline(always)]
+fn lock_thread() {
+    if static_branch!(SMP) {
+        thunk::lock_thread_smp();
+    }
+}
+
+/// Takes the lock for a thread. While it waited, another CPU may have suspended this thread and taken it out of its run
+/// queue: it may go on only when it is resumed, or it would be taken out once more.
+pub(crate) extern "C" fn lock_thread_smp() {
+    loop {
+        lock_smp();
+        // SAFETY: the running thread's own block, inside a section.
+        let is_ready = unsafe { (*percpu::current()).state } == 0;
+        if is_ready || !percpu::is_preemptible() {
+            return;
+        }
+        unlock_smp();
+        // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
+        unsafe { interrupts::enable() };
+        core::hint::spin_loop();
+        interrupts::disable();
+    }
+}
+
 /// Interrupts are off, so this CPU does not change between the question and the answer.
 pub(crate) extern "C" fn lock_smp() {
     let me = percpu::cpu() as u32;
@@ -102,6 +134,11 @@ pub(crate) extern "C" fn unlock_smp() {
     OWNER.store(u32::MAX, Relaxed);
     // SAFETY: this CPU took the lock when the section began and forgot the guard.
     unsafe { LOCK.force_unlock() };
+}
+
+/// Ends the section of a thread that has ended and is not on its stack any more.
+pub(crate) extern "C" fn end_abandoned() {
+    unlock();
 }
 
 #[inline(always)]
@@ -159,7 +196,7 @@ impl Section {
     /// Takes the lock again after a switch.
     #[inline(always)]
     pub(crate) fn relock(&self) {
-        lock();
+        lock_thread();
     }
 
     /// A second handle of the same section, for code that works inside someone else's.

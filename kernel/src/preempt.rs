@@ -5,6 +5,7 @@
 use core::marker::PhantomData;
 
 use crate::arch::{interrupts, percpu};
+use crate::thread::tcb::GUARDS;
 use crate::trace::{self, trace};
 use crate::{lock, sched, trace_event};
 
@@ -35,10 +36,12 @@ impl Drop for PreemptGuard {
     }
 }
 
-/// Interrupts are off while this lives.
+/// Interrupts are off while this lives. Several may be dropped in any order: the last one enables them.
 #[must_use = "interrupts are restored when the guard is dropped"]
 pub struct IrqGuard {
-    restore: bool,
+    /// Made by a thread, which counts its guards. Elsewhere (in an interrupt handler, inside the kernel) interrupts are
+    /// off anyway and stay so.
+    counts: bool,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -48,13 +51,19 @@ pub struct IrqGuard {
 /// Any.
 #[inline(always)]
 pub fn irq_save() -> IrqGuard {
-    let restore = interrupts::are_enabled();
+    let were_enabled = interrupts::are_enabled();
     interrupts::disable();
-    if restore {
+    // SAFETY: the running thread's own block; an interrupt never finds it changed, since it would have to come between.
+    let depth = unsafe { &mut (*percpu::current()).atomic };
+    let counts = were_enabled || *depth & GUARDS != 0;
+    if counts {
+        *depth += 1;
+    }
+    if were_enabled {
         trace!(irq_disable, trace::here!());
     }
     IrqGuard {
-        restore,
+        counts,
         _not_send: PhantomData,
     }
 }
@@ -62,7 +71,13 @@ pub fn irq_save() -> IrqGuard {
 impl Drop for IrqGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.restore {
+        if !self.counts {
+            return;
+        }
+        // SAFETY: as above.
+        let depth = unsafe { &mut (*percpu::current()).atomic };
+        *depth -= 1;
+        if *depth & GUARDS != 0 {
             return;
         }
         trace!(irq_enable, trace::here!());
@@ -71,7 +86,7 @@ impl Drop for IrqGuard {
             lock::enter_held().leave();
             return;
         }
-        // SAFETY: they were on when the guard was made.
+        // SAFETY: they were on when the first guard was made.
         unsafe { interrupts::enable() };
     }
 }

@@ -244,6 +244,19 @@ pub(crate) fn switch_to(section: &mut Section, next: Next) {
     section.relock();
 }
 
+/// The running thread, which has ended, gives way to what was chosen. Neither its stack nor its block is touched once
+/// the section is over: another CPU may use them at once.
+pub(crate) fn switch_for_good(mut section: Section, next: Next) -> ! {
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { &(*cpu).sched };
+    // An ended thread is in no run queue, so it cannot be chosen.
+    let next = chosen(sched, next).unwrap_or_else(|| tcb(sched.rq.idle()));
+    commit_switch(&mut section, cpu, percpu::current(), next);
+    // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
+    unsafe { switch::leave_for_good(next) }
+}
+
 /// A wake-up made a switch due and nothing forbids it: take it now.
 #[inline(never)]
 pub(crate) fn preempt(section: &Section) {
@@ -312,10 +325,11 @@ fn irq_exit_schedule(section: Section) -> IrqExit {
     }
 }
 
-/// Whether the calling context may wait: a thread with preemption enabled, and not the idle thread.
+/// Whether the calling context may wait: a thread with preemption and interrupts enabled, and not the idle thread.
 #[inline(always)]
 pub(crate) fn may_block() -> bool {
-    percpu::preempt_byte() & !percpu::NO_RESCHED == 0
+    // SAFETY: the running thread's own block.
+    percpu::is_preemptible() && unsafe { (*percpu::current()).atomic } == 0
 }
 
 /// The calling thread waits, in `queue` if one is given, at most until `deadline`; returns how it was woken.
@@ -493,10 +507,11 @@ pub(crate) fn suspend_other(section: &mut Section, t: &mut Tcb) {
     }
 }
 
-/// Lets the calling thread's equals go first.
+/// Lets the calling thread's equals go first. Does nothing where the caller must not be switched out: with preemption or
+/// interrupts disabled, in an interrupt handler, in the idle thread.
 ///
 /// # Context
-/// Threads only.
+/// Any but NMI.
 #[inline(always)]
 pub fn yield_now() {
     // Yielding cannot fail.
@@ -505,6 +520,9 @@ pub fn yield_now() {
 
 #[inline(never)]
 fn begin_yield() -> Handoff {
+    if !may_block() {
+        return Handoff::result(Ok(()));
+    }
     let mut section = lock::enter_thread();
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.

@@ -1,6 +1,7 @@
 //! Condition variable.
 
 use super::{MutexGuard, Waiters};
+use crate::config::MAX_THREADS;
 use crate::error::Error;
 use crate::lock;
 use crate::preempt;
@@ -101,17 +102,13 @@ impl Condvar {
         woken
     }
 
-    /// Wakes all waiters, one section for each; says how many. None of them runs before all are woken, so one that
-    /// waits again is not woken twice.
+    /// Wakes all waiters, one section for each; says how many. No thread of this CPU runs before all are woken, so one
+    /// that waits again is not woken twice. With other CPUs, at most as many wake-ups as there can be threads.
     ///
     /// # Context
     /// Threads and interrupt handlers.
     pub fn notify_all(&self) -> usize {
         let _all = preempt::disable();
-        let mut nr = 0;
-        while self.notify_one() {
-            nr += 1;
-        }
-        nr
+        (0..MAX_THREADS).take_while(|_| self.notify_one()).count()
     }
 }

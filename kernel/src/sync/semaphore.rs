@@ -155,7 +155,7 @@ impl Semaphore {
     #[inline(never)]
     fn begin_take(&self, deadline: Instant) -> Handoff {
         if !sched::may_block() {
-            return Handoff::result(Err(Error::WrongContext));
+            return Handoff::wrong_context();
         }
         let section = lock::enter_thread();
         if deadline != Instant::NEVER {
@@ -184,13 +184,12 @@ impl Semaphore {
     /// Says that someone waits; or takes a permit after all, and says true.
     #[inline(always)]
     fn contend(&self) -> bool {
-        match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
-            Ok(_) | Err(CONTENDED) => false,
-            Err(_) => self.contend_again(),
-        }
+        let first = self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed);
+        first.is_err() && self.contend_again()
     }
 
-    /// A permit has come since the fast path looked; and other CPUs' fast paths may still take and give.
+    /// Someone waits already, or a permit has come since the fast path looked; and other CPUs' fast paths may still take
+    /// and give.
     #[cold]
     #[inline(never)]
     fn contend_again(&self) -> bool {

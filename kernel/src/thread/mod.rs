@@ -287,8 +287,8 @@ pub fn exit(code: usize) -> ! {
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
     trace!(thread_exit, u32::from(t.tid.raw()));
-    // SAFETY: the stack stays in use until the last switch below; only a thread created after the join or with this
-    // very stack would take it, and both need the kernel, which this thread no longer leaves with interrupts on.
+    // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
+    // which ends only when this CPU has left both.
     unsafe { (*(t.stack_top as *const AtomicBool)).store(false, Relaxed) };
     t.exit_code = code;
     t.state = EXITED;
@@ -305,8 +305,7 @@ pub fn exit(code: usize) -> ! {
     let next = unsafe { sched::of_cpu(percpu::this()) }
         .rq
         .block_current(section.links());
-    sched::switch_to(&mut section, next);
-    unreachable!("an ended thread was run");
+    sched::switch_for_good(section, next)
 }
 
 /// The calling thread.
@@ -684,6 +683,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.rsp = stack_top;
     t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
     t.state = 0;
+    t.atomic = tcb::NEVER_WAITS;
     block.sched.rq = takt_scheduler::RunQueue::new(tid);
     t.runtime = crate::arch::tsc::now().wrapping_neg();
     percpu::set_current(t);

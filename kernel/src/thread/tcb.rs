@@ -19,6 +19,11 @@ pub(crate) const CREATED: u8 = 4;
 /// Ended; kept until joined.
 pub(crate) const EXITED: u8 = 8;
 
+/// In [`Tcb::atomic`]: an idle thread's.
+pub(crate) const NEVER_WAITS: u8 = 1 << 7;
+/// In [`Tcb::atomic`]: how many interrupt guards the thread has.
+pub(crate) const GUARDS: u8 = NEVER_WAITS - 1;
+
 /// What a waiting thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -76,6 +81,8 @@ pub struct Tcb {
     pub(crate) token: bool,
     /// The wait has a time-out.
     pub(crate) has_timeout: bool,
+    /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
+    pub(crate) atomic: u8,
 
     // What follows is for creation, waiting and the end.
     /// A word that the waker and the waiting thread exchange; its meaning is the object's.
@@ -114,6 +121,8 @@ impl Tcb {
         self.switches = 0;
         self.token = false;
         self.joiner = None;
+        // A mutex that the thread did not give back stays owned, but no one who uses this block next inherits from it.
+        self.held = core::ptr::null();
         self.round_robin = 0;
         self.quantum = 0;
         self.quantum_left = 0;

@@ -7,13 +7,14 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, offset_of};
 
+use takt_scheduler::ThreadId;
 use takt_tracer::ring::RingControl;
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use crate::sched::CpuSched;
-use crate::thread::tcb::Tcb;
+use crate::thread::tcb::{Tcb, tcb};
 
 /// What belongs to one CPU.
 #[repr(C, align(4096))]
@@ -116,6 +117,8 @@ pub unsafe fn init(cpu: usize) {
     unsafe {
         (*block).this = block;
         (*block).cpu = cpu as u32;
+        // The boot context counts as the idle thread from the start.
+        (*block).current = tcb(ThreadId::new(cpu as u8));
         // Preemption stays disabled until the CPU's idle thread stands.
         (*block).context = (u32::from(NO_RESCHED) | 1) << 16;
         (*block).sched.reset();
@@ -185,6 +188,17 @@ pub fn preempt_byte() -> u8 {
              options(nostack, preserves_flags, readonly));
     }
     count as u8
+}
+
+/// Whether neither the preempt count nor a hardirq or NMI keeps this CPU from switching: one test and one branch.
+#[inline(always)]
+pub fn is_preemptible() -> bool {
+    // SAFETY: reads one byte of this CPU's block; the label is inside this function.
+    unsafe {
+        asm!("test byte ptr gs:[{}], {}", "jnz {}", const PREEMPT, const !NO_RESCHED as i8, label { return false },
+             options(nostack, readonly));
+    }
+    true
 }
 
 /// Whether a reschedule is due and nothing forbids it: one compare.

@@ -83,3 +83,24 @@ pub unsafe fn leave_idle(idle: *mut Tcb, next: *mut Tcb) -> ! {
         );
     }
 }
+
+/// Leaves the running thread without keeping anything of it, and ends the kernel's section on the interrupt stack.
+///
+/// # Safety
+/// Interrupts are off, a section is under way, and the per-CPU block names `next` as the current thread.
+pub unsafe fn leave_for_good(next: *mut Tcb) -> ! {
+    // SAFETY: the caller's duty. With interrupts off the interrupt stack is free; r12 outlives the call.
+    unsafe {
+        asm!(
+            "mov rsp, gs:[{irq_stack_top}]",
+            "call {end}",
+            "mov rsi, r12",
+            "jmp [rsi + {resume}]",
+            irq_stack_top = const super::percpu::IRQ_STACK_TOP,
+            end = sym crate::lock::end_abandoned,
+            resume = const offset_of!(Tcb, resume),
+            in("r12") next,
+            options(noreturn),
+        );
+    }
+}

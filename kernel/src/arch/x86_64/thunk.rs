@@ -20,9 +20,11 @@ global_asm!(
     "ret",
     ".endm",
     "TAKT_THUNK takt_thunk_lock, {lock}",
+    "TAKT_THUNK takt_thunk_lock_thread, {lock_thread}",
     "TAKT_THUNK takt_thunk_unlock, {unlock}",
     ".text",
     lock = sym crate::lock::lock_smp,
+    lock_thread = sym crate::lock::lock_thread_smp,
     unlock = sym crate::lock::unlock_smp,
 );
 
@@ -45,6 +47,12 @@ macro_rules! call {
 #[inline(always)]
 pub(crate) fn lock_smp() {
     call!("takt_thunk_lock");
+}
+
+/// Calls [`lock_thread_smp`](crate::lock::lock_thread_smp).
+#[inline(always)]
+pub(crate) fn lock_thread_smp() {
+    call!("takt_thunk_lock_thread");
 }
 
 /// Calls [`unlock_smp`](crate::lock::unlock_smp).

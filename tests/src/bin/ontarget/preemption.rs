@@ -185,6 +185,33 @@ target_test! {
         Ok(())
     }
 
+    /// Guards that end in another order than they began: the last one enables interrupts.
+    fn irq_guards_end_in_any_order(Shared) {
+        let (first, second) = (preempt::irq_save(), preempt::irq_save());
+        drop(first);
+        check!(!interrupts::are_enabled(), "the first guard enabled interrupts under the second");
+        drop(second);
+        check!(interrupts::are_enabled());
+        Ok(())
+    }
+
+    /// Yielding with preemption or interrupts disabled keeps the CPU.
+    fn yielding_under_a_guard(Shared) {
+        let equal = spawn(0, PRIORITY, noter, 1)?;
+        let guard = preempt::disable();
+        yield_now();
+        drop(guard);
+        let guard = preempt::irq_save();
+        yield_now();
+        check!(!interrupts::are_enabled());
+        drop(guard);
+        note(2);
+        yield_now();
+        join(&[equal])?;
+        check_eq!(take(), [2, 1]);
+        Ok(())
+    }
+
     /// A switch that is due when preemption is enabled with interrupts off waits for the interrupts.
     fn preempt_guard_inside_irq_guard(Shared) {
         let thread = spawn(0, MORE, waiter, 1)?;

@@ -1,5 +1,7 @@
 //! Time-outs of everything that waits, and when exactly a sleeper wakes.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
 use takt_kernel::thread;
 use takt_kernel::time::{Instant, sleep_nanos, sleep_until};
@@ -14,6 +16,7 @@ static LOCK: Mutex<u32> = Mutex::new(0);
 static FLAGS: EventFlags = EventFlags::new(0);
 static QUEUE: Queue<u32, 2> = Queue::new();
 static CHANGED: Condvar = Condvar::new();
+static REFUSED_IN_IDLE: AtomicBool = AtomicBool::new(false);
 
 /// How late a thread may run after its time-out, in nanoseconds, when nothing else runs.
 const LATE: u64 = 1_000;
@@ -194,7 +197,8 @@ target_test! {
         Ok(())
     }
 
-    /// Waiting where that is not allowed is an error: in an interrupt, with preemption disabled.
+    /// Waiting where that is not allowed is an error: in an interrupt, with preemption or
+    /// interrupts disabled, in the idle thread.
     fn waiting_in_the_wrong_place(Shared) {
         let guard = preempt::disable();
         check_err!(SEMAPHORE.take(), WrongContext);
@@ -203,6 +207,14 @@ target_test! {
         check_err!(FLAGS.wait(1, Mode::Any, Instant::NEVER), WrongContext);
         check_err!(thread::park(Instant::NEVER), WrongContext);
         check_err!(thread::current().join(Instant::NEVER), WrongContext);
+        check_err!(thread::current().suspend(), WrongContext);
+        drop(guard);
+        let guard = preempt::irq_save();
+        check_err!(SEMAPHORE.take(), WrongContext);
+        check_err!(sleep_nanos(10), WrongContext);
+        check_err!(QUEUE.receive(), WrongContext);
+        check_err!(FLAGS.wait(1, Mode::Any, Instant::NEVER), WrongContext);
+        check_err!(thread::park(Instant::NEVER), WrongContext);
         check_err!(thread::current().suspend(), WrongContext);
         drop(guard);
         interrupt::raise(|| {
@@ -214,6 +226,15 @@ target_test! {
             note(right as u32);
         });
         check_eq!(take(), [6]);
+        takt_board::set_idle_hook(|| {
+            let errors = [SEMAPHORE.take().err(), sleep_nanos(10).err(), thread::park(Instant::NEVER).err()];
+            takt_kernel::yield_now();
+            if errors.iter().all(|error| *error == Some(takt_kernel::Error::WrongContext)) {
+                REFUSED_IN_IDLE.store(true, Relaxed);
+            }
+        });
+        sleep_nanos(100_000)?;
+        check!(REFUSED_IN_IDLE.load(Relaxed));
         Ok(())
     }
 

@@ -21,7 +21,11 @@ pub(super) struct Boot<'b> {
     pub(super) image: &'b Elf,
     /// Words of the kernel's command line besides those for the clocks.
     pub(super) words: &'b str,
-    /// Nanoseconds an instruction, as a power of two.
+    /// The accelerator.
+    pub(super) accel: Accel,
+    /// How many CPUs.
+    pub(super) smp: u8,
+    /// Under icount, nanoseconds an instruction, as a power of two.
     pub(super) shift: u8,
     /// How long it may take.
     pub(super) limit: Duration,
@@ -46,9 +50,9 @@ impl Boot<'_> {
             ram: ram.path().to_owned(),
             dir: scratch.path().to_owned(),
             // The ring is the tests' own: no one else takes anything out of it.
-            cmdline: format!("{}{} capture=off", self.words, clock_keys(Accel::TcgIcount)),
-            smp: 1,
-            accel: Accel::TcgIcount,
+            cmdline: format!("{}{} capture=off", self.words, clock_keys(self.accel)),
+            smp: self.smp,
+            accel: self.accel,
         };
         let messages = scratch.path().join("messages.txt");
         let mut running = Running(

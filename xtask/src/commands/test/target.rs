@@ -10,7 +10,7 @@ use super::guest::{Boot, Ended};
 use super::tally::Tally;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
-use crate::qemu::GuestExit;
+use crate::qemu::{Accel, GuestExit};
 
 const PART: &str = "target";
 /// How long a boot may take.
@@ -37,6 +37,8 @@ enum Kind {
     Alone,
     /// A boot of its own with a fast clock.
     Slow,
+    /// A boot of its own with two CPUs, in real time.
+    TwoCpus,
     /// A boot of its own that ends in a fault.
     Fault,
 }
@@ -96,6 +98,7 @@ fn parse_list(serial: &str) -> Result<Vec<Listed>> {
                 "shared" => Kind::Shared,
                 "alone" => Kind::Alone,
                 "slow" => Kind::Slow,
+                "two-cpus" => Kind::TwoCpus,
                 "fault" => Kind::Fault,
                 _ => bail!("an unknown kind of test: {line}"),
             };
@@ -116,9 +119,15 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
     } else {
         (0, LIMIT)
     };
+    let (accel, smp) = match kind {
+        Kind::TwoCpus => (Accel::Tcg, 2),
+        _ => (Accel::TcgIcount, 1),
+    };
     Boot {
         image,
         words,
+        accel,
+        smp,
         shift,
         limit,
     }
