@@ -9,7 +9,7 @@ use takt_kernel::{Error, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
 
-thread_stack!(static STACKS: [16384; 2]);
+thread_stack!(static STACKS: [16384; 3]);
 
 fn two_cpus() -> Result<(), Failure> {
     check_eq!(takt_board::smp::start(2), 2);
@@ -43,12 +43,20 @@ static PERMITS: Semaphore = Semaphore::new(0, 1000);
 /// Uses the kernel in every way that takes a thread out of its run queue.
 fn busy(_: usize) {
     while GO_ON.load(Relaxed) {
-        let _ = PERMITS.give();
-        let _ = PERMITS.take();
-        yield_now();
-        let _ = PERMITS.take_until(Instant::after_nanos(2_000));
+        for _ in 0..8 {
+            yield_now();
+            // Over before it has begun.
+            let _ = PERMITS.take_until(Instant::from_cycles(0));
+        }
         let _ = sleep_nanos(1_000);
         ROUNDS.fetch_add(1, Relaxed);
+    }
+}
+
+/// An equal of [`busy`]: were that one taken out of their queue twice, this one would be lost.
+fn equal(_: usize) {
+    while GO_ON.load(Relaxed) {
+        yield_now();
     }
 }
 
@@ -81,10 +89,10 @@ target_test! {
     /// A thread that is suspended from the other CPU wherever it stands stops, and goes on when it is resumed.
     fn suspended_from_the_other_cpu(TwoCpus) {
         two_cpus()?;
+        let peer = Builder::new("equal", PRIORITY)?.cpu(1).spawn(&STACKS[2], equal, 0)?;
         let thread = spawn_on(1, busy, 0)?;
-        for _ in 0..4_000 {
+        for _ in 0..20_000 {
             thread.suspend()?;
-            core::hint::spin_loop();
             thread.resume()?;
         }
         thread.suspend()?;
@@ -97,6 +105,7 @@ target_test! {
         check!(ROUNDS.load(Relaxed) > rounds, "it does not go on");
         GO_ON.store(false, Relaxed);
         thread.join(before_long())?;
+        peer.join(before_long())?;
         Ok(())
     }
 
