@@ -29,12 +29,14 @@ pub mod consumer;
 mod control;
 pub mod observer;
 mod slow;
+mod text;
 mod writer;
 
 pub use consumer::{Full, Overwritten, announce, close, consume, make_room, peek_full};
 pub use control::{
     ARMED, Counters, Mode, RingControl, Word, counters, is_on, set_mode, tracing_off, tracing_on,
 };
+pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{
     record_bytes, record_bytes_ctx, record8, record8_ctx, record12, record12_ctx, record16,
     record16_ctx, record20, record20_ctx, record24, record24_ctx,

@@ -255,6 +255,26 @@ impl Sink for IrqsOffSink {
     }
 
     #[inline(always)]
+    fn rec_text(word: u32, text: &[u8]) {
+        KernelSink::rec_text(word, text);
+    }
+
+    #[inline(always)]
+    fn rec_text_ctx(word: u32, text: &[u8]) {
+        KernelSink::rec_text(word | context_irqs_off(), text);
+    }
+
+    #[inline(always)]
+    fn rec_text1(word: u32, a: u32, text: &[u8]) {
+        KernelSink::rec_text1(word, a, text);
+    }
+
+    #[inline(always)]
+    fn rec_text1_ctx(word: u32, a: u32, text: &[u8]) {
+        KernelSink::rec_text1(word | context_irqs_off(), a, text);
+    }
+
+    #[inline(always)]
     fn rec_bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
         KernelSink::rec_bytes(word, extra, bytes);
     }

@@ -112,12 +112,16 @@ impl Packed {
             (Layout::Core24(_), 2, None) => S::rec16(word, self.pair(0)),
             (Layout::Core24(_), 3, None) => S::rec20(word, self.pair(0), self.extra[2]),
             (Layout::Core24(_), 4, None) => S::rec24(word, self.pair(0), self.pair(2)),
+            (Layout::Core24(_), 0, Some(text)) => S::rec_text(word, text),
+            (Layout::Core24(_), 1, Some(text)) => S::rec_text1(word, self.extra[0], text),
             (Layout::Core24(_), ..) => S::rec_bytes(word, &self.extra[..words], bytes),
             (_, 0, None) => S::rec8_ctx(word),
             (_, 1, None) => S::rec12_ctx(word, self.extra[0]),
             (_, 2, None) => S::rec16_ctx(word, self.pair(0)),
             (_, 3, None) => S::rec20_ctx(word, self.pair(0), self.extra[2]),
             (_, 4, None) => S::rec24_ctx(word, self.pair(0), self.pair(2)),
+            (_, 0, Some(text)) => S::rec_text_ctx(word, text),
+            (_, 1, Some(text)) => S::rec_text1_ctx(word, self.extra[0], text),
             _ => S::rec_bytes_ctx(word, &self.extra[..words], bytes),
         }
     }

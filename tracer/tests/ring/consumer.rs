@@ -19,7 +19,7 @@ fn a_consumer_that_keeps_up_loses_nothing() {
     let cpu = TestCpu::new(Mode::StopWhenFull, (1 << 32) - 150);
     let run = Injector::new(&cpu);
     for round in 0..200 {
-        run.run(Action::Write(crate::cpu::SIZES[round % 7]));
+        run.run(Action::Write(crate::cpu::SIZES[round % 8]));
         if round % 3 == 0 {
             run.run(Action::Consume);
         }

@@ -141,7 +141,7 @@ pub(crate) enum Size {
     Bytes(usize),
 }
 
-pub(crate) const SIZES: [Size; 7] = [
+pub(crate) const SIZES: [Size; 8] = [
     Size::B8,
     Size::B12,
     Size::B16,
@@ -149,6 +149,7 @@ pub(crate) const SIZES: [Size; 7] = [
     Size::B24,
     Size::Bytes(5),
     Size::Bytes(33),
+    Size::Bytes(34),
 ];
 
 impl Size {
@@ -191,6 +192,10 @@ pub(crate) fn write<R: CpuRing>(ring: R, serial: u32, size: Size) {
         Size::B16 => ring::record16(ring, word, ab),
         Size::B20 => ring::record20(ring, word, ab, c),
         Size::B24 => ring::record24(ring, word, ab, cd),
+        // Two ways to the same record.
+        Size::Bytes(len) if len % 2 == 1 => {
+            ring::record_text1(ring, word, a, &text(serial, len));
+        }
         Size::Bytes(len) => ring::record_bytes(ring, word, &[a], Some(&text(serial, len))),
     }
 }
