@@ -39,6 +39,7 @@ pub fn ensure_qemu(may_install: bool) -> Result<()> {
     manager
         .install(manager.qemu)
         .map_err(|said| {
+            let said = said.trim().replace('\n', "\n  ");
             anyhow!(
                 "{} could not install {}:\n  {said}",
                 manager.program,

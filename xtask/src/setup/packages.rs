@@ -14,6 +14,9 @@ pub struct Manager {
     refresh: Option<&'static [&'static str]>,
     /// Installs the packages that follow.
     install: &'static [&'static str],
+    /// What `install` gets besides when nobody is there to try it again: a machine that has just
+    /// been started is often busy with its own updates.
+    patience: &'static [&'static str],
     /// The package with qemu-system-x86_64.
     pub qemu: &'static str,
     /// The package with a C linker.
@@ -25,6 +28,7 @@ const MANAGERS: [Manager; 5] = [
         program: "apt-get",
         refresh: Some(&["update"]),
         install: &["install", "-y", "--no-install-recommends"],
+        patience: &["-o", "DPkg::Lock::Timeout=60"],
         qemu: "qemu-system-x86",
         linker: "gcc libc6-dev",
     },
@@ -32,6 +36,7 @@ const MANAGERS: [Manager; 5] = [
         program: "dnf",
         refresh: None,
         install: &["install", "-y", "--setopt=install_weak_deps=False"],
+        patience: &[],
         qemu: "qemu-system-x86-core",
         linker: "gcc",
     },
@@ -39,6 +44,7 @@ const MANAGERS: [Manager; 5] = [
         program: "pacman",
         refresh: None,
         install: &["-Sy", "--noconfirm", "--needed"],
+        patience: &[],
         qemu: "qemu-system-x86",
         linker: "gcc",
     },
@@ -46,6 +52,7 @@ const MANAGERS: [Manager; 5] = [
         program: "zypper",
         refresh: None,
         install: &["--non-interactive", "install", "--no-recommends"],
+        patience: &[],
         qemu: "qemu-x86",
         linker: "gcc",
     },
@@ -53,6 +60,7 @@ const MANAGERS: [Manager; 5] = [
         program: "apk",
         refresh: None,
         install: &["add", "--no-cache"],
+        patience: &[],
         qemu: "qemu-system-x86_64",
         linker: "gcc musl-dev",
     },
@@ -88,23 +96,30 @@ impl Manager {
     ///
     /// What the manager said.
     pub fn install(self, packages: &str) -> Result<(), String> {
-        let install = |()| {
-            let args = self
-                .install
-                .iter()
-                .copied()
-                .chain(packages.split_whitespace());
+        let install = |warnings: String| {
+            let args = self.install.iter().chain(self.patience).copied();
+            let args = args.chain(packages.split_whitespace());
+            // A list that could not be had is only a warning, and then the package is not found.
             run_as_root(self.program, args)
+                .map(drop)
+                .map_err(|said| [said, warnings].join("\n"))
         };
-        if let Some(refresh) = self.refresh.filter(|_| !has_lists()) {
-            run_as_root(self.program, refresh.iter().copied())?;
+        let refresh = |words: &[&'static str]| run_as_root(self.program, words.iter().copied());
+        let Some(words) = self.refresh else {
+            return install(String::new());
+        };
+        if !has_lists() {
+            return install(refresh(words)?);
         }
-        install(()).or_else(|first| match self.refresh {
-            // The list may be old and name versions that are gone.
-            Some(refresh) => run_as_root(self.program, refresh.iter().copied())
-                .and_then(install)
-                .map_err(|_| first),
-            None => Err(first),
+        // The list may be old and name versions that are gone.
+        install(String::new()).or_else(|first| {
+            refresh(words).and_then(install).map_err(|second| {
+                if second.trim().is_empty() {
+                    first
+                } else {
+                    second
+                }
+            })
         })
     }
 }
@@ -137,7 +152,8 @@ pub fn has_sudo() -> bool {
             .is_ok_and(|status| status.success())
 }
 
-fn run_as_root<'a>(program: &str, args: impl Iterator<Item = &'a str>) -> Result<(), String> {
+/// Runs it and gives what it said on stderr, whether it failed or not.
+fn run_as_root<'a>(program: &str, args: impl Iterator<Item = &'a str>) -> Result<String, String> {
     let mut command = if is_root() {
         Command::new("env")
     } else {
@@ -146,19 +162,22 @@ fn run_as_root<'a>(program: &str, args: impl Iterator<Item = &'a str>) -> Result
         command
     };
     let output = command
-        .arg("DEBIAN_FRONTEND=noninteractive")
+        // Its messages are quoted, so they should be in the language of the rest.
+        .args(["DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"])
         .arg(program)
         .args(args)
         .current_dir(Path::new("/"))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("cannot run {program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = said.trim().lines().collect();
-    Err(lines[lines.len().saturating_sub(6)..].join("\n  "))
+    let said = lines[lines.len().saturating_sub(6)..].join("\n");
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
 }
 
 #[cfg(test)]
