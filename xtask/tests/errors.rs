@@ -258,6 +258,8 @@ fn wrong_flags_are_exit_code_1_and_do_nothing() {
         (&["-P", "r:5"], "policy"),
         (&["--no-such-flag"], "unexpected argument"),
         (&["-e", "nonsense"], "is no trace event"),
+        (&["--json", "none/out.json"], "cannot write none/out.json"),
+        (&["--json", "."], "cannot write ."),
         (&["--accel", "kvm", "--from", "x"], "cannot be used with"),
     ] {
         let mut command = stage.xtask("pass", &["latency-run", "--image", "image.elf"]);

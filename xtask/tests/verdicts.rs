@@ -127,11 +127,13 @@ fn quiet_is_summary_and_verdict_and_verbose_is_more() {
     let stage = Stage::new();
     let quiet = stage.run("pass", &["-q", "-d", "10ms"]);
     assert_eq!(quiet.code(0).stdout.lines().count(), 6, "{}", quiet.stdout);
+    assert_eq!(quiet.stderr, "");
     stage
         .run("pass", &["-v", "-d", "10ms"])
         .code(0)
         .says("timerlat/0")
-        .says("kernel args");
+        .says("kernel args")
+        .says("-kernel takt.elf");
 }
 
 #[test]

@@ -34,17 +34,18 @@ pub struct LatencyRun {
     /// What runs beside the measurement.
     #[arg(long, value_enum, default_value_t = Load::None, help_heading = "Measurement")]
     pub load: Load,
-    /// cyclictest: number of threads, 1 to 8.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1, help_heading = "Measurement")]
-    pub threads: u8,
-    /// cyclictest: what each thread's interval has more than the one before, in µs.
-    #[arg(long, value_name = "US", value_parser = micros, default_value = "500", help_heading = "Measurement")]
-    pub distance: u64,
+    /// cyclictest: number of threads, 1 to 8 [default: 1].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Measurement")]
+    pub threads: Option<u8>,
+    /// cyclictest: what each thread's interval has more than the one before, in µs [default: 500].
+    #[arg(long, value_name = "US", value_parser = micros, help_heading = "Measurement")]
+    pub distance: Option<u64>,
 
-    /// Stop if an IRQ latency is higher than this many µs, fractions allowed.
+    /// Stop if an IRQ latency is higher than this many µs, fractions allowed; timerlat only
+    /// [default: never].
     #[arg(short, long = "irq", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
     pub irq_threshold: Option<u64>,
-    /// Stop if a thread latency is higher than this many µs, fractions allowed.
+    /// Stop if a thread latency is higher than this many µs, fractions allowed [default: never].
     #[arg(short = 'T', long = "thread", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
     pub thread_threshold: Option<u64>,
 
@@ -87,10 +88,11 @@ pub struct LatencyRun {
     /// Write the results as JSON to this file; `-` is stdout, and then the text is left out.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
-    /// Only the summary and the verdict.
+    /// Only the summary and the verdict, and nothing while it runs.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
-    /// More: clocks, threads, QEMU's command line; twice: every log level in the image.
+    /// More: cargo's output, clocks, threads, QEMU's command line; twice: every log level in the
+    /// image.
     #[arg(short, long, action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
     /// Say what would be built and booted, and do nothing.

@@ -58,7 +58,7 @@ pub enum Command {
 /// Flags of `trace` and `log`.
 #[derive(Debug, Args)]
 pub struct Read {
-    /// Run folder [default: the latest one in runs/].
+    /// Run folder, or the name of one in runs/ [default: the latest one there].
     pub run: Option<PathBuf>,
     /// One JSON object a line instead of text.
     #[arg(long)]
@@ -88,11 +88,11 @@ pub struct Run {
         default_value = "sched,irq,timer,mutex,takt"
     )]
     pub events: Vec<String>,
-    /// CPUs of the guest.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// CPUs of the guest, 1 to 8.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
     /// Stop the guest after this many seconds of real time.
-    #[arg(long, value_name = "S", default_value_t = 60)]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 60)]
     pub timeout: u64,
     /// Run folder [default: the next free runs/NAME-NNN].
     #[arg(short, long, value_name = "DIR")]

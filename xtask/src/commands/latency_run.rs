@@ -1,12 +1,13 @@
 //! `latency-run`: the main job.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use console::style;
+use rustix::fs::Access;
 use takt_timerlat::stats::Status;
 use takt_tracer::decode::Role;
 
@@ -36,13 +37,18 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     if let Some(output) = &flags.output {
         folder::check_replaceable(output)?;
     }
+    if let Some(file) = &flags.json {
+        check_writable(file)?;
+    }
     setup::ensure_qemu(!flags.no_install)?;
     let (elf, build_s) = image(flags)?;
     let event_ids = event_ids(&config, &elf)?;
     let accel = accel::select(flags.accel, !flags.no_icount, || {
         probe::probe(&elf.path, Accel::Kvm)
     })?;
-    eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+    if !flags.quiet {
+        eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+    }
     let finished = execute(&Plan {
         config,
         event_ids,
@@ -72,6 +78,30 @@ fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
     Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
 }
 
+/// Refuses a file that could not be written in the end, before anything is measured. Makes none.
+fn check_writable(file: &Path) -> Result<()> {
+    let cannot_write = || format!("cannot write {}", file.display());
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    if let Ok(there) = file.metadata() {
+        // Opening a pipe and closing it again would be the end for its reader.
+        let is_plain = there.is_file() || there.is_dir();
+        let open = || OpenOptions::new().append(true).open(file).map(drop);
+        return is_plain
+            .then(open)
+            .unwrap_or(Ok(()))
+            .with_context(cannot_write);
+    }
+    let dir = match file.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    };
+    rustix::fs::access(dir, Access::WRITE_OK)
+        .map_err(io::Error::from)
+        .with_context(cannot_write)
+}
+
 fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
     let table = crate::image::events::table(elf)?;
     let known: Vec<_> = table
@@ -84,7 +114,10 @@ fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
 
 /// Says what would be done.
 fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
-    let accel = accel::select(flags.accel, !flags.no_icount, || Ok(()))?;
+    let mut accel = accel::select(flags.accel, !flags.no_icount, || Ok(()))?;
+    if accel.accel == Accel::Kvm {
+        accel.why = "vmx or svm is there; a probe boot would tell whether it works".into();
+    }
     let dir = flags
         .output
         .clone()

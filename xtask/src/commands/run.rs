@@ -94,7 +94,7 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         accel,
     };
     let record = serde_json::json!({
-        "schema": "takt.run/1",
+        "schema": "takt.boot/1",
         "image": flags.name,
         "kernel_cmdline": machine.cmdline,
     });

@@ -1,6 +1,7 @@
 //! The report as text, for stdout.
 
 use std::fmt::Write;
+use std::fs;
 use std::path::Path;
 
 use console::style;
@@ -12,6 +13,7 @@ use super::judge::slot_name;
 use super::record::{Run, RunRecord, SlotRecord, Verdict};
 use crate::cli::{Workload, format_ns};
 use crate::qemu::Accel;
+use crate::run::folder::CMDLINE;
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +52,7 @@ fn write_into(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::f
         header(out, record)?;
     }
     if format.detail >= Detail::Verbose {
-        machine(out, record)?;
+        machine(out, record, dir)?;
     }
     summary(out, run)?;
     if format.detail >= Detail::Normal {
@@ -120,7 +122,7 @@ fn duration(record: &RunRecord) -> String {
     format!("{asked}{warm_up}; {measured} in {took:.1} s")
 }
 
-fn machine(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result {
     let (clocks, host) = (&record.clocks, &record.host);
     let mut line = |name: &str, text: String| writeln!(out, "{name:<12} {text}");
     let invariant = if clocks.is_tsc_invariant {
@@ -148,13 +150,18 @@ fn machine(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     line("QEMU", format!("{}; {}", host.qemu, host.qemu_exit))?;
     line("revision", record.git.clone())?;
     line("kernel args", record.kernel_cmdline.clone())?;
+    // To be repeated in the run folder.
+    if let Ok(command) = fs::read_to_string(dir.join(CMDLINE)) {
+        line("command", command.trim_end().into())?;
+    }
     line("built in", format!("{:.1} s", record.timing.build_s))?;
     for cpu in &record.cpus {
+        // The kernel counts both with one instruction.
         line(
             &format!("CPU {} IRQs", cpu.cpu),
             format!(
-                "{} spurious, {} unexpected",
-                cpu.spurious_irqs, cpu.unexpected_irqs
+                "{} spurious or unexpected",
+                cpu.spurious_irqs + cpu.unexpected_irqs
             ),
         )?;
     }

@@ -11,6 +11,11 @@ use crate::qemu::Accel;
 /// Events that are recorded unless the user says otherwise.
 pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,takt";
 
+/// cyclictest's default distance.
+const DISTANCE_NS: u64 = 500_000;
+/// The loads' highest priority (`takt_timerlat::workload::load`; the guest checks it as well).
+const LOAD_PRIORITY: u8 = 4;
+
 /// A measurement. All times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the flags of latency-run")]
@@ -54,15 +59,18 @@ impl RunConfig {
         if flags.duration < flags.period {
             bail!("the duration is shorter than one period: nothing would be measured");
         }
-        if !is_cyclictest && flags.threads != 1 {
-            bail!("--threads is for --workload cyclictest; timerlat has one thread on each CPU");
-        }
-        let lowest = flags.priority.saturating_sub(flags.threads - 1);
-        if is_cyclictest && lowest == 0 {
+        check_workload(flags)?;
+        let threads = flags.threads.unwrap_or(1);
+        let lowest = flags.priority.saturating_sub(threads - 1);
+        if lowest == 0 {
             bail!(
-                "{} threads from priority {} down do not fit",
-                flags.threads,
+                "{threads} threads from priority {} down do not fit",
                 flags.priority
+            );
+        }
+        if flags.load != Load::None && lowest <= LOAD_PRIORITY {
+            bail!(
+                "the load has priorities up to {LOAD_PRIORITY}: what is measured must be above it"
             );
         }
         let cpus = flags.cpus.unwrap_or_else(|| CpuSet::first(smp));
@@ -78,8 +86,8 @@ impl RunConfig {
             cpus: cpus.iter().collect(),
             priority: flags.priority,
             load: flags.load,
-            threads: is_cyclictest.then_some(flags.threads),
-            distance_ns: is_cyclictest.then_some(flags.distance),
+            threads: is_cyclictest.then_some(threads),
+            distance_ns: is_cyclictest.then(|| flags.distance.unwrap_or(DISTANCE_NS)),
             irq_threshold_ns: flags.irq_threshold,
             thread_threshold_ns: flags.thread_threshold,
             events,
@@ -116,6 +124,22 @@ impl RunConfig {
         line += &format!(" events={} mode=capture", ids.join(","));
         line += clock_keys(accel);
         line
+    }
+}
+
+/// Refuses flags that this workload would not heed.
+fn check_workload(flags: &LatencyRun) -> Result<()> {
+    match flags.workload {
+        Workload::Timerlat if flags.threads.is_some_and(|threads| threads != 1) => {
+            bail!("--threads is for --workload cyclictest; timerlat has one thread on each CPU")
+        }
+        Workload::Timerlat if flags.distance.is_some() => {
+            bail!("--distance is for --workload cyclictest; timerlat has one thread on each CPU")
+        }
+        Workload::Cyclictest if flags.irq_threshold.is_some() => {
+            bail!("--irq is for --workload timerlat; cyclictest measures threads only")
+        }
+        _ => Ok(()),
     }
 }
 
@@ -175,6 +199,10 @@ mod tests {
             "-p 0.5",
             "-p 2000 -d 1ms",
             "-t 2",
+            "--distance 100",
+            "--workload cyclictest -i 5",
+            "--load cpu -P 4",
+            "--load cpu --workload cyclictest -t 2 -P 5",
             "--workload cyclictest -t 8 -P 5",
             "--from x -p 5",
             "-q -v",

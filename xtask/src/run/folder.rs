@@ -203,7 +203,8 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// The folder of a run that is to be read: the one named, or the latest in `runs`.
+/// The folder of a run that is to be read: the one named, by its path or by its name in `runs`, or
+/// the latest there.
 ///
 /// # Errors
 ///
@@ -212,9 +213,12 @@ pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
     let Some(dir) = named else {
         return latest(runs);
     };
-    if !dir.is_dir() {
-        bail!("there is no folder {}", dir.display());
-    }
+    let inside = runs.join(dir);
+    let dir = match dir.is_dir() {
+        true => dir,
+        false if inside.is_dir() => &inside,
+        false => bail!("there is no folder {}", dir.display()),
+    };
     if !dir.join(RECORD).is_file() {
         bail!("{} is not a run folder: it has no {RECORD}", dir.display());
     }
@@ -253,6 +257,9 @@ mod tests {
         drop(RunFolder::create(None, dir.path(), "timerlat").unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert!(find(None, dir.path()).unwrap().ends_with("timerlat-002"));
+        let by_name = find(Some(Path::new("timerlat-001")), dir.path()).unwrap();
+        assert_eq!(by_name, dir.path().join("timerlat-001"));
+        assert!(find(Some(Path::new("timerlat-003")), dir.path()).is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct Manager {
     refresh: Option<&'static [&'static str]>,
     /// Installs the packages that follow.
     install: &'static [&'static str],
-    /// What `install` gets besides when nobody is there to try it again: a machine that has just
+    /// What goes before `install` when nobody is there to try it again: a machine that has just
     /// been started is often busy with its own updates.
     patience: &'static [&'static str],
     /// The package with qemu-system-x86_64.
@@ -97,7 +97,7 @@ impl Manager {
     /// What the manager said.
     pub fn install(self, packages: &str) -> Result<(), String> {
         let install = |warnings: String| {
-            let args = self.install.iter().chain(self.patience).copied();
+            let args = self.patience.iter().chain(self.install).copied();
             let args = args.chain(packages.split_whitespace());
             // A list that could not be had is only a warning, and then the package is not found.
             run_as_root(self.program, args)
