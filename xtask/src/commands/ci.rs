@@ -16,10 +16,8 @@ struct Step {
     name: &'static str,
     /// Cargo's arguments.
     args: &'static str,
-    /// A variable for it, and for those that need other flags than everyone else, a target folder
-    /// of its own, so that nothing is built twice.
+    /// A variable for it.
     variable: Option<(&'static str, &'static str)>,
-    target_dir: Option<&'static str>,
 }
 
 const fn step(name: &'static str, args: &'static str) -> Step {
@@ -27,12 +25,11 @@ const fn step(name: &'static str, args: &'static str) -> Step {
         name,
         args,
         variable: None,
-        target_dir: None,
     }
 }
 
 /// The tests first, as the README has them.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 8] = [
     step("tests", "xtask test"),
     step("example", "xtask run hello"),
     step(
@@ -40,14 +37,6 @@ const STEPS: [Step; 9] = [
         "xtask bench --except metric-interrupt-preemption",
     ),
     step("fuzzing", "xtask fuzz --seconds 5"),
-    Step {
-        variable: Some(("RUSTFLAGS", "--cfg loom")),
-        target_dir: Some("loom"),
-        ..step(
-            "memory model",
-            "test --package takt-tracer --release --test loom",
-        )
-    },
     step("format", "fmt --all --check"),
     step(
         "lints",
@@ -74,12 +63,6 @@ pub(super) fn run() -> Result<ExitCode> {
             .args(step.args.split(' '))
             .envs(step.variable)
             .current_dir(paths::workspace());
-        if let Some(dir) = step.target_dir {
-            command.env(
-                "CARGO_TARGET_DIR",
-                paths::workspace().join("target").join(dir),
-            );
-        }
         let started = Instant::now();
         let status = command.status().context("cannot run cargo")?;
         eprintln!("{heading} {:.0} s", started.elapsed().as_secs_f64());

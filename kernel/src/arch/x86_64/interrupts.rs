@@ -12,7 +12,7 @@ pub const FIRST_DEVICE_VECTOR: u8 = 32;
 pub const NR_DEVICE_VECTORS: usize = 32;
 /// The local APIC timer.
 pub const TIMER_VECTOR: u8 = 0x50;
-/// The local APIC timer while [`halt_early`] waits for the margin before the deadline.
+/// The local APIC timer while an early halt waits for the margin before the deadline.
 pub const EARLY_TIMER_VECTOR: u8 = 0x52;
 /// Another CPU wants this one to look at its run queue and timers.
 pub const KICK_VECTOR: u8 = 0x51;
