@@ -75,7 +75,7 @@ fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     line("clock", record.accel.accel.clock().into())?;
     line("1 ns means", record.accel.accel.ns_means().into())?;
     if config.smp > 1 && record.accel.accel == Accel::TcgIcount {
-        let why = "the CPUs take turns: while one computes, time passes for the others";
+        let why = "they take turns: while one computes, time passes for the others";
         line("", format!("({why})"))?;
     }
     line("period", format_ns(config.period_ns))?;
@@ -180,15 +180,15 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
     writeln!(out)
 }
 
-/// A row for each latency of each measured thread.
+/// A row for each latency of each measured thread, 79 columns wide.
 fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
     let workload = run.record.config.workload;
     let columns = ["count", "min", "avg", "p50", "p99", "p99.9", "max"];
-    let head: Vec<_> = columns.iter().map(|name| format!("{name:>10}")).collect();
+    let head: Vec<_> = columns.iter().map(|name| format!(" {name:>8}")).collect();
     writeln!(
         out,
         "{}",
-        style(format!("{:<18}{}", "latency in ns", head.join(""))).bold()
+        style(format!("{:<16}{}", "latency in ns", head.join(""))).bold()
     )?;
     for (slot, distributions) in run.record.slots.iter().zip(&run.distributions) {
         let name = slot_name(workload, slot);
@@ -201,7 +201,7 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
         row(out, name, "thread", &distributions.thread)?;
         writeln!(
             out,
-            "{:<10}{:<8}{:>10}{}",
+            "{:<9}{:<7} {:>8}{}",
             "",
             "missed",
             slot.missed,
@@ -209,7 +209,7 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
         )?;
     }
     if run.record.slots.is_empty() {
-        writeln!(out, "{:<18}{:>10}", "(nothing)", 0)?;
+        writeln!(out, "{:<16} {:>8}", "(nothing)", 0)?;
     }
     writeln!(out)
 }
@@ -233,7 +233,7 @@ fn row(out: &mut String, slot: &str, which: &str, all: &ExactHistogram) -> std::
     let percentile = |per_mille| cell(all.percentile(per_mille));
     writeln!(
         out,
-        "{slot:<10}{which:<8}{:>10}{:>10}{avg:>10}{:>10}{:>10}{:>10}{:>10}",
+        "{slot:<9}{which:<7} {:>8} {:>8} {avg:>8} {:>8} {:>8} {:>8} {:>8}",
         all.count(),
         cell(all.min()),
         percentile(500),

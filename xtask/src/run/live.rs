@@ -1,16 +1,19 @@
 //! What is shown on the terminal while a run goes on: rtla `timerlat top`'s table and a progress
-//! bar, on stderr.
+//! bar, on stderr. Where the table does not fit, IRQ and thread latency have a row each.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use console::style;
+use console::{Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use takt_timerlat::stats::RunState;
 use takt_timerlat::stats::view::{Figures, Head, Slot};
 
 use super::config::RunConfig;
 use crate::cli::Workload;
+
+/// Columns of rtla's table.
+const WIDE: usize = 97;
 
 /// The live view. Shows nothing where stderr is no terminal.
 #[derive(Debug)]
@@ -31,9 +34,11 @@ impl Live {
             ProgressDrawTarget::stderr()
         };
         let bar = ProgressBar::with_draw_target(Some(config.duration_ns.max(1)), target);
-        // The template is constant; if it were wrong, the default style would do.
+        // The template is constant; if it were wrong, the default style would do. It
+        // begins with an empty line, because one line stays behind after the `^C` that the terminal
+        // echoes on a line of its own.
         if let Ok(style) =
-            ProgressStyle::with_template("{msg}\n{wide_bar:.cyan/dim} {percent:>3} % in {elapsed}")
+            ProgressStyle::with_template("\n{msg}\n{bar:34.cyan/dim} {percent:>3} % in {elapsed}")
         {
             bar.set_style(style);
         }
@@ -64,7 +69,11 @@ impl Live {
             .max()
             .unwrap_or_default();
         self.bar.set_position(elapsed.min(self.duration_ns));
-        self.bar.set_message(table(self.title, elapsed, slots));
+        let width = Term::stderr()
+            .size_checked()
+            .map_or(WIDE, |(_, columns)| columns.into());
+        self.bar
+            .set_message(table(self.title, elapsed, slots, width));
     }
 
     /// Takes the view off the terminal.
@@ -83,32 +92,50 @@ fn elapsed_ns(slot: &Slot, period_ns: u64) -> u64 {
     (slot.thread.count + slot.missed).saturating_mul(interval)
 }
 
-fn table(title: &str, elapsed_ns: u64, slots: &[Slot]) -> String {
-    let mut out = format!("{}\n", style(format!("{title:^86}")).dim());
+fn table(title: &str, elapsed_ns: u64, slots: &[Slot], width: usize) -> String {
     let time = format_elapsed(Duration::from_nanos(elapsed_ns));
+    let columns = format!("{:>9} {:>9} {:>9} {:>9}", "cur", "min", "avg", "max");
+    if width < WIDE {
+        narrow(title, &time, &columns, slots)
+    } else {
+        wide(title, &time, &columns, slots)
+    }
+}
+
+/// rtla's.
+fn wide(title: &str, time: &str, columns: &str, slots: &[Slot]) -> String {
+    let mut out = format!("{}\n", style(format!("{title:^86}")).dim());
     // Writing to a String does not fail.
     let _ = writeln!(
         out,
         "{time}   |{:^40}|{:^40}",
         "IRQ Timer Latency (ns)", "Thread Timer Latency (ns)"
     );
-    let columns = format!("{:>9} {:>9} {:>9} {:>9}", "cur", "min", "avg", "max");
-    let _ = write!(
-        out,
-        "{}",
-        style(format!("CPU COUNT      |{columns} |{columns}")).reverse()
-    );
+    let head = format!("CPU COUNT      |{columns} |{columns}");
+    let _ = write!(out, "{}", style(head).reverse());
     for slot in slots {
-        let count = format!("#{}", slot.thread.count);
-        let _ = write!(
-            out,
-            "\n{:>3} {count:<10} |{} |{}",
-            slot.cpu,
-            cells(&slot.irq),
-            cells(&slot.thread)
-        );
+        let (count, cpu) = (count(slot), slot.cpu);
+        let (irq, thread) = (cells(&slot.irq), cells(&slot.thread));
+        let _ = write!(out, "\n{cpu:>3} {count:<10} |{irq} |{thread}");
     }
     out
+}
+
+fn narrow(title: &str, time: &str, columns: &str, slots: &[Slot]) -> String {
+    let mut out = format!("{}\n", style(format!("{time}   {title} (ns)")).dim());
+    let head = format!("CPU COUNT      {columns}");
+    // Writing to a String does not fail.
+    let _ = write!(out, "{}", style(head).reverse());
+    for slot in slots {
+        let (count, cpu) = (count(slot), slot.cpu);
+        let (irq, thread) = (cells(&slot.irq), cells(&slot.thread));
+        let _ = write!(out, "\n{cpu:>3} {count:<10} {irq}\n      thread   {thread}");
+    }
+    out
+}
+
+fn count(slot: &Slot) -> String {
+    format!("#{}", slot.thread.count)
 }
 
 fn cells(figures: &Figures) -> String {
@@ -157,8 +184,16 @@ mod tests {
             irq: figures,
             thread: none,
         };
-        let text =
-            console::strip_ansi_codes(&table("Timer Latency", 5_000_000_000, &[slot])).into_owned();
+        let drawn = |width| {
+            let text = table(
+                "Timer Latency",
+                5_000_000_000,
+                std::slice::from_ref(&slot),
+                width,
+            );
+            console::strip_ansi_codes(&text).into_owned()
+        };
+        let text = drawn(WIDE);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].starts_with("  0 00:00:05   |"));
         assert_eq!(
@@ -169,5 +204,17 @@ mod tests {
             lines[3],
             "  0 #0         |     1135       601       728      1135 |        -         -         -         -"
         );
+        assert!(lines.iter().all(|line| line.len() <= WIDE));
+
+        let text = drawn(WIDE - 1);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[2..],
+            [
+                "  0 #0              1135       601       728      1135",
+                "      thread           -         -         -         -"
+            ]
+        );
+        assert!(lines.iter().all(|line| line.len() <= 60));
     }
 }
