@@ -9,8 +9,9 @@ use super::tally::Tally;
 use crate::commands::ci::cargo;
 use crate::paths;
 
-/// What is tested, with the features that its tests need. Of the board these are the modules that know no machine.
-const CRATES: [&str; 14] = [
+/// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
+/// of the fuzz targets it is their seeds.
+const CRATES: [&str; 16] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -23,6 +24,8 @@ const CRATES: [&str; 14] = [
     "takt-board",
     "--package",
     "xtask",
+    "--package",
+    "takt-fuzz",
     "--features",
     "takt-tracer/std,takt-timerlat/std",
 ];
