@@ -36,6 +36,7 @@ fn every_bad_end_is_named() {
     for (guest, why) in [
         ("reset-at-boot", "triple fault"),
         ("reset", "triple fault"),
+        ("terminated", "QEMU was told by a signal to end"),
         ("panic", "the guest ended in a panic or an exception"),
         ("failed", "the guest reported a failure"),
         ("crash", "ended by signal 6"),

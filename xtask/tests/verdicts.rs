@@ -166,6 +166,7 @@ fn every_taint_is_exit_code_3_and_says_why() {
         ("unsent-events", "100 trace events were recorded, 6 came"),
         ("log-dropped", "12 log messages found no room"),
         ("frame-gap", "3 trace frames missing"),
+        ("lost-frames", "2 frames lost at the end"),
         ("damaged-frame", "1 frames with a wrong checksum"),
         ("cut-capture", "the capture ends inside a frame"),
     ] {

@@ -120,16 +120,17 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
 }
 
 fn wait(machine: &Machine, dir: &Path, limit: Duration) -> Result<GuestExit> {
-    let mut process = Process::start(machine, &dir.join(folder::MESSAGES))?;
+    let messages = dir.join(folder::MESSAGES);
+    let mut process = Process::start(machine, &messages)?;
     let started = Instant::now();
     loop {
         if let Some(status) = process.try_wait()? {
-            return Ok(GuestExit::from(status));
+            return Ok(GuestExit::of(status, &messages));
         }
         if started.elapsed() >= limit {
             let status = process.kill()?;
             eprintln!("stopped after {} s (--timeout)", limit.as_secs());
-            return Ok(GuestExit::from(status));
+            return Ok(GuestExit::of(status, &messages));
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -1,7 +1,9 @@
 //! [`GuestExit`]: what QEMU's exit status says about the guest.
 
 use std::fmt;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 /// How a guest ended. The guest writes a value v to the `isa-debug-exit` port, and QEMU exits with
@@ -19,12 +21,28 @@ pub enum GuestExit {
     /// QEMU exited by itself without an error: under `-no-reboot` that is a reset, and a guest
     /// resets by a triple fault.
     Reset,
+    /// QEMU was asked to end by a signal, which it obeys without an error.
+    Told,
     /// QEMU could not start or gave up.
     QemuFailed,
     /// An exit code without a meaning.
     Unknown(i32),
     /// QEMU was ended by a signal.
     Signal(i32),
+}
+
+impl GuestExit {
+    /// What QEMU's exit status and its own `messages` say together.
+    #[must_use]
+    pub fn of(status: ExitStatus, messages: &Path) -> Self {
+        let is_told = || {
+            fs::read_to_string(messages).is_ok_and(|text| text.contains("terminating on signal"))
+        };
+        match status.into() {
+            Self::Reset if is_told() => Self::Told,
+            exit => exit,
+        }
+    }
 }
 
 impl From<ExitStatus> for GuestExit {
@@ -52,6 +70,7 @@ impl fmt::Display for GuestExit {
             Self::Reset => {
                 f.write_str("the guest reset the machine without a report (a triple fault?)")
             }
+            Self::Told => f.write_str("QEMU was told by a signal to end"),
             Self::QemuFailed => f.write_str("QEMU failed (exit code 1)"),
             Self::Unknown(code) => write!(f, "QEMU exited with unknown code {code}"),
             Self::Signal(signal) => write!(f, "QEMU was ended by signal {signal}"),

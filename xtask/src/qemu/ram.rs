@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use takt_timerlat::stats::view::Memory;
@@ -36,6 +37,7 @@ impl Ram {
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("takt-{}-{number}.ram", std::process::id());
         let shm = Path::new("/dev/shm");
+        remove_stale(shm);
         if has_room(shm)
             && let Ok(ram) = Self::create_at(&shm.join(&name))
         {
@@ -123,6 +125,26 @@ impl Drop for Ram {
     }
 }
 
+/// Removes what was left by processes that were killed before QEMU had opened their file. That takes
+/// a second; the minute is for those whose numbers we cannot see, in another container.
+fn remove_stale(dir: &Path) {
+    const OLD: Duration = Duration::from_secs(60);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("takt-")?.strip_suffix(".ram"))
+            .and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
+        let is_old = || {
+            let changed = entry.metadata().and_then(|meta| meta.modified()).ok();
+            changed.is_some_and(|at| at.elapsed().is_ok_and(|age| age > OLD))
+        };
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) && is_old() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Whether a file system can hold the guest's RAM with something to spare.
 fn has_room(dir: &Path) -> bool {
     free_bytes(dir).is_some_and(|free| free > (RAM_MIB << 20) * 5 / 4)
@@ -133,4 +155,34 @@ fn has_room(dir: &Path) -> bool {
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn only_what_the_dead_left_long_ago_goes_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, age: u64| {
+            let file = File::create(dir.path().join(name)).unwrap();
+            let made = SystemTime::now() - Duration::from_secs(age);
+            file.set_modified(made).unwrap();
+        };
+        let own = format!("takt-{}-0.ram", std::process::id());
+        make("takt-4294967295-0.ram", 100);
+        make("takt-4294967294-0.ram", 0);
+        make(&own, 100);
+        make("takt.ram", 100);
+        remove_stale(dir.path());
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut left: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = [own, "takt-4294967294-0.ram".into(), "takt.ram".into()];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
 }

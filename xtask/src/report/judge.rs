@@ -156,6 +156,10 @@ impl Evidence<'_> {
         if missing != 0 {
             taints.push(format!("{missing} trace frames missing"));
         }
+        let lost_at_end = self.capture.lost_at_end();
+        if lost_at_end != 0 {
+            taints.push(format!("{lost_at_end} frames lost at the end"));
+        }
         let damage = self.capture.damage;
         if damage.frames != 0 {
             taints.push(format!("{} frames with a wrong checksum", damage.frames));

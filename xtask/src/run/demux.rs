@@ -52,6 +52,18 @@ pub struct CaptureCount {
     pub events: u64,
     /// What was no sound frame.
     pub damage: Damage,
+    /// Frames that the guest could not get rid of, by its own count.
+    #[serde(default)]
+    pub lost: u64,
+}
+
+impl CaptureCount {
+    /// Lost frames that left no gap, because none came behind them.
+    #[must_use]
+    pub fn lost_at_end(&self) -> u64 {
+        self.lost
+            .saturating_sub(self.log.missing.saturating_add(self.trace.missing))
+    }
 }
 
 /// A sub-buffer's size in the header of a trace that has none.

@@ -183,7 +183,8 @@ fn take_capture(
         trace: rings::rest(plan.elf, ram, &results.cpus)
             .context("cannot read the guest's trace rings")?,
     };
-    let capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
+    let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
+    capture.lost = guest::lost_frames(plan.elf, ram).context("cannot read the guest's memory")?;
     if capture.damage == super::frames::Damage::default() {
         // Its frames are in the other two files. A damaged one is kept as evidence.
         let _ = fs::remove_file(machine.capture());

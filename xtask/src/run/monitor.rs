@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use takt_timerlat::stats::view::Head;
 use takt_timerlat::stats::{MAX_CPUS, RunState, StatusView};
 
+use super::folder::MESSAGES;
 use super::live::Live;
 use super::signals::{Watch, Wish};
 use crate::guest::rtt::{self, Rtt};
@@ -103,7 +104,7 @@ impl<'r> Monitor<'r> {
         let mut stop: Option<StopRequest> = None;
         let ending = loop {
             if let Some(status) = self.process.try_wait()? {
-                break Ending::Exited(status.into());
+                break Ending::Exited(GuestExit::of(status, &self.dir.join(MESSAGES)));
             }
             match watch.wish() {
                 Wish::None => {}

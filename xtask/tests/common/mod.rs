@@ -18,6 +18,8 @@ use tempfile::TempDir;
 /// Where the fake image's blocks lie in the guest's RAM.
 const STATUS: u64 = 0x40_0000;
 const RTT: u64 = 0x20_0000;
+/// Where it counts lost frames.
+const LOST_FRAMES: u64 = 0x3f_0000;
 
 /// Log messages of the fake image, by index from 1.
 const MESSAGES: [(&str, &str); 3] = [
@@ -152,7 +154,11 @@ fn image() -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let text = object.section_id(StandardSection::Text);
     object.append_section_data(text, &[0xf4], 16);
-    for (name, address) in [("TAKT_STATUS", STATUS), ("_SEGGER_RTT", RTT)] {
+    for (name, address) in [
+        ("TAKT_STATUS", STATUS),
+        ("_SEGGER_RTT", RTT),
+        ("TAKT_LOST_FRAMES", LOST_FRAMES),
+    ] {
         object.add_symbol(symbol(name, address, SymbolSection::Absolute));
     }
     for name in ["_defmt_version_ = 4", "_defmt_encoding_ = raw"] {
