@@ -246,6 +246,11 @@ fn the_log_of_a_run_is_decoded() {
         .code(1)
         .says("measuring")
         .complains("damaged: byte 90:");
+    fs::write(&path, &whole[..90]).unwrap();
+    log(&[])
+        .code(1)
+        .says("measuring")
+        .complains("byte 90: the file ends after 1 of the run's 2 frames");
     fs::write(&path, &whole[..10]).unwrap();
     log(&[])
         .code(1)
@@ -294,6 +299,14 @@ fn the_trace_of_a_run_is_ftraces_text() {
         .code(1)
         .says("tick: n=2")
         .complains("damaged: byte 216:");
+    // Cut between the two, which only the run's record can tell.
+    fs::write(&path, &whole[..64 + 24 + 128]).unwrap();
+    trace(&[])
+        .code(1)
+        .says("tick: n=2")
+        .complains("byte 216: the file ends after 3 of the run's 6 events");
+    fs::write(&path, [&whole[..16], &[1; 8], &whole[24..]].concat()).unwrap();
+    trace(&[]).code(1).complains("byte 16: the TSC frequency");
     fs::write(&path, "").unwrap();
     trace(&[])
         .code(1)

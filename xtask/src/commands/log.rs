@@ -13,6 +13,7 @@ use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
 use crate::image::Elf;
 use crate::paths;
+use crate::report::load::Facts;
 use crate::run::folder;
 
 /// Prints the log. What is damaged is said on stderr; the lines before and behind it are printed.
@@ -25,39 +26,50 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let frames = FrameReader::log(BufReader::new(file))
         .with_context(|| format!("cannot read {}", path.display()))?;
     output::check_image(frames.header().image, &elf)?;
-    output::to_stdout(|out| print(frames, &decoder, flags.json, out))
+    let facts = Facts::read(&dir);
+    facts.check_tsc(frames.header().tsc_hz)?;
+    let size = output::size(&path);
+    output::to_stdout(|out| {
+        let found = print(frames, &decoder, flags.json, out)?;
+        let expected = facts.capture.map_or(0, |capture| capture.log.frames);
+        output::check_end(size, "frames", found, expected)
+    })
 }
 
+/// Prints the lines; gives the number of frames they were in.
 fn print(
     mut frames: FrameReader<BufReader<File>>,
     decoder: &Decoder,
     is_json: bool,
     out: &mut Output,
-) -> Result<()> {
+) -> Result<u64> {
     let mut stream = decoder.stream();
     let mut written = Ok(());
-    let mut damages = 0u64;
+    let (mut damages, mut sound) = (0u64, 0u64);
     while let Some(entry) = frames.next_entry()? {
         match entry {
             Entry::Damage(damage) => {
                 damages += 1;
                 eprintln!("damaged: {damage}");
             }
-            Entry::Frame(frame) => stream.push(&frame.payload, |line| {
-                if written.is_ok() {
-                    written = write_line(&line, is_json, out);
-                }
-            }),
+            Entry::Frame(frame) => {
+                sound += 1;
+                stream.push(&frame.payload, |line| {
+                    if written.is_ok() {
+                        written = write_line(&line, is_json, out);
+                    }
+                });
+            }
         }
         std::mem::replace(&mut written, Ok(()))?;
     }
     if damages != 0 {
-        bail!("the log is damaged in {damages} places");
+        bail!("the log is damaged in {}", output::places(damages));
     }
     if stream.malformed() != 0 {
         bail!("{} messages of the log make no sense", stream.malformed());
     }
-    Ok(())
+    Ok(sound)
 }
 
 fn write_line(line: &Line, is_json: bool, out: &mut Output) -> Result<()> {

@@ -1,6 +1,7 @@
 //! What the reading commands have in common.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -42,4 +43,22 @@ pub(super) fn check_image(sum: u64, elf: &Elf) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Bytes of a file, for a message.
+pub(super) fn size(path: &Path) -> u64 {
+    path.metadata().map_or(0, |meta| meta.len())
+}
+
+/// Refuses a file that ends too early, though between two frames.
+pub(super) fn check_end(size: u64, what: &str, found: u64, expected: u64) -> Result<()> {
+    if found < expected {
+        bail!("byte {size}: the file ends after {found} of the run's {expected} {what}");
+    }
+    Ok(())
+}
+
+/// `1 place`, `2 places`.
+pub(super) fn places(count: u64) -> String {
+    format!("{count} place{}", if count == 1 { "" } else { "s" })
 }

@@ -93,12 +93,6 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         smp: flags.smp,
         accel,
     };
-    let record = serde_json::json!({
-        "schema": "takt.boot/1",
-        "image": flags.name,
-        "kernel_cmdline": machine.cmdline,
-    });
-    fs::write(dir.join(folder::RECORD), format!("{record:#}\n"))?;
     fs::write(dir.join(folder::CMDLINE), machine.to_shell() + "\n")?;
 
     let exit = wait(&machine, dir, Duration::from_secs(flags.timeout))?;
@@ -113,7 +107,15 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         image: wire::checksum(&elf.data),
         nr_cpus: flags.smp.into(),
     };
-    demux(&machine.capture(), dir, facts, &rest)?;
+    let capture = demux(&machine.capture(), dir, facts, &rest)?;
+    let record = serde_json::json!({
+        "schema": "takt.boot/1",
+        "image": flags.name,
+        "kernel_cmdline": machine.cmdline,
+        "clocks": { "tsc_hz": TSC_HZ },
+        "capture": capture,
+    });
+    fs::write(dir.join(folder::RECORD), format!("{record:#}\n"))?;
     // Its frames are in the other two files.
     let _ = fs::remove_file(machine.capture());
     Ok(exit)

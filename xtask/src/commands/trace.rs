@@ -13,7 +13,7 @@ use crate::cli::Read as Flags;
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
 use crate::paths;
-use crate::report::load;
+use crate::report::load::{self, Facts};
 use crate::run::folder;
 
 /// Prints the trace. What is damaged is said on stderr; the records before and behind it are
@@ -26,8 +26,15 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let trace = TraceFile::open(BufReader::new(file))
         .with_context(|| format!("cannot read {}", path.display()))?;
     output::check_image(trace.header().image, &elf)?;
+    let facts = Facts::read(&dir);
+    facts.check_tsc(trace.header().tsc_hz)?;
     let decoder = decoder(&dir, &elf, trace.header().tsc_hz)?;
-    output::to_stdout(|out| print(trace, decoder, flags.json, out))
+    let (found, size) = (trace.nr_records(), output::size(&path));
+    output::to_stdout(|out| {
+        print(trace, decoder, flags.json, out)?;
+        let expected = facts.capture.map_or(0, |capture| capture.events);
+        output::check_end(size, "events", found, expected)
+    })
 }
 
 /// The run knows its threads' names. A run that cannot be read is no reason to give up: the trace
@@ -73,7 +80,7 @@ fn print(
         }
     }
     if damages != 0 {
-        bail!("the trace is damaged in {damages} places");
+        bail!("the trace is damaged in {}", output::places(damages));
     }
     Ok(())
 }
