@@ -77,10 +77,17 @@ impl Priority {
         if b.is_more_important_than(a) { b } else { a }
     }
 
+    /// The level of a queue that holds threads of this priority: 28 for the most important ones to
+    /// 127. An `xor`, which cancels out where a level becomes a priority and a level again.
+    #[inline(always)]
+    pub(crate) const fn level(self) -> u8 {
+        self.0 ^ 127
+    }
+
     /// The priority of a level of a queue, which only ever held priorities.
     #[inline(always)]
     pub(crate) const fn from_level(level: u8) -> Self {
-        Self(level)
+        Self(level ^ 127)
     }
 }
 

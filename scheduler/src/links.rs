@@ -8,7 +8,7 @@ use crate::ThreadId;
 
 /// The links of the threads `0..N`. `N` is a power of two, at most 256.
 ///
-/// The links of a thread mean something only while it stands in a queue. A number of `N` or above
+/// A thread that stands in no queue is a circle of one. A number of `N` or above
 /// is taken modulo `N`; it never reaches beyond the tables.
 #[derive(Clone, Debug)]
 pub struct Links<const N: usize> {
@@ -21,9 +21,15 @@ impl<const N: usize> Links<N> {
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(N.is_power_of_two() && N <= 256) };
+        let mut single = [0; N];
+        let mut id = 0;
+        while id < N {
+            single[id] = id as u8;
+            id += 1;
+        }
         Self {
-            next: [0; N],
-            prev: [0; N],
+            next: single,
+            prev: single,
         }
     }
 
@@ -39,13 +45,6 @@ impl<const N: usize> Links<N> {
         ThreadId::new(self.prev[Self::index(tid)])
     }
 
-    /// Makes `tid` a circle of one.
-    #[inline(always)]
-    pub(crate) const fn link_single(&mut self, tid: ThreadId) {
-        self.next[Self::index(tid)] = tid.raw();
-        self.prev[Self::index(tid)] = tid.raw();
-    }
-
     /// Puts `tid` between `next` and the thread before it.
     #[inline(always)]
     pub(crate) const fn link_before(&mut self, next: ThreadId, tid: ThreadId) {
@@ -56,12 +55,14 @@ impl<const N: usize> Links<N> {
         self.prev[Self::index(next)] = tid.raw();
     }
 
-    /// Takes `tid` out of its circle; `next` is the thread after it.
+    /// Takes `tid` out of its circle and makes it one of its own; `next` is the thread after it.
     #[inline(always)]
     pub(crate) const fn unlink(&mut self, tid: ThreadId, next: ThreadId) {
         let prev = self.prev(tid);
         self.next[Self::index(prev)] = next.raw();
         self.prev[Self::index(next)] = prev.raw();
+        self.next[Self::index(tid)] = tid.raw();
+        self.prev[Self::index(tid)] = tid.raw();
     }
 
     #[inline(always)]

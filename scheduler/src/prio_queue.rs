@@ -2,10 +2,11 @@
 //!
 //! A bitmap says which of the levels hold threads; each level is a circular doubly linked list
 //! through [`Links`], entered at its head; the tail is the head's `prev`. There is no number that
-//! is not a thread's, so only the bitmap says that a level is empty.
+//! is not a thread's, so only the bitmap says that a level is empty. A thread in no queue is a
+//! circle of one already: queueing it where no equals are changes no links.
 //!
 //! # Invariants
-//! * The bit of level `p` is set iff it holds a thread; `head[p]` means something only then.
+//! * The bit of a level is set iff it holds a thread; its head means something only then.
 //! * A thread is in at most one queue, at the priority it was pushed with: `remove` and the others
 //!   believe their caller in that. A caller that errs gets a wrong order, never memory unsafety.
 
@@ -16,8 +17,9 @@ use crate::{Links, Priority, ThreadId};
 /// All operations on a queue must be given the same [`Links`].
 #[derive(Clone, Debug)]
 pub struct PrioQueue {
-    /// Bit `63 - p % 64` of word `p / 64`: level `p` is not empty. The most important level is the
-    /// lowest bit: `bsf` finds that as it is, whereas `bsr` would need two `xor` more.
+    /// Bit `l % 64` of word `l / 64`: level `l` is not empty. Levels count from the most important
+    /// one down, so that the lowest bit is the first: `bsf` gives the level as it is, whereas `bsr`
+    /// would need two `xor` more.
     bitmap: [u64; 2],
     /// First thread of each level. 128 and not 100, so that no index needs a check.
     head: [u8; 128],
@@ -26,14 +28,13 @@ pub struct PrioQueue {
 /// The most important level of a bitmap.
 #[inline(always)]
 const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
-    let (word, last) = if bitmap[1] != 0 {
-        (bitmap[1], 127)
-    } else if bitmap[0] != 0 {
-        (bitmap[0], 63)
+    if bitmap[0] != 0 {
+        Some(bitmap[0].trailing_zeros())
+    } else if bitmap[1] != 0 {
+        Some(bitmap[1].trailing_zeros() | 64)
     } else {
-        return None;
-    };
-    Some(word.trailing_zeros() ^ last)
+        None
+    }
 }
 
 impl PrioQueue {
@@ -72,7 +73,6 @@ impl PrioQueue {
             links.link_before(self.head(prio), tid);
         } else {
             self.set_head(prio, tid);
-            links.link_single(tid);
         }
     }
 
@@ -89,7 +89,6 @@ impl PrioQueue {
             self.set_head(prio, tid);
         } else {
             self.set_head(prio, tid);
-            links.link_single(tid);
         }
     }
 
@@ -192,10 +191,10 @@ impl PrioQueue {
         }
         let bit = Self::bit(prio);
         let below = !(bit | (bit - 1));
-        let lower = if Self::word(prio) == 1 {
-            [self.bitmap[0], self.bitmap[1] & below]
+        let lower = if Self::word(prio) == 0 {
+            [self.bitmap[0] & below, self.bitmap[1]]
         } else {
-            [self.bitmap[0] & below, 0]
+            [0, self.bitmap[1] & below]
         };
         self.first_of(first_level(lower))
     }
@@ -224,8 +223,8 @@ impl PrioQueue {
     /// Marks a level as empty.
     #[inline(always)]
     const fn clear_level(&mut self, prio: Priority) {
-        // One `ror`, where the complement of the bit would take a shift and a `not`.
-        self.bitmap[Self::word(prio)] &= (u64::MAX >> 1).rotate_right(prio.raw() as u32);
+        // One `rol`, where the complement of the bit would take a shift and a `not`.
+        self.bitmap[Self::word(prio)] &= (!1u64).rotate_left(Self::level(prio) as u32);
     }
 
     /// First thread of a level, if there is such a level.
@@ -255,7 +254,7 @@ impl PrioQueue {
     /// The level of a priority as an index that needs no check.
     #[inline(always)]
     const fn level(prio: Priority) -> usize {
-        prio.raw() as usize & 127
+        prio.level() as usize & 127
     }
 
     /// Which word of the bitmap holds a level.
@@ -267,7 +266,7 @@ impl PrioQueue {
     /// The bit of a level within its word.
     #[inline(always)]
     const fn bit(prio: Priority) -> u64 {
-        1 << 63 >> (Self::level(prio) & 63)
+        1 << (Self::level(prio) & 63)
     }
 }
 

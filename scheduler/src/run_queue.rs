@@ -4,16 +4,16 @@
 //! * The running thread stays in the queue. It is the first of its level, unless a reschedule is
 //!   due: so preemption moves nothing, and a preempted thread goes on before its equals.
 //! * The idle thread is never in the queue: an empty queue means idle.
-//! * `level` is the running thread's priority, and -1 while the idle thread runs. A thread
-//!   preempts iff its priority is above `level`: one comparison, idle included.
+//! * `level` is the running thread's, and one behind the last while the idle thread runs. A thread
+//!   preempts iff its level comes before that: one comparison, idle included.
 //!
 //! # Source
 //! IEEE Std 1003.1-2017, 2.8.4 Process Scheduling, SCHED_FIFO.
 
 use crate::{Links, PrioQueue, Priority, ThreadId};
 
-/// [`RunQueue::level`] of the idle thread: below every priority.
-const IDLE: i8 = -1;
+/// [`RunQueue::level`] of the idle thread: behind that of every priority.
+const IDLE: u8 = 128;
 
 /// Whether the CPU must choose anew.
 #[must_use = "a due reschedule must be made known to the CPU"]
@@ -61,8 +61,8 @@ pub struct RunQueue {
     queue: PrioQueue,
     current: ThreadId,
     idle: ThreadId,
-    /// Priority of the running thread, -1 if it is the idle thread.
-    level: i8,
+    /// Level of the running thread's priority, [`IDLE`] if it is the idle thread.
+    level: u8,
 }
 
 impl RunQueue {
@@ -105,7 +105,7 @@ impl RunQueue {
         if self.is_idle() {
             None
         } else {
-            Some(Priority::from_level(self.level as u8))
+            Some(Priority::from_level(self.level))
         }
     }
 
@@ -133,7 +133,7 @@ impl RunQueue {
     pub const fn pick_next(&mut self) -> Next {
         match self.queue.top() {
             Some((tid, prio)) => {
-                self.level = prio.raw() as i8;
+                self.level = prio.level();
                 if tid.raw() == self.current.raw() {
                     Next::Stay
                 } else {
@@ -157,7 +157,7 @@ impl RunQueue {
     #[inline(always)]
     pub const fn yield_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
         if !self.is_idle() {
-            let prio = Priority::from_level(self.level as u8);
+            let prio = Priority::from_level(self.level);
             if self.queue.is_head(self.current, prio) {
                 self.queue.rotate(links, prio);
             } else {
@@ -183,7 +183,7 @@ impl RunQueue {
     #[inline(always)]
     pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
-        let prio = Priority::from_level(self.level as u8);
+        let prio = Priority::from_level(self.level);
         self.queue.remove(links, self.current, prio);
         self.pick_next()
     }
@@ -222,7 +222,7 @@ impl RunQueue {
         if !is_current {
             return self.resched_for(new);
         }
-        self.level = new.raw() as i8;
+        self.level = new.level();
         match self.queue.top() {
             Some((top, _)) if top.raw() == tid.raw() => Resched::Keep,
             _ => Resched::Preempt,
@@ -248,7 +248,7 @@ impl RunQueue {
         if matches!(policy, Policy::Fifo) || !self.has_peer(links) {
             return Resched::Keep;
         }
-        let prio = Priority::from_level(self.level as u8);
+        let prio = Priority::from_level(self.level);
         // Not the first: it has gone behind already and the reschedule is due.
         if self.queue.is_head(self.current, prio) {
             self.queue.rotate(links, prio);
@@ -258,7 +258,7 @@ impl RunQueue {
 
     #[inline(always)]
     const fn resched_for(&self, prio: Priority) -> Resched {
-        if prio.raw() as i8 > self.level {
+        if prio.level() < self.level {
             Resched::Preempt
         } else {
             Resched::Keep
