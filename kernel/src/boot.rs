@@ -18,6 +18,8 @@ pub struct Clocks {
 /// Once, on the boot CPU, with interrupts off, after [`fault::set_machine`].
 pub unsafe fn early() {
     // SAFETY: the caller's duty.
+    unsafe { thread::tcb::init() };
+    // SAFETY: as above.
     unsafe { percpu::init(0) };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
@@ -97,7 +99,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     run()
 }
 
-/// The idle thread. Begins anew whenever the timer interrupt found it halted.
+/// The idle thread. Begins anew whenever the timer interrupt found it waiting.
 pub(crate) extern "C" fn idle() -> ! {
     // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.
     unsafe { interrupts::enable() };

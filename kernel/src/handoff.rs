@@ -155,10 +155,12 @@ pub(crate) fn end_with_switch(
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { &(*cpu).sched };
     let Some(next) = sched::chosen(sched, next) else {
+        core::hint::cold_path();
         percpu::clear_need_resched();
         return Err(section);
     };
     if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
+        core::hint::cold_path();
         return Ok(end_with_rare_switch(prev, next));
     }
     // SAFETY: inside a section; two different blocks.
@@ -193,7 +195,12 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
-        Resched::Preempt if section.is_from_enabled() && percpu::is_preemptible() => {
+        Resched::Preempt if !section.is_from_enabled() => {
+            percpu::set_need_resched();
+            section.leave_disabled();
+            Handoff::result(Ok(()))
+        }
+        Resched::Preempt if percpu::is_preemptible() => {
             let next = sched.rq.pick_next();
             Handoff::switch(section, t.percpu, percpu::current(), next)
         }

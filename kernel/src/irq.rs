@@ -1,29 +1,52 @@
 //! Device interrupts: who handles which vector.
 
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
-use crate::lock;
-use crate::sched::{self, IrqExit};
-use crate::static_branch;
-use crate::trace::{self, trace};
+use crate::trace::trace;
 
 /// A handler: is told its argument and the time stamp taken by the entry's third instruction.
 pub type Handler = fn(usize, u64);
 
-struct Slot {
+/// What a vector's stub calls. The stub knows the slot's address, and the distances of its fields.
+#[repr(C)]
+pub(crate) struct Slot {
     handler: AtomicPtr<()>,
     argument: AtomicU64,
 }
 
-static HANDLERS: [Slot; NR_DEVICE_VECTORS] = [const {
-    Slot {
-        handler: AtomicPtr::new(core::ptr::null_mut()),
-        argument: AtomicU64::new(0),
+impl Slot {
+    const fn unexpected(vector: u64) -> Self {
+        Self {
+            handler: AtomicPtr::new(unexpected as fn(usize, u64) as *mut ()),
+            argument: AtomicU64::new(vector),
+        }
     }
-}; NR_DEVICE_VECTORS];
+}
+
+pub(crate) const SLOT_SIZE: usize = size_of::<Slot>();
+pub(crate) const SLOT_HANDLER: usize = offset_of!(Slot, handler);
+pub(crate) const SLOT_ARGUMENT: usize = offset_of!(Slot, argument);
+
+/// One slot for each device vector, and one for all others. Those without a handler have [`unexpected`], so that no
+/// stub has to ask.
+pub(crate) static HANDLERS: [Slot; NR_DEVICE_VECTORS + 1] = {
+    let mut slots = [const { Slot::unexpected(0) }; NR_DEVICE_VECTORS + 1];
+    let mut index = 0;
+    while index < NR_DEVICE_VECTORS {
+        slots[index] = Slot::unexpected(FIRST_DEVICE_VECTOR as u64 + index as u64);
+        index += 1;
+    }
+    slots
+};
+
+/// A bit for each device vector that has a handler.
+static REGISTERED: AtomicU32 = AtomicU32::new(0);
+
+const _: () = assert!(NR_DEVICE_VECTORS <= 32);
 
 /// The last unexpected vector, for reports.
 static LAST_UNEXPECTED: AtomicU32 = AtomicU32::new(0);
@@ -34,8 +57,10 @@ static LAST_UNEXPECTED: AtomicU32 = AtomicU32::new(0);
 /// [`Error::InvalidArgument`] if the vector is not a device's; [`Error::InvalidState`] if it has a handler.
 pub fn register(vector: u8, handler: Handler, argument: usize) -> Result<(), Error> {
     let index = usize::from(vector).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
-    let slot = HANDLERS.get(index).ok_or(Error::InvalidArgument)?;
-    if !slot.handler.load(Relaxed).is_null() {
+    let slot = HANDLERS[..NR_DEVICE_VECTORS]
+        .get(index)
+        .ok_or(Error::InvalidArgument)?;
+    if REGISTERED.fetch_or(1 << index, Relaxed) & 1 << index != 0 {
         return Err(Error::InvalidState);
     }
     slot.argument.store(argument as u64, Relaxed);
@@ -44,53 +69,32 @@ pub fn register(vector: u8, handler: Handler, argument: usize) -> Result<(), Err
     Ok(())
 }
 
-/// Called by the entry stub of device vectors and of unexpected ones (`vector` 0).
-///
-/// The traced form is a function of its own, so that this one keeps nothing across a call and saves no register.
-pub(crate) extern "C" fn device_interrupt(at: u64, vector: u64) -> IrqExit {
-    if static_branch!(trace::events::irq_handler_entry::ID)
-        || static_branch!(trace::events::irq_handler_exit::ID)
-    {
-        return traced_device_interrupt(at, vector);
-    }
-    handle(at, vector);
-    sched::irq_exit(lock::enter_irq())
+/// What the entry stub calls instead of the handler while an event of the interrupt's is on.
+pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
+    let index = (core::ptr::from_ref(slot) as usize - HANDLERS.as_ptr() as usize) / SLOT_SIZE;
+    let vector = if index < NR_DEVICE_VECTORS {
+        index as u32 + u32::from(FIRST_DEVICE_VECTOR)
+    } else {
+        0
+    };
+    let handler = slot.handler.load(Relaxed);
+    // SAFETY: only `register` stores there, and it stores a `Handler`, as does the table's beginning.
+    let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
+    trace!(irq_handler_entry, vector);
+    handler(slot.argument.load(Relaxed) as usize, at);
+    trace!(irq_handler_exit, vector);
 }
 
-#[inline(never)]
-extern "C" fn traced_device_interrupt(at: u64, vector: u64) -> IrqExit {
-    trace!(irq_handler_entry, vector as u32);
-    handle(at, vector);
-    trace!(irq_handler_exit, vector as u32);
-    sched::irq_exit(lock::enter_irq())
-}
-
-#[inline(always)]
-fn handle(at: u64, vector: u64) {
-    // SAFETY: this CPU's own block.
-    unsafe { (*percpu::this()).nr_irqs += 1 };
-    let slot = HANDLERS.get((vector as usize).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR)));
-    match slot.map(|slot| (slot.handler.load(Relaxed), slot.argument.load(Relaxed))) {
-        Some((handler, argument)) if !handler.is_null() => {
-            // SAFETY: only `register` stores there, and it stores a `Handler`.
-            let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
-            handler(argument as usize, at);
-            apic::end_of_interrupt();
-        }
-        _ => unexpected(vector as u32),
-    }
-}
-
-/// An interrupt that no one expected: counted, and acknowledged if the local APIC says that one is in service.
+/// The handler of a vector that no one expected: counts it. The stub acknowledges it, as any other; if no interrupt is
+/// in service, that has no effect (SDM vol. 3A, 11.8.5).
 #[cold]
-fn unexpected(vector: u32) {
+fn unexpected(vector: usize, _: u64) {
     // SAFETY: this CPU's own block.
     unsafe { (*percpu::this()).nr_unexpected += 1 };
-    let in_service = apic::vector_in_service();
-    if in_service.is_some() {
-        apic::end_of_interrupt();
-    }
-    LAST_UNEXPECTED.store(in_service.map_or(vector, u32::from), Relaxed);
+    LAST_UNEXPECTED.store(
+        apic::vector_in_service().map_or(vector as u32, u32::from),
+        Relaxed,
+    );
 }
 
 /// Unexpected and spurious interrupts of a CPU since boot.

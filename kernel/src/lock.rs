@@ -187,6 +187,12 @@ impl Section {
         self.restore();
     }
 
+    /// Ends the section where interrupts were off when it began, as they stay.
+    #[inline(always)]
+    pub(crate) fn leave_disabled(self) {
+        unlock();
+    }
+
     /// Gives up the lock but leaves interrupts off, for a switch. [`Section::relock`] undoes it.
     #[inline(always)]
     pub(crate) fn unlock_for_switch(&self) {

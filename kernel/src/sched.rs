@@ -65,7 +65,7 @@ pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
     let t = tcb(tid);
     // SAFETY: inside a section; control blocks are static.
     let t = unsafe { &mut *t };
-    trace!(sched_waking, tid.raw(), t.prio.raw(), cpu_of(t));
+    trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
     t.woken = woken;
     t.state &= !WAITING;
     if t.state == 0 {
@@ -78,7 +78,7 @@ pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
 pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
-    trace!(sched_wakeup, t.tid.raw(), t.prio.raw(), cpu_of(t));
+    trace!(sched_wakeup, t.tid.raw(), t.prio.rank(), cpu_of(t));
     match sched.rq.wakeup(section.links(), t.tid, t.prio) {
         Resched::Preempt => resched(t.percpu),
         Resched::Keep => quantum_needed(section, t),
@@ -189,8 +189,8 @@ pub(crate) fn commit_switch(
     trace!(
         sched_switch,
         next.tid.raw(),
-        prev.prio.raw(),
-        next.prio.raw(),
+        prev.prio.rank(),
+        next.prio.rank(),
         trace::prev_state(prev.state)
     );
     if block.sched.nr_round_robin != 0 {
@@ -276,6 +276,11 @@ pub(crate) extern "C" fn preempt_schedule() {
     }
 }
 
+/// The end of a device's interrupt that has left the hardirq and found a reschedule due.
+pub(crate) extern "C" fn irq_schedule() -> IrqExit {
+    irq_exit_schedule(lock::enter_irq())
+}
+
 /// What an interrupt's stub needs: the thread to go on with, null for the same, and the one that is left.
 #[repr(C)]
 pub(crate) struct IrqExit {
@@ -296,7 +301,7 @@ pub(crate) fn irq_exit(section: Section) -> IrqExit {
     }
 }
 
-/// The end of an interrupt that found the idle thread halted: goes on with the next thread, or with the idle thread
+/// The end of an interrupt that found the idle thread waiting: goes on with the next thread, or with the idle thread
 /// anew.
 #[inline(always)]
 pub(crate) fn irq_exit_from_halt(section: Section) -> ! {
@@ -304,7 +309,7 @@ pub(crate) fn irq_exit_from_halt(section: Section) -> ! {
     let exit = irq_exit(section);
     let next = if exit.next.is_null() { idle } else { exit.next };
     // SAFETY: interrupts are off, `irq_exit` made `next` the current thread, and the idle thread's state was given up
-    // when it halted.
+    // when it came to wait.
     unsafe { switch::leave_idle(idle, next) }
 }
 
@@ -329,7 +334,13 @@ fn irq_exit_schedule(section: Section) -> IrqExit {
 #[inline(always)]
 pub(crate) fn may_block() -> bool {
     // SAFETY: the running thread's own block.
-    percpu::is_preemptible() && unsafe { (*percpu::current()).atomic } == 0
+    may_block_as(unsafe { &*percpu::current() })
+}
+
+/// [`may_block`], where the running thread's block is at hand.
+#[inline(always)]
+pub(crate) fn may_block_as(current: &Tcb) -> bool {
+    percpu::is_preemptible() && current.atomic == 0
 }
 
 /// The calling thread waits, in `queue` if one is given, at most until `deadline`; returns how it was woken.
@@ -458,7 +469,13 @@ pub(crate) fn requeue(
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
     let from = t.prio;
-    trace!(prio_change, tid.raw(), from.raw(), to.raw(), t.base.raw());
+    trace!(
+        prio_change,
+        tid.raw(),
+        from.rank(),
+        to.rank(),
+        t.base.rank()
+    );
     t.prio = to;
     if t.state == 0 {
         // SAFETY: inside a section.

@@ -175,7 +175,7 @@ pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
     sched::irq_exit(section)
 }
 
-/// The same when it found the idle thread halted: nothing of that thread is kept, so this does not return to the stub.
+/// The same when it found the idle thread waiting: nothing of that thread is kept, so this does not return to the stub.
 pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
     let section = handle_timer(at);
     sched::irq_exit_from_halt(section)
@@ -256,6 +256,7 @@ pub(crate) fn idle_wait() {
     let margin = HALT_MARGIN.load(Relaxed);
     if margin == 0 {
         arm_for_idle();
+        interrupts::disable();
         interrupts::idle_halt();
     } else {
         idle_wait_exactly(margin);

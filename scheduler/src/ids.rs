@@ -33,6 +33,9 @@ impl ThreadId {
 
 /// How important a thread is: 0 to 99, 99 the most important, as `SCHED_FIFO` counts.
 ///
+/// Kept as its [rank](Self::rank), which is the level of the queues that hold threads of this
+/// priority: no queue has to compute it.
+///
 /// There is deliberately no `Ord`: "greater" says nothing where one kernel counts up and the
 /// next counts down. Ask [`is_more_important_than`](Self::is_more_important_than).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -41,25 +44,35 @@ pub struct Priority(u8);
 
 impl Priority {
     /// The least important priority, 0.
-    pub const MIN: Self = Self(0);
+    pub const MIN: Self = Self(99);
     /// The most important priority, 99.
-    pub const MAX: Self = Self(99);
+    pub const MAX: Self = Self(0);
+    /// What an idle thread shows: it is in no queue and below all that are.
+    pub const IDLE: Self = Self(120);
 
     /// The priority of this number, if it is one.
     #[inline(always)]
     #[must_use]
     pub const fn new(raw: u8) -> Option<Self> {
-        if raw <= Self::MAX.0 {
-            Some(Self(raw))
+        if raw <= 99 {
+            Some(Self(99 - raw))
         } else {
             None
         }
     }
 
-    /// The number, 0 to 99.
+    /// The number, 0 to 99; 0 for an idle thread.
     #[inline(always)]
     #[must_use]
     pub const fn raw(self) -> u8 {
+        99u8.saturating_sub(self.0)
+    }
+
+    /// The number by which ftrace shows a priority, Linux's own: 0 for the most important one, 99,
+    /// up to 99 for the least important one, 0; 120 for an idle thread.
+    #[inline(always)]
+    #[must_use]
+    pub const fn rank(self) -> u8 {
         self.0
     }
 
@@ -67,7 +80,7 @@ impl Priority {
     #[inline(always)]
     #[must_use]
     pub const fn is_more_important_than(self, other: Self) -> bool {
-        self.0 > other.0
+        self.0 < other.0
     }
 
     /// The more important of two.
@@ -77,17 +90,10 @@ impl Priority {
         if b.is_more_important_than(a) { b } else { a }
     }
 
-    /// The level of a queue that holds threads of this priority: 28 for the most important ones to
-    /// 127. An `xor`, which cancels out where a level becomes a priority and a level again.
-    #[inline(always)]
-    pub(crate) const fn level(self) -> u8 {
-        self.0 ^ 127
-    }
-
     /// The priority of a level of a queue, which only ever held priorities.
     #[inline(always)]
     pub(crate) const fn from_level(level: u8) -> Self {
-        Self(level ^ 127)
+        Self(level)
     }
 }
 
@@ -144,6 +150,13 @@ mod tests {
             Priority::max_important(Priority::MAX, Priority::MIN),
             Priority::MAX
         );
+    }
+
+    #[test]
+    fn rank_is_linuxs() {
+        assert_eq!(Priority::new(95).map(Priority::rank), Some(4));
+        assert_eq!(Priority::new(95).map(Priority::raw), Some(95));
+        assert_eq!((Priority::IDLE.rank(), Priority::IDLE.raw()), (120, 0));
     }
 
     #[test]

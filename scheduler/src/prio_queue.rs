@@ -17,9 +17,9 @@ use crate::{Links, Priority, ThreadId};
 /// All operations on a queue must be given the same [`Links`].
 #[derive(Clone, Debug)]
 pub struct PrioQueue {
-    /// Bit `l % 64` of word `l / 64`: level `l` is not empty. Levels count from the most important
-    /// one down, so that the lowest bit is the first: `bsf` gives the level as it is, whereas `bsr`
-    /// would need two `xor` more.
+    /// Bit `l % 64` of word `l / 64`: level `l` is not empty. A level is the rank of its priority, so
+    /// that the lowest bit is the first: `bsf` gives it as it is, whereas `bsr` would need two `xor`
+    /// more.
     bitmap: [u64; 2],
     /// First thread of each level. 128 and not 100, so that no index needs a check.
     head: [u8; 128],
@@ -29,8 +29,11 @@ pub struct PrioQueue {
 #[inline(always)]
 const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
     if bitmap[0] != 0 {
-        Some(bitmap[0].trailing_zeros())
-    } else if bitmap[1] != 0 {
+        return Some(bitmap[0].trailing_zeros());
+    }
+    // Priorities below 36: two instructions more.
+    core::hint::cold_path();
+    if bitmap[1] != 0 {
         Some(bitmap[1].trailing_zeros() | 64)
     } else {
         None
@@ -254,7 +257,7 @@ impl PrioQueue {
     /// The level of a priority as an index that needs no check.
     #[inline(always)]
     const fn level(prio: Priority) -> usize {
-        prio.level() as usize & 127
+        prio.rank() as usize & 127
     }
 
     /// Which word of the bitmap holds a level.

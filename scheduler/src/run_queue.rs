@@ -133,7 +133,7 @@ impl RunQueue {
     pub const fn pick_next(&mut self) -> Next {
         match self.queue.top() {
             Some((tid, prio)) => {
-                self.level = prio.level();
+                self.level = prio.rank();
                 if tid.raw() == self.current.raw() {
                     Next::Stay
                 } else {
@@ -222,7 +222,7 @@ impl RunQueue {
         if !is_current {
             return self.resched_for(new);
         }
-        self.level = new.level();
+        self.level = new.rank();
         match self.queue.top() {
             Some((top, _)) if top.raw() == tid.raw() => Resched::Keep,
             _ => Resched::Preempt,
@@ -258,7 +258,7 @@ impl RunQueue {
 
     #[inline(always)]
     const fn resched_for(&self, prio: Priority) -> Resched {
-        if prio.level() < self.level {
+        if prio.rank() < self.level {
             Resched::Preempt
         } else {
             Resched::Keep

@@ -112,7 +112,7 @@ impl RawMutex {
         trace!(
             mutex_contended,
             u32::from(owner.raw()),
-            u32::from(t.prio.raw()),
+            u32::from(t.prio.rank()),
             self as *const Self as u32
         );
         // The owner must inherit before this thread leaves the CPU, and inheritance looks at the wait queue: so stand

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use takt_scheduler::pi::Walk;
 use takt_scheduler::{Priority, ThreadId};
 
-use crate::arch::{frame::TrapFrame, percpu, switch};
+use crate::arch::{percpu, switch};
 use crate::config::{MAX_CPUS, MAX_THREADS, RR_QUANTUM_NS};
 use crate::error::Error;
 use crate::handoff::{self, Handoff};
@@ -225,7 +225,6 @@ fn create(
     stack.in_use().store(true, Relaxed);
     // SAFETY: inside a section, and the id was free: what is not set here is zero.
     let t = unsafe { &mut *tcb(tid) };
-    t.tid = tid;
     t.percpu = percpu::of(place.cpu.into());
     t.name = Some(name);
     t.generation = t.generation.wrapping_add(1);
@@ -237,9 +236,9 @@ fn create(
     t.rsp = stack.top;
     t.stack_bottom = stack.bottom;
     t.stack_top = stack.top;
-    t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
-    t.frame.rdi = entry as usize as u64;
-    t.frame.rsi = argument as u64;
+    t.mxcsr = tcb::MXCSR;
+    t.exchange = entry as usize;
+    t.exchange2 = argument;
     let created = Created::new(tid, t.generation);
     if crate::static_branch!(crate::trace::events::thread_create::ID) {
         return end_traced(section, created);
@@ -256,7 +255,7 @@ fn end_traced(section: Section, created: Created) -> Created {
     trace!(
         thread_create,
         u32::from(t.tid.raw()),
-        u32::from(t.prio.raw()),
+        u32::from(t.prio.rank()),
         sched::cpu_of(t),
         t.name_or_none().as_bytes()
     );
@@ -419,13 +418,10 @@ impl Thread {
             Ok(t) => t,
             Err(error) => return Handoff::stay(section, Err(error)),
         };
-        if t.state & EXITED != 0 {
-            return Handoff::stay(section, Err(Error::InvalidState));
-        }
         if !core::ptr::eq(percpu::current(), t) {
             return Self::end_with_other_suspended(section, t);
         }
-        if !(sched::may_block() && section.is_from_enabled()) {
+        if !sched::may_block_as(t) {
             return Handoff::stay(section, Err(Error::WrongContext));
         }
         let cpu = t.percpu;
@@ -435,6 +431,9 @@ impl Thread {
 
     #[inline(never)]
     fn end_with_other_suspended(mut section: Section, t: &mut Tcb) -> Handoff {
+        if t.state & EXITED != 0 {
+            return Handoff::stay(section, Err(Error::InvalidState));
+        }
         sched::suspend_other(&mut section, t);
         Handoff::stay(section, Ok(()))
     }
@@ -674,19 +673,19 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let tid = ThreadId::new(block.cpu as u8);
     // SAFETY: idle ids belong to their CPU.
     let t = unsafe { &mut *tcb(tid) };
-    t.tid = tid;
     t.percpu = cpu;
     t.name = Some("idle");
     t.generation = 1;
     t.resume = switch::resume_idle();
     t.stack_top = stack_top;
     t.rsp = stack_top;
-    t.frame.mxcsr = TrapFrame::ZERO.mxcsr;
+    t.mxcsr = tcb::MXCSR;
+    t.prio = Priority::IDLE;
+    t.base = Priority::IDLE;
     t.state = 0;
     t.atomic = tcb::NEVER_WAITS;
     block.sched.rq = takt_scheduler::RunQueue::new(tid);
     t.runtime = crate::arch::tsc::now().wrapping_neg();
-    percpu::set_current(t);
 }
 
 /// Name of the thread whose stack lies above this guard page. For fault reports: reads without a section.

@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use takt_scheduler::{PrioQueue, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
-use crate::arch::percpu::PerCpu;
+use crate::arch::percpu::{self, PerCpu};
 use crate::config::MAX_THREADS;
 use crate::sync::mutex::RawMutex;
 
@@ -48,11 +48,10 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// What the kernel keeps of a thread. The first half kilobyte is all that a switch touches.
+/// What the kernel keeps of a thread. Its [`TrapFrame`] lies right before it; those and the first cache line are all
+/// that a switch touches.
 #[repr(C, align(64))]
 pub struct Tcb {
-    /// The registers, when an interrupt preempted the thread.
-    pub frame: TrapFrame,
     /// Where the switch goes on: in `switch`, at `takt_resume_preempted` or at `takt_resume_new`.
     pub resume: usize,
     /// Stack pointer, when the thread gave up the CPU itself.
@@ -66,6 +65,11 @@ pub struct Tcb {
     /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
     /// instruction and six more around it.
     pub(crate) switches: u64,
+    /// Control and status of the SSE unit, while the thread does not run.
+    pub mxcsr: u32,
+    /// The preempt count that a thread is switched to with, and its id: the upper half of the context word, which a
+    /// switch copies as one.
+    pub preempt: u8,
     pub(crate) tid: ThreadId,
     /// Effective priority: the one it is queued with.
     pub(crate) prio: Priority,
@@ -85,10 +89,11 @@ pub struct Tcb {
     pub(crate) atomic: u8,
 
     // What follows is for creation, waiting and the end.
-    /// A word that the waker and the waiting thread exchange; its meaning is the object's.
-    pub(crate) exchange: usize,
-    /// Second such word.
-    pub(crate) exchange2: usize,
+    /// A word that the waker and the waiting thread exchange; its meaning is the object's. The entry of a thread that
+    /// has not run yet.
+    pub exchange: usize,
+    /// Second such word, or the entry's argument.
+    pub exchange2: usize,
     /// The mutex it waits for, or null.
     pub(crate) blocked_on: *const RawMutex,
     /// First of the contended mutexes it holds, linked through them.
@@ -134,8 +139,25 @@ impl Tcb {
     }
 }
 
+const _: () = assert!(
+    core::mem::offset_of!(Tcb, tid) == core::mem::offset_of!(Tcb, preempt) + 1,
+    "a switch reads both at once"
+);
+
+/// What MXCSR is at a thread's beginning: all floating-point exceptions masked, as the ABI wants.
+pub(crate) const MXCSR: u32 = 0x1f80;
+
+/// One entry of the table. The frame's end is the control block's address.
+#[repr(C)]
+struct Slot {
+    frame: TrapFrame,
+    tcb: Tcb,
+}
+
+const _: () = assert!(core::mem::offset_of!(Slot, tcb) == size_of::<TrapFrame>());
+
 #[repr(transparent)]
-struct Table(UnsafeCell<MaybeUninit<[Tcb; MAX_THREADS]>>);
+struct Table(UnsafeCell<MaybeUninit<[Slot; MAX_THREADS]>>);
 
 // SAFETY: control blocks change inside kernel sections only, or by the thread's own CPU at a switch.
 unsafe impl Sync for Table {}
@@ -154,7 +176,9 @@ static POINTERS: Pointers = Pointers({
     let mut id = 0;
     while id < MAX_THREADS {
         // SAFETY: inside the table.
-        list[id] = unsafe { TABLE.0.get().cast::<Tcb>().add(id) };
+        let slot = unsafe { TABLE.0.get().cast::<Slot>().add(id) };
+        // SAFETY: as above.
+        list[id] = unsafe { &raw mut (*slot).tcb };
         id += 1;
     }
     list
@@ -165,4 +189,18 @@ static POINTERS: Pointers = Pointers({
 pub(crate) fn tcb(tid: ThreadId) -> *mut Tcb {
     // Masked to the table's size, which is a power of two.
     POINTERS.0[tid.index() & (MAX_THREADS - 1)]
+}
+
+/// Gives every block what is the same in all its uses.
+///
+/// # Safety
+/// Once, on the boot CPU, before there are threads.
+pub(crate) unsafe fn init() {
+    for id in 0..MAX_THREADS {
+        let tid = ThreadId::new(id as u8);
+        // SAFETY: no one else looks at the table yet, and zeros are a valid block.
+        let t = unsafe { &mut *tcb(tid) };
+        t.tid = tid;
+        t.preempt = percpu::NO_RESCHED;
+    }
 }

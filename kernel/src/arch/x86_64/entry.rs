@@ -1,15 +1,15 @@
 //! Interrupt and exception entry, in assembly.
 //!
-//! **Interrupts** run on IST1, which points into the running thread's [`TrapFrame`]: the stub stores the
+//! **Interrupts** run on IST1, which points to the end of the running thread's [`TrapFrame`]: the stub stores the
 //! caller-saved registers below the CPU's own frame, moves to the interrupt stack and calls Rust. Storing below `rsp`
 //! is safe here: the frame belongs to this interrupt alone, interrupts are off, and NMI and exceptions have stacks of
-//! their own. The third instruction is `rdtsc`: that is the interrupt's time stamp.
+//! their own. The timer's third instruction is `rdtsc`: that is the interrupt's time stamp.
 //!
-//! Leaving: the handler itself drops the preempt count by one hardirq; if it becomes zero (no one forbids it and a
-//! reschedule is due) it names the next thread. Only then are the callee-saved registers stored.
+//! Leaving: the preempt count drops by one hardirq; if it becomes zero (no one forbids it and a reschedule is due) the
+//! next thread is chosen. Only then are the callee-saved registers stored.
 //!
-//! The idle thread in its halt has no state worth keeping: an interrupt that finds `halted` set stores nothing, and the
-//! idle thread begins anew the next time.
+//! The idle thread that waits has no state worth keeping: the timer's interrupt that finds it at that one place stores
+//! nothing, and the idle thread begins anew the next time.
 //!
 //! **Exceptions** run on stacks of their own (IST2 to IST5) with all registers pushed.
 //!
@@ -20,6 +20,7 @@ use core::mem::offset_of;
 
 use super::frame::TrapFrame;
 use super::percpu;
+use crate::irq;
 use crate::thread::tcb::Tcb;
 
 macro_rules! frame {
@@ -29,10 +30,9 @@ macro_rules! frame {
 }
 
 global_asm!(
-    // Stores the registers that Rust may clobber, except rax, rdx (stored by the stub before its rdtsc).
-    // On entry rsp is at the frame's rip; afterwards rdi = time stamp, rsp = interrupt stack.
-    ".macro TAKT_IRQ_SAVE",
-    "mov [rsp - {RIP} + {RCX}], rcx",
+    // Stores the registers that Rust may clobber, except rax, rcx, rdx, which the stub stores itself, two of them
+    // before its rdtsc. On entry rsp is at the frame's rip; afterwards \at = time stamp, rsp = interrupt stack.
+    ".macro TAKT_IRQ_SAVE at",
     "mov [rsp - {RIP} + {RSI}], rsi",
     "mov [rsp - {RIP} + {RDI}], rdi",
     "mov [rsp - {RIP} + {R8}], r8",
@@ -44,7 +44,7 @@ global_asm!(
     "movaps [rsp - {RIP} + 16 * \\n], xmm\\n",
     ".endr",
     "shl rdx, 32",
-    "lea rdi, [rax + rdx]",
+    "lea \\at, [rax + rdx]",
     "add byte ptr gs:[{PREEMPT}], {HARDIRQ}",
     "mov rsp, gs:[{IRQ_STACK_TOP}]",
     ".endm",
@@ -56,50 +56,51 @@ global_asm!(
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
-    "cmp byte ptr gs:[{HALTED}], 0",
-    "jne takt_irq_timer_idle",
-    "TAKT_IRQ_SAVE",
+    "cmp qword ptr [rsp], offset takt_idle_waiting",
+    "je takt_irq_timer_idle",
+    "mov [rsp - {RIP} + {RCX}], rcx",
+    "TAKT_IRQ_SAVE rdi",
     "call {timer_interrupt}",
     // falls through
     "takt_irq_exit:",
     "test rax, rax", // the next thread, or 0 for the same one
-    "jnz 3f",
+    "jnz takt_irq_switch",
     "takt_irq_return:",
-    "mov rsp, gs:[{CURRENT}]",
+    "mov rsp, gs:[{CURRENT}]", // the frame's end
     ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-    "movaps xmm\\n, [rsp + 16 * \\n]",
+    "movaps xmm\\n, [rsp - {END} + 16 * \\n]",
     ".endr",
-    "mov r11, [rsp + {R11}]",
-    "mov r10, [rsp + {R10}]",
-    "mov r9, [rsp + {R9}]",
-    "mov r8, [rsp + {R8}]",
-    "mov rdi, [rsp + {RDI}]",
-    "mov rsi, [rsp + {RSI}]",
-    "mov rcx, [rsp + {RCX}]",
-    "mov rdx, [rsp + {RDX}]",
-    "mov rax, [rsp + {RAX}]",
-    "add rsp, {RIP}",
+    "mov r11, [rsp - {END} + {R11}]",
+    "mov r10, [rsp - {END} + {R10}]",
+    "mov r9, [rsp - {END} + {R9}]",
+    "mov r8, [rsp - {END} + {R8}]",
+    "mov rdi, [rsp - {END} + {RDI}]",
+    "mov rsi, [rsp - {END} + {RSI}]",
+    "mov rcx, [rsp - {END} + {RCX}]",
+    "mov rdx, [rsp - {END} + {RDX}]",
+    "mov rax, [rsp - {END} + {RAX}]",
+    "sub rsp, {END} - {RIP}",
     "iretq",
-    "3:",
+    "takt_irq_switch:", // rax = the next thread, rdx = the one that is left
     "mov rsi, rax",
-    "mov [rdx + {RBX}], rbx",
-    "mov [rdx + {RBP}], rbp",
-    "mov [rdx + {R12}], r12",
-    "mov [rdx + {R13}], r13",
-    "mov [rdx + {R14}], r14",
-    "mov [rdx + {R15}], r15",
+    "mov [rdx - {END} + {RBX}], rbx",
+    "mov [rdx - {END} + {RBP}], rbp",
+    "mov [rdx - {END} + {R12}], r12",
+    "mov [rdx - {END} + {R13}], r13",
+    "mov [rdx - {END} + {R14}], r14",
+    "mov [rdx - {END} + {R15}], r15",
     "stmxcsr [rdx + {MXCSR}]",
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_preempted",
     "jmp [rsi + {RESUME}]",
     //
     ".global takt_resume_preempted",
     "takt_resume_preempted:", // rsi = the thread
-    "mov rbx, [rsi + {RBX}]",
-    "mov rbp, [rsi + {RBP}]",
-    "mov r12, [rsi + {R12}]",
-    "mov r13, [rsi + {R13}]",
-    "mov r14, [rsi + {R14}]",
-    "mov r15, [rsi + {R15}]",
+    "mov rbx, [rsi - {END} + {RBX}]",
+    "mov rbp, [rsi - {END} + {RBP}]",
+    "mov r12, [rsi - {END} + {R12}]",
+    "mov r13, [rsi - {END} + {R13}]",
+    "mov r14, [rsi - {END} + {R14}]",
+    "mov r15, [rsi - {END} + {R15}]",
     "ldmxcsr [rsi + {MXCSR}]",
     "jmp takt_irq_return", // CURRENT already names this thread
     //
@@ -120,24 +121,40 @@ global_asm!(
     "cli",
     "ret",
     //
+    // How the idle thread waits: in a halt, or by going round until the timer's interrupt comes, which ends either. Any
+    // other interrupt comes back to the same place with rdx as it was: out of the halt, or once more round.
+    ".global takt_idle_halt",
+    "takt_idle_halt:",
+    "mov edx, offset takt_idle_over",
+    "sti",
+    "hlt",
+    "takt_idle_waiting:",
+    "jmp rdx",
+    "takt_idle_over:",
+    "ret",
+    ".global takt_idle_spin",
+    "takt_idle_spin:",
+    "mov edx, offset takt_idle_waiting",
+    "sti",
+    "jmp rdx",
+    //
     ".global takt_irq_kick",
     ".balign 16",
     "takt_irq_kick:",
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
-    "TAKT_IRQ_SAVE",
-    "mov byte ptr gs:[{HALTED}], 0", // should it have found the idle thread halted: all was saved
+    "mov [rsp - {RIP} + {RCX}], rcx",
+    "TAKT_IRQ_SAVE rdi",
     "call {kick_interrupt}",
     "jmp takt_irq_exit",
     //
-    // The timer found the idle thread halted: it has no state worth keeping, so nothing is stored.
+    // The timer found the idle thread waiting: it has no state worth keeping, so nothing is stored.
     "takt_irq_timer_idle:",
     "shl rdx, 32",
     "lea rdi, [rax + rdx]",
     "add byte ptr gs:[{PREEMPT}], {HARDIRQ}",
     "mov rsp, gs:[{IRQ_STACK_TOP}]",
-    "mov byte ptr gs:[{HALTED}], 0",
     "call {timer_interrupt_idle}",
     "ud2",
     ".global takt_resume_idle",
@@ -147,32 +164,46 @@ global_asm!(
     "call {idle}",
     "ud2",
     //
-    // Device interrupts: two-instruction stubs, one per vector from 32 up, 8 bytes apart.
+    // Device interrupts: three-instruction stubs, one per vector from 32 up, 16 bytes apart; the last is that of all
+    // unexpected vectors. Each loads the address of its slot in the table of handlers.
     ".global takt_irq_stubs",
-    ".balign 8",
+    ".balign 16",
     "takt_irq_stubs:",
-    ".set vector, 32",
-    ".rept {NR_STUBS}",
-    ".balign 8",
-    "push vector",
-    "jmp takt_irq_common",
-    ".set vector, vector + 1",
+    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32",
+    ".balign 16",
+    "mov [rsp - {RIP} + {RCX}], rcx",
+    "mov ecx, offset {handlers} + {SLOT_SIZE} * \\n",
+    "jmp takt_irq_device",
     ".endr",
-    ".global takt_irq_unexpected",
-    ".balign 8",
-    "takt_irq_unexpected:",
-    "push 0",
-    "takt_irq_common:",
-    "add rsp, 8", // back to the frame's rip; the vector's slot lies below it
+    //
+    ".balign 16",
+    "takt_irq_device:",
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
     "rdtsc",
-    "TAKT_IRQ_SAVE",
-    "mov byte ptr gs:[{HALTED}], 0",
-    "mov rsi, gs:[{CURRENT}]",
-    "mov rsi, [rsi + {VECTOR}]",
-    "call {device_interrupt}",
-    "jmp takt_irq_exit",
+    "TAKT_IRQ_SAVE rsi",
+    "inc qword ptr gs:[{NR_IRQS}]",
+    // Static branches as `static_branch!` makes them, for either of the two events.
+    ".irp event, {irq_handler_entry}, {irq_handler_exit}",
+    "4: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+    ".pushsection .takt.jump_table, \"a\", @progbits",
+    ".long 4b, takt_irq_device_traced, \\event",
+    ".popsection",
+    ".endr",
+    "mov rdi, [rcx + {SLOT_ARGUMENT}]",
+    "call [rcx + {SLOT_HANDLER}]",
+    "takt_irq_device_end:",
+    "mov dword ptr [__lapic_page + 0xb0], 0",
+    "sub byte ptr gs:[{PREEMPT}], {HARDIRQ}",
+    "jnz takt_irq_return",
+    "call {irq_schedule}",
+    "test rax, rax",
+    "jnz takt_irq_switch",
+    "jmp takt_irq_return",
+    "takt_irq_device_traced:",
+    "mov rdi, rcx",
+    "call {traced_device_interrupt}",
+    "jmp takt_irq_device_end",
     //
     // The spurious vector: nothing was delivered, nothing is acknowledged.
     ".global takt_irq_spurious",
@@ -260,29 +291,34 @@ global_asm!(
     R13 = const frame!(r13),
     R14 = const frame!(r14),
     R15 = const frame!(r15),
-    MXCSR = const frame!(mxcsr),
-    VECTOR = const frame!(vector),
+    END = const size_of::<TrapFrame>(),
+    MXCSR = const offset_of!(Tcb, mxcsr),
     RESUME = const offset_of!(Tcb, resume),
     STACK_TOP = const offset_of!(Tcb, stack_top),
     RSP = const offset_of!(Tcb, rsp),
-    // A thread that has not run keeps its entry and argument where its registers will rest.
-    ENTRY = const frame!(rdi),
-    ARG = const frame!(rsi),
+    ENTRY = const offset_of!(Tcb, exchange),
+    ARG = const offset_of!(Tcb, exchange2),
     PREEMPT = const percpu::PREEMPT,
     HARDIRQ = const percpu::HARDIRQ,
     IRQ_STACK_TOP = const percpu::IRQ_STACK_TOP,
     CURRENT = const percpu::CURRENT,
-    HALTED = const offset_of!(percpu::PerCpu, halted),
+    NR_IRQS = const offset_of!(percpu::PerCpu, nr_irqs),
     idle = sym crate::boot::idle,
     NR_UNEXPECTED = const offset_of!(percpu::PerCpu, nr_unexpected),
-    NR_STUBS = const super::interrupts::NR_DEVICE_VECTORS,
+    SLOT_SIZE = const irq::SLOT_SIZE,
+    SLOT_HANDLER = const irq::SLOT_HANDLER,
+    SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
+    handlers = sym irq::HANDLERS,
+    irq_handler_entry = sym crate::trace::events::irq_handler_entry::ID,
+    irq_handler_exit = sym crate::trace::events::irq_handler_exit::ID,
+    traced_device_interrupt = sym irq::traced_device_interrupt,
+    irq_schedule = sym crate::sched::irq_schedule,
     timer_interrupt_idle = sym crate::time::timer_interrupt_idle,
     timer_interrupt = sym crate::time::timer_interrupt,
     kick_interrupt = sym crate::smp::kick_interrupt,
-    device_interrupt = sym crate::irq::device_interrupt,
     exception = sym super::exceptions::exception,
     thread_main = sym crate::thread::thread_main,
 );
 
-// The frame is the first part of the control block: `CURRENT` points to both.
-const _: () = assert!(offset_of!(Tcb, frame) == 0);
+// The stubs of all device vectors, and the last one.
+const _: () = assert!(super::interrupts::NR_DEVICE_VECTORS == 32);

@@ -64,27 +64,15 @@ pub fn flags() -> u64 {
     flags
 }
 
-/// The end of the idle thread's turn: enables interrupts and halts until one comes. The `sti` shadow covers the `hlt`,
-/// so no interrupt is missed between. From the flag on, an interrupt keeps nothing of this thread and the turn may end
-/// by beginning anew instead of returning.
+/// The end of the idle thread's turn: enables interrupts and halts until one comes. The timer's interrupt keeps nothing
+/// of a thread that waits here: the turn then ends by beginning anew instead of returning.
+///
+/// # Context
+/// The idle thread with interrupts off; they are on afterwards.
 #[inline(always)]
 pub(crate) fn idle_halt() {
-    // SAFETY: halting breaks no memory safety; handlers may write memory, so no `nomem`. Interrupts are off before, so
-    // the flag is set only where the state may be lost.
-    unsafe {
-        asm!(
-            "cli",
-            "mov byte ptr gs:[{halted}], 1",
-            "sti",
-            "hlt",
-            // Here after an interrupt that saved everything all the same (not the timer's), or an NMI.
-            "cli",
-            "mov byte ptr gs:[{halted}], 0",
-            "sti",
-            halted = const core::mem::offset_of!(super::percpu::PerCpu, halted),
-            options(nostack),
-        );
-    }
+    // SAFETY: halting breaks no memory safety, and the idle thread holds nothing that could be lost.
+    unsafe { takt_idle_halt() };
 }
 
 /// The first part of a halt that must end before its deadline: halts until the timer, which the caller has armed with
@@ -99,23 +87,15 @@ pub(crate) fn halt_early() {
     unsafe { takt_halt_early() };
 }
 
-/// The end of the idle thread's turn where a halt is not exact: waits for the timer's interrupt by going round, as
-/// [`idle_halt`] does by halting. Ends when an interrupt saved everything and came back.
+/// The end of the idle thread's turn where a halt is not exact: waits by going round for the timer's interrupt, which
+/// the caller knows to come soon. Only that ends it.
+///
+/// # Context
+/// The idle thread with interrupts off.
 #[inline(always)]
-pub(crate) fn idle_spin() {
+pub(crate) fn idle_spin() -> ! {
     // SAFETY: as in `idle_halt`.
-    unsafe {
-        asm!(
-            "cli",
-            "mov byte ptr gs:[{halted}], 1",
-            "sti",
-            "2:",
-            "cmp byte ptr gs:[{halted}], 0",
-            "jne 2b",
-            halted = const core::mem::offset_of!(super::percpu::PerCpu, halted),
-            options(nostack),
-        );
-    }
+    unsafe { takt_idle_spin() }
 }
 
 /// Stops this CPU for good.
@@ -137,9 +117,10 @@ unsafe extern "C" {
     fn takt_irq_timer();
     fn takt_irq_early_timer();
     fn takt_halt_early();
+    fn takt_idle_halt();
+    fn takt_idle_spin() -> !;
     fn takt_irq_kick();
     fn takt_irq_spurious();
-    fn takt_irq_unexpected();
     static takt_irq_stubs: u8;
     static takt_exc_stubs: u8;
 }
@@ -155,7 +136,7 @@ fn address(stub: unsafe extern "C" fn()) -> VirtAddr {
 pub unsafe fn init_table() {
     // SAFETY: no one else looks at the table yet.
     let idt = unsafe { &mut *IDT.0.get() };
-    // SAFETY: the stub tables are 16 and 8 bytes apart an entry, as `entry.rs` lays them out.
+    // SAFETY: both stub tables have 16 bytes an entry, as `entry.rs` lays them out.
     let exceptions = VirtAddr::new(&raw const takt_exc_stubs as u64);
     let devices = VirtAddr::new(&raw const takt_irq_stubs as u64);
 
@@ -173,8 +154,8 @@ pub unsafe fn init_table() {
             }
             _ if vector == usize::from(KICK_VECTOR) => (address(takt_irq_kick), IST_IRQ),
             _ if vector == usize::from(SPURIOUS_VECTOR) => (address(takt_irq_spurious), IST_IRQ),
-            _ if vector < 32 + NR_DEVICE_VECTORS => (devices + 8 * (vector as u64 - 32), IST_IRQ),
-            _ => (address(takt_irq_unexpected), IST_IRQ),
+            _ if vector < 32 + NR_DEVICE_VECTORS => (devices + 16 * (vector as u64 - 32), IST_IRQ),
+            _ => (devices + 16 * NR_DEVICE_VECTORS as u64, IST_IRQ),
         };
         // SAFETY: in bounds; every gate has the same layout.
         let gate = unsafe { gates.add(vector) };

@@ -25,12 +25,8 @@ pub struct PerCpu {
     context: u32,
     /// Number of the CPU, from 0.
     pub cpu: u32,
-    /// The running thread's control block.
-    pub current: *mut Tcb,
     /// Where the interrupt stack begins (its highest address).
     pub irq_stack_top: usize,
-    /// 1 while the idle thread halts: nothing of its state is worth keeping then.
-    pub halted: u8,
     /// Local APIC id.
     pub apic_id: u32,
     /// Interrupts taken since boot; the host's sign of life.
@@ -39,13 +35,13 @@ pub struct PerCpu {
     pub nr_unexpected: u64,
     /// Non-maskable interrupts seen.
     pub nr_nmis: u64,
-    /// Set while an exception is being reported, so that a second one is not reported forever.
-    pub in_exception: u32,
     /// Trace ring control words.
     pub ring: RingControl,
     /// Run queue, timer queue and times.
     pub sched: CpuSched,
-    /// Task state segment: IST1 is the running thread's frame.
+    /// Set while an exception is being reported, so that a second one is not reported forever.
+    pub in_exception: u32,
+    /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
     pub tss: TaskStateSegment,
     /// This CPU's descriptor table.
     pub gdt: GlobalDescriptorTable,
@@ -68,12 +64,13 @@ pub const PREEMPT: usize = offset_of!(PerCpu, context) + 2;
 pub const CONTEXT: usize = offset_of!(PerCpu, context);
 /// Offset of the running thread's id in the context word.
 pub const CURRENT_TID: usize = offset_of!(PerCpu, context) + 3;
-/// Offset of the pointer to the running thread's control block.
-pub const CURRENT: usize = offset_of!(PerCpu, current);
+/// Offset of the pointer to the running thread's control block. It is IST1, the end of the frame before the block: TSS
+/// offset plus 0x24 (Intel SDM vol. 3A, figure 8-11).
+pub const CURRENT: usize = offset_of!(PerCpu, tss) + 0x24;
+
+const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// Offset of the interrupt stack's top.
 pub const IRQ_STACK_TOP: usize = offset_of!(PerCpu, irq_stack_top);
-/// Offset of IST1: TSS offset plus 0x24 (Intel SDM vol. 3A, figure 8-11).
-pub const IST1: usize = offset_of!(PerCpu, tss) + 0x24;
 
 /// One in the hardirq field of the preempt count.
 pub const HARDIRQ: u8 = 1 << 4;
@@ -117,12 +114,15 @@ pub unsafe fn init(cpu: usize) {
     unsafe {
         (*block).this = block;
         (*block).cpu = cpu as u32;
-        // The boot context counts as the idle thread from the start.
-        (*block).current = tcb(ThreadId::new(cpu as u8));
         // Preemption stays disabled until the CPU's idle thread stands.
-        (*block).context = (u32::from(NO_RESCHED) | 1) << 16;
+        (*block).context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
         (*block).sched.reset();
         (&raw mut (*block).tss).write(TaskStateSegment::new());
+        // The boot context counts as the idle thread from the start.
+        (&raw mut (*block).tss)
+            .byte_add(CURRENT - offset_of!(PerCpu, tss))
+            .cast::<*mut Tcb>()
+            .write(tcb(ThreadId::new(cpu as u8)));
         (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
     }
     // SAFETY: the base is the address of a static.
@@ -252,27 +252,22 @@ pub fn hardirq_exit() -> bool {
     false
 }
 
-/// Makes `next` the running thread in the per-CPU block: id, control block and IST1, and no reschedule is due.
+/// Makes `next` the running thread in the per-CPU block: id, control block and IST1 in it. No reschedule is due
+/// afterwards, and as before nothing forbids one: a CPU switches only then.
 #[inline(always)]
 pub fn set_current(next: &mut Tcb) {
-    // SAFETY: this CPU's own fields; IST1 points to the end of the frame at the start of the control block.
+    // SAFETY: this CPU's own fields, with interrupts off. An NMI between leaves the count as it found it.
     unsafe {
         asm!(
-            "mov byte ptr gs:[{tid}], {id}",
-            "or byte ptr gs:[{preempt}], {no_resched}",
+            "movzx {half:e}, word ptr [{next} + {from}]",
+            "mov word ptr gs:[{preempt}], {half:x}",
             "mov gs:[{current}], {next}",
-            "lea {end}, [{next} + {frame}]",
-            "mov gs:[{ist1}], {end}",
-            tid = const CURRENT_TID,
+            from = const offset_of!(Tcb, preempt),
             preempt = const PREEMPT,
-            no_resched = const NO_RESCHED as i8,
             current = const CURRENT,
-            frame = const size_of::<super::frame::TrapFrame>(),
-            ist1 = const IST1,
-            id = in(reg_byte) next.tid.raw(),
+            half = out(reg) _,
             next = in(reg) next,
-            end = out(reg) _,
-            options(nostack),
+            options(nostack, preserves_flags),
         );
     }
 }

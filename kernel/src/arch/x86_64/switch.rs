@@ -7,7 +7,6 @@
 use core::arch::asm;
 use core::mem::offset_of;
 
-use super::frame::TrapFrame;
 use crate::thread::tcb::Tcb;
 
 unsafe extern "C" {
@@ -29,7 +28,7 @@ pub fn resume_new() -> usize {
 ///
 /// # Safety
 /// Interrupts are off, the kernel lock is not held, `prev` is the running thread, and the per-CPU block already names
-/// `next` as the current thread with IST1 at the end of its frame.
+/// `next` as the current thread.
 #[inline(always)]
 pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
     // SAFETY: everything the compiler may keep in a register is either pushed, restored or declared clobbered; rbx and
@@ -50,7 +49,7 @@ pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
             "pop rbx",
             resume = const offset_of!(Tcb, resume),
             rsp = const offset_of!(Tcb, rsp),
-            mxcsr = const offset_of!(TrapFrame, mxcsr),
+            mxcsr = const offset_of!(Tcb, mxcsr),
             inout("rdi") prev => _,
             inout("rsi") next => _,
             out("rax") _, out("rcx") _, out("rdx") _,
@@ -68,7 +67,7 @@ pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
 ///
 /// # Safety
 /// Interrupts are off, the kernel lock is not held, the per-CPU block names `next` as the current thread, and `idle`
-/// was halted.
+/// waited.
 #[inline(always)]
 pub unsafe fn leave_idle(idle: *mut Tcb, next: *mut Tcb) -> ! {
     // SAFETY: the caller's duty. The interrupt stack is left as it is: the next interrupt begins at its top.
