@@ -6,3 +6,4 @@ mod interrupts;
 mod model;
 mod observer;
 mod preemption;
+mod text;
