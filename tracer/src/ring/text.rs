@@ -62,7 +62,7 @@ fn quick<R: CpuRing, const HEAD: u32>(ring: R, word: u32, extra: u32, text: &[u8
     if text.len() > MAX_QUICK {
         return false;
     }
-    let len = u64::from(HEAD) + 4 + (text.len() as u64 + 3 & !3);
+    let len = u64::from(HEAD) + 4 + ((text.len() as u64 + 3) & !3);
     let pos = ring.pos();
     let now = ring.now();
     let new = pos + len;
