@@ -28,6 +28,18 @@ pub fn runs() -> PathBuf {
     workspace().join("runs")
 }
 
+/// A path for people to read: from the current folder, if it lies there.
+#[must_use]
+pub fn shown(path: &Path) -> std::path::Display<'_> {
+    let here = env::current_dir();
+    here.as_ref()
+        .ok()
+        .and_then(|here| path.strip_prefix(here).ok())
+        .filter(|rest| !rest.as_os_str().is_empty())
+        .unwrap_or(path)
+        .display()
+}
+
 /// Finds a program in `PATH`.
 #[must_use]
 pub fn which(program: &str) -> Option<PathBuf> {

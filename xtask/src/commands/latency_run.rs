@@ -62,7 +62,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
         eprintln!("{} {error}", style("error:").red().bold().for_stderr());
         eprintln!("last heard of the guest:\n{words}");
-        eprintln!("help: everything is in {}", finished.dir.display());
+        eprintln!("help: everything is in {}", paths::shown(&finished.dir));
     }
     Ok(code)
 }

@@ -48,7 +48,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
         println!("# serial port");
         print!("{}", Symbolizer::new(&elf).annotate(&serial));
     }
-    eprintln!("{exit}; run folder {}", dir.display());
+    eprintln!("{exit}; run folder {}", paths::shown(&dir));
     Ok(match exit {
         GuestExit::Passed => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

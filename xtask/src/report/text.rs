@@ -12,6 +12,7 @@ use super::hist::{self, Canvas};
 use super::judge::slot_name;
 use super::record::{Run, RunRecord, SlotRecord, Verdict};
 use crate::cli::{Workload, format_ns};
+use crate::paths;
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
 
@@ -58,7 +59,7 @@ fn write_into(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::f
     if format.detail >= Detail::Normal {
         histograms(out, run, format)?;
         trace(out, record)?;
-        writeln!(out, "{:<12} {}", "run folder", dir.display())?;
+        writeln!(out, "{:<12} {}", "run folder", paths::shown(dir))?;
     }
     verdict(out, record)
 }
