@@ -209,12 +209,12 @@ impl SubBuffer {
         }))
     }
 
+    /// A `clock` record. Its own time is not judged: it may have been written ahead of time, and then something else
+    /// that comes first says the present half again.
     fn clock<'t>(&mut self) -> Result<Option<Record<'t>>, Fault> {
-        let (low, half) = (self.word_at(0), self.word_at(8));
-        let (Some(low), Some(half)) = (low, half) else {
+        let Some(half) = self.word_at(8) else {
             return Err(self.short(CLOCK_ID, CLOCK_LEN.into()));
         };
-        self.advance_time(u64::from(half) << 32 | u64::from(low))?;
         self.half = half.into();
         self.at += CLOCK_LEN as usize;
         Ok(None)

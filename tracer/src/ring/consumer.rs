@@ -3,7 +3,7 @@
 //! Context: thread, one at a time; may be interrupted and preempted by writers anywhere. A step costs a few
 //! instructions, but belongs outside of measured paths because of what follows it.
 
-use super::slow::{Opened, note_half, open, pad};
+use super::slow::{Opened, open, pad, put_half};
 use super::{CpuRing, Geometry, Word};
 use crate::wire::{CLOCK_LEN, COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
 
@@ -127,9 +127,17 @@ pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
         return;
     }
     let pos = ring.pos();
+    // As long as the buffer and the note may disagree, no half is noted: a writer that comes in between says its own.
+    // In this order, so that the exchange fails if one has come and noted it.
+    ring.store(Word::TsHi, NO_HALF);
     if pos + u64::from(CLOCK_LEN) <= Geometry::<R>::end(pos)
         && ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN))
     {
-        note_half(ring, pos, upcoming);
+        put_half(ring, pos, upcoming);
+        // Whoever came in between has put the present half behind this one, and noted that.
+        ring.cas(Word::TsHi, NO_HALF, upcoming >> 32);
     }
 }
+
+/// Noted while it is open what half the next record is to have: no reading of the TSC has it.
+const NO_HALF: u64 = u64::MAX;

@@ -56,7 +56,8 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
                 continue;
             }
             if clock != 0 {
-                note_half(ring, pos, now);
+                put_half(ring, pos, now);
+                ring.store(Word::TsHi, half);
             }
             return Some((pos + u64::from(clock), now as u32));
         }
@@ -72,13 +73,12 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
 }
 
 /// Writes the `clock` record that was reserved at `pos`. It is no event: its bytes are committed, but no record.
-pub(super) fn note_half<R: CpuRing>(ring: R, pos: u64, now: u64) {
+pub(super) fn put_half<R: CpuRing>(ring: R, pos: u64, now: u64) {
     let at = Geometry::<R>::offset(pos);
     ring.store32::<0>(at, now as u32);
     ring.store32::<4>(at, CLOCK_ID);
     ring.store32::<8>(at, (now >> 32) as u32);
     ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(CLOCK_LEN));
-    ring.store(Word::TsHi, now >> 32);
 }
 
 /// What came of opening a sub-buffer.

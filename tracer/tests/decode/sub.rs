@@ -212,6 +212,37 @@ fn a_hole_ends_what_can_be_salvaged() {
     );
 }
 
+#[test]
+fn a_half_announced_ahead_of_time_is_no_time() {
+    // The idle thread announces half 1; then something comes before it, and says half 0 again.
+    let clock = |low, half| [low, 2, half];
+    let words = [
+        &[100, 0x0104][..],
+        &clock(50, 1),
+        &clock(120, 0),
+        &[120, 0x0204],
+        &clock(50, 1),
+        &[50, 0x0304],
+    ]
+    .concat();
+    let header = SubHeader {
+        version: 1,
+        ts: 90,
+        commit: u64::from(SUB) + (3 << 24),
+        ..SubHeader::default()
+    };
+    let mut trace = TraceFile::open(Cursor::new(with_sub(&sub(&words, header)))).unwrap();
+    let table = table();
+    let times: Vec<_> = trace
+        .merge(&table)
+        .map(|item| match item.unwrap() {
+            Item::Record(record) => record.ts,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(times, [100, 120, (1 << 32) + 50]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

@@ -212,6 +212,10 @@ pub(crate) enum Action {
     Consume,
     /// The clock jumps by 2^32 cycles.
     HalfJump,
+    /// The idle thread announces the next upper half of the clock.
+    AnnounceNext,
+    /// The idle thread opens the next sub-buffer if fewer than so many bytes are left.
+    MakeRoom(u32),
     /// One after the other.
     Each(&'static [Action]),
 }
@@ -305,6 +309,13 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             }
             Action::Close => ring::close(ring),
             Action::Consume => self.consume(ring),
+            Action::AnnounceNext => {
+                let upcoming = self.cpu.tsc.load(SeqCst) + (1 << 32);
+                ring::announce(ring, upcoming);
+            }
+            Action::MakeRoom(room) => {
+                ring::make_room(ring, room);
+            }
             Action::Each(actions) => actions.iter().for_each(|action| self.run(*action)),
             Action::HalfJump => {
                 self.cpu.tsc.fetch_add(1 << 32, SeqCst);

@@ -266,6 +266,8 @@ fn writes_at_every_step_of_everything_else() {
         Action::Consume,
         Action::TracingOn,
         Action::TracingOff,
+        Action::AnnounceNext,
+        Action::MakeRoom(SUB / 2),
     ];
     for (mode, subs) in [(Mode::StopWhenFull, 3), (Mode::Overwrite, 6)] {
         for used in uses() {
@@ -286,6 +288,71 @@ fn writes_at_every_step_of_everything_else() {
             }
         }
     }
+}
+
+/// What the idle thread does ahead of time costs nobody anything, also if something else happens first: records before
+/// the announced half, of it, and of the half behind it keep their times, and none is lost.
+#[test]
+fn what_was_announced_comes_later_or_never() {
+    let halves = [
+        &[B8][..],
+        &[Action::HalfJump, B8],
+        &[B8, Action::HalfJump, B8],
+        &[Action::HalfJump, Action::HalfJump, B8],
+    ];
+    for used in uses() {
+        for what in halves {
+            for ahead in [Action::AnnounceNext, Action::MakeRoom(SUB / 2)] {
+                let cpu: Cpu<SUB, N> = Cpu::new(Mode::StopWhenFull, LATE_CLOCK);
+                let run = Injector::new(&cpu);
+                Start {
+                    mode: Mode::StopWhenFull,
+                    subs: 0,
+                    used,
+                    until_half: None,
+                }
+                .enter(&run);
+                run.run(ahead);
+                what.iter().for_each(|action| run.run(*action));
+                let outcome = check(&run, Mode::StopWhenFull);
+                assert_eq!(outcome.reads.len(), run.attempts.borrow().len());
+            }
+        }
+    }
+}
+
+#[test]
+fn room_is_made_only_where_little_is_left() {
+    let pos_after = |used| {
+        let cpu: Cpu<SUB, N> = Cpu::new(Mode::StopWhenFull, 0);
+        let run = Injector::new(&cpu);
+        let start = Start {
+            mode: Mode::StopWhenFull,
+            subs: 0,
+            used,
+            until_half: None,
+        };
+        start.enter(&run);
+        run.run(Action::MakeRoom(32));
+        check(&run, Mode::StopWhenFull);
+        cpu.word(ring::Word::Pos)
+    };
+    assert_eq!(pos_after(SUB - 32), u64::from(SUB - 32));
+    assert_eq!(pos_after(SUB - 28), u64::from(SUB + HEADER));
+}
+
+/// Announcing is one exchange and one record, whatever interrupts it; the measured path then finds the half noted.
+#[test]
+fn an_announced_half_is_noted() {
+    let cpu: Cpu<SUB, N> = Cpu::new(Mode::StopWhenFull, LATE_CLOCK);
+    let run = Injector::new(&cpu);
+    run.run(B8);
+    run.run(Action::AnnounceNext);
+    let before = cpu.word(ring::Word::Pos);
+    assert_eq!(cpu.word(ring::Word::TsHi), 8);
+    run.run(Action::Each(&[Action::HalfJump, B8]));
+    assert_eq!(cpu.word(ring::Word::Pos), before + 8);
+    check(&run, Mode::StopWhenFull);
 }
 
 #[test]

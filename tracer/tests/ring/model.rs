@@ -36,16 +36,15 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
             break;
         }
         if word0 & 0xff == CLOCK_ID {
+            // Its own time means nothing: it may have been written ahead of time.
             half = u64::from(word(bytes, at + 8));
+            at += 12;
+            continue;
         }
         let ts = half << 32 | u64::from(word(bytes, at));
         assert!(ts >= last, "time goes back from {last:#x} to {ts:#x}");
         last = ts;
         let serial = word0 >> 8;
-        if word0 & 0xff == CLOCK_ID {
-            at += 12;
-            continue;
-        }
         let attempt = attempts
             .get(serial as usize)
             .expect("a record that nobody wrote");
