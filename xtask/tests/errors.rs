@@ -358,3 +358,25 @@ fn a_full_disk_is_said_to_be_full() {
     done.code(1).complains("disk is full");
     let _ = xtask.stdin(Stdio::null());
 }
+
+#[test]
+fn an_output_that_is_full_is_named() {
+    let stage = Stage::new();
+    stage.run("pass", &[]).code(0);
+    for args in [&["trace", "run"][..], &["trace", "--json", "run"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = stage.xtask("pass", args);
+        let done = Done::of(
+            command
+                .stdout(full)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+                .wait_with_output()
+                .unwrap(),
+        );
+        done.code(1)
+            .complains("cannot write to stdout")
+            .complains("No space left");
+    }
+}

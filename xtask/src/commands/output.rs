@@ -20,6 +20,10 @@ pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result
     let flushed = out.flush().context("cannot write to stdout");
     match printed.and(flushed) {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        // What is read has a context of its own.
+        Err(error) if error.is::<io::Error>() || error.is::<serde_json::Error>() => {
+            Err(error.context("cannot write to stdout"))
+        }
         result => result.map(|()| ExitCode::SUCCESS),
     }
 }
