@@ -18,12 +18,13 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 12] = [
+const TESTS: [(&str, Check); 14] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
         identical_under_load,
     ),
+    ("two_runs_on_two_cpus_are_identical", identical_on_two_cpus),
     ("every_halt_ends_in_time", every_halt_ends_in_time),
     ("activation_adds_up", |stage| {
         activation::adds_up(&stage.first()?)
@@ -35,6 +36,10 @@ const TESTS: [(&str, Check); 12] = [
     ("json_schema", json_schema),
     ("log_is_decoded", log_is_decoded),
     ("cyclictest", cyclictest),
+    (
+        "missed_activations_are_counted_and_skipped",
+        missed_activations,
+    ),
     ("every_load", every_load),
 ];
 
@@ -173,6 +178,16 @@ fn two_runs_are_identical(stage: &Stage) -> Result<()> {
         .try_for_each(|file| stage.same(file, "first", "second"))
 }
 
+/// The same on two CPUs, whose activations are staggered.
+fn identical_on_two_cpus(stage: &Stage) -> Result<()> {
+    for name in ["two-1", "two-2"] {
+        stage.latency_run(name, "-d 100ms --smp 2")?.code(0)?;
+    }
+    ["hist.csv", "trace.bin"]
+        .iter()
+        .try_for_each(|file| stage.same(file, "two-1", "two-2"))
+}
+
 /// The same where everything happens at once.
 fn identical_under_load(stage: &Stage) -> Result<()> {
     for name in ["mixed-1", "mixed-2"] {
@@ -302,6 +317,34 @@ fn cyclictest(stage: &Stage) -> Result<()> {
         .latency_run("cyclic", "--workload cyclictest -t 3 -d 100ms")?
         .code(0)?
         .says("result       passed")?;
+    Ok(())
+}
+
+/// Eight threads that together have more to do than there is time. The less important ones cannot keep up: each
+/// activation either comes, late as it may be, or is counted as missed, and none is made up for.
+fn missed_activations(stage: &Stage) -> Result<()> {
+    let flags = "--workload cyclictest -p 2 -t 8 --distance 0.1 -d 2ms -e none --json -";
+    let done = stage.latency_run("missed", flags)?.code(0)?;
+    let run: serde_json::Value =
+        serde_json::from_str(&done.stdout).context("--json - prints no JSON")?;
+    let mut missed_by_all = 0;
+    for slot in 0..8 {
+        let row = &run["cpus"][slot];
+        let number = |value: &serde_json::Value| value.as_u64().context("no number");
+        let (count, missed) = (number(&row["thread"]["count"])?, number(&row["missed"])?);
+        missed_by_all += missed;
+        let due = 2_000_000u64.div_ceil(2_000 + 100 * slot as u64);
+        // The last sample may come behind the end, and with it what was missed since.
+        ensure!(
+            (due..=due + 2).contains(&(count + missed)),
+            "thread {slot}: {count} samples and {missed} missed of {due}"
+        );
+        ensure!(
+            slot > 0 || missed == 0,
+            "the most important one missed {missed}"
+        );
+    }
+    ensure!(missed_by_all > 1000, "only {missed_by_all} were missed");
     Ok(())
 }
 
