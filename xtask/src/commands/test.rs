@@ -48,6 +48,9 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     } else {
         host::run(filter, &tally);
     }
+    if let Some(text) = filter.filter(|_| tally.is_empty()) {
+        tally.failed("filter", text, "no test has this in its name");
+    }
     Ok(tally.finish())
 }
 

@@ -65,6 +65,12 @@ impl Tally {
         }
     }
 
+    /// Whether nothing was tested.
+    pub(super) fn is_empty(&self) -> bool {
+        let inner = self.lock();
+        inner.passed == 0 && inner.failures.is_empty()
+    }
+
     /// Shows every failure again and the closing line; gives the exit code.
     pub(super) fn finish(&self) -> ExitCode {
         let inner = self.lock();
