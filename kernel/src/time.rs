@@ -86,18 +86,25 @@ pub fn tsc_hz() -> u64 {
     TSC_HZ.load(Relaxed)
 }
 
-/// Nanoseconds to cycles, rounded down.
+/// `(value * mult) >> 32`, or the largest number: what is too long to count never comes.
+#[inline]
+fn scale(value: u64, mult: &AtomicU64) -> u64 {
+    let scaled = (u128::from(value) * u128::from(mult.load(Relaxed))) >> 32;
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds to cycles, rounded down; `u64::MAX` for what is more.
 #[inline]
 #[must_use]
 pub fn nanos_to_cycles(nanos: u64) -> u64 {
-    ((u128::from(nanos) * u128::from(CYCLES_MULT.load(Relaxed))) >> 32) as u64
+    scale(nanos, &CYCLES_MULT)
 }
 
-/// Cycles to nanoseconds, rounded down.
+/// Cycles to nanoseconds, rounded down; `u64::MAX` for what is more.
 #[inline]
 #[must_use]
 pub fn cycles_to_nanos(cycles: u64) -> u64 {
-    ((u128::from(cycles) * u128::from(NANOS_MULT.load(Relaxed))) >> 32) as u64
+    scale(cycles, &NANOS_MULT)
 }
 
 /// Sleeps until an absolute time; returns at once if that is past.
@@ -152,8 +159,9 @@ pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, dead
             crate::smp::kick(cpu);
             return;
         }
-        sched.armed = deadline;
-        apic::arm(deadline);
+        // Not always this timer's: one that was the earliest may have moved behind another.
+        sched.armed = sched.timers.earliest_deadline();
+        apic::arm(sched.armed);
     }
 }
 

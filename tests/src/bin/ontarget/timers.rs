@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::config::MAX_TIMERS;
 use takt_kernel::thread;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
+use takt_kernel::time::{self, Expiry, Instant, Timer, sleep_until};
 use takt_tests::journal::{note, take};
-use takt_tests::worker::{after_ms, after_us};
+use takt_tests::worker::{after_ms, after_us, burn};
 use takt_tests::{check, check_eq, check_err, interrupt, target_test};
 
 fn noted(number: usize, _expiry: Expiry) {
@@ -73,6 +73,27 @@ target_test! {
         Ok(())
     }
 
+    /// The earliest timer moved further away, or to never, leaves the next one in time.
+    fn moving_the_earliest_leaves_the_others_in_time(Shared) {
+        let timers = [Timer::new(noted, 1)?, Timer::new(noted, 2)?];
+        for later in [after_ms(5), Instant::NEVER] {
+            timers[0].arm(after_us(100));
+            timers[1].arm(after_us(150));
+            timers[0].arm(later);
+            burn(150_500);
+            check_eq!(take(), [2]);
+            check_eq!(timers[0].cancel(), later != Instant::NEVER);
+        }
+        // Alone it moves as well.
+        timers[0].arm(after_us(100));
+        timers[0].arm(after_us(200));
+        burn(150_000);
+        check_eq!(take(), []);
+        burn(50_500);
+        check_eq!(take(), [1]);
+        Ok(())
+    }
+
     /// A deadline that is past expires at once.
     fn past_deadline(Shared) {
         let timer = Timer::new(noted, 1)?;
@@ -120,6 +141,21 @@ target_test! {
         note(3);
         check_eq!(take(), [1, 2, 1, 3]);
         check_err!(thread::park(after_us(50)), TimedOut);
+        Ok(())
+    }
+
+    /// Times of which no TSC comes to the end: conversions end at the largest number and do not begin anew.
+    fn conversions_do_not_wrap(Alone) {
+        let hz = time::tsc_hz();
+        time::set_tsc_hz(2_000_000_000);
+        let cycles = [1, 1 << 40, 1 << 63, u64::MAX].map(time::nanos_to_cycles);
+        let never = Instant::after_nanos(u64::MAX);
+        time::set_tsc_hz(500_000_000);
+        let nanos = [1, 1 << 40, 1 << 63, u64::MAX].map(time::cycles_to_nanos);
+        time::set_tsc_hz(hz);
+        check_eq!(cycles, [2, 1 << 41, u64::MAX, u64::MAX]);
+        check_eq!(nanos, [2, 1 << 41, u64::MAX, u64::MAX]);
+        check_eq!(never, Instant::NEVER);
         Ok(())
     }
 
