@@ -123,7 +123,7 @@ pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
     } else {
         running.quantum
     };
-    time::insert(section, cpu, id, tsc::now() + left);
+    time::insert(section, cpu, id, tsc::now().saturating_add(left));
 }
 
 /// The running thread's quantum is over.

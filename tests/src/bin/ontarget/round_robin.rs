@@ -159,6 +159,14 @@ target_test! {
         Ok(())
     }
 
+    /// The longest quantum that there is does not end.
+    fn endless_quantum(Shared) {
+        let threads = [spawn_rr(0, RR, u64::MAX, fifo, 1)?, spawn_rr(1, RR, u64::MAX, fifo, 2)?];
+        join(&threads)?;
+        check_eq!(take(), [1, 11, 2, 12]);
+        Ok(())
+    }
+
     /// Yielding takes turns among round-robin threads as well.
     fn yielding_round_robin(Shared) {
         let threads = [spawn_rr(0, RR, QUANTUM, yielding, 1)?, spawn_rr(1, RR, QUANTUM, yielding, 2)?];
