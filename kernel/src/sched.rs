@@ -272,7 +272,10 @@ pub(crate) fn preempt(section: &Section) {
 pub(crate) extern "C" fn preempt_schedule() {
     // With interrupts off the switch waits for the section's end or the interrupt's.
     if crate::arch::interrupts::are_enabled() {
-        lock::enter_thread().leave();
+        crate::arch::interrupts::disable();
+        // Not as a thread that is about to change its state: one that another CPU suspended meanwhile leaves here, and
+        // no further interrupt need come to it.
+        lock::enter_held().leave();
     }
 }
 

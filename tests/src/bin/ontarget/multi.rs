@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{Instant, sleep_nanos};
-use takt_kernel::{Error, thread_stack, yield_now};
+use takt_kernel::{Error, preempt, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
 
@@ -60,6 +60,25 @@ fn equal(_: usize) {
     }
 }
 
+static STEP: AtomicU32 = AtomicU32::new(0);
+static TURNS: AtomicU32 = AtomicU32::new(0);
+
+fn counts_turns(_: usize) {
+    while GO_ON.load(Relaxed) {
+        TURNS.fetch_add(1, Relaxed);
+    }
+}
+
+fn keeps_the_cpu(_: usize) {
+    let guard = preempt::disable();
+    STEP.store(1, Relaxed);
+    while STEP.load(Relaxed) != 2 {
+        core::hint::spin_loop();
+    }
+    drop(guard);
+    STEP.store(3, Relaxed);
+}
+
 static COUNTER: Mutex<u64> = Mutex::new(0);
 const COUNTS: u64 = 3_000;
 
@@ -106,6 +125,37 @@ target_test! {
         GO_ON.store(false, Relaxed);
         thread.join(before_long())?;
         peer.join(before_long())?;
+        Ok(())
+    }
+
+    /// A thread that is suspended from the other CPU while it keeps preemption disabled stops when it enables it: the
+    /// CPU does not wait for some later interrupt.
+    fn suspended_with_preemption_disabled(TwoCpus) {
+        two_cpus()?;
+        let less = Builder::new("less", PRIORITY - 1)?.cpu(1).spawn(&STACKS[2], counts_turns, 0)?;
+        let thread = spawn_on(1, keeps_the_cpu, 0)?;
+        while STEP.load(Relaxed) != 1 {
+            sleep_nanos(100_000)?;
+        }
+        thread.suspend()?;
+        // The other CPU's interrupt comes while it must not switch.
+        sleep_nanos(10_000_000)?;
+        let turns = TURNS.load(Relaxed);
+        STEP.store(2, Relaxed);
+        // A second at most: left to itself, that CPU's timer comes after four.
+        for _ in 0..1_000 {
+            if TURNS.load(Relaxed) != turns {
+                break;
+            }
+            sleep_nanos(1_000_000)?;
+        }
+        check!(TURNS.load(Relaxed) != turns, "the suspended thread keeps its CPU");
+        check_eq!(STEP.load(Relaxed), 2);
+        thread.resume()?;
+        thread.join(before_long())?;
+        check_eq!(STEP.load(Relaxed), 3);
+        GO_ON.store(false, Relaxed);
+        less.join(before_long())?;
         Ok(())
     }
 
