@@ -1,6 +1,7 @@
 //! `memcpy` and its kin, which the compiler calls and no library supplies here.
 //!
 //! String instructions: one instruction each, at full speed on any CPU with ERMSB, and one instruction under icount.
+//! Never backwards: the kernel's entry stubs rely on it that no code sets the direction flag.
 
 use core::arch::naked_asm;
 
@@ -24,12 +25,23 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, n: usize) -> *mut u8 
         "jb 2f",
         "rep movsb",
         "ret",
+        // From the end, and without the direction flag: an interrupt's handler would begin with it, and copy backwards.
         "2:",
-        "lea rdi, [rdi + rdx - 1]",
-        "lea rsi, [rsi + rdx - 1]",
-        "std",
-        "rep movsb",
-        "cld",
+        "cmp rdx, 8",
+        "jb 4f",
+        "3:",
+        "mov r8, [rsi + rdx - 8]",
+        "mov [rdi + rdx - 8], r8",
+        "sub rdx, 8",
+        "cmp rdx, 8",
+        "jae 3b",
+        "4:",
+        "sub rdx, 1",
+        "jb 5f",
+        "mov r8b, [rsi + rdx]",
+        "mov [rdi + rdx], r8b",
+        "jmp 4b",
+        "5:",
         "ret",
     )
 }

@@ -4,12 +4,12 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::arch::{apic, interrupts, percpu};
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::sleep_until;
+use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
 use takt_kernel::{Error, irq};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_us, burn, join, spawn};
-use takt_tests::{check_eq, check_err, interrupt, target_test};
+use takt_tests::{check, check_eq, check_err, interrupt, target_test};
 
 static GO: Semaphore = Semaphore::new(0, 100);
 static NR_NMIS: AtomicU32 = AtomicU32::new(0);
@@ -120,6 +120,34 @@ target_test! {
         for vector in [0, 14, 31, interrupts::TIMER_VECTOR, 255] {
             check_err!(irq::register(vector, nothing, 0), InvalidArgument);
         }
+        Ok(())
+    }
+
+    /// Wherever in the copying of overlapping memory an interrupt comes, its handler finds the direction flag clear, as
+    /// the ABI demands.
+    fn direction_is_forwards_in_interrupts(Shared) {
+        const DIRECTION: u64 = 1 << 10;
+        static BACKWARDS: AtomicU32 = AtomicU32::new(0);
+        fn look(_: usize, _: Expiry) {
+            note(1);
+            if interrupts::flags() & DIRECTION != 0 {
+                BACKWARDS.fetch_add(1, Relaxed);
+            }
+        }
+        let timer = Timer::new(look, 0)?;
+        let mut bytes = [0u8; 64];
+        for offset in 0..400 {
+            for (i, byte) in bytes.iter_mut().enumerate() {
+                *byte = i as u8;
+            }
+            timer.arm(Instant::now() + offset);
+            let (to, len) = core::hint::black_box((1, 60));
+            bytes.copy_within(..len, to);
+            check!(bytes[0] == 0 && bytes[1..61].iter().enumerate().all(|(i, byte)| usize::from(*byte) == i));
+            burn(1_000);
+            check_eq!(take(), [1]);
+        }
+        check_eq!(BACKWARDS.load(Relaxed), 0);
         Ok(())
     }
 
