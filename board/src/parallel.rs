@@ -1,19 +1,21 @@
 //! The parallel port's data pins as outputs: eight signals for an oscilloscope.
 //!
-//! Setting a pin is one read of a shadow and one port write, so a trigger is exact to some instructions.
+//! Setting a pin is one change of a shadow and one port write with interrupts off, so a trigger is exact to some
+//! instructions, and pins may be set by threads, interrupt handlers and other CPUs at once. Not by an NMI.
 //!
 //! Source: IEEE Std 1284-1994, compatibility mode; register layout of the PC parallel port (data at base).
 
 use core::convert::Infallible;
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use embedded_hal::digital::{ErrorType, OutputPin, StatefulOutputPin};
+use spin::Mutex;
 use takt_kernel::arch::port::Port;
+use takt_kernel::preempt;
 
 const LPT1: u16 = 0x378;
 
-/// What the data register holds, since reading it back is not possible on every port.
-static DATA: AtomicU8 = AtomicU8::new(0);
+/// What the data register holds, since reading it back is not possible on every port. Locked with interrupts off only.
+static DATA: Mutex<u8> = Mutex::new(0);
 
 /// One data pin, D0 to D7 (pins 2 to 9 of the connector).
 #[derive(Debug)]
@@ -32,9 +34,18 @@ impl Pin {
         }
     }
 
-    fn write(&self, data: u8) {
+    /// Changes the register; shadow and port together, or an older value could be written last.
+    fn change(&self, change: impl FnOnce(u8) -> u8) {
+        let _guard = preempt::irq_save();
+        let mut data = DATA.lock();
+        *data = change(*data);
         // SAFETY: the port belongs to LPT1 or to nothing.
-        unsafe { Port::<u8>::new(LPT1).write(data) };
+        unsafe { Port::<u8>::new(LPT1).write(*data) };
+    }
+
+    fn is_high(&self) -> bool {
+        let _guard = preempt::irq_save();
+        *DATA.lock() & self.mask != 0
     }
 }
 
@@ -44,24 +55,22 @@ impl ErrorType for Pin {
 
 impl OutputPin for Pin {
     fn set_low(&mut self) -> Result<(), Infallible> {
-        let data = DATA.fetch_and(!self.mask, Relaxed) & !self.mask;
-        self.write(data);
+        self.change(|data| data & !self.mask);
         Ok(())
     }
 
     fn set_high(&mut self) -> Result<(), Infallible> {
-        let data = DATA.fetch_or(self.mask, Relaxed) | self.mask;
-        self.write(data);
+        self.change(|data| data | self.mask);
         Ok(())
     }
 }
 
 impl StatefulOutputPin for Pin {
     fn is_set_high(&mut self) -> Result<bool, Infallible> {
-        Ok(DATA.load(Relaxed) & self.mask != 0)
+        Ok(self.is_high())
     }
 
     fn is_set_low(&mut self) -> Result<bool, Infallible> {
-        Ok(DATA.load(Relaxed) & self.mask == 0)
+        Ok(!self.is_high())
     }
 }

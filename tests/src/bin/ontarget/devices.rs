@@ -2,13 +2,14 @@
 
 use embedded_hal::delay::DelayNs;
 use embedded_hal::digital::{OutputPin, StatefulOutputPin};
-use embedded_io::{ReadReady, Write, WriteReady};
+use embedded_io::{Read, ReadReady, Write, WriteReady};
 use takt_board::parallel::Pin;
 use takt_board::serial::Serial;
-use takt_kernel::arch::port::PortReadOnly;
+use takt_kernel::arch::port::{Port, PortReadOnly};
 use takt_kernel::preempt;
-use takt_kernel::time::{Delay, Instant};
+use takt_kernel::time::{Delay, Expiry, Instant, Timer};
 use takt_tests::harness::Failure;
+use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, target_test};
 
 /// How long `delay` takes to delay for so many nanoseconds.
@@ -62,6 +63,47 @@ target_test! {
         check!(port.read_ready() == Ok(false));
         say(&mut port, 1234)?;
         say(&mut port, 5678)
+    }
+
+    /// What the serial port receives is read by embedded-io's trait; the UART sends to itself here.
+    fn serial_port_reads(Shared) {
+        let mut port = Serial::com1();
+        let modem_control = |value: u8| {
+            // SAFETY: the UART's modem control register; bit 4 connects its output to its input.
+            unsafe { Port::<u8>::new(0x3fc).write(value) };
+        };
+        modem_control(0x13);
+        let mut bytes = [0u8; 8];
+        let result = port.write_all(b"abc").and_then(|()| port.read(&mut bytes));
+        let is_empty = port.read_ready();
+        modem_control(0x03);
+        check_eq!(result, Ok(3));
+        check_eq!(&bytes[..3], b"abc");
+        check_eq!(is_empty, Ok(false));
+        check_eq!(port.read(&mut []), Ok(0));
+        Ok(())
+    }
+
+    /// A pin set in an interrupt stays set, wherever in the setting of another pin the interrupt comes.
+    fn pins_of_threads_and_interrupts(Shared) {
+        fn set_seven(_: usize, _: Expiry) {
+            if let Some(mut seven) = Pin::new(7) {
+                let Ok(()) = seven.set_high();
+            }
+        }
+        let (Some(mut zero), Some(mut seven)) = (Pin::new(0), Pin::new(7)) else {
+            return Err(Failure::new(format_args!("no pins")));
+        };
+        let timer = Timer::new(set_seven, 0)?;
+        for offset in 0..300 {
+            let Ok(()) = seven.set_low();
+            timer.arm(Instant::now() + offset);
+            let Ok(()) = pulse(&mut zero);
+            burn(1_000);
+            check_eq!(data_register(), 0x81);
+        }
+        let (Ok(()), Ok(())) = (zero.set_low(), seven.set_low());
+        Ok(())
     }
 
     /// The pins of the parallel port show in its data register, each on its own.
