@@ -17,15 +17,26 @@ pub struct PreemptGuard {
 
 /// Disables preemption.
 ///
+/// # Panics
+/// If there are 15 guards on this CPU already: the count has four bits.
+///
 /// # Context
 /// Any.
 #[inline(always)]
 pub fn disable() -> PreemptGuard {
-    percpu::preempt_inc();
+    percpu::preempt_inc(too_deep);
     trace_event!(trace::events::preempt_disable, trace::here!());
     PreemptGuard {
         _not_send: PhantomData,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_deep() {
+    // The report should not say that this is an interrupt.
+    percpu::preempt_dec(sched::preempt_schedule);
+    panic!("preemption disabled more than {} times", percpu::DEPTH);
 }
 
 impl Drop for PreemptGuard {

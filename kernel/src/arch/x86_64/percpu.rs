@@ -72,6 +72,8 @@ const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// Offset of the interrupt stack's top.
 pub const IRQ_STACK_TOP: usize = offset_of!(PerCpu, irq_stack_top);
 
+/// The depth field of the preempt count.
+pub const DEPTH: u8 = 0xf;
 /// One in the hardirq field of the preempt count.
 pub const HARDIRQ: u8 = 1 << 4;
 /// One in the NMI field of the preempt count.
@@ -225,11 +227,15 @@ pub fn clear_need_resched() {
     };
 }
 
-/// Raises the depth of preemption being disabled.
+/// Raises the depth of preemption being disabled and runs `full` if that is more than the field can hold, which then
+/// is zero and has carried into the next.
 #[inline(always)]
-pub fn preempt_inc() {
-    // SAFETY: as in `set_need_resched`.
-    unsafe { asm!("inc byte ptr gs:[{}]", const PREEMPT, options(nostack)) };
+pub fn preempt_inc(full: fn()) {
+    // SAFETY: as in `set_need_resched`; the label is inside this function.
+    unsafe {
+        asm!("inc byte ptr gs:[{preempt}]", "test byte ptr gs:[{preempt}], {depth}", "jz {full}", preempt = const PREEMPT,
+             depth = const DEPTH, full = label { full() }, options(nostack));
+    }
 }
 
 /// Lowers it and runs `slow` if that made a due reschedule possible: one `dec` and one branch.
