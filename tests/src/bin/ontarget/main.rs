@@ -13,6 +13,7 @@ mod faults;
 mod flags;
 mod inheritance;
 mod interrupts;
+mod mapping;
 mod multi;
 mod preemption;
 mod queue;
