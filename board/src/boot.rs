@@ -9,11 +9,10 @@
 use core::arch::global_asm;
 
 use takt_kernel::arch::descriptors::GuardedStack;
-
-const BOOT_STACK_SIZE: usize = 16 * 1024;
+use takt_kernel::config::IDLE_STACK_SIZE;
 
 /// The boot CPU's first stack; later that of its idle thread.
-static BOOT_STACK: GuardedStack<BOOT_STACK_SIZE> = GuardedStack::new();
+static BOOT_STACK: GuardedStack<IDLE_STACK_SIZE> = GuardedStack::new();
 
 takt_kernel::guard_stack!(BOOT_STACK);
 
@@ -176,6 +175,6 @@ global_asm!(
     "ud2",
     ".text",
     stack = sym BOOT_STACK,
-    stack_size = const BOOT_STACK_SIZE + 4096,
+    stack_size = const IDLE_STACK_SIZE + 4096,
     start = sym crate::start::start,
 );

@@ -9,13 +9,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
 use takt_kernel::arch::apic;
-use takt_kernel::config::MAX_CPUS;
+use takt_kernel::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use takt_kernel::{boot, smp, thread_stack, time};
 
 use crate::acpi::ApicIds;
 
-const STACK_SIZE: usize = 16384;
-thread_stack!(static STACKS: [STACK_SIZE; MAX_CPUS]);
+thread_stack!(static STACKS: [IDLE_STACK_SIZE; MAX_CPUS]);
 
 /// The page below 1 MiB where a CPU begins.
 const TRAMPOLINE_PAGE: u8 = 8;

@@ -1,7 +1,7 @@
 //! Every capacity of the system, in one place.
 //!
 //! All memory is static. A capacity can be set for a build by an environment variable of the name given
-//! (`TAKT_MAX_THREADS=8 cargo xtask build`); running out of any of them at run time is an error that the caller gets,
+//! (`TAKT_MAX_THREADS=16 cargo xtask build`); running out of any of them at run time is an error that the caller gets,
 //! never a panic.
 
 /// Reads a decimal number at compile time, or takes the default when the variable is not set.
@@ -38,14 +38,17 @@ pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 /// Bytes of each CPU's interrupt stack.
 pub const IRQ_STACK_SIZE: usize = 16 * 1024;
 
-/// Bytes of each of a CPU's exception stacks (#DF, NMI, #MC, other exceptions) and of an idle thread's stack.
+/// Bytes of each of a CPU's exception stacks (#DF, NMI, #MC, other exceptions).
 pub const EXCEPTION_STACK_SIZE: usize = 8 * 1024;
+
+/// Bytes of an idle thread's stack; the boot CPU boots on its own, and idle hooks run there.
+pub const IDLE_STACK_SIZE: usize = 16 * 1024;
 
 /// Default quantum of round-robin threads, in nanoseconds.
 pub const RR_QUANTUM_NS: u64 = 10_000_000;
 
 /// Longest chain of mutexes along which priority is inherited.
-pub const MAX_PI_CHAIN: usize = 16;
+pub const MAX_PI_CHAIN: usize = takt_scheduler::pi::MAX_CHAIN;
 
 const _: () = assert!(MAX_CPUS >= 1 && MAX_CPUS <= 16, "between 1 and 16 CPUs");
 const _: () = assert!(
