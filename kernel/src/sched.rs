@@ -471,6 +471,10 @@ pub(crate) fn requeue(
 ) {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
+    if t.is_idle() {
+        // It stands in no queue. Whoever waits for its mutex is not ready, and it runs when no one else is.
+        return;
+    }
     let from = t.prio;
     trace!(
         prio_change,

@@ -265,7 +265,7 @@ fn end_traced(section: Section, created: Created) -> Created {
 
 /// First Rust code of a thread.
 pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
-    // SAFETY: `create_in` put a `fn(usize)` there.
+    // SAFETY: `create` put a `fn(usize)` there.
     let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
     // SAFETY: a new thread begins with interrupts off and holds nothing.
     unsafe { crate::arch::interrupts::enable() };
@@ -401,8 +401,8 @@ impl Thread {
     /// Suspends it until [`Thread::resume`]; waits that are under way go on meanwhile.
     ///
     /// # Errors
-    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it has ended, [`Error::WrongContext`] if it is the calling
-    /// thread with preemption or interrupts disabled.
+    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it has ended or is an idle thread, [`Error::WrongContext`] if
+    /// it is the calling thread with preemption or interrupts disabled.
     ///
     /// # Context
     /// Threads and interrupt handlers.
@@ -431,7 +431,7 @@ impl Thread {
 
     #[inline(never)]
     fn end_with_other_suspended(mut section: Section, t: &mut Tcb) -> Handoff {
-        if t.state & EXITED != 0 {
+        if t.state & EXITED != 0 || t.is_idle() {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
         sched::suspend_other(&mut section, t);
@@ -548,7 +548,9 @@ impl Thread {
     /// Changes its own priority; what it inherits through mutexes it holds is kept.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the priority is above 99; [`Error::NoSuchThread`].
+    /// [`Error::InvalidArgument`] if the priority is above 99; [`Error::NoSuchThread`]; [`Error::InvalidState`] for an
+    /// idle thread; [`Error::ChainTooLong`] if it waits for a mutex at the end of a longer chain than
+    /// [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN): the priority is changed, but does not travel beyond.
     ///
     /// # Context
     /// Threads and interrupt handlers.
@@ -556,6 +558,9 @@ impl Thread {
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
         let mut section = lock::enter();
         let result = self.block(&section).and_then(|t| {
+            if t.is_idle() {
+                return Err(Error::InvalidState);
+            }
             t.base = priority;
             pi::walk(&mut section, Walk::new(self.tid))
         });
@@ -693,7 +698,23 @@ pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
     (0..MAX_THREADS).find_map(|id| {
         // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
         let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        (t.is_used() && t.state & EXITED == 0 && t.stack_bottom == guard + 4096)
-            .then_some(t.name_or_none())
+        let is_owner = if t.is_idle() {
+            // Of its stack only the top is known.
+            guard_below(t.stack_top) == guard
+        } else {
+            t.stack_bottom == guard + 4096
+        };
+        (t.is_used() && t.state & EXITED == 0 && is_owner).then_some(t.name_or_none())
     })
+}
+
+/// The guard page of the declared stack that ends at this address or beyond.
+fn guard_below(top: usize) -> usize {
+    let mut nearest = 0;
+    for_each_stack(|guard| {
+        if guard < top {
+            nearest = nearest.max(guard);
+        }
+    });
+    nearest
 }

@@ -120,6 +120,11 @@ impl Tcb {
         self.generation & 1 != 0
     }
 
+    /// Whether it is an idle thread's.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.atomic & NEVER_WAITS != 0
+    }
+
     /// Forgets the thread that used the block. A free block has zeros here, which its next thread begins with.
     pub(crate) fn clear(&mut self) {
         self.runtime = 0;

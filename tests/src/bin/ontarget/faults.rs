@@ -4,7 +4,7 @@
 use core::arch::asm;
 
 use takt_kernel::preempt;
-use takt_kernel::time::{Expiry, Timer};
+use takt_kernel::time::{Expiry, Timer, sleep_until};
 use takt_tests::harness::Outcome;
 use takt_tests::worker::{after_us, join, spawn};
 use takt_tests::{check, interrupt, target_test};
@@ -195,6 +195,15 @@ target_test! {
         survived()
     }
 
+    /// The idle thread's stack has a guard page too, and is named.
+    fn stack_overflow_of_the_idle_thread(Fault(&["*** #PF page fault", "stack overflow of thread 'idle'", "cpu 0 thread 0 'idle'", "recurse"])) {
+        takt_board::set_idle_hook(|| {
+            core::hint::black_box(recurse(0));
+        });
+        sleep_until(after_us(10))?;
+        survived()
+    }
+
     /// The interrupt stack has a guard page too.
     fn stack_overflow_in_an_interrupt(Fault(&["stack overflow of the CPU's stack 'interrupt'", "in an interrupt", "recurse"])) {
         interrupt::raise(|| {
@@ -217,6 +226,14 @@ target_test! {
         }
         Timer::new(faulty, 0)?.arm(after_us(10));
         takt_tests::worker::burn(100_000);
+        survived()
+    }
+
+    /// More guards than the preempt count can hold are noticed, and not taken for an interrupt.
+    fn too_many_preempt_guards(Fault(&["*** panic: preemption disabled more than 15 times", "preempt-depth 15"])) {
+        for _ in 0..16 {
+            core::mem::forget(preempt::disable());
+        }
         survived()
     }
 

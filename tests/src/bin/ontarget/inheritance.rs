@@ -116,6 +116,31 @@ fn lock_briefly(number: usize) {
     drop(guard);
 }
 
+static GO: Semaphore = Semaphore::new(0, 10);
+
+/// Holds the second mutex and then wants the common one.
+fn holds_one_and_locks(number: usize) {
+    let one = MUTEXES[1].lock();
+    lock_briefly(number);
+    drop(one);
+}
+
+fn lock_one_until_100us(_: usize) {
+    let result = MUTEXES[1].lock_until(after_us(100));
+    note(if result.is_err() { 1 } else { 2 });
+}
+
+fn holds_and_takes(number: usize) {
+    let guard = LOCK.lock();
+    holds_nothing_and_takes(number);
+    drop(guard);
+}
+
+fn holds_nothing_and_takes(number: usize) {
+    let _ = GO.take();
+    note(number as u32);
+}
+
 fn me() -> Result<u8, Error> {
     thread::current().priority()
 }
@@ -286,6 +311,81 @@ target_test! {
         drop(guard);
         join(&[waiters[0], waiters[1], waiter])?;
         check_eq!(take(), [5]);
+        Ok(())
+    }
+
+    /// A time-out at the far end of a chain ends the boost of every owner in it.
+    fn time_out_at_the_end_of_a_chain(Shared) {
+        let guard = held()?;
+        let inner = spawn(0, PRIORITY + 5, holds_one_and_locks, 7)?;
+        let outer = spawn(1, PRIORITY + 20, lock_one_until_100us, 0)?;
+        check_eq!((me()?, inner.priority()?), (PRIORITY + 20, PRIORITY + 20));
+        burn(200_000);
+        check_eq!(take(), [1]);
+        check_eq!((me()?, inner.priority()?), (PRIORITY + 5, PRIORITY + 5));
+        drop(guard);
+        check_eq!(me()?, PRIORITY);
+        join(&[inner, outer])?;
+        check_eq!(take(), [7]);
+        Ok(())
+    }
+
+    /// An owner that waits for something other than a mutex is boosted in that queue.
+    fn owner_that_waits_for_a_permit(Shared) {
+        let owner = spawn(0, PRIORITY + 1, holds_and_takes, 1)?;
+        let other = spawn(1, PRIORITY + 2, holds_nothing_and_takes, 2)?;
+        let waiter = spawn(2, PRIORITY + 3, lock_briefly, 3)?;
+        check_eq!(owner.priority()?, PRIORITY + 3);
+        GO.give()?;
+        check_eq!(take(), [1, 3]);
+        check_eq!(owner.join(after_ms(1))?, 0);
+        GO.give()?;
+        check_eq!(take(), [2]);
+        join(&[other, waiter])?;
+        Ok(())
+    }
+
+    /// A suspended owner keeps the boost for when it is resumed, and loses it with its waiter.
+    fn suspended_owner(Shared) {
+        let owner = spawn(0, PRIORITY + 1, holds_and_takes, 1)?;
+        owner.suspend()?;
+        let waiter = spawn(1, PRIORITY + 20, lock_until_100us, 0)?;
+        check_eq!(owner.priority()?, PRIORITY + 20);
+        GO.give()?;
+        burn(200_000);
+        check_eq!(owner.priority()?, PRIORITY + 1);
+        let second = spawn(2, PRIORITY + 10, lock_briefly, 3)?;
+        thread::current().set_priority(PRIORITY + 5)?;
+        owner.resume()?;
+        check_eq!(take(), [1, 1, 3]);
+        thread::current().set_priority(PRIORITY)?;
+        join(&[owner, waiter, second])?;
+        Ok(())
+    }
+
+    /// The idle thread can hold a mutex and cannot be boosted: the waiter has it once the idle thread is done.
+    fn idle_thread_as_owner(Alone) {
+        static IDLE: spin::Once<Thread> = spin::Once::new();
+        takt_board::set_idle_hook(|| {
+            IDLE.call_once(thread::current);
+            if let Ok(_guard) = LOCK.try_lock() {
+                note(1);
+                burn(50_000);
+                note(2);
+            }
+        });
+        sleep_until(after_us(20))?;
+        check_eq!(take(), [1]);
+        drop(LOCK.lock()?);
+        check_eq!(take(), [2]);
+        let Some(idle) = IDLE.get() else { return Ok(()) };
+        check_err!(idle.set_priority(PRIORITY), InvalidState);
+        check_err!(idle.suspend(), InvalidState);
+        // The level that the idle thread would stand in holds nothing but what belongs there.
+        let threads = [spawn(0, 0, lock_briefly, 3)?, spawn(1, 0, lock_briefly, 4)?];
+        sleep_until(after_us(20))?;
+        join(&threads)?;
+        check!(take().ends_with(&[4]));
         Ok(())
     }
 }
