@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_scheduler::{ThreadId, TimerId};
+use takt_scheduler::{Inserted, ThreadId, TimerId};
 
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, PerCpu};
@@ -153,16 +153,33 @@ pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, dead
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
     trace!(timer_start, u32::from(id.raw()), deadline);
-    if sched.timers.insert(id, deadline) {
-        if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
-            // Its timer can be set by its own CPU only: the interrupt makes it look.
-            crate::smp::kick(cpu);
-            return;
+    match sched.timers.insert(id, deadline) {
+        Inserted::Later => {}
+        Inserted::Earliest => {
+            if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
+                // Its timer can be set by its own CPU only: the interrupt makes it look.
+                crate::smp::kick(cpu);
+                return;
+            }
+            sched.armed = deadline;
+            apic::arm(deadline);
         }
-        // Not always this timer's: one that was the earliest may have moved behind another.
-        sched.armed = sched.timers.earliest_deadline();
-        apic::arm(sched.armed);
+        Inserted::Moved => arm_earliest(cpu),
     }
+}
+
+/// The timer that was the earliest has moved, maybe behind another.
+#[cold]
+#[inline(never)]
+fn arm_earliest(cpu: *mut PerCpu) {
+    if cpu != percpu::this() {
+        crate::smp::kick(cpu);
+        return;
+    }
+    // SAFETY: inside a section, as the caller is.
+    let sched = unsafe { sched::of_cpu(cpu) };
+    sched.armed = sched.timers.earliest_deadline();
+    apic::arm(sched.armed);
 }
 
 /// Disarms a timer. The hardware is left as it is: an interrupt for nothing costs less than setting it anew each time.

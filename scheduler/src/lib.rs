@@ -54,4 +54,4 @@ pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;
 pub use prio_queue::{Iter, PrioQueue};
 pub use run_queue::{Next, Placement, Policy, Resched, RunQueue};
-pub use timer_queue::{Cancelled, TimerQueue};
+pub use timer_queue::{Cancelled, Inserted, TimerQueue};

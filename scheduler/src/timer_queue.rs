@@ -45,6 +45,18 @@ impl Cancelled {
     }
 }
 
+/// What [`TimerQueue::insert`] did to the earliest deadline.
+#[must_use = "the hardware timer must follow the earliest deadline"]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inserted {
+    /// Nothing: the hardware timer stays as it is.
+    Later,
+    /// It is this timer's, the one just given.
+    Earliest,
+    /// The timer had it before and was moved: ask [`TimerQueue::earliest_deadline`] whose it is now.
+    Moved,
+}
+
 /// Children of a node.
 const ARITY: usize = 2;
 
@@ -171,12 +183,9 @@ impl<const N: usize> TimerQueue<N> {
 
     /// Arms a timer, or moves an armed one.
     ///
-    /// True if the earliest deadline is this timer's, now or before: the hardware timer must be
-    /// set anew. For a timer that was not armed, this is whether it is now the earliest. (Also
-    /// true for a deadline of `u64::MAX` in an empty queue, where nothing changes.)
+    /// (A deadline of `u64::MAX` in an empty queue is [`Inserted::Earliest`], though nothing changes.)
     #[inline(always)]
-    #[must_use = "the hardware timer must follow the earliest deadline"]
-    pub fn insert(&mut self, id: TimerId, deadline: u64) -> bool {
+    pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
         if self.is_empty() {
             // Alone, a timer needs no count: every later one gets a higher.
@@ -184,7 +193,7 @@ impl<const N: usize> TimerQueue<N> {
                 deadline,
                 order: id.raw() as u64,
             };
-            true
+            Inserted::Earliest
         } else {
             self.insert_among(id, deadline)
         }
@@ -263,7 +272,7 @@ impl<const N: usize> TimerQueue<N> {
 
     /// [`insert`](Self::insert) into a queue that is not empty.
     #[inline(never)]
-    fn insert_among(&mut self, id: TimerId, deadline: u64) -> bool {
+    fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
         if deadline == u64::MAX {
             return self.insert_never(id);
         }
@@ -272,28 +281,42 @@ impl<const N: usize> TimerQueue<N> {
             order: self.nr_inserted | id.raw() as u64,
         };
         self.nr_inserted = self.nr_inserted.wrapping_add(1 << 16);
-        if self.is_first(id) {
+        // Not `is_first`, which asks again whether the queue is empty.
+        if self.first.id().raw() == id.raw() {
             return self.move_first(entry);
         }
         if let Some(slot) = self.slot_of(id) {
-            return self.settle(slot, entry);
+            return Self::inserted(self.settle(slot, entry));
         }
         let slot = self.nr_slots;
         self.nr_slots += 1;
-        self.sift_up(slot, entry)
+        Self::inserted(self.sift_up(slot, entry))
+    }
+
+    /// A timer that was not the root, and whether it is now.
+    #[inline(always)]
+    const fn inserted(is_first: bool) -> Inserted {
+        if is_first {
+            Inserted::Earliest
+        } else {
+            Inserted::Later
+        }
     }
 
     /// [`insert`](Self::insert) with a deadline that never comes.
     #[cold]
-    fn insert_never(&mut self, id: TimerId) -> bool {
-        matches!(self.cancel(id), Cancelled::Earliest)
+    fn insert_never(&mut self, id: TimerId) -> Inserted {
+        match self.cancel(id) {
+            Cancelled::Earliest => Inserted::Moved,
+            Cancelled::Later | Cancelled::NotArmed => Inserted::Later,
+        }
     }
 
     /// [`insert`](Self::insert) of the root.
     #[inline(never)]
-    fn move_first(&mut self, entry: Entry) -> bool {
+    fn move_first(&mut self, entry: Entry) -> Inserted {
         self.settle_from_first(entry);
-        true
+        Inserted::Moved
     }
 
     /// Takes the last slot's entry out; there is one.

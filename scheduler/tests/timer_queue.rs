@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use takt_scheduler::{Cancelled, TimerId, TimerQueue};
+use takt_scheduler::{Cancelled, Inserted, TimerId, TimerQueue};
 
 fn tid(raw: u16) -> TimerId {
     TimerId::new(raw)
@@ -27,7 +27,7 @@ impl Model {
         self.earliest().is_some_and(|(_, first)| first == id)
     }
 
-    fn insert(&mut self, id: u16, deadline: u64) -> bool {
+    fn insert(&mut self, id: u16, deadline: u64) -> Inserted {
         let was_earliest = self.is_earliest(id);
         if let Some(key) = self.keys.remove(&id) {
             self.armed.remove(&key);
@@ -37,7 +37,13 @@ impl Model {
             self.keys.insert(id, (deadline, self.nr_inserted));
             self.armed.insert((deadline, self.nr_inserted), id);
         }
-        was_earliest || self.is_earliest(id)
+        if was_earliest {
+            Inserted::Moved
+        } else if self.is_earliest(id) {
+            Inserted::Earliest
+        } else {
+            Inserted::Later
+        }
     }
 
     fn cancel(&mut self, id: u16) -> Cancelled {
@@ -126,8 +132,7 @@ fn run<const N: usize>(ops: &[Op]) {
             Op::Rearm(period) => {
                 if let Some((deadline, id)) = queue.earliest() {
                     let deadline = deadline.saturating_add(period);
-                    assert!(model.insert(id.raw(), deadline));
-                    assert!(queue.insert(id, deadline));
+                    assert_eq!(queue.insert(id, deadline), model.insert(id.raw(), deadline));
                 }
             }
         }
@@ -202,7 +207,7 @@ fn a_full_queue_is_emptied_in_order() {
 #[test]
 fn expires_at_its_deadline_and_not_before() {
     let mut queue = TimerQueue::<16>::new();
-    assert!(queue.insert(tid(3), 100));
+    assert_eq!(queue.insert(tid(3), 100), Inserted::Earliest);
     assert_eq!(queue.pop_expired(99), None);
     assert_eq!(queue.pop_expired(100), Some((tid(3), 100)));
     assert_eq!(queue.pop_expired(100), None);
@@ -216,7 +221,7 @@ fn equal_deadlines_expire_in_the_order_of_insertion() {
         let _ = queue.insert(tid(id), 50);
     }
     // Inserted again, a timer is the last.
-    assert!(queue.insert(tid(9), 50));
+    assert_eq!(queue.insert(tid(9), 50), Inserted::Moved);
     for id in [2, 7, 0, 15, 4, 9] {
         assert_eq!(queue.pop_expired(50), Some((tid(id), 50)));
     }
@@ -225,11 +230,12 @@ fn equal_deadlines_expire_in_the_order_of_insertion() {
 #[test]
 fn insert_tells_when_the_earliest_deadline_changes() {
     let mut queue = TimerQueue::<16>::new();
-    assert!(queue.insert(tid(1), 100));
-    assert!(!queue.insert(tid(2), 200));
-    assert!(!queue.insert(tid(3), 100), "an equal is not earlier");
-    assert!(queue.insert(tid(2), 50));
-    assert!(queue.insert(tid(2), 300), "the earliest has moved away");
+    assert_eq!(queue.insert(tid(1), 100), Inserted::Earliest);
+    assert_eq!(queue.insert(tid(2), 200), Inserted::Later);
+    // An equal is not earlier.
+    assert_eq!(queue.insert(tid(3), 100), Inserted::Later);
+    assert_eq!(queue.insert(tid(2), 50), Inserted::Earliest);
+    assert_eq!(queue.insert(tid(2), 300), Inserted::Moved);
     assert_eq!(queue.earliest(), Some((100, tid(1))));
 }
 
@@ -242,8 +248,8 @@ fn a_deadline_that_never_comes_disarms() {
     assert_eq!(queue.earliest(), None);
     let _ = queue.insert(tid(1), 10);
     let _ = queue.insert(tid(2), 20);
-    assert!(!queue.insert(tid(2), u64::MAX));
-    assert!(queue.insert(tid(1), u64::MAX));
+    assert_eq!(queue.insert(tid(2), u64::MAX), Inserted::Later);
+    assert_eq!(queue.insert(tid(1), u64::MAX), Inserted::Moved);
     assert_eq!(queue.len(), 0);
     assert_eq!(queue.cancel(tid(1)), Cancelled::NotArmed);
 }

@@ -98,7 +98,7 @@ impl RawMutex {
         let me = ThreadId::new(percpu::current_tid());
         // Another CPU's fast path may give it back or take it while this one looks.
         let owner = loop {
-            if self.try_lock() {
+            if self.owner().is_none() && self.try_lock() {
                 return Ok(());
             }
             check_chain(&pi::World(section), me, core::ptr::from_ref(self))?;
@@ -217,10 +217,12 @@ impl RawMutex {
     /// Unlocks inside a section; the most important waiter owns it then.
     pub(crate) fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
         let me = ThreadId::new(percpu::current_tid());
-        if self.owner() != Some(me) {
-            return Err(Error::NotOwner);
-        }
-        if self.word.load(Relaxed) & CONTENDED == 0 {
+        let mine = OWNED | u32::from(me.raw());
+        let word = self.word.load(Relaxed);
+        if word != mine | CONTENDED {
+            if word != mine {
+                return Err(Error::NotOwner);
+            }
             self.word.store(FREE, Release);
             return Ok(());
         }
