@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use takt_kernel::arch::percpu;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
 use takt_kernel::{Error, preempt, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
@@ -82,6 +83,33 @@ fn keeps_the_cpu(_: usize) {
 static COUNTER: Mutex<u64> = Mutex::new(0);
 const COUNTS: u64 = 3_000;
 
+static TIMER: spin::Once<Timer> = spin::Once::new();
+static EXPIRED: AtomicU32 = AtomicU32::new(0);
+/// Expiries before their time or on the wrong CPU.
+static EARLY: AtomicU32 = AtomicU32::new(0);
+
+fn expires(cpu: usize, expiry: Expiry) {
+    if expiry.at < expiry.deadline || percpu::cpu() != cpu {
+        EARLY.fetch_add(1, Relaxed);
+    }
+    EXPIRED.fetch_add(1, Relaxed);
+}
+
+fn makes_a_timer(_: usize) {
+    TIMER.call_once(|| Timer::new(expires, percpu::cpu()).expect("there are timers left"));
+}
+
+fn holds_for_a_step(_: usize) {
+    let Ok(mut counter) = COUNTER.lock() else {
+        return;
+    };
+    STEP.store(1, Relaxed);
+    while STEP.load(Relaxed) != 2 {
+        core::hint::spin_loop();
+    }
+    *counter += 1;
+}
+
 fn counts(_: usize) {
     for _ in 0..COUNTS {
         if let Ok(mut counter) = COUNTER.lock() {
@@ -156,6 +184,51 @@ target_test! {
         check_eq!(STEP.load(Relaxed), 3);
         GO_ON.store(false, Relaxed);
         less.join(before_long())?;
+        Ok(())
+    }
+
+    /// A timer that the other CPU arms expires on its own CPU, which halts meanwhile, and not early.
+    fn timer_armed_from_the_other_cpu(TwoCpus) {
+        two_cpus()?;
+        spawn_on(1, makes_a_timer, 0)?.join(before_long())?;
+        let Some(timer) = TIMER.get() else {
+            return Err(Failure::new(format_args!("no timer")));
+        };
+        for round in 1..=20 {
+            sleep_nanos(2_000_000)?;
+            timer.arm(Instant::after_nanos(3_000_000));
+            // A second at most: left to itself, that CPU's timer comes after four.
+            for _ in 0..1_000 {
+                if EXPIRED.load(Relaxed) == round {
+                    break;
+                }
+                sleep_nanos(1_000_000)?;
+            }
+            check_eq!((EXPIRED.load(Relaxed), EARLY.load(Relaxed)), (round, 0));
+        }
+        Ok(())
+    }
+
+    /// The owner on the other CPU inherits there and then, although another thread keeps it from running.
+    fn boost_on_the_other_cpu(TwoCpus) {
+        two_cpus()?;
+        let owner = Builder::new("owner", PRIORITY - 2)?.cpu(1).spawn(&STACKS[1], holds_for_a_step, 0)?;
+        while STEP.load(Relaxed) != 1 {
+            sleep_nanos(100_000)?;
+        }
+        let middle = Builder::new("middle", PRIORITY - 1)?.cpu(1).spawn(&STACKS[2], counts_turns, 0)?;
+        while TURNS.load(Relaxed) == 0 {
+            sleep_nanos(100_000)?;
+        }
+        STEP.store(2, Relaxed);
+        sleep_nanos(5_000_000)?;
+        check_eq!(STEP.load(Relaxed), 2);
+        let counter = COUNTER.lock_until(before_long())?;
+        check_eq!((*counter, owner.priority()?), (1, PRIORITY - 2));
+        drop(counter);
+        GO_ON.store(false, Relaxed);
+        middle.join(before_long())?;
+        owner.join(before_long())?;
         Ok(())
     }
 
