@@ -151,7 +151,7 @@ fn switch_quantum(section: &mut Section, cpu: *mut PerCpu, prev: &mut Tcb, next:
     // SAFETY: the CPU's number never changes.
     let id = quantum_timer(unsafe { (*cpu).cpu });
     if prev.round_robin != 0 {
-        // A thread that was preempted keeps the rest; one that gave way itself starts anew.
+        // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
         prev.quantum_left = match sched.timers.deadline_of(id) {
             Some(end) if prev.state == 0 => end.saturating_sub(tsc::now()),
             _ => 0,

@@ -43,7 +43,8 @@ impl Condvar {
     /// [`Error::TimedOut`], [`Error::WrongContext`].
     ///
     /// # Panics
-    /// If locking again would close a circle: the caller holds another mutex that the new owner waits for.
+    /// If locking again would close a circle: the caller holds another mutex that the new owner waits for. Likewise if
+    /// the chain of owners has grown beyond [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN) meanwhile.
     pub fn wait_until<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -74,13 +75,14 @@ impl Condvar {
             .rq
             .pick_next();
         sched::switch_to(&mut section, next);
-        let woken = t.woken;
+        // SAFETY: as above. Not by `t`: the waker wrote there meanwhile.
+        let woken = unsafe { (*crate::arch::percpu::current()).woken };
         let locked = mutex.lock_in(&mut section, sched::FOREVER);
         section.leave();
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
             locked.is_ok(),
-            "locking the mutex again after the wait would be a deadlock"
+            "locking the mutex again after the wait would be a deadlock, or the chain of owners is too long"
         );
         if woken == Woken::TimedOut {
             Err(Error::TimedOut)

@@ -155,7 +155,8 @@ impl EventFlags {
             self.waiters.as_ptr(),
             deadline.cycles(),
         ) {
-            Woken::Object => Ok(t.exchange as u32),
+            // SAFETY: the running thread's own block, inside a section. Not by `t`: the waker wrote there meanwhile.
+            Woken::Object => Ok(unsafe { (*percpu::current()).exchange } as u32),
             Woken::TimedOut => Err(Error::TimedOut),
         }
     }

@@ -119,6 +119,8 @@ impl RawMutex {
         // in it first.
         let cpu_next = self.enqueue_self(section, t, owner, deadline);
         sched::switch_to(section, cpu_next);
+        // SAFETY: as above; anew, since the waker wrote there meanwhile.
+        let t = unsafe { &mut *tcb(me) };
         t.blocked_on = core::ptr::null();
         if t.woken == Woken::TimedOut {
             return Err(Error::TimedOut);
