@@ -293,23 +293,38 @@ fn idle_wait_exactly(margin: u64) {
     interrupts::disable();
     // SAFETY: this CPU's own, with interrupts off; another CPU does not change it.
     let armed = || unsafe { (*percpu::this()).sched.armed };
-    let longest = tsc::now() + LONGEST_HALT;
-    let deadline = armed().min(longest);
-    if deadline > tsc::now() + 2 * margin {
+    let now = tsc::now();
+    let deadline = armed();
+    let longest = now + LONGEST_HALT;
+    let waking = wake_before(deadline.min(longest), margin);
+    if waking > now + margin {
         apic::set_timer_vector(EARLY_TIMER_VECTOR);
-        apic::arm(deadline - margin);
+        apic::arm(waking);
         interrupts::halt_early();
         apic::set_timer_vector(TIMER_VECTOR);
-        // An interrupt other than the early one may have changed it.
-        let deadline = armed().min(longest);
-        apic::arm(deadline);
-        if deadline > tsc::now() + 2 * margin {
+        apic::arm(armed());
+        // An interrupt other than the early one may have changed it, or it is farther away than a halt can be long.
+        if armed() != deadline || deadline > longest {
             // SAFETY: the idle thread holds nothing.
             unsafe { interrupts::enable() };
             return;
         }
     }
     interrupts::idle_spin();
+}
+
+/// When to wake up for a deadline: `margin` before it at the latest, and with several CPUs each at times of its own,
+/// `margin` apart. Two that woke up at once or one after the other, as an inexact halt has it, would be run in one order
+/// or the other.
+fn wake_before(deadline: u64, margin: u64) -> u64 {
+    let latest = deadline.saturating_sub(margin);
+    let nr_cpus = u64::from(crate::smp::nr_online());
+    if nr_cpus == 1 {
+        return latest;
+    }
+    let round = nr_cpus * margin;
+    let mine = percpu::cpu() as u64 * margin;
+    latest.saturating_sub(mine) / round * round + mine
 }
 
 /// The next deadline of this CPU in cycles; `u64::MAX` if there is none.

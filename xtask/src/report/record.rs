@@ -81,7 +81,7 @@ impl RunRecord {
     /// What a nanosecond of a latency means in this run.
     #[must_use]
     pub fn ns_means(&self) -> &'static str {
-        // Loads wake CPUs at almost the same time, and QEMU does not always let them go on in the same order.
+        // QEMU's main thread may end a CPU's turn early, which shows where CPUs work at the same time.
         let is_crowded = self.config.cpus.len() > 1 && self.config.load != Load::None;
         if self.accel.accel == Accel::TcgIcount && is_crowded {
             "one guest instruction; with several loaded CPUs, runs may differ"
