@@ -11,6 +11,9 @@ pub enum Error {
     Deadlock,
     /// The caller does not hold the mutex.
     NotOwner,
+    /// The thread that held the mutex has ended without giving it back: no one will, and what the mutex guards may be
+    /// half done (POSIX: `EOWNERDEAD`).
+    OwnerDied,
     /// The chain of mutexes is longer than the kernel follows.
     ChainTooLong,
     /// No such thread: it has ended, or never was.

@@ -1,5 +1,6 @@
 //! Condition variable.
 
+use super::mutex::Long;
 use super::{MutexGuard, Waiters};
 use crate::config::MAX_THREADS;
 use crate::error::Error;
@@ -43,8 +44,8 @@ impl Condvar {
     /// [`Error::TimedOut`], [`Error::WrongContext`].
     ///
     /// # Panics
-    /// If locking again would close a circle: the caller holds another mutex that the new owner waits for. Likewise if
-    /// the chain of owners has grown beyond [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN) meanwhile.
+    /// If locking again would close a circle, since the caller holds another mutex that the new owner waits for; or if
+    /// the new owner has ended with the mutex locked.
     pub fn wait_until<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -77,12 +78,12 @@ impl Condvar {
         sched::switch_to(&mut section, next);
         // SAFETY: as above. Not by `t`: the waker wrote there meanwhile.
         let woken = unsafe { (*crate::arch::percpu::current()).woken };
-        let locked = mutex.lock_in(&mut section, sched::FOREVER);
+        let locked = mutex.lock_in(&mut section, sched::FOREVER, Long::Accepted);
         section.leave();
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
             locked.is_ok(),
-            "locking the mutex again after the wait would be a deadlock, or the chain of owners is too long"
+            "the mutex cannot be locked again after the wait: a deadlock, or its owner has ended"
         );
         if woken == Woken::TimedOut {
             Err(Error::TimedOut)

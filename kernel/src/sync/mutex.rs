@@ -1,8 +1,9 @@
 //! Mutex with transitive priority inheritance.
 //!
-//! The lock word holds the owner's thread number; while no one waits, lock and unlock are a compare-and-swap each.
-//! The first waiter sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which
-//! inheritance is computed. Unlocking a contended mutex hands it to the most important waiter.
+//! The lock word holds the owner's handle; while no one waits, lock and unlock are a compare-and-swap each. The first
+//! waiter sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
+//! computed. Unlocking a contended mutex hands it to the most important waiter. A handle is never used twice, so the
+//! word of a thread that has ended is no one else's.
 //!
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.
@@ -15,24 +16,25 @@ use core::sync::atomic::{
 };
 
 use takt_scheduler::ThreadId;
-use takt_scheduler::pi::{Walk, check_chain};
+use takt_scheduler::pi::{PiError, Walk, check_chain};
 
 use super::{Waiters, pi};
 use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{Wait, Woken, tcb};
+use crate::thread::tcb::{EXITED, HANDLE, Wait, Woken, tcb};
 use crate::time::Instant;
 use crate::trace::trace;
 
 const FREE: u32 = 0;
-const OWNED: u32 = 1 << 8;
-const CONTENDED: u32 = 1 << 9;
+const CONTENDED: u32 = 1 << 31;
+
+const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
 
 /// The mutex without its data.
 pub(crate) struct RawMutex {
-    /// 0, or owner's number + `OWNED`, + `CONTENDED` while someone waits.
+    /// 0, or the owner's handle, + `CONTENDED` while someone waits.
     word: AtomicU32,
     waiters: Waiters,
     /// Next in the owner's list of contended mutexes.
@@ -61,6 +63,7 @@ impl RawMutex {
         self.next_held.get()
     }
 
+    /// The owner; where someone waits, it has not ended.
     pub(crate) fn owner(&self) -> Option<ThreadId> {
         let word = self.word.load(Relaxed);
         (word != FREE).then(|| ThreadId::new(word as u8))
@@ -68,9 +71,8 @@ impl RawMutex {
 
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        let me = OWNED | u32::from(percpu::current_tid());
         self.word
-            .compare_exchange(FREE, me, Acquire, Relaxed)
+            .compare_exchange(FREE, my_handle(), Acquire, Relaxed)
             .is_ok()
     }
 
@@ -88,21 +90,36 @@ impl RawMutex {
             return Err(Error::WrongContext);
         }
         let mut section = lock::enter_thread();
-        let result = self.lock_in(&mut section, deadline.cycles());
+        let result = self.lock_in(&mut section, deadline.cycles(), Long::Refused);
         section.leave();
         result
     }
 
     /// Locks inside a section.
-    pub(crate) fn lock_in(&self, section: &mut Section, deadline: u64) -> Result<(), Error> {
+    pub(crate) fn lock_in(
+        &self,
+        section: &mut Section,
+        deadline: u64,
+        long: Long,
+    ) -> Result<(), Error> {
         let me = ThreadId::new(percpu::current_tid());
         // Another CPU's fast path may give it back or take it while this one looks.
         let owner = loop {
-            if self.owner().is_none() && self.try_lock() {
-                return Ok(());
+            let word = self.word.load(Relaxed);
+            if word == FREE {
+                if self.try_lock() {
+                    return Ok(());
+                }
+                continue;
             }
-            check_chain(&pi::World(section), me, core::ptr::from_ref(self))?;
-            if let Some(owner) = self.contend(section) {
+            let owner = living_owner(word)?;
+            match check_chain(&pi::World(section), me, core::ptr::from_ref(self)) {
+                Err(error) if !(error == PiError::ChainTooLong && long == Long::Accepted) => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+            if self.contend(section, word, owner) {
                 break owner;
             }
         };
@@ -125,6 +142,10 @@ impl RawMutex {
         if t.woken == Woken::TimedOut {
             return Err(Error::TimedOut);
         }
+        // Not handed over: given up by an owner that has ended.
+        if self.word.load(Relaxed) & !CONTENDED != t.handle {
+            return Err(Error::OwnerDied);
+        }
         trace!(mutex_acquired, self as *const Self as u32);
         Ok(())
     }
@@ -144,19 +165,39 @@ impl RawMutex {
         unsafe { sched::of_cpu(percpu::this()) }.rq.pick_next()
     }
 
-    /// Sets the contended bit and puts the mutex on its owner's list; `None` if it has become free.
-    fn contend(&self, section: &Section) -> Option<ThreadId> {
-        let before = self
-            .word
-            .fetch_update(Relaxed, Relaxed, |word| {
-                (word != FREE).then_some(word | CONTENDED)
-            })
-            .ok()?;
-        let owner = ThreadId::new(before as u8);
-        if before & CONTENDED == 0 {
+    /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.
+    fn contend(&self, section: &Section, word: u32, owner: ThreadId) -> bool {
+        if word & CONTENDED == 0 {
+            let contended = word | CONTENDED;
+            if self
+                .word
+                .compare_exchange(word, contended, Relaxed, Relaxed)
+                .is_err()
+            {
+                return false;
+            }
             self.hold(section, owner);
         }
-        Some(owner)
+        true
+    }
+
+    /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
+    pub(crate) fn let_go(&self, section: &mut Section) {
+        let me = ThreadId::new(percpu::current_tid());
+        // SAFETY: inside a section, where this is the only reference.
+        let waiters = unsafe { &mut *self.waiters.as_ptr() };
+        let waiter = waiters.pop(section.links());
+        if waiters.is_empty() {
+            self.release(section, me);
+            self.word.fetch_and(!CONTENDED, Relaxed);
+        }
+        // Before the waiter runs; it cannot fail where a boost ends.
+        let _ = pi::walk(section, Walk::new(me));
+        if let Some((waiter, _)) = waiter {
+            // SAFETY: inside a section.
+            unsafe { (*tcb(waiter)).blocked_on = core::ptr::null() };
+            sched::wake_taken(section, waiter);
+        }
     }
 
     fn hold(&self, _section: &Section, owner: ThreadId) {
@@ -197,10 +238,9 @@ impl RawMutex {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) -> Result<(), Error> {
-        let me = OWNED | u32::from(percpu::current_tid());
         if self
             .word
-            .compare_exchange(me, FREE, Release, Relaxed)
+            .compare_exchange(my_handle(), FREE, Release, Relaxed)
             .is_ok()
         {
             return Ok(());
@@ -219,7 +259,7 @@ impl RawMutex {
     /// Unlocks inside a section; the most important waiter owns it then.
     pub(crate) fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
         let me = ThreadId::new(percpu::current_tid());
-        let mine = OWNED | u32::from(me.raw());
+        let mine = my_handle();
         let word = self.word.load(Relaxed);
         if word != mine | CONTENDED {
             if word != mine {
@@ -237,8 +277,9 @@ impl RawMutex {
             return pi::walk(section, Walk::new(me));
         };
         let contended = if waiters.is_empty() { 0 } else { CONTENDED };
-        self.word
-            .store(OWNED | u32::from(next.raw()) | contended, Relaxed);
+        // SAFETY: inside a section.
+        let handle = unsafe { (*tcb(next)).handle };
+        self.word.store(handle | contended, Relaxed);
         if contended != 0 {
             self.hold(section, next);
         }
@@ -251,7 +292,38 @@ impl RawMutex {
     }
 }
 
+/// What becomes of a chain of owners that is too long for inheritance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Long {
+    /// The mutex is not locked.
+    Refused,
+    /// Those at its end inherit nothing.
+    Accepted,
+}
+
+/// The running thread's handle.
+#[inline(always)]
+fn my_handle() -> u32 {
+    // SAFETY: the running thread's own block.
+    unsafe { (*percpu::current()).handle }
+}
+
+/// The owner that the word of a locked mutex names, unless it has ended. Inside a section.
+fn living_owner(word: u32) -> Result<ThreadId, Error> {
+    let owner = ThreadId::new(word as u8);
+    // SAFETY: inside a section.
+    let t = unsafe { &*tcb(owner) };
+    if t.handle != word & HANDLE || t.state & EXITED != 0 {
+        return Err(Error::OwnerDied);
+    }
+    Ok(owner)
+}
+
 /// A mutex around data, for threads.
+///
+/// A thread that ends with a mutex locked (its guard was forgotten, or it called
+/// [`exit`](crate::thread::exit)) leaves it locked for good: all who wait for it or try to lock it later get
+/// [`Error::OwnerDied`].
 pub struct Mutex<T> {
     raw: RawMutex,
     data: UnsafeCell<T>,
@@ -281,7 +353,7 @@ impl<T> Mutex<T> {
     ///
     /// # Errors
     /// [`Error::Deadlock`] if the caller owns it or waiting would close a circle, [`Error::ChainTooLong`],
-    /// [`Error::WrongContext`].
+    /// [`Error::OwnerDied`], [`Error::WrongContext`].
     #[inline]
     pub fn lock(&self) -> Result<MutexGuard<'_, T>, Error> {
         self.lock_until(Instant::NEVER)

@@ -42,8 +42,8 @@ pub enum Policy {
 /// A thread. The handle outlives the thread; calls then fail with [`Error::NoSuchThread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thread {
-    tid: ThreadId,
-    generation: u32,
+    /// As in its control block.
+    handle: u32,
 }
 
 /// What a thread is made of.
@@ -174,30 +174,26 @@ struct Place {
     cpu: u8,
 }
 
-/// A new thread, or why there is none, in one register.
-#[derive(Clone, Copy)]
-struct Created(u64);
+/// The handle of a new thread, or why there is none, in one register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Created(u32);
 
 impl Created {
-    const NO_CPU: Self = Self(1 << 8);
-    const NO_STACK: Self = Self(2 << 8);
-    const NO_ID: Self = Self(3 << 8);
-
-    fn new(tid: ThreadId, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | u64::from(tid.raw()))
-    }
+    // A thread's handle has `IN_USE`.
+    const NO_CPU: Self = Self(0);
+    const NO_STACK: Self = Self(1);
+    const NO_ID: Self = Self(2);
 
     #[inline(always)]
     fn thread(self) -> Result<Thread, Error> {
-        match (self.0 >> 8) as u8 {
-            0 => Ok(Thread {
-                tid: ThreadId::new(self.0 as u8),
-                generation: (self.0 >> 32) as u32,
-            }),
-            1 => Err(Error::InvalidArgument),
-            2 => Err(Error::StackInUse),
-            _ => Err(Error::OutOfResources),
+        if self.0 & tcb::IN_USE != 0 {
+            return Ok(Thread { handle: self.0 });
         }
+        Err(match self {
+            Self::NO_CPU => Error::InvalidArgument,
+            Self::NO_STACK => Error::StackInUse,
+            _ => Error::OutOfResources,
+        })
     }
 }
 
@@ -227,7 +223,7 @@ fn create(
     let t = unsafe { &mut *tcb(tid) };
     t.percpu = percpu::of(place.cpu.into());
     t.name = Some(name);
-    t.generation = t.generation.wrapping_add(1);
+    t.next_use();
     t.prio = place.priority;
     t.base = place.priority;
     t.state = CREATED;
@@ -239,7 +235,7 @@ fn create(
     t.mxcsr = tcb::MXCSR;
     t.exchange = entry as usize;
     t.exchange2 = argument;
-    let created = Created::new(tid, t.generation);
+    let created = Created(t.handle);
     if crate::static_branch!(crate::trace::events::thread_create::ID) {
         return end_traced(section, created);
     }
@@ -283,6 +279,15 @@ pub fn exit(code: usize) -> ! {
         "only a thread with preemption enabled can exit"
     );
     let mut section = lock::enter_thread();
+    // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
+    // SAFETY: the running thread's own block, inside a section.
+    let held = || unsafe { (*percpu::current()).held };
+    while !held().is_null() {
+        // SAFETY: the list holds mutexes that their waiters borrow.
+        unsafe { &*held() }.let_go(&mut section);
+        section.leave();
+        section = lock::enter_thread();
+    }
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
     trace!(thread_exit, u32::from(t.tid.raw()));
@@ -312,10 +317,7 @@ pub fn exit(code: usize) -> ! {
 pub fn current() -> Thread {
     // SAFETY: the running thread's own block.
     let t = unsafe { &*percpu::current() };
-    Thread {
-        tid: t.tid,
-        generation: t.generation,
-    }
+    Thread { handle: t.handle }
 }
 
 /// Waits until someone calls [`Thread::unpark`] for the calling thread; returns at once if that happened since the
@@ -355,7 +357,12 @@ impl Thread {
     /// Its number, as traces show it.
     #[must_use]
     pub fn id(&self) -> u8 {
-        self.tid.raw()
+        self.handle as u8
+    }
+
+    #[inline(always)]
+    fn tid(&self) -> ThreadId {
+        ThreadId::new(self.id())
     }
 
     /// Gives it a quantum; before it is started.
@@ -374,8 +381,8 @@ impl Thread {
     #[inline(always)]
     fn block<'a>(&self, _section: &Section) -> Result<&'a mut Tcb, Error> {
         // SAFETY: inside a section.
-        let t = unsafe { &mut *tcb(self.tid) };
-        if t.generation != self.generation {
+        let t = unsafe { &mut *tcb(self.tid()) };
+        if t.handle != self.handle {
             return Err(Error::NoSuchThread);
         }
         Ok(t)
@@ -493,7 +500,7 @@ impl Thread {
         let t = self.block(section)?;
         if t.state & WAITING != 0 && t.wait == Wait::Park {
             sched::cancel_timeout(t);
-            sched::wake(section, self.tid, Woken::Object);
+            sched::wake(section, self.tid(), Woken::Object);
         } else {
             t.token = true;
         }
@@ -524,7 +531,7 @@ impl Thread {
             if t.joiner.is_some() {
                 return Err(Error::InvalidState);
             }
-            let me = current().tid;
+            let me = current().tid();
             t.joiner = Some(me);
             let woken = sched::block(section, Wait::Join, core::ptr::null_mut(), deadline);
             // Meanwhile another thread may have joined it first, and its block be someone else's.
@@ -540,8 +547,8 @@ impl Thread {
         // SAFETY: inside a section.
         unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
         t.clear();
-        t.generation = t.generation.wrapping_add(1);
-        give_id_back(section, self.tid);
+        t.next_use();
+        give_id_back(section, self.tid());
         Ok(t.exit_code)
     }
 
@@ -562,7 +569,7 @@ impl Thread {
                 return Err(Error::InvalidState);
             }
             t.base = priority;
-            pi::walk(&mut section, Walk::new(self.tid))
+            pi::walk(&mut section, Walk::new(self.tid()))
         });
         section.leave();
         result
@@ -680,11 +687,11 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let t = unsafe { &mut *tcb(tid) };
     t.percpu = cpu;
     t.name = Some("idle");
-    t.generation = 1;
     t.resume = switch::resume_idle();
     t.stack_top = stack_top;
     t.rsp = stack_top;
     t.mxcsr = tcb::MXCSR;
+    t.handle |= tcb::IN_USE;
     t.prio = Priority::IDLE;
     t.base = Priority::IDLE;
     t.state = 0;

@@ -19,6 +19,11 @@ pub(crate) const CREATED: u8 = 4;
 /// Ended; kept until joined.
 pub(crate) const EXITED: u8 = 8;
 
+/// In [`Tcb::handle`]: the block is in use.
+pub(crate) const IN_USE: u32 = 1 << 8;
+/// The bits of [`Tcb::handle`].
+pub(crate) const HANDLE: u32 = u32::MAX >> 1;
+
 /// In [`Tcb::atomic`]: an idle thread's.
 pub(crate) const NEVER_WAITS: u8 = 1 << 7;
 /// In [`Tcb::atomic`]: how many interrupt guards the thread has.
@@ -65,6 +70,9 @@ pub struct Tcb {
     /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
     /// instruction and six more around it.
     pub(crate) switches: u64,
+    /// What names the thread in handles and in the mutexes that it holds: its id, and above it how often the block was
+    /// taken and given back, so that old ones are noticed. [`IN_USE`] is the lowest bit of that; bit 31 stays 0.
+    pub(crate) handle: u32,
     /// Control and status of the SSE unit, while the thread does not run.
     pub mxcsr: u32,
     /// The preempt count that a thread is switched to with, and its id: the upper half of the context word, which a
@@ -105,8 +113,6 @@ pub struct Tcb {
     /// Where the stack begins; an idle thread begins anew there, since its `rsp` changes with each switch that it makes
     /// itself.
     pub(crate) stack_top: usize,
-    /// Odd while the block is in use, and different in each use, so that old handles are noticed.
-    pub(crate) generation: u32,
     pub(crate) exit_code: usize,
     /// Round robin: cycles left of the quantum when it was last preempted, 0 for a whole one.
     pub(crate) quantum_left: u64,
@@ -117,7 +123,13 @@ pub struct Tcb {
 impl Tcb {
     /// Whether a thread uses the block.
     pub(crate) fn is_used(&self) -> bool {
-        self.generation & 1 != 0
+        self.handle & IN_USE != 0
+    }
+
+    /// The block is taken, if it was free, or given back.
+    #[inline(always)]
+    pub(crate) fn next_use(&mut self) {
+        self.handle = self.handle.wrapping_add(IN_USE) & HANDLE;
     }
 
     /// Whether it is an idle thread's.
@@ -206,6 +218,9 @@ pub(crate) unsafe fn init() {
         // SAFETY: no one else looks at the table yet, and zeros are a valid block.
         let t = unsafe { &mut *tcb(tid) };
         t.tid = tid;
+        // The boot CPU's idle thread is one from the start, since the boot context may hold a mutex.
+        let idle = if id == 0 { IN_USE } else { 0 };
+        t.handle = u32::from(tid.raw()) | idle;
         t.preempt = percpu::NO_RESCHED;
     }
 }

@@ -157,6 +157,28 @@ fn spawn_links() -> Result<[Thread; 4], Error> {
     Ok(threads)
 }
 
+/// Locked for good by a thread that ends.
+static ABANDONED: [Mutex<u32>; 3] = [const { Mutex::new(0) }; 3];
+
+fn ends_with_two_locked(_: usize) {
+    for mutex in &ABANDONED[..2] {
+        core::mem::forget(mutex.lock());
+    }
+    let _ = GO.take();
+    note(thread::current().priority().unwrap_or(0).into());
+}
+
+fn ends_with_one_locked(_: usize) {
+    core::mem::forget(ABANDONED[2].lock());
+}
+
+fn waits_for_abandoned(number: usize) {
+    note(match ABANDONED[number].lock() {
+        Err(Error::OwnerDied) => 100 + number as u32,
+        _ => 1,
+    });
+}
+
 target_test! {
     /// Without inheritance (a semaphore as lock) the most important thread waits for the middle one too; with a mutex
     /// for the rest of the critical section and some hundred instructions of the kernel, whatever the middle one has
@@ -386,6 +408,42 @@ target_test! {
         sleep_until(after_us(20))?;
         join(&threads)?;
         check!(take().ends_with(&[4]));
+        Ok(())
+    }
+
+    /// Threads that wait for a mutex whose owner ends are told, the most important one of each mutex first; the owner
+    /// keeps the boost until then.
+    fn owner_ends(Shared) {
+        let owner = spawn(0, PRIORITY + 1, ends_with_two_locked, 0)?;
+        let waiters = [
+            spawn(1, PRIORITY + 1, waits_for_abandoned, 0)?,
+            spawn(2, PRIORITY + 3, waits_for_abandoned, 0)?,
+            spawn(3, PRIORITY + 2, waits_for_abandoned, 1)?,
+        ];
+        GO.give()?;
+        join(&waiters)?;
+        join(&[owner])?;
+        let [first, told @ ..] = &take()[..] else { return Ok(()) };
+        check_eq!(*first, u32::from(PRIORITY) + 3);
+        check_eq!(told.len(), 3);
+        check!(told.iter().all(|note| *note >= 100), "one of them has the mutex");
+        check_err!(ABANDONED[0].lock(), OwnerDied);
+        check_err!(ABANDONED[1].lock_until(after_us(10)), OwnerDied);
+        check_err!(ABANDONED[1].try_lock(), WouldBlock);
+        check_eq!(me()?, PRIORITY);
+        Ok(())
+    }
+
+    /// The next thread with the number of one that ended is not taken for it.
+    fn owner_s_number_is_used_again(Shared) {
+        let owner = spawn(0, PRIORITY + 1, ends_with_one_locked, 0)?;
+        check_err!(ABANDONED[2].lock(), OwnerDied);
+        join(&[owner])?;
+        check_err!(ABANDONED[2].lock(), OwnerDied);
+        let next = spawn(0, PRIORITY + 1, waits_for_abandoned, 2)?;
+        check_eq!(next.id(), owner.id());
+        join(&[next])?;
+        check_eq!(take(), [102]);
         Ok(())
     }
 }
