@@ -20,6 +20,12 @@ event_class! {
     print "first={first} second={second}";
 }
 
+event_class! {
+    /// As timerlat's class of samples; that crate's stacks would make the boot of this image longer.
+    pub class Sample = "bench_sample", core8 { slot: 8 u, seqnum: 32 u, timer_latency: 32 cycles }
+    print "#{seqnum} slot={slot} timer_latency={timer_latency} ns";
+}
+
 /// Declares an event for each class, and a function that measures each.
 macro_rules! classes {
     ($($event:ident $class:ident $kind:ident $name:literal ($($arg:ident: $ty:ty = $value:expr),*);)*) => {
@@ -55,6 +61,7 @@ classes! {
     contended Contended core "bench:contended" (owner: u32 = 7, prio: u32 = 50, mutex: u32 = 0x20_0000);
     one_mutex OneMutex core "bench:one_mutex" (mutex: u32 = 0x20_0000);
     two Two wide "bench:two" (first: u32 = 1, second: u32 = 2);
+    sample Sample core "bench:sample" (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
     text Text core "bench:text" (buf: &'static [u8] = b"sixteen bytes!!!");
     create Create core "bench:create" (tid: u32 = 7, prio: u32 = 50, cpu: u32 = 0, comm: &'static [u8] = b"main");
 }

@@ -99,30 +99,30 @@ fn row(group: [&'static str; 3], line: &'static str, values: &Values, own: u64) 
     })
 }
 
-/// The classes, the bytes of their records as aimed at, and whether they copy a text, for which there is no limit.
-const CLASSES: [(&str, &str, u64, bool); 13] = [
-    ("switch", "sched_switch", 8, false),
-    ("vector", "irq_handler", 8, false),
-    ("one_thread", "one thread", 8, false),
-    ("one_timer", "one timer", 12, false),
-    ("place", "a place in the code", 12, false),
-    ("one_mutex", "one mutex", 12, false),
-    ("wakeup", "sched_wakeup", 12, false),
-    ("timer_deadline", "timer and deadline", 20, false),
-    ("contended", "mutex_contended", 16, false),
-    ("prio", "prio_change", 12, false),
-    ("two", "two arguments, 16-bit id", 16, false),
-    ("text", "a text of 16 bytes", 28, true),
-    ("create", "thread_create with its name", 20, true),
+/// The classes, and the bytes of their records as aimed at.
+const CLASSES: [(&str, &str, u64); 14] = [
+    ("switch", "sched_switch", 8),
+    ("vector", "irq_handler", 8),
+    ("one_thread", "one thread", 8),
+    ("one_timer", "one timer", 12),
+    ("place", "a place in the code", 12),
+    ("one_mutex", "one mutex", 12),
+    ("wakeup", "sched_wakeup", 12),
+    ("timer_deadline", "timer and deadline", 20),
+    ("contended", "mutex_contended", 16),
+    ("prio", "prio_change", 12),
+    ("two", "two arguments, 16-bit id", 16),
+    ("sample", "timerlat's samples", 16),
+    ("text", "marker of 16 bytes", 28),
+    ("create", "thread_create with a name of 4 bytes", 20),
 ];
 
 /// Cost and size of an event of each class, and of one that is off.
 fn class_rows(values: &Values) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (class, title, size, has_text) in CLASSES {
-        let limits = (!has_text).then_some((40, 25)).unzip();
+    for (class, title, size) in CLASSES {
         let kinds = [
-            ("event", "recorded", "insn", limits),
+            ("event", "recorded", "insn", (Some(40), Some(25))),
             (
                 "event-worst",
                 "recorded into a new sub-buffer",
