@@ -78,7 +78,8 @@ static STACKS: [CpuStacks; MAX_CPUS] = [const {
 
 /// Calls `f` with the guard page and the name of every per-CPU stack.
 pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
-    for cpu in &STACKS {
+    // Unknown to the compiler, which would otherwise write the body out for each CPU: two kilobytes.
+    for cpu in core::hint::black_box(&STACKS[..]) {
         f(cpu.irq.guard(), "interrupt");
         for (stack, name) in
             cpu.exceptions
