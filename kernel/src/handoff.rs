@@ -136,6 +136,7 @@ impl Handoff {
     fn carry_out(self) {
         // SAFETY: interrupts are off and the lock is free since `end_with_switch`, which made `next` the current thread.
         unsafe { switch::switch(self.rest as *mut Tcb, self.next) };
+        trace::section_ends();
         // SAFETY: they were on when the call began: a switch is due or chosen only then.
         unsafe { interrupts::enable() };
     }

@@ -15,6 +15,7 @@ use takt_scheduler::Links;
 use crate::arch::{interrupts, percpu, thunk};
 use crate::config::MAX_THREADS;
 use crate::static_branch;
+use crate::trace;
 
 /// Static key: more than one CPU runs.
 pub(crate) static SMP: u8 = 0;
@@ -44,6 +45,7 @@ pub(crate) struct Section {
 pub(crate) fn enter() -> Section {
     let restore = interrupts::are_enabled();
     interrupts::disable();
+    trace::section_begun(restore);
     if static_branch!(SMP) {
         if restore {
             thunk::lock_thread_smp();
@@ -58,6 +60,7 @@ pub(crate) fn enter() -> Section {
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section {
     interrupts::disable();
+    trace::section_begun(true);
     lock_thread();
     Section { restore: true }
 }
@@ -218,6 +221,7 @@ impl Section {
     #[inline(always)]
     fn restore(self) {
         if self.restore {
+            trace::section_ends();
             // SAFETY: interrupts were on when the section began.
             unsafe { interrupts::enable() };
         }

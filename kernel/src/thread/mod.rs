@@ -263,6 +263,7 @@ fn end_traced(section: Section, created: Created) -> Created {
 pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
     // SAFETY: `create` put a `fn(usize)` there.
     let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
+    crate::trace::section_ends();
     // SAFETY: a new thread begins with interrupts off and holds nothing.
     unsafe { crate::arch::interrupts::enable() };
     entry(argument);

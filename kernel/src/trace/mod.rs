@@ -71,6 +71,33 @@ macro_rules! here {
 }
 pub(crate) use here;
 
+/// Records that the kernel switched interrupts off at `caller`. Called by a thunk.
+pub(crate) extern "C" fn irq_disabled(caller: u32) {
+    trace!(irq_disable, caller);
+}
+
+/// Records that the kernel is about to switch interrupts on at `caller`. Called by a thunk.
+pub(crate) extern "C" fn irq_enabling(caller: u32) {
+    trace!(irq_enable, caller);
+}
+
+/// Trace point of the kernel's own sections, right after interrupts were switched off, if they `were_enabled`.
+#[inline(always)]
+pub(crate) fn section_begun(were_enabled: bool) {
+    // In this order: where it is off nothing is asked.
+    if crate::static_branch!(events::irq_disable::ID) && were_enabled {
+        crate::arch::thunk::irq_disabled();
+    }
+}
+
+/// Trace point of the kernel's own sections, right before interrupts are switched on.
+#[inline(always)]
+pub(crate) fn section_ends() {
+    if crate::static_branch!(events::irq_enable::ID) {
+        crate::arch::thunk::irq_enabling();
+    }
+}
+
 /// Records a text of the application's own, as writing to ftrace's `trace_marker` does.
 ///
 /// # Context

@@ -19,13 +19,30 @@ global_asm!(
     ".endr",
     "ret",
     ".endm",
+    // The same, and the function is told the place of the call.
+    ".macro TAKT_THUNK_HERE name, function",
+    "\\name:",
+    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "mov edi, [rsp + 72]",
+    "call \\function",
+    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
+    "pop \\r",
+    ".endr",
+    "ret",
+    ".endm",
     "TAKT_THUNK takt_thunk_lock, {lock}",
     "TAKT_THUNK takt_thunk_lock_thread, {lock_thread}",
     "TAKT_THUNK takt_thunk_unlock, {unlock}",
+    "TAKT_THUNK_HERE takt_thunk_irq_disabled, {irq_disabled}",
+    "TAKT_THUNK_HERE takt_thunk_irq_enabling, {irq_enabling}",
     ".text",
     lock = sym crate::lock::lock_smp,
     lock_thread = sym crate::lock::lock_thread_smp,
     unlock = sym crate::lock::unlock_smp,
+    irq_disabled = sym crate::trace::irq_disabled,
+    irq_enabling = sym crate::trace::irq_enabling,
 );
 
 /// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
@@ -59,4 +76,16 @@ pub(crate) fn lock_thread_smp() {
 #[inline(always)]
 pub(crate) fn unlock_smp() {
     call!("takt_thunk_unlock");
+}
+
+/// Calls [`irq_disabled`](crate::trace::irq_disabled) with this place.
+#[inline(always)]
+pub(crate) fn irq_disabled() {
+    call!("takt_thunk_irq_disabled");
+}
+
+/// Calls [`irq_enabling`](crate::trace::irq_enabling) with this place.
+#[inline(always)]
+pub(crate) fn irq_enabling() {
+    call!("takt_thunk_irq_enabling");
 }
