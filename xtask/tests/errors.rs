@@ -245,7 +245,7 @@ fn a_missing_qemu_is_installed_where_that_needs_no_password() {
         .code(0)
         .says("passed")
         .complains("note: qemu-system-x86_64 is missing");
-    assert!(!run().code(0).stderr.contains("note:"));
+    assert!(!run().code(0).stderr.contains("is missing"));
 }
 
 #[test]
@@ -308,6 +308,25 @@ fn what_is_not_a_run_is_not_overwritten() {
     stage.run("pass", &[]).code(1).complains("not a run folder");
     assert_eq!(stage.list("run"), ["thesis.tex"]);
     assert!(!stage.path("pid").exists(), "nothing is booted");
+}
+
+#[test]
+fn a_run_that_is_replaced_is_named() {
+    const NOTE: &str = "note: run holds an earlier run, which this one will replace\n";
+    let stage = Stage::new();
+    let notes = |done: &Done| done.stderr.matches("note:").count();
+    assert_eq!(notes(stage.run("pass", &[]).code(0)), 0);
+    let second = stage.run("pass", &[]);
+    second.code(0).complains(NOTE);
+    assert_eq!(notes(&second), 1);
+    assert_eq!(stage.run("pass", &["-q"]).code(0).stderr, "");
+    // An empty folder holds none, and a run that comes to nothing replaces none.
+    fs::create_dir(stage.path("empty")).unwrap();
+    let mut command = stage.xtask("pass", &["latency-run", "--image", "image.elf"]);
+    command.args(["-e", "none", "-o", "empty"]);
+    assert_eq!(notes(Done::of(command.output().unwrap()).code(0)), 0);
+    stage.run("future", &[]).code(1).complains(NOTE);
+    assert!(stage.path("run/run.json").exists());
 }
 
 #[test]

@@ -48,6 +48,12 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     })?;
     if !flags.quiet {
         eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+        if let Some(output) = flags.output.as_deref().filter(|dir| folder::is_run(dir)) {
+            term::note(format_args!(
+                "{} holds an earlier run, which this one will replace",
+                output.display()
+            ));
+        }
     }
     let finished = execute(&Plan {
         config,

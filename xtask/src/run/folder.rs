@@ -142,13 +142,19 @@ impl Drop for RunFolder {
     }
 }
 
+/// Whether a folder holds a run.
+#[must_use]
+pub fn is_run(dir: &Path) -> bool {
+    dir.join(RECORD).is_file()
+}
+
 /// Refuses to overwrite what is not a run.
 ///
 /// # Errors
 ///
 /// If it is there, is not empty and has no `run.json`.
 pub fn check_replaceable(dir: &Path) -> Result<()> {
-    if !dir.exists() || dir.join(RECORD).is_file() {
+    if !dir.exists() || is_run(dir) {
         return Ok(());
     }
     let mut entries =
@@ -219,7 +225,7 @@ pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
         false if inside.is_dir() => &inside,
         false => bail!("there is no folder {}", dir.display()),
     };
-    if !dir.join(RECORD).is_file() {
+    if !is_run(dir) {
         bail!("{} is not a run folder: it has no {RECORD}", dir.display());
     }
     Ok(dir.to_owned())
