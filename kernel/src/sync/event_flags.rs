@@ -110,11 +110,29 @@ impl EventFlags {
         }
     }
 
-    /// Waits until the condition holds and gives the flags as they were then, before any clearing.
+    /// Gives the flags if the condition holds, as they were before any clearing.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; [`Error::WouldBlock`] if `deadline` is past and the condition does not hold;
-    /// [`Error::WrongContext`]; [`Error::InvalidArgument`] for an empty mask.
+    /// [`Error::WouldBlock`] if it does not; [`Error::InvalidArgument`] for an empty mask.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    pub fn try_wait(&self, mask: u32, mode: Mode) -> Result<u32, Error> {
+        if mask == 0 {
+            return Err(Error::InvalidArgument);
+        }
+        let section = lock::enter();
+        let flags = self.take(&section, mask, mode);
+        section.leave_quietly();
+        flags.ok_or(Error::WouldBlock)
+    }
+
+    /// Waits until the condition holds, until `deadline` at most, and gives the flags as they were then, before any
+    /// clearing.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; [`Error::WrongContext`] if it would have to wait where that is not allowed;
+    /// [`Error::InvalidArgument`] for an empty mask.
     pub fn wait(&self, mask: u32, mode: Mode, deadline: Instant) -> Result<u32, Error> {
         if mask == 0 {
             return Err(Error::InvalidArgument);
@@ -125,6 +143,18 @@ impl EventFlags {
         result
     }
 
+    /// The flags if the condition holds; the modes that clear do so.
+    fn take(&self, _section: &Section, mask: u32, mode: Mode) -> Option<u32> {
+        let flags = self.flags.load(Acquire);
+        if !mode.is_satisfied(flags, mask) {
+            return None;
+        }
+        if mode.clears() {
+            self.flags.fetch_and(!mask, Relaxed);
+        }
+        Some(flags)
+    }
+
     fn wait_in(
         &self,
         section: &mut Section,
@@ -132,15 +162,8 @@ impl EventFlags {
         mode: Mode,
         deadline: Instant,
     ) -> Result<u32, Error> {
-        let flags = self.flags.load(Acquire);
-        if mode.is_satisfied(flags, mask) {
-            if mode.clears() {
-                self.flags.fetch_and(!mask, Relaxed);
-            }
+        if let Some(flags) = self.take(section, mask, mode) {
             return Ok(flags);
-        }
-        if deadline <= Instant::now() {
-            return Err(Error::WouldBlock);
         }
         if !sched::may_block() {
             return Err(Error::WrongContext);

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Semaphore`] | `give`, `try_take` | the most important waiter |
 //! | [`Mutex`] | no | the most important waiter, which then owns it |
-//! | [`EventFlags`] | `set`, `clear`, `get` | every waiter whose condition holds, the most important first |
+//! | [`EventFlags`] | `set`, `clear`, `get`, `try_wait` | every waiter whose condition holds, the most important first |
 //! | [`Queue`] | `try_send`, `try_receive` | the most important waiter |
 //! | [`Condvar`] | no | the most important waiter, or all |
 //!

@@ -1,5 +1,6 @@
 //! Event flags: every mode, from threads and interrupts.
 
+use takt_kernel::Error;
 use takt_kernel::sync::{EventFlags, Mode};
 use takt_kernel::time::Instant;
 use takt_tests::harness::PRIORITY;
@@ -32,7 +33,7 @@ target_test! {
         check_eq!(FLAGS.get(), 0b0111);
         check_eq!(FLAGS.wait(0b1001, Mode::Any, Instant::NEVER)?, 0b0111);
         check_eq!(FLAGS.wait(0b0011, Mode::All, Instant::NEVER)?, 0b0111);
-        check_err!(FLAGS.wait(0b1001, Mode::All, Instant::from_cycles(0)), WouldBlock);
+        check_err!(FLAGS.wait(0b1001, Mode::All, Instant::from_cycles(0)), TimedOut);
         check_eq!(FLAGS.wait(0b1001, Mode::AnyClear, Instant::NEVER)?, 0b0111);
         check_eq!(FLAGS.get(), 0b0110);
         check_eq!(FLAGS.wait(0b0110, Mode::AllClear, Instant::NEVER)?, 0b0110);
@@ -41,6 +42,35 @@ target_test! {
         FLAGS.set(0b1100);
         check_eq!(FLAGS.clear(0b0110), 0b1100);
         check_eq!(FLAGS.clear(u32::MAX), 0b1000);
+        Ok(())
+    }
+
+    /// Asking instead of waiting: in every mode it gives and clears what waiting would, also in an interrupt.
+    fn without_wanting_to_wait(Shared) {
+        FLAGS.set(0b0111);
+        check_eq!(FLAGS.try_wait(0b1001, Mode::Any)?, 0b0111);
+        check_eq!(FLAGS.try_wait(0b0011, Mode::All)?, 0b0111);
+        check_err!(FLAGS.try_wait(0b1000, Mode::Any), WouldBlock);
+        check_err!(FLAGS.try_wait(0b1001, Mode::All), WouldBlock);
+        check_err!(FLAGS.try_wait(0b1000, Mode::AnyClear), WouldBlock);
+        check_err!(FLAGS.try_wait(0b1001, Mode::AllClear), WouldBlock);
+        check_eq!(FLAGS.get(), 0b0111);
+        check_eq!(FLAGS.try_wait(0b1001, Mode::AnyClear)?, 0b0111);
+        check_eq!(FLAGS.get(), 0b0110);
+        check_err!(FLAGS.try_wait(0, Mode::Any), InvalidArgument);
+        interrupt::raise(|| {
+            note(match FLAGS.wait(0b1000, Mode::Any, Instant::from_cycles(0)) {
+                Err(Error::WrongContext) => 1,
+                _ => 2,
+            });
+            note(match FLAGS.try_wait(0b1000, Mode::Any) {
+                Err(Error::WouldBlock) => 3,
+                _ => 4,
+            });
+            note(FLAGS.try_wait(0b0110, Mode::AllClear).unwrap_or(99));
+        });
+        check_eq!(take(), [1, 3, 0b0110]);
+        check_eq!(FLAGS.get(), 0);
         Ok(())
     }
 

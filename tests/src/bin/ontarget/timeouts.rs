@@ -133,7 +133,7 @@ target_test! {
         sleep_until(past)?;
         check!(Instant::now() < before + 200, "sleeping until a past time took time");
         check_err!(SEMAPHORE.take_until(past), TimedOut);
-        check_err!(FLAGS.wait(1, Mode::Any, past), WouldBlock);
+        check_err!(FLAGS.wait(1, Mode::Any, past), TimedOut);
         check_err!(QUEUE.receive_until(past), TimedOut);
         check_err!(thread::park(past), TimedOut);
         SEMAPHORE.give()?;
