@@ -15,10 +15,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use takt_kernel::config::{RTT_DOWN_SIZE as DOWN_SIZE, RTT_UP_SIZE as UP_SIZE};
 use takt_kernel::preempt::{self, IrqGuard};
-
-const UP_SIZE: usize = 32 * 1024;
-const DOWN_SIZE: usize = 64;
 
 #[repr(C)]
 struct Channel {

@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::arch::tsc;
+use takt_kernel::config::{MAIN_STACK_SIZE, MAX_COMMAND_LINE};
 use takt_kernel::fault::{self, ExitCode, Machine};
 use takt_kernel::thread::Builder;
 use takt_kernel::{boot as kernel_boot, thread_stack, time};
@@ -13,7 +14,6 @@ use crate::cmdline::CommandLine;
 use crate::serial::Serial;
 use crate::{acpi, capture, clocks, pic, power, tracing};
 
-const MAX_COMMAND_LINE: usize = 4096;
 const MAIN_PRIORITY: u8 = 50;
 const MAX_HALT_MARGIN_NS: u64 = 1_000_000;
 
@@ -61,7 +61,7 @@ pub fn boot_cycles() -> u64 {
     BOOT_CYCLES.load(Relaxed)
 }
 
-thread_stack!(static MAIN_STACK: 32768);
+thread_stack!(static MAIN_STACK: MAIN_STACK_SIZE);
 
 unsafe extern "Rust" {
     fn takt_main(command_line: &'static str);

@@ -9,6 +9,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, Ordering::Acquire, fence};
 
 use takt_kernel::arch::port::Port;
+use takt_kernel::config::MAX_VIRTIO_QUEUE as MAX_QUEUE;
 
 use crate::pci::Function;
 
@@ -26,8 +27,6 @@ const TRANSMIT_QUEUE: u16 = 1;
 /// Acknowledge, driver, driver OK.
 const READY: u8 = 1 | 2 | 4;
 const NEXT: u16 = 1;
-/// Largest queue that the static memory has room for.
-const MAX_QUEUE: usize = 256;
 
 /// How often completion is polled for before the console is given up; under QEMU the first look suffices.
 const PATIENCE: u32 = 10_000_000;

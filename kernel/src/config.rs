@@ -1,8 +1,9 @@
-//! Every capacity of the system, in one place.
+//! Every capacity of the system, the board's and the workloads' among them, in one place.
 //!
 //! All memory is static. A capacity can be set for a build by an environment variable of the name given
 //! (`TAKT_MAX_THREADS=16 cargo xtask build`); running out of any of them at run time is an error that the caller gets,
-//! never a panic.
+//! never a panic. The status block, whose layout the host knows, has limits of its own (`takt_timerlat::stats`): an
+//! image with a workload and more CPUs or threads than those does not build.
 
 /// Reads a decimal number at compile time, or takes the default when the variable is not set.
 const fn number(text: Option<&str>, default: usize) -> usize {
@@ -44,6 +45,28 @@ pub const EXCEPTION_STACK_SIZE: usize = 8 * 1024;
 /// Bytes of an idle thread's stack; the boot CPU boots on its own, and idle hooks run there.
 pub const IDLE_STACK_SIZE: usize = 16 * 1024;
 
+/// Bytes of the main thread's stack, whole pages: the image's `main` runs there.
+pub const MAIN_STACK_SIZE: usize = number(option_env!("TAKT_MAIN_STACK_SIZE"), 32 * 1024);
+
+/// Bytes of the stack of each thread of a workload, measured or load; whole pages.
+pub const WORKLOAD_STACK_SIZE: usize = number(option_env!("TAKT_WORKLOAD_STACK_SIZE"), 16 * 1024);
+
+/// Bytes of the log in memory (RTT up channel 0). A message that finds no room is dropped and counted.
+pub const RTT_UP_SIZE: usize = number(option_env!("TAKT_RTT_UP_SIZE"), 32 * 1024);
+
+/// Bytes of commands from the host that wait to be read (RTT down channel 0); each is one byte.
+pub const RTT_DOWN_SIZE: usize = 64;
+
+/// Bytes of the kernel's command line; a longer one is cut.
+pub const MAX_COMMAND_LINE: usize = number(option_env!("TAKT_MAX_COMMAND_LINE"), 4096);
+
+/// Largest virtio queue for which there is memory. The device sets its size (QEMU's console: 128); one that is larger
+/// is not used.
+pub const MAX_VIRTIO_QUEUE: usize = 256;
+
+/// Page tables for the image, of 2 MiB each; an image that is larger does not boot.
+pub const IMAGE_TABLES: usize = number(option_env!("TAKT_IMAGE_TABLES"), 8);
+
 /// Default quantum of round-robin threads, in nanoseconds.
 pub const RR_QUANTUM_NS: u64 = 10_000_000;
 
@@ -56,4 +79,20 @@ const _: () = assert!(
     "a power of two up to 256"
 );
 const _: () = assert!(MAX_THREADS > MAX_CPUS, "each CPU's idle thread takes one");
+const _: () = assert!(
+    MAIN_STACK_SIZE.is_multiple_of(4096) && WORKLOAD_STACK_SIZE.is_multiple_of(4096),
+    "stacks are whole pages"
+);
+const _: () = assert!(
+    MAIN_STACK_SIZE >= 4096 && WORKLOAD_STACK_SIZE >= 4096,
+    "a stack has a page at least"
+);
+const _: () = assert!(
+    RTT_UP_SIZE >= 2 && RTT_UP_SIZE <= u32::MAX as usize,
+    "the log has a byte at least, and one stays free; its offsets are 32 bits wide"
+);
+const _: () = assert!(
+    IMAGE_TABLES >= 1 && IMAGE_TABLES < 512,
+    "the image lies in the first gigabyte"
+);
 const _: () = assert!(TRACE_SUB_SIZE.is_power_of_two() && TRACE_NR_SUBS.is_power_of_two());

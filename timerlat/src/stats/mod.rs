@@ -46,14 +46,15 @@ pub use exact::ExactHistogram;
 #[cfg(any(feature = "std", test))]
 pub use view::StatusView;
 
-/// CPUs that the status block has room for.
+/// CPUs that the status block has room for; no fewer than the kernel has, which the workload's build checks.
 pub const MAX_CPUS: usize = 8;
 
 /// Measured threads that the status block has room for. A slot is a CPU in timerlat and a thread
 /// in cyclictest.
 pub const MAX_SLOTS: usize = 8;
 
-/// Threads that the status block has room for: every value of the one-byte thread id.
+/// Threads that the status block has room for: every value of the one-byte thread id. No fewer than the kernel has,
+/// which the workload's build checks.
 pub const MAX_THREADS: usize = 256;
 
 /// Bytes of a thread's name, padded with zeros.

@@ -11,6 +11,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use takt_kernel::config::WORKLOAD_STACK_SIZE;
 use takt_kernel::sync::{Mutex, Queue};
 use takt_kernel::thread::{Builder, Stack};
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_nanos};
@@ -39,12 +40,11 @@ const LOW_PRIO: u8 = 2;
 const HIGH_PRIO: u8 = 4;
 /// The most important of the loads' threads.
 pub(super) const HIGHEST_PRIO: u8 = HIGH_PRIO;
-const STACK_SIZE: usize = 16384;
 
-thread_stack!(static STACKS: [STACK_SIZE; 3 * MAX_CPUS]);
+thread_stack!(static STACKS: [WORKLOAD_STACK_SIZE; 3 * MAX_CPUS]);
 static NR_STACKS: AtomicUsize = AtomicUsize::new(0);
 
-fn next_stack() -> Result<&'static Stack<STACK_SIZE>, Error> {
+fn next_stack() -> Result<&'static Stack<WORKLOAD_STACK_SIZE>, Error> {
     STACKS
         .get(NR_STACKS.fetch_add(1, Relaxed))
         .ok_or(Error::OutOfResources)

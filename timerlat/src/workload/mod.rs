@@ -11,11 +11,12 @@ mod timerlat;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use takt_kernel::config::{self, WORKLOAD_STACK_SIZE};
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
-use crate::stats::{MAX_SLOTS, Measure, RunState, SlotStats, Status};
+use crate::stats::{MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, RunState, SlotStats, Status};
 
 pub use load::Load;
 
@@ -64,9 +65,24 @@ pub struct Hooks {
     pub hand_over: fn(),
 }
 
-/// Stacks of the measured threads.
-const STACK_SIZE: usize = 16384;
-thread_stack!(static STACKS: [STACK_SIZE; MAX_SLOTS]);
+thread_stack!(
+    /// Stacks of the measured threads.
+    static STACKS: [WORKLOAD_STACK_SIZE; MAX_SLOTS]
+);
+
+// The host knows the status block's layout, so its room does not grow with the kernel's.
+const _: () = assert!(
+    config::MAX_CPUS <= MAX_CPUS,
+    "TAKT_MAX_CPUS is above what the status block has room for: takt_timerlat::stats::MAX_CPUS"
+);
+const _: () = assert!(
+    config::MAX_THREADS <= MAX_THREADS,
+    "TAKT_MAX_THREADS is above what the status block has room for: takt_timerlat::stats::MAX_THREADS"
+);
+const _: () = assert!(
+    MAX_CPUS <= MAX_SLOTS,
+    "timerlat has a slot for each CPU that the status block has room for"
+);
 
 /// What the measured threads share, as plain words so that the interrupt reads them without ado.
 struct Shared {

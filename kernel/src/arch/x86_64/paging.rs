@@ -10,10 +10,10 @@ use x86_64::PhysAddr;
 use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::structures::paging::{PageTable, PageTableFlags as Flags, PhysFrame};
 
+use crate::config::IMAGE_TABLES;
+
 const PAGE: u64 = 0x1000;
 const LARGE: u64 = 0x20_0000;
-/// Page tables for the image: 2 MiB each.
-const NR_IMAGE_TABLES: usize = 8;
 
 #[repr(C)]
 struct Tables {
@@ -22,7 +22,7 @@ struct Tables {
     level3: PageTable,
     level2: [PageTable; 4],
     low: PageTable,
-    image: [PageTable; NR_IMAGE_TABLES],
+    image: [PageTable; IMAGE_TABLES],
 }
 
 struct Cell(UnsafeCell<Tables>);
@@ -35,7 +35,7 @@ static TABLES: Cell = Cell(UnsafeCell::new(Tables {
     level3: PageTable::new(),
     level2: [const { PageTable::new() }; 4],
     low: PageTable::new(),
-    image: [const { PageTable::new() }; NR_IMAGE_TABLES],
+    image: [const { PageTable::new() }; IMAGE_TABLES],
 }));
 
 unsafe extern "C" {
@@ -107,7 +107,7 @@ pub unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     let start = at(&raw const __image_start);
     let lapic = super::apic::page() as u64;
     let end = lapic + PAGE;
-    if end > start + NR_IMAGE_TABLES as u64 * LARGE {
+    if end > start + IMAGE_TABLES as u64 * LARGE {
         return Err(ImageTooLarge);
     }
     let text = at(&raw const __text_start)..at(&raw const __text_end);
