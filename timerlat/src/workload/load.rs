@@ -41,7 +41,10 @@ const HIGH_PRIO: u8 = 4;
 /// The most important of the loads' threads.
 pub(super) const HIGHEST_PRIO: u8 = HIGH_PRIO;
 
-thread_stack!(static STACKS: [WORKLOAD_STACK_SIZE; 3 * MAX_CPUS]);
+/// Threads that `mix` starts on a CPU, the most of all.
+const NR_THREADS: usize = 4;
+
+thread_stack!(static STACKS: [WORKLOAD_STACK_SIZE; NR_THREADS * MAX_CPUS]);
 static NR_STACKS: AtomicUsize = AtomicUsize::new(0);
 
 fn next_stack() -> Result<&'static Stack<WORKLOAD_STACK_SIZE>, Error> {

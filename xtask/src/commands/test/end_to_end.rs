@@ -356,5 +356,10 @@ fn every_load(stage: &Stage) -> Result<()> {
             .code(0)?
             .says("result       passed")?;
     }
+    // The most threads that there can be.
+    stage
+        .latency_run("mix-8", "-d 5ms --smp 8 --load mix")?
+        .code(0)?
+        .says("result       passed")?;
     Ok(())
 }
