@@ -21,6 +21,9 @@ const fn number(text: Option<&str>, default: usize) -> usize {
 /// CPUs that can be used. The idle thread of CPU n has thread id n.
 pub const MAX_CPUS: usize = number(option_env!("TAKT_MAX_CPUS"), 8);
 
+// The symbol's value tells the host, which has to know the idle threads of a trace.
+core::arch::global_asm!(".global takt_max_cpus", ".set takt_max_cpus, {}", const MAX_CPUS);
+
 /// Threads, idle threads included; a power of two, at most 256.
 pub const MAX_THREADS: usize = number(option_env!("TAKT_MAX_THREADS"), 256);
 

@@ -6,6 +6,8 @@ use takt_tracer::wire::{COMMIT_RECORD, SUB_HEADER, SubHeader};
 pub(crate) const SIZE: usize = 128;
 /// Records in a full one.
 pub(crate) const RECORDS: u32 = 3;
+/// The thread that makes them, the first that is not idle: the fake image is for two CPUs.
+const THREAD: u32 = 2;
 /// Bytes of a record: time, word, field.
 const RECORD: u32 = 12;
 
@@ -34,7 +36,7 @@ fn with_records(seq: u64, records: u32, committed: u32) -> [u8; SIZE] {
     for record in 0..records {
         let at = (SUB_HEADER + record * RECORD) as usize;
         let number = seq as u32 * RECORDS + record;
-        let words = [ts as u32 + record, 1, number];
+        let words = [ts as u32 + record, 1 | THREAD << 24, number];
         for (place, word) in bytes[at..].chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }

@@ -13,6 +13,9 @@ use takt_tracer::wire::{FileHeader, FrameHeader};
 use crate::image::symbolize::SymbolNames;
 use crate::image::{Elf, events};
 
+/// The symbol whose value is the image's number of CPUs (`takt_kernel::config`).
+const NR_IDLE: &str = "takt_max_cpus";
+
 /// What is needed to make text of a trace.
 #[derive(Debug)]
 pub struct Decoder {
@@ -23,8 +26,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For traces of `elf` with this TSC frequency. The idle threads are those below `MAX_CPUS`;
-    /// `threads` are names that the trace itself may not tell.
+    /// For traces of `elf` with this TSC frequency. The idle threads are those below the image's
+    /// number of CPUs; `threads` are names that the trace itself may not tell.
     ///
     /// # Errors
     ///
@@ -34,7 +37,9 @@ impl Decoder {
         tsc_hz: u64,
         threads: impl IntoIterator<Item = (u8, &'t str)>,
     ) -> Result<Self> {
-        let mut known = Threads::new(MAX_CPUS as u16);
+        let nr_idle = elf.symbol(NR_IDLE).ok();
+        let nr_idle = nr_idle.and_then(|value| u16::try_from(value).ok());
+        let mut known = Threads::new(nr_idle.unwrap_or(MAX_CPUS as u16));
         for (tid, name) in threads {
             known.name(tid, name);
         }

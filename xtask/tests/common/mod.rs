@@ -21,6 +21,9 @@ const RTT: u64 = 0x20_0000;
 /// Where it counts lost frames.
 const LOST_FRAMES: u64 = 0x3f_0000;
 
+/// How many CPUs, and so idle threads, it could have.
+const MAX_CPUS: u64 = 2;
+
 /// Log messages of the fake image, by index from 1.
 const MESSAGES: [(&str, &str); 3] = [
     ("defmt_info", "measuring"),
@@ -158,6 +161,7 @@ fn image() -> Vec<u8> {
         ("TAKT_STATUS", STATUS),
         ("_SEGGER_RTT", RTT),
         ("TAKT_LOST_FRAMES", LOST_FRAMES),
+        ("takt_max_cpus", MAX_CPUS),
     ] {
         object.add_symbol(symbol(name, address, SymbolSection::Absolute));
     }
