@@ -91,12 +91,12 @@ impl Drop for IrqGuard {
         if *depth & GUARDS != 0 {
             return;
         }
-        trace!(irq_enable, trace::here!());
-        // A wake-up inside made a switch due.
+        // A wake-up inside made a switch due. Interrupts are enabled, and said to be, at its end.
         if percpu::resched_now() {
             lock::enter_held().leave();
             return;
         }
+        trace!(irq_enable, trace::here!());
         // SAFETY: they were on when the first guard was made.
         unsafe { interrupts::enable() };
     }

@@ -124,11 +124,13 @@ event! {
     pub preempt_enable: Place = core "preemptirq:preempt_enable";
 }
 event! {
-    /// Emitted after interrupts were disabled.
+    /// Emitted after interrupts were disabled, by the kernel's own sections too. An interrupt disables them by itself,
+    /// without this event.
     pub irq_disable: Place = core "preemptirq:irq_disable";
 }
 event! {
-    /// Emitted before interrupts are enabled.
+    /// Emitted before interrupts are enabled. The return from an interrupt enables them too, and so does a switch to a
+    /// thread that an interrupt preempted.
     pub irq_enable: Place = core "preemptirq:irq_enable";
 }
 event! {

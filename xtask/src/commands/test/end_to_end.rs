@@ -18,13 +18,14 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 14] = [
+const TESTS: [(&str, Check); 15] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
         identical_under_load,
     ),
     ("two_runs_on_two_cpus_are_identical", identical_on_two_cpus),
+    ("irqs_are_disabled_and_enabled_in_turn", irqs_off_in_turn),
     ("every_halt_ends_in_time", every_halt_ends_in_time),
     ("activation_adds_up", |stage| {
         activation::adds_up(&stage.first()?)
@@ -198,6 +199,28 @@ fn identical_under_load(stage: &Stage) -> Result<()> {
     ["hist.csv", "trace.bin"]
         .iter()
         .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
+}
+
+/// Interrupts are disabled and enabled in turn, by the kernel's own sections too. Besides, an interrupt disables them
+/// itself, and a switch to a thread that an interrupt preempted enables them.
+fn irqs_off_in_turn(stage: &Stage) -> Result<()> {
+    let events = "irq_disable,irq_enable,irq_handler_entry,sched_switch";
+    stage
+        .latency_run("sections", &format!("-d 20ms -e {events} --load lock"))?
+        .code(0)?;
+    let mut last = String::new();
+    let mut nr_sections = 0;
+    for record in stage.trace("sections")? {
+        let event = record["event"].as_str().context("no event")?.to_owned();
+        ensure!(
+            event != last || !event.starts_with("preemptirq:"),
+            "{event} twice: {record}"
+        );
+        nr_sections += u32::from(event == "preemptirq:irq_enable");
+        last = event;
+    }
+    ensure!(nr_sections > 1000, "only {nr_sections} sections");
+    Ok(())
 }
 
 /// A threshold below every IRQ latency: the run ends with the first activation, and so does the trace.
