@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod commands;
+pub mod export;
 pub mod guest;
 pub mod image;
 pub mod paths;

@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use latency_run::LatencyRun;
 pub use units::{CpuSet, format_ns};
-pub use values::{AccelChoice, Load, Workload};
+pub use values::{AccelChoice, Format, Load, Workload};
 
 use crate::EXIT_ERROR;
 
@@ -41,8 +41,8 @@ pub enum Command {
     Test(Test),
     /// Measures instruction counts and sizes.
     Bench(Bench),
-    /// Prints the trace of a run as ftrace's text.
-    Trace(Read),
+    /// Prints the trace of a run as ftrace's text, or writes it in the format of another tool.
+    Trace(Trace),
     /// Prints the log of a run.
     Log(Read),
     /// Boots an example or another image and prints its log and trace.
@@ -55,7 +55,39 @@ pub enum Command {
     Ci,
 }
 
-/// Flags of `trace` and `log`.
+/// Flags of `trace`.
+#[derive(Debug, Args)]
+pub struct Trace {
+    /// Run folder, or the name of one in runs/ [default: the latest one there].
+    pub run: Option<PathBuf>,
+    /// What to write.
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "text",
+        conflicts_with = "json"
+    )]
+    pub format: Format,
+    /// One JSON object a line: --format json.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to this file instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Only what these CPUs recorded: a list of numbers and ranges.
+    #[arg(long, value_name = "CPUS")]
+    pub cpu: Option<CpuSet>,
+    /// Only what was recorded from this time on (ns, us, ms, s, m, h, d).
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    pub from: Option<u64>,
+    /// Only what was recorded up to this time.
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    pub to: Option<u64>,
+}
+
+/// Flags of `log`.
 #[derive(Debug, Args)]
 pub struct Read {
     /// Run folder, or the name of one in runs/ [default: the latest one there].

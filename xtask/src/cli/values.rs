@@ -51,3 +51,16 @@ macro_rules! display_as_value {
     )+};
 }
 display_as_value!(Workload, Load, AccelChoice);
+
+/// What `trace` writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// ftrace's text.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// Chrome's trace events (JSON), for about:tracing, Perfetto and speedscope.
+    Chrome,
+}

@@ -1,5 +1,6 @@
 //! What the reading commands have in common.
 
+use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,6 +27,26 @@ pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result
         }
         result => result.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Runs `write` on a buffered file, which is complete or not there: it gets its name at the end. What was written before
+/// an error stays, under the name with `.part` behind it.
+pub(super) fn to_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
+) -> Result<ExitCode> {
+    let cannot = || format!("cannot write {}", path.display());
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = Path::new(&name);
+    let mut out = BufWriter::new(File::create(part).with_context(cannot)?);
+    let written = write(&mut out);
+    let flushed = out.flush().with_context(cannot);
+    written
+        .and(flushed)
+        .with_context(|| format!("what could be written is in {}", part.display()))?;
+    fs::rename(part, path).with_context(cannot)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

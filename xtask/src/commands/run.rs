@@ -42,7 +42,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     println!("# log");
     log::run(&read)?;
     println!("# trace");
-    trace::run(&read)?;
+    trace::print(&dir)?;
     let serial = fs::read_to_string(dir.join(folder::SERIAL)).unwrap_or_default();
     if !serial.trim().is_empty() {
         println!("# serial port");

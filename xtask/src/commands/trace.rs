@@ -1,40 +1,117 @@
-//! `trace`: the trace of a run as ftrace's text, or as JSON lines.
+//! `trace`: the trace of a run as ftrace's text, or in the format of another tool.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use takt_tracer::decode::{Item, TraceFile, write_header, write_item, write_json};
+use takt_tracer::decode::{Item, TraceFile};
 
-use super::output::{self, Output};
-use crate::cli::Read as Flags;
+use super::output;
+use crate::cli::{Format, Trace as Flags};
+use crate::export::{self, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
 use crate::paths;
 use crate::report::load::{self, Facts};
 use crate::run::folder;
 
-/// Prints the trace. What is damaged is said on stderr; the records before and behind it are
-/// printed.
+/// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let dir = folder::find(flags.run.as_deref(), &paths::runs())?;
-    let elf = Elf::open(&dir.join(folder::IMAGE))?;
-    let path = dir.join(folder::TRACE);
-    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let trace = TraceFile::open(BufReader::new(file))
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    output::check_image(trace.header().image, &elf)?;
-    let facts = Facts::read(&dir);
-    facts.check_tsc(trace.header().tsc_hz)?;
-    let decoder = decoder(&dir, &elf, trace.header().tsc_hz)?;
-    let (found, size) = (trace.nr_records(), output::size(&path));
-    output::to_stdout(|out| {
-        print(trace, decoder, flags.json, out)?;
-        let expected = facts.capture.map_or(0, |capture| capture.events);
-        output::check_end(size, "events", found, expected)
-    })
+    let format = if flags.json {
+        Format::Json
+    } else {
+        flags.format
+    };
+    let selection = Selection {
+        cpus: flags.cpu,
+        from: flags.from.unwrap_or(0),
+        to: flags.to.unwrap_or(u64::MAX),
+    };
+    if selection.from > selection.to {
+        bail!("--from is behind --to");
+    }
+    let source = Source::open(&dir)?;
+    match &flags.output {
+        None => output::to_stdout(|out| source.write(format, selection, out)),
+        Some(path) => output::to_file(path, |out| source.write(format, selection, out)),
+    }
+}
+
+/// Prints all of a run's trace as text.
+pub(super) fn print(dir: &Path) -> Result<ExitCode> {
+    let all = Selection {
+        cpus: None,
+        from: 0,
+        to: u64::MAX,
+    };
+    let source = Source::open(dir)?;
+    output::to_stdout(|out| source.write(Format::Text, all, out))
+}
+
+/// A trace and what is needed to read it.
+struct Source {
+    trace: TraceFile<BufReader<File>>,
+    decoder: Decoder,
+    /// Bytes of the file.
+    size: u64,
+    /// Events that the run has counted, if it has.
+    expected: u64,
+}
+
+impl Source {
+    fn open(dir: &Path) -> Result<Self> {
+        let elf = Elf::open(&dir.join(folder::IMAGE))?;
+        let path = dir.join(folder::TRACE);
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let trace = TraceFile::open(BufReader::new(file))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        output::check_image(trace.header().image, &elf)?;
+        let facts = Facts::read(dir);
+        facts.check_tsc(trace.header().tsc_hz)?;
+        let decoder = decoder(dir, &elf, trace.header().tsc_hz)?;
+        Ok(Self {
+            trace,
+            decoder,
+            size: output::size(&path),
+            expected: facts.capture.map_or(0, |capture| capture.events),
+        })
+    }
+
+    fn write(mut self, format: Format, selection: Selection, out: &mut dyn Write) -> Result<()> {
+        let found = self.trace.nr_records();
+        let Decoder { table, mut names } = self.decoder;
+        let mut damages = self.trace.nr_damages();
+        for damage in self.trace.damage() {
+            eprintln!("damaged: {damage}");
+        }
+        let mut export = export::export(format, out);
+        export.begin(export::Facts {
+            in_file: found,
+            lost: self.trace.nr_lost(),
+            nr_cpus: self.trace.header().nr_cpus,
+        })?;
+        for item in self.trace.merge(&table) {
+            let item = item?;
+            if let Item::Damage(damage) = &item {
+                damages += 1;
+                eprintln!("damaged: {damage}");
+            }
+            if selection.has(&item, &names) {
+                export.item(&item, &mut names)?;
+            } else if let Item::Record(record) = &item {
+                // Its names are wanted all the same.
+                names.threads.learn(record);
+            }
+        }
+        export.end(&names)?;
+        if damages != 0 {
+            bail!("the trace is damaged in {}", output::places(damages));
+        }
+        output::check_end(self.size, "events", found, self.expected)
+    }
 }
 
 /// The run knows its threads' names. A run that cannot be read is no reason to give up: the trace
@@ -50,37 +127,4 @@ fn decoder(dir: &Path, elf: &Elf, tsc_hz: u64) -> Result<Decoder> {
             .iter()
             .map(|thread| (thread.tid, thread.name.as_str())),
     )
-}
-
-fn print(
-    mut trace: TraceFile<BufReader<File>>,
-    decoder: Decoder,
-    is_json: bool,
-    out: &mut Output,
-) -> Result<()> {
-    let Decoder { table, mut names } = decoder;
-    let (in_file, nr_cpus) = (trace.nr_records(), trace.header().nr_cpus);
-    let mut damages = trace.nr_damages();
-    for damage in trace.damage() {
-        eprintln!("damaged: {damage}");
-    }
-    if !is_json {
-        write_header(&mut *out, in_file, in_file + trace.nr_lost(), nr_cpus)?;
-    }
-    for item in trace.merge(&table) {
-        let item = item?;
-        if let Item::Damage(damage) = &item {
-            damages += 1;
-            eprintln!("damaged: {damage}");
-        }
-        if is_json {
-            write_json(&mut *out, &item, &mut names)?;
-        } else {
-            write_item(&mut *out, &item, &mut names)?;
-        }
-    }
-    if damages != 0 {
-        bail!("the trace is damaged in {}", output::places(damages));
-    }
-    Ok(())
 }

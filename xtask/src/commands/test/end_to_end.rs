@@ -18,7 +18,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 15] = [
+const TESTS: [(&str, Check); 17] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -26,6 +26,8 @@ const TESTS: [(&str, Check); 15] = [
     ),
     ("two_runs_on_two_cpus_are_identical", identical_on_two_cpus),
     ("irqs_are_disabled_and_enabled_in_turn", irqs_off_in_turn),
+    ("chrome_slices_nest", chrome_slices_nest),
+    ("priorities_are_ftraces", priorities_are_ftraces),
     ("every_halt_ends_in_time", every_halt_ends_in_time),
     ("activation_adds_up", |stage| {
         activation::adds_up(&stage.first()?)
@@ -199,6 +201,74 @@ fn identical_under_load(stage: &Stage) -> Result<()> {
     ["hist.csv", "trace.bin"]
         .iter()
         .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
+}
+
+/// Priorities are shown as in ftrace, whichever event shows them: FIFO 95 is 4, the idle thread 120.
+fn priorities_are_ftraces(stage: &Stage) -> Result<()> {
+    let trace = stage.first()?;
+    let shown = |event: &str, field: &str, of: &str, comm: &str| {
+        let is_it =
+            |record: &&serde_json::Value| record["event"] == event && record["fields"][of] == comm;
+        let found = trace.iter().find(is_it);
+        found.map(|record| record["fields"][field].clone())
+    };
+    for (event, field, of, comm, expected) in [
+        ("sched:thread_create", "prio", "comm", "timerlat/0", 4),
+        ("sched:thread_create", "prio", "comm", "idle", 120),
+        ("sched:sched_wakeup", "prio", "tid_comm", "timerlat/0", 4),
+        (
+            "sched:sched_switch",
+            "next_prio",
+            "next_comm",
+            "timerlat/0",
+            4,
+        ),
+        (
+            "sched:sched_switch",
+            "next_prio",
+            "next_comm",
+            "swapper/0",
+            120,
+        ),
+    ] {
+        let shown =
+            shown(event, field, of, comm).with_context(|| format!("no {event} of {comm}"))?;
+        ensure!(shown == expected, "{event} of {comm}: {field} is {shown}");
+    }
+    Ok(())
+}
+
+/// In Chrome's format slices end in the order in which they began, reversed, and lie in time one after the other; those
+/// of interrupts lie in those of threads.
+fn chrome_slices_nest(stage: &Stage) -> Result<()> {
+    let done = stage
+        .xtask(&["trace", &stage.dir("first"), "--format", "chrome"])?
+        .code(0)?;
+    let trace: serde_json::Value = serde_json::from_str(&done.stdout)?;
+    let events = trace["traceEvents"].as_array().context("no events")?;
+    let (mut open, mut last, mut nr_irqs) = (Vec::new(), 0.0, 0);
+    for event in events {
+        let begins = match event["ph"].as_str() {
+            Some("B") => true,
+            Some("E") => false,
+            _ => continue,
+        };
+        let ts = event["ts"].as_f64().context("no time")?;
+        ensure!(ts >= last, "back in time: {event}");
+        last = ts;
+        if begins {
+            let name = event["name"].as_str().context("no name")?;
+            let is_irq = name.starts_with("irq ");
+            ensure!(open.len() == usize::from(is_irq), "{name} inside {open:?}");
+            nr_irqs += u32::from(is_irq);
+            open.push(name);
+        } else {
+            ensure!(open.pop().is_some(), "nothing is open: {event}");
+        }
+    }
+    ensure!(open.is_empty(), "left open: {open:?}");
+    ensure!(nr_irqs >= 300, "only {nr_irqs} interrupts");
+    Ok(())
 }
 
 /// Interrupts are disabled and enabled in turn, by the kernel's own sections too. Besides, an interrupt disables them

@@ -1,0 +1,90 @@
+//! A trace in the formats of other tools.
+//!
+//! An export sees the items of a trace in the order of time, one by one: nothing of it grows with the trace. Whatever
+//! the format, it says how many events were lost and where.
+
+mod chrome;
+mod csv;
+mod text;
+
+use std::io::{self, Write};
+
+use takt_tracer::decode::{Item, Names};
+
+use crate::cli::{CpuSet, Format};
+
+/// What is known of a trace before its first item.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Events in the file.
+    pub in_file: u64,
+    /// Events that the target has lost, as far as it could say so.
+    pub lost: u64,
+    /// CPUs of the guest.
+    pub nr_cpus: u32,
+}
+
+/// A format, on its way to a file.
+pub trait Export {
+    /// Once, first.
+    ///
+    /// # Errors
+    ///
+    /// Those of the output, here and below.
+    fn begin(&mut self, _facts: Facts) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The next record, loss or damage. Learns the names of threads on the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Export::begin`].
+    fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()>;
+
+    /// Once, last.
+    ///
+    /// # Errors
+    ///
+    /// As [`Export::begin`].
+    fn end(&mut self, _names: &Names) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The export for a format.
+#[must_use]
+pub fn export<'o>(format: Format, out: &'o mut dyn Write) -> Box<dyn Export + 'o> {
+    match format {
+        Format::Text => Box::new(text::Text::new(out)),
+        Format::Json => Box::new(text::Json::new(out)),
+        Format::Csv => Box::new(csv::Csv::new(out)),
+        Format::Chrome => Box::new(chrome::Chrome::new(out)),
+    }
+}
+
+/// Which part of a trace is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection {
+    /// Only these CPUs.
+    pub cpus: Option<CpuSet>,
+    /// From this time on, in ns.
+    pub from: u64,
+    /// To this time, in ns, itself included.
+    pub to: u64,
+}
+
+impl Selection {
+    /// Whether an item belongs to it. Damage always does: no one can say where it belongs.
+    #[must_use]
+    pub fn has(&self, item: &Item<'_>, names: &Names) -> bool {
+        let (cpu, ts) = match item {
+            Item::Record(record) => (record.cpu, record.ts),
+            Item::Lost { cpu, ts, .. } => (*cpu, *ts),
+            Item::Damage(_) => return true,
+        };
+        let ns = names.clock.ns(ts);
+        let is_wanted = |set: CpuSet| set.iter().any(|wanted| wanted == cpu);
+        self.cpus.is_none_or(is_wanted) && self.from <= ns && ns <= self.to
+    }
+}
