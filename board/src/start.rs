@@ -68,11 +68,19 @@ unsafe extern "Rust" {
 }
 
 /// Keeps the command line, which lies where the loader put it.
+///
+/// # Panics
+/// If it is longer than there is room for. Cut, it would be another one.
 fn keep(text: &str) -> &'static str {
-    let len = text.len().min(MAX_COMMAND_LINE);
     // SAFETY: once, before there are threads.
-    let kept = &mut unsafe { &mut *COMMAND_LINE.0.get() }[..len];
-    kept.copy_from_slice(&text.as_bytes()[..len]);
+    let room = unsafe { &mut *COMMAND_LINE.0.get() };
+    let Some(kept) = room.get_mut(..text.len()) else {
+        panic!(
+            "the command line has {} bytes, more than {MAX_COMMAND_LINE} (TAKT_MAX_COMMAND_LINE)",
+            text.len()
+        );
+    };
+    kept.copy_from_slice(text.as_bytes());
     core::str::from_utf8(kept).unwrap_or("")
 }
 

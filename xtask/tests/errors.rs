@@ -399,3 +399,16 @@ fn an_output_that_is_full_is_named() {
             .complains("No space left");
     }
 }
+
+#[test]
+fn a_command_line_that_would_not_arrive_is_refused() {
+    let stage = Stage::new();
+    let long = "x".repeat(5000);
+    stage
+        .xtask("pass", &["run", "hello", "--append", &long])
+        .output()
+        .map(Done::of)
+        .unwrap()
+        .code(1)
+        .complains("the kernel's command line has");
+}

@@ -6,10 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::Machine;
 use crate::paths;
+
+/// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
+/// by trying, with QEMU 7.2.
+const MAX_CMDLINE: usize = 4096;
 
 /// A running QEMU. It is killed and waited for when this is dropped. Where `setpriv` is there, the
 /// kernel kills it too if this process dies without dropping anything.
@@ -25,8 +29,14 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// If QEMU cannot be started.
+    /// If QEMU cannot be started, or would not hand over the command line.
     pub fn start(machine: &Machine, messages: &Path) -> Result<Self> {
+        let len = machine.cmdline.len();
+        if len > MAX_CMDLINE {
+            bail!(
+                "the kernel's command line has {len} bytes, and QEMU hands over at most {MAX_CMDLINE}"
+            );
+        }
         let program = super::program();
         let mut command = if paths::which("setpriv").is_some() {
             let mut command = Command::new("setpriv");
