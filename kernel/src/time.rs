@@ -301,10 +301,12 @@ fn idle_wait_exactly(margin: u64) {
         apic::set_timer_vector(EARLY_TIMER_VECTOR);
         apic::arm(waking);
         interrupts::halt_early();
+        let is_early = tsc::now() + margin < waking;
         apic::set_timer_vector(TIMER_VECTOR);
         apic::arm(armed());
-        // An interrupt other than the early one may have changed it, or it is farther away than a halt can be long.
-        if armed() != deadline || deadline > longest {
+        // An interrupt other than the early one ended the halt or changed the deadline, or that is farther away than a
+        // halt can be long: halts anew, since going round until then would keep the idle thread from its other work.
+        if armed() != deadline || deadline > longest || is_early {
             // SAFETY: the idle thread holds nothing.
             unsafe { interrupts::enable() };
             return;

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_kernel::arch::percpu;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
-use takt_kernel::{Error, preempt, thread_stack, yield_now};
+use takt_kernel::time::{self, Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::{Error, preempt, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
 
@@ -108,6 +108,19 @@ fn holds_for_a_step(_: usize) {
         core::hint::spin_loop();
     }
     *counter += 1;
+}
+
+/// Turns of the other CPU's idle thread.
+static IDLE_TURNS: AtomicU32 = AtomicU32::new(0);
+
+fn parks(_: usize) {
+    while GO_ON.load(Relaxed) {
+        let _ = thread::park(Instant::NEVER);
+    }
+}
+
+fn sleeps_long(_: usize) {
+    let _ = sleep_nanos(1_000_000_000);
 }
 
 fn counts(_: usize) {
@@ -229,6 +242,37 @@ target_test! {
         GO_ON.store(false, Relaxed);
         middle.join(before_long())?;
         owner.join(before_long())?;
+        Ok(())
+    }
+
+    /// Where halts end before the deadline, an interrupt from the other CPU that leaves the deadline as it is ends one
+    /// long before: the idle thread has its turn and halts anew, and does not go round until the deadline.
+    fn an_exact_halt_that_another_interrupt_ends(TwoCpus) {
+        two_cpus()?;
+        takt_board::set_idle_hook(|| {
+            if percpu::cpu() == 1 {
+                IDLE_TURNS.fetch_add(1, Relaxed);
+            }
+        });
+        time::set_halt_margin(time::nanos_to_cycles(1_000));
+        let sleeper = spawn_on(1, sleeps_long, 0)?;
+        let thread = Builder::new("parks", PRIORITY)?.cpu(1).spawn(&STACKS[2], parks, 0)?;
+        sleep_nanos(10_000_000)?;
+        for _ in 0..20 {
+            let turns = IDLE_TURNS.load(Relaxed);
+            thread.unpark()?;
+            for _ in 0..100 {
+                if IDLE_TURNS.load(Relaxed) != turns {
+                    break;
+                }
+                sleep_nanos(1_000_000)?;
+            }
+            check!(IDLE_TURNS.load(Relaxed) != turns, "the idle thread goes round");
+        }
+        GO_ON.store(false, Relaxed);
+        thread.unpark()?;
+        thread.join(before_long())?;
+        sleeper.join(before_long())?;
         Ok(())
     }
 
