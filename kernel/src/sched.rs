@@ -273,6 +273,7 @@ pub(crate) extern "C" fn preempt_schedule() {
     // With interrupts off the switch waits for the section's end or the interrupt's.
     if crate::arch::interrupts::are_enabled() {
         crate::arch::interrupts::disable();
+        trace::section_begun(true);
         // Not as a thread that is about to change its state: one that another CPU suspended meanwhile leaves here, and
         // no further interrupt need come to it.
         lock::enter_held().leave();
