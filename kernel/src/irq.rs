@@ -8,8 +8,8 @@ use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::trace::trace;
 
-/// A handler: is told its argument and the time stamp taken by the entry's third instruction.
-pub type Handler = fn(usize, u64);
+/// A handler: is told its argument and the time stamp taken at the beginning of the entry.
+pub type Handler = extern "C" fn(usize, u64);
 
 /// What a vector's stub calls. The stub knows the slot's address, and the distances of its fields.
 #[repr(C)]
@@ -21,7 +21,7 @@ pub(crate) struct Slot {
 impl Slot {
     const fn unexpected(vector: u64) -> Self {
         Self {
-            handler: AtomicPtr::new(unexpected as fn(usize, u64) as *mut ()),
+            handler: AtomicPtr::new(unexpected as Handler as *mut ()),
             argument: AtomicU64::new(vector),
         }
     }
@@ -88,7 +88,7 @@ pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
 /// The handler of a vector that no one expected: counts it. The stub acknowledges it, as any other; if no interrupt is
 /// in service, that has no effect (SDM vol. 3A, 11.8.5).
 #[cold]
-fn unexpected(vector: usize, _: u64) {
+extern "C" fn unexpected(vector: usize, _: u64) {
     // SAFETY: this CPU's own block.
     unsafe { (*percpu::this()).nr_unexpected += 1 };
     LAST_UNEXPECTED.store(

@@ -312,7 +312,8 @@ fn idle_wait_exactly(margin: u64) {
             return;
         }
     }
-    interrupts::idle_spin();
+    // A round is an instruction, and so at most a cycle where a halt is not exact.
+    interrupts::idle_spin(deadline.saturating_sub(tsc::now()) + margin);
 }
 
 /// When to wake up for a deadline: `margin` before it at the latest, and with several CPUs each at times of its own,

@@ -20,7 +20,7 @@ pub fn init() {
     let _ = irq::register(DEVICE, dispatch, &raw const ON_DEVICE as usize);
 }
 
-fn dispatch(slot: usize, _at: u64) {
+extern "C" fn dispatch(slot: usize, _at: u64) {
     // SAFETY: `init` passes the address of one of the two statics.
     let function = unsafe { &*(slot as *const AtomicPtr<()>) }.load(Relaxed);
     if !function.is_null() {

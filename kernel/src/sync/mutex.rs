@@ -2,8 +2,8 @@
 //!
 //! The lock word holds the owner's handle; while no one waits, lock and unlock are a compare-and-swap each. The first
 //! waiter sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
-//! computed. Unlocking a contended mutex hands it to the most important waiter. A handle is never used twice, so the
-//! word of a thread that has ended is no one else's.
+//! computed. Unlocking a contended mutex hands it to the most important waiter. A handle comes back only after four
+//! million threads with the same id, so the word of a thread that has ended is no one else's.
 //!
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.

@@ -121,22 +121,22 @@ global_asm!(
     "cli",
     "ret",
     //
-    // How the idle thread waits: in a halt, or by going round until the timer's interrupt comes, which ends either. Any
-    // other interrupt comes back to the same place with rdx as it was: out of the halt, or once more round.
+    // How the idle thread waits: in a halt, or by going round at one instruction until the timer's interrupt comes, which
+    // ends either. Any other interrupt comes back to the same place: out of the halt, or to the rest of the rounds. That
+    // is why they are counted: the timer's interrupt may have come elsewhere meanwhile.
     ".global takt_idle_halt",
     "takt_idle_halt:",
-    "mov edx, offset takt_idle_over",
+    "mov ecx, 1",
     "sti",
     "hlt",
     "takt_idle_waiting:",
-    "jmp rdx",
-    "takt_idle_over:",
+    "loop takt_idle_waiting",
     "ret",
     ".global takt_idle_spin",
-    "takt_idle_spin:",
-    "mov edx, offset takt_idle_waiting",
+    "takt_idle_spin:", // rdi = rounds
+    "mov rcx, rdi",
     "sti",
-    "jmp rdx",
+    "jmp takt_idle_waiting",
     //
     ".global takt_irq_kick",
     ".balign 16",
@@ -160,6 +160,7 @@ global_asm!(
     ".global takt_resume_idle",
     "takt_resume_idle:", // rsi = the idle thread
     "mov rsp, [rsi + {STACK_TOP}]",
+    "ldmxcsr [rsi + {MXCSR}]",
     "xor ebp, ebp",
     "call {idle}",
     "ud2",
@@ -190,8 +191,10 @@ global_asm!(
     ".long 4b, takt_irq_device_traced, \\event",
     ".popsection",
     ".endr",
+    // In this order: `register` stores the argument first.
+    "mov rax, [rcx + {SLOT_HANDLER}]",
     "mov rdi, [rcx + {SLOT_ARGUMENT}]",
-    "call [rcx + {SLOT_HANDLER}]",
+    "call rax",
     "takt_irq_device_end:",
     "mov dword ptr [__lapic_page + 0xb0], 0",
     "sub byte ptr gs:[{PREEMPT}], {HARDIRQ}",

@@ -87,15 +87,15 @@ pub(crate) fn halt_early() {
     unsafe { takt_halt_early() };
 }
 
-/// The end of the idle thread's turn where a halt is not exact: waits by going round for the timer's interrupt, which
-/// the caller knows to come soon. Only that ends it.
+/// The end of the idle thread's turn where a halt is not exact: waits by going round, `rounds` instructions at most, for
+/// the timer's interrupt, which the caller knows to come before.
 ///
 /// # Context
-/// The idle thread with interrupts off.
+/// The idle thread with interrupts off; they are on afterwards.
 #[inline(always)]
-pub(crate) fn idle_spin() -> ! {
+pub(crate) fn idle_spin(rounds: u64) {
     // SAFETY: as in `idle_halt`.
-    unsafe { takt_idle_spin() }
+    unsafe { takt_idle_spin(rounds) };
 }
 
 /// Stops this CPU for good.
@@ -118,7 +118,7 @@ unsafe extern "C" {
     fn takt_irq_early_timer();
     fn takt_halt_early();
     fn takt_idle_halt();
-    fn takt_idle_spin() -> !;
+    fn takt_idle_spin(rounds: u64);
     fn takt_irq_kick();
     fn takt_irq_spurious();
     static takt_irq_stubs: u8;

@@ -24,12 +24,12 @@ static ENTRY: Value = Value::new();
 static RESULT: Value = Value::new();
 static WOKEN: Semaphore = Semaphore::new(0, 1);
 
-fn handler(_: usize, _: u64) {
+extern "C" fn handler(_: usize, _: u64) {
     ENTRY.take();
     START.set();
 }
 
-fn wake(_: usize, _: u64) {
+extern "C" fn wake(_: usize, _: u64) {
     // Someone waits for it: it cannot overflow.
     let _ = WOKEN.give();
     START.set();

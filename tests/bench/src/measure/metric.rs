@@ -101,7 +101,7 @@ fn resume_next(slot: usize) {
 
 static GIVEN: Semaphore = Semaphore::new(0, 1);
 
-fn give(_: usize, _: u64) {
+extern "C" fn give(_: usize, _: u64) {
     counter(1).count();
     let _ = GIVEN.give();
 }
@@ -119,7 +119,7 @@ fn interrupt() -> u32 {
 
 static RESUMED: Once<Thread> = Once::new();
 
-fn resume(_: usize, _: u64) {
+extern "C" fn resume(_: usize, _: u64) {
     counter(2).count();
     if let Some(thread) = RESUMED.get() {
         let _ = thread.resume();
