@@ -193,7 +193,7 @@ pub struct Bench {
     /// Print the table as Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// A row that is known to be above its limit: said, but no failure. May be repeated.
+    /// One more row that may be above its limit: said, but no failure. May be repeated.
     #[arg(long, value_name = "ROW")]
     pub except: Vec<String>,
     /// Never install anything.

@@ -32,10 +32,7 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 const STEPS: [Step; 8] = [
     step("tests", "xtask test"),
     step("example", "xtask run hello"),
-    step(
-        "benchmarks and sizes",
-        "xtask bench --except event-text --except event-create",
-    ),
+    step("benchmarks and sizes", "xtask bench"),
     step("fuzzing", "xtask fuzz --seconds 5"),
     step("format", "fmt --all --check"),
     step(

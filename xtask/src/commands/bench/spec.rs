@@ -99,6 +99,9 @@ fn row(group: [&'static str; 3], line: &'static str, values: &Values, own: u64) 
     })
 }
 
+/// Rows that are above their limits and are no failure: events that copy a text.
+pub(super) const KNOWN_MISSES: [&str; 2] = ["event-text", "event-create"];
+
 /// The classes, and the bytes of their records as aimed at.
 const CLASSES: [(&str, &str, u64); 14] = [
     ("switch", "sched_switch", 8),
