@@ -30,6 +30,7 @@ fn every_format_says_what_is_lost() {
     trace(&stage, &[]).says("SUB-BUFFERS]");
     trace(&stage, &["--json"]).says("\"lost_sub_buffers\":");
     trace(&stage, &["--format", "csv"]).says(",lost,events=0 sub_buffers=");
+    trace(&stage, &["--format", "flamegraph"]).says("lost sub-buffers ");
     let chrome = trace(&stage, &["--format", "chrome"]);
     let chrome: Value = serde_json::from_str(&chrome.stdout).unwrap();
     assert_ne!(chrome["otherData"]["lost_sub_buffers"], 0);

@@ -63,4 +63,6 @@ pub enum Format {
     Csv,
     /// Chrome's trace events (JSON), for about:tracing, Perfetto and speedscope.
     Chrome,
+    /// Folded stacks: the ns that each thread ran, and each interrupt in it.
+    Flamegraph,
 }

@@ -5,30 +5,21 @@
 //!
 //! Source: "Trace Event Format", the document of the Chromium project.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
 use takt_tracer::decode::{FieldType, Item, Names, Record};
 
+use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};
-
-const SWITCH: &str = "sched:sched_switch";
-const IRQ_ENTRY: &str = "irq:irq_handler_entry";
-const IRQ_EXIT: &str = "irq:irq_handler_exit";
-
-/// What is open on a CPU.
-#[derive(Debug, Default)]
-struct Track {
-    /// The thread's slice, and the interrupts in it.
-    depth: u32,
-    last_ns: u64,
-}
 
 /// The object with the array of events.
 pub(super) struct Chrome<'o> {
     out: &'o mut dyn Write,
-    tracks: BTreeMap<u8, Track>,
+    slices: Slices,
+    /// CPUs that have their name.
+    cpus: BTreeSet<u8>,
     lost_events: u64,
     lost_sub_buffers: u64,
     damages: u64,
@@ -39,7 +30,8 @@ impl<'o> Chrome<'o> {
     pub(super) fn new(out: &'o mut dyn Write) -> Self {
         Self {
             out,
-            tracks: BTreeMap::new(),
+            slices: Slices::default(),
+            cpus: BTreeSet::new(),
             lost_events: 0,
             lost_sub_buffers: 0,
             damages: 0,
@@ -54,54 +46,30 @@ impl<'o> Chrome<'o> {
         serde_json::to_writer(&mut self.out, event).map_err(io::Error::from)
     }
 
-    fn begin_slice(&mut self, cpu: u8, ns: u64, name: &str, args: Value) -> io::Result<()> {
-        self.tracks.entry(cpu).or_default().depth += 1;
+    fn put_change(&mut self, cpu: u8, ns: u64, change: Change, names: &Names) -> io::Result<()> {
+        let (name, args) = match change {
+            Change::End => {
+                return self.put(&json!({"ph": "E", "pid": cpu, "tid": 0, "ts": micros(ns)}));
+            }
+            Change::Begin(Runs::Thread(tid)) => (
+                names.threads.comm(tid),
+                json!({"pid": names.threads.pid(tid)}),
+            ),
+            Change::Begin(Runs::Irq(vector)) => {
+                (format!("irq {vector}"), json!({"vector": vector}))
+            }
+        };
         self.put(
             &json!({"ph": "B", "pid": cpu, "tid": 0, "ts": micros(ns), "name": name, "args": args}),
         )
     }
 
-    /// Ends slices until `depth` are open.
-    fn end_slices(&mut self, cpu: u8, ns: u64, depth: u32) -> io::Result<()> {
-        while self.tracks.entry(cpu).or_default().depth > depth {
-            self.tracks.entry(cpu).or_default().depth -= 1;
-            self.put(&json!({"ph": "E", "pid": cpu, "tid": 0, "ts": micros(ns)}))?;
+    fn put_name(&mut self, cpu: u8) -> io::Result<()> {
+        if !self.cpus.insert(cpu) {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn thread_slice(&mut self, cpu: u8, ns: u64, tid: u8, names: &Names) -> io::Result<()> {
-        let comm = names.threads.comm(tid);
-        let args = json!({"pid": names.threads.pid(tid)});
-        self.begin_slice(cpu, ns, &comm, args)
-    }
-
-    fn record(&mut self, record: &Record<'_>, names: &Names) -> io::Result<()> {
-        let (cpu, ns) = (record.cpu, names.clock.ns(record.ts));
-        if !self.tracks.contains_key(&cpu) {
-            let name = format!("CPU {cpu}");
-            self.put(&json!({"ph": "M", "pid": cpu, "tid": 0, "name": "process_name", "args": {"name": name}}))?;
-        }
-        if self.tracks.entry(cpu).or_default().depth == 0 {
-            self.thread_slice(cpu, ns, record.tid, names)?;
-        }
-        self.tracks.entry(cpu).or_default().last_ns = ns;
-        match record.event.name.as_str() {
-            SWITCH => {
-                self.end_slices(cpu, ns, 0)?;
-                let next = record.number("next").unwrap_or(0) as u8;
-                self.thread_slice(cpu, ns, next, names)
-            }
-            IRQ_ENTRY => {
-                let vector = record.number("vector").unwrap_or(0);
-                self.begin_slice(cpu, ns, &format!("irq {vector}"), fields(record, names))
-            }
-            IRQ_EXIT => self.end_slices(cpu, ns, 1),
-            name => self.put(&json!({
-                "ph": "i", "s": "t", "pid": cpu, "tid": 0, "ts": micros(ns), "name": name,
-                "args": fields(record, names),
-            })),
-        }
+        let name = format!("CPU {cpu}");
+        self.put(&json!({"ph": "M", "pid": cpu, "tid": 0, "name": "process_name", "args": {"name": name}}))
     }
 }
 
@@ -112,25 +80,35 @@ impl Export for Chrome<'_> {
     }
 
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
+        if let Item::Record(record) = item {
+            names.threads.learn(record);
+            self.put_name(record.cpu)?;
+        }
+        let mut changes = Vec::new();
+        self.slices.follow(item, names, |cpu, ns, change| {
+            changes.push((cpu, ns, change))
+        });
+        for (cpu, ns, change) in changes {
+            self.put_change(cpu, ns, change, names)?;
+        }
         match item {
-            Item::Record(record) => {
-                names.threads.learn(record);
-                self.record(record, names)
-            }
+            Item::Record(record) if slices::is_change(record) => Ok(()),
+            Item::Record(record) => self.put(&json!({
+                "ph": "i", "s": "t", "pid": record.cpu, "tid": 0,
+                "ts": micros(names.clock.ns(record.ts)), "name": record.event.name,
+                "args": fields(record, names),
+            })),
             Item::Lost {
                 cpu,
                 ts,
                 events,
                 sub_buffers,
             } => {
-                let ns = names.clock.ns(*ts);
                 self.lost_events += events;
                 self.lost_sub_buffers += sub_buffers;
-                // Who ran meanwhile is not known, nor who runs now until the next record says so.
-                let last_ns = self.tracks.entry(*cpu).or_default().last_ns;
-                self.end_slices(*cpu, last_ns, 0)?;
                 self.put(&json!({
-                    "ph": "i", "s": "p", "pid": cpu, "tid": 0, "ts": micros(ns), "name": "lost",
+                    "ph": "i", "s": "p", "pid": cpu, "tid": 0,
+                    "ts": micros(names.clock.ns(*ts)), "name": "lost",
                     "args": {"events": events, "sub_buffers": sub_buffers},
                 }))
             }
@@ -141,14 +119,12 @@ impl Export for Chrome<'_> {
         }
     }
 
-    fn end(&mut self, _names: &Names) -> io::Result<()> {
-        let open: Vec<_> = self
-            .tracks
-            .iter()
-            .map(|(cpu, track)| (*cpu, track.last_ns))
-            .collect();
-        for (cpu, ns) in open {
-            self.end_slices(cpu, ns, 0)?;
+    fn end(&mut self, names: &Names) -> io::Result<()> {
+        let mut changes = Vec::new();
+        self.slices
+            .finish(|cpu, ns, change| changes.push((cpu, ns, change)));
+        for (cpu, ns, change) in changes {
+            self.put_change(cpu, ns, change, names)?;
         }
         let rest = json!({
             "lost_events": self.lost_events,

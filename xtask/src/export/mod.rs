@@ -5,6 +5,8 @@
 
 mod chrome;
 mod csv;
+mod flamegraph;
+mod slices;
 mod text;
 
 use std::io::{self, Write};
@@ -60,6 +62,7 @@ pub fn export<'o>(format: Format, out: &'o mut dyn Write) -> Box<dyn Export + 'o
         Format::Json => Box::new(text::Json::new(out)),
         Format::Csv => Box::new(csv::Csv::new(out)),
         Format::Chrome => Box::new(chrome::Chrome::new(out)),
+        Format::Flamegraph => Box::new(flamegraph::Flamegraph::new(out)),
     }
 }
 

@@ -18,7 +18,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 17] = [
+const TESTS: [(&str, Check); 18] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -27,6 +27,7 @@ const TESTS: [(&str, Check); 17] = [
     ("two_runs_on_two_cpus_are_identical", identical_on_two_cpus),
     ("irqs_are_disabled_and_enabled_in_turn", irqs_off_in_turn),
     ("chrome_slices_nest", chrome_slices_nest),
+    ("flamegraph_adds_up", flamegraph_adds_up),
     ("priorities_are_ftraces", priorities_are_ftraces),
     ("every_halt_ends_in_time", every_halt_ends_in_time),
     ("activation_adds_up", |stage| {
@@ -235,6 +236,31 @@ fn priorities_are_ftraces(stage: &Stage) -> Result<()> {
             shown(event, field, of, comm).with_context(|| format!("no {event} of {comm}"))?;
         ensure!(shown == expected, "{event} of {comm}: {field} is {shown}");
     }
+    Ok(())
+}
+
+/// The stacks of a flame graph hold every ns from the first record to the last, the timer's interrupts among them.
+fn flamegraph_adds_up(stage: &Stage) -> Result<()> {
+    let done = stage
+        .xtask(&["trace", &stage.dir("first"), "--format", "flamegraph"])?
+        .code(0)?;
+    let mut sum = 0;
+    for line in done.stdout.lines() {
+        let (_, ns) = line.rsplit_once(' ').context("no number")?;
+        sum += ns.parse::<u64>()?;
+    }
+    let trace = stage.first()?;
+    let at =
+        |record: Option<&serde_json::Value>| record.and_then(|record| record["ts_ns"].as_u64());
+    let (first, last) = (at(trace.first()), at(trace.last()));
+    ensure!(
+        Some(sum) == last.zip(first).map(|(last, first)| last - first),
+        "{sum} ns in all, from {first:?} to {last:?}"
+    );
+    ensure!(
+        done.stdout.contains("CPU 0;swapper/0;irq 80 "),
+        "no interrupts of the idle thread"
+    );
     Ok(())
 }
 
