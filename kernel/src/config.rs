@@ -60,7 +60,7 @@ pub const RTT_UP_SIZE: usize = number(option_env!("TAKT_RTT_UP_SIZE"), 32 * 1024
 /// Bytes of commands from the host that wait to be read (RTT down channel 0); each is one byte.
 pub const RTT_DOWN_SIZE: usize = 64;
 
-/// Bytes of the kernel's command line; a longer one is cut.
+/// Bytes of the kernel's command line; the board does not boot with a longer one, which cut would be another.
 pub const MAX_COMMAND_LINE: usize = number(option_env!("TAKT_MAX_COMMAND_LINE"), 4096);
 
 /// Largest virtio queue for which there is memory. The device sets its size (QEMU's console: 128); one that is larger

@@ -40,6 +40,12 @@ pub fn shown(path: &Path) -> std::path::Display<'_> {
         .display()
 }
 
+/// Whether there is no process of this number, so that what bears its name is left over.
+#[must_use]
+pub fn is_process_gone(pid: u32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// Finds a program in `PATH`.
 #[must_use]
 pub fn which(program: &str) -> Option<PathBuf> {

@@ -114,10 +114,9 @@ impl RawMutex {
             }
             let owner = living_owner(word)?;
             match check_chain(&pi::World(section), me, core::ptr::from_ref(self)) {
-                Err(error) if !(error == PiError::ChainTooLong && long == Long::Accepted) => {
-                    return Err(error.into());
-                }
-                _ => {}
+                Err(PiError::ChainTooLong) if long == Long::Accepted => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
             }
             if self.contend(section, word, owner) {
                 break owner;

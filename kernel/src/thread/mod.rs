@@ -645,6 +645,8 @@ pub struct Info {
     pub name: &'static str,
     /// Effective priority.
     pub priority: u8,
+    /// The same as traces show it ([`Priority::rank`]).
+    pub rank: u8,
     /// CPU.
     pub cpu: u32,
     /// State bits: 0 ready, 1 waiting, 2 suspended, 4 created, 8 exited.
@@ -663,6 +665,7 @@ pub fn for_each(mut f: impl FnMut(Info)) {
             id: id as u8,
             name: t.name_or_none(),
             priority: t.prio.raw(),
+            rank: t.prio.rank(),
             cpu: sched::cpu_of(t),
             state: t.state,
             // SAFETY: inside a section.

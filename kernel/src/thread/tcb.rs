@@ -71,8 +71,8 @@ pub struct Tcb {
     /// instruction and six more around it.
     pub(crate) switches: u64,
     /// What names the thread in handles and in the mutexes that it holds: its id, and above it how often the block was
-    /// taken and given back, so that old ones are
-    /// noticed; it comes back after four million threads with the same id. [`IN_USE`] is the lowest bit of that; bit 31 stays 0.
+    /// taken and given back, so that old ones are noticed; it comes back after four million threads with the same id.
+    /// [`IN_USE`] is the lowest bit of that count; bit 31 stays 0.
     pub(crate) handle: u32,
     /// Control and status of the SSE unit, while the thread does not run.
     pub mxcsr: u32,

@@ -14,10 +14,6 @@ pub use control::{
     tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
-use takt_scheduler::Priority;
-
-use crate::config::MAX_CPUS;
-
 pub use takt_tracer::ring::Mode;
 
 /// A trace point: records the event with these field values if it is on, costs one NOP if not. The values are
@@ -117,14 +113,10 @@ pub fn marker(text: &str) {
 /// Threads.
 pub fn record_threads() {
     crate::thread::for_each(|info| {
-        let priority = match Priority::new(info.priority) {
-            Some(priority) if usize::from(info.id) >= MAX_CPUS => priority,
-            _ => Priority::IDLE,
-        };
         crate::trace_event!(
             crate::trace::events::thread_create,
             u32::from(info.id),
-            u32::from(priority.rank()),
+            u32::from(info.rank),
             info.cpu,
             info.name.as_bytes()
         );

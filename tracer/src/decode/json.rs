@@ -40,7 +40,7 @@ pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
                 ",\"event\":{},\"fields\":{{",
                 string(&record.event.name)?
             )?;
-            write_fields(&mut out, record, names)?;
+            write_json_fields(&mut out, record, names)?;
             out.write_all(b"}}\n")
         }
         Item::Lost {
@@ -67,7 +67,15 @@ pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
     }
 }
 
-fn write_fields(mut out: impl Write, record: &Record<'_>, names: &Names) -> io::Result<()> {
+/// Writes the fields of a record as the members of a JSON object, without its braces, as [`write_json`] does.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_json_fields(
+    mut out: impl Write,
+    record: &Record<'_>,
+    names: &Names,
+) -> io::Result<()> {
     for (number, (field, value)) in record.fields().enumerate() {
         let comma = if number == 0 { "" } else { "," };
         write!(out, "{comma}{}:", string(&field.name)?)?;

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
-use takt_tracer::decode::{FieldType, Item, Names, Record};
+use serde_json::{Value, json};
+use takt_tracer::decode::{Item, Names, Record, write_json_fields};
 
 use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};
@@ -39,10 +39,14 @@ impl<'o> Chrome<'o> {
         }
     }
 
-    fn put(&mut self, event: &Value) -> io::Result<()> {
+    fn separate(&mut self) -> io::Result<()> {
         let comma = if self.is_first { "\n" } else { ",\n" };
         self.is_first = false;
-        self.out.write_all(comma.as_bytes())?;
+        self.out.write_all(comma.as_bytes())
+    }
+
+    fn put(&mut self, event: &Value) -> io::Result<()> {
+        self.separate()?;
         serde_json::to_writer(&mut self.out, event).map_err(io::Error::from)
     }
 
@@ -62,6 +66,20 @@ impl<'o> Chrome<'o> {
         self.put(
             &json!({"ph": "B", "pid": cpu, "tid": 0, "ts": micros(ns), "name": name, "args": args}),
         )
+    }
+
+    /// Its fields are written by who knows their types, so this is no [`Value`].
+    fn put_instant(&mut self, record: &Record<'_>, names: &Names) -> io::Result<()> {
+        self.separate()?;
+        let ts = micros(names.clock.ns(record.ts));
+        let name = serde_json::to_string(&record.event.name)?;
+        write!(
+            self.out,
+            r#"{{"ph":"i","s":"t","pid":{},"tid":0,"ts":{ts},"name":{name},"args":{{"#,
+            record.cpu
+        )?;
+        write_json_fields(&mut self.out, record, names)?;
+        self.out.write_all(b"}}")
     }
 
     fn put_name(&mut self, cpu: u8) -> io::Result<()> {
@@ -93,11 +111,7 @@ impl Export for Chrome<'_> {
         }
         match item {
             Item::Record(record) if slices::is_change(record) => Ok(()),
-            Item::Record(record) => self.put(&json!({
-                "ph": "i", "s": "t", "pid": record.cpu, "tid": 0,
-                "ts": micros(names.clock.ns(record.ts)), "name": record.event.name,
-                "args": fields(record, names),
-            })),
+            Item::Record(record) => self.put_instant(record, names),
             Item::Lost {
                 cpu,
                 ts,
@@ -133,22 +147,6 @@ impl Export for Chrome<'_> {
         });
         writeln!(self.out, "\n],\"otherData\":{rest}}}")
     }
-}
-
-/// The fields as a reader wants to see them.
-fn fields(record: &Record<'_>, names: &Names) -> Value {
-    let map: Map<String, Value> = record
-        .fields()
-        .map(|(field, value)| {
-            let shown = match (&field.ty, value.number()) {
-                (FieldType::Unsigned | FieldType::Prio, Some(number)) => number.into(),
-                (FieldType::Cycles, Some(cycles)) => names.clock.ns(cycles).into(),
-                _ => names.show(field, value).into(),
-            };
-            (field.name.clone(), shown)
-        })
-        .collect();
-    map.into()
 }
 
 /// Microseconds. A float tells nanoseconds apart for 104 days.

@@ -14,6 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use takt_timerlat::stats::view::Memory;
 
+use crate::paths;
+
 use super::command::RAM_MIB;
 
 /// A file of the size of the guest's RAM. Its name is gone as soon as QEMU has it open, or when
@@ -139,7 +141,7 @@ fn remove_stale(dir: &Path) {
             let changed = entry.metadata().and_then(|meta| meta.modified()).ok();
             changed.is_some_and(|at| at.elapsed().is_ok_and(|age| age > OLD))
         };
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) && is_old() {
+        if pid.is_some_and(paths::is_process_gone) && is_old() {
             let _ = fs::remove_file(entry.path());
         }
     }

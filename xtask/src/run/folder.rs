@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::paths;
 use crate::term::WithHelp;
 
 /// The file by which a run folder is known.
@@ -203,7 +204,7 @@ fn remove_stale(parent: &Path) {
         let pid = [".tmp-", ".old-"]
             .iter()
             .find_map(|mark| name.rsplit_once(mark)?.1.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        if pid.is_some_and(paths::is_process_gone) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
