@@ -13,6 +13,7 @@ use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{interrupts, switch};
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::quantum;
 use crate::sched::{self, IrqExit};
 use crate::thread::tcb::{Tcb, WAITING, Woken, tcb};
 use crate::trace;
@@ -220,7 +221,7 @@ fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
 
 #[inline(never)]
 fn end_with_quantum(mut section: Section, t: &mut Tcb) -> Handoff {
-    sched::quantum_needed(&mut section, t);
+    quantum::quantum_needed(&mut section, t);
     Handoff::stay(section, Ok(()))
 }
 

@@ -23,6 +23,7 @@ pub mod trace;
 mod error;
 mod handoff;
 mod lock;
+mod quantum;
 mod sched;
 mod soft_timer;
 

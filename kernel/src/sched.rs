@@ -3,15 +3,14 @@
 //! Everything here runs inside a kernel section. Trace points: `sched_waking` when a wake-up is begun,
 //! `sched_wakeup` when the thread stands in its run queue, `sched_switch` before the registers change.
 
-use takt_scheduler::{
-    Cancelled, Next, Policy, PrioQueue, Priority, Resched, RunQueue, ThreadId, TimerId, TimerQueue,
-};
+use takt_scheduler::{Next, PrioQueue, Priority, Resched, RunQueue, ThreadId, TimerId, TimerQueue};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{switch, tsc};
 use crate::config::TIMER_IDS;
 use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
+use crate::quantum;
 use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
 use crate::time;
 use crate::trace::{self, trace};
@@ -81,85 +80,7 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     trace!(sched_wakeup, t.tid.raw(), t.prio.rank(), cpu_of(t));
     match sched.rq.wakeup(section.links(), t.tid, t.prio) {
         Resched::Preempt => resched(t.percpu),
-        Resched::Keep => quantum_needed(section, t),
-    }
-}
-
-/// A thread came to wait beside the running one: a round-robin thread of the same priority now needs its quantum
-/// timed.
-#[inline(always)]
-pub(crate) fn quantum_needed(section: &mut Section, woken: &Tcb) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(woken.percpu) };
-    if sched.nr_round_robin == 0 {
-        return;
-    }
-    // SAFETY: inside a section.
-    let running = unsafe { &*tcb(sched.rq.current()) };
-    if running.round_robin != 0 && running.prio == woken.prio {
-        start_quantum(section, woken.percpu);
-    }
-}
-
-/// A CPU's quantum timer bears the id of its idle thread, which has no time-outs.
-pub(crate) fn quantum_timer(cpu: u32) -> TimerId {
-    TimerId::new(cpu as u16)
-}
-
-#[cold]
-pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: the CPU's number never changes.
-    let id = quantum_timer(unsafe { (*cpu).cpu });
-    // SAFETY: inside a section.
-    let running = unsafe { &*tcb(sched.rq.current()) };
-    if running.round_robin == 0 || sched.timers.is_armed(id) || !sched.rq.has_peer(section.links())
-    {
-        return;
-    }
-    let left = if running.quantum_left != 0 {
-        running.quantum_left
-    } else {
-        running.quantum
-    };
-    time::insert(section, cpu, id, tsc::now().saturating_add(left));
-}
-
-/// The running thread's quantum is over.
-pub(crate) fn quantum_expired(section: &mut Section, cpu: *mut PerCpu) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: inside a section.
-    let running = unsafe { &mut *tcb(sched.rq.current()) };
-    running.quantum_left = 0;
-    let policy = if running.round_robin != 0 {
-        Policy::RoundRobin
-    } else {
-        Policy::Fifo
-    };
-    if sched.rq.quantum_expired(section.links(), policy) == Resched::Preempt {
-        resched(cpu);
-    }
-}
-
-/// A round-robin thread is left or taken up: its quantum stops or goes on.
-#[cold]
-fn switch_quantum(section: &mut Section, cpu: *mut PerCpu, prev: &mut Tcb, next: &Tcb) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: the CPU's number never changes.
-    let id = quantum_timer(unsafe { (*cpu).cpu });
-    if prev.round_robin != 0 {
-        // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
-        prev.quantum_left = match sched.timers.deadline_of(id) {
-            Some(end) if prev.state == 0 => end.saturating_sub(tsc::now()),
-            _ => 0,
-        };
-        let _: Cancelled = sched.timers.cancel(id);
-    }
-    if next.round_robin != 0 {
-        start_quantum(section, cpu);
+        Resched::Keep => quantum::quantum_needed(section, t),
     }
 }
 
@@ -194,7 +115,7 @@ pub(crate) fn commit_switch(
         trace::prev_state(prev.state)
     );
     if block.sched.nr_round_robin != 0 {
-        switch_quantum(section, cpu, prev, next);
+        quantum::switch_quantum(section, cpu, prev, next);
     }
     percpu::set_current(next);
 }
@@ -496,7 +417,7 @@ pub(crate) fn requeue(
             resched(t.percpu);
         } else if sched.nr_round_robin != 0 {
             // It, or the running thread, may now have a peer.
-            start_quantum(section, t.percpu);
+            quantum::start_quantum(section, t.percpu);
         }
     } else if !t.wait_queue.is_null() {
         // SAFETY: the thread stands in that queue, and the object outlives its wait.

@@ -13,6 +13,7 @@ use crate::arch::{apic, tsc};
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::quantum;
 use crate::sched::{self, IrqExit};
 use crate::thread::tcb::Wait;
 use crate::trace::trace;
@@ -235,7 +236,7 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
         } else if index >= MAX_CPUS {
             sched::timed_out(section, ThreadId::new(index as u8));
         } else {
-            sched::quantum_expired(section, cpu);
+            quantum::quantum_expired(section, cpu);
         }
     }
     // SAFETY: inside a section.

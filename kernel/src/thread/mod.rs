@@ -9,16 +9,17 @@
 
 pub(crate) mod tcb;
 
+mod create;
 mod stack;
+mod table;
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_scheduler::pi::Walk;
 use takt_scheduler::{Priority, ThreadId};
 
-use crate::arch::{percpu, switch};
-use crate::config::{MAX_CPUS, MAX_THREADS, RR_QUANTUM_NS};
+use crate::arch::percpu;
+use crate::config::RR_QUANTUM_NS;
 use crate::error::Error;
 use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
@@ -27,7 +28,14 @@ use crate::sync::pi;
 use crate::time::{self, Instant};
 use crate::trace::trace;
 
+pub use create::Builder;
+pub(crate) use create::adopt_idle;
 pub use stack::{Registration, Stack, for_each_stack};
+pub(crate) use table::name_by_guard;
+pub use table::{Info, Times, for_each};
+
+use create::give_id_back;
+use table::times_of;
 use tcb::{CREATED, EXITED, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
 
 /// How a thread shares the CPU with others of its priority.
@@ -44,219 +52,6 @@ pub enum Policy {
 pub struct Thread {
     /// As in its control block.
     handle: u32,
-}
-
-/// What a thread is made of.
-#[derive(Clone, Copy)]
-pub struct Builder {
-    name: &'static str,
-    priority: Priority,
-    policy: Policy,
-    cpu: u8,
-}
-
-impl Builder {
-    /// A FIFO thread of this priority (0 to 99, 99 the most important) on the calling CPU.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] if the priority is above 99.
-    pub fn new(name: &'static str, priority: u8) -> Result<Self, Error> {
-        let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
-        Ok(Self {
-            name,
-            priority,
-            policy: Policy::Fifo,
-            cpu: percpu::cpu() as u8,
-        })
-    }
-
-    /// With this policy.
-    #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// On this CPU.
-    #[must_use]
-    pub fn cpu(mut self, cpu: usize) -> Self {
-        // A number that does not fit is no CPU's.
-        self.cpu = u8::try_from(cpu).unwrap_or(u8::MAX);
-        self
-    }
-
-    /// Creates the thread; it does not run before [`Thread::start`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfResources`] when all threads are in use, [`Error::StackInUse`],
-    /// [`Error::InvalidArgument`] if the CPU does not run.
-    ///
-    /// # Context
-    /// Threads and interrupt handlers.
-    #[inline(always)]
-    pub fn create<const SIZE: usize>(
-        self,
-        stack: &'static Stack<SIZE>,
-        entry: fn(usize),
-        argument: usize,
-    ) -> Result<Thread, Error> {
-        let place = Place {
-            priority: self.priority,
-            cpu: self.cpu,
-        };
-        let thread = create(self.name, place, stack.parts(), entry, argument).thread()?;
-        if let Policy::RoundRobin(ns) = self.policy {
-            thread.make_round_robin(ns);
-        }
-        Ok(thread)
-    }
-
-    /// Creates and starts the thread.
-    ///
-    /// # Errors
-    /// As [`Builder::create`].
-    pub fn spawn<const SIZE: usize>(
-        self,
-        stack: &'static Stack<SIZE>,
-        entry: fn(usize),
-        argument: usize,
-    ) -> Result<Thread, Error> {
-        let thread = self.create(stack, entry, argument)?;
-        thread.start()?;
-        Ok(thread)
-    }
-}
-
-/// The free thread ids, a stack: the one on top is the next to be used.
-struct FreeIds {
-    nr: usize,
-    ids: [u8; MAX_THREADS],
-}
-
-struct FreeIdsCell(UnsafeCell<FreeIds>);
-
-// SAFETY: reached inside a section only.
-unsafe impl Sync for FreeIdsCell {}
-
-/// At first all but the idle threads', the lowest on top.
-static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
-    let mut free = FreeIds {
-        nr: MAX_THREADS - MAX_CPUS,
-        ids: [0; MAX_THREADS],
-    };
-    let mut i = 0;
-    while i < free.nr {
-        free.ids[i] = (MAX_THREADS - 1 - i) as u8;
-        i += 1;
-    }
-    free
-}));
-
-#[inline(always)]
-fn take_id(_section: &Section) -> Option<ThreadId> {
-    // SAFETY: inside a section, where this is the only reference.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
-    free.nr = free.nr.checked_sub(1)?;
-    Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
-}
-
-fn give_id_back(_section: &Section, tid: ThreadId) {
-    // SAFETY: inside a section, where this is the only reference.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
-    free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
-    free.nr += 1;
-}
-
-/// What a new thread is queued by; one register.
-#[derive(Clone, Copy)]
-struct Place {
-    priority: Priority,
-    cpu: u8,
-}
-
-/// The handle of a new thread, or why there is none, in one register.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Created(u32);
-
-impl Created {
-    // A thread's handle has `IN_USE`.
-    const NO_CPU: Self = Self(0);
-    const NO_STACK: Self = Self(1);
-    const NO_ID: Self = Self(2);
-
-    #[inline(always)]
-    fn thread(self) -> Result<Thread, Error> {
-        if self.0 & tcb::IN_USE != 0 {
-            return Ok(Thread { handle: self.0 });
-        }
-        Err(match self {
-            Self::NO_CPU => Error::InvalidArgument,
-            Self::NO_STACK => Error::StackInUse,
-            _ => Error::OutOfResources,
-        })
-    }
-}
-
-/// Does the work of [`Builder::create`] for every size of stack. Arguments and result are registers.
-#[inline(never)]
-fn create(
-    name: &'static str,
-    place: Place,
-    stack: stack::Parts,
-    entry: fn(usize),
-    argument: usize,
-) -> Created {
-    if !crate::smp::is_online(place.cpu.into()) {
-        return Created::NO_CPU;
-    }
-    let section = lock::enter();
-    if stack.in_use().load(Relaxed) {
-        section.leave_quietly();
-        return Created::NO_STACK;
-    }
-    let Some(tid) = take_id(&section) else {
-        section.leave_quietly();
-        return Created::NO_ID;
-    };
-    stack.in_use().store(true, Relaxed);
-    // SAFETY: inside a section, and the id was free: what is not set here is zero.
-    let t = unsafe { &mut *tcb(tid) };
-    t.percpu = percpu::of(place.cpu.into());
-    t.name = Some(name);
-    t.next_use();
-    t.prio = place.priority;
-    t.base = place.priority;
-    t.state = CREATED;
-    t.resume = switch::resume_new();
-    // The ABI wants the stack 16-aligned before a call; the entry stub calls.
-    t.rsp = stack.top;
-    t.stack_bottom = stack.bottom;
-    t.stack_top = stack.top;
-    t.mxcsr = tcb::MXCSR;
-    t.exchange = entry as usize;
-    t.exchange2 = argument;
-    let created = Created(t.handle);
-    if crate::static_branch!(crate::trace::events::thread_create::ID) {
-        return end_traced(section, created);
-    }
-    section.leave_quietly();
-    created
-}
-
-/// Apart, as the rare ends of [`sched`].
-#[inline(never)]
-fn end_traced(section: Section, created: Created) -> Created {
-    // SAFETY: inside a section, and it was just created.
-    let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
-    trace!(
-        thread_create,
-        u32::from(t.tid.raw()),
-        u32::from(t.prio.rank()),
-        sched::cpu_of(t),
-        t.name_or_none().as_bytes()
-    );
-    section.leave_quietly();
-    created
 }
 
 /// First Rust code of a thread.
@@ -609,123 +404,4 @@ impl Thread {
         section.leave_quietly();
         result
     }
-}
-
-/// What a thread has used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
-    /// Cycles spent running.
-    pub cycles: u64,
-    /// How often it was switched to.
-    pub switches: u64,
-}
-
-/// What a thread has used up to now.
-///
-/// # Safety
-/// Inside a section.
-unsafe fn times_of(t: &Tcb) -> Times {
-    let mut cycles = t.runtime;
-    // SAFETY: the caller's duty.
-    if unsafe { sched::of_cpu(t.percpu) }.rq.current() == t.tid {
-        cycles = cycles.wrapping_add(crate::arch::tsc::now());
-    }
-    Times {
-        cycles,
-        switches: t.switches,
-    }
-}
-
-/// One line of the thread table.
-#[derive(Clone, Copy, Debug)]
-pub struct Info {
-    /// Number.
-    pub id: u8,
-    /// Name.
-    pub name: &'static str,
-    /// Effective priority.
-    pub priority: u8,
-    /// The same as traces show it ([`Priority::rank`]).
-    pub rank: u8,
-    /// CPU.
-    pub cpu: u32,
-    /// State bits: 0 ready, 1 waiting, 2 suspended, 4 created, 8 exited.
-    pub state: u8,
-    /// What it has used.
-    pub times: Times,
-}
-
-/// Calls `f` for every thread, idle threads included.
-pub fn for_each(mut f: impl FnMut(Info)) {
-    for id in 0..MAX_THREADS {
-        let section = lock::enter();
-        // SAFETY: inside a section.
-        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        let info = t.is_used().then(|| Info {
-            id: id as u8,
-            name: t.name_or_none(),
-            priority: t.prio.raw(),
-            rank: t.prio.rank(),
-            cpu: sched::cpu_of(t),
-            state: t.state,
-            // SAFETY: inside a section.
-            times: unsafe { times_of(t) },
-        });
-        section.leave_quietly();
-        if let Some(info) = info {
-            f(info);
-        }
-    }
-}
-
-/// Turns the boot context of this CPU into its idle thread.
-///
-/// # Safety
-/// Once on each CPU, at the end of its set-up.
-pub(crate) unsafe fn adopt_idle(stack_top: usize) {
-    let cpu = percpu::this();
-    // SAFETY: this CPU's own block, and it schedules nothing yet.
-    let block = unsafe { &mut *cpu };
-    let tid = ThreadId::new(block.cpu as u8);
-    // SAFETY: idle ids belong to their CPU.
-    let t = unsafe { &mut *tcb(tid) };
-    t.percpu = cpu;
-    t.name = Some("idle");
-    t.resume = switch::resume_idle();
-    t.stack_top = stack_top;
-    t.rsp = stack_top;
-    t.mxcsr = tcb::MXCSR;
-    t.handle |= tcb::IN_USE;
-    t.prio = Priority::IDLE;
-    t.base = Priority::IDLE;
-    t.state = 0;
-    t.atomic = tcb::NEVER_WAITS;
-    block.sched.rq = takt_scheduler::RunQueue::new(tid);
-    t.runtime = crate::arch::tsc::now().wrapping_neg();
-}
-
-/// Name of the thread whose stack lies above this guard page. For fault reports: reads without a section.
-pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
-    (0..MAX_THREADS).find_map(|id| {
-        // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
-        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
-        let is_owner = if t.is_idle() {
-            // Of its stack only the top is known.
-            guard_below(t.stack_top) == guard
-        } else {
-            t.stack_bottom == guard + 4096
-        };
-        (t.is_used() && t.state & EXITED == 0 && is_owner).then_some(t.name_or_none())
-    })
-}
-
-/// The guard page of the declared stack that ends at this address or beyond.
-fn guard_below(top: usize) -> usize {
-    let mut nearest = 0;
-    for_each_stack(|guard| {
-        if guard < top {
-            nearest = nearest.max(guard);
-        }
-    });
-    nearest
 }

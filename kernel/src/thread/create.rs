@@ -1,0 +1,255 @@
+//! New threads: what they are made of, their ids, and the idle threads, which boot contexts become.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+
+use takt_scheduler::{Priority, ThreadId};
+
+use super::stack::{self, Stack};
+use super::tcb::{self, CREATED, tcb};
+use super::{Policy, Thread};
+use crate::arch::{percpu, switch};
+use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::error::Error;
+use crate::lock::{self, Section};
+use crate::sched;
+use crate::trace::trace;
+
+/// What a thread is made of.
+#[derive(Clone, Copy)]
+pub struct Builder {
+    name: &'static str,
+    priority: Priority,
+    policy: Policy,
+    cpu: u8,
+}
+
+impl Builder {
+    /// A FIFO thread of this priority (0 to 99, 99 the most important) on the calling CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the priority is above 99.
+    pub fn new(name: &'static str, priority: u8) -> Result<Self, Error> {
+        let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
+        Ok(Self {
+            name,
+            priority,
+            policy: Policy::Fifo,
+            cpu: percpu::cpu() as u8,
+        })
+    }
+
+    /// With this policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// On this CPU.
+    #[must_use]
+    pub fn cpu(mut self, cpu: usize) -> Self {
+        // A number that does not fit is no CPU's.
+        self.cpu = u8::try_from(cpu).unwrap_or(u8::MAX);
+        self
+    }
+
+    /// Creates the thread; it does not run before [`Thread::start`].
+    ///
+    /// # Errors
+    /// [`Error::OutOfResources`] when all threads are in use, [`Error::StackInUse`],
+    /// [`Error::InvalidArgument`] if the CPU does not run.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn create<const SIZE: usize>(
+        self,
+        stack: &'static Stack<SIZE>,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
+        let place = Place {
+            priority: self.priority,
+            cpu: self.cpu,
+        };
+        let thread = create(self.name, place, stack.parts(), entry, argument).thread()?;
+        if let Policy::RoundRobin(ns) = self.policy {
+            thread.make_round_robin(ns);
+        }
+        Ok(thread)
+    }
+
+    /// Creates and starts the thread.
+    ///
+    /// # Errors
+    /// As [`Builder::create`].
+    pub fn spawn<const SIZE: usize>(
+        self,
+        stack: &'static Stack<SIZE>,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
+        let thread = self.create(stack, entry, argument)?;
+        thread.start()?;
+        Ok(thread)
+    }
+}
+
+/// The free thread ids, a stack: the one on top is the next to be used.
+struct FreeIds {
+    nr: usize,
+    ids: [u8; MAX_THREADS],
+}
+
+struct FreeIdsCell(UnsafeCell<FreeIds>);
+
+// SAFETY: reached inside a section only.
+unsafe impl Sync for FreeIdsCell {}
+
+/// At first all but the idle threads', the lowest on top.
+static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
+    let mut free = FreeIds {
+        nr: MAX_THREADS - MAX_CPUS,
+        ids: [0; MAX_THREADS],
+    };
+    let mut i = 0;
+    while i < free.nr {
+        free.ids[i] = (MAX_THREADS - 1 - i) as u8;
+        i += 1;
+    }
+    free
+}));
+
+#[inline(always)]
+fn take_id(_section: &Section) -> Option<ThreadId> {
+    // SAFETY: inside a section, where this is the only reference.
+    let free = unsafe { &mut *FREE_IDS.0.get() };
+    free.nr = free.nr.checked_sub(1)?;
+    Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
+}
+
+pub(super) fn give_id_back(_section: &Section, tid: ThreadId) {
+    // SAFETY: inside a section, where this is the only reference.
+    let free = unsafe { &mut *FREE_IDS.0.get() };
+    free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
+    free.nr += 1;
+}
+
+/// What a new thread is queued by; one register.
+#[derive(Clone, Copy)]
+struct Place {
+    priority: Priority,
+    cpu: u8,
+}
+
+/// The handle of a new thread, or why there is none, in one register.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Created(u32);
+
+impl Created {
+    // A thread's handle has `IN_USE`.
+    const NO_CPU: Self = Self(0);
+    const NO_STACK: Self = Self(1);
+    const NO_ID: Self = Self(2);
+
+    #[inline(always)]
+    fn thread(self) -> Result<Thread, Error> {
+        if self.0 & tcb::IN_USE != 0 {
+            return Ok(Thread { handle: self.0 });
+        }
+        Err(match self {
+            Self::NO_CPU => Error::InvalidArgument,
+            Self::NO_STACK => Error::StackInUse,
+            _ => Error::OutOfResources,
+        })
+    }
+}
+
+/// Does the work of [`Builder::create`] for every size of stack. Arguments and result are registers.
+#[inline(never)]
+fn create(
+    name: &'static str,
+    place: Place,
+    stack: stack::Parts,
+    entry: fn(usize),
+    argument: usize,
+) -> Created {
+    if !crate::smp::is_online(place.cpu.into()) {
+        return Created::NO_CPU;
+    }
+    let section = lock::enter();
+    if stack.in_use().load(Relaxed) {
+        section.leave_quietly();
+        return Created::NO_STACK;
+    }
+    let Some(tid) = take_id(&section) else {
+        section.leave_quietly();
+        return Created::NO_ID;
+    };
+    stack.in_use().store(true, Relaxed);
+    // SAFETY: inside a section, and the id was free: what is not set here is zero.
+    let t = unsafe { &mut *tcb(tid) };
+    t.percpu = percpu::of(place.cpu.into());
+    t.name = Some(name);
+    t.next_use();
+    t.prio = place.priority;
+    t.base = place.priority;
+    t.state = CREATED;
+    t.resume = switch::resume_new();
+    // The ABI wants the stack 16-aligned before a call; the entry stub calls.
+    t.rsp = stack.top;
+    t.stack_bottom = stack.bottom;
+    t.stack_top = stack.top;
+    t.mxcsr = tcb::MXCSR;
+    t.exchange = entry as usize;
+    t.exchange2 = argument;
+    let created = Created(t.handle);
+    if crate::static_branch!(crate::trace::events::thread_create::ID) {
+        return end_traced(section, created);
+    }
+    section.leave_quietly();
+    created
+}
+
+/// Apart, as the rare ends of [`sched`].
+#[inline(never)]
+fn end_traced(section: Section, created: Created) -> Created {
+    // SAFETY: inside a section, and it was just created.
+    let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
+    trace!(
+        thread_create,
+        u32::from(t.tid.raw()),
+        u32::from(t.prio.rank()),
+        sched::cpu_of(t),
+        t.name_or_none().as_bytes()
+    );
+    section.leave_quietly();
+    created
+}
+
+/// Turns the boot context of this CPU into its idle thread.
+///
+/// # Safety
+/// Once on each CPU, at the end of its set-up.
+pub(crate) unsafe fn adopt_idle(stack_top: usize) {
+    let cpu = percpu::this();
+    // SAFETY: this CPU's own block, and it schedules nothing yet.
+    let block = unsafe { &mut *cpu };
+    let tid = ThreadId::new(block.cpu as u8);
+    // SAFETY: idle ids belong to their CPU.
+    let t = unsafe { &mut *tcb(tid) };
+    t.percpu = cpu;
+    t.name = Some("idle");
+    t.resume = switch::resume_idle();
+    t.stack_top = stack_top;
+    t.rsp = stack_top;
+    t.mxcsr = tcb::MXCSR;
+    t.handle |= tcb::IN_USE;
+    t.prio = Priority::IDLE;
+    t.base = Priority::IDLE;
+    t.state = 0;
+    t.atomic = tcb::NEVER_WAITS;
+    block.sched.rq = takt_scheduler::RunQueue::new(tid);
+    t.runtime = crate::arch::tsc::now().wrapping_neg();
+}
