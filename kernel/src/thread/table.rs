@@ -42,7 +42,7 @@ pub struct Info {
     pub name: &'static str,
     /// Effective priority.
     pub priority: u8,
-    /// The same as traces show it ([`Priority::rank`]).
+    /// The same as traces show it ([`takt_scheduler::Priority::rank`]).
     pub rank: u8,
     /// CPU.
     pub cpu: u32,
