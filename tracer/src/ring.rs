@@ -86,6 +86,18 @@ pub trait CpuRing: Copy {
     /// Adds to the 8 bytes at byte `offset + DISP` of the ring, a multiple of 8, in one instruction.
     fn add64<const DISP: u32>(self, offset: u32, value: u64);
 
+    /// Stores 4 bytes into the ring at byte `base + index + DISP`, of any alignment, over bytes of a record's own words.
+    /// Override with a single instruction.
+    #[inline(always)]
+    fn store32_at<const DISP: u32>(self, base: u32, index: u32, value: u32) {
+        store_bytes(self, base + index + DISP, &value.to_le_bytes());
+    }
+    /// As [`store32_at`](Self::store32_at), 8 bytes.
+    #[inline(always)]
+    fn store64_at<const DISP: u32>(self, base: u32, index: u32, value: u64) {
+        store_bytes(self, base + index + DISP, &value.to_le_bytes());
+    }
+
     /// Hot path: `word` with the context added. Override with an `or` from memory where that is all there is to it.
     #[inline(always)]
     fn with_ctx(self, word: u32) -> u32 {
@@ -95,6 +107,11 @@ pub trait CpuRing: Copy {
     #[inline(always)]
     fn pos(self) -> u64 {
         self.load(Word::Pos)
+    }
+    /// Hot path: `pos + sum - LESS`. Override with one `lea`, which compilers make two of.
+    #[inline(always)]
+    fn position_after<const LESS: i32>(self, pos: u64, sum: u64) -> u64 {
+        pos + sum - LESS as u64
     }
     /// Hot path: [`cas`](Self::cas) on [`Word::Pos`]. Override with a `cmpxchg` that branches on the zero flag.
     #[inline(always)]
@@ -175,5 +192,19 @@ impl<R: CpuRing> Geometry<R> {
     /// The byte part of the commit counter of `seq`'s slot when every sub-buffer before `seq` in it is complete.
     const fn complete_before(seq: u64) -> u64 {
         (seq / R::NR_SUBS as u64).wrapping_mul(Self::SUB) & crate::wire::COMMIT_BYTES
+    }
+}
+
+/// Stores bytes at any place, a word at a time: for rings that are memory of whole words.
+#[inline]
+fn store_bytes<R: CpuRing>(ring: R, at: u32, bytes: &[u8]) {
+    for (at, byte) in (at..).zip(bytes) {
+        let word = at & !3;
+        let old = ring.load64(word & !7) >> (8 * (word & 4));
+        let shift = 8 * (at & 3);
+        ring.store32::<0>(
+            word,
+            old as u32 & !(0xff << shift) | u32::from(*byte) << shift,
+        );
     }
 }

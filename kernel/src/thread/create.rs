@@ -205,7 +205,9 @@ fn create(
     t.exchange = entry as usize;
     t.exchange2 = argument;
     let created = Created(t.handle);
-    if crate::static_branch!(crate::trace::events::thread_create::ID) {
+    if crate::static_branch!(crate::trace::events::thread_name::ID)
+        || crate::static_branch!(crate::trace::events::thread_create::ID)
+    {
         return end_traced(section, created);
     }
     section.leave_quietly();
@@ -217,13 +219,9 @@ fn create(
 fn end_traced(section: Section, created: Created) -> Created {
     // SAFETY: inside a section, and it was just created.
     let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
-    trace!(
-        thread_create,
-        u32::from(t.tid.raw()),
-        u32::from(t.prio.rank()),
-        sched::cpu_of(t),
-        t.name_or_none().as_bytes()
-    );
+    let tid = t.tid.raw();
+    trace!(thread_name, tid, t.name_or_none().as_bytes());
+    trace!(thread_create, tid, t.prio.rank(), sched::cpu_of(t));
     section.leave_quietly();
     created
 }

@@ -21,8 +21,13 @@ event_class! {
 }
 event_class! {
     /// A thread that begins.
-    pub class Create = "thread_create", core8 { tid: 8 tid, prio: 8 prio, cpu: 8 u, comm: * str }
-    print "comm={comm} pid={tid:pid} prio={prio} cpu={cpu}";
+    pub class Create = "thread_create", core8 { tid: 8 tid, prio: 8 prio, cpu: 8 u }
+    print "comm={tid:comm} pid={tid:pid} prio={prio} cpu={cpu}";
+}
+event_class! {
+    /// A thread and its name, which the decoder remembers.
+    pub class Name = "thread_name", core8 { tid: 8 tid, comm: * str }
+    print "pid={tid:pid} comm={comm}";
 }
 event_class! {
     /// A thread.
@@ -83,8 +88,11 @@ event! {
     pub sched_wakeup: Wakeup = core "sched:sched_wakeup";
 }
 event! {
-    /// Emitted when a thread is created, before it can be started; and for each thread that exists when recording
-    /// starts.
+    /// Emitted before `thread_create`, and for each thread that exists when recording starts.
+    pub thread_name: Name = core "sched:thread_name";
+}
+event! {
+    /// Emitted when a thread is created, before it can be started.
     pub thread_create: Create = core "sched:thread_create";
 }
 event! {

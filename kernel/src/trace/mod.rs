@@ -107,17 +107,15 @@ pub fn marker(text: &str) {
     crate::trace_event!(crate::trace::events::marker, text.as_bytes());
 }
 
-/// Emits `thread_create` for every thread that exists, so that a trace which begins later knows their names.
+/// Emits `thread_name` for every thread that exists, so that a trace which begins later knows their names.
 ///
 /// # Context
 /// Threads.
 pub fn record_threads() {
     crate::thread::for_each(|info| {
         crate::trace_event!(
-            crate::trace::events::thread_create,
-            u32::from(info.id),
-            u32::from(info.rank),
-            info.cpu,
+            crate::trace::events::thread_name,
+            info.id,
             info.name.as_bytes()
         );
     });

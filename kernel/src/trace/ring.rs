@@ -55,6 +55,17 @@ impl CpuRing for KernelRing {
     }
 
     #[inline(always)]
+    fn with_ctx(self, word: u32) -> u32 {
+        let sum: u32;
+        // SAFETY: as `ctx`. Written out so that no instruction is spent on moving the word.
+        unsafe {
+            asm!("pushfq", "pop {c:r}", "shl {c:e}, 13", "and {c:e}, 0x400000", "or {c:e}, {w:e}",
+                 "or {c:e}, gs:[{o}]", c = out(reg) sum, w = in(reg) word, o = const percpu::CONTEXT);
+        }
+        sum
+    }
+
+    #[inline(always)]
     fn cpu(self) -> u8 {
         percpu::cpu() as u8
     }
@@ -130,6 +141,24 @@ impl CpuRing for KernelRing {
     }
 
     #[inline(always)]
+    fn store32_at<const DISP: u32>(self, base: u32, index: u32, value: u32) {
+        // SAFETY: as `store32`.
+        unsafe {
+            asm!("mov gs:[{b} + {i} + {r}], {v:e}", v = in(reg) value, b = in(reg) u64::from(base),
+                 i = in(reg) u64::from(index), r = const RING + DISP as usize, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
+    fn store64_at<const DISP: u32>(self, base: u32, index: u32, value: u64) {
+        // SAFETY: as `store32`.
+        unsafe {
+            asm!("mov gs:[{b} + {i} + {r}], {v}", v = in(reg) value, b = in(reg) u64::from(base),
+                 i = in(reg) u64::from(index), r = const RING + DISP as usize, options(nostack, preserves_flags));
+        }
+    }
+
+    #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
         // SAFETY: as `store32`.
         unsafe {
@@ -146,6 +175,17 @@ impl CpuRing for KernelRing {
             asm!("mov {}, gs:[{}]", out(reg) pos, const POS, options(nostack, preserves_flags))
         };
         pos
+    }
+
+    #[inline(always)]
+    fn position_after<const LESS: i32>(self, pos: u64, sum: u64) -> u64 {
+        let new: u64;
+        // SAFETY: adds.
+        unsafe {
+            asm!("lea {}, [{} + {} - {}]", out(reg) new, in(reg) pos, in(reg) sum, const LESS,
+                 options(pure, nomem, nostack, preserves_flags));
+        }
+        new
     }
 
     #[inline(always)]
@@ -255,23 +295,23 @@ impl Sink for IrqsOffSink {
     }
 
     #[inline(always)]
-    fn rec_text(word: u32, text: &[u8]) {
-        KernelSink::rec_text(word, text);
+    fn rec_text(text: &[u8], word: u32) {
+        KernelSink::rec_text(text, word);
     }
 
     #[inline(always)]
-    fn rec_text_ctx(word: u32, text: &[u8]) {
-        KernelSink::rec_text(word | context_irqs_off(), text);
+    fn rec_text_ctx(text: &[u8], word: u32) {
+        KernelSink::rec_text(text, word | context_irqs_off());
     }
 
     #[inline(always)]
-    fn rec_text1(word: u32, a: u32, text: &[u8]) {
-        KernelSink::rec_text1(word, a, text);
+    fn rec_text1(text: &[u8], word: u32, a: u32) {
+        KernelSink::rec_text1(text, word, a);
     }
 
     #[inline(always)]
-    fn rec_text1_ctx(word: u32, a: u32, text: &[u8]) {
-        KernelSink::rec_text1(word | context_irqs_off(), a, text);
+    fn rec_text1_ctx(text: &[u8], word: u32, a: u32) {
+        KernelSink::rec_text1(text, word | context_irqs_off(), a);
     }
 
     #[inline(always)]

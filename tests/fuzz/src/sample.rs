@@ -20,7 +20,7 @@ takt_tracer::event_class! {
 }
 takt_tracer::event_class! {
     /// A thread begins.
-    pub(crate) class Create = "thread_create", core8 { tid: 8 tid, prio: 8 prio, comm: * str }
+    pub(crate) class Create = "thread_name", core8 { tid: 8 tid, prio: 8 prio, comm: * str }
     print "comm={comm} pid={tid:pid} prio={prio}";
 }
 takt_tracer::event_class! {

@@ -77,8 +77,8 @@ pub enum Role {
         /// The number of the field.
         next: usize,
     },
-    /// A thread gets a name: class `thread_create`, fields `tid` and `comm`.
-    Create {
+    /// A thread gets a name: class `thread_name`, fields `tid` and `comm`.
+    Name {
         /// The number of the field with the thread.
         tid: usize,
         /// The number of the field with the name.
@@ -234,8 +234,8 @@ impl EventDef {
         let role = match class.as_str() {
             _ if id == CLOCK_ID => Role::Clock,
             "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
-            "thread_create" => match (find("tid"), find("comm")) {
-                (Some(tid), Some(comm)) => Role::Create { tid, comm },
+            "thread_name" => match (find("tid"), find("comm")) {
+                (Some(tid), Some(comm)) => Role::Name { tid, comm },
                 _ => Role::Plain,
             },
             _ => Role::Plain,

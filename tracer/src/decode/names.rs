@@ -56,9 +56,9 @@ impl Threads {
         self.names.insert(tid, comm.to_string());
     }
 
-    /// Learns from a `thread_create` record.
+    /// Learns from a `thread_name` record.
     pub fn learn(&mut self, record: &Record<'_>) {
-        let Role::Create { tid, comm } = record.event.role else {
+        let Role::Name { tid, comm } = record.event.role else {
             return;
         };
         if let (Some(tid), Some(comm)) = (

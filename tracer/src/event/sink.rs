@@ -30,14 +30,14 @@ pub trait Sink {
     fn rec24(word: u32, ab: u64, cd: u64);
     /// Four extra words, with context.
     fn rec24_ctx(word: u32, ab: u64, cd: u64);
-    /// A text.
-    fn rec_text(word: u32, text: &[u8]);
+    /// A text. It comes first, in the registers that reading the time stamp does not change.
+    fn rec_text(text: &[u8], word: u32);
     /// A text, with context.
-    fn rec_text_ctx(word: u32, text: &[u8]);
+    fn rec_text_ctx(text: &[u8], word: u32);
     /// One extra word and a text.
-    fn rec_text1(word: u32, a: u32, text: &[u8]);
+    fn rec_text1(text: &[u8], word: u32, a: u32);
     /// One extra word and a text, with context.
-    fn rec_text1_ctx(word: u32, a: u32, text: &[u8]);
+    fn rec_text1_ctx(text: &[u8], word: u32, a: u32);
     /// Any number of extra words up to 8, and a dynamic field if there is one.
     fn rec_bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>);
     /// Any number of extra words up to 8, and a dynamic field if there is one, with context.
@@ -73,10 +73,10 @@ macro_rules! ring_sink {
                 rec20_ctx record20_ctx (word: u32, ab: u64, c: u32);
                 rec24 record24 (word: u32, ab: u64, cd: u64);
                 rec24_ctx record24_ctx (word: u32, ab: u64, cd: u64);
-                rec_text record_text (word: u32, text: &[u8]);
-                rec_text_ctx record_text_ctx (word: u32, text: &[u8]);
-                rec_text1 record_text1 (word: u32, a: u32, text: &[u8]);
-                rec_text1_ctx record_text1_ctx (word: u32, a: u32, text: &[u8]);
+                rec_text record_text (text: &[u8], word: u32);
+                rec_text_ctx record_text_ctx (text: &[u8], word: u32);
+                rec_text1 record_text1 (text: &[u8], word: u32, a: u32);
+                rec_text1_ctx record_text1_ctx (text: &[u8], word: u32, a: u32);
                 rec_bytes record_bytes (word: u32, extra: &[u32], bytes: ::core::option::Option<&[u8]>);
                 rec_bytes_ctx record_bytes_ctx (word: u32, extra: &[u32], bytes: ::core::option::Option<&[u8]>);
             }

@@ -54,8 +54,8 @@ fn the_table_knows_what_was_declared() {
         }
     );
     assert_eq!(
-        table.by_name("sched:thread_create").unwrap().role,
-        Role::Create { tid: 0, comm: 3 }
+        table.by_name("sched:thread_name").unwrap().role,
+        Role::Name { tid: 0, comm: 3 }
     );
     let everything = table.get(0x103).unwrap();
     assert!(everything.has_dynamic());

@@ -24,7 +24,7 @@ takt_tracer::event_class! {
 }
 takt_tracer::event_class! {
     /// A thread begins.
-    pub(crate) class Create = "thread_create", core8 { tid: 8 tid, prio: 8 prio, cpu: 8 u, comm: * str }
+    pub(crate) class Create = "thread_name", core8 { tid: 8 tid, prio: 8 prio, cpu: 8 u, comm: * str }
     print "comm={comm} pid={tid:pid} prio={prio} cpu={cpu}";
 }
 takt_tracer::event_class! {
@@ -67,7 +67,7 @@ pub(crate) fn metadata() -> Vec<u8> {
         entry(2, "takt:clock", takt_tracer::event::builtin::Clock::TEXT),
         entry(4, "sched:sched_switch", Switch::TEXT),
         entry(6, "sched:sched_wakeup", Wakeup::TEXT),
-        entry(8, "sched:thread_create", Create::TEXT),
+        entry(8, "sched:thread_name", Create::TEXT),
         entry(1, "timerlat:timer_latency", Latency::TEXT),
         entry(0x103, "test:everything", Everything::TEXT),
     ]

@@ -194,7 +194,7 @@ pub(crate) fn write<R: CpuRing>(ring: R, serial: u32, size: Size) {
         Size::B24 => ring::record24(ring, word, ab, cd),
         // Two ways to the same record.
         Size::Bytes(len) if len % 2 == 1 => {
-            ring::record_text1(ring, word, a, &text(serial, len));
+            ring::record_text1(ring, &text(serial, len), word, a);
         }
         Size::Bytes(len) => ring::record_bytes(ring, word, &[a], Some(&text(serial, len))),
     }

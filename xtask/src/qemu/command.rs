@@ -97,10 +97,24 @@ impl Machine {
         }
     }
 
+    /// Whether QEMU is to have one of the host's CPUs only.
+    ///
+    /// Under icount with several virtual CPUs: its main thread, when it serves a timer, ends the turns of the virtual
+    /// CPUs. On a CPU of its own it does so at any moment of a turn, and two runs differ; on the CPU of the thread that
+    /// runs the guest it gets on where that thread waits.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.accel == Accel::TcgIcount && self.smp > 1
+    }
+
     /// The command as one would type it.
     #[must_use]
     pub fn to_shell(&self) -> String {
-        let mut words = vec![super::program()];
+        let mut words: Vec<OsString> = Vec::new();
+        if self.is_pinned() {
+            words.extend(["taskset", "--cpu-list", "0"].map(Into::into));
+        }
+        words.push(super::program());
         words.extend(self.arguments());
         let words: Vec<_> = words
             .iter()

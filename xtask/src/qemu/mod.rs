@@ -3,6 +3,7 @@
 pub mod accel;
 pub mod command;
 pub mod exit;
+mod pin;
 pub mod process;
 pub mod ram;
 

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::Machine;
+use super::pin::Pinned;
 use crate::paths;
 
 /// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
@@ -47,6 +48,7 @@ impl Process {
         };
         let messages = File::create(messages)
             .with_context(|| format!("cannot write {}", messages.display()))?;
+        let _pinned = machine.is_pinned().then(Pinned::new);
         let child = command
             .args(machine.arguments())
             .stdin(Stdio::null())

@@ -71,7 +71,7 @@ pub fn write(run: &Run, buckets: Buckets) -> serde_json::Result<String> {
     let document = Document {
         schema: "takt.latency-run/1",
         accel: record.accel.accel.name(),
-        ns_means: record.ns_means(),
+        ns_means: record.accel.accel.ns_means(),
         git: &record.git,
         config: &record.config,
         result: record.result.word(),

@@ -4,8 +4,6 @@
 use serde::{Deserialize, Serialize};
 use takt_timerlat::stats::ExactHistogram;
 
-use crate::cli::Load;
-use crate::qemu::Accel;
 use crate::qemu::accel::Selected;
 use crate::run::config::RunConfig;
 use crate::run::demux::CaptureCount;
@@ -75,20 +73,6 @@ pub struct RunRecord {
     pub capture: CaptureCount,
     pub cpus: Vec<CpuRecord>,
     pub threads: Vec<ThreadRecord>,
-}
-
-impl RunRecord {
-    /// What a nanosecond of a latency means in this run.
-    #[must_use]
-    pub fn ns_means(&self) -> &'static str {
-        // QEMU's main thread may end a CPU's turn early, which shows where CPUs work at the same time.
-        let is_crowded = self.config.cpus.len() > 1 && self.config.load != Load::None;
-        if self.accel.accel == Accel::TcgIcount && is_crowded {
-            "one guest instruction; with several loaded CPUs, runs may differ"
-        } else {
-            self.accel.accel.ns_means()
-        }
-    }
 }
 
 /// Where it ran.

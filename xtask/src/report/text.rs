@@ -74,7 +74,7 @@ fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         format!("{} ({})", record.accel.accel.name(), record.accel.why),
     )?;
     line("clock", record.accel.accel.clock().into())?;
-    line("1 ns means", record.ns_means().into())?;
+    line("1 ns means", record.accel.accel.ns_means().into())?;
     if config.smp > 1 && record.accel.accel == Accel::TcgIcount {
         let why = "they take turns: while one computes, time passes for the others";
         line("", format!("({why})"))?;

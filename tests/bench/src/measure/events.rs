@@ -3,11 +3,11 @@
 use core::hint::black_box;
 
 use takt_kernel::trace::events::{
-    Contended, Create, OneMutex, OneThread, OneTimer, Place, Prio, Switch, Text, TimerDeadline,
-    Vector, Wakeup,
+    Contended, Create, Name, OneMutex, OneThread, OneTimer, Place, Prio, Switch, Text,
+    TimerDeadline, Vector, Wakeup,
 };
 use takt_kernel::trace::{self, Event, Mode};
-use takt_kernel::trace_event;
+use takt_kernel::{trace_event, trace_event_irqs_off};
 use takt_tracer::{event, event_class};
 
 use super::switch::yield_to_equal;
@@ -26,9 +26,16 @@ event_class! {
     print "#{seqnum} slot={slot} timer_latency={timer_latency} ns";
 }
 
-/// Declares an event for each class, and a function that measures each.
+event_class! {
+    /// A number and a text.
+    pub class TextOne = "bench_text_one", wide { number: 32 u, text: * str }
+    print "{number} {text}";
+}
+
+/// Declares an event for each class, and a function that measures each. `as` gives the order of the event's fields where
+/// the function takes them in another: a text first, as the recording functions take it.
 macro_rules! classes {
-    ($($event:ident $class:ident $kind:ident $name:literal ($($arg:ident: $ty:ty = $value:expr),*);)*) => {
+    ($($event:ident $class:ident $kind:ident $name:literal $trace:ident ($($arg:ident: $ty:ty = $value:expr),*) $(as $($order:ident)*)?;)*) => {
         $(event! {
             /// Emitted by the benchmark.
             pub $event: $class = $kind $name;
@@ -36,34 +43,43 @@ macro_rules! classes {
 
         fn every_class() {
             $({
-                // Arguments as they are at a real place: in registers, their values unknown to the compiler.
+                // As at a real place: the arguments in registers, their values unknown to the compiler; and the kernel's
+                // own events by the macro for interrupts that are known to be off, as the kernel emits them.
                 #[inline(never)]
                 fn site($($arg: $ty),*) -> u32 {
                     let before = stamp();
-                    trace_event!($event $(, $arg)*);
+                    classes!(@emit $trace $event ($($arg)*) $(($($order)*))?);
                     stamp().wrapping_sub(before)
                 }
                 class(stringify!($event), <$event::Event as Event>::id().number(), || site($(black_box($value)),*));
             })*
         }
     };
+    (@emit $trace:ident $event:ident ($($arg:ident)*) $(($($order:ident)*))?) => {
+        classes!(@emit_so $trace $event $(($($order)*))? ($($arg)*))
+    };
+    (@emit_so $trace:ident $event:ident ($($arg:ident)*) $($rest:tt)*) => {
+        $trace!($event $(, $arg)*)
+    };
 }
 
 classes! {
-    switch Switch core "bench:switch" (next: u8 = 7, prev_prio: u8 = 50, next_prio: u8 = 51, state: u8 = 1);
-    wakeup Wakeup core "bench:wakeup" (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
-    vector Vector core "bench:vector" (vector: u32 = 0x50);
-    timer_deadline TimerDeadline core "bench:timer_deadline" (timer: u32 = 300, expires: u64 = 1 << 40);
-    one_timer OneTimer core "bench:one_timer" (timer: u32 = 300);
-    one_thread OneThread core "bench:one_thread" (tid: u32 = 7);
-    prio Prio core "bench:prio" (tid: u8 = 7, old: u8 = 50, new: u8 = 51, base: u8 = 50);
-    place Place core "bench:place" (caller: u32 = 0x20_0000);
-    contended Contended core "bench:contended" (owner: u32 = 7, prio: u32 = 50, mutex: u32 = 0x20_0000);
-    one_mutex OneMutex core "bench:one_mutex" (mutex: u32 = 0x20_0000);
-    two Two wide "bench:two" (first: u32 = 1, second: u32 = 2);
-    sample Sample core "bench:sample" (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
-    text Text core "bench:text" (buf: &'static [u8] = b"sixteen bytes!!!");
-    create Create core "bench:create" (tid: u32 = 7, prio: u32 = 50, cpu: u32 = 0, comm: &'static [u8] = b"main");
+    switch Switch core "bench:switch" trace_event_irqs_off (next: u8 = 7, prev_prio: u8 = 50, next_prio: u8 = 51, state: u8 = 1);
+    wakeup Wakeup core "bench:wakeup" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
+    vector Vector core "bench:vector" trace_event_irqs_off (vector: u32 = 0x50);
+    timer_deadline TimerDeadline core "bench:timer_deadline" trace_event_irqs_off (timer: u32 = 300, expires: u64 = 1 << 40);
+    one_timer OneTimer core "bench:one_timer" trace_event_irqs_off (timer: u32 = 300);
+    one_thread OneThread core "bench:one_thread" trace_event_irqs_off (tid: u32 = 7);
+    prio Prio core "bench:prio" trace_event_irqs_off (tid: u8 = 7, old: u8 = 50, new: u8 = 51, base: u8 = 50);
+    place Place core "bench:place" trace_event (caller: u32 = 0x20_0000);
+    contended Contended core "bench:contended" trace_event_irqs_off (owner: u32 = 7, prio: u32 = 50, mutex: u32 = 0x20_0000);
+    one_mutex OneMutex core "bench:one_mutex" trace_event_irqs_off (mutex: u32 = 0x20_0000);
+    two Two wide "bench:two" trace_event (first: u32 = 1, second: u32 = 2);
+    sample Sample core "bench:sample" trace_event (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
+    text Text core "bench:text" trace_event (buf: &'static [u8] = b"sixteen bytes!!!");
+    create Create core "bench:create" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
+    name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid comm;
+    text_one TextOne wide "bench:text_one" trace_event (text: &'static [u8] = b"main", number: u32 = 7) as number text;
 }
 
 /// Enough records to see several sub-buffers begin.
