@@ -6,6 +6,7 @@
 
 pub mod control;
 pub mod events;
+pub mod tracer;
 
 mod ring;
 
@@ -15,6 +16,7 @@ pub use control::{
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;
+pub use tracer::set_tracer;
 
 /// A trace point: records the event with these field values if it is on, costs one NOP if not. The values are
 /// evaluated only if it is on.

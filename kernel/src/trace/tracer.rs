@@ -1,0 +1,87 @@
+//! Tracers: what is chosen by ftrace's `current_tracer`.
+//!
+//! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; [`nop`](NOP) is
+//! the one that does nothing. Single events are independent of it.
+
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::error::Error;
+
+/// What a tracer does when it is chosen and when another one is.
+pub trait Tracer: Sync {
+    /// Its name, as in `available_tracers`.
+    fn name(&self) -> &'static str;
+
+    /// Switches its events and hooks on.
+    ///
+    /// # Errors
+    /// If that is not possible now; nothing is switched on then.
+    ///
+    /// # Context
+    /// Threads, one at a time.
+    fn start(&self) -> Result<(), Error>;
+
+    /// Switches them off. What was recorded stays.
+    ///
+    /// # Context
+    /// Threads, one at a time.
+    fn stop(&self);
+}
+
+struct Nop;
+
+impl Tracer for Nop {
+    fn name(&self) -> &'static str {
+        "nop"
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn stop(&self) {}
+}
+
+/// The number of the tracer that does nothing.
+const NOP: usize = 0;
+
+/// All that are compiled in.
+static TRACERS: [&dyn Tracer; 1] = [&Nop];
+
+static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
+
+/// The names of all tracers, as `available_tracers` lists them.
+///
+/// # Context
+/// Any.
+pub fn available() -> impl Iterator<Item = &'static str> {
+    TRACERS.iter().map(|tracer| tracer.name())
+}
+
+/// The name of the current one.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn current() -> &'static str {
+    TRACERS[CURRENT.load(Relaxed)].name()
+}
+
+/// Chooses a tracer: stops the current one and starts this one. The current one is started anew too.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there is none of that name: the current one goes on. What [`Tracer::start`] says: then
+/// `nop` is the current one.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn set_tracer(name: &str) -> Result<(), Error> {
+    let number = TRACERS
+        .iter()
+        .position(|tracer| tracer.name() == name)
+        .ok_or(Error::InvalidArgument)?;
+    TRACERS[CURRENT.swap(NOP, Relaxed)].stop();
+    TRACERS[number].start()?;
+    CURRENT.store(number, Relaxed);
+    Ok(())
+}
