@@ -101,6 +101,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
 
 /// The idle thread. Begins anew whenever the timer interrupt found it waiting.
 pub(crate) extern "C" fn idle() -> ! {
+    crate::trace::section_ends();
     // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.
     unsafe { interrupts::enable() };
     loop {

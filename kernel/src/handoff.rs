@@ -161,7 +161,7 @@ pub(crate) fn end_with_switch(
         percpu::clear_need_resched();
         return Err(section);
     };
-    if crate::static_branch!(trace::events::sched_switch::ID) || sched.nr_round_robin != 0 {
+    if crate::static_branch!(trace::SWITCH) || sched.nr_round_robin != 0 {
         core::hint::cold_path();
         return Ok(end_with_rare_switch(prev, next));
     }
@@ -188,7 +188,7 @@ extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
 /// calls, as in [`end_with_switch`].
 #[inline(always)]
 pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
-    if crate::static_branch!(trace::events::sched_wakeup::ID) {
+    if crate::static_branch!(trace::WAKEUP) {
         return end_with_rare_wakeup(section, t);
     }
     // SAFETY: inside a section.

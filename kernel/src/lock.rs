@@ -111,10 +111,12 @@ pub(crate) extern "C" fn lock_thread_smp() {
             return;
         }
         unlock_smp();
+        trace::section_ends();
         // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
         unsafe { interrupts::enable() };
         core::hint::spin_loop();
         interrupts::disable();
+        trace::section_begun(true);
     }
 }
 

@@ -6,8 +6,7 @@ use core::marker::PhantomData;
 
 use crate::arch::{interrupts, percpu};
 use crate::thread::tcb::GUARDS;
-use crate::trace::{self, trace};
-use crate::{lock, sched, trace_event};
+use crate::{lock, sched, trace};
 
 /// Preemption is disabled while this lives: interrupts come, but no other thread runs on this CPU.
 #[must_use = "preemption is enabled again when the guard is dropped"]
@@ -25,7 +24,7 @@ pub struct PreemptGuard {
 #[inline(always)]
 pub fn disable() -> PreemptGuard {
     percpu::preempt_inc(too_deep);
-    trace_event!(trace::events::preempt_disable, trace::here!());
+    trace::preemption_disabled();
     PreemptGuard {
         _not_send: PhantomData,
     }
@@ -42,7 +41,7 @@ fn too_deep() {
 impl Drop for PreemptGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        trace_event!(trace::events::preempt_enable, trace::here!());
+        trace::preemption_enabling();
         percpu::preempt_dec(sched::preempt_schedule);
     }
 }
@@ -70,9 +69,7 @@ pub fn irq_save() -> IrqGuard {
     if counts {
         *depth += 1;
     }
-    if were_enabled {
-        trace!(irq_disable, trace::here!());
-    }
+    trace::section_begun(were_enabled);
     IrqGuard {
         counts,
         _not_send: PhantomData,
@@ -96,7 +93,7 @@ impl Drop for IrqGuard {
             lock::enter_held().leave();
             return;
         }
-        trace!(irq_enable, trace::here!());
+        trace::section_ends();
         // SAFETY: they were on when the first guard was made.
         unsafe { interrupts::enable() };
     }

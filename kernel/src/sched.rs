@@ -77,7 +77,7 @@ pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
 pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
-    trace!(sched_wakeup, t.tid.raw(), t.prio.rank(), cpu_of(t));
+    trace::woken(t);
     match sched.rq.wakeup(section.links(), t.tid, t.prio) {
         Resched::Preempt => resched(t.percpu),
         Resched::Keep => quantum::quantum_needed(section, t),
@@ -107,13 +107,7 @@ pub(crate) fn commit_switch(
     // SAFETY: this CPU's block, inside a section.
     let block = unsafe { &mut *cpu };
     account(prev, next);
-    trace!(
-        sched_switch,
-        next.tid.raw(),
-        prev.prio.rank(),
-        next.prio.rank(),
-        trace::prev_state(prev.state)
-    );
+    trace::switched(prev, next);
     if block.sched.nr_round_robin != 0 {
         quantum::switch_quantum(section, cpu, prev, next);
     }

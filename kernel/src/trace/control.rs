@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use takt_tracer::ring;
 
+use super::places;
 use super::ring::{KernelRing, RingOf};
 use crate::arch::jump_label;
 use crate::config::MAX_CPUS;
@@ -19,11 +20,23 @@ pub use takt_tracer::ring::Counters;
 /// # Context
 /// Threads. Takes time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
+    may_patch()?;
+    // SAFETY: only this CPU runs, and only one thread patches, with interrupts off in each step.
+    let nr_places = unsafe { jump_label::set(id, on) };
+    // SAFETY: as above.
+    unsafe { places::set_event(id, on) };
+    Ok(nr_places)
+}
+
+/// Whether the kernel's text may be changed now.
+///
+/// # Errors
+/// As [`enable`].
+pub(super) fn may_patch() -> Result<(), Error> {
     if crate::smp::nr_online() > 1 {
         return Err(Error::InvalidState);
     }
-    // SAFETY: only this CPU runs, and only one thread patches, with interrupts off in each step.
-    Ok(unsafe { jump_label::set(id, on) })
+    Ok(())
 }
 
 /// Starts recording, on every CPU that runs.

@@ -6,9 +6,13 @@
 
 pub mod control;
 pub mod events;
+pub mod latency;
 pub mod tracer;
 
+mod critical;
+mod places;
 mod ring;
+mod wakeup;
 
 pub use control::{
     Counters, close, counters_of, drain, enable, has_full, is_on, nr_full, place_of, set_mode,
@@ -34,6 +38,7 @@ macro_rules! trace_event {
     };
 }
 
+use crate::thread::tcb::Tcb;
 pub use takt_tracer::event::Event;
 
 /// A trace point where interrupts are known to be off, as in interrupt handlers and timer functions: four instructions
@@ -60,34 +65,91 @@ macro_rules! trace {
 }
 pub(crate) use trace;
 
-/// The address of this place in the code, for events that name where they happened.
-macro_rules! here {
-    () => {{
-        let here: u32;
-        // SAFETY: loads an address.
-        unsafe {
-            core::arch::asm!("lea {:r}, [rip]", out(reg) here, options(nomem, nostack, preserves_flags, pure));
-        }
-        here
-    }};
-}
-pub(crate) use here;
+pub(crate) use critical::irq_returns;
+pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
 
-/// Records that the kernel switched interrupts off at `caller`. Called by a thunk.
+/// Interrupts were switched off at `caller`. Called by a thunk.
 pub(crate) extern "C" fn irq_disabled(caller: u32) {
     trace!(irq_disable, caller);
+    if crate::static_branch!(critical::CRITICAL) {
+        critical::irqs_off(caller);
+    }
 }
 
-/// Records that the kernel is about to switch interrupts on at `caller`. Called by a thunk.
+/// Interrupts are about to be switched on at `caller`. Called by a thunk.
 pub(crate) extern "C" fn irq_enabling(caller: u32) {
+    if crate::static_branch!(critical::CRITICAL) {
+        critical::irqs_on(caller);
+    }
     trace!(irq_enable, caller);
+}
+
+/// Preemption was disabled at `caller`. Called by a thunk.
+pub(crate) extern "C" fn preempt_disabled(caller: u32) {
+    crate::trace_event!(events::preempt_disable, caller);
+    if crate::static_branch!(critical::CRITICAL) {
+        critical::preempt_off(caller);
+    }
+}
+
+/// Preemption is about to be enabled at `caller`. Called by a thunk.
+pub(crate) extern "C" fn preempt_enabling(caller: u32) {
+    if crate::static_branch!(critical::CRITICAL) {
+        critical::preempt_on(caller);
+    }
+    crate::trace_event!(events::preempt_enable, caller);
+}
+
+/// The handling of an interrupt begins, whose entry took the time stamp `at`.
+#[cold]
+#[inline(never)]
+pub(crate) fn irq_entered(vector: u32, at: u64) {
+    if crate::static_branch!(critical::CRITICAL) {
+        critical::irq_entered(vector, at);
+    }
+    trace!(irq_handler_entry, vector);
+}
+
+/// A thread is about to be put into its run queue, inside a section.
+#[inline(always)]
+pub(crate) fn woken(t: &Tcb) {
+    if !crate::static_branch!(WAKEUP) {
+        return;
+    }
+    trace!(
+        sched_wakeup,
+        t.tid.raw(),
+        t.prio.rank(),
+        crate::sched::cpu_of(t)
+    );
+    if crate::static_branch!(wakeup::WAKEUP) {
+        wakeup::woken(t);
+    }
+}
+
+/// Another thread is about to run, inside a section.
+#[inline(always)]
+pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
+    if !crate::static_branch!(SWITCH) {
+        return;
+    }
+    if crate::static_branch!(wakeup::WAKEUP) {
+        wakeup::switched(next);
+    }
+    trace!(
+        sched_switch,
+        next.tid.raw(),
+        prev.prio.rank(),
+        next.prio.rank(),
+        prev_state(prev.state)
+    );
 }
 
 /// Trace point of the kernel's own sections, right after interrupts were switched off, if they `were_enabled`.
 #[inline(always)]
 pub(crate) fn section_begun(were_enabled: bool) {
     // In this order: where it is off nothing is asked.
-    if crate::static_branch!(events::irq_disable::ID) && were_enabled {
+    if crate::static_branch!(places::IRQ_OFF) && were_enabled {
         crate::arch::thunk::irq_disabled();
     }
 }
@@ -95,8 +157,24 @@ pub(crate) fn section_begun(were_enabled: bool) {
 /// Trace point of the kernel's own sections, right before interrupts are switched on.
 #[inline(always)]
 pub(crate) fn section_ends() {
-    if crate::static_branch!(events::irq_enable::ID) {
+    if crate::static_branch!(places::IRQ_ON) {
         crate::arch::thunk::irq_enabling();
+    }
+}
+
+/// Trace point right after preemption was disabled.
+#[inline(always)]
+pub(crate) fn preemption_disabled() {
+    if crate::static_branch!(places::PREEMPT_OFF) {
+        crate::arch::thunk::preempt_disabled();
+    }
+}
+
+/// Trace point right before preemption is enabled.
+#[inline(always)]
+pub(crate) fn preemption_enabling() {
+    if crate::static_branch!(places::PREEMPT_ON) {
+        crate::arch::thunk::preempt_enabling();
     }
 }
 

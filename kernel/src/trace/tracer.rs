@@ -5,6 +5,8 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::critical;
+use super::wakeup::Wakeup;
 use crate::error::Error;
 
 /// What a tracer does when it is chosen and when another one is.
@@ -46,7 +48,14 @@ impl Tracer for Nop {
 const NOP: usize = 0;
 
 /// All that are compiled in.
-static TRACERS: [&dyn Tracer; 1] = [&Nop];
+static TRACERS: [&dyn Tracer; 6] = [
+    &Nop,
+    &critical::IRQSOFF,
+    &critical::PREEMPTOFF,
+    &critical::PREEMPTIRQSOFF,
+    &Wakeup("wakeup"),
+    &Wakeup("wakeup_rt"),
+];
 
 static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
 

@@ -19,7 +19,8 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use super::frame::TrapFrame;
-use super::percpu;
+use super::interrupts::{KICK_VECTOR, TIMER_VECTOR};
+use super::{jump_label, percpu};
 use crate::irq;
 use crate::thread::tcb::Tcb;
 
@@ -65,8 +66,11 @@ global_asm!(
     "takt_irq_exit:",
     "test rax, rax", // the next thread, or 0 for the same one
     "jnz takt_irq_switch",
+    // Diverted to the end of this section while a tracer wants to hear of it: a NOP for that would cost each return.
+    ".global takt_irq_return",
     "takt_irq_return:",
     "mov rsp, gs:[{CURRENT}]", // the frame's end
+    "takt_irq_return_rest:",
     ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
     "movaps xmm\\n, [rsp - {END} + 16 * \\n]",
     ".endr",
@@ -178,6 +182,7 @@ global_asm!(
     ".endr",
     //
     ".balign 16",
+    ".global takt_irq_device",
     "takt_irq_device:",
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
@@ -185,7 +190,7 @@ global_asm!(
     "TAKT_IRQ_SAVE rsi",
     "inc qword ptr gs:[{NR_IRQS}]",
     // Static branches as `static_branch!` makes them, for either of the two events.
-    ".irp event, {irq_handler_entry}, {irq_handler_exit}",
+    ".irp event, {irq_entry}, {irq_handler_exit}",
     "4: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
     ".pushsection .takt.jump_table, \"a\", @progbits",
     ".long 4b, takt_irq_device_traced, \\event",
@@ -207,6 +212,16 @@ global_asm!(
     "mov rdi, rcx",
     "call {traced_device_interrupt}",
     "jmp takt_irq_device_end",
+    //
+    // The interrupt stack is free here, and it is the only one that surely is: whoever was left may have ended.
+    ".global takt_irq_return_traced",
+    "takt_irq_return_traced:",
+    "mov rsp, gs:[{IRQ_STACK_TOP}]",
+    "call takt_thunk_irq_returns",
+    ".global takt_irq_return_copy",
+    "takt_irq_return_copy:", // of the instruction that the jump has replaced
+    "mov rsp, gs:[{CURRENT}]",
+    "jmp takt_irq_return_rest",
     //
     // The spurious vector: nothing was delivered, nothing is acknowledged.
     ".global takt_irq_spurious",
@@ -312,7 +327,7 @@ global_asm!(
     SLOT_HANDLER = const irq::SLOT_HANDLER,
     SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
     handlers = sym irq::HANDLERS,
-    irq_handler_entry = sym crate::trace::events::irq_handler_entry::ID,
+    irq_entry = sym crate::trace::IRQ_ENTRY,
     irq_handler_exit = sym crate::trace::events::irq_handler_exit::ID,
     traced_device_interrupt = sym irq::traced_device_interrupt,
     irq_schedule = sym crate::sched::irq_schedule,
@@ -322,6 +337,44 @@ global_asm!(
     exception = sym super::exceptions::exception,
     thread_main = sym crate::thread::thread_main,
 );
+
+unsafe extern "C" {
+    fn takt_irq_timer();
+    fn takt_irq_kick();
+    fn takt_irq_device();
+    static takt_irq_return: [u8; 5];
+    static takt_irq_return_traced: u8;
+    static takt_irq_return_copy: [u8; 5];
+}
+
+/// Where the interrupt of that vector enters, or all of the devices' come together.
+pub fn entry_of(vector: u8) -> usize {
+    let stub = match vector {
+        TIMER_VECTOR => takt_irq_timer,
+        KICK_VECTOR => takt_irq_kick,
+        _ => takt_irq_device,
+    };
+    stub as *const () as usize
+}
+
+/// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.
+///
+/// # Safety
+/// That of [`jump_label::set`].
+pub(crate) unsafe fn divert_return(on: bool) {
+    let place = (&raw const takt_irq_return) as usize;
+    let mut code = [0xe9; 5];
+    if on {
+        let target = (&raw const takt_irq_return_traced) as usize;
+        let distance = target.wrapping_sub(place + code.len()) as u32;
+        code[1..].copy_from_slice(&distance.to_le_bytes());
+    } else {
+        // SAFETY: the copy is in the text and never changes.
+        code = unsafe { takt_irq_return_copy };
+    }
+    // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
+    unsafe { jump_label::write_text(place, &code) };
+}
 
 // The stubs of all device vectors, and the last one.
 const _: () = assert!(super::interrupts::NR_DEVICE_VECTORS == 32);

@@ -13,4 +13,4 @@ pub mod switch;
 pub(crate) mod thunk;
 pub mod tsc;
 
-mod entry;
+pub(crate) mod entry;

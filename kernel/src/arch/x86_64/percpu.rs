@@ -203,6 +203,18 @@ pub fn is_preemptible() -> bool {
     true
 }
 
+/// How often preemption is disabled.
+#[inline(always)]
+pub fn depth() -> u8 {
+    preempt_byte() & DEPTH
+}
+
+/// Whether this is a thread that has disabled preemption once.
+#[inline(always)]
+pub fn is_outermost() -> bool {
+    preempt_byte() & !NO_RESCHED == 1
+}
+
 /// Whether a reschedule is due and nothing forbids it: one compare.
 #[inline(always)]
 pub fn resched_now() -> bool {

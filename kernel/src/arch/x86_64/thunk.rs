@@ -27,12 +27,18 @@ global_asm!(
     // The return address, behind the nine registers, is the place of the call.
     "TAKT_THUNK takt_thunk_irq_disabled, {irq_disabled}, mov edi, [rsp + 72]",
     "TAKT_THUNK takt_thunk_irq_enabling, {irq_enabling}, mov edi, [rsp + 72]",
+    "TAKT_THUNK takt_thunk_irq_returns, {irq_returns}, mov edi, [rsp + 72]",
+    "TAKT_THUNK takt_thunk_preempt_disabled, {preempt_disabled}, mov edi, [rsp + 72]",
+    "TAKT_THUNK takt_thunk_preempt_enabling, {preempt_enabling}, mov edi, [rsp + 72]",
     ".text",
     lock = sym crate::lock::lock_smp,
     lock_thread = sym crate::lock::lock_thread_smp,
     unlock = sym crate::lock::unlock_smp,
     irq_disabled = sym crate::trace::irq_disabled,
     irq_enabling = sym crate::trace::irq_enabling,
+    irq_returns = sym crate::trace::irq_returns,
+    preempt_disabled = sym crate::trace::preempt_disabled,
+    preempt_enabling = sym crate::trace::preempt_enabling,
 );
 
 /// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
@@ -78,4 +84,16 @@ pub(crate) fn irq_disabled() {
 #[inline(always)]
 pub(crate) fn irq_enabling() {
     call!("takt_thunk_irq_enabling");
+}
+
+/// Calls [`preempt_disabled`](crate::trace::preempt_disabled) with this place.
+#[inline(always)]
+pub(crate) fn preempt_disabled() {
+    call!("takt_thunk_preempt_disabled");
+}
+
+/// Calls [`preempt_enabling`](crate::trace::preempt_enabling) with this place.
+#[inline(always)]
+pub(crate) fn preempt_enabling() {
+    call!("takt_thunk_preempt_enabling");
 }

@@ -13,6 +13,7 @@ mod faults;
 mod flags;
 mod inheritance;
 mod interrupts;
+mod latency;
 mod mapping;
 mod multi;
 mod preemption;

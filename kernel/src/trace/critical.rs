@@ -1,0 +1,242 @@
+//! The tracers `irqsoff`, `preemptoff` and `preemptirqsoff`: the longest stretch without interrupts, without preemption, or
+//! without the one or the other.
+//!
+//! A stretch begins where the first of what is watched is disabled and ends where the last is enabled, whatever lies
+//! between: another thread, nested sections, an interrupt. It belongs to a CPU, not to a thread. An interrupt disables
+//! interrupts at its first instruction, whose time stamp the entry stub has taken; its stretch ends where the stub
+//! begins to restore registers, 28 instructions before the interrupted code goes on, or where the thread that it
+//! switches to enables interrupts.
+//!
+//! What the tracer's own hooks take is measured when it starts and is no part of a stretch: it is exact to the
+//! instruction, but for a few with each interrupt inside a stretch without preemption. Events that are on are part of it.
+//!
+//! # Context
+//! The hooks: any but NMI, on the CPU that they tell of.
+
+mod calibrate;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use self::calibrate::Hook;
+use super::latency;
+use super::places;
+use super::tracer::Tracer;
+use crate::arch::{entry, interrupts, jump_label, percpu, tsc};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+
+/// Static key: one of these tracers is the current one.
+pub(crate) static CRITICAL: u8 = 0;
+
+/// A bit of [`WATCHED`]: stretches without interrupts.
+const IRQS: u8 = 1;
+/// Another: stretches without preemption.
+const PREEMPT: u8 = 2;
+
+/// What the current tracer watches.
+static WATCHED: AtomicU8 = AtomicU8::new(0);
+
+/// What goes on on a CPU. Changed by that CPU only, at places that its interrupts leave alone.
+struct Cpu {
+    /// When the stretch began, in cycles; 0 if there is none.
+    since: AtomicU64,
+    /// Where.
+    place: AtomicU32,
+    /// What to subtract from its length.
+    cost: AtomicU64,
+    /// The length of the last one, with the tracer's own instructions.
+    last: AtomicU64,
+}
+
+static CPUS: [Cpu; MAX_CPUS] = [const {
+    Cpu {
+        since: AtomicU64::new(0),
+        place: AtomicU32::new(0),
+        cost: AtomicU64::new(0),
+        last: AtomicU64::new(0),
+    }
+}; MAX_CPUS];
+
+fn this() -> &'static Cpu {
+    &CPUS[percpu::cpu()]
+}
+
+impl Cpu {
+    #[inline(always)]
+    fn begin(&self, place: u32, hook: Hook) {
+        self.place.store(place, Relaxed);
+        self.cost.store(hook.cost_of_end(), Relaxed);
+        self.since.store(tsc::now(), Relaxed);
+    }
+
+    #[inline(always)]
+    fn end(&self, place: u32, hook: Hook) {
+        let now = tsc::now();
+        let since = self.since.swap(0, Relaxed);
+        if since == 0 {
+            return; // it began before the tracer did
+        }
+        let cycles = now - since;
+        self.last.store(cycles, Relaxed);
+        let cost = self.cost.load(Relaxed) + hook.cost_of_end();
+        let place_of_begin = self.place.load(Relaxed);
+        latency::offer(latency::here(
+            cycles.saturating_sub(cost),
+            place_of_begin,
+            place,
+        ));
+    }
+
+    /// A hook runs within a stretch.
+    #[inline(always)]
+    fn inside(&self, hook: Hook) {
+        let cost = self.cost.load(Relaxed) + hook.cost_inside();
+        self.cost.store(cost, Relaxed);
+    }
+}
+
+/// Whether a stretch without preemption goes on that is watched.
+#[inline(always)]
+fn is_in_preempt() -> bool {
+    (WATCHED.load(Relaxed) & PREEMPT != 0) & (percpu::depth() != 0)
+}
+
+/// Whether what happens to the preemption of this thread changes nothing: interrupts are disabled and watched, or it is
+/// not the outermost time. No short cuts: each outcome costs the same.
+#[inline(always)]
+fn is_in_irqs_or_preempt() -> bool {
+    let irqs = (WATCHED.load(Relaxed) & IRQS != 0) & !interrupts::are_enabled();
+    irqs | !percpu::is_outermost()
+}
+
+/// Interrupts were disabled at `place`.
+pub(super) fn irqs_off(place: u32) {
+    if is_in_preempt() {
+        this().inside(Hook::IrqsOff);
+    } else {
+        this().begin(place, Hook::IrqsOff);
+    }
+}
+
+/// Interrupts are about to be enabled at `place`.
+pub(super) fn irqs_on(place: u32) {
+    if is_in_preempt() {
+        this().inside(Hook::IrqsOn);
+    } else {
+        this().end(place, Hook::IrqsOn);
+    }
+}
+
+/// Preemption was disabled at `place`.
+pub(super) fn preempt_off(place: u32) {
+    if is_in_irqs_or_preempt() {
+        this().inside(Hook::PreemptOff);
+    } else {
+        this().begin(place, Hook::PreemptOff);
+    }
+}
+
+/// Preemption is about to be enabled at `place`.
+pub(super) fn preempt_on(place: u32) {
+    if is_in_irqs_or_preempt() {
+        this().inside(Hook::PreemptOn);
+    } else {
+        this().end(place, Hook::PreemptOn);
+    }
+}
+
+/// An interrupt came at time `at`.
+pub(super) fn irq_entered(vector: u32, at: u64) {
+    let begun = tsc::now();
+    let cpu = this();
+    if is_in_preempt() {
+        cpu.inside(Hook::IrqEntered);
+    } else {
+        // Interrupts were on, so whatever went on has ended without being seen.
+        let place = entry::entry_of(vector as u8) as u32;
+        cpu.place.store(place, Relaxed);
+        cpu.cost.store(0, Relaxed);
+        // What this took is left out.
+        cpu.since.store(at + (tsc::now() - begun), Relaxed);
+    }
+}
+
+/// An interrupt returns at `place`. Called by its stub.
+pub(crate) extern "C" fn irq_returns(place: u32) {
+    irqs_on(place);
+}
+
+/// One of the three.
+pub(super) struct Critical {
+    name: &'static str,
+    watched: u8,
+    places: &'static [&'static u8],
+}
+
+pub(super) static IRQSOFF: Critical = Critical {
+    name: "irqsoff",
+    watched: IRQS,
+    places: &[&places::IRQ_OFF, &places::IRQ_ON, &places::IRQ_ENTRY],
+};
+pub(super) static PREEMPTOFF: Critical = Critical {
+    name: "preemptoff",
+    watched: PREEMPT,
+    places: &[&places::PREEMPT_OFF, &places::PREEMPT_ON],
+};
+pub(super) static PREEMPTIRQSOFF: Critical = Critical {
+    name: "preemptirqsoff",
+    watched: IRQS | PREEMPT,
+    places: &ALL,
+};
+
+/// Every place that any of them listens at.
+static ALL: [&u8; 5] = [
+    &places::IRQ_OFF,
+    &places::IRQ_ON,
+    &places::PREEMPT_OFF,
+    &places::PREEMPT_ON,
+    &places::IRQ_ENTRY,
+];
+
+fn listen(places: &[&'static u8], on: bool) {
+    // SAFETY: as `control::enable`; `start` has asked whether text may be changed.
+    unsafe { places::set_tracer(places, on) };
+    // SAFETY: as above.
+    unsafe { jump_label::set(&raw const CRITICAL as u32, on) };
+    let hears_interrupts = places
+        .iter()
+        .any(|place| core::ptr::eq(*place, &places::IRQ_ENTRY));
+    // SAFETY: as above.
+    unsafe { entry::divert_return(on && hears_interrupts) };
+}
+
+impl Tracer for Critical {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        super::control::may_patch()?;
+        if !percpu::is_preemptible() || !interrupts::are_enabled() {
+            return Err(Error::WrongContext);
+        }
+        // Nothing is kept while the hooks are measured.
+        let thresh = latency::thresh();
+        latency::set_thresh(u64::MAX);
+        listen(&ALL, true);
+        calibrate::run();
+        listen(&ALL, false);
+        latency::set_thresh(thresh);
+        latency::set_max(0);
+        for cpu in &CPUS {
+            cpu.since.store(0, Relaxed);
+        }
+        WATCHED.store(self.watched, Relaxed);
+        listen(self.places, true);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        listen(self.places, false);
+    }
+}

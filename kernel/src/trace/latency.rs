@@ -1,0 +1,141 @@
+//! What the latency tracers have in common: the greatest latency so far, and what is kept of it.
+//!
+//! Each is also recorded as the event `latency_max`, so that a trace says where the stretch ends that it is about; it
+//! began by the event's `latency` earlier.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use spin::Mutex;
+
+use super::events;
+use crate::arch::{interrupts, percpu};
+use crate::time;
+
+/// A stretch of time that was found to be long.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    /// Length in cycles, without the tracer's own instructions.
+    pub cycles: u64,
+    /// Where it began: an address in the text.
+    pub started_at: u32,
+    /// Where it ended.
+    pub ended_at: u32,
+    /// CPU.
+    pub cpu: u32,
+    /// The thread that ran at its end, or was woken.
+    pub tid: u8,
+}
+
+/// `tracing_max_latency` in cycles.
+static MAX: AtomicU64 = AtomicU64::new(0);
+/// `tracing_thresh` in cycles.
+static THRESH: AtomicU64 = AtomicU64::new(0);
+/// The last one that was kept. Taken with interrupts off only.
+static KEPT: Mutex<Option<Latency>> = Mutex::new(None);
+
+/// The greatest latency since the tracer was chosen or the maximum was set, in nanoseconds: `tracing_max_latency`.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn max() -> u64 {
+    time::cycles_to_nanos(MAX.load(Relaxed))
+}
+
+/// Sets the maximum, in nanoseconds; what is longer is kept from here on. 0 forgets the one that is kept.
+///
+/// # Context
+/// Threads.
+pub fn set_max(nanos: u64) {
+    MAX.store(time::nanos_to_cycles(nanos), Relaxed);
+    if nanos == 0 {
+        without_interrupts(|| *KEPT.lock() = None);
+    }
+}
+
+/// `tracing_thresh` in nanoseconds.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn thresh() -> u64 {
+    time::cycles_to_nanos(THRESH.load(Relaxed))
+}
+
+/// With a threshold other than 0, in nanoseconds, every stretch that is not shorter is kept, not only a new maximum.
+///
+/// # Context
+/// Threads.
+pub fn set_thresh(nanos: u64) {
+    THRESH.store(time::nanos_to_cycles(nanos), Relaxed);
+}
+
+/// The latency that was kept last, if any.
+///
+/// # Context
+/// Any but NMI.
+#[must_use]
+pub fn last() -> Option<Latency> {
+    without_interrupts(|| *KEPT.lock())
+}
+
+/// Keeps it if it is a new maximum, or not below the threshold if there is one.
+#[inline]
+pub(super) fn offer(latency: Latency) {
+    let thresh = THRESH.load(Relaxed);
+    let (max, cycles) = (MAX.load(Relaxed), latency.cycles);
+    let is_kept = if thresh == 0 {
+        cycles > max
+    } else {
+        cycles >= thresh
+    };
+    if is_kept {
+        keep(latency);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn keep(latency: Latency) {
+    without_interrupts(|| {
+        MAX.fetch_max(latency.cycles, Relaxed);
+        *KEPT.lock() = Some(latency);
+        super::trace!(
+            latency_max,
+            latency.tid,
+            latency.started_at,
+            latency.ended_at,
+            latency.cycles
+        );
+    });
+}
+
+/// Not a section of the kernel's: it is traced by those that call this.
+fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
+    let were_enabled = interrupts::are_enabled();
+    interrupts::disable();
+    let result = act();
+    if were_enabled {
+        // SAFETY: as they were.
+        unsafe { interrupts::enable() };
+    }
+    result
+}
+
+/// Of this CPU, with its running thread.
+pub(super) fn here(cycles: u64, started_at: u32, ended_at: u32) -> Latency {
+    Latency {
+        cycles,
+        started_at,
+        ended_at,
+        cpu: percpu::cpu() as u32,
+        tid: percpu::current_tid(),
+    }
+}
+
+/// Whether the event that says so is on.
+#[must_use]
+pub fn event() -> u32 {
+    use takt_tracer::event::Event;
+    events::latency_max::Event::id().number()
+}

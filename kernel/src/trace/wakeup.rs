@@ -1,0 +1,120 @@
+//! The tracers `wakeup` and `wakeup_rt`: the longest time from a thread's wake-up until it runs.
+//!
+//! On each CPU the most important thread is followed that was woken and does not run yet; one that is not more important
+//! than the running thread is not, since it is meant to wait. All threads of Takt but the idle ones are real-time
+//! threads, so the two are the same.
+//!
+//! # Context
+//! The hooks: inside a section of the kernel's, and so one at a time on all CPUs.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_scheduler::ThreadId;
+
+use super::latency::{self, Latency};
+use super::places;
+use super::tracer::Tracer;
+use crate::arch::{jump_label, tsc};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+use crate::sched;
+use crate::thread::tcb::{Tcb, tcb};
+
+/// Static key: one of these tracers is the current one.
+pub(crate) static WAKEUP: u8 = 0;
+
+/// No thread.
+const NONE: u32 = u32::MAX;
+
+/// What is followed on a CPU.
+struct Cpu {
+    /// The thread's id, or [`NONE`].
+    tid: AtomicU32,
+    /// When it was woken, in cycles.
+    since: AtomicU64,
+}
+
+static CPUS: [Cpu; MAX_CPUS] = [const {
+    Cpu {
+        tid: AtomicU32::new(NONE),
+        since: AtomicU64::new(0),
+    }
+}; MAX_CPUS];
+
+impl Cpu {
+    /// The thread that is followed and still waits to run.
+    fn followed(&self) -> Option<&'static Tcb> {
+        let tid = u8::try_from(self.tid.load(Relaxed)).ok()?;
+        // SAFETY: inside a section.
+        let t = unsafe { &*tcb(ThreadId::new(tid)) };
+        // Else it was suspended or has ended meanwhile.
+        (t.state == 0).then_some(t)
+    }
+}
+
+/// `t` becomes ready.
+#[inline(never)]
+pub(super) fn woken(t: &Tcb) {
+    let cpu = &CPUS[sched::cpu_of(t) as usize];
+    // SAFETY: inside a section.
+    let current = unsafe { sched::of_cpu(t.percpu) }.rq.current();
+    // SAFETY: as above.
+    let current = unsafe { &*tcb(current) };
+    let is_first = cpu
+        .followed()
+        .is_none_or(|other| t.prio.rank() < other.prio.rank());
+    if t.prio.rank() < current.prio.rank() && is_first {
+        cpu.tid.store(u32::from(t.tid.raw()), Relaxed);
+        cpu.since.store(tsc::now(), Relaxed);
+    }
+}
+
+/// `next` is about to run on this CPU.
+#[inline(never)]
+pub(super) fn switched(next: &Tcb) {
+    let now = tsc::now();
+    let cpu = &CPUS[sched::cpu_of(next) as usize];
+    let tid = next.tid.raw();
+    if cpu.tid.load(Relaxed) != u32::from(tid) {
+        return;
+    }
+    cpu.tid.store(NONE, Relaxed);
+    latency::offer(Latency {
+        tid,
+        ..latency::here(
+            now - cpu.since.load(Relaxed),
+            sched::enqueue as *const () as u32,
+            sched::commit_switch as *const () as u32,
+        )
+    });
+}
+
+/// One of the two.
+pub(super) struct Wakeup(pub(super) &'static str);
+
+fn listen(on: bool) {
+    // SAFETY: as `control::enable`; `start` has asked whether text may be changed.
+    unsafe { places::set_tracer(&[&places::WAKEUP, &places::SWITCH], on) };
+    // SAFETY: as above.
+    unsafe { jump_label::set(&raw const WAKEUP as u32, on) };
+}
+
+impl Tracer for Wakeup {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        super::control::may_patch()?;
+        for cpu in &CPUS {
+            cpu.tid.store(NONE, Relaxed);
+        }
+        latency::set_max(0);
+        listen(true);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        listen(false);
+    }
+}

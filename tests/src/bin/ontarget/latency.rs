@@ -1,0 +1,327 @@
+//! The latency tracers: stretches of known length, planted, and found with their length and places.
+
+use core::hint::black_box;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use spin::Once;
+
+use takt_kernel::sync::Semaphore;
+use takt_kernel::time::sleep_until;
+use takt_kernel::time::{Expiry, Timer};
+use takt_kernel::trace::latency::{self, Latency};
+use takt_kernel::trace::{set_tracer, tracer};
+use takt_kernel::{Error, arch, preempt};
+use takt_tests::harness::{Failure, PRIORITY};
+use takt_tests::worker::{after_us, burn, join, spawn};
+use takt_tests::{check, check_eq, check_err, note, target_test};
+
+/// Longer than any stretch of the kernel's own on the way, in instructions.
+const LONG: u64 = 20_000;
+
+/// The longest stretch while `act` runs under a tracer.
+fn longest(name: &str, act: impl FnOnce()) -> Result<Latency, Failure> {
+    set_tracer(name)?;
+    act();
+    let last = latency::last();
+    set_tracer("nop")?;
+    match last {
+        Some(latency) => Ok(latency),
+        None => Err(Failure::new(format_args!("{name} has kept nothing"))),
+    }
+}
+
+/// Whether a place lies in a function of this module's: no other of them begins between.
+fn is_in(place: u32, function: usize) -> bool {
+    let ours = [
+        without_irqs as *const () as usize,
+        without_preemption as *const () as usize,
+        without_either as *const () as usize,
+        overlapping as *const () as usize,
+        nested as *const () as usize,
+    ];
+    let place = place as usize;
+    let owner = ours.iter().filter(|begin| **begin <= place).max();
+    owner == Some(&function) && place - function < 1000
+}
+
+/// Interrupts disabled for `instructions` and what the guard takes.
+#[inline(never)]
+fn without_irqs(instructions: u64) {
+    let guard = preempt::irq_save();
+    burn(instructions);
+    drop(guard);
+}
+
+#[inline(never)]
+fn without_preemption(instructions: u64) {
+    let guard = preempt::disable();
+    burn(instructions);
+    drop(guard);
+}
+
+/// Both, the one reaching over the end of the other.
+#[inline(never)]
+fn without_either(instructions: u64) {
+    let preemption = preempt::disable();
+    burn(instructions);
+    let interrupts = preempt::irq_save();
+    burn(instructions);
+    drop(preemption);
+    burn(instructions);
+    drop(interrupts);
+}
+
+/// Guards that end in the order in which they were made.
+#[inline(never)]
+fn overlapping(instructions: u64) {
+    let first = preempt::irq_save();
+    burn(instructions);
+    let second = preempt::irq_save();
+    drop(first);
+    burn(instructions);
+    drop(second);
+}
+
+/// Sections inside another one.
+#[inline(never)]
+fn nested(instructions: u64) {
+    let outer = preempt::irq_save();
+    without_irqs(instructions);
+    let _ = GO.give();
+    let _ = GO.try_take();
+    drop(outer);
+}
+
+/// A stretch of a known length within a function: both lengths are found, and what the guards add to them is the same
+/// and little.
+fn planted(name: &str, plant: fn(u64), times: u64) -> Result<(), Failure> {
+    let [short, long] = [LONG, LONG + 1000].map(|length| {
+        longest(name, || black_box(plant)(length)).map(|found| (found.cycles, found))
+    });
+    let ((short, found), (long, _)) = (short?, long?);
+    check_eq!(long - short, 1000 * times);
+    check!(
+        short >= LONG * times && short <= LONG * times + 24 * times,
+        "{short} instructions"
+    );
+    check!(
+        is_in(found.started_at, plant as usize),
+        "it began elsewhere: {found:x?}"
+    );
+    check!(
+        is_in(found.ended_at, plant as usize),
+        "it ended elsewhere: {found:x?}"
+    );
+    check_eq!(found.tid, takt_kernel::thread::current().id());
+    Ok(())
+}
+
+static AT: AtomicU64 = AtomicU64::new(0);
+static GO: Semaphore = Semaphore::new(0, 10);
+
+static GIVES: AtomicBool = AtomicBool::new(false);
+static TIMER: Once<Timer> = Once::new();
+
+/// A timer's function that takes as long as [`AT`] says, and then wakes whoever waits if [`GIVES`] says so.
+fn lingering(_: usize, _: Expiry) {
+    burn(AT.load(Relaxed));
+    if GIVES.load(Relaxed) {
+        let _ = GO.give();
+    }
+}
+
+/// Lets one interrupt come that takes so many instructions, while this thread goes round.
+fn interrupted(instructions: u64, gives: bool) {
+    AT.store(instructions, Relaxed);
+    GIVES.store(gives, Relaxed);
+    let timer = TIMER.call_once(|| Timer::new(lingering, 0).expect("there are timers left"));
+    timer.arm(after_us(20));
+    burn(60_000);
+}
+
+fn waiter(_: usize) {
+    let _ = GO.take();
+}
+
+target_test! {
+    /// `irqsoff` finds the stretch, its length to the instruction, and where it began and ended.
+    fn irqsoff_is_exact(Shared) {
+        planted("irqsoff", without_irqs, 1)
+    }
+
+    /// The last of several guards ends it, whichever that is.
+    fn irqsoff_of_guards_that_overlap(Shared) {
+        planted("irqsoff", overlapping, 2)
+    }
+
+    /// `preemptoff` likewise.
+    fn preemptoff_is_exact(Shared) {
+        planted("preemptoff", without_preemption, 1)
+    }
+
+    /// `preemptirqsoff` follows from the one to the other; the other two see their part of it.
+    fn preemptirqsoff_is_exact(Shared) {
+        planted("preemptirqsoff", without_either, 3)?;
+        planted("preemptirqsoff", without_irqs, 1)?;
+        planted("preemptirqsoff", without_preemption, 1)?;
+        planted("irqsoff", without_either, 2)?;
+        planted("preemptoff", without_either, 2)
+    }
+
+    /// Nested sections are part of the outermost.
+    fn nested_sections_belong_to_the_outermost(Shared) {
+        let [short, long] = [LONG, LONG + 500].map(|length| longest("irqsoff", || nested(length)));
+        let (short, long) = (short?, long?);
+        check_eq!(long.cycles - short.cycles, 500);
+        check!(is_in(short.started_at, nested as usize) && is_in(short.ended_at, nested as usize));
+        Ok(())
+    }
+
+    /// An interrupt's stretch begins at its entry, before the handler, and ends where it returns.
+    fn an_interrupt_is_a_stretch(Shared) {
+        let [short, long] = [LONG, LONG + 700]
+            .map(|length| longest("irqsoff", || interrupted(length, false)));
+        let (short, long) = (short?, long?);
+        check_eq!(long.cycles - short.cycles, 700);
+        check!(short.cycles < LONG + 400, "{} instructions", short.cycles);
+        check_eq!(short.started_at, arch::interrupts::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        Ok(())
+    }
+
+    /// Preemption is disabled while the interrupt comes: the interrupt's time is part of that stretch.
+    fn an_interrupt_inside_a_stretch(Shared) {
+        interrupted(0, false);
+        let [short, long] = [1000, 6000].map(|length| {
+            longest("preemptirqsoff", || {
+                let guard = preempt::disable();
+                interrupted(length, false);
+                drop(guard);
+            })
+        });
+        let (short, long) = (short?, long?);
+        // The thread burns its 60,000 instructions whatever comes between.
+        check_eq!(long.cycles - short.cycles, 5000);
+        check!(short.cycles > 61_000, "{} instructions", short.cycles);
+        Ok(())
+    }
+
+    /// A stretch that an interrupt begins ends in the thread that the interrupt wakes.
+    fn a_stretch_ends_in_another_context(Shared) {
+        let thread = spawn(0, PRIORITY + 5, waiter, 0)?;
+        let found = longest("irqsoff", || interrupted(LONG, true))?;
+        join(&[thread])?;
+        check!(found.cycles > LONG && found.cycles < LONG + 800, "{} instructions", found.cycles);
+        check_eq!(found.started_at, arch::interrupts::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        // The thread that it was when it ended.
+        check_eq!(found.tid, thread.id());
+        Ok(())
+    }
+
+    /// `wakeup` finds how long a thread waits that a less important one keeps from running.
+    fn wakeup_is_exact(Shared) {
+        for name in ["wakeup", "wakeup_rt"] {
+            let mut found = [0; 2];
+            for (found, length) in found.iter_mut().zip([LONG, LONG + 300]) {
+                let thread = spawn(0, PRIORITY + 5, waiter, 0)?;
+                let latency = longest(name, || {
+                    let guard = preempt::disable();
+                    let _ = GO.give();
+                    burn(length);
+                    drop(guard);
+                })?;
+                join(&[thread])?;
+                check_eq!(latency.tid, thread.id());
+                *found = latency.cycles;
+            }
+            check_eq!(found[1] - found[0], 300);
+            check!(found[0] >= LONG && found[0] < LONG + 250, "{} instructions", found[0]);
+        }
+        Ok(())
+    }
+
+    /// A thread that is not more important than the running one is meant to wait, and is not followed.
+    fn wakeup_of_the_less_important_is_none(Shared) {
+        let thread = spawn(0, PRIORITY - 5, waiter, 0)?;
+        sleep_until(after_us(50))?;
+        set_tracer("wakeup")?;
+        let _ = GO.give();
+        burn(LONG);
+        let last = latency::last();
+        set_tracer("nop")?;
+        join(&[thread])?;
+        check!(last.is_none_or(|latency| latency.cycles < LONG), "{last:?}");
+        Ok(())
+    }
+
+    /// The maximum is kept until something longer comes; it can be set; a threshold keeps whatever is not below it.
+    fn maximum_and_threshold(Shared) {
+        set_tracer("irqsoff")?;
+        without_irqs(LONG);
+        let first = latency::max();
+        without_irqs(LONG / 2);
+        check_eq!(latency::max(), first);
+        latency::set_max(0);
+        check!(latency::last().is_none());
+        without_irqs(LONG / 2);
+        let second = latency::max();
+        check!(second < first && second > LONG / 2);
+        latency::set_max(2 * LONG);
+        without_irqs(LONG);
+        check_eq!(latency::max(), 2 * LONG);
+        latency::set_thresh(LONG / 4);
+        without_irqs(LONG / 2);
+        check_eq!(latency::last().map(|last| last.cycles), Some(second));
+        without_irqs(LONG / 8);
+        check_eq!(latency::last().map(|last| last.cycles), Some(second));
+        latency::set_thresh(0);
+        set_tracer("nop")?;
+        Ok(())
+    }
+
+    /// Choosing a tracer: the list, the current one, a name that is none, and nothing more once it is `nop`.
+    fn tracers_are_chosen(Shared) {
+        let names = ["nop", "irqsoff", "preemptoff", "preemptirqsoff", "wakeup", "wakeup_rt"];
+        for name in names {
+            check!(tracer::available().any(|known| known == name), "{name} is missing");
+            set_tracer(name)?;
+            check_eq!(tracer::current(), name);
+        }
+        check_err!(set_tracer("irqsof"), InvalidArgument);
+        check_eq!(tracer::current(), "wakeup_rt");
+        set_tracer("irqsoff")?;
+        set_tracer("nop")?;
+        latency::set_max(0);
+        without_irqs(LONG);
+        without_preemption(LONG);
+        check!(latency::last().is_none());
+        Ok(())
+    }
+
+    /// What the tracers add to a semaphore's way from one thread to another, for the record.
+    fn what_they_cost(Shared) {
+        ping();
+        let plain = ping();
+        for name in ["irqsoff", "preemptoff", "preemptirqsoff", "wakeup"] {
+            set_tracer(name)?;
+            let traced = ping();
+            set_tracer("nop")?;
+            note!("{name}: {plain} -> {traced} instructions");
+        }
+        // Off again, they cost nothing.
+        check_eq!(ping(), plain);
+        Ok(())
+    }
+}
+
+/// Instructions from giving a semaphore to the end of the thread that waits for it.
+#[inline(never)]
+fn ping() -> u64 {
+    let Ok(thread) = spawn(0, PRIORITY + 5, waiter, 0) else {
+        return 0;
+    };
+    let before = arch::tsc::now();
+    let _ = GO.give();
+    let cycles = arch::tsc::now() - before;
+    let _: Result<(), Error> = join(&[thread]);
+    cycles
+}
