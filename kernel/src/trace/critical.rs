@@ -21,7 +21,7 @@ use self::calibrate::Hook;
 use super::latency;
 use super::places;
 use super::tracer::Tracer;
-use crate::arch::{entry, interrupts, jump_label, percpu, tsc};
+use crate::arch::{divert, interrupts, jump_label, percpu, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 
@@ -153,7 +153,7 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
         cpu.inside(Hook::IrqEntered);
     } else {
         // Interrupts were on, so whatever went on has ended without being seen.
-        let place = entry::entry_of(vector as u8) as u32;
+        let place = divert::entry_of(vector as u8) as u32;
         cpu.place.store(place, Relaxed);
         cpu.cost.store(0, Relaxed);
         // What this took is left out.
@@ -207,7 +207,7 @@ fn listen(places: &[&'static u8], on: bool) {
         .iter()
         .any(|place| core::ptr::eq(*place, &places::IRQ_ENTRY));
     // SAFETY: as above.
-    unsafe { entry::divert_return(on && hears_interrupts) };
+    unsafe { divert::divert_return(on && hears_interrupts) };
 }
 
 impl Tracer for Critical {

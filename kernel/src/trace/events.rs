@@ -70,11 +70,6 @@ event_class! {
     print "mutex={mutex}";
 }
 event_class! {
-    /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was.
-    pub class Latency = "latency", core8 { tid: 8 tid, started_at: 32 sym, ended_at: 32 sym, latency: 64 cycles }
-    print "comm={tid:comm} pid={tid:pid} latency={latency} ns started_at={started_at} ended_at={ended_at}";
-}
-event_class! {
     /// A text.
     pub class Text = "text", core8 { buf: * str }
     print "{buf}";
@@ -157,8 +152,4 @@ event! {
 event! {
     /// Emitted by `trace::marker`.
     pub marker: Text = core "takt:marker";
-}
-event! {
-    /// Emitted by a latency tracer right after a stretch that it keeps.
-    pub latency_max: Latency = core "tracer:latency_max";
 }

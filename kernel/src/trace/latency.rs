@@ -7,9 +7,20 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
 
-use super::events;
+use takt_tracer::{event, event_class};
+
 use crate::arch::{interrupts, percpu};
 use crate::time;
+
+event_class! {
+    /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was.
+    pub class Stretch = "latency", core8 { tid: 8 tid, started_at: 32 sym, ended_at: 32 sym, latency: 64 cycles }
+    print "comm={tid:comm} pid={tid:pid} latency={latency} ns started_at={started_at} ended_at={ended_at}";
+}
+event! {
+    /// Emitted by a latency tracer right after a stretch that it keeps.
+    pub latency_max: Stretch = core "tracer:latency_max";
+}
 
 /// A stretch of time that was found to be long.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +111,7 @@ fn keep(latency: Latency) {
     without_interrupts(|| {
         MAX.fetch_max(latency.cycles, Relaxed);
         *KEPT.lock() = Some(latency);
-        super::trace!(
+        crate::trace_event_irqs_off!(
             latency_max,
             latency.tid,
             latency.started_at,
@@ -131,11 +142,4 @@ pub(super) fn here(cycles: u64, started_at: u32, ended_at: u32) -> Latency {
         cpu: percpu::cpu() as u32,
         tid: percpu::current_tid(),
     }
-}
-
-/// Whether the event that says so is on.
-#[must_use]
-pub fn event() -> u32 {
-    use takt_tracer::event::Event;
-    events::latency_max::Event::id().number()
 }

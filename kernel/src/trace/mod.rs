@@ -6,12 +6,16 @@
 
 pub mod control;
 pub mod events;
+#[cfg(feature = "latency-tracers")]
 pub mod latency;
 pub mod tracer;
 
+#[cfg(feature = "latency-tracers")]
 mod critical;
+#[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 mod places;
 mod ring;
+#[cfg(feature = "latency-tracers")]
 mod wakeup;
 
 pub use control::{
@@ -65,38 +69,47 @@ macro_rules! trace {
 }
 pub(crate) use trace;
 
+#[cfg(feature = "latency-tracers")]
 pub(crate) use critical::irq_returns;
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
+
+/// What a tracer does at a place of the kernel, while the tracer's key is on; nothing if no tracer is compiled in.
+#[cfg(feature = "latency-tracers")]
+macro_rules! hook {
+    ($key:path, $module:ident::$act:ident($($value:expr),*)) => {
+        if $crate::static_branch!($key) {
+            $module::$act($($value),*);
+        }
+    };
+}
+#[cfg(not(feature = "latency-tracers"))]
+macro_rules! hook {
+    ($key:path, $module:ident::$act:ident($($value:expr),*)) => {
+        $(let _ = $value;)*
+    };
+}
 
 /// Interrupts were switched off at `caller`. Called by a thunk.
 pub(crate) extern "C" fn irq_disabled(caller: u32) {
     trace!(irq_disable, caller);
-    if crate::static_branch!(critical::CRITICAL) {
-        critical::irqs_off(caller);
-    }
+    hook!(critical::CRITICAL, critical::irqs_off(caller));
 }
 
 /// Interrupts are about to be switched on at `caller`. Called by a thunk.
 pub(crate) extern "C" fn irq_enabling(caller: u32) {
-    if crate::static_branch!(critical::CRITICAL) {
-        critical::irqs_on(caller);
-    }
+    hook!(critical::CRITICAL, critical::irqs_on(caller));
     trace!(irq_enable, caller);
 }
 
 /// Preemption was disabled at `caller`. Called by a thunk.
 pub(crate) extern "C" fn preempt_disabled(caller: u32) {
     crate::trace_event!(events::preempt_disable, caller);
-    if crate::static_branch!(critical::CRITICAL) {
-        critical::preempt_off(caller);
-    }
+    hook!(critical::CRITICAL, critical::preempt_off(caller));
 }
 
 /// Preemption is about to be enabled at `caller`. Called by a thunk.
 pub(crate) extern "C" fn preempt_enabling(caller: u32) {
-    if crate::static_branch!(critical::CRITICAL) {
-        critical::preempt_on(caller);
-    }
+    hook!(critical::CRITICAL, critical::preempt_on(caller));
     crate::trace_event!(events::preempt_enable, caller);
 }
 
@@ -104,9 +117,7 @@ pub(crate) extern "C" fn preempt_enabling(caller: u32) {
 #[cold]
 #[inline(never)]
 pub(crate) fn irq_entered(vector: u32, at: u64) {
-    if crate::static_branch!(critical::CRITICAL) {
-        critical::irq_entered(vector, at);
-    }
+    hook!(critical::CRITICAL, critical::irq_entered(vector, at));
     trace!(irq_handler_entry, vector);
 }
 
@@ -122,9 +133,7 @@ pub(crate) fn woken(t: &Tcb) {
         t.prio.rank(),
         crate::sched::cpu_of(t)
     );
-    if crate::static_branch!(wakeup::WAKEUP) {
-        wakeup::woken(t);
-    }
+    hook!(wakeup::WAKEUP, wakeup::woken(t));
 }
 
 /// Another thread is about to run, inside a section.
@@ -133,9 +142,7 @@ pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
     if !crate::static_branch!(SWITCH) {
         return;
     }
-    if crate::static_branch!(wakeup::WAKEUP) {
-        wakeup::switched(next);
-    }
+    hook!(wakeup::WAKEUP, wakeup::switched(next));
     trace!(
         sched_switch,
         next.tid.raw(),

@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::critical;
-use super::wakeup::Wakeup;
+#[cfg(feature = "latency-tracers")]
+use super::{critical, wakeup::Wakeup};
 use crate::error::Error;
 
 /// What a tracer does when it is chosen and when another one is.
@@ -48,12 +48,17 @@ impl Tracer for Nop {
 const NOP: usize = 0;
 
 /// All that are compiled in.
-static TRACERS: [&dyn Tracer; 6] = [
+static TRACERS: &[&dyn Tracer] = &[
     &Nop,
+    #[cfg(feature = "latency-tracers")]
     &critical::IRQSOFF,
+    #[cfg(feature = "latency-tracers")]
     &critical::PREEMPTOFF,
+    #[cfg(feature = "latency-tracers")]
     &critical::PREEMPTIRQSOFF,
+    #[cfg(feature = "latency-tracers")]
     &Wakeup("wakeup"),
+    #[cfg(feature = "latency-tracers")]
     &Wakeup("wakeup_rt"),
 ];
 

@@ -19,8 +19,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use super::frame::TrapFrame;
-use super::interrupts::{KICK_VECTOR, TIMER_VECTOR};
-use super::{jump_label, percpu};
+use super::percpu;
 use crate::irq;
 use crate::thread::tcb::Tcb;
 
@@ -66,10 +65,11 @@ global_asm!(
     "takt_irq_exit:",
     "test rax, rax", // the next thread, or 0 for the same one
     "jnz takt_irq_switch",
-    // Diverted to the end of this section while a tracer wants to hear of it: a NOP for that would cost each return.
+    // Diverted while a tracer wants to hear of it (see `divert`): a NOP for that would cost each return.
     ".global takt_irq_return",
     "takt_irq_return:",
     "mov rsp, gs:[{CURRENT}]", // the frame's end
+    ".global takt_irq_return_rest",
     "takt_irq_return_rest:",
     ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
     "movaps xmm\\n, [rsp - {END} + 16 * \\n]",
@@ -213,16 +213,6 @@ global_asm!(
     "call {traced_device_interrupt}",
     "jmp takt_irq_device_end",
     //
-    // The interrupt stack is free here, and it is the only one that surely is: whoever was left may have ended.
-    ".global takt_irq_return_traced",
-    "takt_irq_return_traced:",
-    "mov rsp, gs:[{IRQ_STACK_TOP}]",
-    "call takt_thunk_irq_returns",
-    ".global takt_irq_return_copy",
-    "takt_irq_return_copy:", // of the instruction that the jump has replaced
-    "mov rsp, gs:[{CURRENT}]",
-    "jmp takt_irq_return_rest",
-    //
     // The spurious vector: nothing was delivered, nothing is acknowledged.
     ".global takt_irq_spurious",
     "takt_irq_spurious:",
@@ -337,44 +327,6 @@ global_asm!(
     exception = sym super::exceptions::exception,
     thread_main = sym crate::thread::thread_main,
 );
-
-unsafe extern "C" {
-    fn takt_irq_timer();
-    fn takt_irq_kick();
-    fn takt_irq_device();
-    static takt_irq_return: [u8; 5];
-    static takt_irq_return_traced: u8;
-    static takt_irq_return_copy: [u8; 5];
-}
-
-/// Where the interrupt of that vector enters, or all of the devices' come together.
-pub fn entry_of(vector: u8) -> usize {
-    let stub = match vector {
-        TIMER_VECTOR => takt_irq_timer,
-        KICK_VECTOR => takt_irq_kick,
-        _ => takt_irq_device,
-    };
-    stub as *const () as usize
-}
-
-/// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.
-///
-/// # Safety
-/// That of [`jump_label::set`].
-pub(crate) unsafe fn divert_return(on: bool) {
-    let place = (&raw const takt_irq_return) as usize;
-    let mut code = [0xe9; 5];
-    if on {
-        let target = (&raw const takt_irq_return_traced) as usize;
-        let distance = target.wrapping_sub(place + code.len()) as u32;
-        code[1..].copy_from_slice(&distance.to_le_bytes());
-    } else {
-        // SAFETY: the copy is in the text and never changes.
-        code = unsafe { takt_irq_return_copy };
-    }
-    // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
-    unsafe { jump_label::write_text(place, &code) };
-}
 
 // The stubs of all device vectors, and the last one.
 const _: () = assert!(super::interrupts::NR_DEVICE_VECTORS == 32);

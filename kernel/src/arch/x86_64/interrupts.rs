@@ -6,8 +6,6 @@ use core::cell::UnsafeCell;
 use x86_64::VirtAddr;
 use x86_64::structures::idt::{Entry, HandlerFunc, InterruptDescriptorTable};
 
-pub use super::entry::entry_of;
-
 /// First vector of device interrupts.
 pub const FIRST_DEVICE_VECTOR: u8 = 32;
 /// How many vectors devices have.

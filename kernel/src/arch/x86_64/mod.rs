@@ -2,6 +2,8 @@
 
 pub mod apic;
 pub mod descriptors;
+#[cfg(feature = "latency-tracers")]
+pub mod divert;
 pub mod exceptions;
 pub mod frame;
 pub mod interrupts;
@@ -13,4 +15,4 @@ pub mod switch;
 pub(crate) mod thunk;
 pub mod tsc;
 
-pub(crate) mod entry;
+mod entry;

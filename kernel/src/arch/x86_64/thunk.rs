@@ -27,7 +27,6 @@ global_asm!(
     // The return address, behind the nine registers, is the place of the call.
     "TAKT_THUNK takt_thunk_irq_disabled, {irq_disabled}, mov edi, [rsp + 72]",
     "TAKT_THUNK takt_thunk_irq_enabling, {irq_enabling}, mov edi, [rsp + 72]",
-    "TAKT_THUNK takt_thunk_irq_returns, {irq_returns}, mov edi, [rsp + 72]",
     "TAKT_THUNK takt_thunk_preempt_disabled, {preempt_disabled}, mov edi, [rsp + 72]",
     "TAKT_THUNK takt_thunk_preempt_enabling, {preempt_enabling}, mov edi, [rsp + 72]",
     ".text",
@@ -36,7 +35,6 @@ global_asm!(
     unlock = sym crate::lock::unlock_smp,
     irq_disabled = sym crate::trace::irq_disabled,
     irq_enabling = sym crate::trace::irq_enabling,
-    irq_returns = sym crate::trace::irq_returns,
     preempt_disabled = sym crate::trace::preempt_disabled,
     preempt_enabling = sym crate::trace::preempt_enabling,
 );

@@ -184,7 +184,7 @@ target_test! {
         let (short, long) = (short?, long?);
         check_eq!(long.cycles - short.cycles, 700);
         check!(short.cycles < LONG + 400, "{} instructions", short.cycles);
-        check_eq!(short.started_at, arch::interrupts::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        check_eq!(short.started_at, arch::divert::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ target_test! {
         let found = longest("irqsoff", || interrupted(LONG, true))?;
         join(&[thread])?;
         check!(found.cycles > LONG && found.cycles < LONG + 800, "{} instructions", found.cycles);
-        check_eq!(found.started_at, arch::interrupts::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        check_eq!(found.started_at, arch::divert::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
         // The thread that it was when it ended.
         check_eq!(found.tid, thread.id());
         Ok(())

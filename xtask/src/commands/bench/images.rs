@@ -44,11 +44,15 @@ pub(super) fn build_here(name: &str) -> Result<ExitCode> {
 }
 
 fn recipe(name: &str) -> Recipe {
+    let mut features = vec!["image".into()];
+    if name == "bench" {
+        features.push("latency-tracers".into());
+    }
     Recipe {
         package: "takt-bench".into(),
         kind: "--bin",
         name: name.into(),
-        features: vec!["image".into()],
+        features,
         defmt_log: if name == "bench" { "info" } else { "off" },
         verbose: false,
     }

@@ -1,0 +1,63 @@
+//! The return of every interrupt, diverted for tracers; and where interrupts enter.
+
+use core::arch::global_asm;
+
+use super::interrupts::{KICK_VECTOR, TIMER_VECTOR};
+use super::jump_label;
+use super::percpu;
+
+global_asm!(
+    ".section .text.thunk, \"ax\"",
+    // The interrupt stack is free here, and it is the only one that surely is: whoever was left may have ended. What the
+    // call may clobber is restored afterwards.
+    "takt_irq_return_traced:",
+    "mov rsp, gs:[{IRQ_STACK_TOP}]",
+    "lea rdi, [rip + takt_irq_return]",
+    "call {irq_returns}",
+    "takt_irq_return_copy:", // of the instruction that the jump has replaced
+    "mov rsp, gs:[{CURRENT}]",
+    "jmp takt_irq_return_rest",
+    ".global takt_irq_return_traced, takt_irq_return_copy",
+    ".text",
+    IRQ_STACK_TOP = const percpu::IRQ_STACK_TOP,
+    CURRENT = const percpu::CURRENT,
+    irq_returns = sym crate::trace::irq_returns,
+);
+
+unsafe extern "C" {
+    fn takt_irq_timer();
+    fn takt_irq_kick();
+    fn takt_irq_device();
+    static takt_irq_return: [u8; 5];
+    static takt_irq_return_traced: u8;
+    static takt_irq_return_copy: [u8; 5];
+}
+
+/// Where the interrupt of that vector enters; for devices, where all of theirs come together.
+pub fn entry_of(vector: u8) -> usize {
+    let stub = match vector {
+        TIMER_VECTOR => takt_irq_timer,
+        KICK_VECTOR => takt_irq_kick,
+        _ => takt_irq_device,
+    };
+    stub as *const () as usize
+}
+
+/// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.
+///
+/// # Safety
+/// That of [`jump_label::set`].
+pub(crate) unsafe fn divert_return(on: bool) {
+    let place = (&raw const takt_irq_return) as usize;
+    let mut code = [0xe9; 5];
+    if on {
+        let target = (&raw const takt_irq_return_traced) as usize;
+        let distance = target.wrapping_sub(place + code.len()) as u32;
+        code[1..].copy_from_slice(&distance.to_le_bytes());
+    } else {
+        // SAFETY: the copy is in the text and never changes.
+        code = unsafe { takt_irq_return_copy };
+    }
+    // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
+    unsafe { jump_label::write_text(place, &code) };
+}
