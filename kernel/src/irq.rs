@@ -80,9 +80,7 @@ pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
     let handler = slot.handler.load(Relaxed);
     // SAFETY: only `register` stores there, and it stores a `Handler`, as does the table's beginning.
     let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
-    if crate::static_branch!(crate::trace::IRQ_ENTRY) {
-        crate::trace::irq_entered(vector, at);
-    }
+    crate::trace::irq_entered(vector, at);
     handler(slot.argument.load(Relaxed) as usize, at);
     trace!(irq_handler_exit, vector);
 }

@@ -76,9 +76,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     let mut section = crate::lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    if crate::static_branch!(crate::trace::IRQ_ENTRY) {
-        crate::trace::irq_entered(u32::from(interrupts::KICK_VECTOR), at);
-    }
+    crate::trace::irq_entered(u32::from(interrupts::KICK_VECTOR), at);
     crate::time::expire(&mut section, cpu, at);
     // Should nothing have changed, `pick_next` lets the running thread stay.
     percpu::set_need_resched();

@@ -214,9 +214,7 @@ fn handle_timer(at: u64) -> Section {
     let mut section = lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    if crate::static_branch!(crate::trace::IRQ_ENTRY) {
-        crate::trace::irq_entered(u32::from(TIMER_VECTOR), at);
-    }
+    crate::trace::irq_entered(u32::from(TIMER_VECTOR), at);
     expire(&mut section, cpu, at);
     trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
     section

@@ -146,6 +146,7 @@ pub(super) fn preempt_on(place: u32) {
 }
 
 /// An interrupt came at time `at`.
+#[inline(never)]
 pub(super) fn irq_entered(vector: u32, at: u64) {
     let begun = tsc::now();
     let cpu = this();

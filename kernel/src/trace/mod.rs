@@ -114,9 +114,11 @@ pub(crate) extern "C" fn preempt_enabling(caller: u32) {
 }
 
 /// The handling of an interrupt begins, whose entry took the time stamp `at`.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn irq_entered(vector: u32, at: u64) {
+    if !crate::static_branch!(places::IRQ_ENTRY) {
+        return;
+    }
     hook!(critical::CRITICAL, critical::irq_entered(vector, at));
     trace!(irq_handler_entry, vector);
 }

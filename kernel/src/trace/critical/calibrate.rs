@@ -4,7 +4,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Cpu, IRQS, PREEMPT, WATCHED, this};
 use crate::arch::{interrupts, percpu, tsc};
-use crate::static_branch;
 use crate::trace;
 
 /// The hooks.
@@ -114,11 +113,7 @@ pub(super) fn run() {
     };
     let irqs_off = inside(|| trace::section_begun(true));
     let irqs_on = inside(trace::section_ends);
-    let irq_entered = inside(|| {
-        if static_branch!(trace::IRQ_ENTRY) {
-            trace::irq_entered(0, 0);
-        }
-    });
+    let irq_entered = inside(|| trace::irq_entered(0, 0));
     WATCHED.store(0, Relaxed);
     extern "C" fn none() {}
     percpu::preempt_dec(none);
