@@ -14,6 +14,7 @@
 mod damage;
 mod file;
 mod frames;
+pub mod ftrace;
 mod json;
 mod merge;
 mod meta;

@@ -69,6 +69,11 @@ impl Threads {
         }
     }
 
+    /// Whether it has a name.
+    pub fn is_known(&self, tid: u8) -> bool {
+        self.is_idle(tid) || self.names.contains_key(&tid)
+    }
+
     /// Whether it is an idle thread.
     pub fn is_idle(&self, tid: u8) -> bool {
         u16::from(tid) < self.nr_idle

@@ -7,7 +7,7 @@ use takt_tracer::decode::{Names, Threads, TraceFile, write_header, write_item, w
 
 use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, sample, table};
 
-fn snapshot(name: &str, found: &str) {
+pub(crate) fn snapshot(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/decode/snapshots")
         .join(name);
@@ -26,7 +26,7 @@ fn snapshot(name: &str, found: &str) {
     assert_eq!(found, expected, "{name}; OVERWRITE=1 accepts it");
 }
 
-fn names() -> Names {
+pub(crate) fn names() -> Names {
     let mut threads = Threads::new(2);
     threads.name(3, "main");
     Names::new(2_000_000_000, threads)

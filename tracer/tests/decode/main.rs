@@ -3,6 +3,7 @@
 mod corruption;
 mod events;
 mod formats;
+mod ftrace;
 mod merge;
 mod metadata;
 mod sub;

@@ -50,13 +50,16 @@ macro_rules! display_as_value {
         }
     )+};
 }
-display_as_value!(Workload, Load, AccelChoice);
+display_as_value!(Workload, Load, AccelChoice, Format);
 
 /// What `trace` writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
     /// ftrace's text.
     Text,
+    /// trace-cmd's file, for `trace-cmd report` and KernelShark.
+    #[value(name = "trace.dat")]
+    TraceDat,
     /// One JSON object a line.
     Json,
     /// Comma-separated values with a header line.
@@ -65,4 +68,12 @@ pub enum Format {
     Chrome,
     /// Folded stacks: the ns that each thread ran, and each interrupt in it.
     Flamegraph,
+}
+
+impl Format {
+    /// Whether it is not for a terminal.
+    #[must_use]
+    pub const fn is_binary(self) -> bool {
+        matches!(self, Self::TraceDat)
+    }
 }

@@ -1,21 +1,23 @@
 //! `trace`: the trace of a run as ftrace's text, or in the format of another tool.
 
+use std::env;
 use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::decode::{Item, TraceFile};
 
 use super::output;
 use crate::cli::{Format, Trace as Flags};
-use crate::export::{self, Selection};
+use crate::export::{self, Origin, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
 use crate::paths;
 use crate::report::load::{self, Facts};
 use crate::run::folder;
+use crate::term::WithHelp;
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -33,10 +35,19 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if selection.from > selection.to {
         bail!("--from is behind --to");
     }
+    if flags.output.is_none() && format.is_binary() && io::stdout().is_terminal() {
+        return Err(anyhow!("{format} is binary, and this is a terminal"))
+            .help("name a file: -o FILE");
+    }
     let source = Source::open(&dir)?;
     match &flags.output {
-        None => output::to_stdout(|out| source.write(format, selection, out)),
-        Some(path) => output::to_file(path, |out| source.write(format, selection, out)),
+        None => output::to_stdout(|out| source.write(format, selection, out, &env::temp_dir())),
+        Some(path) => {
+            // Where there is room for the output there is room for its parts.
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let spool = dir.unwrap_or(Path::new("."));
+            output::to_file(path, |out| source.write(format, selection, out, spool))
+        }
     }
 }
 
@@ -48,7 +59,7 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
         to: u64::MAX,
     };
     let source = Source::open(dir)?;
-    output::to_stdout(|out| source.write(Format::Text, all, out))
+    output::to_stdout(|out| source.write(Format::Text, all, out, &env::temp_dir()))
 }
 
 /// A trace and what is needed to read it.
@@ -80,14 +91,29 @@ impl Source {
         })
     }
 
-    fn write(mut self, format: Format, selection: Selection, out: &mut dyn Write) -> Result<()> {
+    fn write(
+        mut self,
+        format: Format,
+        selection: Selection,
+        out: &mut dyn Write,
+        spool: &Path,
+    ) -> Result<()> {
         let found = self.trace.nr_records();
-        let Decoder { table, mut names } = self.decoder;
+        let Decoder {
+            table,
+            mut names,
+            symbols,
+        } = self.decoder;
+        let origin = Origin {
+            table: &table,
+            symbols: &symbols,
+            spool,
+        };
         let mut damages = self.trace.nr_damages();
         for damage in self.trace.damage() {
             eprintln!("damaged: {damage}");
         }
-        let mut export = export::export(format, out);
+        let mut export = export::export(format, out, &origin);
         export.begin(export::Facts {
             in_file: found,
             lost: self.trace.nr_lost(),

@@ -8,12 +8,15 @@ mod csv;
 mod flamegraph;
 mod slices;
 mod text;
+mod trace_dat;
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use takt_tracer::decode::{Item, Names};
+use takt_tracer::decode::{EventTable, Item, Names};
 
 use crate::cli::{CpuSet, Format};
+use crate::image::symbolize::SymbolNames;
 
 /// What is known of a trace before its first item.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,28 @@ pub struct Facts {
     pub lost: u64,
     /// CPUs of the guest.
     pub nr_cpus: u32,
+}
+
+/// What a trace was recorded with.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'o> {
+    /// The events of the image.
+    pub table: &'o EventTable,
+    /// Its functions.
+    pub symbols: &'o SymbolNames,
+    /// A folder where a format that needs it may have nameless files.
+    pub spool: &'o Path,
+}
+
+impl Origin<'_> {
+    /// The functions as `/proc/kallsyms` lists them, up to the end of the code. A name ends with the first space, so those
+    /// of Rust have no-break spaces.
+    fn kallsyms(&self) -> String {
+        self.symbols
+            .iter()
+            .map(|(address, name)| format!("{address:016x} T {}\n", name.replace(' ', "\u{a0}")))
+            .collect()
+    }
 }
 
 /// A format, on its way to a file.
@@ -56,9 +81,14 @@ pub trait Export {
 
 /// The export for a format.
 #[must_use]
-pub fn export<'o>(format: Format, out: &'o mut dyn Write) -> Box<dyn Export + 'o> {
+pub fn export<'o>(
+    format: Format,
+    out: &'o mut dyn Write,
+    origin: &'o Origin<'o>,
+) -> Box<dyn Export + 'o> {
     match format {
         Format::Text => Box::new(text::Text::new(out)),
+        Format::TraceDat => Box::new(trace_dat::TraceDat::new(out, origin)),
         Format::Json => Box::new(text::Json::new(out)),
         Format::Csv => Box::new(csv::Csv::new(out)),
         Format::Chrome => Box::new(chrome::Chrome::new(out)),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use takt_timerlat::stats::MAX_CPUS;
@@ -23,6 +24,8 @@ pub struct Decoder {
     pub table: EventTable,
     /// Names of threads and symbols.
     pub names: Names,
+    /// The functions of the image.
+    pub symbols: Rc<SymbolNames>,
 }
 
 impl Decoder {
@@ -43,10 +46,12 @@ impl Decoder {
         for (tid, name) in threads {
             known.name(tid, name);
         }
-        let symbols = SymbolNames::new(elf);
+        let symbols = Rc::new(SymbolNames::new(elf));
+        let lookup = Rc::clone(&symbols);
         Ok(Self {
             table: events::table(elf)?,
-            names: Names::new(tsc_hz, known).with_symbols(move |address| symbols.nearest(address)),
+            names: Names::new(tsc_hz, known).with_symbols(move |address| lookup.nearest(address)),
+            symbols,
         })
     }
 }
@@ -64,7 +69,9 @@ const LAST_FRAMES: u64 = 16;
 pub fn last_events(path: &Path, elf: &Elf, count: usize) -> Result<Vec<String>> {
     let mut trace =
         TraceFile::open(Cursor::new(ends_of(path)?)).context("the trace cannot be read")?;
-    let Decoder { table, mut names } = Decoder::new(elf, trace.header().tsc_hz, [])?;
+    let Decoder {
+        table, mut names, ..
+    } = Decoder::new(elf, trace.header().tsc_hz, [])?;
     let mut last = VecDeque::new();
     for item in trace.merge(&table) {
         let item = item?;

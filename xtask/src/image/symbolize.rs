@@ -26,6 +26,15 @@ impl SymbolNames {
         }
     }
 
+    /// The functions by ascending address, and a last entry where the code ends.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Cow<'_, str>)> {
+        let functions = self
+            .functions
+            .iter()
+            .map(|(address, name)| (*address, addr2line::demangle_auto(name.into(), None)));
+        functions.chain([(self.end, "_etext".into())])
+    }
+
     /// The function at `address` and how far into it.
     #[must_use]
     pub fn nearest(&self, address: u64) -> Option<String> {

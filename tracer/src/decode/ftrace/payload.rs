@@ -1,0 +1,99 @@
+//! A record as the bytes that its format describes.
+
+use std::borrow::Cow;
+use std::string::String;
+use std::vec::Vec;
+
+use super::common::common_flags;
+use super::layout::{Content, Field, Format, Whose, linux_state};
+use crate::decode::names::{Names, signed};
+use crate::decode::record::{Record, Value};
+use crate::decode::types::FieldType;
+
+/// What a field holds.
+enum Shown<'r> {
+    Number(u64),
+    Text(Cow<'r, str>),
+}
+
+impl Format<'_> {
+    /// A record of this event as bytes, little-endian, a multiple of 4 long. Texts have no control characters and end
+    /// with a zero.
+    pub fn payload(&self, record: &Record<'_>, names: &Names) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.size);
+        out.extend((self.event.id as u16).to_le_bytes());
+        out.extend([common_flags(record.context), record.context.depth()]);
+        out.extend(i32::from(names.threads.pid(record.tid)).to_le_bytes());
+        out.resize(self.size, 0);
+        for field in &self.fields {
+            let at = field.offset..field.offset + field.size;
+            match field.shown(record, names) {
+                Shown::Number(number) => {
+                    out[at].copy_from_slice(&number.to_le_bytes()[..field.size]);
+                }
+                Shown::Text(text) if field.is_dynamic() => {
+                    let place = (out.len() as u32) | (text.len() as u32 + 1) << 16;
+                    out[at].copy_from_slice(&place.to_le_bytes());
+                    out.extend(text.bytes());
+                    out.resize((out.len() + 1).next_multiple_of(4), 0);
+                }
+                Shown::Text(text) => {
+                    let len = text.floor_char_boundary(field.size - 1);
+                    out[at][..len].copy_from_slice(&text.as_bytes()[..len]);
+                }
+            }
+        }
+        out
+    }
+}
+
+impl Field<'_> {
+    /// The number in it, if it holds one: threads as pids, cycles in ns, signed ones extended.
+    pub fn number(&self, record: &Record<'_>, names: &Names) -> Option<u64> {
+        match self.shown(record, names) {
+            Shown::Number(number) => Some(number),
+            Shown::Text(_) => None,
+        }
+    }
+
+    /// The text in it, if it holds one.
+    pub fn text(&self, record: &Record<'_>, names: &Names) -> Option<String> {
+        match self.shown(record, names) {
+            Shown::Number(_) => None,
+            Shown::Text(text) => Some(text.into_owned()),
+        }
+    }
+
+    fn shown(&self, record: &Record<'_>, names: &Names) -> Shown<'static> {
+        let tid = |whose| match whose {
+            Whose::Current => record.tid,
+            Whose::Field(number) => number_of(record, number) as u8,
+        };
+        match self.content {
+            Content::Value(number, field) => {
+                let value = number_of(record, number);
+                match field.ty {
+                    FieldType::Signed => Shown::Number(signed(field, value).cast_unsigned()),
+                    FieldType::Cycles => Shown::Number(names.clock.ns(value)),
+                    FieldType::Str => {
+                        let text = record.values.get(number).map(Value::text);
+                        Shown::Text(text.unwrap_or_default().into())
+                    }
+                    _ => Shown::Number(value),
+                }
+            }
+            Content::State(number, known) => {
+                let letter = FieldType::name_of(known, number_of(record, number));
+                // A state without a letter shows as a number that no letter has.
+                Shown::Number(letter.and_then(linux_state).unwrap_or(0x100))
+            }
+            Content::Pid(whose) => Shown::Number(names.threads.pid(tid(whose)).into()),
+            Content::Comm(whose) => Shown::Text(names.threads.comm(tid(whose)).into()),
+        }
+    }
+}
+
+fn number_of(record: &Record<'_>, number: usize) -> u64 {
+    let value = record.values.get(number);
+    value.and_then(Value::number).unwrap_or(0)
+}

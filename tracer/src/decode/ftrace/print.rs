@@ -1,0 +1,134 @@
+//! The `print fmt` line: the print template as a call of `printf`.
+
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::layout::{Content, Field, Format, Whose, linux_state};
+use crate::decode::template::{Part, Show, Subject};
+use crate::decode::types::FieldType;
+
+impl Format<'_> {
+    /// What stands behind `print fmt: `.
+    pub(super) fn print_fmt(&self) -> String {
+        let mut format = String::new();
+        let mut arguments = String::new();
+        for part in &self.event.print.0 {
+            let (subject, show) = match part {
+                Part::Text(text) => {
+                    format.push_str(&quoted(text).replace('%', "%%"));
+                    continue;
+                }
+                Part::Hole(subject, show) => (*subject, *show),
+            };
+            let Some(field) = self.shown(subject, show) else {
+                continue;
+            };
+            let (conversion, argument) = conversion(field, show);
+            format.push_str(&conversion);
+            arguments.push_str(", ");
+            arguments.push_str(&argument);
+        }
+        format!("\"{format}\"{arguments}")
+    }
+
+    /// The field that a hole of the template shows.
+    fn shown(&self, subject: Subject, show: Show) -> Option<&Field<'_>> {
+        let content = match subject {
+            Subject::Current if show == Show::Comm => Content::Comm(Whose::Current),
+            Subject::Current => Content::Pid(Whose::Current),
+            Subject::Field(number) => {
+                let field = self.event.fields.get(number)?;
+                match (show, &field.ty) {
+                    (Show::Comm, _) => Content::Comm(Whose::Field(number)),
+                    (Show::Pid, _) | (_, FieldType::Tid) => Content::Pid(Whose::Field(number)),
+                    _ => self.content(number, field),
+                }
+            }
+        };
+        self.holding(content)
+    }
+}
+
+/// How `printf` shows a field, and what it is given.
+fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
+    let rec = format!("REC->{}", field.name);
+    let (width, zeros) = match show {
+        Show::Value { width, zeros } => (width, zeros),
+        Show::Comm | Show::Pid => (0, false),
+    };
+    let zero = if zeros { "0" } else { "" };
+    let at_least = match width {
+        0 => String::new(),
+        width => format!("{zero}{width}"),
+    };
+    let long = if field.size == 8 { "ll" } else { "" };
+    let value = match field.content {
+        Content::Comm(_) => return (format!("%{at_least}s"), rec),
+        Content::Pid(_) => return (format!("%{at_least}d"), rec),
+        Content::State(_, names) => {
+            let names = names
+                .iter()
+                .map(|(_, name)| (linux_state(name).unwrap_or(0), name));
+            return ("%s".into(), symbolic(&rec, names, width, zeros));
+        }
+        Content::Value(_, value) => value,
+    };
+    match &value.ty {
+        FieldType::Signed | FieldType::Prio => (format!("%{at_least}{long}d"), rec),
+        FieldType::Hex if width == 0 => (format!("0x%{long}x"), rec),
+        FieldType::Hex => (format!("%#{at_least}{long}x"), rec),
+        FieldType::Symbol => ("%pS".into(), format!("(void *){rec}")),
+        FieldType::Enum(names) => {
+            let names = names.iter().map(|(value, name)| (*value, name));
+            ("%s".into(), symbolic(&rec, names, width, zeros))
+        }
+        FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
+        FieldType::Str => (
+            format!("%{at_least}s"),
+            format!("__get_str({})", field.name),
+        ),
+        FieldType::Unsigned | FieldType::Cycles | FieldType::Tid => {
+            (format!("%{at_least}{long}u"), rec)
+        }
+    }
+}
+
+/// The names are filled up to the width: readers do not do it for what `__print_symbolic` gives.
+fn symbolic<'n>(
+    rec: &str,
+    names: impl Iterator<Item = (u64, &'n String)>,
+    width: usize,
+    zeros: bool,
+) -> String {
+    let fill = if zeros { "0" } else { " " };
+    let one = |(value, name): (u64, &String)| {
+        let missing = width.saturating_sub(name.chars().count());
+        format!(
+            ", {{ {value:#x}, \"{}{}\" }}",
+            fill.repeat(missing),
+            quoted(name)
+        )
+    };
+    let names: String = names.map(one).collect();
+    format!("__print_symbolic({rec}{names})")
+}
+
+fn flags(rec: &str, names: &[(u64, String)]) -> String {
+    let zero = FieldType::name_of(names, 0).unwrap_or("0");
+    let set: Vec<_> = names
+        .iter()
+        .filter(|(mask, _)| *mask != 0)
+        .map(|(mask, name)| format!(", {{ {mask:#x}, \"{}\" }}", quoted(name)))
+        .collect();
+    let zero = quoted(zero);
+    format!(
+        "{rec} ? __print_flags({rec}, \"|\"{}) : \"{zero}\"",
+        set.concat()
+    )
+}
+
+/// The inside of a string in C.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
