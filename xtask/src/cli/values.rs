@@ -60,6 +60,8 @@ pub enum Format {
     /// trace-cmd's file, for `trace-cmd report` and KernelShark.
     #[value(name = "trace.dat")]
     TraceDat,
+    /// The Common Trace Format, for babeltrace2 and Trace Compass: a folder.
+    Ctf,
     /// One JSON object a line.
     Json,
     /// Comma-separated values with a header line.
@@ -71,6 +73,12 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether it is a folder.
+    #[must_use]
+    pub const fn is_folder(self) -> bool {
+        matches!(self, Self::Ctf)
+    }
+
     /// Whether it is not for a terminal.
     #[must_use]
     pub const fn is_binary(self) -> bool {

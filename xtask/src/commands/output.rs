@@ -5,10 +5,11 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::wire;
 
 use crate::image::Elf;
+use crate::term::WithHelp;
 
 /// Buffered stdout.
 pub(super) type Output = BufWriter<StdoutLock<'static>>;
@@ -45,6 +46,28 @@ pub(super) fn to_file(
     written
         .and(flushed)
         .with_context(|| format!("what could be written is in {}", part.display()))?;
+    fs::rename(part, path).with_context(cannot)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is
+/// anything in it.
+pub(super) fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
+    let cannot = || format!("cannot write {}", path.display());
+    let is_there = path.symlink_metadata().is_ok();
+    if is_there && fs::read_dir(path).with_context(cannot)?.next().is_some() {
+        return Err(anyhow!("{} is not empty", path.display()))
+            .help("name another folder, or empty this one");
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = Path::new(&name);
+    if part.is_dir() {
+        // Left by an export that failed.
+        fs::remove_dir_all(part).with_context(cannot)?;
+    }
+    fs::create_dir(part).with_context(cannot)?;
+    write(part).with_context(|| format!("what could be written is in {}", part.display()))?;
     fs::rename(part, path).with_context(cannot)?;
     Ok(ExitCode::SUCCESS)
 }

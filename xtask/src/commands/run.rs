@@ -84,8 +84,9 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         image,
         ram: ram.path().to_owned(),
         dir: dir.to_owned(),
+        // The last word of a key counts: the user's `mode=flight` instead of ours.
         cmdline: format!(
-            "{} events={} mode=capture{}",
+            "mode=capture {} events={}{}",
             flags.append,
             ids.join(","),
             clock_keys(accel)

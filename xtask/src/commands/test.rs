@@ -41,7 +41,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
             if on_host {
                 host::run(filter, &tally);
             }
-            end_to_end::run(filter, &tally);
+            end_to_end::run(filter, !flags.no_install, &tally);
             target.join()
         })
         .map_err(|_| anyhow::anyhow!("the thread that boots the target tests panicked"))?;

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{self, BufReader, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use takt_tracer::decode::{Item, TraceFile};
 
 use super::output;
 use crate::cli::{Format, Trace as Flags};
-use crate::export::{self, Origin, Selection};
+use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
 use crate::paths;
@@ -39,14 +39,27 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         return Err(anyhow!("{format} is binary, and this is a terminal"))
             .help("name a file: -o FILE");
     }
+    if flags.output.is_none() && format.is_folder() {
+        return Err(anyhow!(
+            "{format} is a folder, which has no place on stdout"
+        ))
+        .help("name it: -o DIR");
+    }
     let source = Source::open(&dir)?;
     match &flags.output {
-        None => output::to_stdout(|out| source.write(format, selection, out, &env::temp_dir())),
+        None => output::to_stdout(|out| {
+            source.write(format, selection, Output::Stream(out), &env::temp_dir())
+        }),
+        Some(path) if format.is_folder() => output::to_folder(path, |dir| {
+            source.write(format, selection, Output::Folder(dir), dir)
+        }),
         Some(path) => {
             // Where there is room for the output there is room for its parts.
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
             let spool = dir.unwrap_or(Path::new("."));
-            output::to_file(path, |out| source.write(format, selection, out, spool))
+            output::to_file(path, |out| {
+                source.write(format, selection, Output::Stream(out), spool)
+            })
         }
     }
 }
@@ -59,7 +72,7 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
         to: u64::MAX,
     };
     let source = Source::open(dir)?;
-    output::to_stdout(|out| source.write(Format::Text, all, out, &env::temp_dir()))
+    output::to_stdout(|out| source.write(Format::Text, all, Output::Stream(out), &env::temp_dir()))
 }
 
 /// A trace and what is needed to read it.
@@ -95,7 +108,7 @@ impl Source {
         mut self,
         format: Format,
         selection: Selection,
-        out: &mut dyn Write,
+        output: Output<'_>,
         spool: &Path,
     ) -> Result<()> {
         let found = self.trace.nr_records();
@@ -113,7 +126,12 @@ impl Source {
         for damage in self.trace.damage() {
             eprintln!("damaged: {damage}");
         }
-        let mut export = export::export(format, out, &origin);
+        // Borrowed anew, for as long as the origin lives.
+        let output = match output {
+            Output::Stream(out) => Output::Stream(&mut *out),
+            Output::Folder(dir) => Output::Folder(dir),
+        };
+        let mut export = export::export(format, output, &origin)?;
         export.begin(export::Facts {
             in_file: found,
             lost: self.trace.nr_lost(),

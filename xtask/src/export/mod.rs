@@ -5,6 +5,7 @@
 
 mod chrome;
 mod csv;
+mod ctf;
 mod flamegraph;
 mod slices;
 mod text;
@@ -79,21 +80,35 @@ pub trait Export {
     }
 }
 
+/// Where an export goes.
+pub enum Output<'o> {
+    /// A file, or stdout.
+    Stream(&'o mut dyn Write),
+    /// A folder, which is there and empty.
+    Folder(&'o Path),
+}
+
 /// The export for a format.
-#[must_use]
+///
+/// # Errors
+///
+/// If a folder is given for a format that is a file, or the other way round.
 pub fn export<'o>(
     format: Format,
-    out: &'o mut dyn Write,
+    output: Output<'o>,
     origin: &'o Origin<'o>,
-) -> Box<dyn Export + 'o> {
-    match format {
-        Format::Text => Box::new(text::Text::new(out)),
-        Format::TraceDat => Box::new(trace_dat::TraceDat::new(out, origin)),
-        Format::Json => Box::new(text::Json::new(out)),
-        Format::Csv => Box::new(csv::Csv::new(out)),
-        Format::Chrome => Box::new(chrome::Chrome::new(out)),
-        Format::Flamegraph => Box::new(flamegraph::Flamegraph::new(out)),
-    }
+) -> io::Result<Box<dyn Export + 'o>> {
+    Ok(match (format, output) {
+        (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out)),
+        (Format::TraceDat, Output::Stream(out)) => Box::new(trace_dat::TraceDat::new(out, origin)),
+        (Format::Ctf, Output::Folder(dir)) => Box::new(ctf::Ctf::new(dir, origin)),
+        (Format::Json, Output::Stream(out)) => Box::new(text::Json::new(out)),
+        (Format::Csv, Output::Stream(out)) => Box::new(csv::Csv::new(out)),
+        (Format::Chrome, Output::Stream(out)) => Box::new(chrome::Chrome::new(out)),
+        (Format::Flamegraph, Output::Stream(out)) => Box::new(flamegraph::Flamegraph::new(out)),
+        (_, Output::Folder(_)) => return Err(io::Error::other(format!("{format} is a file"))),
+        (_, Output::Stream(_)) => return Err(io::Error::other(format!("{format} is a folder"))),
+    })
 }
 
 /// Which part of a trace is wanted.

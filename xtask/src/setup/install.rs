@@ -1,10 +1,14 @@
-//! Installing QEMU when it is missing.
+//! Installing QEMU, and the programs that judge exports of traces, when they are missing.
 
 use anyhow::{Result, anyhow, bail};
 
 use super::packages::{Manager, has_sudo, is_root};
+use crate::paths::which;
 use crate::qemu;
 use crate::term::{WithHelp, note};
+
+/// Programs that read the exports of traces.
+const VIEWERS: [&str; 2] = ["trace-cmd", "babeltrace2"];
 
 /// Makes sure that there is a QEMU. Installs it with the system's package manager if that needs
 /// nobody's password, saying so first; otherwise says what to type.
@@ -22,38 +26,64 @@ pub fn ensure_qemu(may_install: bool) -> Result<()> {
             qemu::program().display()
         );
     }
-    let missing = Err(anyhow!("{} is missing", qemu::PROGRAM));
-    let Some(manager) = Manager::find() else {
-        return missing.help("install QEMU for x86-64; no package manager known here was found");
+    install(qemu::PROGRAM, "QEMU for x86-64", may_install, |manager| {
+        manager.qemu
+    })?;
+    match qemu::version() {
+        Some(_) => Ok(()),
+        None => bail!("{} was installed, and yet it does not run", qemu::PROGRAM),
+    }
+}
+
+/// Makes sure that `trace-cmd` and `babeltrace2` are there, which judge the exports of traces. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If one of them is missing in the end.
+pub fn ensure_viewers(may_install: bool) -> Result<()> {
+    let missing = || VIEWERS.into_iter().find(|program| which(program).is_none());
+    let Some(program) = missing() else {
+        return Ok(());
     };
-    let by_hand = format!("install it: {}", manager.to_shell(manager.qemu));
+    install(
+        program,
+        "trace-cmd and babeltrace2",
+        may_install,
+        |manager| manager.viewers,
+    )?;
+    match missing() {
+        None => Ok(()),
+        Some(program) => bail!("{program} was installed, and yet it is not there"),
+    }
+}
+
+/// Installs a package for a program that is missing.
+fn install(
+    program: &str,
+    what: &str,
+    may_install: bool,
+    package: impl Fn(&Manager) -> &'static str,
+) -> Result<()> {
+    let missing = Err(anyhow!("{program} is missing"));
+    let Some(manager) = Manager::find() else {
+        return missing.help(format!(
+            "install {what}; no package manager known here was found"
+        ));
+    };
+    let package = package(&manager);
+    let by_hand = format!("install it: {}", manager.to_shell(package));
     if !may_install || !(is_root() || has_sudo()) {
         return missing.help(by_hand);
     }
     note(format_args!(
-        "{} is missing; installing package {} with {}",
-        qemu::PROGRAM,
-        manager.qemu,
+        "{program} is missing; installing package {package} with {}",
         manager.program
     ));
     manager
-        .install(manager.qemu)
+        .install(package)
         .map_err(|said| {
             let said = said.trim().replace('\n', "\n  ");
-            anyhow!(
-                "{} could not install {}:\n  {said}",
-                manager.program,
-                manager.qemu
-            )
+            anyhow!("{} could not install {package}:\n  {said}", manager.program)
         })
-        .help(by_hand)?;
-    match qemu::version() {
-        Some(_) => Ok(()),
-        None => bail!(
-            "{} installed {}, and yet {} does not run",
-            manager.program,
-            manager.qemu,
-            qemu::PROGRAM
-        ),
-    }
+        .help(by_hand)
 }

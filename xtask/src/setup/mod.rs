@@ -3,4 +3,4 @@
 pub mod install;
 pub mod packages;
 
-pub use install::ensure_qemu;
+pub use install::{ensure_qemu, ensure_viewers};

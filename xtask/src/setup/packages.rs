@@ -21,6 +21,8 @@ pub struct Manager {
     pub qemu: &'static str,
     /// The package with a C linker.
     pub linker: &'static str,
+    /// The packages with trace-cmd and babeltrace2.
+    pub viewers: &'static str,
 }
 
 const MANAGERS: [Manager; 5] = [
@@ -31,6 +33,7 @@ const MANAGERS: [Manager; 5] = [
         patience: &["-o", "DPkg::Lock::Timeout=60"],
         qemu: "qemu-system-x86",
         linker: "gcc libc6-dev",
+        viewers: "trace-cmd babeltrace2",
     },
     Manager {
         program: "dnf",
@@ -39,6 +42,7 @@ const MANAGERS: [Manager; 5] = [
         patience: &[],
         qemu: "qemu-system-x86-core",
         linker: "gcc",
+        viewers: "trace-cmd babeltrace",
     },
     Manager {
         program: "pacman",
@@ -47,6 +51,7 @@ const MANAGERS: [Manager; 5] = [
         patience: &[],
         qemu: "qemu-system-x86",
         linker: "gcc",
+        viewers: "trace-cmd babeltrace",
     },
     Manager {
         program: "zypper",
@@ -55,6 +60,7 @@ const MANAGERS: [Manager; 5] = [
         patience: &[],
         qemu: "qemu-x86",
         linker: "gcc",
+        viewers: "trace-cmd babeltrace",
     },
     Manager {
         program: "apk",
@@ -63,6 +69,7 @@ const MANAGERS: [Manager; 5] = [
         patience: &[],
         qemu: "qemu-system-x86_64",
         linker: "gcc musl-dev",
+        viewers: "trace-cmd babeltrace",
     },
 ];
 

@@ -255,6 +255,39 @@ impl Field<'_> {
         matches!(self.content, Content::Value(_, field) if field.ty == FieldType::Str)
     }
 
+    /// The names that its values have, if it is an enumeration.
+    pub fn names(&self) -> Option<Vec<(u64, &str)>> {
+        match self.content {
+            Content::Value(_, field) => match &field.ty {
+                FieldType::Enum(names) => Some(
+                    names
+                        .iter()
+                        .map(|(value, name)| (*value, name.as_str()))
+                        .collect(),
+                ),
+                _ => None,
+            },
+            Content::State(_, names) => {
+                let bits = |name: &str| linux_state(name).unwrap_or(0);
+                Some(
+                    names
+                        .iter()
+                        .map(|(_, name)| (bits(name), name.as_str()))
+                        .collect(),
+                )
+            }
+            Content::Pid(_) | Content::Comm(_) => None,
+        }
+    }
+
+    /// The type of the field that it shows; none for threads.
+    pub fn ty(&self) -> Option<&FieldType> {
+        match self.content {
+            Content::Value(_, field) => Some(&field.ty),
+            Content::State(..) | Content::Pid(_) | Content::Comm(_) => None,
+        }
+    }
+
     fn alignment(&self) -> usize {
         match self.content {
             Content::Comm(_) => 1,

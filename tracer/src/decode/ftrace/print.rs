@@ -4,7 +4,7 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-use super::layout::{Content, Field, Format, Whose, linux_state};
+use super::layout::{Content, Field, Format, Whose};
 use crate::decode::template::{Part, Show, Subject};
 use crate::decode::types::FieldType;
 
@@ -66,12 +66,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
     let value = match field.content {
         Content::Comm(_) => return (format!("%{at_least}s"), rec),
         Content::Pid(_) => return (format!("%{at_least}d"), rec),
-        Content::State(_, names) => {
-            let names = names
-                .iter()
-                .map(|(_, name)| (linux_state(name).unwrap_or(0), name));
-            return ("%s".into(), symbolic(&rec, names, width, zeros));
-        }
+        Content::State(..) => return ("%s".into(), symbolic(&rec, field, width, zeros)),
         Content::Value(_, value) => value,
     };
     match &value.ty {
@@ -79,10 +74,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         FieldType::Hex if width == 0 => (format!("0x%{long}x"), rec),
         FieldType::Hex => (format!("%#{at_least}{long}x"), rec),
         FieldType::Symbol => ("%pS".into(), format!("(void *){rec}")),
-        FieldType::Enum(names) => {
-            let names = names.iter().map(|(value, name)| (*value, name));
-            ("%s".into(), symbolic(&rec, names, width, zeros))
-        }
+        FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, zeros)),
         FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
         FieldType::Str => (
             format!("%{at_least}s"),
@@ -95,14 +87,9 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
 }
 
 /// The names are filled up to the width: readers do not do it for what `__print_symbolic` gives.
-fn symbolic<'n>(
-    rec: &str,
-    names: impl Iterator<Item = (u64, &'n String)>,
-    width: usize,
-    zeros: bool,
-) -> String {
+fn symbolic(rec: &str, field: &Field<'_>, width: usize, zeros: bool) -> String {
     let fill = if zeros { "0" } else { " " };
-    let one = |(value, name): (u64, &String)| {
+    let one = |(value, name): (u64, &str)| {
         let missing = width.saturating_sub(name.chars().count());
         format!(
             ", {{ {value:#x}, \"{}{}\" }}",
@@ -110,7 +97,7 @@ fn symbolic<'n>(
             quoted(name)
         )
     };
-    let names: String = names.map(one).collect();
+    let names: String = field.names().into_iter().flatten().map(one).collect();
     format!("__print_symbolic({rec}{names})")
 }
 

@@ -2,6 +2,7 @@
 
 mod activation;
 mod document;
+mod viewers;
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 18] = [
+const TESTS: [(&str, Check); 20] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -28,6 +29,11 @@ const TESTS: [(&str, Check); 18] = [
     ("irqs_are_disabled_and_enabled_in_turn", irqs_off_in_turn),
     ("chrome_slices_nest", chrome_slices_nest),
     ("flamegraph_adds_up", flamegraph_adds_up),
+    ("trace_cmd_agrees_with_the_text", viewers::trace_cmd_agrees),
+    (
+        "babeltrace2_agrees_with_the_text",
+        viewers::babeltrace2_agrees,
+    ),
     ("priorities_are_ftraces", priorities_are_ftraces),
     ("every_halt_ends_in_time", every_halt_ends_in_time),
     ("activation_adds_up", |stage| {
@@ -48,12 +54,12 @@ const TESTS: [(&str, Check); 18] = [
 ];
 
 /// Runs those whose names have `filter`.
-pub(super) fn run(filter: Option<&str>, tally: &Tally) {
+pub(super) fn run(filter: Option<&str>, may_install: bool, tally: &Tally) {
     let wanted = |name: &str| filter.is_none_or(|text| name.contains(text));
     if !TESTS.iter().any(|(name, _)| wanted(name)) {
         return;
     }
-    let stage = match Stage::new() {
+    let stage = match Stage::new(may_install) {
         Ok(stage) => stage,
         Err(error) => return tally.failed(PART, "first run", &format!("{error:#}")),
     };
@@ -65,6 +71,8 @@ pub(super) fn run(filter: Option<&str>, tally: &Tally) {
 /// A folder with one finished run in it.
 struct Stage {
     scratch: Scratch,
+    /// Whether programs that are missing may be installed.
+    may_install: bool,
     /// What the first run printed.
     stdout: String,
 }
@@ -101,9 +109,10 @@ impl Done {
 }
 
 impl Stage {
-    fn new() -> Result<Self> {
+    fn new(may_install: bool) -> Result<Self> {
         let mut stage = Self {
             scratch: Scratch::new()?,
+            may_install,
             stdout: String::new(),
         };
         stage.stdout = stage.latency_run("first", "-d 300ms")?.code(0)?.stdout;

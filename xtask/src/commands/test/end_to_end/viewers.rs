@@ -1,0 +1,160 @@
+//! The exports for other tools, judged by these tools: `trace-cmd report` and `babeltrace2` say the same of each event
+//! and of each loss as our own text.
+//!
+//! Several CPUs' events of one time have no order, so what is held against each other are the lines of a CPU.
+
+mod babeltrace;
+mod text;
+mod trace_cmd;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use crate::{paths, setup};
+use text::{Cpus, Entry};
+
+/// A run whose trace is exported.
+struct Run {
+    name: &'static str,
+    /// The exit code of `trace`: 1 if the trace is damaged.
+    code: i32,
+}
+
+/// The runs, which are made if they are not there yet.
+///
+/// | run | what |
+/// |---|---|
+/// | `overruns` | more events than can be handed over, so that some are dropped, a hundred times and more |
+/// | `overwritten` | a ring that overwrites what is not handed over in time: whole sub-buffers are lost, and frames damaged |
+/// | `two` | two CPUs, every event, nothing lost |
+fn runs(stage: &Stage) -> Result<[Run; 3]> {
+    let is_there = |name: &str| Path::new(&stage.dir(name)).exists();
+    if !is_there("overruns") {
+        let flags = "-p 1.5 -e all --load mix -d 70ms";
+        stage.latency_run("overruns", flags)?.code(3)?;
+    }
+    if !is_there("overwritten") {
+        let keys = "mode=flight workload=timerlat period_ns=1000 duration_ns=20000000 load=mix";
+        let dir = stage.dir("overwritten");
+        let words = ["run", "takt", "--bin", "-e", "all", "--append", keys, "-o"];
+        stage.xtask(&[&words[..], &[&dir]].concat())?.code(1)?;
+    }
+    if !is_there("two") {
+        let flags = "-e all --smp 2 --load mix -d 20ms";
+        stage.latency_run("two", flags)?.code(0)?;
+    }
+    let run = |name, code| Run { name, code };
+    Ok([run("overruns", 0), run("overwritten", 1), run("two", 0)])
+}
+
+/// Our own text of a run, and whether it is what the test is about.
+fn text(stage: &Stage, run: &Run) -> Result<Cpus> {
+    let done = stage.xtask(&["trace", &stage.dir(run.name)])?;
+    let cpus = text::parse(&done.code(run.code)?.stdout)?;
+    let entries = || cpus.values().flatten();
+    let nr_events = entries()
+        .filter(|entry| matches!(entry, Entry::Event(_)))
+        .count();
+    let nr_losses = entries().count() - nr_events;
+    let lost = |what: fn(&Entry) -> u64| entries().map(what).sum::<u64>();
+    match run.name {
+        "overruns" => ensure!(
+            nr_events >= 100_000 && nr_losses >= 100 && lost(Entry::lost_events) > 0,
+            "only {nr_events} events and {nr_losses} losses"
+        ),
+        "overwritten" => ensure!(
+            nr_events > 1000 && lost(Entry::lost_sub_buffers) > 0,
+            "no sub-buffer was overwritten"
+        ),
+        _ => ensure!(cpus.len() == 2 && nr_losses == 0, "{} CPUs", cpus.len()),
+    }
+    Ok(cpus)
+}
+
+/// Exports a run; what is written of a damaged one is in the part.
+fn export(stage: &Stage, run: &Run, format: &str) -> Result<PathBuf> {
+    let path = stage.dir(&format!("{}-{format}", run.name));
+    let dir = stage.dir(run.name);
+    stage
+        .xtask(&["trace", &dir, "--format", format, "-o", &path])?
+        .code(run.code)?;
+    let part = if run.code == 0 { "" } else { ".part" };
+    Ok(PathBuf::from(path + part))
+}
+
+/// What a tool prints on stdout and on stderr.
+fn say(program: &str, args: &[&str]) -> Result<(String, String)> {
+    let output = Command::new(program)
+        .args(args)
+        .env("LC_ALL", "C.UTF-8")
+        .env("TZ", "UTC")
+        .current_dir(paths::workspace())
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(
+        output.status.success(),
+        "{program} {args:?}: {}\n{stderr}",
+        output.status
+    );
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), stderr))
+}
+
+/// Holds what a tool has read against our text, line by line.
+fn compare(run: &Run, ours: &Cpus, theirs: &Cpus, same: fn(&Entry, &Entry) -> bool) -> Result<()> {
+    for (cpu, ours) in ours {
+        let none = Vec::new();
+        let theirs = theirs.get(cpu).unwrap_or(&none);
+        let differs = ours.iter().zip(theirs).position(|(a, b)| !same(a, b));
+        if let Some(at) = differs {
+            anyhow::bail!(
+                "{}, CPU {cpu}, line {at}: ours\n{:?}\nand theirs\n{:?}",
+                run.name,
+                ours[at],
+                theirs[at]
+            );
+        }
+        ensure!(
+            ours.len() == theirs.len(),
+            "{}, CPU {cpu}: {} lines of ours and {} of theirs",
+            run.name,
+            ours.len(),
+            theirs.len()
+        );
+    }
+    ensure!(
+        theirs.keys().all(|cpu| ours.contains_key(cpu)),
+        "{}: there are CPUs {:?}",
+        run.name,
+        theirs.keys()
+    );
+    Ok(())
+}
+
+/// `trace-cmd report` reads `trace.dat` without a warning and prints the same.
+pub(super) fn trace_cmd_agrees(stage: &Stage) -> Result<()> {
+    setup::ensure_viewers(stage.may_install)?;
+    for run in runs(stage)? {
+        let ours = text(stage, &run)?;
+        let file = export(stage, &run, "trace.dat")?;
+        let theirs = trace_cmd::read(&file).context(run.name)?;
+        compare(&run, &ours, &theirs, trace_cmd::is_same)?;
+    }
+    Ok(())
+}
+
+/// `babeltrace2` reads the CTF folder, complains of nothing but the losses and prints the same.
+pub(super) fn babeltrace2_agrees(stage: &Stage) -> Result<()> {
+    setup::ensure_viewers(stage.may_install)?;
+    for run in runs(stage)? {
+        let ours = text(stage, &run)?;
+        let dir = export(stage, &run, "ctf")?;
+        let theirs = babeltrace::read(&dir).context(run.name)?;
+        compare(&run, &ours, &theirs, babeltrace::is_same)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The lines of ftrace's text, taken apart.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+/// The lines of each CPU.
+pub(super) type Cpus = BTreeMap<u8, Vec<Entry>>;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// An event.
+    Event(Event),
+    /// Something is missing; what is missing in one place is one entry.
+    Lost {
+        /// The number of events, if it is known.
+        events: Option<u64>,
+        /// Sub-buffers.
+        sub_buffers: u64,
+        /// When the event before it was, in ns; 0 if there is none.
+        after: u64,
+    },
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) ns: u64,
+    pub(super) task: String,
+    pub(super) pid: u32,
+    /// The four columns.
+    pub(super) flags: String,
+    pub(super) name: String,
+    pub(super) message: String,
+}
+
+impl Entry {
+    pub(super) fn lost_events(&self) -> u64 {
+        match self {
+            Self::Lost { events, .. } => events.unwrap_or(0),
+            Self::Event(_) => 0,
+        }
+    }
+
+    pub(super) fn lost_sub_buffers(&self) -> u64 {
+        match self {
+            Self::Lost { sub_buffers, .. } => *sub_buffers,
+            Self::Event(_) => 0,
+        }
+    }
+}
+
+/// Adds what is lost to the CPU's lines.
+pub(super) fn add_lost(lines: &mut Vec<Entry>, more: Option<u64>, more_subs: u64) {
+    if let Some(Entry::Lost {
+        events,
+        sub_buffers,
+        ..
+    }) = lines.last_mut()
+    {
+        *events = events.zip(more).map(|(one, other)| one + other);
+        *sub_buffers += more_subs;
+        return;
+    }
+    let after = match lines.last() {
+        Some(Entry::Event(event)) => event.ns,
+        _ => 0,
+    };
+    lines.push(Entry::Lost {
+        events: more,
+        sub_buffers: more_subs,
+        after,
+    });
+}
+
+/// Our own text.
+pub(super) fn parse(text: &str) -> Result<Cpus> {
+    let mut cpus = Cpus::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let what = || format!("our line `{line}`");
+        if let Some(lost) = line.strip_prefix("CPU:") {
+            let (cpu, events, sub_buffers) = lost_line(lost).with_context(what)?;
+            add_lost(cpus.entry(cpu).or_default(), Some(events), sub_buffers);
+        } else {
+            let (cpu, event) = event_line(line).with_context(what)?;
+            cpus.entry(cpu).or_default().push(Entry::Event(event));
+        }
+    }
+    Ok(cpus)
+}
+
+/// `0 [LOST 5 EVENTS]`
+fn lost_line(line: &str) -> Option<(u8, u64, u64)> {
+    let (cpu, rest) = line.split_once(" [LOST ")?;
+    let (count, what) = rest.strip_suffix(']')?.split_once(' ')?;
+    let count = count.parse().ok()?;
+    let cpu = cpu.parse().ok()?;
+    match what {
+        "EVENTS" => Some((cpu, count, 0)),
+        "SUB-BUFFERS" => Some((cpu, 0, count)),
+        _ => None,
+    }
+}
+
+/// `  main-8  [000] d...  0.016044571: irq_disable: caller=x`
+fn event_line(line: &str) -> Option<(u8, Event)> {
+    let (who, rest) = line.split_once(" [")?;
+    let (task, pid) = who.trim().rsplit_once('-')?;
+    let (cpu, rest) = rest.split_once("] ")?;
+    let (flags, rest) = rest.split_at_checked(4)?;
+    let (time, rest) = rest.split_once(": ")?;
+    let (name, message) = rest.split_once(':')?;
+    let event = Event {
+        ns: nanoseconds(time)?,
+        task: task.to_owned(),
+        pid: pid.trim().parse().ok()?,
+        flags: flags.to_owned(),
+        name: name.to_owned(),
+        message: message.trim().to_owned(),
+    };
+    Some((cpu.parse().ok()?, event))
+}
+
+/// Seconds with nine decimals.
+pub(super) fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, decimals) = text.trim().split_once('.')?;
+    if decimals.len() != 9 {
+        return None;
+    }
+    Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + decimals.parse::<u64>().ok()?)
+}

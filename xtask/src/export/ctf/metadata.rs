@@ -1,0 +1,121 @@
+//! The text that describes the streams, in the Trace Stream Description Language.
+
+use takt_tracer::decode::FieldType;
+use takt_tracer::decode::ftrace::{Field, Format};
+
+/// What does not depend on the events. Names of fields have an underscore, which readers take away: a field may be called
+/// like a word of the language.
+const HEAD: &str = "\
+/* CTF 1.8 */
+
+typealias integer { size = 8; align = 8; signed = false; } := uint8_t;
+typealias integer { size = 16; align = 8; signed = false; } := uint16_t;
+typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
+typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
+typealias integer { size = 8; align = 8; signed = true; } := int8_t;
+typealias integer { size = 16; align = 8; signed = true; } := int16_t;
+typealias integer { size = 32; align = 8; signed = true; } := int32_t;
+typealias integer { size = 64; align = 8; signed = true; } := int64_t;
+
+trace {
+\tmajor = 1;
+\tminor = 8;
+\tbyte_order = le;
+\tpacket.header := struct {
+\t\tuint32_t magic;
+\t};
+};
+
+env {
+\tdomain = \"kernel\";
+\ttracer_name = \"takt\";
+\ttracer_major = 1;
+\ttracer_minor = 0;
+};
+
+clock {
+\tname = takt;
+\tdescription = \"The guest's time since it was started\";
+\tfreq = 1000000000;
+\toffset = 0;
+};
+
+typealias integer { size = 64; align = 8; signed = false; map = clock.takt.value; } := clock_t;
+
+stream {
+\tpacket.context := struct {
+\t\tclock_t timestamp_begin;
+\t\tclock_t timestamp_end;
+\t\tuint64_t content_size;
+\t\tuint64_t packet_size;
+\t\tuint64_t packet_seq_num;
+\t\tuint64_t events_discarded;
+\t\tuint32_t cpu_id;
+\t};
+\tevent.header := struct {
+\t\tuint16_t id;
+\t\tclock_t timestamp;
+\t};
+\tevent.context := struct {
+\t\tint32_t _pid;
+\t\tstring _task;
+\t\tinteger { size = 1; align = 1; } _irqs_off;
+\t\tinteger { size = 1; align = 1; } _need_resched;
+\t\tinteger { size = 1; align = 1; } _hardirq;
+\t\tinteger { size = 1; align = 1; } _nmi;
+\t\tinteger { size = 4; align = 1; } _preempt_depth;
+\t};
+};
+";
+
+/// The text for these events.
+pub(super) fn text<'f>(formats: impl Iterator<Item = &'f Format<'f>>) -> String {
+    let mut out = HEAD.to_owned();
+    for format in formats {
+        let event = format.event;
+        out.push_str(&format!(
+            "\nevent {{\n\tid = {};\n\tname = \"{}\";\n\tfields := struct {{\n",
+            event.id,
+            quoted(&event.name)
+        ));
+        for field in &format.fields {
+            out.push_str(&format!("\t\t{} _{};\n", field_type(field), field.name));
+            if field.ty() == Some(&FieldType::Symbol) {
+                out.push_str(&format!("\t\tstring _{}_symbol;\n", field.name));
+            }
+        }
+        out.push_str("\t};\n};\n");
+    }
+    out
+}
+
+fn field_type(field: &Field<'_>) -> String {
+    let bits = field.size * 8;
+    let int = match field.is_signed() {
+        true => format!("int{bits}_t"),
+        false => format!("uint{bits}_t"),
+    };
+    if let Some(names) = field.names() {
+        let names: Vec<_> = names
+            .iter()
+            .map(|(value, name)| format!("\"{}\" = {value}", quoted(name)))
+            .collect();
+        return match names.is_empty() {
+            true => int,
+            false => format!("enum : {int} {{ {} }}", names.join(", ")),
+        };
+    }
+    let is_text = field.is_dynamic() || (field.ty().is_none() && field.size > 4);
+    match field.ty() {
+        _ if is_text => "string".into(),
+        Some(FieldType::Hex | FieldType::Flags(_) | FieldType::Symbol) => {
+            format!("integer {{ size = {bits}; align = 8; signed = false; base = 16; }}")
+        }
+        _ => int,
+    }
+}
+
+/// The inside of a string.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
