@@ -39,6 +39,15 @@ pub(super) fn may_patch() -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether an event is on: whether any of its places is.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn is_enabled(id: u32) -> bool {
+    jump_label::is_on(id)
+}
+
 /// Starts recording, on every CPU that runs.
 ///
 /// # Context

@@ -15,12 +15,13 @@ mod critical;
 #[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 mod places;
 mod ring;
+mod sched_switch;
 #[cfg(feature = "latency-tracers")]
 mod wakeup;
 
 pub use control::{
-    Counters, close, counters_of, drain, enable, has_full, is_on, nr_full, place_of, set_mode,
-    tracing_off, tracing_on,
+    Counters, close, counters_of, drain, enable, has_full, is_enabled, is_on, nr_full, place_of,
+    set_mode, tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;

@@ -50,6 +50,7 @@ const NOP: usize = 0;
 /// All that are compiled in.
 static TRACERS: &[&dyn Tracer] = &[
     &Nop,
+    &super::sched_switch::SCHED_SWITCH,
     #[cfg(feature = "latency-tracers")]
     &critical::IRQSOFF,
     #[cfg(feature = "latency-tracers")]

@@ -9,6 +9,9 @@
 use super::interrupts;
 use x86_64::registers::control::{Cr0, Cr0Flags};
 
+/// The first byte of a jump.
+const JUMP: u8 = 0xe9;
+
 /// One use of a key.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -67,7 +70,7 @@ pub unsafe fn set(key: u32, on: bool) -> usize {
     for entry in entries().iter().filter(|entry| entry.key == key) {
         let mut code = [0x0f, 0x1f, 0x44, 0x00, 0x00];
         if on {
-            code[0] = 0xe9;
+            code[0] = JUMP;
             code[1..].copy_from_slice(&entry.target.wrapping_sub(entry.code + 5).to_le_bytes());
         }
         // SAFETY: the entry names a NOP or jump of five bytes in the kernel's text.
@@ -75,6 +78,15 @@ pub unsafe fn set(key: u32, on: bool) -> usize {
         nr += 1;
     }
     nr
+}
+
+/// Whether the uses of the key with this address are switched on; `false` if there are none.
+pub fn is_on(key: u32) -> bool {
+    entries()
+        .iter()
+        .find(|entry| entry.key == key)
+        // SAFETY: the entry names a NOP or jump of five bytes in the kernel's text.
+        .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
 }
 
 /// Writes to the kernel's text, which is mapped read-only: with interrupts off and write protection lifted for the

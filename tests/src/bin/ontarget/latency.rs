@@ -9,7 +9,7 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::sleep_until;
 use takt_kernel::time::{Expiry, Timer};
 use takt_kernel::trace::latency::{self, Latency};
-use takt_kernel::trace::{set_tracer, tracer};
+use takt_kernel::trace::{self, Event, events, set_tracer, tracer};
 use takt_kernel::{Error, arch, preempt};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
@@ -286,6 +286,12 @@ target_test! {
             set_tracer(name)?;
             check_eq!(tracer::current(), name);
         }
+        let id = events::sched_switch::Event::id().number();
+        check!(!trace::is_enabled(id));
+        set_tracer("sched_switch")?;
+        check!(trace::is_enabled(id));
+        set_tracer("wakeup_rt")?;
+        check!(!trace::is_enabled(id));
         check_err!(set_tracer("irqsof"), InvalidArgument);
         check_eq!(tracer::current(), "wakeup_rt");
         set_tracer("irqsoff")?;
