@@ -59,8 +59,19 @@ fn out(port: u16, value: u8) {
 /// Source: Intel 8254 data sheet (mode 0), Intel 82093AA data sheet, 3.2.4 (redirection table).
 pub fn after_us(us: u64, function: fn()) {
     ON_DEVICE.store(function as *mut (), Relaxed);
+    device_after_us(us, u32::from(DEVICE));
+}
+
+/// Has the interval timer raise a non-maskable interrupt after some microseconds (at most 54,000). What then runs is set
+/// by [`irq::set_nmi_handler`].
+pub fn nmi_after_us(us: u64) {
+    const DELIVER_AS_NMI: u32 = 4 << 8;
+    device_after_us(us, DELIVER_AS_NMI);
+}
+
+fn device_after_us(us: u64, redirection: u32) {
     io_apic(0x10 + 2 * PIN + 1, 0);
-    io_apic(0x10 + 2 * PIN, u32::from(DEVICE));
+    io_apic(0x10 + 2 * PIN, redirection);
     let ticks = (us * PIT_HZ / 1_000_000).clamp(1, 0xffff);
     out(0x43, 0x30);
     out(0x40, ticks as u8);

@@ -7,6 +7,8 @@
 pub mod control;
 pub mod events;
 #[cfg(feature = "latency-tracers")]
+pub mod hwlat;
+#[cfg(feature = "latency-tracers")]
 pub mod latency;
 pub mod tracer;
 

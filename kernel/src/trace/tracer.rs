@@ -61,6 +61,8 @@ static TRACERS: &[&dyn Tracer] = &[
     &Wakeup("wakeup"),
     #[cfg(feature = "latency-tracers")]
     &Wakeup("wakeup_rt"),
+    #[cfg(feature = "latency-tracers")]
+    &super::hwlat::Hwlat,
 ];
 
 static CURRENT: AtomicUsize = AtomicUsize::new(NOP);

@@ -9,11 +9,11 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::sleep_until;
 use takt_kernel::time::{Expiry, Timer};
 use takt_kernel::trace::latency::{self, Latency};
-use takt_kernel::trace::{self, Event, events, set_tracer, tracer};
-use takt_kernel::{Error, arch, preempt};
+use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracer};
+use takt_kernel::{Error, arch, irq, preempt};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
-use takt_tests::{check, check_eq, check_err, note, target_test};
+use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
 
 /// Longer than any stretch of the kernel's own on the way, in instructions.
 const LONG: u64 = 20_000;
@@ -280,7 +280,10 @@ target_test! {
 
     /// Choosing a tracer: the list, the current one, a name that is none, and nothing more once it is `nop`.
     fn tracers_are_chosen(Shared) {
-        let names = ["nop", "irqsoff", "preemptoff", "preemptirqsoff", "wakeup", "wakeup_rt"];
+        hwlat::set_window(4_000_000, 1_000_000)?;
+        let names = [
+            "nop", "sched_switch", "irqsoff", "preemptoff", "preemptirqsoff", "wakeup", "wakeup_rt", "hwlat",
+        ];
         for name in names {
             check!(tracer::available().any(|known| known == name), "{name} is missing");
             set_tracer(name)?;
@@ -300,6 +303,27 @@ target_test! {
         without_irqs(LONG);
         without_preemption(LONG);
         check!(latency::last().is_none());
+        Ok(())
+    }
+
+    /// `hwlat` finds what has the CPU while interrupts are disabled, here a non-maskable interrupt, and nothing else.
+    fn hwlat_finds_what_software_cannot_explain(Shared) {
+        irq::set_nmi_handler(|| burn(30_000));
+        check_err!(hwlat::set_window(1000, 1000), InvalidArgument);
+        hwlat::set_window(4_000_000, 2_000_000)?;
+        set_tracer("hwlat")?;
+        sleep_until(after_us(9000))?;
+        let nothing = latency::last();
+        // The thread that watches has kept the CPU until 10 ms; it watches again from 12 to 14 ms.
+        interrupt::nmi_after_us(3000);
+        sleep_until(after_us(9000))?;
+        let gap = latency::last();
+        set_tracer("nop")?;
+        irq::set_nmi_handler(|| {});
+        hwlat::set_window(1_000_000_000, 500_000_000)?;
+        check!(nothing.is_none(), "{nothing:?}");
+        let cycles = gap.map_or(0, |gap| gap.cycles);
+        check!((30_000..30_300).contains(&cycles), "{cycles} instructions");
         Ok(())
     }
 

@@ -1,0 +1,159 @@
+//! The tracer `hwlat`: time that no software of ours can have taken.
+//!
+//! A thread disables interrupts and reads the clock over and over, for a width of time in each window. Two readings
+//! that are farther apart than the threshold mean that something else had the CPU: firmware (SMIs), a hypervisor, or a
+//! non-maskable interrupt, which is counted. Meanwhile nothing else runs on that CPU: a tool to judge a machine with,
+//! not one to leave on.
+//!
+//! Source: Linux, Documentation/trace/hwlat_detector.rst, for the terms.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use spin::Mutex;
+use takt_tracer::{event, event_class};
+
+use super::latency::{self, Latency};
+use super::tracer::Tracer;
+use crate::arch::{percpu, tsc};
+use crate::error::Error;
+use crate::thread::{self, Builder, Thread};
+use crate::time::{self, Instant};
+use crate::{preempt, thread_stack};
+
+event_class! {
+    /// What one width of time has shown.
+    pub class Gaps = "hwlat", wide { seqnum: 32 u, count: 32 u, nmi_count: 32 u, inner: 64 cycles, outer: 64 cycles }
+    print "#{seqnum} inner/outer(ns): {inner}/{outer} count:{count} nmi-count:{nmi_count}";
+}
+event! {
+    /// Emitted by the tracer after each width in which there was a gap.
+    pub hwlat: Gaps = wide "tracer:hwlat";
+}
+
+/// The threshold in nanoseconds while `tracing_thresh` is 0.
+const DEFAULT_THRESH: u64 = 10_000;
+
+static WINDOW: AtomicU64 = AtomicU64::new(1_000_000_000);
+static WIDTH: AtomicU64 = AtomicU64::new(500_000_000);
+static ENDS: AtomicBool = AtomicBool::new(false);
+static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
+
+thread_stack!(static STACK: 16384);
+
+/// Sets how often the clock is watched and for how long, in nanoseconds: `hwlat_detector/window` and `width`.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] unless the width is above 0 and below the window.
+///
+/// # Context
+/// Any. Takes effect with the next window.
+pub fn set_window(window: u64, width: u64) -> Result<(), Error> {
+    if width == 0 || width >= window {
+        return Err(Error::InvalidArgument);
+    }
+    WINDOW.store(window, Relaxed);
+    WIDTH.store(width, Relaxed);
+    Ok(())
+}
+
+/// What was seen in a width of time, in cycles.
+#[derive(Default)]
+struct Seen {
+    /// The longest gap between the two readings of a pair.
+    inner: u64,
+    /// The longest between pairs.
+    outer: u64,
+    /// Gaps above the threshold.
+    count: u32,
+    /// Non-maskable interrupts.
+    nr_nmis: u64,
+}
+
+/// Watches the clock with interrupts disabled.
+#[inline(never)]
+fn watch(width: u64, thresh: u64) -> Seen {
+    let mut seen = Seen::default();
+    let _guard = preempt::irq_save();
+    // SAFETY: this CPU's own block.
+    let nr_nmis = unsafe { &raw const (*percpu::this()).nr_nmis };
+    // SAFETY: as above; an NMI may change it, so it is read as it is.
+    let nr_nmis = || unsafe { nr_nmis.read_volatile() };
+    let nmis = nr_nmis();
+    let begin = tsc::now();
+    let mut last = begin;
+    loop {
+        let first = tsc::now();
+        let second = tsc::now();
+        let (outer, inner) = (first - last, second - first);
+        if outer > thresh || inner > thresh {
+            seen.count += 1;
+            seen.outer = seen.outer.max(outer);
+            seen.inner = seen.inner.max(inner);
+        }
+        last = second;
+        if second - begin > width {
+            break;
+        }
+    }
+    seen.nr_nmis = nr_nmis() - nmis;
+    seen
+}
+
+fn body(_: usize) {
+    let mut seqnum = 0;
+    while !ENDS.load(Relaxed) {
+        let (window, width) = (WINDOW.load(Relaxed), WIDTH.load(Relaxed));
+        let next = Instant::after_nanos(window);
+        let thresh = match latency::thresh() {
+            0 => DEFAULT_THRESH,
+            thresh => thresh,
+        };
+        let seen = watch(time::nanos_to_cycles(width), time::nanos_to_cycles(thresh));
+        if seen.count > 0 {
+            seqnum += 1;
+            let longest = seen.inner.max(seen.outer);
+            let here = watch as *const () as u32;
+            crate::trace_event!(
+                hwlat,
+                seqnum,
+                seen.count,
+                seen.nr_nmis,
+                seen.inner,
+                seen.outer
+            );
+            latency::offer(Latency {
+                tid: thread::current().id(),
+                ..latency::here(longest, here, here)
+            });
+        }
+        // The time-out is what is waited for.
+        let _ = thread::park(next);
+    }
+}
+
+/// The tracer.
+pub(super) struct Hwlat;
+
+impl Tracer for Hwlat {
+    fn name(&self) -> &'static str {
+        "hwlat"
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        latency::set_max(0);
+        ENDS.store(false, Relaxed);
+        let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
+        *THREAD.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        ENDS.store(true, Relaxed);
+        let thread = THREAD.lock().take();
+        if let Some(thread) = thread {
+            // Both fail only for a thread that has ended.
+            let _ = thread.unpark();
+            let _ = thread.join(Instant::NEVER);
+        }
+    }
+}
