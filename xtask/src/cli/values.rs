@@ -62,6 +62,8 @@ pub enum Format {
     TraceDat,
     /// The Common Trace Format, for babeltrace2 and Trace Compass: a folder.
     Ctf,
+    /// Perfetto's protobuf, for ui.perfetto.dev.
+    Perfetto,
     /// One JSON object a line.
     Json,
     /// Comma-separated values with a header line.
@@ -82,6 +84,6 @@ impl Format {
     /// Whether it is not for a terminal.
     #[must_use]
     pub const fn is_binary(self) -> bool {
-        matches!(self, Self::TraceDat)
+        matches!(self, Self::TraceDat | Self::Perfetto)
     }
 }

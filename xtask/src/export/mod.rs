@@ -7,6 +7,7 @@ mod chrome;
 mod csv;
 mod ctf;
 mod flamegraph;
+mod perfetto;
 mod slices;
 mod text;
 mod trace_dat;
@@ -102,6 +103,7 @@ pub fn export<'o>(
         (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out)),
         (Format::TraceDat, Output::Stream(out)) => Box::new(trace_dat::TraceDat::new(out, origin)),
         (Format::Ctf, Output::Folder(dir)) => Box::new(ctf::Ctf::new(dir, origin)),
+        (Format::Perfetto, Output::Stream(out)) => Box::new(perfetto::Perfetto::new(out, origin)),
         (Format::Json, Output::Stream(out)) => Box::new(text::Json::new(out)),
         (Format::Csv, Output::Stream(out)) => Box::new(csv::Csv::new(out)),
         (Format::Chrome, Output::Stream(out)) => Box::new(chrome::Chrome::new(out)),
