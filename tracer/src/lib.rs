@@ -23,5 +23,7 @@ extern crate std;
 #[cfg(feature = "std")]
 pub mod decode;
 pub mod event;
+#[cfg(feature = "std")]
+pub mod filter;
 pub mod ring;
 pub mod wire;

@@ -2,6 +2,7 @@
 
 mod corruption;
 mod events;
+mod filter;
 mod formats;
 mod ftrace;
 mod merge;

@@ -79,6 +79,10 @@ pub struct Trace {
     /// Only what these CPUs recorded: a list of numbers and ranges.
     #[arg(long, value_name = "CPUS")]
     pub cpu: Option<CpuSet>,
+    /// Only events for which this holds, in ftrace's filter language: 'prev_prio < 10 && next_comm == "ctrl"'. Behind an
+    /// event's name it is for that event only: 'sched_switch: next_pid != 0'. May be repeated; all of them have to hold.
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Vec<String>,
     /// Only what was recorded from this time on (ns, us, ms, s, m, h, d).
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     pub from: Option<u64>,

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use takt_tracer::decode::{Item, TraceFile};
+use takt_tracer::decode::{EventTable, Item, TraceFile};
+use takt_tracer::filter::{Filter, FilterError, Filters};
 
 use super::output;
 use crate::cli::{Format, Trace as Flags};
@@ -45,7 +46,9 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         ))
         .help("name it: -o DIR");
     }
-    let source = Source::open(&dir)?;
+    let filters = parse_filters(&flags.filter)?;
+    let mut source = Source::open(&dir)?;
+    source.filters = filters;
     match &flags.output {
         None => output::to_stdout(|out| {
             source.write(format, selection, Output::Stream(out), &env::temp_dir())
@@ -79,6 +82,8 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
 struct Source {
     trace: TraceFile<BufReader<File>>,
     decoder: Decoder,
+    /// What records have to be, with their texts.
+    filters: Vec<(String, Filter)>,
     /// Bytes of the file.
     size: u64,
     /// Events that the run has counted, if it has.
@@ -99,6 +104,7 @@ impl Source {
         Ok(Self {
             trace,
             decoder,
+            filters: Vec::new(),
             size: output::size(&path),
             expected: facts.capture.map_or(0, |capture| capture.events),
         })
@@ -117,6 +123,7 @@ impl Source {
             mut names,
             symbols,
         } = self.decoder;
+        let filters = bind_filters(&self.filters, &table)?;
         let origin = Origin {
             table: &table,
             symbols: &symbols,
@@ -143,11 +150,14 @@ impl Source {
                 damages += 1;
                 eprintln!("damaged: {damage}");
             }
-            if selection.has(&item, &names) {
-                export.item(&item, &mut names)?;
-            } else if let Item::Record(record) = &item {
+            let mut is_wanted = selection.has(&item, &names);
+            if let Item::Record(record) = &item {
                 // Its names are wanted all the same.
                 names.threads.learn(record);
+                is_wanted = is_wanted && filters.matches(record, &names);
+            }
+            if is_wanted {
+                export.item(&item, &mut names)?;
             }
         }
         export.end(&names)?;
@@ -156,6 +166,25 @@ impl Source {
         }
         output::check_end(self.size, "events", found, self.expected)
     }
+}
+
+fn parse_filters(texts: &[String]) -> Result<Vec<(String, Filter)>> {
+    let parse = |text: &String| match Filter::parse(text) {
+        Ok(filter) => Ok((text.clone(), filter)),
+        Err(error) => Err(bad_filter(text, &error)),
+    };
+    texts.iter().map(parse).collect()
+}
+
+fn bind_filters<'t>(filters: &[(String, Filter)], table: &'t EventTable) -> Result<Filters<'t>> {
+    let parsed: Vec<_> = filters.iter().map(|(_, filter)| filter.clone()).collect();
+    Filters::bind(&parsed, table).map_err(|(error, number)| bad_filter(&filters[number].0, &error))
+}
+
+/// The filter with a caret under the place.
+fn bad_filter(text: &str, error: &FilterError) -> anyhow::Error {
+    let shown = error.caret(text).replace('\n', "\n  ");
+    anyhow!("--filter: {error}\n  {shown}")
 }
 
 /// The run knows its threads' names. A run that cannot be read is no reason to give up: the trace

@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod command_line;
+pub mod filter;
 pub mod log;
 pub mod rings;
 pub mod rtt;
@@ -37,5 +38,5 @@ mod tests {
         )* };
     }
 
-    targets! { capture command_line log rings rtt status trace_file trace_meta }
+    targets! { capture command_line filter log rings rtt status trace_file trace_meta }
 }

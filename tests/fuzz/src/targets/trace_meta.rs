@@ -4,6 +4,7 @@
 //! text): the first two bytes of a part are an event's id and the rest its text, and the last part are the records of
 //! a sub-buffer. Bit 1 reads it as one that was cut by a crash.
 
+use takt_tracer::decode::ftrace::Format;
 use takt_tracer::decode::{EventTable, Item, Names, SubBuffer, Threads, write_item, write_json};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
@@ -50,6 +51,22 @@ fn table(section: &[u8]) -> Option<EventTable> {
                 let same_name = table.by_name(&event.name).expect("it has that name");
                 assert_eq!(same_name.name, event.name);
                 assert!(event.name == event.event() || event.name.contains(':'));
+                let format = Format::new(event);
+                let mut end = 0;
+                for field in &format.fields {
+                    assert!(field.offset >= end, "fields do not overlap");
+                    end = field.offset + field.size;
+                    let found = format.field(&field.name).expect("it has that name");
+                    assert_eq!(found, field, "names are taken once");
+                }
+                assert!(end <= format.size || format.fields.is_empty());
+                assert!(
+                    format
+                        .text()
+                        .lines()
+                        .last()
+                        .is_some_and(|line| line.starts_with("print fmt: "))
+                );
             }
             Some(table)
         }
@@ -81,6 +98,9 @@ fn decode(table: &EventTable, records: &[u8], is_salvage: bool) {
         if let Ok(record) = &item {
             assert_eq!(record.values.len(), record.event.fields.len());
             assert_eq!(record.ts, sub.last_ts());
+            let format = Format::new(record.event);
+            let bytes = format.payload(record, &names);
+            assert!(bytes.len() >= format.size && bytes.len().is_multiple_of(4));
         }
         let item = item.map_or_else(Item::Damage, Item::Record);
         let mut json = Vec::new();

@@ -12,7 +12,7 @@ pub(super) struct Target {
 }
 
 /// All of them.
-pub(super) const TARGETS: [Target; 8] = [
+pub(super) const TARGETS: [Target; 9] = [
     Target {
         name: "trace-file",
         what: "the decoder of trace.bin and log.bin, from frames to text and JSON",
@@ -22,6 +22,11 @@ pub(super) const TARGETS: [Target; 8] = [
         name: "trace-meta",
         what: "the event descriptions of an image (.takt.meta), and records of such events",
         max_len: 2048,
+    },
+    Target {
+        name: "filter",
+        what: "the language of filters, and filters over records",
+        max_len: 256,
     },
     Target {
         name: "rtt",
