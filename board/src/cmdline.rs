@@ -3,6 +3,8 @@
 //! Pure functions over text, tested and fuzzed on the host. An unknown key is no error, so that images can share a
 //! command line; a value that does not parse is.
 
+use core::ops::RangeInclusive;
+
 /// A value that could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
 pub struct BadValue {
@@ -58,11 +60,27 @@ impl<'a> CommandLine<'a> {
             .map(move |text| parse(text).ok_or_else(|| self.bad(text)))
     }
 
+    /// Ranges of numbers, `3,7-12`; none if the key is not given. What does not parse, or is a range backwards, is left
+    /// out.
+    pub fn ranges(&self, key: &str) -> impl Iterator<Item = RangeInclusive<usize>> + use<'a> {
+        self.get(key)
+            .unwrap_or("")
+            .split(',')
+            .filter_map(|text| match text.split_once('-') {
+                Some((first, last)) => Some(index(first)?..=index(last)?),
+                None => index(text).map(|only| only..=only),
+            })
+    }
+
     fn bad(&self, value: &str) -> BadValue {
         BadValue {
             offset: value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr()),
         }
     }
+}
+
+fn index(text: &str) -> Option<usize> {
+    parse(text)?.try_into().ok()
 }
 
 fn parse(text: &str) -> Option<u64> {
@@ -101,6 +119,13 @@ mod tests {
         assert_eq!(line.number("d", 0), Err(BadValue { offset: 11 }));
         assert!(line.number("e", 0).is_err());
         assert!(line.choice("a", &["x"], 0).is_err());
+    }
+
+    #[test]
+    fn ranges() {
+        let line = CommandLine("f=3,7-9,x,5-,12-10,0x10");
+        assert!(line.ranges("f").flatten().eq([3, 7, 8, 9, 16]));
+        assert_eq!(line.ranges("none").count(), 0);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
 use takt_kernel::arch::apic;
+use takt_kernel::arch::stop::Text;
 use takt_kernel::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use takt_kernel::{boot, smp, thread_stack, time};
 
@@ -93,6 +94,7 @@ global_asm!(
     secondary = sym secondary,
 );
 
+#[unsafe(link_section = ".text.notrace.ap")]
 extern "C" fn secondary() -> ! {
     let (cpu, stack) = (
         NUMBER.load(Relaxed) as usize,
@@ -115,6 +117,10 @@ pub fn start(wanted: usize) -> u32 {
     let Some(cpus) = CPUS.get() else {
         return smp::nr_online();
     };
+    // No one rewrites code while a CPU comes up.
+    let Ok(text) = Text::lock() else {
+        return smp::nr_online();
+    };
     let me = apic::id();
     for &apic_id in cpus.as_slice().iter().filter(|id| **id != me) {
         let number = smp::nr_online() as usize;
@@ -127,6 +133,7 @@ pub fn start(wanted: usize) -> u32 {
             break;
         }
     }
+    drop(text);
     if takt_kernel::trace::is_on() {
         // Those that were just started record as well.
         takt_kernel::trace::tracing_on();

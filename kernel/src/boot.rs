@@ -81,6 +81,7 @@ pub fn run() -> ! {
 /// # Safety
 /// Once on each further CPU, with interrupts off, NX enabled and the boot CPU past [`scheduling`]. `idle_stack` is the
 /// top of the stack that the caller runs on.
+#[unsafe(link_section = ".text.notrace.secondary")]
 pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     // SAFETY: the caller's duty, here and below.
     unsafe { percpu::init(cpu) };

@@ -39,6 +39,9 @@ pub const TRACE_SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 409
 /// Sub-buffers of each CPU's trace ring: a power of two.
 pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 
+/// Functions that can be traced: a multiple of 64. Sets of functions have a bit for each.
+pub const MAX_FUNCTIONS: usize = number(option_env!("TAKT_MAX_FUNCTIONS"), 1024);
+
 /// Bytes of each CPU's interrupt stack.
 pub const IRQ_STACK_SIZE: usize = 16 * 1024;
 
@@ -97,5 +100,9 @@ const _: () = assert!(
 const _: () = assert!(
     IMAGE_TABLES >= 1 && IMAGE_TABLES < 512,
     "the image lies in the first gigabyte"
+);
+const _: () = assert!(
+    MAX_FUNCTIONS.is_multiple_of(64),
+    "sets of functions are whole words"
 );
 const _: () = assert!(TRACE_SUB_SIZE.is_power_of_two() && TRACE_NR_SUBS.is_power_of_two());

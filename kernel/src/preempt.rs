@@ -32,7 +32,7 @@ pub fn disable() -> PreemptGuard {
 
 #[cold]
 #[inline(never)]
-fn too_deep() {
+pub(crate) fn too_deep() {
     // The report should not say that this is an interrupt.
     percpu::preempt_dec(sched::preempt_schedule);
     panic!("preemption disabled more than {} times", percpu::DEPTH);

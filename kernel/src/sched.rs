@@ -184,6 +184,7 @@ pub(crate) fn preempt(section: &Section) {
 
 /// `preempt_enable` found a switch due.
 #[cold]
+#[unsafe(link_section = ".text.notrace.preempt_schedule")]
 pub(crate) extern "C" fn preempt_schedule() {
     // With interrupts off the switch waits for the section's end or the interrupt's.
     if crate::arch::interrupts::are_enabled() {

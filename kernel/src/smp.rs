@@ -7,6 +7,7 @@ use core::sync::atomic::{
 
 use takt_tracer::ring::RingControl;
 
+use crate::arch::jump_label::{self, Writable};
 use crate::arch::percpu::PerCpu;
 use crate::arch::{apic, interrupts, percpu};
 use crate::config::MAX_CPUS;
@@ -43,15 +44,15 @@ pub(crate) fn set_online() {
 /// Readies the kernel for more than one CPU: from here on sections take the lock.
 ///
 /// # Context
-/// A thread of the boot CPU, before the first further CPU is started.
+/// A thread of the boot CPU that holds [`Text`](crate::arch::stop::Text), before the first further CPU is started.
 pub fn prepare() {
     if nr_online() == 1 {
         let key = &raw const crate::lock::SMP as u32;
         // No section may begin between the patching of a lock and that of its unlock.
         let were_enabled = interrupts::are_enabled();
         interrupts::disable();
-        // SAFETY: only this CPU runs; the key is used only by this thread now, outside of any section.
-        unsafe { crate::arch::jump_label::set(key, true) };
+        // SAFETY: only this CPU runs, with interrupts off, outside of any section.
+        unsafe { Writable::with(|text| jump_label::set(text, key, true)) };
         if were_enabled {
             // SAFETY: as they were.
             unsafe { interrupts::enable() };
@@ -72,6 +73,7 @@ pub(crate) fn kick(cpu: *mut PerCpu) {
 /// The handler of a kick: whatever was woken here, and timers that others set.
 pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     apic::end_of_interrupt();
+    crate::arch::stop::stand_still();
     let cpu = percpu::this();
     let mut section = crate::lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.

@@ -12,7 +12,9 @@ use core::panic::Location;
 
 use embedded_io::Write as _;
 use heapless::String;
+use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
+use takt_kernel::fault::ExitCode;
 use takt_kernel::time::Instant;
 use takt_kernel::{Error, thread, thread_stack};
 
@@ -218,6 +220,34 @@ pub fn list() {
             print(format_args!("text {text}\n"));
         }
     }
+}
+
+/// The main function of an image with tests: `test=list` names the tests, `test=A,B` runs these, otherwise those that
+/// share a boot run; of either those behind `after=NAME` in the table.
+pub fn main(text: &'static str) {
+    let line = CommandLine(text);
+    let tests = tests();
+    let wanted = line.get("test");
+    if wanted == Some("list") {
+        list();
+        return;
+    }
+    let after = line
+        .get("after")
+        .and_then(|name| tests.iter().position(|test| test.name() == name));
+    let chosen = tests
+        .iter()
+        .skip(after.map_or(0, |at| at + 1))
+        .filter(|test| match wanted {
+            Some(names) => names.split(',').any(|name| name == test.name()),
+            None => matches!(test.expect, Expect::Shared),
+        });
+    let code = if run(chosen) {
+        ExitCode::Passed
+    } else {
+        ExitCode::Failed
+    };
+    takt_board::end(code)
 }
 
 /// Runs tests one after the other; says whether all passed.

@@ -86,6 +86,11 @@ pub trait CpuRing: Copy {
     /// Adds to the 8 bytes at byte `offset + DISP` of the ring, a multiple of 8, in one instruction.
     fn add64<const DISP: u32>(self, offset: u32, value: u64);
 
+    /// The next sub-buffer is about to be claimed: whatever a writer assumes of the records before the claim must not be
+    /// relied on after it, since a reader may begin there.
+    #[inline(always)]
+    fn opening(self) {}
+
     /// Stores 4 bytes into the ring at byte `base + index + DISP`, of any alignment, over bytes of a record's own words.
     /// Override with a single instruction.
     #[inline(always)]

@@ -7,6 +7,7 @@ use takt_tracer::ring;
 use super::places;
 use super::ring::{KernelRing, RingOf};
 use crate::arch::jump_label;
+use crate::arch::stop::Text;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 
@@ -15,28 +16,18 @@ pub use takt_tracer::ring::Counters;
 /// Switches an event on or off by its id; says at how many places it is emitted.
 ///
 /// # Errors
-/// [`Error::InvalidState`] once more than one CPU runs: another CPU may be executing the code that is rewritten.
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
 ///
 /// # Context
-/// Threads. Takes time in proportion to the number of trace points.
+/// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
-    may_patch()?;
-    // SAFETY: only this CPU runs, and only one thread patches, with interrupts off in each step.
-    let nr_places = unsafe { jump_label::set(id, on) };
-    // SAFETY: as above.
-    unsafe { places::set_event(id, on) };
-    Ok(nr_places)
-}
-
-/// Whether the kernel's text may be changed now.
-///
-/// # Errors
-/// As [`enable`].
-pub(super) fn may_patch() -> Result<(), Error> {
-    if crate::smp::nr_online() > 1 {
-        return Err(Error::InvalidState);
-    }
-    Ok(())
+    Ok(Text::lock()?.patch(|text| {
+        // SAFETY: every other CPU stands still.
+        let nr_places = unsafe { jump_label::set(text, id, on) };
+        // SAFETY: as above.
+        unsafe { places::set_event(text, id, on) };
+        nr_places
+    }))
 }
 
 /// Whether an event is on: whether any of its places is.

@@ -21,7 +21,9 @@ use self::calibrate::Hook;
 use super::latency;
 use super::places;
 use super::tracer::Tracer;
-use crate::arch::{divert, interrupts, jump_label, percpu, tsc};
+use crate::arch::jump_label::{self, Writable};
+use crate::arch::stop::Text;
+use crate::arch::{divert, interrupts, percpu, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 
@@ -199,16 +201,16 @@ static ALL: [&u8; 5] = [
     &places::IRQ_ENTRY,
 ];
 
-fn listen(places: &[&'static u8], on: bool) {
-    // SAFETY: as `control::enable`; `start` has asked whether text may be changed.
-    unsafe { places::set_tracer(places, on) };
+fn listen(text: &mut Writable, places: &[&'static u8], on: bool) {
+    // SAFETY: every other CPU stands still, here and below.
+    unsafe { places::set_tracer(text, places, on) };
     // SAFETY: as above.
-    unsafe { jump_label::set(&raw const CRITICAL as u32, on) };
+    unsafe { jump_label::set(text, &raw const CRITICAL as u32, on) };
     let hears_interrupts = places
         .iter()
         .any(|place| core::ptr::eq(*place, &places::IRQ_ENTRY));
     // SAFETY: as above.
-    unsafe { divert::divert_return(on && hears_interrupts) };
+    unsafe { divert::divert_return(text, on && hears_interrupts) };
 }
 
 impl Tracer for Critical {
@@ -217,27 +219,28 @@ impl Tracer for Critical {
     }
 
     fn start(&self) -> Result<(), Error> {
-        super::control::may_patch()?;
+        let mut text = Text::lock()?;
         if !percpu::is_preemptible() || !interrupts::are_enabled() {
             return Err(Error::WrongContext);
         }
         // Nothing is kept while the hooks are measured.
         let thresh = latency::thresh();
         latency::set_thresh(u64::MAX);
-        listen(&ALL, true);
+        text.patch(|text| listen(text, &ALL, true));
         calibrate::run();
-        listen(&ALL, false);
+        text.patch(|text| listen(text, &ALL, false));
         latency::set_thresh(thresh);
         latency::set_max(0);
         for cpu in &CPUS {
             cpu.since.store(0, Relaxed);
         }
         WATCHED.store(self.watched, Relaxed);
-        listen(self.places, true);
+        text.patch(|text| listen(text, self.places, true));
         Ok(())
     }
 
-    fn stop(&self) {
-        listen(self.places, false);
+    fn stop(&self) -> Result<(), Error> {
+        Text::lock()?.patch(|text| listen(text, self.places, false));
+        Ok(())
     }
 }

@@ -147,7 +147,7 @@ impl Tracer for Hwlat {
         Ok(())
     }
 
-    fn stop(&self) {
+    fn stop(&self) -> Result<(), Error> {
         ENDS.store(true, Relaxed);
         let thread = THREAD.lock().take();
         if let Some(thread) = thread {
@@ -155,5 +155,6 @@ impl Tracer for Hwlat {
             let _ = thread.unpark();
             let _ = thread.join(Instant::NEVER);
         }
+        Ok(())
     }
 }

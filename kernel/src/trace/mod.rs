@@ -2,10 +2,13 @@
 //!
 //! [`trace_event!`](crate::trace_event) is a trace point: one NOP while its event is off. [`events`] lists the
 //! kernel's own. [`enable`] switches an event on by its id (the host knows names, the target does not), [`tracing_on`]
-//! and [`tracing_off`] start and stop recording as such. [`marker`] is for a word of the application's own.
+//! and [`tracing_off`] start and stop recording as such. [`marker`] is for a word of the application's own. With feature
+//! `function`, `function` is the function tracer.
 
 pub mod control;
 pub mod events;
+#[cfg(feature = "function")]
+pub mod function;
 #[cfg(feature = "latency-tracers")]
 pub mod hwlat;
 #[cfg(feature = "latency-tracers")]

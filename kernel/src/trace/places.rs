@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use takt_tracer::event::Event;
 
 use super::events;
-use crate::arch::jump_label;
+use crate::arch::jump_label::{self, Writable};
 
 /// Interrupts were disabled.
 pub(crate) static IRQ_OFF: u8 = 0;
@@ -47,13 +47,13 @@ impl Place {
 
     /// # Safety
     /// That of [`jump_label::set`].
-    unsafe fn set(&self, user: u8, on: bool) {
+    unsafe fn set(&self, text: &mut Writable, user: u8, on: bool) {
         let before = self.users.load(Relaxed);
         let after = if on { before | user } else { before & !user };
         self.users.store(after, Relaxed);
         if (before == 0) != (after == 0) {
             // SAFETY: the caller's duty.
-            unsafe { jump_label::set(core::ptr::from_ref(self.key) as u32, after != 0) };
+            unsafe { jump_label::set(text, core::ptr::from_ref(self.key) as u32, after != 0) };
         }
     }
 }
@@ -72,10 +72,10 @@ static PLACES: [Place; 7] = [
 ///
 /// # Safety
 /// That of [`jump_label::set`].
-pub(super) unsafe fn set_event(id: u32, on: bool) {
+pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     if let Some(place) = PLACES.iter().find(|place| (place.event)() == id) {
         // SAFETY: the caller's duty.
-        unsafe { place.set(EVENT, on) };
+        unsafe { place.set(text, EVENT, on) };
     }
 }
 
@@ -83,10 +83,10 @@ pub(super) unsafe fn set_event(id: u32, on: bool) {
 ///
 /// # Safety
 /// That of [`jump_label::set`].
-pub(super) unsafe fn set_tracer(keys: &[&'static u8], on: bool) {
+pub(super) unsafe fn set_tracer(text: &mut Writable, keys: &[&'static u8], on: bool) {
     let is_wanted = |place: &&Place| keys.iter().any(|key| core::ptr::eq(*key, place.key));
     for place in PLACES.iter().filter(is_wanted) {
         // SAFETY: the caller's duty.
-        unsafe { place.set(TRACER, on) };
+        unsafe { place.set(text, TRACER, on) };
     }
 }

@@ -167,6 +167,12 @@ impl CpuRing for KernelRing {
         }
     }
 
+    #[cfg(feature = "function")]
+    #[inline(always)]
+    fn opening(self) {
+        super::function::forget_context_here();
+    }
+
     #[inline(always)]
     fn pos(self) -> u64 {
         let pos: u64;
@@ -393,6 +399,11 @@ impl CpuRing for RingOf {
         self.word(word)
             .compare_exchange(old, new, Relaxed, Relaxed)
             .is_ok()
+    }
+
+    #[cfg(feature = "function")]
+    fn opening(self) {
+        super::function::forget_context(self.cpu.into());
     }
 
     fn load64(self, offset: u32) -> u64 {

@@ -37,13 +37,13 @@ impl Tracer for SchedSwitch {
         Ok(())
     }
 
-    fn stop(&self) {
+    fn stop(&self) -> Result<(), Error> {
         for (bit, id) in ids().into_iter().enumerate() {
             if self.0.load(Relaxed) & 1 << bit != 0 {
-                // What could be switched on can be switched off; if further CPUs came meanwhile it stays on.
-                let _ = control::enable(id, false);
+                control::enable(id, false)?;
             }
         }
         self.0.store(0, Relaxed);
+        Ok(())
     }
 }

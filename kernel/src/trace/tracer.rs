@@ -25,9 +25,12 @@ pub trait Tracer: Sync {
 
     /// Switches them off. What was recorded stays.
     ///
+    /// # Errors
+    /// If that is not possible now; it goes on then.
+    ///
     /// # Context
     /// Threads, one at a time.
-    fn stop(&self);
+    fn stop(&self) -> Result<(), Error>;
 }
 
 struct Nop;
@@ -41,7 +44,9 @@ impl Tracer for Nop {
         Ok(())
     }
 
-    fn stop(&self) {}
+    fn stop(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The number of the tracer that does nothing.
@@ -87,8 +92,8 @@ pub fn current() -> &'static str {
 /// Chooses a tracer: stops the current one and starts this one. The current one is started anew too.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if there is none of that name: the current one goes on. What [`Tracer::start`] says: then
-/// `nop` is the current one.
+/// [`Error::InvalidArgument`] if there is none of that name, and what [`Tracer::stop`] says: the current one goes on. What
+/// [`Tracer::start`] says: then `nop` is the current one.
 ///
 /// # Context
 /// Threads, one at a time.
@@ -97,7 +102,8 @@ pub fn set_tracer(name: &str) -> Result<(), Error> {
         .iter()
         .position(|tracer| tracer.name() == name)
         .ok_or(Error::InvalidArgument)?;
-    TRACERS[CURRENT.swap(NOP, Relaxed)].stop();
+    TRACERS[CURRENT.load(Relaxed)].stop()?;
+    CURRENT.store(NOP, Relaxed);
     TRACERS[number].start()?;
     CURRENT.store(number, Relaxed);
     Ok(())

@@ -14,6 +14,7 @@ use takt_scheduler::ThreadId;
 use super::latency::{self, Latency};
 use super::places;
 use super::tracer::Tracer;
+use crate::arch::stop::Text;
 use crate::arch::{jump_label, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -92,11 +93,14 @@ pub(super) fn switched(next: &Tcb) {
 /// One of the two.
 pub(super) struct Wakeup(pub(super) &'static str);
 
-fn listen(on: bool) {
-    // SAFETY: as `control::enable`; `start` has asked whether text may be changed.
-    unsafe { places::set_tracer(&[&places::WAKEUP, &places::SWITCH], on) };
-    // SAFETY: as above.
-    unsafe { jump_label::set(&raw const WAKEUP as u32, on) };
+fn listen(on: bool) -> Result<(), Error> {
+    Text::lock()?.patch(|text| {
+        // SAFETY: every other CPU stands still.
+        unsafe { places::set_tracer(text, &[&places::WAKEUP, &places::SWITCH], on) };
+        // SAFETY: as above.
+        unsafe { jump_label::set(text, &raw const WAKEUP as u32, on) };
+    });
+    Ok(())
 }
 
 impl Tracer for Wakeup {
@@ -105,16 +109,14 @@ impl Tracer for Wakeup {
     }
 
     fn start(&self) -> Result<(), Error> {
-        super::control::may_patch()?;
         for cpu in &CPUS {
             cpu.tid.store(NONE, Relaxed);
         }
         latency::set_max(0);
-        listen(true);
-        Ok(())
+        listen(true)
     }
 
-    fn stop(&self) {
-        listen(false);
+    fn stop(&self) -> Result<(), Error> {
+        listen(false)
     }
 }

@@ -90,7 +90,10 @@ pub fn write_json_fields(
                 let name = string(&format!("{}_comm", field.name))?;
                 write!(out, "{},{name}:{comm}", names.threads.pid(tid))?;
             }
-            FieldType::Enum(_) | FieldType::Flags(_) | FieldType::Symbol => {
+            FieldType::Enum(_)
+            | FieldType::Flags(_)
+            | FieldType::Symbol
+            | FieldType::Block { .. } => {
                 write!(out, "{}", string(&names.show(field, value))?)?;
             }
             FieldType::Str => write!(out, "{}", string(&text(value))?)?,

@@ -84,6 +84,11 @@ pub enum Role {
         /// The number of the field with the name.
         comm: usize,
     },
+    /// A function begins, in the context of the last [`FunctionContext`](Self::FunctionContext) of the CPU: class
+    /// `function`.
+    Function,
+    /// A function begins: class `function_context`.
+    FunctionContext,
 }
 
 impl EventDef {
@@ -234,6 +239,8 @@ impl EventDef {
         let role = match class.as_str() {
             _ if id == CLOCK_ID => Role::Clock,
             "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
+            "function" => Role::Function,
+            "function_context" => Role::FunctionContext,
             "thread_name" => match (find("tid"), find("comm")) {
                 (Some(tid), Some(comm)) => Role::Name { tid, comm },
                 _ => Role::Plain,

@@ -146,6 +146,15 @@ impl Names {
             .unwrap_or_else(|| format!("{address:#x}"))
     }
 
+    /// The function at an address, without how far into it; or the address.
+    pub fn function(&self, address: u64) -> String {
+        let mut symbol = self.symbol(address);
+        if let Some(offset) = symbol.rfind("+0x") {
+            symbol.truncate(offset);
+        }
+        symbol
+    }
+
     /// A field's value as its type says.
     pub fn show(&self, field: &FieldDef, value: &Value) -> String {
         let number = value.number().unwrap_or(0);
@@ -156,6 +165,9 @@ impl Names {
             FieldType::Tid => self.threads.pid(number as u8).to_string(),
             FieldType::Cycles => self.clock.ns(number).to_string(),
             FieldType::Symbol => self.symbol(number),
+            FieldType::Block { base, size } => {
+                self.function(base.wrapping_add(number.wrapping_mul(*size)))
+            }
             FieldType::Enum(names) => FieldType::name_of(names, number)
                 .map_or_else(|| number.to_string(), ToString::to_string),
             FieldType::Flags(names) => FieldType::flags(names, number),

@@ -27,6 +27,8 @@ pub struct SubBuffer {
     half: u64,
     last: u64,
     current: u8,
+    /// Context and thread of the last record of a function that named them.
+    function: (Context, u8),
     records: u64,
     /// The record at `at` was reported to be older than the one before it.
     is_back_known: bool,
@@ -113,6 +115,7 @@ impl SubBuffer {
             half: header.ts >> 32,
             last: header.ts,
             current: header.current,
+            function: (Context(header.ctx), header.current),
             records: 0,
             is_back_known: false,
             is_salvage: false,
@@ -188,9 +191,13 @@ impl SubBuffer {
 
         let [_, _, ctx, tid] = word.to_le_bytes();
         let (context, tid) = match event.layout {
+            _ if event.role == Role::Function => self.function,
             Layout::Core24(ctx) => (Context(ctx), self.current),
             Layout::Core8 | Layout::Wide => (Context(ctx), tid),
         };
+        if event.role == Role::FunctionContext {
+            self.function = (context, tid);
+        }
         let body = &self.bytes[self.at..self.at + len as usize];
         let values = values(event, word, body, fixed, dynamic.unwrap_or(0));
         self.current = match event.role {

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::string::String;
 
 use super::merge::Item;
+use super::meta::Role;
 use super::names::Names;
 
 /// The column legend: the four flags of mainline kernels and old parsers.
@@ -51,12 +52,13 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             let time = seconds(names.clock.ns(record.ts));
             let flags = record.context.flags();
             let message = names.message(record);
-            let event = record.event.event();
-            writeln!(
-                out,
-                "{task:>16}-{pid:<7} [{:03}] {flags} {time}: {event}: {message}",
-                record.cpu
-            )
+            let cpu = record.cpu;
+            write!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: ")?;
+            // As ftrace's tracer `function` shows it: its lines have no name of an event.
+            if !matches!(record.event.role, Role::Function | Role::FunctionContext) {
+                write!(out, "{}: ", record.event.event())?;
+            }
+            writeln!(out, "{message}")
         }
         Item::Lost {
             cpu,

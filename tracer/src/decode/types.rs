@@ -22,6 +22,13 @@ pub enum FieldType {
     Cycles,
     /// `sym`: an address, shown as symbol.
     Symbol,
+    /// `block(BASE,SIZE)`: the number of a block of code; shown as the function that it belongs to, without an offset.
+    Block {
+        /// Address of block 0.
+        base: u64,
+        /// Bytes of a block.
+        size: u64,
+    },
     /// `enum(n=NAME,…)`.
     Enum(Vec<(u64, String)>),
     /// `flags(mask=NAME,…)`, shown as `A|B`, the rest in hexadecimal.
@@ -52,6 +59,15 @@ impl FieldType {
                 .strip_prefix('(')?
                 .strip_suffix(')')
         };
+        if let Some(numbers) = names("block") {
+            let numbers = numbers.split_once(',');
+            return match numbers.map(|(base, size)| (number(base), number(size))) {
+                Some((Some(base), Some(size))) => Ok(Self::Block { base, size }),
+                _ => Err(format!(
+                    "`{text}` does not say where blocks begin and how large they are"
+                )),
+            };
+        }
         match (names("enum"), names("flags")) {
             (Some(list), _) => Ok(Self::Enum(named_values(list)?)),
             (_, Some(list)) => Ok(Self::Flags(named_values(list)?)),
@@ -137,5 +153,15 @@ mod tests {
         );
         assert!(FieldType::parse("float").unwrap_err().contains("`float`"));
         assert!(FieldType::parse("enum(").is_err());
+        assert!(
+            FieldType::parse("block(5)")
+                .unwrap_err()
+                .contains("`block(5)`")
+        );
+        let block = FieldType::Block {
+            base: 0x20_0000,
+            size: 32,
+        };
+        assert_eq!(FieldType::parse("block(0x200000,32)"), Ok(block));
     }
 }

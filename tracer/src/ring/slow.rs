@@ -119,6 +119,8 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32) -> Opened 
     let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
     let slot = Geometry::<R>::offset(start);
     let first = start + u64::from(SUB_HEADER);
+    // Between the load of `pos` and its exchange: who records something after this makes the exchange fail.
+    ring.opening();
     if !ring.cas(Word::Pos, pos, first + u64::from(len)) {
         return Opened::Raced;
     }

@@ -3,7 +3,7 @@
 //! | part | what |
 //! |---|---|
 //! | [`host`] | `cargo test` of the crates that run on the host |
-//! | [`target`] | the image `ontarget`, booted under icount: by [`guest`] |
+//! | [`target`] | the images `ontarget` and `functions`, booted under icount: by [`guest`] |
 //! | [`end_to_end`] | `latency-run` and the commands that read its run folder, as a user types them |
 //!
 //! The first two run at the same time. Progress and failures go to stderr; every failure is shown again at the end.
@@ -32,11 +32,15 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let filter = flags.filter.as_deref();
     let tally = Tally::default();
     if on_target {
-        let image = image();
+        let images = [image("ontarget", &[]), image("functions", &["function"])];
         thread::scope(|scope| {
-            let target = scope.spawn(|| match &image {
-                Ok(image) => target::run(image, filter, &tally),
-                Err(error) => tally.failed("target", "image", &format!("{error:#}")),
+            let target = scope.spawn(|| {
+                for image in &images {
+                    match image {
+                        Ok(image) => target::run(image, filter, &tally),
+                        Err(error) => tally.failed("target", "image", &format!("{error:#}")),
+                    }
+                }
             });
             if on_host {
                 host::run(filter, &tally);
@@ -54,12 +58,13 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     Ok(tally.finish())
 }
 
-/// The image with the on-target tests.
-fn image() -> Result<Elf> {
+/// An image with on-target tests, built with these features besides.
+fn image(name: &str, features: &[&str]) -> Result<Elf> {
     let recipe = Recipe {
         package: "takt-tests".into(),
-        name: "ontarget".into(),
-        ..Recipe::takt(0)
+        name: name.into(),
+        ..Recipe::takt(0).with_features(features)
     };
-    Elf::open(&recipe.build()?.path).context("the image with the on-target tests")
+    Elf::open(&recipe.build()?.path)
+        .with_context(|| format!("the image `{name}` with on-target tests"))
 }

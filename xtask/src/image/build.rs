@@ -24,6 +24,14 @@ pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 const RUSTFLAGS: &str =
     "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64";
 
+/// What images with feature `function` are built with besides: entries that can be patched (a `-Z` flag, allowed to the
+/// stable compiler by [`BOOTSTRAP`]), each function at the beginning of a block by which records name it.
+const FUNCTION_RUSTFLAGS: &str =
+    " -Z patchable-function-entry=5 -C llvm-args=-align-all-functions=5";
+
+/// Allows `-Z` flags.
+const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct Recipe {
@@ -64,9 +72,40 @@ impl Recipe {
         }
     }
 
+    /// The same with these features added.
+    #[must_use]
+    pub fn with_features(mut self, features: &[&str]) -> Self {
+        self.features
+            .extend(features.iter().map(|name| (*name).into()));
+        self
+    }
+
+    fn has_functions(&self) -> bool {
+        self.features.iter().any(|name| name == "function")
+    }
+
+    /// Where cargo builds it. Other flags rebuild everything, so the images with feature `function` have a folder of
+    /// their own.
+    fn target_dir(&self) -> PathBuf {
+        let dir = paths::image_target();
+        if self.has_functions() {
+            dir.with_file_name("image-function")
+        } else {
+            dir
+        }
+    }
+
     /// Environment variables that the build gets besides what is inherited.
-    fn variables(&self) -> [(&'static str, &str); 2] {
-        [("RUSTFLAGS", RUSTFLAGS), ("DEFMT_LOG", self.defmt_log)]
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let mut flags = RUSTFLAGS.to_owned();
+        let mut more = None;
+        if self.has_functions() {
+            flags += FUNCTION_RUSTFLAGS;
+            more = Some((BOOTSTRAP.0, BOOTSTRAP.1.to_owned()));
+        }
+        let mut variables = vec![("RUSTFLAGS", flags), ("DEFMT_LOG", self.defmt_log.into())];
+        variables.extend(more);
+        variables
     }
 
     /// Cargo's arguments.
@@ -77,16 +116,18 @@ impl Recipe {
             args.extend(["--features".into(), self.features.join(",").into()]);
         }
         args.extend(["--target", TARGET, "--profile", "image", "--target-dir"].map(Into::into));
-        args.push(paths::image_target().into());
+        args.push(self.target_dir().into());
         args
     }
 
     /// The build as one would type it.
     #[must_use]
     pub fn to_shell(&self) -> String {
-        let variables = self
+        let variables: Vec<_> = self
             .variables()
-            .map(|(name, value)| format!("{name}='{value}'"));
+            .iter()
+            .map(|(name, value)| format!("{name}='{value}'"))
+            .collect();
         let arguments = self.arguments();
         let arguments: Vec<_> = arguments.iter().map(|arg| arg.to_string_lossy()).collect();
         format!("{} cargo {}", variables.join(" "), arguments.join(" "))

@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 
 use super::interrupts::{KICK_VECTOR, TIMER_VECTOR};
-use super::jump_label;
+use super::jump_label::Writable;
 use super::percpu;
 
 global_asm!(
@@ -46,8 +46,8 @@ pub fn entry_of(vector: u8) -> usize {
 /// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.
 ///
 /// # Safety
-/// That of [`jump_label::set`].
-pub(crate) unsafe fn divert_return(on: bool) {
+/// Every other CPU stands still.
+pub(crate) unsafe fn divert_return(text: &mut Writable, on: bool) {
     let place = (&raw const takt_irq_return) as usize;
     let mut code = [0xe9; 5];
     if on {
@@ -59,5 +59,5 @@ pub(crate) unsafe fn divert_return(on: bool) {
         code = unsafe { takt_irq_return_copy };
     }
     // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
-    unsafe { jump_label::write_text(place, &code) };
+    unsafe { text.write(place, &code) };
 }

@@ -45,6 +45,7 @@ const NMI_VECTOR: u64 = 2;
 const PAGE_FAULT: u64 = 14;
 
 /// Called by every exception's stub.
+#[unsafe(link_section = ".text.notrace.exception")]
 pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     // SAFETY: this CPU's own block.
     let block = unsafe { &mut *percpu::this() };
@@ -69,6 +70,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 }
 
 /// A non-maskable interrupt: the context says so to every trace record made inside.
+#[inline(always)]
 fn nmi(block: &mut percpu::PerCpu) {
     block.nr_nmis += 1;
     // SAFETY: one instruction each on this CPU's own byte.

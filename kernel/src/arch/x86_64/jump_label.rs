@@ -6,7 +6,6 @@
 //!
 //! Source: the idea is that of Linux's jump labels; Intel SDM vol. 3A, 9.1.3 for cross-modifying code.
 
-use super::interrupts;
 use x86_64::registers::control::{Cr0, Cr0Flags};
 
 /// The first byte of a jump.
@@ -64,8 +63,8 @@ pub fn entries() -> &'static [JumpEntry] {
 /// Switches every use of the key with this address on or off and returns how many there are.
 ///
 /// # Safety
-/// Only one CPU runs kernel code, and no one else patches at the same time.
-pub unsafe fn set(key: u32, on: bool) -> usize {
+/// No one relies on the key's uses changing one after the other.
+pub unsafe fn set(text: &mut Writable, key: u32, on: bool) -> usize {
     let mut nr = 0;
     for entry in entries().iter().filter(|entry| entry.key == key) {
         let mut code = [0x0f, 0x1f, 0x44, 0x00, 0x00];
@@ -74,7 +73,7 @@ pub unsafe fn set(key: u32, on: bool) -> usize {
             code[1..].copy_from_slice(&entry.target.wrapping_sub(entry.code + 5).to_le_bytes());
         }
         // SAFETY: the entry names a NOP or jump of five bytes in the kernel's text.
-        unsafe { write_text(entry.code as usize, &code) };
+        unsafe { text.write(entry.code as usize, &code) };
         nr += 1;
     }
     nr
@@ -89,27 +88,45 @@ pub fn is_on(key: u32) -> bool {
         .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
 }
 
-/// Writes to the kernel's text, which is mapped read-only: with interrupts off and write protection lifted for the
-/// few bytes.
-///
-/// # Safety
-/// The bytes are what may be executed there, and no other CPU executes them meanwhile.
-pub unsafe fn write_text(address: usize, bytes: &[u8]) {
-    let were_enabled = interrupts::are_enabled();
-    interrupts::disable();
-    let cr0 = Cr0::read();
-    // SAFETY: write protection is lifted only until the line after next, with interrupts off.
-    unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
-    for (i, &byte) in bytes.iter().enumerate() {
-        // SAFETY: the caller's duty.
-        unsafe { core::ptr::write_volatile((address + i) as *mut u8, byte) };
-    }
-    // SAFETY: as it was.
-    unsafe { Cr0::write(cr0) };
-    // Serialise, so that this CPU does not go on with bytes fetched before.
-    core::arch::x86_64::__cpuid(0);
-    if were_enabled {
+/// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
+#[derive(Debug)]
+pub struct Writable(());
+
+impl Writable {
+    /// Lifts the protection while `write` runs.
+    ///
+    /// # Safety
+    /// Interrupts are off, and no other CPU executes what is written.
+    pub unsafe fn with<R>(write: impl FnOnce(&mut Self) -> R) -> R {
+        let cr0 = Cr0::read();
+        // SAFETY: write protection is lifted only while `write` runs, with interrupts off.
+        unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
+        let result = write(&mut Self(()));
         // SAFETY: as it was.
-        unsafe { interrupts::enable() };
+        unsafe { Cr0::write(cr0) };
+        // Serialise, so that this CPU does not go on with bytes fetched before.
+        core::arch::x86_64::__cpuid(0);
+        result
+    }
+
+    /// Writes to the text. If the bytes lie in one aligned word of eight they change at once, so that not even an NMI
+    /// finds half of them.
+    ///
+    /// # Safety
+    /// The bytes are what may be executed there.
+    pub unsafe fn write(&mut self, address: usize, bytes: &[u8]) {
+        let (word, offset) = ((address & !7) as *mut u64, address & 7);
+        if offset + bytes.len() <= 8 {
+            // SAFETY: an aligned word of the text.
+            let mut all = unsafe { word.read_volatile() }.to_le_bytes();
+            all[offset..offset + bytes.len()].copy_from_slice(bytes);
+            // SAFETY: the caller's duty; the bytes around them stay as they are.
+            unsafe { word.write_volatile(u64::from_le_bytes(all)) };
+            return;
+        }
+        for (i, &byte) in bytes.iter().enumerate() {
+            // SAFETY: the caller's duty.
+            unsafe { core::ptr::write_volatile((address + i) as *mut u8, byte) };
+        }
     }
 }

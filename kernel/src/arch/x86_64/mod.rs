@@ -11,6 +11,7 @@ pub mod jump_label;
 pub mod paging;
 pub mod percpu;
 pub mod port;
+pub mod stop;
 pub mod switch;
 pub(crate) mod thunk;
 pub mod tsc;

@@ -35,6 +35,12 @@ pub struct PerCpu {
     pub nr_unexpected: u64,
     /// Non-maskable interrupts seen.
     pub nr_nmis: u64,
+    /// The context that the last record of a function named (see `trace::function`).
+    #[cfg(feature = "function")]
+    pub(crate) function_context: u32,
+    /// A bit for each context in which hooks of functions are running.
+    #[cfg(feature = "function")]
+    pub(crate) function_busy: u32,
     /// Trace ring control words.
     pub ring: RingControl,
     /// Run queue, timer queue and times.
@@ -109,6 +115,7 @@ pub fn of(cpu: usize) -> *mut PerCpu {
     clippy::multiple_unsafe_ops_per_block,
     reason = "the fields of one block"
 )]
+#[unsafe(link_section = ".text.notrace.init")]
 pub unsafe fn init(cpu: usize) {
     let block = of(cpu);
     // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet. The fields that are not written are
@@ -118,6 +125,10 @@ pub unsafe fn init(cpu: usize) {
         (*block).cpu = cpu as u32;
         // Preemption stays disabled until the CPU's idle thread stands.
         (*block).context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
+        #[cfg(feature = "function")]
+        {
+            (*block).function_context = u32::MAX;
+        }
         (*block).sched.reset();
         (&raw mut (*block).tss).write(TaskStateSegment::new());
         // The boot context counts as the idle thread from the start.

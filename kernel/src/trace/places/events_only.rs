@@ -1,5 +1,7 @@
 //! The places of the kernel's events where no tracer is compiled in: their keys are the events' own.
 
+use crate::arch::jump_label::Writable;
+
 pub(crate) use super::events::irq_disable::ID as IRQ_OFF;
 pub(crate) use super::events::irq_enable::ID as IRQ_ON;
 pub(crate) use super::events::irq_handler_entry::ID as IRQ_ENTRY;
@@ -12,4 +14,4 @@ pub(crate) use super::events::sched_wakeup::ID as WAKEUP;
 ///
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn set_event(_: u32, _: bool) {}
+pub(super) unsafe fn set_event(_: &mut Writable, _: u32, _: bool) {}

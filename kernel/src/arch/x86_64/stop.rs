@@ -1,0 +1,93 @@
+//! Stopping the other CPUs while the kernel's text is rewritten.
+//!
+//! Who wants to patch takes the [`Text`] lock, then kicks every other CPU and waits until each stands in the handler of
+//! that interrupt with interrupts off: at a boundary between instructions, in code that nobody rewrites. Then it writes
+//! and lets them go; each serialises first, so that it does not go on with bytes fetched before (Intel SDM vol. 3A,
+//! 9.1.3). A CPU that waits for the kernel lock with interrupts off comes later, when it has had its turn: no one who
+//! stands here holds that lock.
+
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use super::jump_label::Writable;
+use super::{interrupts, percpu};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+use crate::smp;
+use crate::sync::{Mutex, MutexGuard};
+
+static TEXT: Mutex<()> = Mutex::new(());
+
+/// Odd while the CPUs are to stand still; each time another number.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A bit for each CPU that stands still.
+static STOPPED: AtomicU32 = AtomicU32::new(0);
+
+/// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
+/// be stopped.
+pub struct Text {
+    _guard: MutexGuard<'static, ()>,
+}
+
+impl Text {
+    /// Waits until no one else has it.
+    ///
+    /// # Errors
+    /// Those of [`Mutex::lock`].
+    ///
+    /// # Context
+    /// Threads that may block.
+    pub fn lock() -> Result<Self, Error> {
+        Ok(Self {
+            _guard: TEXT.lock()?,
+        })
+    }
+
+    /// Runs `patch` while every other CPU stands still and interrupts are off here.
+    pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
+        let were_enabled = interrupts::are_enabled();
+        interrupts::disable();
+        let me = percpu::cpu();
+        let mut others = 0;
+        let odd = GENERATION.load(Relaxed) + 1;
+        STOPPED.store(0, Relaxed);
+        GENERATION.store(odd, Release);
+        for cpu in (0..MAX_CPUS).filter(|cpu| *cpu != me && smp::is_online(*cpu)) {
+            others |= 1 << cpu;
+            smp::kick(percpu::of(cpu));
+        }
+        while STOPPED.load(Acquire) != others {
+            core::hint::spin_loop();
+        }
+        // SAFETY: interrupts are off, and every other CPU stands still.
+        let result = unsafe { Writable::with(patch) };
+        GENERATION.store(odd.wrapping_add(1), Release);
+        if were_enabled {
+            // SAFETY: as they were.
+            unsafe { interrupts::enable() };
+        }
+        result
+    }
+}
+
+/// Stands still as long as someone patches.
+///
+/// # Context
+/// The handler of a kick, with interrupts off, before it takes the kernel lock.
+#[inline(always)]
+pub(crate) fn stand_still() {
+    loop {
+        let generation = GENERATION.load(Acquire);
+        if generation & 1 == 0 {
+            return;
+        }
+        STOPPED.fetch_or(1 << percpu::cpu(), Release);
+        while GENERATION.load(Acquire) == generation {
+            core::hint::spin_loop();
+        }
+        core::arch::x86_64::__cpuid(0);
+    }
+}

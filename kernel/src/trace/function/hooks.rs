@@ -1,0 +1,143 @@
+//! Hooks: functions that are called at the entry of others, each with a filter of its own.
+
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use super::set::{Filter, SharedFilter, id_of};
+use super::{TRACED, apply, slow};
+use crate::arch::percpu::{self, PerCpu};
+use crate::error::Error;
+use crate::sync::Mutex;
+
+/// Hooks that can be registered at the same time.
+pub const MAX_HOOKS: usize = 4;
+
+/// Is told the address of the function that begins, and the one it returns to.
+pub type Hook = fn(ip: usize, parent_ip: usize);
+
+struct Slot {
+    hook: AtomicPtr<()>,
+    filter: SharedFilter,
+}
+
+static SLOTS: [Slot; MAX_HOOKS] = [const {
+    Slot {
+        hook: AtomicPtr::new(core::ptr::null_mut()),
+        filter: SharedFilter::NONE,
+    }
+}; MAX_HOOKS];
+
+/// Who registers and unregisters does so one after the other.
+static CHANGE: Mutex<()> = Mutex::new(());
+
+/// Entries not passed on because the hooks themselves were running.
+static NR_RECURSIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Names a registered hook.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a hook that is not named cannot be unregistered"]
+pub struct HookId(usize);
+
+/// Has `hook` called whenever one of the functions in `filter` begins. It runs with preemption disabled, in whatever
+/// context the function is called, and must not block; functions that it calls itself do not call any hook.
+///
+/// # Errors
+/// [`Error::OutOfResources`] if there are [`MAX_HOOKS`] already; those of [`Mutex::lock`].
+///
+/// # Context
+/// Threads that may block. All CPUs stand still while the functions are patched.
+pub fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
+    let _change = CHANGE.lock()?;
+    let id = SLOTS
+        .iter()
+        .position(|slot| slot.hook.load(Relaxed).is_null())
+        .ok_or(Error::OutOfResources)?;
+    SLOTS[id].filter.store(filter);
+    SLOTS[id].hook.store(hook as *mut (), Relaxed);
+    apply()?;
+    Ok(HookId(id))
+}
+
+/// Changes the functions at which a hook is called.
+///
+/// # Errors
+/// Those of [`Mutex::lock`].
+///
+/// # Context
+/// As [`register_function_hook`].
+pub fn set_function_hook_filter(id: &HookId, filter: &Filter) -> Result<(), Error> {
+    let _change = CHANGE.lock()?;
+    SLOTS[id.0].filter.store(filter);
+    apply()
+}
+
+/// Takes a hook away. A call that is under way on another CPU may still end afterwards.
+///
+/// # Errors
+/// Those of [`Mutex::lock`].
+///
+/// # Context
+/// As [`register_function_hook`].
+pub fn unregister_function_hook(id: HookId) -> Result<(), Error> {
+    let _change = CHANGE.lock()?;
+    SLOTS[id.0].hook.store(core::ptr::null_mut(), Relaxed);
+    SLOTS[id.0].filter.store(&Filter::NONE);
+    apply()
+}
+
+/// How many entries of functions were not passed on because a hook was running in the same context.
+#[must_use]
+pub fn nr_recursions() -> u64 {
+    NR_RECURSIONS.load(Relaxed)
+}
+
+/// Whether any hook wants this function.
+pub(super) fn is_wanted(id: usize) -> bool {
+    SLOTS.iter().any(|slot| slot.filter.contains(id))
+}
+
+/// In which of three contexts this is: thread, interrupt, NMI. Preemption is disabled, so the bits are the CPU's.
+#[inline(always)]
+fn context_bit() -> u32 {
+    let byte = percpu::preempt_byte();
+    match (byte & percpu::NMI != 0, byte & percpu::HARDIRQ != 0) {
+        (true, _) => 4,
+        (_, true) => 2,
+        _ => 1,
+    }
+}
+
+/// Called by the thunk at the entry of a function that a hook wants, or a hook and the tracer.
+pub(super) extern "C" fn dispatch(ip: u32, parent_ip: usize) {
+    let Some(id) = id_of(ip as usize) else { return };
+    if TRACED.contains(id) && super::is_pid_traced() {
+        slow(ip, parent_ip);
+    }
+    if percpu::preempt_byte() & percpu::DEPTH == percpu::DEPTH {
+        NR_RECURSIONS.fetch_add(1, Relaxed);
+        return;
+    }
+    percpu::preempt_inc(crate::preempt::too_deep);
+    let cpu: *mut PerCpu = percpu::this();
+    // SAFETY: this CPU's own word; interrupts in between leave it as they found it.
+    let busy = unsafe { &raw mut (*cpu).function_busy };
+    let bit = context_bit();
+    // SAFETY: as above.
+    let was_busy = unsafe { busy.read_volatile() };
+    if was_busy & bit == 0 {
+        // SAFETY: as above.
+        unsafe { busy.write_volatile(was_busy | bit) };
+        for slot in SLOTS.iter().filter(|slot| slot.filter.contains(id)) {
+            let hook = slot.hook.load(Relaxed);
+            if !hook.is_null() {
+                // SAFETY: only `register_function_hook` stores here, and it stores hooks.
+                let hook = unsafe { core::mem::transmute::<*mut (), Hook>(hook) };
+                hook(ip as usize, parent_ip);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { busy.write_volatile(busy.read_volatile() & !bit) };
+    } else {
+        NR_RECURSIONS.fetch_add(1, Relaxed);
+    }
+    percpu::preempt_dec(crate::sched::preempt_schedule);
+}

@@ -1,0 +1,9 @@
+//! The on-target tests of function tracing, in an image whose functions have entries that can be patched.
+#![no_std]
+#![no_main]
+
+mod hooks;
+mod live;
+mod records;
+
+takt_board::entry!(takt_tests::harness::main);
