@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 
 use super::units::{CpuSet, micros, positive_time, priority, time};
-use super::values::{AccelChoice, Load, Workload};
+use super::values::{AccelChoice, Load, Tracer, Workload};
 
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]
@@ -59,6 +59,17 @@ pub struct LatencyRun {
         help_heading = "Trace"
     )]
     pub event: Vec<String>,
+
+    /// Trace every function as well; boots an image whose functions have entries that can be patched.
+    #[arg(long, value_enum, default_value_t = Tracer::Nop, help_heading = "Trace")]
+    pub tracer: Tracer,
+    /// Only these functions: name, pre*, *post, *mid*; with ! before it: not these; repeated
+    /// (ftrace: set_ftrace_filter) [default: all; `xtask functions` lists them].
+    #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
+    pub function_filter: Vec<String>,
+    /// Not these functions, although the filter has them (ftrace: set_ftrace_notrace).
+    #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
+    pub function_notrace: Vec<String>,
 
     /// auto: KVM where the CPU has it and a probe boot works, else TCG.
     #[arg(long, value_enum, default_value_t = AccelChoice::Auto, help_heading = "Machine")]

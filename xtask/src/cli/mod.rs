@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use latency_run::LatencyRun;
 pub use units::{CpuSet, format_ns};
-pub use values::{AccelChoice, Format, Load, Workload};
+pub use values::{AccelChoice, Format, Load, Tracer, Workload};
 
 use crate::EXIT_ERROR;
 
@@ -49,6 +49,8 @@ pub enum Command {
     Run(Run),
     /// Builds the kernel image.
     Build(Build),
+    /// Lists the functions that can be traced (ftrace: available_filter_functions).
+    Functions(Functions),
     /// Runs the fuzz targets for a bounded time.
     Fuzz(Fuzz),
     /// Does what CI does: format, lints, documentation, tests.
@@ -139,6 +141,18 @@ pub struct Run {
     /// Show cargo's own output; twice: also put every log level into the image.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// Flags of `functions`.
+#[derive(Debug, Args)]
+pub struct Functions {
+    /// Only these: name, pre*, *post, *mid*; with ! before it: not these. A pattern without :: is held against the last
+    /// part of a name as well.
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Of this ELF file [default: the image that latency-run --tracer function boots].
+    #[arg(long, value_name = "ELF")]
+    pub image: Option<PathBuf>,
 }
 
 /// Flags of `build`.

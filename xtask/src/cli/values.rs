@@ -29,6 +29,17 @@ pub enum Load {
     Mix,
 }
 
+/// What else is traced besides events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tracer {
+    /// Nothing.
+    #[default]
+    Nop,
+    /// The entry of every function.
+    Function,
+}
+
 /// The accelerator asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -50,7 +61,7 @@ macro_rules! display_as_value {
         }
     )+};
 }
-display_as_value!(Workload, Load, AccelChoice, Format);
+display_as_value!(Workload, Load, Tracer, AccelChoice, Format);
 
 /// What `trace` writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -11,7 +11,7 @@ use rustix::fs::Access;
 use takt_timerlat::stats::Status;
 use takt_tracer::decode::Role;
 
-use crate::cli::LatencyRun;
+use crate::cli::{LatencyRun, Tracer};
 use crate::image::{Elf, Recipe};
 use crate::paths;
 use crate::qemu::accel::{self, Selected};
@@ -43,6 +43,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     setup::ensure_qemu(!flags.no_install)?;
     let (elf, build_s) = image(flags)?;
     let event_ids = event_ids(&config, &elf)?;
+    let tracer_keys = config.tracer_keys(&elf)?;
     let accel = accel::select(flags.accel, !flags.no_icount, || {
         probe::probe(&elf.path, Accel::Kvm)
     })?;
@@ -58,6 +59,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     let finished = execute(&Plan {
         config,
         event_ids,
+        tracer_keys,
         accel,
         elf: &elf,
         build_s,
@@ -73,6 +75,15 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     Ok(code)
 }
 
+/// The image that suits the flags.
+fn recipe(flags: &LatencyRun) -> Recipe {
+    let recipe = Recipe::takt(flags.verbose);
+    match flags.tracer {
+        Tracer::Nop => recipe,
+        Tracer::Function => recipe.with_features(&["function"]),
+    }
+}
+
 /// The image: the user's, or ours, built if it is not up to date.
 fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
     if let Some(path) = &flags.image {
@@ -80,7 +91,7 @@ fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
         elf.symbol(Status::SYMBOL)?;
         return Ok((elf, 0.0));
     }
-    let built = Recipe::takt(flags.verbose).build()?;
+    let built = recipe(flags).build()?;
     Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
 }
 
@@ -141,7 +152,7 @@ fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
     let Selected { accel, why } = accel;
     let build = match &flags.image {
         Some(image) => format!("none: {} is booted", image.display()),
-        None => Recipe::takt(flags.verbose).to_shell(),
+        None => recipe(flags).to_shell(),
     };
     println!("accelerator  {} ({why})", accel.name());
     println!("events       {}", config.events.join(","));

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod ci;
 mod doctor;
+mod functions;
 mod fuzz;
 mod latency_run;
 mod log;
@@ -34,6 +35,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
+        Command::Functions(flags) => functions::run(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),
     }
 }

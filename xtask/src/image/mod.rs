@@ -3,6 +3,7 @@
 pub mod build;
 pub mod elf;
 pub mod events;
+pub mod functions;
 pub mod symbolize;
 
 pub use build::{Built, Recipe};

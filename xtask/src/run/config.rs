@@ -5,7 +5,9 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Workload};
+use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Tracer, Workload};
+use crate::image::Elf;
+use crate::image::functions::{Functions, Selection, ranges};
 use crate::qemu::Accel;
 
 /// Events that are recorded unless the user says otherwise.
@@ -32,6 +34,12 @@ pub struct RunConfig {
     pub irq_threshold_ns: Option<u64>,
     pub thread_threshold_ns: Option<u64>,
     pub events: Vec<String>,
+    #[serde(default)]
+    pub tracer: Tracer,
+    #[serde(default)]
+    pub function_filter: Vec<String>,
+    #[serde(default)]
+    pub function_notrace: Vec<String>,
     pub accel_asked: AccelChoice,
     pub smp: u8,
 }
@@ -60,6 +68,10 @@ impl RunConfig {
             bail!("the duration is shorter than one period: nothing would be measured");
         }
         check_workload(flags)?;
+        let has_filter = !flags.function_filter.is_empty() || !flags.function_notrace.is_empty();
+        if has_filter && flags.tracer == Tracer::Nop {
+            bail!("--function-filter and --function-notrace are for --tracer function");
+        }
         let threads = flags.threads.unwrap_or(1);
         let lowest = flags.priority.saturating_sub(threads - 1);
         if lowest == 0 {
@@ -91,6 +103,9 @@ impl RunConfig {
             irq_threshold_ns: flags.irq_threshold,
             thread_threshold_ns: flags.thread_threshold,
             events,
+            tracer: flags.tracer,
+            function_filter: flags.function_filter.clone(),
+            function_notrace: flags.function_notrace.clone(),
             accel_asked: flags.accel,
             smp,
         })
@@ -124,6 +139,40 @@ impl RunConfig {
         line += &format!(" events={} mode=capture", ids.join(","));
         line += clock_keys(accel);
         line
+    }
+}
+
+impl RunConfig {
+    /// What the kernel's command line says of the tracer, with the functions by their ids.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern means no function, or the image has none that can be traced.
+    pub fn tracer_keys(&self, elf: &Elf) -> Result<String> {
+        let mut keys = String::new();
+        if self.tracer == Tracer::Nop {
+            return Ok(keys);
+        }
+        let functions = Functions::of(elf)?;
+        let _ = write!(keys, " ftrace={}", self.tracer);
+        for (key, patterns) in [
+            ("ftrace_filter", &self.function_filter),
+            ("ftrace_notrace", &self.function_notrace),
+        ] {
+            let mut selection = Selection::new();
+            let mut words = patterns.iter().peekable();
+            // Nothing but what is not wanted is all but that.
+            if key == "ftrace_filter" && words.peek().is_some_and(|word| word.starts_with('!')) {
+                selection.extend(functions.available().map(|function| function.id));
+            }
+            for word in words {
+                functions.write(&mut selection, word, true)?;
+            }
+            if !patterns.is_empty() {
+                let _ = write!(keys, " {key}={}", ranges(&selection));
+            }
+        }
+        Ok(keys)
     }
 }
 
@@ -199,6 +248,7 @@ mod tests {
             "-p 0.5",
             "-p 2000 -d 1ms",
             "-t 2",
+            "--function-filter x",
             "--distance 100",
             "--workload cyclictest -i 5",
             "--load cpu -P 4",

@@ -65,7 +65,7 @@ fn means(pattern: &str, name: &str) -> bool {
 }
 
 /// `*` for any run of characters, `?` for one.
-fn glob(pattern: &str, text: &str) -> bool {
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     // Where to go back to: behind the last `*`, and how far it reached.

@@ -30,6 +30,8 @@ pub struct Plan<'p> {
     pub config: RunConfig,
     /// The events that are recorded.
     pub event_ids: Vec<u32>,
+    /// More words for the kernel's command line: what the tracer is to do.
+    pub tracer_keys: String,
     /// On what.
     pub accel: Selected,
     /// The image.
@@ -82,7 +84,8 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         dir: dir.clone(),
         cmdline: plan
             .config
-            .kernel_cmdline(plan.accel.accel, &plan.event_ids),
+            .kernel_cmdline(plan.accel.accel, &plan.event_ids)
+            + &plan.tracer_keys,
         smp: plan.config.smp,
         accel: plan.accel.accel,
     };

@@ -1,0 +1,267 @@
+//! The functions of an image that can be traced, and which of them a pattern means.
+//!
+//! The target knows functions by ids, their places in the section `__patchable_function_entries`. Names, wildcards and
+//! what a write to ftrace's `set_ftrace_filter` does are here.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use anyhow::{Result, anyhow, ensure};
+
+use super::Elf;
+use crate::run::events::glob;
+use crate::term::WithHelp;
+
+/// The section with the addresses of all entries that can be patched.
+const SECTION: &str = "__patchable_function_entries";
+
+/// A set of functions, by their ids.
+pub type Selection = BTreeSet<usize>;
+
+/// The functions of an image.
+#[derive(Clone, Debug)]
+pub struct Functions {
+    list: Vec<Function>,
+}
+
+/// A function with an entry that can be patched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its place in the list.
+    pub id: usize,
+    /// Where it begins.
+    pub address: u64,
+    /// Its whole name, as Rust writes paths.
+    pub name: String,
+    /// Whether the target would patch it.
+    pub is_traceable: bool,
+}
+
+impl Functions {
+    /// Reads the list out of an image.
+    ///
+    /// # Errors
+    ///
+    /// If the image was built without such entries, or does not name its functions.
+    pub fn of(elf: &Elf) -> Result<Self> {
+        let section = elf.section(SECTION).unwrap_or_default();
+        if section.is_empty() {
+            return Err(anyhow!(
+                "the functions of {} cannot be traced",
+                elf.path.display()
+            ))
+            .help("it was built without: xtask build --features image,function");
+        }
+        let never = elf.symbol("__notrace_start")?..elf.symbol("__notrace_end")?;
+        let names = elf.functions();
+        let name_of = |address: u64| {
+            let at = names.partition_point(|(start, _)| *start <= address);
+            let (start, name) = names.get(at.checked_sub(1)?)?;
+            (*start == address).then(|| addr2line::demangle_auto(name.into(), None).into_owned())
+        };
+        let list: Vec<_> = section
+            .chunks_exact(8)
+            .filter_map(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
+            .enumerate()
+            .map(|(id, address)| Function {
+                id,
+                address,
+                name: name_of(address).unwrap_or_else(|| format!("{address:#x}")),
+                is_traceable: !never.contains(&address),
+            })
+            .collect();
+        ensure!(
+            list.is_sorted_by(|a, b| a.address < b.address),
+            "the functions of {} are not in order",
+            elf.path.display()
+        );
+        Ok(Self { list })
+    }
+
+    /// What ftrace's `available_filter_functions` shows.
+    pub fn available(&self) -> impl Iterator<Item = &Function> {
+        self.list.iter().filter(|function| function.is_traceable)
+    }
+
+    /// The function with this id.
+    #[must_use]
+    pub fn get(&self, id: usize) -> Option<&Function> {
+        self.list.get(id)
+    }
+
+    /// The functions that a pattern means: `name`, `pre*`, `*post`, `*mid*`. A pattern without `::` is held against the
+    /// last part of a name as well.
+    pub fn matching<'f>(&'f self, pattern: &'f str) -> impl Iterator<Item = &'f Function> {
+        self.available().filter(move |function| {
+            glob(pattern, &function.name)
+                || (!pattern.contains("::") && glob(pattern, short(&function.name)))
+        })
+    }
+
+    /// Does what writing `words` to `set_ftrace_filter` does: each word adds the functions that it means, with `!`
+    /// before it removes them. Without `is_append` (`>`, not `>>`) the selection is empty before.
+    ///
+    /// # Errors
+    ///
+    /// If a word means no function. The selection is as before then.
+    pub fn write(&self, selection: &mut Selection, words: &str, is_append: bool) -> Result<()> {
+        let mut new = if is_append {
+            selection.clone()
+        } else {
+            Selection::new()
+        };
+        for word in words.split_whitespace() {
+            let (is_removal, pattern) = word
+                .strip_prefix('!')
+                .map_or((false, word), |rest| (true, rest));
+            let mut found = self.matching(pattern).peekable();
+            if found.peek().is_none() {
+                return Err(anyhow!("no function is meant by `{pattern}`"))
+                    .help("`xtask functions` lists them all, `xtask functions '*lock*'` some");
+            }
+            for function in found {
+                if is_removal {
+                    new.remove(&function.id);
+                } else {
+                    new.insert(function.id);
+                }
+            }
+        }
+        *selection = new;
+        Ok(())
+    }
+}
+
+/// The last part of a path: what is behind the last `::` that is not inside brackets.
+fn short(name: &str) -> &str {
+    let mut depth = 0;
+    let mut begin = 0;
+    let bytes = name.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' | b'{' | b'(' | b'[' => depth += 1,
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b'}' | b')' | b']' => depth -= 1,
+            // Generic arguments after the name are no part of their own.
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                if bytes.get(at + 2) != Some(&b'<') {
+                    begin = at + 2;
+                }
+            }
+            _ => {}
+        }
+    }
+    let last = &name[begin..];
+    last.split_once("::<").map_or(last, |(name, _)| name)
+}
+
+/// Ids as the kernel's command line has them: `3,7-12`.
+#[must_use]
+pub fn ranges(selection: &Selection) -> String {
+    let mut text = String::new();
+    let mut ids = selection.iter().copied().peekable();
+    while let Some(first) = ids.next() {
+        let mut last = first;
+        while let Some(next) = ids.next_if_eq(&(last + 1)) {
+            last = next;
+        }
+        let comma = if text.is_empty() { "" } else { "," };
+        // Writing to a String does not fail.
+        let _ = if first == last {
+            write!(text, "{comma}{first}")
+        } else {
+            write!(text, "{comma}{first}-{last}")
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn functions() -> Functions {
+        let names = [
+            ("takt_main", true),
+            ("<takt_kernel::sync::mutex::RawMutex>::lock_slow", true),
+            ("<takt_kernel::sync::mutex::RawMutex>::unlock_slow", true),
+            ("takt_kernel::lock::lock_smp", true),
+            ("<spin::once::Once<fn()>>::try_call_once_slow::<a::b>", true),
+            ("takt_tracer::ring::slow::reserve", false),
+        ];
+        Functions {
+            list: names
+                .iter()
+                .enumerate()
+                .map(|(id, (name, is_traceable))| Function {
+                    id,
+                    address: 32 * id as u64,
+                    name: (*name).into(),
+                    is_traceable: *is_traceable,
+                })
+                .collect(),
+        }
+    }
+
+    fn written(words: &str) -> Result<Vec<usize>> {
+        let mut selection = Selection::new();
+        functions().write(&mut selection, words, false)?;
+        Ok(selection.into_iter().collect())
+    }
+
+    #[test]
+    fn patterns_mean_functions() {
+        assert_eq!(written("takt_main").unwrap(), [0]);
+        assert_eq!(written("lock_slow").unwrap(), [1]);
+        assert_eq!(written("lock*").unwrap(), [1, 3]);
+        assert_eq!(written("*_slow").unwrap(), [1, 2, 4]);
+        assert_eq!(written("*lock*").unwrap(), [1, 2, 3]);
+        assert_eq!(written("takt_kernel::lock::*").unwrap(), [3]);
+        assert_eq!(written("*lock* !unlock_slow takt_main").unwrap(), [0, 1, 3]);
+        assert!(written("").unwrap().is_empty());
+        for nothing in ["nothing", "reserve", "!nothing"] {
+            assert!(written(nothing).is_err(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn writing_replaces_and_appends() {
+        let functions = functions();
+        let mut selection = Selection::new();
+        functions.write(&mut selection, "*lock*", false).unwrap();
+        functions.write(&mut selection, "takt_main", true).unwrap();
+        functions.write(&mut selection, "!lock_smp", true).unwrap();
+        assert_eq!(selection, Selection::from([0, 1, 2]));
+        assert!(
+            functions
+                .write(&mut selection, "takt_main nothing", false)
+                .is_err()
+        );
+        assert_eq!(selection, Selection::from([0, 1, 2]));
+        functions.write(&mut selection, "takt_main", false).unwrap();
+        assert_eq!(selection, Selection::from([0]));
+    }
+
+    #[test]
+    fn the_last_part_of_a_name() {
+        for (name, last) in [
+            ("takt_main", "takt_main"),
+            ("a::b::c", "c"),
+            ("<a::b as c::d>::e", "e"),
+            ("<a::b>::e::<f::g>", "e"),
+            ("a::{closure#0}", "{closure#0}"),
+            (
+                "core::ptr::drop_in_place::<fn(a::b) -> c::d>",
+                "drop_in_place",
+            ),
+        ] {
+            assert_eq!(short(name), last, "{name}");
+        }
+    }
+
+    #[test]
+    fn ids_are_written_as_ranges() {
+        assert_eq!(ranges(&Selection::from([3, 7, 8, 9, 12])), "3,7-9,12");
+        assert_eq!(ranges(&Selection::new()), "");
+    }
+}
