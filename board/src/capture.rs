@@ -46,6 +46,12 @@ pub fn start() -> bool {
     console.is_some()
 }
 
+/// Whether what is recorded is handed over.
+#[must_use]
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
 fn deliver(console: &mut Console, channel: u8, cpu: usize, payload: &[u8]) -> bool {
     let Some(sequence) = SEQUENCE[usize::from(channel) & 1].get(cpu) else {
         return false;

@@ -3,8 +3,6 @@
 //! Pure functions over text, tested and fuzzed on the host. An unknown key is no error, so that images can share a
 //! command line; a value that does not parse is.
 
-use core::ops::RangeInclusive;
-
 /// A value that could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
 pub struct BadValue {
@@ -17,11 +15,15 @@ pub struct BadValue {
 pub struct CommandLine<'a>(pub &'a str);
 
 impl<'a> CommandLine<'a> {
+    /// The words, in their order.
+    pub fn words(&self) -> impl DoubleEndedIterator<Item = &'a str> + use<'a> {
+        self.0.split_ascii_whitespace()
+    }
+
     /// The value of a key; the last one counts if it is given more than once.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        self.0
-            .split_ascii_whitespace()
+        self.words()
             .filter_map(|word| word.split_once('='))
             .rfind(|(name, _)| *name == key)
             .map(|(_, value)| value)
@@ -60,27 +62,11 @@ impl<'a> CommandLine<'a> {
             .map(move |text| parse(text).ok_or_else(|| self.bad(text)))
     }
 
-    /// Ranges of numbers, `3,7-12`; none if the key is not given. What does not parse, or is a range backwards, is left
-    /// out.
-    pub fn ranges(&self, key: &str) -> impl Iterator<Item = RangeInclusive<usize>> + use<'a> {
-        self.get(key)
-            .unwrap_or("")
-            .split(',')
-            .filter_map(|text| match text.split_once('-') {
-                Some((first, last)) => Some(index(first)?..=index(last)?),
-                None => index(text).map(|only| only..=only),
-            })
-    }
-
     fn bad(&self, value: &str) -> BadValue {
         BadValue {
             offset: value.as_ptr().addr().wrapping_sub(self.0.as_ptr().addr()),
         }
     }
-}
-
-fn index(text: &str) -> Option<usize> {
-    parse(text)?.try_into().ok()
 }
 
 fn parse(text: &str) -> Option<u64> {
@@ -119,13 +105,6 @@ mod tests {
         assert_eq!(line.number("d", 0), Err(BadValue { offset: 11 }));
         assert!(line.number("e", 0).is_err());
         assert!(line.choice("a", &["x"], 0).is_err());
-    }
-
-    #[test]
-    fn ranges() {
-        let line = CommandLine("f=3,7-9,x,5-,12-10,0x10");
-        assert!(line.ranges("f").flatten().eq([3, 7, 8, 9, 16]));
-        assert_eq!(line.ranges("none").count(), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
+//! * [`setting`]: what can be set of the tracer, at boot and live; `control`: the thread that listens to the host.
 //! * [`power`]: the way out.
 #![no_std]
 #![cfg_attr(
@@ -17,10 +18,14 @@
 pub mod capture;
 pub mod clocks;
 pub mod cmdline;
+#[cfg(feature = "image")]
+pub mod control;
+pub mod line;
 pub mod parallel;
 pub mod power;
 pub mod rtt;
 pub mod serial;
+pub mod setting;
 
 mod acpi;
 #[cfg(feature = "image")]
@@ -37,6 +42,9 @@ mod start;
 #[cfg(feature = "image")]
 mod tracing;
 mod virtio;
+
+#[cfg(feature = "image")]
+pub use tracing::carry_out;
 
 #[cfg(feature = "image")]
 pub use start::{boot_cycles, end, set_idle_hook};

@@ -1,7 +1,8 @@
 //! The log in memory and commands from the host, in SEGGER RTT's layout, so that debug probes understand it too.
 //!
 //! Up channel 0 takes defmt frames. A frame is staged and published as a whole; one that does not fit is dropped and
-//! counted. Down channel 0 takes commands: `s` stops the measurement.
+//! counted. Down channel 0 takes commands: `s` stops the measurement. Down channel 1 takes lines, which set what the
+//! words of the command line set at boot.
 //!
 //! # Context
 //! Logging disables interrupts for as long as one message takes: it is for set-up, tear-down and diagnostics, not for
@@ -15,7 +16,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_kernel::config::{RTT_DOWN_SIZE as DOWN_SIZE, RTT_UP_SIZE as UP_SIZE};
+use takt_kernel::config::{
+    RTT_DOWN_SIZE as DOWN_SIZE, RTT_LINES_SIZE as LINES_SIZE, RTT_UP_SIZE as UP_SIZE,
+};
 use takt_kernel::preempt::{self, IrqGuard};
 
 #[repr(C)]
@@ -34,7 +37,7 @@ struct ControlBlock {
     nr_up: i32,
     nr_down: i32,
     up: [Channel; 1],
-    down: [Channel; 1],
+    down: [Channel; 2],
 }
 
 // SAFETY: the pointers are to statics; the offsets are atomics.
@@ -47,13 +50,14 @@ unsafe impl<const N: usize> Sync for Buffer<N> {}
 
 static UP: Buffer<UP_SIZE> = Buffer(UnsafeCell::new([0; UP_SIZE]));
 static DOWN: Buffer<DOWN_SIZE> = Buffer(UnsafeCell::new([0; DOWN_SIZE]));
+static LINES: Buffer<LINES_SIZE> = Buffer(UnsafeCell::new([0; LINES_SIZE]));
 
 #[unsafe(no_mangle)]
 #[used]
 static _SEGGER_RTT: ControlBlock = ControlBlock {
     id: *b"SEGGER RTT\0\0\0\0\0\0",
     nr_up: 1,
-    nr_down: 1,
+    nr_down: 2,
     up: [Channel {
         name: c"defmt".as_ptr().cast(),
         buffer: UP.0.get().cast(),
@@ -62,14 +66,24 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
         read: AtomicU32::new(0),
         flags: 0, // skip when full: never block
     }],
-    down: [Channel {
-        name: c"commands".as_ptr().cast(),
-        buffer: DOWN.0.get().cast(),
-        size: DOWN_SIZE as u32,
-        write: AtomicU32::new(0),
-        read: AtomicU32::new(0),
-        flags: 0,
-    }],
+    down: [
+        Channel {
+            name: c"commands".as_ptr().cast(),
+            buffer: DOWN.0.get().cast(),
+            size: DOWN_SIZE as u32,
+            write: AtomicU32::new(0),
+            read: AtomicU32::new(0),
+            flags: 0,
+        },
+        Channel {
+            name: c"settings".as_ptr().cast(),
+            buffer: LINES.0.get().cast(),
+            size: LINES_SIZE as u32,
+            write: AtomicU32::new(0),
+            read: AtomicU32::new(0),
+            flags: 0,
+        },
+    ],
 };
 
 /// Log messages dropped because the buffer was full.
@@ -95,6 +109,23 @@ pub fn command() -> Option<u8> {
     channel
         .read
         .store((at + 1) as u32 % DOWN_SIZE as u32, Release);
+    Some(byte)
+}
+
+/// Takes one byte of the lines of the host, if there is one.
+#[cfg_attr(not(feature = "image"), expect(dead_code, reason = "for `control`"))]
+pub(crate) fn line_byte() -> Option<u8> {
+    let channel = &_SEGGER_RTT.down[1];
+    let (write, read) = (channel.write.load(Acquire), channel.read.load(Relaxed));
+    if write == read {
+        return None;
+    }
+    let at = read as usize % LINES_SIZE;
+    // SAFETY: the host has written the bytes before `write`.
+    let byte = unsafe { LINES.0.get().cast::<u8>().wrapping_add(at).read_volatile() };
+    channel
+        .read
+        .store((at + 1) as u32 % LINES_SIZE as u32, Release);
     Some(byte)
 }
 

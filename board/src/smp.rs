@@ -134,7 +134,7 @@ pub fn start(wanted: usize) -> u32 {
         }
     }
     drop(text);
-    if takt_kernel::trace::is_on() {
+    if takt_kernel::trace::is_wanted() {
         // Those that were just started record as well.
         takt_kernel::trace::tracing_on();
     }

@@ -1,67 +1,137 @@
-//! What the command line says of tracing, for every image: `events=` with the ids to switch on (the host knows the
-//! names), `mode=capture|flight`. With feature `function` also `ftrace=function` and what it is about: functions in
-//! `ftrace_filter=` and `ftrace_notrace=`, by their ids in ranges (`3,7-12`), threads in `ftrace_pid=`.
+//! Carries out what the command line and the host set of the tracer ([`Setting`]).
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::config::MAX_CPUS;
 use takt_kernel::trace::{self, Mode};
 
+use crate::capture;
 use crate::cmdline::CommandLine;
+#[cfg(feature = "function")]
+use crate::setting::Ids;
+use crate::setting::{Errno, Setting};
 
-/// Chooses the mode, switches the listed events on, and starts recording if there are any. Says how many are on.
+/// For each CPU, the sub-buffer before which everything was cleared.
+pub(crate) static CLEARED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// Carries out the settings on the command line, in their order, and starts recording if an event or a tracer was
+/// switched on, unless `tracing_on=0` says otherwise.
 ///
 /// # Context
 /// A thread of the boot CPU, before other CPUs are started.
-pub(crate) fn apply(line: &CommandLine<'_>) -> u32 {
-    let mode = line.choice("mode", &["capture", "flight"], 0).unwrap_or(0);
-    trace::set_mode([Mode::StopWhenFull, Mode::Overwrite][mode]);
-    let mut nr_events = 0;
-    for id in line.list("events") {
-        let Some(id) = id.ok().and_then(|id| u32::try_from(id).ok()) else {
-            defmt::warn!("the list of events on the command line has a bad number");
-            continue;
+pub(crate) fn apply(line: &CommandLine<'_>) {
+    // Complete capture unless it is said otherwise.
+    trace::set_mode(Mode::StopWhenFull);
+    let mut is_wanted = false;
+    for word in line.words() {
+        let done = match Setting::parse(word) {
+            None => continue,
+            Some(parsed) => parsed.and_then(|setting| carry_out(setting).map(|()| setting)),
         };
-        // An event whose code the image does not contain cannot occur.
-        if trace::enable(id, true).is_ok_and(|nr_places| nr_places > 0) {
-            nr_events += 1;
+        match done {
+            Ok(Setting::Events { ids, .. }) => is_wanted |= ids.iter().next().is_some(),
+            Ok(Setting::Tracer(_)) => is_wanted = true,
+            Ok(_) => {}
+            Err(error) => defmt::warn!("{=str}: {}", word, error),
         }
     }
-    #[cfg(feature = "function")]
-    let nr_events = nr_events + functions(line);
-    if nr_events > 0 {
+    if is_wanted && line.get("tracing_on") != Some("0") {
         trace::tracing_on();
         trace::record_threads();
     }
-    nr_events
 }
 
-/// Starts the function tracer if the command line says so; says how many events that makes.
+/// Carries out a setting.
+///
+/// # Errors
+/// The number that Linux gives; everything is as it was then, except that of a list of events those before the culprit
+/// are switched.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
+    match setting {
+        Setting::Tracer(name) => trace::set_tracer(name)?,
+        Setting::Events { ids, on } => {
+            for id in ids.iter() {
+                // An event whose code the image does not contain cannot occur, so it is as good as switched.
+                trace::enable(id, on)?;
+            }
+        }
+        Setting::TracingOn(true) => trace::tracing_on(),
+        Setting::TracingOn(false) => trace::tracing_off(),
+        Setting::Marker(text) => trace::record_marker(text),
+        Setting::Overwrite(on) => trace::set_mode(if on {
+            Mode::Overwrite
+        } else {
+            Mode::StopWhenFull
+        }),
+        Setting::Cpumask(mask) => trace::set_cpumask(mask)?,
+        Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs)?,
+        Setting::Clear => clear(),
+        Setting::Filter(_) | Setting::Notrace(_) | Setting::Pids(_) => functions(setting)?,
+        Setting::MaxLatency(_) | Setting::Thresh(_) => latencies(setting)?,
+    }
+    Ok(())
+}
+
+/// Empties the rings: what was recorded is read no more. A complete capture loses nothing, it is handed over as ever.
+fn clear() {
+    trace::mark(|cpu, seq| {
+        if let Some(cleared) = CLEARED.get(cpu) {
+            cleared.store(seq, Relaxed);
+        }
+        if !capture::is_active() {
+            // Gives them back to the writers, who would lose what is new if they may not overwrite.
+            trace::drain(cpu, |_| true);
+        }
+    });
+}
+
+/// What the tracer of functions is about.
 #[cfg(feature = "function")]
-fn functions(line: &CommandLine<'_>) -> u32 {
+fn functions(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::function::{self, Filter};
 
-    if line.get("ftrace") != Some("function") {
-        return 0;
-    }
-    let filter = |key| Filter::of_ids(line.ranges(key).flatten());
-    let begin = || {
-        if line.get("ftrace_filter").is_some() {
-            function::set_filter(&filter("ftrace_filter"))?;
-        }
-        function::set_notrace(&filter("ftrace_notrace"))?;
-        let mut tids = heapless::Vec::<u8, 16>::new();
-        for tid in line.list("ftrace_pid").flatten() {
-            if u8::try_from(tid).is_ok_and(|tid| tids.push(tid).is_ok()) {
-                continue;
+    let numbers = |ids: Ids<'_>| ids.iter().map(|id| id as usize);
+    match setting {
+        Setting::Filter(None) => function::set_filter(&Filter::ALL)?,
+        Setting::Filter(Some(ids)) => function::set_filter(&Filter::of_ids(numbers(ids)))?,
+        Setting::Notrace(ids) => function::set_notrace(&Filter::of_ids(numbers(ids)))?,
+        Setting::Pids(ids) => {
+            let mut tids = heapless::Vec::<u8, 16>::new();
+            for id in ids.iter() {
+                let tid = u8::try_from(id).map_err(|_| Errno::Invalid)?;
+                tids.push(tid).map_err(|_| Errno::NoMemory)?;
             }
-            defmt::warn!("the list of threads to be traced has a bad number or is too long");
+            function::set_pids(&tids)?;
         }
-        function::set_pids(&tids)?;
-        function::start()
-    };
-    match begin() {
-        Ok(()) => 2,
-        Err(error) => {
-            defmt::error!("functions cannot be traced: {}", error);
-            0
-        }
+        _ => return Err(Errno::NoEntry),
     }
+    Ok(())
+}
+
+/// There is no such tracer in this image.
+#[cfg(not(feature = "function"))]
+fn functions(_: Setting<'_>) -> Result<(), Errno> {
+    Err(Errno::NoEntry)
+}
+
+/// What the latency tracers keep.
+#[cfg(feature = "latency-tracers")]
+fn latencies(setting: Setting<'_>) -> Result<(), Errno> {
+    use takt_kernel::trace::latency;
+
+    match setting {
+        Setting::MaxLatency(nanos) => latency::set_max(nanos),
+        Setting::Thresh(nanos) => latency::set_thresh(nanos),
+        _ => return Err(Errno::NoEntry),
+    }
+    Ok(())
+}
+
+/// There are no such tracers in this image.
+#[cfg(not(feature = "latency-tracers"))]
+fn latencies(_: Setting<'_>) -> Result<(), Errno> {
+    Err(Errno::NoEntry)
 }

@@ -36,6 +36,13 @@ pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS).next_power_of_two();
 /// Bytes of a trace sub-buffer: a power of two.
 pub const TRACE_SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 4096);
 
+// The symbol's value tells the host, which counts in bytes.
+core::arch::global_asm!(
+    ".global takt_trace_sub_size",
+    ".set takt_trace_sub_size, {}",
+    const TRACE_SUB_SIZE,
+);
+
 /// Sub-buffers of each CPU's trace ring: a power of two.
 pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 
@@ -62,6 +69,12 @@ pub const RTT_UP_SIZE: usize = number(option_env!("TAKT_RTT_UP_SIZE"), 32 * 1024
 
 /// Bytes of commands from the host that wait to be read (RTT down channel 0); each is one byte.
 pub const RTT_DOWN_SIZE: usize = 64;
+
+/// Bytes of settings from the host that wait to be read (RTT down channel 1): a line of up to one less.
+pub const RTT_LINES_SIZE: usize = 512;
+
+/// Bytes of the stack of the thread that carries the host's settings out; whole pages.
+pub const CONTROL_STACK_SIZE: usize = number(option_env!("TAKT_CONTROL_STACK_SIZE"), 8 * 1024);
 
 /// Bytes of the kernel's command line; the board does not boot with a longer one, which cut would be another.
 pub const MAX_COMMAND_LINE: usize = number(option_env!("TAKT_MAX_COMMAND_LINE"), 4096);
@@ -92,6 +105,10 @@ const _: () = assert!(
 const _: () = assert!(
     MAIN_STACK_SIZE >= 4096 && WORKLOAD_STACK_SIZE >= 4096,
     "a stack has a page at least"
+);
+const _: () = assert!(
+    CONTROL_STACK_SIZE.is_multiple_of(4096) && CONTROL_STACK_SIZE >= 4096,
+    "stacks are whole pages"
 );
 const _: () = assert!(
     RTT_UP_SIZE >= 2 && RTT_UP_SIZE <= u32::MAX as usize,

@@ -28,11 +28,11 @@ pub fn nr_online() -> u32 {
     ONLINE.load(Acquire).count_ones()
 }
 
-/// The trace rings' control words of the CPUs that run.
-pub(crate) fn rings() -> impl Iterator<Item = &'static RingControl> {
+/// The CPUs that run, each with its trace ring's control words.
+pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static RingControl)> {
     (0..MAX_CPUS).filter(|cpu| is_online(*cpu)).map(|cpu| {
         // SAFETY: the block is static and the control words are atomics.
-        unsafe { &(*percpu::of(cpu)).ring }
+        (cpu, unsafe { &(*percpu::of(cpu)).ring })
     })
 }
 

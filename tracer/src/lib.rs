@@ -7,6 +7,7 @@
 //! * [`mod@event`] declares event classes and events at compile time. A declared event costs no loaded byte: its
 //!   name and its fields stand in sections that stay in the ELF file. An image includes `trace.x` of this crate in its
 //!   linker script.
+//! * [`control`] is the block in memory by which a host follows and controls the tracer of a running system.
 //! * `decode`, with feature `std`, reads traces on the host and writes them as ftrace text or JSON lines.
 //!
 //! The crate contains no machine code. Its one piece of unsafe code is the attribute that puts an event's id and
@@ -20,6 +21,7 @@
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod control;
 #[cfg(feature = "std")]
 pub mod decode;
 pub mod event;

@@ -34,7 +34,8 @@ mod writer;
 
 pub use consumer::{Full, Overwritten, announce, close, consume, make_room, peek_full};
 pub use control::{
-    ARMED, Counters, Mode, RingControl, Word, counters, is_on, set_mode, tracing_off, tracing_on,
+    ARMED, Counters, Mode, RingControl, Word, capacity, counters, is_on, set_capacity, set_mode,
+    tracing_off, tracing_on,
 };
 pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{

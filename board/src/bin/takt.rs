@@ -5,7 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_board::cmdline::{BadValue, CommandLine};
-use takt_board::{capture, clocks, rtt};
+use takt_board::{capture, clocks, control, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
 use takt_kernel::{arch, config, irq, smp, thread, time};
@@ -49,6 +49,9 @@ fn main(text: &'static str) {
         );
     }
     takt_board::set_idle_hook(beat);
+    if let Err(error) = control::start(&line) {
+        defmt::error!("there is no live control: {}", error);
+    }
     let code = match read_config(&line) {
         Ok(config) => measure(&line, &config),
         Err(BadValue { offset }) => {

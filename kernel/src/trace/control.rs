@@ -1,6 +1,6 @@
 //! Control of tracing: which events, whether at all, and the counters.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::ring;
 
@@ -8,7 +8,7 @@ use super::places;
 use super::ring::{KernelRing, RingOf};
 use crate::arch::jump_label;
 use crate::arch::stop::Text;
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
 use crate::error::Error;
 
 pub use takt_tracer::ring::Counters;
@@ -39,12 +39,26 @@ pub fn is_enabled(id: u32) -> bool {
     jump_label::is_on(id)
 }
 
-/// Starts recording, on every CPU that runs.
+/// Whether recording is to be on, on the CPUs of [`CPUMASK`].
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// A bit for each CPU that records.
+static CPUMASK: AtomicU32 = AtomicU32::new(ALL_CPUS);
+
+/// The bits of all CPUs that an image may have.
+const ALL_CPUS: u32 = u32::MAX >> (32 - MAX_CPUS);
+
+/// Starts recording, on every CPU that runs and is in [`cpumask`].
 ///
 /// # Context
 /// Any, NMI included.
 pub fn tracing_on() {
-    for control in crate::smp::rings() {
+    WANTED.store(true, Relaxed);
+    let mask = CPUMASK.load(Relaxed);
+    for (cpu, control) in crate::smp::rings() {
+        if mask & 1 << cpu == 0 {
+            continue;
+        }
         // If it is on already, its limit stands.
         let _ = control
             .limit
@@ -58,10 +72,114 @@ pub fn tracing_on() {
 /// Any, NMI included.
 #[inline]
 pub fn tracing_off() {
-    for control in crate::smp::rings() {
+    WANTED.store(false, Relaxed);
+    for (_, control) in crate::smp::rings() {
         control.limit.store(0, Relaxed);
     }
 }
+
+/// Whether recording was started and not stopped since, whatever CPUs are in [`cpumask`].
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn is_wanted() -> bool {
+    WANTED.load(Relaxed)
+}
+
+/// The CPUs that record, a bit for each.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn cpumask() -> u32 {
+    CPUMASK.load(Relaxed)
+}
+
+/// Chooses the CPUs that record. The others stop at once; what they have recorded stays.
+///
+/// # Errors
+/// [`Error::Overflow`] if there is a bit of a CPU that no image of this build can have.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn set_cpumask(mask: u32) -> Result<(), Error> {
+    if mask & !ALL_CPUS != 0 {
+        return Err(Error::Overflow);
+    }
+    CPUMASK.store(mask, Relaxed);
+    for (cpu, control) in crate::smp::rings() {
+        if mask & 1 << cpu == 0 {
+            control.limit.store(0, Relaxed);
+        }
+    }
+    if is_wanted() {
+        tracing_on();
+    }
+    Ok(())
+}
+
+/// Has each CPU use so many of its ring's [`TRACE_NR_SUBS`] sub-buffers, two at least.
+///
+/// # Errors
+/// [`Error::OutOfResources`] if there are not so many; [`Error::InvalidArgument`] while a tracer other than `nop` is
+/// chosen, or if it is none. Everything stays as it was then.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn set_buffer_size(nr_subs: usize) -> Result<(), Error> {
+    if nr_subs == 0 || super::tracer::current() != "nop" {
+        return Err(Error::InvalidArgument);
+    }
+    if nr_subs > TRACE_NR_SUBS {
+        return Err(Error::OutOfResources);
+    }
+    for cpu in 0..MAX_CPUS {
+        ring::set_capacity(RingOf::new(cpu), nr_subs.max(2) as u32);
+    }
+    Ok(())
+}
+
+/// How many of [`TRACE_NR_SUBS`] sub-buffers each CPU uses.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn buffer_size() -> usize {
+    ring::capacity(RingOf::new(0)) as usize
+}
+
+/// Ends the current sub-buffer of every CPU and says with each where the next one begins: what is before that is what
+/// was recorded up to now. Recording pauses meanwhile.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn mark(mut each: impl FnMut(usize, u64)) {
+    use takt_tracer::ring::{CpuRing, Word};
+    let was_wanted = is_wanted();
+    tracing_off();
+    if crate::smp::nr_online() > 1 {
+        // Another CPU may be in a write that began before.
+        let end = crate::time::Instant::after_nanos(PAUSE_NS);
+        while crate::time::Instant::now() < end {
+            core::hint::spin_loop();
+        }
+    }
+    for (cpu, _) in crate::smp::rings() {
+        let ring = RingOf::new(cpu);
+        ring::close(ring);
+        each(
+            cpu,
+            ring.load(Word::Pos) / crate::config::TRACE_SUB_SIZE as u64,
+        );
+    }
+    if was_wanted {
+        tracing_on();
+    }
+}
+
+/// A write takes less than this.
+const PAUSE_NS: u64 = 10_000;
 
 /// Whether this CPU records.
 #[must_use]
@@ -74,6 +192,13 @@ pub fn set_mode(mode: ring::Mode) {
     for cpu in 0..MAX_CPUS {
         ring::set_mode(RingOf::new(cpu), mode);
     }
+}
+
+/// Whether the oldest is overwritten when a ring is full.
+#[must_use]
+pub fn is_overwriting() -> bool {
+    use takt_tracer::ring::{CpuRing, Word};
+    KernelRing.load(Word::Mode) == ring::Mode::Overwrite as u64
 }
 
 /// The counters of a CPU's ring.

@@ -25,8 +25,9 @@ mod sched_switch;
 mod wakeup;
 
 pub use control::{
-    Counters, close, counters_of, drain, enable, has_full, is_enabled, is_on, nr_full, place_of,
-    set_mode, tracing_off, tracing_on,
+    Counters, buffer_size, close, counters_of, cpumask, drain, enable, has_full, is_enabled, is_on,
+    is_overwriting, is_wanted, mark, nr_full, place_of, set_buffer_size, set_cpumask, set_mode,
+    tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, KernelRing, KernelSink};
 pub use takt_tracer::ring::Mode;
@@ -200,6 +201,15 @@ pub(crate) fn preemption_enabling() {
 #[inline]
 pub fn marker(text: &str) {
     crate::trace_event!(crate::trace::events::marker, text.as_bytes());
+}
+
+/// As [`marker`], whether the event is on or not: what a host writes to `trace_marker` is always wanted.
+///
+/// # Context
+/// Any, NMI included.
+pub fn record_marker(text: &str) {
+    use events::marker::Event as Marker;
+    <Marker as Event>::Class::emit::<KernelSink>(<Marker as Event>::id(), text.as_bytes());
 }
 
 /// Emits `thread_name` for every thread that exists, so that a trace which begins later knows their names.

@@ -68,6 +68,8 @@ static TRACERS: &[&dyn Tracer] = &[
     &Wakeup("wakeup_rt"),
     #[cfg(feature = "latency-tracers")]
     &super::hwlat::Hwlat,
+    #[cfg(feature = "function")]
+    &super::function::Function,
 ];
 
 static CURRENT: AtomicUsize = AtomicUsize::new(NOP);

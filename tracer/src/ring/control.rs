@@ -35,6 +35,8 @@ pub struct RingControl {
     pub commit_overrun: AtomicU64,
     /// The `lost` figure of the newest sub-buffer header.
     pub reported: AtomicU64,
+    /// Sub-buffers that are used; 0 means all of them.
+    pub capacity: AtomicU64,
 }
 
 impl RingControl {
@@ -50,6 +52,7 @@ impl RingControl {
             dropped: AtomicU64::new(0),
             commit_overrun: AtomicU64::new(0),
             reported: AtomicU64::new(0),
+            capacity: AtomicU64::new(0),
         }
     }
 
@@ -65,6 +68,7 @@ impl RingControl {
             Word::Dropped => &self.dropped,
             Word::CommitOverrun => &self.commit_overrun,
             Word::Reported => &self.reported,
+            Word::Capacity => &self.capacity,
         }
     }
 }
@@ -91,6 +95,8 @@ pub enum Word {
     CommitOverrun = offset_of!(RingControl, commit_overrun) as u32,
     /// [`RingControl::reported`]
     Reported = offset_of!(RingControl, reported) as u32,
+    /// [`RingControl::capacity`]
+    Capacity = offset_of!(RingControl, capacity) as u32,
 }
 
 impl Word {
@@ -117,6 +123,27 @@ pub enum Mode {
 /// Only while tracing is off, on the ring's CPU.
 pub fn set_mode<R: CpuRing>(ring: R, mode: Mode) {
     ring.store(Word::Mode, mode as u64);
+}
+
+/// Has only `nr_subs` of the sub-buffers used, or all of them if there are not so many. In mode
+/// [`Mode::StopWhenFull`] so many are filled; in mode [`Mode::Overwrite`] the others are written as well, but count as
+/// overwritten.
+///
+/// # Context
+/// Any.
+pub fn set_capacity<R: CpuRing>(ring: R, nr_subs: u32) {
+    ring.store(Word::Capacity, u64::from(nr_subs.min(R::NR_SUBS)));
+}
+
+/// How many sub-buffers are used.
+///
+/// # Context
+/// Any.
+pub fn capacity<R: CpuRing>(ring: R) -> u64 {
+    match ring.load(Word::Capacity) {
+        0 => u64::from(R::NR_SUBS),
+        nr_subs => nr_subs,
+    }
 }
 
 /// Turns recording on; nothing happens if it is on.
@@ -171,6 +198,11 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
     let nr_subs = u64::from(R::NR_SUBS);
     let opened = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
     let consumed = ring.load(Word::Consumed);
+    let oldest = if ring.load(Word::Mode) == Mode::Overwrite as u64 {
+        consumed.max(opened.saturating_sub(capacity(ring)))
+    } else {
+        consumed
+    };
     let mut sum = Counters {
         read: ring.load(Word::Read),
         dropped: ring.load(Word::Dropped),
@@ -184,7 +216,7 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
         let bytes = before + (commit.wrapping_sub(before) & COMMIT_BYTES);
         sum.bytes += bytes;
         sum.entries += commit.wrapping_sub(bytes) / COMMIT_RECORD;
-        if seq >= consumed {
+        if seq >= oldest {
             let base = ring.load64(at + SUB_HEADER - 8);
             sum.in_buffer += commit.wrapping_sub(base) / COMMIT_RECORD;
         }

@@ -85,6 +85,13 @@ impl Observer {
         })
     }
 
+    /// The same, beginning with sub-buffer `seq`, or the oldest one there is then.
+    #[must_use]
+    pub const fn starting_at(mut self, seq: u64) -> Self {
+        self.next = seq;
+        self
+    }
+
     /// Sub-buffers that were overwritten before they could be copied, or skipped.
     pub const fn missed(&self) -> u64 {
         self.missed

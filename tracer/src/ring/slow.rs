@@ -2,6 +2,7 @@
 //!
 //! Context: as the fast path, at any depth of nesting.
 
+use super::control::capacity;
 use super::writer::write;
 use super::{CpuRing, Geometry, Mode, Word};
 use crate::wire::{
@@ -96,7 +97,7 @@ pub(super) enum Opened {
 fn free_slot<R: CpuRing>(ring: R, start: u64) -> Result<u64, Word> {
     let seq = Geometry::<R>::seq(start);
     let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
-    if is_kept && seq >= ring.load(Word::Consumed) + u64::from(R::NR_SUBS) {
+    if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
         return Err(Word::Dropped);
     }
     let commit = ring.load64(Geometry::<R>::offset(start) + SUB_COMMIT);

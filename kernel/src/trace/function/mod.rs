@@ -189,3 +189,20 @@ extern "C" fn slow(ip: u32, parent_ip: usize) {
         block(parent_ip.wrapping_sub(1)),
     );
 }
+
+/// `function` as the current tracer.
+pub(super) struct Function;
+
+impl super::tracer::Tracer for Function {
+    fn name(&self) -> &'static str {
+        "function"
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        start()
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        stop()
+    }
+}

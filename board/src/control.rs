@@ -1,0 +1,114 @@
+//! Live control: a thread that carries out what the host sends, and the block in memory that tells the host about the
+//! tracer.
+//!
+//! An image calls [`start`] once. The thread is there only if the command line has `control_ns=`, the time between two
+//! looks; without it a run is the same to the instruction whether the host looks at the block or not, because the host
+//! only reads.
+//!
+//! The host sends a line ([`Setting`]) down RTT channel 1 and waits until [`ControlBlock::nr_done`] has moved. The
+//! guest never waits for the host.
+
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+use takt_kernel::config::{CONTROL_STACK_SIZE, MAX_CPUS, RTT_LINES_SIZE};
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{self, Instant};
+use takt_kernel::{Error, config, smp, thread_stack, trace};
+use takt_tracer::control::ControlBlock;
+
+use crate::cmdline::CommandLine;
+use crate::line::LineBuffer;
+use crate::rtt;
+use crate::setting::{Errno, Setting};
+use crate::tracing::{self, CLEARED};
+
+/// Above the loads, which would not let it run, and below everything else.
+const PRIORITY: u8 = 5;
+/// Shorter periods would leave the thread no time to wait.
+const MIN_PERIOD_NS: u64 = 100_000;
+
+#[unsafe(no_mangle)]
+static TAKT_CONTROL: ControlBlock = ControlBlock::new();
+
+thread_stack!(static STACK: CONTROL_STACK_SIZE);
+
+/// Fills the block, and starts the thread if the command line asks for it.
+///
+/// # Errors
+/// What creating a thread may fail with; [`Error::InvalidArgument`] for a bad number.
+///
+/// # Context
+/// A thread of the boot CPU, once.
+pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
+    let block = &TAKT_CONTROL;
+    block.tsc_hz.store(time::tsc_hz(), Relaxed);
+    block.sub_size.store(config::TRACE_SUB_SIZE as u32, Relaxed);
+    block.nr_subs.store(config::TRACE_NR_SUBS as u32, Relaxed);
+    for (cpu, of_cpu) in block.cpus.iter().enumerate().take(MAX_CPUS) {
+        let (control, memory) = trace::place_of(cpu);
+        of_cpu.memory.store(memory as u64, Relaxed);
+        of_cpu.control.store(control as u64, Relaxed);
+    }
+    block.set_tracers(trace::tracer::available());
+    let period = line
+        .number("control_ns", 0)
+        .map_err(|_| Error::InvalidArgument)?;
+    if period != 0 {
+        block.is_listening.store(1, Relaxed);
+        let period = time::nanos_to_cycles(period.max(MIN_PERIOD_NS));
+        Builder::new("control", PRIORITY)?.spawn(&STACK, listen, period as usize)?;
+        // As Linux has it: recording is on from the start, and nothing is recorded until an event is on.
+        if line.get("tracing_on") != Some("0") {
+            trace::tracing_on();
+        }
+    }
+    publish(block);
+    block.magic.store(ControlBlock::MAGIC, Release);
+    Ok(())
+}
+
+/// The thread.
+fn listen(period: usize) {
+    let mut lines = LineBuffer::<RTT_LINES_SIZE>::new();
+    let mut next = Instant::now();
+    loop {
+        next = next + period as u64;
+        if time::sleep_until(next).is_err() {
+            return;
+        }
+        while let Some(byte) = rtt::line_byte() {
+            let Some(line) = lines.push(byte) else {
+                continue;
+            };
+            let done = line
+                .map_err(|_| Errno::Invalid)
+                .and_then(|line| Setting::parse(line).unwrap_or(Err(Errno::NoEntry)))
+                .and_then(|setting| tracing::carry_out(setting).map(|()| setting));
+            if matches!(done, Ok(Setting::Tracer(_))) {
+                TAKT_CONTROL.nr_chosen.fetch_add(1, Relaxed);
+            }
+            publish(&TAKT_CONTROL);
+            TAKT_CONTROL.answer(done.map_or_else(|error| error as u32, |_| 0));
+        }
+        // Applications set things as well.
+        publish(&TAKT_CONTROL);
+    }
+}
+
+/// Tells the host how things are.
+fn publish(block: &ControlBlock) {
+    block.now.store(Instant::now().cycles(), Relaxed);
+    block.is_on.store(u32::from(trace::is_wanted()), Relaxed);
+    block.cpumask.store(trace::cpumask(), Relaxed);
+    let current = trace::tracer::current();
+    let number = trace::tracer::available().position(|name| name == current);
+    block.tracer.store(number.unwrap_or(0) as u32, Relaxed);
+    block
+        .is_overwrite
+        .store(u32::from(trace::is_overwriting()), Relaxed);
+    block.capacity.store(trace::buffer_size() as u32, Relaxed);
+    block.nr_cpus.store(smp::nr_online(), Relaxed);
+    for (of_cpu, cleared) in block.cpus.iter().zip(&CLEARED) {
+        of_cpu.cleared.store(cleared.load(Relaxed), Relaxed);
+    }
+}

@@ -1,0 +1,242 @@
+//! What can be set of the tracer, at boot and live: `name=value`.
+//!
+//! One parser for the words of the kernel's command line and for the lines that the host sends to a running system, and
+//! one place that carries them out. Names of events are the host's; here an event is its id.
+//!
+//! | setting | value | ftrace's |
+//! |---|---|---|
+//! | `ftrace` | a tracer | `ftrace=`, `current_tracer` |
+//! | `events`, `events_off` | ids, separated by commas | `trace_event=`, `set_event` |
+//! | `tracing_on` | `0`, `1` | `tracing_on` |
+//! | `trace_marker` | a text; on the command line one word | `trace_marker` |
+//! | `mode` | `flight`, `capture` | `trace_options=overwrite`, `nooverwrite` |
+//! | `tracing_cpumask` | a hexadecimal number | `tracing_cpumask=`, `tracing_cpumask` |
+//! | `trace_buf_subs` | sub-buffers of each CPU | `trace_buf_size=`, `buffer_size_kb` |
+//! | `trace_clear` | nothing | writing to `trace` |
+//! | `ftrace_filter`, `ftrace_notrace` | ids of functions, as `3,7-12` | the same, `set_ftrace_filter`, `set_ftrace_notrace` |
+//! | `ftrace_pid` | ids of threads | `set_ftrace_pid` |
+//! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
+//!
+//! A filter of functions that is `*` takes all of them.
+//!
+//! Parsing is pure, tested and fuzzed on the host.
+
+use core::ops::RangeInclusive;
+
+use takt_kernel::Error;
+
+/// Why a setting was not carried out: the number that Linux gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+#[repr(i32)]
+pub enum Errno {
+    /// There is no such setting.
+    NoEntry = 2,
+    /// Not for lack of trying: not enough memory.
+    NoMemory = 12,
+    /// Not possible now.
+    Busy = 16,
+    /// The value is not one.
+    Invalid = 22,
+    /// The value is out of range.
+    Overflow = 75,
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OutOfResources => Self::NoMemory,
+            Error::InvalidState | Error::WouldBlock | Error::WrongContext => Self::Busy,
+            Error::Overflow => Self::Overflow,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+/// A setting and its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting<'a> {
+    /// Chooses a tracer.
+    Tracer(&'a str),
+    /// Switches events on or off: a list of ids, each of which is a number.
+    Events {
+        /// The list.
+        ids: Ids<'a>,
+        /// On, not off.
+        on: bool,
+    },
+    /// Starts or stops recording.
+    TracingOn(bool),
+    /// Records a text.
+    Marker(&'a str),
+    /// Whether the oldest is overwritten when a ring is full, or what is new is lost.
+    Overwrite(bool),
+    /// The CPUs that record.
+    Cpumask(u32),
+    /// How many sub-buffers of each CPU's ring are used.
+    BufferSize(usize),
+    /// Empties the rings.
+    Clear,
+    /// The functions that are traced; `None` for all.
+    Filter(Option<Ids<'a>>),
+    /// The functions that are not.
+    Notrace(Ids<'a>),
+    /// The threads whose functions are traced; all if there are none.
+    Pids(Ids<'a>),
+    /// The greatest latency so far, in ns.
+    MaxLatency(u64),
+    /// The latency from which on each is kept, in ns; 0 for new maxima only.
+    Thresh(u64),
+}
+
+/// Numbers separated by commas, and ranges of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ids<'a>(&'a str);
+
+impl<'a> Ids<'a> {
+    fn parse(text: &'a str) -> Result<Self, Errno> {
+        let parts = text.split(',').filter(|part| !part.is_empty());
+        if parts.clone().all(|part| range(part).is_some()) {
+            Ok(Self(text))
+        } else {
+            Err(Errno::Invalid)
+        }
+    }
+
+    /// The numbers.
+    pub fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
+        self.0.split(',').filter_map(range).flatten()
+    }
+}
+
+/// The greatest id of anything: a longer range would be gone through number by number all the same.
+const MAX_ID: u32 = 0xffff;
+
+/// `7` or `7-12`, both ends included.
+fn range(text: &str) -> Option<RangeInclusive<u32>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (decimal(first)?, decimal(last)?);
+    (first <= last && last <= MAX_ID).then_some(first..=last)
+}
+
+impl<'a> Setting<'a> {
+    /// Reads `name=value`; `None` if there is no setting of that name.
+    ///
+    /// # Errors
+    /// If the value is not one of that setting's.
+    #[must_use]
+    pub fn parse(text: &'a str) -> Option<Result<Self, Errno>> {
+        let (name, value) = text.split_once('=')?;
+        Some(match name {
+            "ftrace" => Ok(Self::Tracer(value)),
+            "events" => Ids::parse(value).map(|ids| Self::Events { ids, on: true }),
+            "events_off" => Ids::parse(value).map(|ids| Self::Events { ids, on: false }),
+            "tracing_on" => choice(value, ["0", "1"]).map(Self::TracingOn),
+            "trace_marker" => Ok(Self::Marker(value)),
+            "mode" => choice(value, ["capture", "flight"]).map(Self::Overwrite),
+            "tracing_cpumask" => hexadecimal(value).map(Self::Cpumask),
+            "trace_buf_subs" => decimal(value)
+                .map(|nr| Self::BufferSize(nr as usize))
+                .ok_or(Errno::Invalid),
+            "trace_clear" if value.is_empty() => Ok(Self::Clear),
+            "trace_clear" => Err(Errno::Invalid),
+            "ftrace_filter" if value == "*" => Ok(Self::Filter(None)),
+            "ftrace_filter" => Ids::parse(value).map(|ids| Self::Filter(Some(ids))),
+            "ftrace_notrace" => Ids::parse(value).map(Self::Notrace),
+            "ftrace_pid" => Ids::parse(value).map(Self::Pids),
+            "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
+            "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
+            _ => return None,
+        })
+    }
+}
+
+fn choice(value: &str, [off, on]: [&str; 2]) -> Result<bool, Errno> {
+    if value == on {
+        Ok(true)
+    } else if value == off {
+        Ok(false)
+    } else {
+        Err(Errno::Invalid)
+    }
+}
+
+/// A number of 32 bits, digits only.
+fn decimal(text: &str) -> Option<u32> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}
+
+fn nanoseconds(text: &str) -> Result<u64, Errno> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain {
+        return Err(Errno::Invalid);
+    }
+    text.parse().map_err(|_| Errno::Overflow)
+}
+
+fn hexadecimal(text: &str) -> Result<u32, Errno> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Errno::Invalid);
+    }
+    u32::from_str_radix(digits, 16).map_err(|_| Errno::Overflow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Result<Setting<'_>, Errno>> {
+        Setting::parse(text)
+    }
+
+    #[test]
+    fn settings_are_read() {
+        assert_eq!(parse("ftrace=nop"), Some(Ok(Setting::Tracer("nop"))));
+        assert_eq!(parse("tracing_on=0"), Some(Ok(Setting::TracingOn(false))));
+        assert_eq!(
+            parse("trace_marker=a b=c"),
+            Some(Ok(Setting::Marker("a b=c")))
+        );
+        assert_eq!(parse("mode=flight"), Some(Ok(Setting::Overwrite(true))));
+        assert_eq!(parse("tracing_cpumask=f"), Some(Ok(Setting::Cpumask(15))));
+        assert_eq!(parse("trace_buf_subs=8"), Some(Ok(Setting::BufferSize(8))));
+        assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear)));
+        let Some(Ok(Setting::Events { ids, on: false })) = parse("events_off=4,,6") else {
+            unreachable!("it is a list")
+        };
+        assert!(ids.iter().eq([4, 6]));
+        let Some(Ok(Setting::Filter(Some(ids)))) = parse("ftrace_filter=3,7-9") else {
+            unreachable!("it is a list with a range")
+        };
+        assert!(ids.iter().eq([3, 7, 8, 9]));
+        assert_eq!(parse("ftrace_filter=*"), Some(Ok(Setting::Filter(None))));
+        assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
+    }
+
+    #[test]
+    fn nonsense_has_linuxs_numbers() {
+        for (text, error) in [
+            ("tracing_on=2", Errno::Invalid),
+            ("tracing_on=", Errno::Invalid),
+            ("events=4,x", Errno::Invalid),
+            ("events=+4", Errno::Invalid),
+            ("events=99999999999", Errno::Invalid),
+            ("mode=", Errno::Invalid),
+            ("tracing_cpumask=g", Errno::Invalid),
+            ("tracing_cpumask=", Errno::Invalid),
+            ("tracing_cpumask=100000000", Errno::Overflow),
+            ("trace_buf_subs=-1", Errno::Invalid),
+            ("trace_clear=1", Errno::Invalid),
+            ("ftrace_filter=9-7", Errno::Invalid),
+            ("ftrace_filter=0-65536", Errno::Invalid),
+            ("ftrace_pid=x", Errno::Invalid),
+            ("tracing_max_latency=-1", Errno::Invalid),
+            ("tracing_max_latency=99999999999999999999", Errno::Overflow),
+        ] {
+            assert_eq!(parse(text), Some(Err(error)), "{text}");
+        }
+        assert_eq!(parse("period_ns=1"), None);
+        assert_eq!(parse("ftrace"), None);
+    }
+}
