@@ -10,6 +10,7 @@
 //! | [`guest`] | reading the guest's memory: status block, RTT, its log |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
 //! | [`report`] | the results as text, JSON and CSV |
+//! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`commands`] | one module for each command |
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
@@ -27,6 +28,7 @@ pub mod report;
 pub mod run;
 pub mod setup;
 pub mod term;
+pub mod tracefs;
 
 use std::process::ExitCode;
 

@@ -155,6 +155,14 @@ impl Names {
         symbol
     }
 
+    /// What is at an address, as a field of that type shows it.
+    pub fn place(&self, ty: &FieldType, address: u64) -> String {
+        match ty {
+            FieldType::Block { .. } => self.function(address),
+            _ => self.symbol(address),
+        }
+    }
+
     /// A field's value as its type says.
     pub fn show(&self, field: &FieldDef, value: &Value) -> String {
         let number = value.number().unwrap_or(0);

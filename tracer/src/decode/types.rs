@@ -38,6 +38,11 @@ pub enum FieldType {
 }
 
 impl FieldType {
+    /// Whether the value is a place in the code.
+    pub fn is_place(&self) -> bool {
+        matches!(self, Self::Symbol | Self::Block { .. })
+    }
+
     /// Reads a type as the metadata writes it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let simple = match text {

@@ -169,7 +169,7 @@ impl Operand<'_> {
     }
 
     fn is_symbol(&self) -> bool {
-        matches!(self, Self::Field(field) if field.ty() == Some(&FieldType::Symbol))
+        matches!(self, Self::Field(field) if field.ty().is_some_and(FieldType::is_place))
     }
 
     /// The values that have names: of an enumeration, or masks of flags.

@@ -60,7 +60,8 @@ pub struct LatencyRun {
     )]
     pub event: Vec<String>,
 
-    /// Trace every function as well; boots an image whose functions have entries that can be patched.
+    /// Switch a tracer on as well (ftrace: current_tracer). With function the image that is booted is another one, whose
+    /// functions have entries that can be patched.
     #[arg(long, value_enum, default_value_t = Tracer::Nop, help_heading = "Trace")]
     pub tracer: Tracer,
     /// Only these functions: name, pre*, *post, *mid*; with ! before it: not these; repeated
@@ -70,6 +71,14 @@ pub struct LatencyRun {
     /// Not these functions, although the filter has them (ftrace: set_ftrace_notrace).
     #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
     pub function_notrace: Vec<String>,
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
+    /// tracing_cpumask= as Linux spells them.
+    #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Trace")]
+    pub append: String,
+    /// Let `tracefs --attach` control the tracer while this runs: a thread of the guest looks for its settings every
+    /// 5 ms, which the latencies show.
+    #[arg(long, help_heading = "Trace")]
+    pub live: bool,
 
     /// auto: KVM where the CPU has it and a probe boot works, else TCG.
     #[arg(long, value_enum, default_value_t = AccelChoice::Auto, help_heading = "Machine")]
@@ -112,7 +121,8 @@ pub struct LatencyRun {
     /// Report on an earlier run's folder without booting.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
-        "irq_threshold", "thread_threshold", "event", "accel", "no_icount", "smp", "image", "output", "dry_run",
+        "irq_threshold", "thread_threshold", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
+        "dry_run",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod latency_run;
+mod tracefs;
 mod units;
 mod values;
 
@@ -11,6 +12,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 pub use latency_run::LatencyRun;
+pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format, Load, Tracer, Workload};
 
@@ -47,6 +49,8 @@ pub enum Command {
     Log(Read),
     /// Boots an example or another image and prints its log and trace.
     Run(Run),
+    /// Live control of the tracer, as Linux's tracefs: a shell on its files, or a FUSE mount.
+    Tracefs(Tracefs),
     /// Builds the kernel image.
     Build(Build),
     /// Lists the functions that can be traced (ftrace: available_filter_functions).
@@ -114,7 +118,8 @@ pub struct Run {
     /// It is a binary, not an example.
     #[arg(long)]
     pub bin: bool,
-    /// More words for the kernel's command line.
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
+    /// tracing_cpumask= as Linux spells them.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub append: String,
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.

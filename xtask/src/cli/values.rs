@@ -32,10 +32,25 @@ pub enum Load {
 /// What else is traced besides events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Tracer {
     /// Nothing.
     #[default]
     Nop,
+    /// Wake-ups and switches.
+    SchedSwitch,
+    /// The longest stretch with interrupts off.
+    Irqsoff,
+    /// The longest stretch with preemption off.
+    Preemptoff,
+    /// The longest stretch with either off.
+    Preemptirqsoff,
+    /// The longest time from a wake-up until the thread runs.
+    Wakeup,
+    /// The same: all threads are real-time threads.
+    WakeupRt,
+    /// Gaps in the clock that no software explains; keeps the CPU half of the time.
+    Hwlat,
     /// The entry of every function.
     Function,
 }

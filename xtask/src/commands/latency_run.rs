@@ -20,7 +20,8 @@ use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
 use crate::run::events::Known;
-use crate::run::{Plan, RunConfig, events, execute, folder, probe};
+use crate::run::{Plan, RunConfig, events, execute, folder, probe, words};
+use crate::tracefs::launch::CONTROL_NS;
 use crate::{setup, term};
 
 /// Runs a measurement, or reports on an earlier one.
@@ -43,7 +44,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     setup::ensure_qemu(!flags.no_install)?;
     let (elf, build_s) = image(flags)?;
     let event_ids = event_ids(&config, &elf)?;
-    let tracer_keys = config.tracer_keys(&elf)?;
+    let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);
     let accel = accel::select(flags.accel, !flags.no_icount, || {
         probe::probe(&elf.path, Accel::Kvm)
     })?;
@@ -56,10 +57,10 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
             ));
         }
     }
-    let finished = execute(&Plan {
+    let finished = execute::execute(&Plan {
         config,
         event_ids,
-        tracer_keys,
+        words,
         accel,
         elf: &elf,
         build_s,
@@ -79,8 +80,8 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
 fn recipe(flags: &LatencyRun) -> Recipe {
     let recipe = Recipe::takt(flags.verbose);
     match flags.tracer {
-        Tracer::Nop => recipe,
         Tracer::Function => recipe.with_features(&["function"]),
+        _ => recipe,
     }
 }
 
@@ -117,6 +118,15 @@ fn check_writable(file: &Path) -> Result<()> {
     rustix::fs::access(dir, Access::WRITE_OK)
         .map_err(io::Error::from)
         .with_context(cannot_write)
+}
+
+/// What goes to the kernel's command line besides the measurement.
+fn words(flags: &LatencyRun, elf: &Elf) -> Result<String> {
+    let mut words = words::translate(&flags.append, elf)?.line;
+    if flags.live {
+        words = execute::with_words(format!("control_ns={CONTROL_NS}"), &words);
+    }
+    Ok(words)
 }
 
 fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {

@@ -12,6 +12,7 @@ mod output;
 mod run;
 mod test;
 mod trace;
+mod tracefs;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Ci => ci::run(),
         Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
+        Command::Tracefs(flags) => tracefs::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
         Command::Functions(flags) => functions::run(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),

@@ -19,7 +19,8 @@ use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
 use crate::run::config::clock_keys;
 use crate::run::demux::{FileFacts, Rest, demux};
 use crate::run::events::{Known, resolve};
-use crate::run::{RunFolder, folder};
+use crate::run::execute::with_words;
+use crate::run::{RunFolder, folder, words};
 use crate::{paths, setup};
 
 /// Under icount by definition; otherwise what is assumed, since an image of the user's own need
@@ -84,12 +85,9 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         image,
         ram: ram.path().to_owned(),
         dir: dir.to_owned(),
-        // The last word of a key counts: the user's `mode=flight` instead of ours.
-        cmdline: format!(
-            "mode=capture {} events={}{}",
-            flags.append,
-            ids.join(","),
-            clock_keys(accel)
+        cmdline: with_words(
+            format!("events={} mode=capture{}", ids.join(","), clock_keys(accel)),
+            &words::translate(&flags.append, elf)?.line,
         ),
         smp: flags.smp,
         accel,

@@ -22,7 +22,8 @@ pub struct Rest {
 }
 
 /// A ring in the guest's memory.
-struct View<'r> {
+#[derive(Debug)]
+pub struct View<'r> {
     ram: &'r Ram,
     control: u64,
     memory: u64,
@@ -42,7 +43,17 @@ impl RingView for View<'_> {
     }
 }
 
-impl View<'_> {
+impl<'r> View<'r> {
+    /// The ring with its control words and its memory at these addresses of the guest.
+    #[must_use]
+    pub fn new(elf: &Elf, ram: &'r Ram, control: u64, memory: u64) -> Self {
+        Self {
+            ram,
+            control: elf.to_physical(control),
+            memory: elf.to_physical(memory),
+        }
+    }
+
     fn copy_at(&self, base: u64, offset: u32, out: &mut [u8]) -> io::Result<()> {
         let address = base
             .checked_add(offset.into())
@@ -79,11 +90,7 @@ fn rest_of(cpu: u8, ring: Ring, elf: &Elf, ram: &Ram, all: &mut Vec<Rest>) -> io
     let Some(mut observer) = Observer::new(ring.sub_size, ring.nr_subs) else {
         return Ok(());
     };
-    let view = View {
-        ram,
-        control: elf.to_physical(ring.control),
-        memory: elf.to_physical(ring.memory),
-    };
+    let view = View::new(elf, ram, ring.control, ring.memory);
     let consumed = view.load(Word::Consumed)?;
     let mut bytes = vec![0; ring.sub_size as usize];
     // As many as there can be: what the guest has written is not to be trusted.

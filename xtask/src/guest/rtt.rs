@@ -30,6 +30,8 @@ const DESCRIPTOR: u64 = 32;
 pub const UP_LOG: u32 = 0;
 /// Down channel of commands.
 pub const DOWN_COMMANDS: u32 = 0;
+/// Down channel of settings, a line each.
+pub const DOWN_SETTINGS: u32 = 1;
 /// Command: stop the measurement.
 pub const STOP: u8 = b's';
 
@@ -96,17 +98,30 @@ impl<'r> Rtt<'r> {
     ///
     /// If the block is not set up, the channel is not there, is full, or makes no sense.
     pub fn send(&self, channel: u32, byte: u8) -> io::Result<()> {
+        self.send_all(channel, &[byte])
+    }
+
+    /// Sends bytes down a channel: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// If the block is not set up, the channel is not there, has not the room, or makes no sense.
+    pub fn send_all(&self, channel: u32, bytes: &[u8]) -> io::Result<()> {
         let (nr_up, nr_down) = self.counts()?;
         if channel >= nr_down {
             return Err(invalid("no such down channel"));
         }
         let down = self.channel(nr_up + channel)?;
-        let next = (down.write + 1) % down.size;
-        if next == down.read {
+        let used = (down.write + down.size - down.read) % down.size;
+        if bytes.len() >= (down.size - used) as usize {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        let until_end = bytes.len().min((down.size - down.write) as usize);
+        let (first, second) = bytes.split_at(until_end);
         self.ram
-            .write_at(down.buffer + u64::from(down.write), &[byte])?;
+            .write_at(down.buffer + u64::from(down.write), first)?;
+        self.ram.write_at(down.buffer, second)?;
+        let next = (down.write + bytes.len() as u32) % down.size;
         self.ram.write_at(down.address + 20, &next.to_le_bytes())
     }
 

@@ -38,6 +38,16 @@ impl SymbolNames {
     /// The function at `address` and how far into it.
     #[must_use]
     pub fn nearest(&self, address: u64) -> Option<String> {
+        let (name, offset, _) = self.find(address)?;
+        Some(match offset {
+            0 => name,
+            offset => format!("{name}+{offset:#x}"),
+        })
+    }
+
+    /// The function at `address`, how far into it that is, and how long the function is.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<(String, u64, u64)> {
         let after = self
             .functions
             .partition_point(|(start, _)| *start <= address);
@@ -45,11 +55,16 @@ impl SymbolNames {
         if address >= self.end {
             return None;
         }
+        let end = self
+            .functions
+            .get(after)
+            .map_or(self.end, |(next, _)| *next);
         let name = addr2line::demangle_auto(name.into(), None);
-        Some(match address - start {
-            0 => name.into_owned(),
-            offset => format!("{name}+{offset:#x}"),
-        })
+        Some((
+            name.into_owned(),
+            address - start,
+            end.saturating_sub(*start),
+        ))
     }
 }
 

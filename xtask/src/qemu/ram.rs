@@ -80,6 +80,32 @@ impl Ram {
         Ok(ram)
     }
 
+    /// Opens the RAM of a guest that somebody else has started.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened, or is none.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if file.metadata()?.len() != RAM_MIB << 20 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "not the size of a guest's RAM",
+            ));
+        }
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            has_name: Cell::new(false),
+        })
+    }
+
+    /// The file, for its number and for locking it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Where QEMU finds it.
     #[must_use]
     pub fn path(&self) -> &Path {

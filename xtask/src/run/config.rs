@@ -69,7 +69,7 @@ impl RunConfig {
         }
         check_workload(flags)?;
         let has_filter = !flags.function_filter.is_empty() || !flags.function_notrace.is_empty();
-        if has_filter && flags.tracer == Tracer::Nop {
+        if has_filter && flags.tracer != Tracer::Function {
             bail!("--function-filter and --function-notrace are for --tracer function");
         }
         let threads = flags.threads.unwrap_or(1);
@@ -153,8 +153,11 @@ impl RunConfig {
         if self.tracer == Tracer::Nop {
             return Ok(keys);
         }
+        let _ = write!(keys, "ftrace={}", self.tracer);
+        if self.tracer != Tracer::Function {
+            return Ok(keys);
+        }
         let functions = Functions::of(elf)?;
-        let _ = write!(keys, " ftrace={}", self.tracer);
         for (key, patterns) in [
             ("ftrace_filter", &self.function_filter),
             ("ftrace_notrace", &self.function_notrace),

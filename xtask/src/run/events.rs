@@ -52,7 +52,8 @@ pub fn resolve(patterns: &[String], known: &[Known]) -> Result<Vec<u32>> {
 
 /// Whether `pattern` means the event: by its whole name, its system, its name without the system,
 /// each with wildcards.
-fn means(pattern: &str, name: &str) -> bool {
+#[must_use]
+pub fn means(pattern: &str, name: &str) -> bool {
     let (system, event) = name.split_once(':').unwrap_or(("", name));
     match pattern.split_once(':') {
         _ if pattern == "all" => true,

@@ -22,6 +22,7 @@ use crate::report::csv;
 use crate::report::judge::{Evidence, state_of};
 use crate::report::record::{Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
 use crate::term::WithHelp;
+use crate::tracefs::launch;
 
 /// Everything that is decided before a run.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ pub struct Plan<'p> {
     pub config: RunConfig,
     /// The events that are recorded.
     pub event_ids: Vec<u32>,
-    /// More words for the kernel's command line: what the tracer is to do.
-    pub tracer_keys: String,
+    /// More words for the kernel's command line.
+    pub words: String,
     /// On what.
     pub accel: Selected,
     /// The image.
@@ -82,17 +83,21 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         image,
         ram: ram.path().to_owned(),
         dir: dir.clone(),
-        cmdline: plan
-            .config
-            .kernel_cmdline(plan.accel.accel, &plan.event_ids)
-            + &plan.tracer_keys,
+        cmdline: with_words(
+            plan.config
+                .kernel_cmdline(plan.accel.accel, &plan.event_ids),
+            &plan.words,
+        ),
         smp: plan.config.smp,
         accel: plan.accel.accel,
     };
     fs::write(dir.join(folder::CMDLINE), portable_command(&machine))
         .context("cannot write into the run folder")?;
     let started = SystemTime::now();
+    // Whoever wants to look on finds the run by this as long as it goes on.
+    launch::Live::write(&dir, &ram)?;
     let outcome = watch(plan, &machine, &ram)?;
+    launch::Live::remove(&dir);
     if outcome.ending == Ending::DiskFull {
         return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
     }
@@ -152,6 +157,15 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         dir: run_folder.publish()?,
         last_words,
     })
+}
+
+/// A command line with more words behind it, which count where a word is given twice.
+#[must_use]
+pub fn with_words(line: String, words: &str) -> String {
+    match words {
+        "" => line,
+        words => format!("{line} {words}"),
+    }
 }
 
 /// Boots the machine and watches it to its end.

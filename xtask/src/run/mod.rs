@@ -25,7 +25,8 @@ pub mod monitor;
 pub mod probe;
 pub mod provenance;
 pub mod signals;
+pub mod words;
 
 pub use config::RunConfig;
-pub use execute::{Finished, Plan, execute};
+pub use execute::{Finished, Plan};
 pub use folder::RunFolder;

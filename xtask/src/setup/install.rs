@@ -1,6 +1,6 @@
-//! Installing QEMU, and the programs that judge exports of traces, when they are missing.
+//! Installing QEMU, FUSE's helper, and the programs that judge exports of traces, when they are missing.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::packages::{Manager, has_sudo, is_root};
 use crate::paths::which;
@@ -86,4 +86,18 @@ fn install(
             anyhow!("{} could not install {package}:\n  {said}", manager.program)
         })
         .help(by_hand)
+}
+
+/// Makes sure that we can mount with FUSE: root can by itself, everybody else needs `fusermount3`. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If it is missing in the end.
+pub fn ensure_fuse(may_install: bool) -> Result<()> {
+    const HELPER: &str = "fusermount3";
+    if is_root() || which(HELPER).is_some() {
+        return Ok(());
+    }
+    install(HELPER, "FUSE 3", may_install, |manager| manager.fuse)
+        .context("without fusermount3 only root can mount")
 }

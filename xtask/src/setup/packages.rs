@@ -19,6 +19,8 @@ pub struct Manager {
     patience: &'static [&'static str],
     /// The package with qemu-system-x86_64.
     pub qemu: &'static str,
+    /// The package with fusermount3, by which those who are not root mount.
+    pub fuse: &'static str,
     /// The package with a C linker.
     pub linker: &'static str,
     /// The packages with trace-cmd and babeltrace2.
@@ -32,6 +34,7 @@ const MANAGERS: [Manager; 5] = [
         install: &["install", "-y", "--no-install-recommends"],
         patience: &["-o", "DPkg::Lock::Timeout=60"],
         qemu: "qemu-system-x86",
+        fuse: "fuse3",
         linker: "gcc libc6-dev",
         viewers: "trace-cmd babeltrace2",
     },
@@ -41,6 +44,7 @@ const MANAGERS: [Manager; 5] = [
         install: &["install", "-y", "--setopt=install_weak_deps=False"],
         patience: &[],
         qemu: "qemu-system-x86-core",
+        fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
     },
@@ -50,6 +54,7 @@ const MANAGERS: [Manager; 5] = [
         install: &["-Sy", "--noconfirm", "--needed"],
         patience: &[],
         qemu: "qemu-system-x86",
+        fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
     },
@@ -59,6 +64,7 @@ const MANAGERS: [Manager; 5] = [
         install: &["--non-interactive", "install", "--no-recommends"],
         patience: &[],
         qemu: "qemu-x86",
+        fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
     },
@@ -68,6 +74,7 @@ const MANAGERS: [Manager; 5] = [
         install: &["add", "--no-cache"],
         patience: &[],
         qemu: "qemu-system-x86_64",
+        fuse: "fuse3",
         linker: "gcc musl-dev",
         viewers: "trace-cmd babeltrace",
     },

@@ -43,7 +43,7 @@ impl Field<'_> {
         let name = &self.name;
         let ty: Cow<'_, str> = match self.content {
             Content::Value(_, field) => match &field.ty {
-                FieldType::Symbol => "unsigned long".into(),
+                FieldType::Symbol | FieldType::Block { .. } => "unsigned long".into(),
                 FieldType::Prio => "int".into(),
                 FieldType::Str => "__data_loc char[]".into(),
                 FieldType::Signed => format!("s{}", self.size * 8).into(),

@@ -299,7 +299,7 @@ impl Field<'_> {
 fn size_of(content: Content<'_>) -> usize {
     match content {
         Content::Value(_, field) => match (&field.ty, field.slot) {
-            (FieldType::Cycles | FieldType::Symbol, _) => 8,
+            (FieldType::Cycles | FieldType::Symbol | FieldType::Block { .. }, _) => 8,
             (FieldType::Prio | FieldType::Str, _) | (_, Slot::Dynamic) => 4,
             (_, Slot::Fixed { bits, .. }) => (bits.div_ceil(8) as usize).next_power_of_two(),
         },

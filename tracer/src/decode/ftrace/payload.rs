@@ -72,7 +72,10 @@ impl Field<'_> {
         match self.content {
             Content::Value(number, field) => {
                 let value = number_of(record, number);
-                match field.ty {
+                match &field.ty {
+                    FieldType::Block { base, size } => {
+                        Shown::Number(base.wrapping_add(value.wrapping_mul(*size)))
+                    }
                     FieldType::Signed => Shown::Number(signed(field, value).cast_unsigned()),
                     FieldType::Cycles => Shown::Number(names.clock.ns(value)),
                     FieldType::Str => {

@@ -74,6 +74,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         FieldType::Hex if width == 0 => (format!("0x%{long}x"), rec),
         FieldType::Hex => (format!("%#{at_least}{long}x"), rec),
         FieldType::Symbol => ("%pS".into(), format!("(void *){rec}")),
+        FieldType::Block { .. } => ("%ps".into(), format!("(void *){rec}")),
         FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, zeros)),
         FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
         FieldType::Str => (

@@ -80,7 +80,7 @@ pub(super) fn text<'f>(formats: impl Iterator<Item = &'f Format<'f>>) -> String 
         ));
         for field in &format.fields {
             out.push_str(&format!("\t\t{} _{};\n", field_type(field), field.name));
-            if field.ty() == Some(&FieldType::Symbol) {
+            if field.ty().is_some_and(FieldType::is_place) {
                 out.push_str(&format!("\t\tstring _{}_symbol;\n", field.name));
             }
         }
@@ -108,7 +108,9 @@ fn field_type(field: &Field<'_>) -> String {
     let is_text = field.is_dynamic() || (field.ty().is_none() && field.size > 4);
     match field.ty() {
         _ if is_text => "string".into(),
-        Some(FieldType::Hex | FieldType::Flags(_) | FieldType::Symbol) => {
+        Some(
+            FieldType::Hex | FieldType::Flags(_) | FieldType::Symbol | FieldType::Block { .. },
+        ) => {
             format!("integer {{ size = {bits}; align = 8; signed = false; base = 16; }}")
         }
         _ => int,

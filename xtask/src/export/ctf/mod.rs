@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{EventDef, FieldType, Item, Names, Record};
+use takt_tracer::decode::{EventDef, Item, Names, Record};
 
 use super::{Export, Facts, Origin};
 use packet::Stream;
@@ -109,8 +109,8 @@ fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names:
         match field.number(record, names) {
             Some(number) => {
                 out.extend(&number.to_le_bytes()[..field.size]);
-                if field.ty() == Some(&FieldType::Symbol) {
-                    put_text(out, &names.symbol(number));
+                if let Some(ty) = field.ty().filter(|ty| ty.is_place()) {
+                    put_text(out, &names.place(ty, number));
                 }
             }
             None => put_text(out, &field.text(record, names).unwrap_or_default()),

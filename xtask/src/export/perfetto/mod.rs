@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 use takt_tracer::decode::ftrace::{Format, common_flags};
-use takt_tracer::decode::{EventDef, FieldType, Item, Names, Record};
+use takt_tracer::decode::{EventDef, Item, Names, Record};
 
 use super::{Export, Origin};
 use proto::{
@@ -217,7 +217,7 @@ fn generic(format: &Format<'_>, record: &Record<'_>, names: &Names) -> Generic {
         });
         match (field.ty(), name) {
             (_, Some(name)) => Value::Text(name),
-            (Some(FieldType::Symbol), _) => Value::Text(names.symbol(number)),
+            (Some(ty), _) if ty.is_place() => Value::Text(names.place(ty, number)),
             _ if field.is_signed() => Value::Int(number.cast_signed()),
             _ => Value::Uint(number),
         }

@@ -1,0 +1,75 @@
+//! Flags of `tracefs`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Subcommand};
+
+use super::values::Load;
+
+/// Flags of `tracefs`.
+#[derive(Debug, Args)]
+pub struct Tracefs {
+    /// In which way.
+    #[command(subcommand)]
+    pub command: TracefsCommand,
+}
+
+/// The ways.
+#[derive(Debug, Subcommand)]
+pub enum TracefsCommand {
+    /// A shell with cat, echo and ls on the files.
+    Shell(Shell),
+    /// Mounts the files with FUSE until Ctrl-C or the guest's end.
+    Mount(Mount),
+}
+
+/// Flags of `tracefs shell`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code: that of the last command; 127 for one that there is not, 130 after Ctrl-C.")]
+pub struct Shell {
+    /// Carry these out instead of reading commands from stdin.
+    #[arg(short, value_name = "COMMANDS")]
+    pub commands: Option<String>,
+    /// Which guest.
+    #[command(flatten)]
+    pub guest: Guest,
+}
+
+/// Flags of `tracefs mount`.
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// An empty folder.
+    pub dir: PathBuf,
+    /// Which guest.
+    #[command(flatten)]
+    pub guest: Guest,
+}
+
+/// Which guest: one that is started, or one that runs.
+#[derive(Debug, Args)]
+pub struct Guest {
+    /// Attach to a run that goes on: its --output, or timerlat, cyclictest, tracefs. It can be controlled if it was
+    /// started by tracefs or with latency-run --live, else only be read.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["append", "smp", "load", "image"])]
+    pub attach: Option<PathBuf>,
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
+    /// tracing_cpumask= as Linux spells them.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub append: String,
+    /// CPUs of the guest, 1 to 8. With more than one, events can be switched at boot only (trace_event=).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
+    pub smp: u8,
+    /// What runs beside timerlat.
+    #[arg(long, value_enum, default_value_t = Load::None)]
+    pub load: Load,
+    /// Boot this ELF file instead of building the image.
+    #[arg(long, value_name = "ELF")]
+    pub image: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+    /// Show cargo's own output; twice: also put every log level into the image.
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+}

@@ -1,0 +1,86 @@
+//! `tracefs`: the tracer of a running guest as files.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::SIGINT;
+
+use crate::cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
+use crate::paths;
+use crate::run::signals::{Watch, Wish};
+use crate::setup;
+use crate::tracefs::launch::{self, Launch};
+use crate::tracefs::mount::{self, Mounted};
+use crate::tracefs::options::Options;
+use crate::tracefs::session::Session;
+use crate::tracefs::shell::{Shell, Streams};
+
+/// How often the end is looked for.
+const TICK: Duration = Duration::from_millis(50);
+
+pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
+    match &flags.command {
+        TracefsCommand::Shell(flags) => shell(flags),
+        TracefsCommand::Mount(flags) => mount(flags),
+    }
+}
+
+/// The guest that the flags mean.
+fn session(flags: &Flags) -> Result<Session> {
+    let (guest, options) = match &flags.attach {
+        Some(run) => (launch::attach(run)?, Options::default()),
+        None => launch::start(&Launch {
+            append: &flags.append,
+            smp: flags.smp,
+            load: flags.load,
+            image: flags.image.as_deref(),
+            may_install: !flags.no_install,
+            verbose: flags.verbose,
+        })?,
+    };
+    Session::new(guest, options)
+}
+
+fn shell(flags: &ShellFlags) -> Result<ExitCode> {
+    let session = session(&flags.guest)?;
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGINT, Arc::clone(&is_interrupted))
+        .context("cannot watch for Ctrl-C")?;
+    let mut shell = Shell::new(session, is_interrupted);
+    let mut streams = Streams {
+        out: &mut io::stdout(),
+        err: &mut io::stderr(),
+    };
+    let done = match &flags.commands {
+        Some(commands) => shell.execute(commands, &mut streams),
+        None => shell.run(&mut io::stdin().lock(), &mut streams),
+    };
+    match done {
+        Ok(status) => Ok(ExitCode::from(status)),
+        // A reader that has seen enough is no error.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error).context("cannot go on"),
+    }
+}
+
+fn mount(flags: &Mount) -> Result<ExitCode> {
+    mount::check(&flags.dir)?;
+    setup::ensure_fuse(!flags.guest.no_install)?;
+    let session = session(&flags.guest)?;
+    let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
+    let mounted = Mounted::new(session, &flags.dir)?;
+    eprintln!(
+        "The tracer's files are in {}; Ctrl-C unmounts them.",
+        paths::shown(&flags.dir)
+    );
+    while mounted.is_up() && watch.wish() == Wish::None {
+        thread::sleep(TICK);
+    }
+    mounted.unmount()?;
+    Ok(ExitCode::SUCCESS)
+}

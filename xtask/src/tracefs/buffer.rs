@@ -1,0 +1,276 @@
+//! The rings' content: copied out of the guest's RAM, decoded, in the order of time.
+
+use takt_tracer::control::{ControlView, MAX_CPUS};
+use takt_tracer::decode::{EventTable, Record, SubBuffer};
+use takt_tracer::ring::Word;
+use takt_tracer::ring::observer::{Observed, Observer, RingView};
+use takt_tracer::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader};
+
+use super::errno;
+use super::guest::Guest;
+
+/// A place in a CPU's ring: a sub-buffer, and how many of its records are before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The sub-buffer's number.
+    pub seq: u64,
+    /// Records.
+    pub index: u64,
+}
+
+/// What comes next in a ring.
+#[derive(Clone, Debug)]
+pub enum Entry<'t> {
+    /// A record.
+    Record(Record<'t>),
+    /// Something is missing before what follows.
+    Lost {
+        /// On which CPU.
+        cpu: u8,
+        /// When reading goes on, in cycles.
+        ts: u64,
+        /// Events that the guest has lost.
+        events: u64,
+        /// Sub-buffers that were overwritten.
+        sub_buffers: u64,
+    },
+}
+
+impl Entry<'_> {
+    fn ts(&self) -> u64 {
+        match self {
+            Self::Record(record) => record.ts,
+            Self::Lost { ts, .. } => *ts,
+        }
+    }
+}
+
+/// What was read of the rings.
+#[derive(Debug, Default)]
+pub struct Content<'t> {
+    /// In the order of time.
+    pub entries: Vec<Entry<'t>>,
+    /// Where reading goes on, on each CPU.
+    pub next: [Place; MAX_CPUS],
+    /// The events that each CPU had lost by then, as far as its sub-buffers told.
+    pub lost: [Option<u32>; MAX_CPUS],
+    /// Records.
+    pub nr_records: u64,
+}
+
+/// How a ring's past is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// A look at what there is: what was overwritten before is no loss.
+    Look,
+    /// Going on where the last reading ended.
+    GoOn,
+}
+
+/// Reads the rings of these CPUs from these places on. `lost` is what an earlier reading has left.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn read<'t>(
+    guest: &Guest,
+    view: &ControlView,
+    table: &'t EventTable,
+    cpus: impl IntoIterator<Item = usize>,
+    from: &[Place; MAX_CPUS],
+    lost: Option<&[Option<u32>; MAX_CPUS]>,
+) -> super::Result<Content<'t>> {
+    let reading = match lost {
+        None => Reading::Look,
+        Some(_) => Reading::GoOn,
+    };
+    let mut content = Content {
+        next: *from,
+        lost: lost.copied().unwrap_or_default(),
+        ..Content::default()
+    };
+    for cpu in cpus {
+        if let Some(ring) = guest.ring(view, cpu) {
+            let next = &mut content.next[cpu];
+            let mut lane = Lane {
+                cpu: cpu as u8,
+                table,
+                lost: content.lost[cpu],
+                entries: &mut content.entries,
+            };
+            lane.read(&ring, view, next, reading)?;
+            content.lost[cpu] = lane.lost;
+        }
+    }
+    // Stable: within a CPU the order is that of the ring.
+    content.entries.sort_by_key(Entry::ts);
+    let is_record = |entry: &&Entry<'_>| matches!(entry, Entry::Record(_));
+    content.nr_records = content.entries.iter().filter(is_record).count() as u64;
+    Ok(content)
+}
+
+/// One CPU's ring on its way into the content.
+struct Lane<'c, 't> {
+    cpu: u8,
+    table: &'t EventTable,
+    /// The last header's count of lost events.
+    lost: Option<u32>,
+    entries: &'c mut Vec<Entry<'t>>,
+}
+
+impl Lane<'_, '_> {
+    fn read(
+        &mut self,
+        ring: &impl RingView<Error = std::io::Error>,
+        view: &ControlView,
+        next: &mut Place,
+        reading: Reading,
+    ) -> super::Result<()> {
+        let Some(observer) = Observer::new(view.sub_size, view.nr_subs) else {
+            return Ok(());
+        };
+        let wanted = next.seq;
+        let mut observer = observer.starting_at(oldest(ring, view)?.max(wanted));
+        let mut copy = vec![0; view.sub_size as usize];
+        // What the guest has written is not to be trusted: no more turns than there can be.
+        for _ in 0..u64::from(view.nr_subs) * 2 {
+            let seq = match observer
+                .poll(ring, &mut copy)
+                .map_err(|error| errno(&error))?
+            {
+                Observed::Full { seq } => seq,
+                Observed::Overwritten => continue,
+                // A writer is inside: whoever goes on waits for it.
+                Observed::Busy { .. } if reading == Reading::GoOn => return Ok(()),
+                Observed::Busy { .. } => {
+                    observer.skip();
+                    continue;
+                }
+                Observed::Nothing | Observed::Partial { .. } => break,
+            };
+            self.take(&copy, seq, next, reading);
+            *next = Place {
+                seq: seq + 1,
+                index: 0,
+            };
+        }
+        let current = observer
+            .poll_current(ring, &mut copy)
+            .map_err(|error| errno(&error))?;
+        if let Observed::Partial {
+            seq,
+            reserved,
+            committed,
+        } = current
+            && seq >= next.seq
+            && committed >= SUB_HEADER
+            && (committed == reserved || reading == Reading::Look)
+        {
+            let index = self.take(&copy, seq, next, reading);
+            *next = Place { seq, index };
+        }
+        Ok(())
+    }
+
+    /// Takes the records of a sub-buffer that come from `from` on; says how many there are in it.
+    fn take(&mut self, copy: &[u8], seq: u64, from: &Place, reading: Reading) -> u64 {
+        let Ok(mut sub) = SubBuffer::new(copy.to_vec(), 0) else {
+            return 0;
+        };
+        let header = *sub.header();
+        let events = self
+            .lost
+            .map_or(0, |before| header.lost.wrapping_sub(before));
+        self.lost = Some(header.lost);
+        let sub_buffers = match reading {
+            Reading::GoOn => seq.saturating_sub(from.seq),
+            Reading::Look => 0,
+        };
+        if events > 0 || sub_buffers > 0 {
+            self.entries.push(Entry::Lost {
+                cpu: self.cpu,
+                ts: header.ts,
+                events: events.into(),
+                sub_buffers,
+            });
+        }
+        let skipped = if seq == from.seq { from.index } else { 0 };
+        let mut nr = 0;
+        // Damage is the end of what can be read: a record that is being written.
+        while let Some(Ok(record)) = sub.next(self.table) {
+            nr += 1;
+            if nr > skipped {
+                self.entries.push(Entry::Record(record));
+            }
+        }
+        nr
+    }
+}
+
+/// The first sub-buffer that counts as being in the ring.
+fn oldest(ring: &impl RingView<Error = std::io::Error>, view: &ControlView) -> super::Result<u64> {
+    let pos = ring.load(Word::Pos).map_err(|error| errno(&error))?;
+    let opened = pos.div_ceil(view.sub_size.max(1).into());
+    let used = if view.is_overwrite {
+        view.capacity
+    } else {
+        view.nr_subs
+    };
+    Ok(opened.saturating_sub(used.into()))
+}
+
+/// The counters of a CPU's ring since the guest booted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events written.
+    pub entries: u64,
+    /// Bytes written, headers and padding included.
+    pub bytes: u64,
+    /// Events lost because the ring was full.
+    pub dropped: u64,
+    /// Events lost because a writer was inside the sub-buffer to be reused.
+    pub commit_overrun: u64,
+}
+
+/// Reads the counters of a ring, as the guest's own `ring::counters` does.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn counts(
+    ring: &impl RingView<Error = std::io::Error>,
+    view: &ControlView,
+) -> super::Result<Counts> {
+    let load = |word| ring.load(word).map_err(|error| errno(&error));
+    let (size, nr) = (
+        u64::from(view.sub_size.max(1)),
+        u64::from(view.nr_subs.max(1)),
+    );
+    let opened = load(Word::Pos)?.div_ceil(size);
+    let mut sum = Counts {
+        dropped: load(Word::Dropped)?,
+        commit_overrun: load(Word::CommitOverrun)?,
+        ..Counts::default()
+    };
+    for seq in opened.saturating_sub(nr)..opened {
+        let mut raw = [0; 8];
+        let slot = (seq % nr * size) as u32 + SUB_COMMIT;
+        ring.copy(slot, &mut raw).map_err(|error| errno(&error))?;
+        let commit = u64::from_le_bytes(raw);
+        let before = seq / nr * size;
+        let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
+        sum.bytes = sum.bytes.wrapping_add(bytes);
+        sum.entries = sum
+            .entries
+            .wrapping_add(commit.wrapping_sub(bytes) / COMMIT_RECORD);
+    }
+    Ok(sum)
+}
+
+/// The size of a header, so that a size in entries can be given in bytes.
+#[must_use]
+pub fn entries_of(sub_size: u32, entry: u32) -> u64 {
+    u64::from(
+        sub_size.saturating_sub(size_of::<SubHeader>().max(SUB_HEADER as usize) as u32) / entry,
+    )
+}

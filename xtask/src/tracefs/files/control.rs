@@ -1,0 +1,200 @@
+//! The tracer, whether it records, and how its output is shown.
+
+use std::fmt::Write;
+
+use rustix::io::Errno;
+
+use crate::tracefs::Result;
+use crate::tracefs::options::{self, NAMES, OVERWRITE, STACKTRACE};
+use crate::tracefs::session::Session;
+use crate::tracefs::tree::Of;
+
+/// The clock: the TSC, read in nanoseconds since the guest was started.
+pub(super) const TRACE_CLOCK: &str = "[local]\n";
+
+pub(super) fn available_tracers(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let view = session.view()?;
+    let names: Vec<_> = view.tracers().collect();
+    Ok(format!("{}\n", names.join(" ")).into())
+}
+
+pub(super) fn current_tracer(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let view = session.view()?;
+    let name = view.tracers().nth(view.tracer as usize).unwrap_or("nop");
+    Ok(format!("{name}\n").into())
+}
+
+/// `none` is what the first versions of ftrace said for `nop`.
+pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let name = match text.trim() {
+        "none" => "nop",
+        name => name,
+    };
+    if name.contains(char::is_whitespace) {
+        session.complain("current_tracer", text.trim(), 0, "No such tracer");
+        return Err(Errno::INVAL);
+    }
+    session.set(
+        &format!("ftrace={name}"),
+        "current_tracer",
+        text.trim(),
+        0,
+        "No such tracer",
+    )
+}
+
+pub(super) fn tracing_on(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    Ok(format!("{}\n", u8::from(session.view()?.is_on)).into())
+}
+
+/// As Linux: any number but 0 is 1.
+pub(super) fn set_tracing_on(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let on = number(text)? != 0;
+    session.guest.set(&format!("tracing_on={}", u8::from(on)))
+}
+
+pub(super) fn cpumask(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let view = session.view()?;
+    let running = u32::MAX >> (32 - view.nr_cpus.clamp(1, 32));
+    Ok(format!("{:x}\n", view.cpumask & running).into())
+}
+
+pub(super) fn set_cpumask(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Errno::INVAL);
+    }
+    session.guest.set(&format!("tracing_cpumask={text}"))
+}
+
+/// There is one clock, so this changes nothing.
+pub(super) fn set_trace_clock(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    if text.trim() == "local" {
+        return Ok(());
+    }
+    session.complain("trace_clock", text.trim(), 0, "No such clock");
+    Err(Errno::INVAL)
+}
+
+pub(super) fn saved_cmdlines(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let mut out = String::new();
+    let nr_idle = session.guest.nr_idle();
+    for (tid, name) in session.guest.threads() {
+        if u16::from(tid) >= nr_idle {
+            // Writing to a String does not fail.
+            let _ = writeln!(out, "{tid} {name}");
+        }
+    }
+    Ok(out.into())
+}
+
+pub(super) fn error_log(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    Ok(session.errors.text().into())
+}
+
+pub(super) fn clear_error_log(session: &mut Session) -> Result<()> {
+    session.errors.clear();
+    Ok(())
+}
+
+/// Whether an option is on.
+fn is_on(session: &Session, name: &str) -> Result<bool> {
+    Ok(match name {
+        OVERWRITE => session.view()?.is_overwrite,
+        name => session.options.get(name).unwrap_or(false),
+    })
+}
+
+pub(super) fn trace_options(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let mut out = String::new();
+    for name in NAMES {
+        let no = if is_on(session, name)? { "" } else { "no" };
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{no}{name}");
+    }
+    Ok(out.into())
+}
+
+/// One word or several, of which those before a bad one are heeded.
+pub(super) fn set_trace_options(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        is_empty = false;
+        let (name, on) = options::split(word);
+        if let Err(error) = switch(session, name, on) {
+            let at = word.as_ptr().addr() - text.as_ptr().addr();
+            let what = match name {
+                STACKTRACE => "The guest records no stacks",
+                _ => "No such option",
+            };
+            session.complain("trace_options", text.trim_end(), at, what);
+            return Err(error);
+        }
+    }
+    if is_empty {
+        return Err(Errno::INVAL);
+    }
+    Ok(())
+}
+
+pub(super) fn option(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let Of::Option(name) = of else {
+        return Err(Errno::INVAL);
+    };
+    Ok(format!("{}\n", u8::from(is_on(session, name)?)).into())
+}
+
+pub(super) fn set_option(session: &mut Session, of: &Of, text: &str) -> Result<()> {
+    let Of::Option(name) = of else {
+        return Err(Errno::INVAL);
+    };
+    match number(text)? {
+        on @ 0..=1 => switch(session, name, on == 1),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn switch(session: &mut Session, name: &str, on: bool) -> Result<()> {
+    if name == OVERWRITE {
+        let mode = if on { "flight" } else { "capture" };
+        return session.guest.set(&format!("mode={mode}"));
+    }
+    match session.options.set(name, on) {
+        true => Ok(()),
+        false => Err(Errno::INVAL),
+    }
+}
+
+/// A number as the kernel reads it: decimal, or with its prefix hexadecimal or octal.
+pub(super) fn number(text: &str) -> Result<u64> {
+    let text = text.trim();
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    if digits.is_empty() || digits.starts_with(['+', '-']) {
+        return Err(Errno::INVAL);
+    }
+    u64::from_str_radix(digits, radix).map_err(|error| match error.kind() {
+        std::num::IntErrorKind::PosOverflow => Errno::RANGE,
+        _ => Errno::INVAL,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_kernels() {
+        assert_eq!(number("12\n"), Ok(12));
+        assert_eq!(number(" 0x1F "), Ok(31));
+        assert_eq!(number("017"), Ok(15));
+        assert_eq!(number("0"), Ok(0));
+        for bad in ["", "x", "0x", "-1", "+1", "1 2", "08", "0x+1", "1é"] {
+            assert_eq!(number(bad), Err(Errno::INVAL), "{bad}");
+        }
+        assert_eq!(number("18446744073709551616"), Err(Errno::RANGE));
+    }
+}

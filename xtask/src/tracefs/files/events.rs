@@ -1,0 +1,119 @@
+//! Events: which there are, which are on, what they look like.
+
+use std::collections::BTreeSet;
+
+use rustix::io::Errno;
+
+use super::control::number;
+use crate::run::events::{Known, means, resolve};
+use crate::tracefs::session::Session;
+use crate::tracefs::tree::Of;
+use crate::tracefs::{Result, format as text};
+
+/// Ids that one setting names; those of four digits take five bytes.
+const IN_LINE: usize = 64;
+
+fn lines<'e>(events: impl Iterator<Item = &'e Known>) -> Vec<u8> {
+    let names = events.map(|event| format!("{}\n", event.name));
+    names.collect::<String>().into()
+}
+
+pub(super) fn available(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    Ok(lines(session.known.iter()))
+}
+
+pub(super) fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let guest = &session.guest;
+    let on = |event: &&Known| guest.is_enabled(event.id);
+    Ok(lines(session.known.iter().filter(on)))
+}
+
+/// Switches events, as many at a time as fit into a line.
+fn switch(session: &mut Session, ids: &[u32], on: bool) -> Result<()> {
+    let setting = if on { "events" } else { "events_off" };
+    for ids in ids.chunks(IN_LINE) {
+        let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        session.guest.set(&format!("{setting}={}", ids.join(",")))?;
+    }
+    Ok(())
+}
+
+/// What opening `set_event` with `>` does.
+pub(super) fn disable_all(session: &mut Session) -> Result<()> {
+    let guest = &session.guest;
+    let on = session.known.iter().map(|event| event.id);
+    let on: Vec<_> = on.filter(|id| guest.is_enabled(*id)).collect();
+    switch(session, &on, false)
+}
+
+/// Patterns separated by white space; `!` before one switches off what it means.
+pub(super) fn set_event(session: &mut Session, _: &Of, written: &str) -> Result<()> {
+    for word in written.split_whitespace() {
+        let (pattern, on) = match word.strip_prefix('!') {
+            Some(pattern) => (pattern, false),
+            None => (word, true),
+        };
+        // ftrace's name of every event; `none` is an event's name as any other.
+        let pattern = if pattern == "*:*" { "all" } else { pattern };
+        let found = resolve(&[pattern.to_owned()], &session.known);
+        match found {
+            Ok(ids) if !ids.is_empty() => switch(session, &ids, on)?,
+            _ => {
+                let at = word.as_ptr().addr() - written.as_ptr().addr();
+                session.complain("set_event", written.trim_end(), at, "No such event");
+                return Err(Errno::INVAL);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The events that an `enable` file is for.
+fn ids_of(session: &Session, of: &Of) -> Vec<u32> {
+    let is_meant = |event: &&Known| match of {
+        Of::Event(id) => event.id == *id,
+        Of::System(system) => means(&format!("{system}:"), &event.name),
+        _ => true,
+    };
+    let events = session.known.iter().filter(is_meant);
+    events.map(|event| event.id).collect()
+}
+
+/// `0` none, `1` all, `X` some.
+pub(super) fn enable(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let states: BTreeSet<_> = ids_of(session, of)
+        .into_iter()
+        .map(|id| session.guest.is_enabled(id))
+        .collect();
+    let state = match (states.contains(&true), states.contains(&false)) {
+        (true, true) => "X\n",
+        (true, false) => "1\n",
+        (false, _) => "0\n",
+    };
+    Ok(state.into())
+}
+
+pub(super) fn set_enable(session: &mut Session, of: &Of, text: &str) -> Result<()> {
+    let on = match number(text)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Errno::INVAL),
+    };
+    let ids = ids_of(session, of);
+    switch(session, &ids, on)
+}
+
+pub(super) fn id(_: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    match of {
+        Of::Event(id) => Ok(format!("{id}\n").into()),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+pub(super) fn format(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let Of::Event(id) = of else {
+        return Err(Errno::INVAL);
+    };
+    let event = session.table.get(*id).ok_or(Errno::NOENT)?;
+    Ok(text::event_format(event).into())
+}

@@ -1,0 +1,193 @@
+//! The files, in groups. Each is a name and what reading and writing it does.
+
+mod buffers;
+mod control;
+mod events;
+mod output;
+
+use rustix::io::Errno;
+
+use super::session::Session;
+use super::tree::Of;
+
+type Read = fn(&mut Session, &Of) -> super::Result<Vec<u8>>;
+type Write = fn(&mut Session, &Of, &str) -> super::Result<()>;
+type Truncate = fn(&mut Session) -> super::Result<()>;
+
+/// A file.
+#[derive(Debug)]
+pub struct File {
+    /// Its name.
+    pub name: &'static str,
+    read: Option<Read>,
+    write: Option<Write>,
+    /// What opening it with truncation does: `>` and not `>>`.
+    truncate: Option<Truncate>,
+    /// Reading takes what is read away, and waits where there is nothing.
+    pub is_pipe: bool,
+}
+
+impl File {
+    const fn new(name: &'static str, read: Option<Read>, write: Option<Write>) -> Self {
+        Self {
+            name,
+            read,
+            write,
+            truncate: None,
+            is_pipe: false,
+        }
+    }
+
+    const fn truncating(mut self, truncate: Truncate) -> Self {
+        self.truncate = Some(truncate);
+        self
+    }
+
+    const fn pipe(name: &'static str) -> Self {
+        let mut file = Self::new(name, None, None);
+        file.is_pipe = true;
+        file
+    }
+
+    /// Whether it can be read.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.read.is_some() || self.is_pipe
+    }
+
+    /// Whether it can be written.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// All of its content. A pipe is read by [`Session::pipe`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it cannot be read, and whatever the guest says.
+    pub fn read(&self, session: &mut Session, of: &Of) -> super::Result<Vec<u8>> {
+        self.read.ok_or(Errno::INVAL)?(session, of)
+    }
+
+    /// Writes to it, as one `write` does.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it cannot be written or this cannot, and whatever the guest says.
+    pub fn write(&self, session: &mut Session, of: &Of, bytes: &[u8]) -> super::Result<()> {
+        let write = self.write.ok_or(Errno::INVAL)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| Errno::INVAL)?;
+        write(session, of, text)
+    }
+
+    /// What opening it for writing with truncation does.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the guest says.
+    pub fn truncate(&self, session: &mut Session) -> super::Result<()> {
+        self.truncate.map_or(Ok(()), |truncate| truncate(session))
+    }
+}
+
+/// In the root.
+pub(super) static ROOT: [File; 17] = [
+    File::new("README", Some(|_, _| Ok(README.into())), None),
+    File::new("available_events", Some(events::available), None),
+    File::new("available_tracers", Some(control::available_tracers), None),
+    File::new(
+        "buffer_size_kb",
+        Some(buffers::size_kb),
+        Some(buffers::set_size_kb),
+    ),
+    File::new("buffer_total_size_kb", Some(buffers::total_size_kb), None),
+    File::new(
+        "current_tracer",
+        Some(control::current_tracer),
+        Some(control::set_current_tracer),
+    ),
+    File::new(
+        "error_log",
+        Some(control::error_log),
+        Some(|_, _, _| Ok(())),
+    )
+    .truncating(control::clear_error_log),
+    File::new("saved_cmdlines", Some(control::saved_cmdlines), None),
+    File::new("set_event", Some(events::enabled), Some(events::set_event))
+        .truncating(events::disable_all),
+    File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
+    File::new(
+        "trace_clock",
+        Some(|_, _| Ok(control::TRACE_CLOCK.into())),
+        Some(control::set_trace_clock),
+    ),
+    File::new(
+        "trace_entries",
+        Some(buffers::entries),
+        Some(buffers::set_entries),
+    ),
+    File::new("trace_marker", None, Some(output::marker)),
+    File::new(
+        "trace_options",
+        Some(control::trace_options),
+        Some(control::set_trace_options),
+    ),
+    File::pipe("trace_pipe"),
+    File::new(
+        "tracing_cpumask",
+        Some(control::cpumask),
+        Some(control::set_cpumask),
+    ),
+    File::new(
+        "tracing_on",
+        Some(control::tracing_on),
+        Some(control::set_tracing_on),
+    ),
+];
+
+/// In `options`.
+pub(super) static OPTION: File = File::new("", Some(control::option), Some(control::set_option));
+
+/// In `per_cpu/cpuN`.
+pub(super) static PER_CPU: [File; 3] = [
+    File::new("stats", Some(output::stats), None),
+    File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
+    File::pipe("trace_pipe"),
+];
+
+/// In `events` and in `events/SYSTEM`.
+pub(super) static ENABLE: File =
+    File::new("enable", Some(events::enable), Some(events::set_enable));
+
+/// In `events/SYSTEM/EVENT`.
+pub(super) static EVENT: [File; 3] = [
+    File::new("enable", Some(events::enable), Some(events::set_enable)),
+    File::new("format", Some(events::format), None),
+    File::new("id", Some(events::id), None),
+];
+
+const README: &str = "\
+tracing mini-HOWTO, of Takt:
+
+  available_events   - all events that this image can record
+  available_tracers  - all tracers that this image has
+  buffer_size_kb     - how much of each CPU's ring is used; changed while current_tracer is nop
+  current_tracer     - the tracer that runs; written to choose another
+  error_log          - what was wrong with the last commands, and where; written with > to clear it
+  events/            - events by system: enable, and for each event enable, format, id
+  latency_trace      - not here: trace shows what a tracer has recorded
+  options/           - one file for each of trace_options: 0 or 1
+  per_cpu/           - trace, trace_pipe and stats of each CPU
+  saved_cmdlines     - numbers and names of threads
+  set_event          - enabled events; > replaces them, >> adds to them, !event removes one:
+                         echo 'sched:*' > set_event
+  trace              - what was recorded; written with > to clear it
+  trace_clock        - the clock of the time stamps; there is one
+  trace_entries      - buffer_size_kb, counted in entries of 16 bytes
+  trace_marker       - what is written here is recorded
+  trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off
+  trace_pipe         - as trace, but reading takes it away, and waits for more; ends when the tracer changes
+  tracing_cpumask    - the CPUs that record, hexadecimal
+  tracing_on         - 0 stops recording and keeps what there is, 1 goes on
+";

@@ -1,0 +1,272 @@
+//! [`Guest`]: a running system, seen through its RAM.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use takt_timerlat::stats::view::Memory;
+use takt_tracer::control::{ControlBlock, ControlView};
+
+use super::errno;
+use crate::guest::rings::View;
+use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
+use crate::image::Elf;
+use crate::paths;
+use crate::qemu::{Process, Ram};
+use crate::run::RunFolder;
+
+/// A guest that does not carry a setting out within this time is stuck.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of a setting at most: what the channel has room for, and a newline.
+pub const MAX_LINE: usize = 500;
+/// First byte of a trace point whose event is on: a jump.
+const JUMP: u8 = 0xe9;
+/// Longest name of a thread that is believed.
+const MAX_NAME: u64 = 64;
+
+/// Whose guest it is.
+#[derive(Debug)]
+pub enum Owner {
+    /// Ours: it ends with us, and its folder goes.
+    Us {
+        /// QEMU.
+        process: Process,
+        /// What QEMU writes.
+        folder: RunFolder,
+    },
+    /// Another process's.
+    Other {
+        /// That process's number.
+        pid: u32,
+    },
+}
+
+/// A running guest.
+#[derive(Debug)]
+pub struct Guest {
+    /// Its image.
+    pub elf: Elf,
+    /// Its memory.
+    pub ram: Ram,
+    owner: Owner,
+    /// Where the control block lies.
+    block: u64,
+    /// The trace points of each event: physical addresses.
+    trace_points: BTreeMap<u32, Vec<u64>>,
+    /// The number of the first CPU's idle thread up to that of the first other thread.
+    nr_idle: u16,
+}
+
+impl Guest {
+    /// Waits until the guest has booted so far that it tells about its tracer.
+    ///
+    /// # Errors
+    ///
+    /// If the image does not tell, or the guest ends or stays silent.
+    pub fn new(elf: Elf, ram: Ram, owner: Owner, patience: Duration) -> Result<Self> {
+        let block = elf
+            .physical(ControlBlock::SYMBOL)
+            .context("it does not call takt_board::control::start")?;
+        let nr_idle = elf.symbol("takt_max_cpus").unwrap_or(1);
+        let mut guest = Self {
+            elf,
+            ram,
+            owner,
+            block,
+            trace_points: BTreeMap::new(),
+            nr_idle: u16::try_from(nr_idle).unwrap_or(1),
+        };
+        let started = Instant::now();
+        while guest.view().is_err() {
+            if !guest.is_alive() {
+                bail!("the guest has ended while it booted");
+            }
+            if started.elapsed() > patience {
+                bail!("the guest has not told about its tracer for {patience:?}");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        guest.ram.unlink();
+        guest.trace_points = guest.find_trace_points()?;
+        Ok(guest)
+    }
+
+    /// Its state.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if it does not tell (yet, or any more).
+    pub fn view(&self) -> super::Result<ControlView> {
+        let mut bytes = [0; ControlView::SIZE];
+        self.read(self.block, &mut bytes)?;
+        ControlView::decode(&bytes).ok_or(Errno::NODEV)
+    }
+
+    /// The control words and the memory of a CPU's ring; `None` if there is no such CPU.
+    #[must_use]
+    pub fn ring(&self, view: &ControlView, cpu: usize) -> Option<View<'_>> {
+        let of_cpu = view.cpus.get(cpu).filter(|of_cpu| of_cpu.control != 0)?;
+        Some(View::new(
+            &self.elf,
+            &self.ram,
+            of_cpu.control,
+            of_cpu.memory,
+        ))
+    }
+
+    /// Whether it runs.
+    pub fn is_alive(&mut self) -> bool {
+        match &mut self.owner {
+            Owner::Us { process, .. } => matches!(process.try_wait(), Ok(None)),
+            Owner::Other { pid } => !paths::is_process_gone(*pid),
+        }
+    }
+
+    /// The folder with what QEMU writes, if it is our guest.
+    #[must_use]
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        match &self.owner {
+            Owner::Us { folder, .. } => Some(folder.path()),
+            Owner::Other { .. } => None,
+        }
+    }
+
+    /// Has the guest carry out a setting, and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// What the guest answers; `EPERM` if it was not started for it, `ENODEV` if it has ended, `ETIMEDOUT` if it does not
+    /// answer, `EINVAL` for what is no line.
+    pub fn set(&mut self, line: &str) -> super::Result<()> {
+        if line.contains('\n') || line.len() > MAX_LINE {
+            return Err(Errno::INVAL);
+        }
+        if !self.is_alive() {
+            return Err(Errno::NODEV);
+        }
+        if !self.view()?.is_listening {
+            return Err(Errno::PERM);
+        }
+        // Another process may do the same; the guest answers one after the other.
+        flock(self.ram.file(), FlockOperation::LockExclusive)?;
+        let answer = self.ask(line);
+        flock(self.ram.file(), FlockOperation::Unlock)?;
+        answer
+    }
+
+    fn ask(&mut self, line: &str) -> super::Result<()> {
+        let before = self.view()?.nr_done;
+        let bytes = format!("{line}\n");
+        Rtt::new(&self.elf, &self.ram)
+            .ok_or(Errno::NODEV)?
+            .send_all(DOWN_SETTINGS, bytes.as_bytes())
+            .map_err(|error| errno(&error))?;
+        let asked = Instant::now();
+        loop {
+            let view = self.view()?;
+            if view.nr_done != before {
+                return match view.result {
+                    0 => Ok(()),
+                    number => Err(Errno::from_raw_os_error(number as i32)),
+                };
+            }
+            if !self.is_alive() {
+                return Err(Errno::NODEV);
+            }
+            if asked.elapsed() > ANSWER_WITHIN {
+                return Err(Errno::TIMEDOUT);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether an event can occur at all: the image has a place where it is emitted.
+    #[must_use]
+    pub fn has_event(&self, id: u32) -> bool {
+        self.trace_points.contains_key(&id)
+    }
+
+    /// Whether an event is on: the code says.
+    #[must_use]
+    pub fn is_enabled(&self, id: u32) -> bool {
+        let is_jump = |address: &u64| {
+            let mut byte = [0];
+            self.read(*address, &mut byte).is_ok() && byte == [JUMP]
+        };
+        self.trace_points
+            .get(&id)
+            .is_some_and(|places| places.iter().any(is_jump))
+    }
+
+    /// Threads below this number are idle threads.
+    #[must_use]
+    pub fn nr_idle(&self) -> u16 {
+        self.nr_idle
+    }
+
+    /// The threads that exist, with their names.
+    #[must_use]
+    pub fn threads(&self) -> Vec<(u8, String)> {
+        let Ok(table) = self.elf.physical("takt_tcbs") else {
+            return Vec::new();
+        };
+        let symbol = |name: &str| self.elf.symbol(name).unwrap_or_default();
+        let nr = symbol("takt_max_threads").min(256);
+        (0..nr)
+            .filter_map(|tid| Some((tid as u8, self.thread(table + tid * 8)?)))
+            .collect()
+    }
+
+    /// The name of the thread whose block the pointer at `pointer` points to, if there is one.
+    fn thread(&self, pointer: u64) -> Option<String> {
+        let at = |name: &str| self.elf.symbol(name).ok();
+        let block = self.elf.to_physical(self.u64_at(pointer)?);
+        let handle = self.u64_at(block.checked_add(at("takt_tcb_handle")?)?)?;
+        if handle & at("takt_tcb_in_use")? == 0 {
+            return None;
+        }
+        let name = block.checked_add(at("takt_tcb_name")?)?;
+        let text = self.elf.to_physical(self.u64_at(name)?);
+        let len = self.u64_at(name.checked_add(8)?)?;
+        if len > MAX_NAME {
+            return None;
+        }
+        let mut bytes = vec![0; len as usize];
+        self.read(text, &mut bytes).ok()?;
+        String::from_utf8(bytes).ok()
+    }
+
+    fn u64_at(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes).ok()?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn read(&self, address: u64, out: &mut [u8]) -> super::Result<()> {
+        let read = self.ram.read_exact_at(address, out);
+        read.map_err(|error: io::Error| errno(&error))
+    }
+
+    /// Reads the table of static keys, whose keys below 65536 are events' ids.
+    fn find_trace_points(&self) -> Result<BTreeMap<u32, Vec<u64>>> {
+        let start = self.elf.symbol("__jump_table_start")?;
+        let len = self.elf.symbol("__jump_table_end")?.saturating_sub(start);
+        let mut bytes = vec![0; usize::try_from(len)?.min(1 << 20)];
+        self.read(self.elf.to_physical(start), &mut bytes)?;
+        let mut found: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for entry in bytes.as_chunks::<12>().0 {
+            let word = |at: usize| {
+                u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+            };
+            let code = self.elf.to_physical(word(0).into());
+            if word(8) <= 0xffff {
+                found.entry(word(8)).or_default().push(code);
+            }
+        }
+        Ok(found)
+    }
+}

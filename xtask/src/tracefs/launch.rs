@@ -1,0 +1,188 @@
+//! Starting a guest to look at, and attaching to one that runs.
+//!
+//! A guest that is started here runs in the host's time and not under icount: with `sleep=off` it would race through
+//! virtual time whenever nothing happens, and take all of a host CPU for it. It runs timerlat, which is what there is to
+//! see, until the session ends.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use super::guest::{Guest, Owner};
+use super::options::Options;
+use crate::cli::{AccelChoice, Load};
+use crate::image::{Elf, Recipe};
+use crate::paths;
+use crate::qemu::{Accel, Machine, Process, Ram, accel};
+use crate::run::config::clock_keys;
+use crate::run::words::{self, Words};
+use crate::run::{RunFolder, folder, probe};
+use crate::setup;
+use crate::term::WithHelp;
+
+/// The file in the folder of a run that goes on, by which it is found.
+pub const LIVE: &str = "live.json";
+/// How often the guest looks for settings, in nanoseconds.
+pub const CONTROL_NS: u64 = 5_000_000;
+/// How long a guest may take to boot.
+const BOOT: Duration = Duration::from_secs(30);
+/// How long one that runs already may take to tell.
+const TELL: Duration = Duration::from_secs(10);
+
+/// How to get at the RAM of a running guest: it has no name any more, but a process that has it open.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Live {
+    /// The process.
+    pub pid: u32,
+    /// The number under which it has the RAM open.
+    pub ram_fd: i32,
+}
+
+impl Live {
+    /// Leaves it in the folder of a run that begins.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write(dir: &Path, ram: &Ram) -> Result<()> {
+        let live = Self {
+            pid: std::process::id(),
+            ram_fd: ram.file().as_raw_fd(),
+        };
+        fs::write(dir.join(LIVE), serde_json::to_vec(&live)?)
+            .context("cannot write into the run folder")
+    }
+
+    /// Takes it away: the run is over.
+    pub fn remove(dir: &Path) {
+        // If it is not there, nobody finds the run, which is what is wanted.
+        let _ = fs::remove_file(dir.join(LIVE));
+    }
+}
+
+/// What a guest is started with.
+#[derive(Debug)]
+pub struct Launch<'l> {
+    /// More words for the kernel's command line, in Linux's spelling.
+    pub append: &'l str,
+    /// CPUs.
+    pub smp: u8,
+    /// Load beside timerlat.
+    pub load: Load,
+    /// Boot this instead of building the image.
+    pub image: Option<&'l Path>,
+    /// May install QEMU.
+    pub may_install: bool,
+    /// As for building.
+    pub verbose: u8,
+}
+
+/// Starts a guest. Gives it with the options of output that its words have.
+///
+/// # Errors
+///
+/// If it cannot be built or started.
+pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
+    setup::ensure_qemu(launch.may_install)?;
+    let elf = match launch.image {
+        Some(path) => Elf::open(path)?,
+        None => Elf::open(&Recipe::takt(launch.verbose).build()?.path)?,
+    };
+    let Words { line, options } = words::translate(launch.append, &elf)?;
+    let accel = accel::select(AccelChoice::Auto, false, || {
+        probe::probe(&elf.path, Accel::Kvm)
+    })?
+    .accel;
+    let run_folder = RunFolder::create(None, &paths::runs(), "tracefs")?;
+    let dir = run_folder.path().to_owned();
+    let image = dir.join(folder::IMAGE);
+    fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;
+    let ram = Ram::create(&dir)?;
+    let machine = Machine {
+        image,
+        ram: ram.path().to_owned(),
+        dir: dir.clone(),
+        cmdline: format!(
+            "workload=timerlat period_ns=1000000 duration_ns=0 cpus={:#x} smp={} load={} capture=off mode=flight \
+             control_ns={CONTROL_NS} {line}{}",
+            u8::MAX >> (8 - launch.smp.clamp(1, 8)),
+            launch.smp,
+            launch.load,
+            clock_keys(accel),
+        ),
+        smp: launch.smp,
+        accel,
+    };
+    let process = Process::start(&machine, &dir.join(folder::MESSAGES))
+        .help("see what is there: cargo xtask doctor")?;
+    Live::write(&dir, &ram)?;
+    let owner = Owner::Us {
+        process,
+        folder: run_folder,
+    };
+    Ok((Guest::new(elf, ram, owner, BOOT)?, options))
+}
+
+/// Attaches to a run that goes on: the folder that it was told to make, or its name in `runs`, with or without number.
+///
+/// # Errors
+///
+/// If there is none of that name, or more than one.
+pub fn attach(run: &Path) -> Result<Guest> {
+    let dir = find(run)?;
+    let live: Live = serde_json::from_slice(&fs::read(dir.join(LIVE))?)
+        .with_context(|| format!("{} cannot be read", dir.join(LIVE).display()))?;
+    let ram = PathBuf::from(format!("/proc/{}/fd/{}", live.pid, live.ram_fd));
+    let ram = Ram::open(&ram).with_context(|| {
+        format!(
+            "cannot get at the RAM of the guest of process {}: it is over, or another user's",
+            live.pid
+        )
+    })?;
+    let elf = Elf::open(&dir.join(folder::IMAGE))?;
+    Guest::new(elf, ram, Owner::Other { pid: live.pid }, TELL)
+}
+
+/// The folder that a run in progress is filling.
+fn find(run: &Path) -> Result<PathBuf> {
+    let stem = run
+        .file_name()
+        .context("--attach needs the name of a run")?
+        .to_string_lossy()
+        .into_owned();
+    let parent = std::path::absolute(run)?
+        .parent()
+        .map_or_else(PathBuf::new, Path::to_owned);
+    let mut found: Vec<_> = [parent, paths::runs()]
+        .iter()
+        .flat_map(|parent| in_progress(parent, &stem))
+        .collect();
+    found.sort();
+    found.dedup();
+    match &*found {
+        [one] => Ok(one.clone()),
+        [] => Err(anyhow!("no run {} goes on", run.display()))
+            .help("runs are found while they go on: the name is that of --output, else timerlat, cyclictest or tracefs"),
+        many => bail!("{} runs of the name {stem} go on: give each an --output of its own", many.len()),
+    }
+}
+
+/// The folders in `parent` that runs of this name are filling.
+fn in_progress(parent: &Path, stem: &str) -> Vec<PathBuf> {
+    let prefix = format!(".{stem}.tmp-");
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        pid.and_then(|pid| pid.parse().ok())
+            .is_some_and(|pid| !paths::is_process_gone(pid))
+    });
+    named
+        .map(|entry| entry.path())
+        .filter(|dir| dir.join(LIVE).is_file())
+        .collect()
+}

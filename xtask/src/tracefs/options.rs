@@ -1,0 +1,116 @@
+//! `trace_options`: how a trace is shown.
+
+/// How a trace is shown, as ftrace's options of these names say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the options")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Options {
+    pub print_parent: bool,
+    pub sym_offset: bool,
+    pub sym_addr: bool,
+    pub verbose: bool,
+    pub raw: bool,
+    pub hex: bool,
+    pub bin: bool,
+    pub annotate: bool,
+}
+
+/// The names, in the order in which they are listed.
+pub const NAMES: [&str; 10] = [
+    "print-parent",
+    "sym-offset",
+    "sym-addr",
+    "verbose",
+    "raw",
+    "hex",
+    "bin",
+    "stacktrace",
+    "annotate",
+    OVERWRITE,
+];
+
+/// The option that is the guest's: whether a full ring overwrites the oldest.
+pub const OVERWRITE: &str = "overwrite";
+/// The option that would be the guest's: it records no stacks, so this can only be off.
+pub const STACKTRACE: &str = "stacktrace";
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            print_parent: true,
+            sym_offset: false,
+            sym_addr: false,
+            verbose: false,
+            raw: false,
+            hex: false,
+            bin: false,
+            annotate: true,
+        }
+    }
+}
+
+impl Options {
+    fn place(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "print-parent" => &mut self.print_parent,
+            "sym-offset" => &mut self.sym_offset,
+            "sym-addr" => &mut self.sym_addr,
+            "verbose" => &mut self.verbose,
+            "raw" => &mut self.raw,
+            "hex" => &mut self.hex,
+            "bin" => &mut self.bin,
+            "annotate" => &mut self.annotate,
+            _ => return None,
+        })
+    }
+
+    /// Whether an option is on; `None` if it is not one of the output.
+    #[must_use]
+    pub fn get(mut self, name: &str) -> Option<bool> {
+        self.place(name).map(|on| *on)
+    }
+
+    /// Switches an option of the output; says whether there is one of that name.
+    pub fn set(&mut self, name: &str, on: bool) -> bool {
+        match self.place(name) {
+            Some(place) => *place = on,
+            None => return name == STACKTRACE && !on,
+        }
+        true
+    }
+
+    /// Switches an option on by its name, or off by its name with `no` before it; says whether there is one.
+    pub fn set_by_name(&mut self, name: &str) -> bool {
+        let (name, on) = split(name);
+        self.set(name, on)
+    }
+}
+
+/// The option that a word names, and whether the word switches it on.
+#[must_use]
+pub fn split(word: &str) -> (&str, bool) {
+    match word.strip_prefix("no") {
+        Some(name) if NAMES.contains(&name) => (name, false),
+        _ => (word, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_goes_on_and_off_by_its_name() {
+        let mut options = Options::default();
+        for name in NAMES.iter().filter(|name| options.get(name).is_some()) {
+            for (word, on) in [((*name).to_owned(), true), (format!("no{name}"), false)] {
+                assert!(options.set_by_name(&word), "{word}");
+                assert_eq!(options.get(name), Some(on), "{word}");
+            }
+        }
+        assert!(options.set_by_name("nostacktrace") && !options.set_by_name("stacktrace"));
+        for word in ["", "no", "nono", "nonsense", "norawraw", OVERWRITE] {
+            assert!(!options.set_by_name(word), "{word}");
+        }
+    }
+}

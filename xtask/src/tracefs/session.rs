@@ -1,0 +1,166 @@
+//! [`Session`]: a guest, and what is remembered between accesses.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use rustix::io::Errno;
+use takt_tracer::control::{ControlView, MAX_CPUS};
+use takt_tracer::decode::{EventTable, TscClock};
+
+use super::buffer::{Counts, Place};
+use super::errors::ErrorLog;
+use super::guest::Guest;
+use super::options::Options;
+use super::{buffer, render};
+use crate::image::events;
+use crate::image::symbolize::SymbolNames;
+use crate::run::events::Known;
+use crate::run::words;
+
+/// A guest whose tracer is looked at.
+#[derive(Debug)]
+pub struct Session {
+    /// The guest.
+    pub guest: Guest,
+    /// How a trace is shown.
+    pub options: Options,
+    pub(super) table: Arc<EventTable>,
+    pub(super) symbols: Arc<SymbolNames>,
+    /// The events that have a name.
+    pub(super) known: Vec<Known>,
+    pub(super) errors: ErrorLog,
+    /// How far the pipes have read, on each CPU.
+    pub(super) consumed: [Place; MAX_CPUS],
+    /// Events that each CPU had lost by then.
+    pub(super) lost: [Option<u32>; MAX_CPUS],
+    /// Events that the pipes have read, on each CPU.
+    pub(super) nr_read: [u64; MAX_CPUS],
+    /// The counters when the trace was last cleared.
+    pub(super) cleared: [Counts; MAX_CPUS],
+}
+
+/// What reading a pipe comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piped {
+    /// Something new.
+    Text(Vec<u8>),
+    /// Nothing new.
+    Nothing,
+    /// Nothing new, and there will be none: the tracer has changed since the pipe was opened, or the guest has ended.
+    End,
+}
+
+impl Session {
+    /// Looks at `guest`.
+    ///
+    /// # Errors
+    ///
+    /// If the image's event descriptions cannot be read.
+    pub fn new(guest: Guest, options: Options) -> Result<Self> {
+        let table = events::table(&guest.elf)?;
+        let known = words::known(&table)
+            .into_iter()
+            .filter(|event| guest.has_event(event.id))
+            .collect();
+        Ok(Self {
+            symbols: Arc::new(SymbolNames::new(&guest.elf)),
+            table: Arc::new(table),
+            known,
+            guest,
+            options,
+            errors: ErrorLog::default(),
+            consumed: [Place::default(); MAX_CPUS],
+            lost: [None; MAX_CPUS],
+            nr_read: [0; MAX_CPUS],
+            cleared: [Counts::default(); MAX_CPUS],
+        })
+    }
+
+    /// The guest's state.
+    pub(super) fn view(&self) -> super::Result<ControlView> {
+        self.guest.view()
+    }
+
+    /// The guest's time, in nanoseconds.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.view()
+            .map_or(0, |view| TscClock::new(view.tsc_hz).ns(view.now))
+    }
+
+    /// Carries out a setting that was written to `file` as `command`, and notes an error at byte `at` of it.
+    pub(super) fn set(
+        &mut self,
+        line: &str,
+        file: &str,
+        command: &str,
+        at: usize,
+        what: &str,
+    ) -> super::Result<()> {
+        let done = self.guest.set(line);
+        if done == Err(Errno::INVAL) {
+            self.complain(file, command, at, what);
+        }
+        done
+    }
+
+    /// Notes an error.
+    pub(super) fn complain(&mut self, file: &str, command: &str, at: usize, what: &str) {
+        let now = self.now_ns();
+        self.errors.add(now, file, command, at, what);
+    }
+
+    /// Where reading begins on each CPU: what was cleared and what the pipes have read is gone.
+    pub(super) fn begin(&self, view: &ControlView) -> [Place; MAX_CPUS] {
+        std::array::from_fn(|cpu| {
+            let cleared = Place {
+                seq: view.cpus[cpu].cleared,
+                index: 0,
+            };
+            self.consumed[cpu].max(cleared)
+        })
+    }
+
+    /// The CPUs that have a ring.
+    pub(super) fn cpus(view: &ControlView) -> impl Iterator<Item = usize> + use<> {
+        0..(view.nr_cpus as usize).clamp(1, MAX_CPUS)
+    }
+
+    /// Empties the rings.
+    pub(super) fn clear(&mut self) -> super::Result<()> {
+        self.guest.set("trace_clear=")?;
+        let view = self.view()?;
+        for cpu in Self::cpus(&view) {
+            if let Some(ring) = self.guest.ring(&view, cpu) {
+                self.cleared[cpu] = buffer::counts(&ring, &view)?;
+            }
+            self.nr_read[cpu] = 0;
+        }
+        Ok(())
+    }
+
+    /// How often a tracer was chosen so far: what a pipe remembers from when it was opened.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the guest has ended.
+    pub fn nr_chosen(&self) -> super::Result<u32> {
+        Ok(self.view()?.nr_chosen)
+    }
+
+    /// Reads a pipe: of one CPU or of all. `chosen` is [`nr_chosen`](Self::nr_chosen) when it was opened.
+    ///
+    /// # Errors
+    ///
+    /// If the guest's memory cannot be read.
+    pub fn pipe(&mut self, cpu: Option<usize>, chosen: u32) -> super::Result<Piped> {
+        // Asked before reading, so that nothing that came before the end is missed.
+        let is_alive = self.guest.is_alive();
+        let view = self.view()?;
+        let text = render::pipe(self, &view, cpu)?;
+        Ok(match text {
+            text if !text.is_empty() => Piped::Text(text),
+            _ if view.nr_chosen != chosen || !is_alive => Piped::End,
+            _ => Piped::Nothing,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Which files there are, and what they can do.
+//!
+//! A path is relative to the root and has no leading slash; `""` is the root.
+
+use rustix::io::Errno;
+
+use super::files::{self, File};
+use super::options;
+use super::session::Session;
+
+/// Of what a file is, where there are several of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// There is one.
+    All,
+    /// A CPU.
+    Cpu(usize),
+    /// The option of this name.
+    Option(&'static str),
+    /// The events of a system.
+    System(String),
+    /// An event, by its id.
+    Event(u32),
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// A folder.
+    Dir,
+    /// A file.
+    File(&'static File, Of),
+}
+
+/// Follows a path.
+///
+/// # Errors
+///
+/// `ENOENT` if it leads nowhere, `ENODEV` if the guest has ended.
+pub fn find(session: &Session, path: &str) -> super::Result<Node> {
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let node = match *parts {
+        [] | ["options" | "events" | "per_cpu"] => Some(Node::Dir),
+        [name] => file(&files::ROOT, name, Of::All),
+        ["options", name] => options::NAMES
+            .iter()
+            .find(|option| **option == name)
+            .map(|option| Node::File(&files::OPTION, Of::Option(option))),
+        ["per_cpu", name] => cpu(session, name)?.map(|_| Node::Dir),
+        ["per_cpu", name, file_name] => {
+            cpu(session, name)?.and_then(|cpu| file(&files::PER_CPU, file_name, Of::Cpu(cpu)))
+        }
+        ["events", "enable"] => Some(Node::File(&files::ENABLE, Of::All)),
+        ["events", system] => has_system(session, system).then_some(Node::Dir),
+        ["events", system, "enable"] => has_system(session, system)
+            .then(|| Node::File(&files::ENABLE, Of::System(system.to_owned()))),
+        ["events", system, event] => id(session, system, event).map(|_| Node::Dir),
+        ["events", system, event, name] => {
+            id(session, system, event).and_then(|id| file(&files::EVENT, name, Of::Event(id)))
+        }
+        _ => None,
+    };
+    node.ok_or(Errno::NOENT)
+}
+
+/// The names in a folder, folders marked.
+///
+/// # Errors
+///
+/// `ENOENT` if there is no such path, `ENOTDIR` if it is a file.
+pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>> {
+    if let Node::File(..) = find(session, path)? {
+        return Err(Errno::NOTDIR);
+    }
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let of = |files: &[File]| -> Vec<_> {
+        let names = files.iter().map(|file| (file.name.to_owned(), false));
+        names.collect()
+    };
+    let mut names = match *parts {
+        [] => {
+            let mut names = of(&files::ROOT);
+            names.extend(["events", "options", "per_cpu"].map(|dir| (dir.to_owned(), true)));
+            names
+        }
+        ["options"] => options::NAMES
+            .iter()
+            .map(|name| ((*name).to_owned(), false))
+            .collect(),
+        ["per_cpu"] => Session::cpus(&session.view()?)
+            .map(|cpu| (format!("cpu{cpu}"), true))
+            .collect(),
+        ["per_cpu", _] => of(&files::PER_CPU),
+        ["events"] => {
+            let systems = session.known.iter().map(|event| system_of(&event.name).0);
+            let mut names: Vec<_> = systems.map(|name| (name.to_owned(), true)).collect();
+            names.push(("enable".to_owned(), false));
+            names
+        }
+        ["events", system] => {
+            let events = session.known.iter().map(|event| system_of(&event.name));
+            let events = events.filter(|(of, _)| *of == system);
+            let mut names: Vec<_> = events.map(|(_, name)| (name.to_owned(), true)).collect();
+            names.push(("enable".to_owned(), false));
+            names
+        }
+        _ => of(&files::EVENT),
+    };
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+fn file(files: &'static [File], name: &str, of: Of) -> Option<Node> {
+    let file = files.iter().find(|file| file.name == name)?;
+    Some(Node::File(file, of))
+}
+
+/// The number of `cpuN`, if it runs.
+fn cpu(session: &Session, name: &str) -> super::Result<Option<usize>> {
+    let view = session.view()?;
+    Ok(Session::cpus(&view).find(|cpu| name == format!("cpu{cpu}")))
+}
+
+fn has_system(session: &Session, system: &str) -> bool {
+    let mut names = session.known.iter().map(|event| system_of(&event.name).0);
+    names.any(|name| name == system)
+}
+
+fn id(session: &Session, system: &str, event: &str) -> Option<u32> {
+    let wanted = (system, event);
+    let mut known = session.known.iter();
+    known
+        .find(|event| system_of(&event.name) == wanted)
+        .map(|event| event.id)
+}
+
+/// System and event of a name.
+fn system_of(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or(("", name))
+}
