@@ -93,7 +93,9 @@ fn clear() {
 fn functions(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::function::{self, Filter};
 
-    let numbers = |ids: Ids<'_>| ids.iter().map(|id| id as usize);
+    fn numbers(ids: Ids<'_>) -> impl Iterator<Item = usize> {
+        ids.iter().map(|id| id as usize)
+    }
     match setting {
         Setting::Filter(None) => function::set_filter(&Filter::ALL)?,
         Setting::Filter(Some(ids)) => function::set_filter(&Filter::of_ids(numbers(ids)))?,

@@ -219,10 +219,11 @@ impl Tracer for Critical {
     }
 
     fn start(&self) -> Result<(), Error> {
-        let mut text = Text::lock()?;
         if !percpu::is_preemptible() || !interrupts::are_enabled() {
             return Err(Error::WrongContext);
         }
+        latency::start()?;
+        let mut text = Text::lock()?;
         // Nothing is kept while the hooks are measured.
         let thresh = latency::thresh();
         latency::set_thresh(u64::MAX);
@@ -230,7 +231,6 @@ impl Tracer for Critical {
         calibrate::run();
         text.patch(|text| listen(text, &ALL, false));
         latency::set_thresh(thresh);
-        latency::set_max(0);
         for cpu in &CPUS {
             cpu.since.store(0, Relaxed);
         }
@@ -241,6 +241,6 @@ impl Tracer for Critical {
 
     fn stop(&self) -> Result<(), Error> {
         Text::lock()?.patch(|text| listen(text, self.places, false));
-        Ok(())
+        latency::stop()
     }
 }

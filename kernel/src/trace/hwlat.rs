@@ -10,10 +10,11 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
+use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
 use super::latency::{self, Latency};
-use super::tracer::Tracer;
+use super::tracer::{Events, Tracer};
 use crate::arch::{percpu, tsc};
 use crate::error::Error;
 use crate::thread::{self, Builder, Thread};
@@ -131,6 +132,8 @@ fn body(_: usize) {
     }
 }
 
+static EVENTS: Events = Events::new(&[|| hwlat::Event::id().number()]);
+
 /// The tracer.
 pub(super) struct Hwlat;
 
@@ -140,7 +143,8 @@ impl Tracer for Hwlat {
     }
 
     fn start(&self) -> Result<(), Error> {
-        latency::set_max(0);
+        latency::start()?;
+        EVENTS.start()?;
         ENDS.store(false, Relaxed);
         let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
         *THREAD.lock() = Some(thread);
@@ -155,6 +159,7 @@ impl Tracer for Hwlat {
             let _ = thread.unpark();
             let _ = thread.join(Instant::NEVER);
         }
-        Ok(())
+        EVENTS.stop()?;
+        latency::stop()
     }
 }

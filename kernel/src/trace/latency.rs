@@ -7,9 +7,12 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
 
+use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
+use super::tracer::Events;
 use crate::arch::{interrupts, percpu};
+use crate::error::Error;
 use crate::time;
 
 event_class! {
@@ -88,6 +91,19 @@ pub fn set_thresh(nanos: u64) {
 #[must_use]
 pub fn last() -> Option<Latency> {
     without_interrupts(|| *KEPT.lock())
+}
+
+static EVENTS: Events = Events::new(&[|| latency_max::Event::id().number()]);
+
+/// A tracer of latencies begins: nothing was seen yet.
+pub(super) fn start() -> Result<(), Error> {
+    set_max(0);
+    EVENTS.start()
+}
+
+/// It ends; what was kept stays.
+pub(super) fn stop() -> Result<(), Error> {
+    EVENTS.stop()
 }
 
 /// Keeps it if it is a new maximum, or not below the threshold if there is one.

@@ -1,24 +1,18 @@
 //! The tracer `sched_switch`: wake-ups and switches, which are the events of these names switched on together.
 
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
-
 use takt_tracer::event::Event;
 
-use super::tracer::Tracer;
-use super::{control, events};
+use super::events;
+use super::tracer::{Events, Tracer};
 use crate::error::Error;
 
-/// The tracer; the bits say which of its events it has switched on.
-pub(super) struct SchedSwitch(AtomicU8);
+static EVENTS: Events = Events::new(&[
+    || events::sched_wakeup::Event::id().number(),
+    || events::sched_switch::Event::id().number(),
+]);
 
-pub(super) static SCHED_SWITCH: SchedSwitch = SchedSwitch(AtomicU8::new(0));
-
-fn ids() -> [u32; 2] {
-    [
-        events::sched_wakeup::Event::id().number(),
-        events::sched_switch::Event::id().number(),
-    ]
-}
+/// The tracer.
+pub(super) struct SchedSwitch;
 
 impl Tracer for SchedSwitch {
     fn name(&self) -> &'static str {
@@ -26,24 +20,10 @@ impl Tracer for SchedSwitch {
     }
 
     fn start(&self) -> Result<(), Error> {
-        let mut ours = 0;
-        for (bit, id) in ids().into_iter().enumerate() {
-            if !control::is_enabled(id) {
-                control::enable(id, true)?;
-                ours |= 1 << bit;
-            }
-        }
-        self.0.store(ours, Relaxed);
-        Ok(())
+        EVENTS.start()
     }
 
     fn stop(&self) -> Result<(), Error> {
-        for (bit, id) in ids().into_iter().enumerate() {
-            if self.0.load(Relaxed) & 1 << bit != 0 {
-                control::enable(id, false)?;
-            }
-        }
-        self.0.store(0, Relaxed);
-        Ok(())
+        EVENTS.stop()
     }
 }

@@ -3,8 +3,9 @@
 //! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; [`nop`](NOP) is
 //! the one that does nothing. Single events are independent of it.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use super::control;
 #[cfg(feature = "latency-tracers")]
 use super::{critical, wakeup::Wakeup};
 use crate::error::Error;
@@ -33,6 +34,43 @@ pub trait Tracer: Sync {
     fn stop(&self) -> Result<(), Error>;
 }
 
+/// Events that a tracer switches on, and off again if they were off before.
+pub(super) struct Events {
+    /// Their ids.
+    ids: &'static [fn() -> u32],
+    /// A bit for each that the tracer has switched on.
+    ours: AtomicU32,
+}
+
+impl Events {
+    pub(super) const fn new(ids: &'static [fn() -> u32]) -> Self {
+        Self {
+            ids,
+            ours: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn start(&self) -> Result<(), Error> {
+        for (bit, id) in self.ids.iter().enumerate() {
+            if !control::is_enabled(id()) {
+                control::enable(id(), true)?;
+                self.ours.fetch_or(1 << bit, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&self) -> Result<(), Error> {
+        for (bit, id) in self.ids.iter().enumerate() {
+            if self.ours.load(Relaxed) & 1 << bit != 0 {
+                control::enable(id(), false)?;
+            }
+        }
+        self.ours.store(0, Relaxed);
+        Ok(())
+    }
+}
+
 struct Nop;
 
 impl Tracer for Nop {
@@ -55,7 +93,7 @@ const NOP: usize = 0;
 /// All that are compiled in.
 static TRACERS: &[&dyn Tracer] = &[
     &Nop,
-    &super::sched_switch::SCHED_SWITCH,
+    &super::sched_switch::SchedSwitch,
     #[cfg(feature = "latency-tracers")]
     &critical::IRQSOFF,
     #[cfg(feature = "latency-tracers")]

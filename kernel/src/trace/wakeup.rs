@@ -112,11 +112,12 @@ impl Tracer for Wakeup {
         for cpu in &CPUS {
             cpu.tid.store(NONE, Relaxed);
         }
-        latency::set_max(0);
+        latency::start()?;
         listen(true)
     }
 
     fn stop(&self) -> Result<(), Error> {
-        listen(false)
+        listen(false)?;
+        latency::stop()
     }
 }
