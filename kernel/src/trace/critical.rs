@@ -15,7 +15,7 @@
 
 mod calibrate;
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use self::calibrate::Hook;
 use super::latency;
@@ -46,6 +46,8 @@ struct Cpu {
     place: AtomicU32,
     /// What to subtract from its length.
     cost: AtomicU64,
+    /// An interrupt began it right before or behind a stretch without preemption, and ends it.
+    is_interrupts: AtomicBool,
     /// The length of the last one, with the tracer's own instructions.
     last: AtomicU64,
 }
@@ -55,6 +57,7 @@ static CPUS: [Cpu; MAX_CPUS] = [const {
         since: AtomicU64::new(0),
         place: AtomicU32::new(0),
         cost: AtomicU64::new(0),
+        is_interrupts: AtomicBool::new(false),
         last: AtomicU64::new(0),
     }
 }; MAX_CPUS];
@@ -92,8 +95,7 @@ impl Cpu {
     /// A hook runs within a stretch.
     #[inline(always)]
     fn inside(&self, hook: Hook) {
-        let cost = self.cost.load(Relaxed) + hook.cost_inside();
-        self.cost.store(cost, Relaxed);
+        self.cost.fetch_add(hook.cost_inside(), Relaxed);
     }
 }
 
@@ -131,20 +133,36 @@ pub(super) fn irqs_on(place: u32) {
 
 /// Preemption was disabled at `place`.
 pub(super) fn preempt_off(place: u32) {
-    if is_in_irqs_or_preempt() {
-        this().inside(Hook::PreemptOff);
-    } else {
-        this().begin(place, Hook::PreemptOff);
-    }
+    let is_inside = is_in_irqs_or_preempt();
+    without_interrupts(|| {
+        if is_inside {
+            this().inside(Hook::PreemptOff);
+        } else {
+            this().begin(place, Hook::PreemptOff);
+        }
+    });
 }
 
 /// Preemption is about to be enabled at `place`.
 pub(super) fn preempt_on(place: u32) {
-    if is_in_irqs_or_preempt() {
-        this().inside(Hook::PreemptOn);
-    } else {
-        this().end(place, Hook::PreemptOn);
-    }
+    let is_inside = is_in_irqs_or_preempt();
+    without_interrupts(|| {
+        if is_inside {
+            this().inside(Hook::PreemptOn);
+        } else {
+            this().end(place, Hook::PreemptOn);
+        }
+    });
+}
+
+/// An interrupt's hook does not come between. As long whether they were enabled or not.
+#[inline(always)]
+fn without_interrupts(act: impl FnOnce()) {
+    let flags = interrupts::flags();
+    interrupts::disable();
+    act();
+    // SAFETY: as they were.
+    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
 }
 
 /// An interrupt came at time `at`.
@@ -152,13 +170,16 @@ pub(super) fn preempt_on(place: u32) {
 pub(super) fn irq_entered(vector: u32, at: u64) {
     let begun = tsc::now();
     let cpu = this();
-    if is_in_preempt() {
+    let is_in_preempt = is_in_preempt();
+    if is_in_preempt && cpu.since.load(Relaxed) != 0 {
         cpu.inside(Hook::IrqEntered);
     } else {
-        // Interrupts were on, so whatever went on has ended without being seen.
+        // Interrupts were on, so whatever went on has ended without being seen; or preemption is disabled, but its
+        // stretch has not begun yet, or has ended.
         let place = divert::entry_of(vector as u8) as u32;
         cpu.place.store(place, Relaxed);
-        cpu.cost.store(0, Relaxed);
+        cpu.cost.store(Hook::IrqEntered.cost_of_end(), Relaxed);
+        cpu.is_interrupts.store(is_in_preempt, Relaxed);
         // What this took is left out.
         cpu.since.store(at + (tsc::now() - begun), Relaxed);
     }
@@ -166,7 +187,13 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
 
 /// An interrupt returns at `place`. Called by its stub.
 pub(crate) extern "C" fn irq_returns(place: u32) {
-    irqs_on(place);
+    let cpu = this();
+    if is_in_preempt() & !cpu.is_interrupts.load(Relaxed) {
+        cpu.inside(Hook::IrqReturns);
+    } else {
+        cpu.end(place, Hook::IrqReturns);
+        cpu.is_interrupts.store(false, Relaxed);
+    }
 }
 
 /// One of the three.
@@ -224,13 +251,7 @@ impl Tracer for Critical {
         }
         latency::start()?;
         let mut text = Text::lock()?;
-        // Nothing is kept while the hooks are measured.
-        let thresh = latency::thresh();
-        latency::set_thresh(u64::MAX);
-        text.patch(|text| listen(text, &ALL, true));
-        calibrate::run();
-        text.patch(|text| listen(text, &ALL, false));
-        latency::set_thresh(thresh);
+        latency::keeping_nothing(|| calibrate::run(&mut text));
         for cpu in &CPUS {
             cpu.since.store(0, Relaxed);
         }

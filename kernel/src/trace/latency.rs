@@ -61,10 +61,13 @@ pub fn max() -> u64 {
 /// # Context
 /// Threads.
 pub fn set_max(nanos: u64) {
-    MAX.store(time::nanos_to_cycles(nanos), Relaxed);
-    if nanos == 0 {
-        without_interrupts(|| *KEPT.lock() = None);
-    }
+    without_interrupts(|| {
+        let mut kept = KEPT.lock();
+        MAX.store(time::nanos_to_cycles(nanos), Relaxed);
+        if nanos == 0 {
+            *kept = None;
+        }
+    });
 }
 
 /// `tracing_thresh` in nanoseconds.
@@ -106,17 +109,24 @@ pub(super) fn stop() -> Result<(), Error> {
     EVENTS.stop()
 }
 
+/// Nothing is kept while `act` runs.
+pub(super) fn keeping_nothing(act: impl FnOnce()) {
+    let thresh = THRESH.swap(u64::MAX, Relaxed);
+    act();
+    THRESH.store(thresh, Relaxed);
+}
+
+fn is_kept(cycles: u64) -> bool {
+    match THRESH.load(Relaxed) {
+        0 => cycles > MAX.load(Relaxed),
+        thresh => cycles >= thresh,
+    }
+}
+
 /// Keeps it if it is a new maximum, or not below the threshold if there is one.
 #[inline]
 pub(super) fn offer(latency: Latency) {
-    let thresh = THRESH.load(Relaxed);
-    let (max, cycles) = (MAX.load(Relaxed), latency.cycles);
-    let is_kept = if thresh == 0 {
-        cycles > max
-    } else {
-        cycles >= thresh
-    };
-    if is_kept {
+    if is_kept(latency.cycles) {
         keep(latency);
     }
 }
@@ -125,8 +135,14 @@ pub(super) fn offer(latency: Latency) {
 #[inline(never)]
 fn keep(latency: Latency) {
     without_interrupts(|| {
+        let mut kept = KEPT.lock();
+        // Another CPU may have kept a longer one meanwhile.
+        if !is_kept(latency.cycles) {
+            return;
+        }
         MAX.fetch_max(latency.cycles, Relaxed);
-        *KEPT.lock() = Some(latency);
+        *kept = Some(latency);
+        drop(kept);
         crate::trace_event_irqs_off!(
             latency_max,
             latency.tid,

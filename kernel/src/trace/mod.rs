@@ -218,6 +218,9 @@ pub fn record_marker(text: &str) {
 /// Threads.
 pub fn record_threads() {
     crate::thread::for_each(|info| {
+        if usize::from(info.id) < crate::config::MAX_CPUS {
+            return; // an idle thread: the decoder knows them
+        }
         crate::trace_event!(
             crate::trace::events::thread_name,
             info.id,

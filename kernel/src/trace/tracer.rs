@@ -1,7 +1,7 @@
 //! Tracers: what is chosen by ftrace's `current_tracer`.
 //!
-//! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; [`nop`](NOP) is
-//! the one that does nothing. Single events are independent of it.
+//! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; `nop` is the
+//! one that does nothing. Single events are independent of it.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 

@@ -63,7 +63,8 @@ pub(super) fn woken(t: &Tcb) {
     let current = unsafe { &*tcb(current) };
     let is_first = cpu
         .followed()
-        .is_none_or(|other| t.prio.rank() < other.prio.rank());
+        // Itself: it was suspended meanwhile.
+        .is_none_or(|other| other.tid == t.tid || t.prio.rank() < other.prio.rank());
     if t.prio.rank() < current.prio.rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()), Relaxed);
         cpu.since.store(tsc::now(), Relaxed);

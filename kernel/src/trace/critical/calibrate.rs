@@ -3,8 +3,12 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{Cpu, IRQS, PREEMPT, WATCHED, this};
+use takt_tracer::event::Event;
+
+use crate::arch::jump_label::{self, Writable};
+use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
-use crate::trace;
+use crate::trace::{self, events};
 
 /// The hooks.
 #[derive(Clone, Copy)]
@@ -14,6 +18,7 @@ pub(super) enum Hook {
     PreemptOff,
     PreemptOn,
     IrqEntered,
+    IrqReturns,
 }
 
 /// Costs of a hook in cycles.
@@ -24,12 +29,12 @@ struct Cost {
     inside: AtomicU64,
 }
 
-static COSTS: [Cost; 5] = [const {
+static COSTS: [Cost; 6] = [const {
     Cost {
         end: AtomicU64::new(0),
         inside: AtomicU64::new(0),
     }
-}; 5];
+}; 6];
 
 impl Hook {
     #[inline(always)]
@@ -48,26 +53,60 @@ impl Hook {
     }
 }
 
-/// The shortest of a few stretches, with the tracer's own instructions.
+/// How often each is measured: the first times right after the code was rewritten take longer on a real machine.
+const ROUNDS: usize = 16;
+
+/// The shortest of some stretches, with the tracer's own instructions.
 fn shortest(stretch: impl Fn(&Cpu)) -> u64 {
     let cpu = this();
-    let measured = (0..4).map(|_| {
+    let measured = (0..ROUNDS).map(|_| {
         stretch(cpu);
         cpu.last.load(Relaxed)
     });
     measured.min().unwrap_or(0)
 }
 
+/// The events of the places: their records must neither be measured nor show what never was.
+const EVENTS: [fn() -> u32; 5] = [
+    || events::irq_disable::Event::id().number(),
+    || events::irq_enable::Event::id().number(),
+    || events::preempt_disable::Event::id().number(),
+    || events::preempt_enable::Event::id().number(),
+    || events::irq_handler_entry::Event::id().number(),
+];
+
+/// Measures all of them.
+///
+/// # Context
+/// A thread with preemption and interrupts enabled. Interrupts are off for some 20,000 instructions.
+pub(super) fn run(text: &mut Text) {
+    let were_on = EVENTS.map(|id| jump_label::is_on(id()));
+    let switch = |text: &mut Writable, on: bool| {
+        for (id, _) in EVENTS.iter().zip(were_on).filter(|(_, was_on)| *was_on) {
+            // SAFETY: every other CPU stands still.
+            unsafe { jump_label::set(text, id(), on) };
+        }
+    };
+    text.patch(|text| {
+        switch(text, false);
+        super::listen(text, &super::ALL, true);
+    });
+    measure();
+    text.patch(|text| {
+        super::listen(text, &super::ALL, false);
+        switch(text, true);
+    });
+}
+
+/// Instructions of the diverted return in front of its call.
+const DIVERSION: u64 = 3;
+
 #[inline(always)]
 fn begun_now(cpu: &Cpu) {
     cpu.since.store(tsc::now(), Relaxed);
 }
 
-/// Measures all of them.
-///
-/// # Context
-/// A thread with preemption and interrupts enabled; every place of the tracers is on.
-pub(super) fn run() {
+fn measure() {
     interrupts::disable();
     // Preemption is enabled: what is watched begins and ends with the interrupts.
     WATCHED.store(IRQS, Relaxed);
@@ -88,6 +127,14 @@ pub(super) fn run() {
         });
         with.saturating_sub(both)
     };
+    let returns_end = shortest(|cpu| {
+        begun_now(cpu);
+        super::irq_returns(0);
+    });
+    let entry_to_return = shortest(|_| {
+        trace::irq_entered(0, tsc::now());
+        super::irq_returns(0);
+    });
     let preempt_off = inside(trace::preemption_disabled);
     let preempt_on = inside(trace::preemption_enabling);
 
@@ -114,6 +161,7 @@ pub(super) fn run() {
     let irqs_off = inside(|| trace::section_begun(true));
     let irqs_on = inside(trace::section_ends);
     let irq_entered = inside(|| trace::irq_entered(0, 0));
+    let irq_returns = inside(|| super::irq_returns(0));
     WATCHED.store(0, Relaxed);
     extern "C" fn none() {}
     percpu::preempt_dec(none);
@@ -122,7 +170,8 @@ pub(super) fn run() {
     Hook::IrqsOn.set(irqs_end, irqs_on);
     Hook::PreemptOff.set(preempt_begin, preempt_off);
     Hook::PreemptOn.set(preempt_end, preempt_on);
-    Hook::IrqEntered.set(0, irq_entered);
+    Hook::IrqEntered.set(entry_to_return.saturating_sub(returns_end), irq_entered);
+    Hook::IrqReturns.set(returns_end + DIVERSION, irq_returns + DIVERSION);
     // SAFETY: they were on.
     unsafe { interrupts::enable() };
 }
