@@ -83,6 +83,8 @@ display_as_value!(Workload, Load, Tracer, AccelChoice, Format);
 pub enum Format {
     /// ftrace's text.
     Text,
+    /// The text of ftrace's latency tracers: times from the first event on, and marks where it takes long.
+    Latency,
     /// trace-cmd's file, for `trace-cmd report` and KernelShark.
     #[value(name = "trace.dat")]
     TraceDat,

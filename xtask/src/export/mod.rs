@@ -7,6 +7,7 @@ mod chrome;
 mod csv;
 mod ctf;
 mod flamegraph;
+mod latency;
 mod perfetto;
 mod slices;
 mod text;
@@ -101,6 +102,7 @@ pub fn export<'o>(
 ) -> io::Result<Box<dyn Export + 'o>> {
     Ok(match (format, output) {
         (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out)),
+        (Format::Latency, Output::Stream(out)) => Box::new(latency::Latency::new(out, origin)?),
         (Format::TraceDat, Output::Stream(out)) => Box::new(trace_dat::TraceDat::new(out, origin)),
         (Format::Ctf, Output::Folder(dir)) => Box::new(ctf::Ctf::new(dir, origin)),
         (Format::Perfetto, Output::Stream(out)) => Box::new(perfetto::Perfetto::new(out, origin)),
