@@ -152,8 +152,16 @@ impl Done {
     }
 }
 
-/// An ELF file with the symbols of an image and log messages in raw encoding.
+/// The image that the fake guest plays.
 fn image() -> Vec<u8> {
+    elf(&event(
+        1,
+        "event fake:tick\nclass tick\nlayout wide\nfield n 32 u\nprint n={n}\n",
+    ))
+}
+
+/// An ELF file with the symbols of an image, log messages in raw encoding and these event descriptions.
+pub(crate) fn elf(events: &[u8]) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let text = object.section_id(StandardSection::Text);
     object.append_section_data(text, &[0xf4], 16);
@@ -177,19 +185,12 @@ fn image() -> Vec<u8> {
         object.add_symbol(symbol(&name, index, SymbolSection::Section(defmt)));
     }
     let meta = object.add_section(Vec::new(), b".takt.meta".to_vec(), SectionKind::Other);
-    object.append_section_data(
-        meta,
-        &event(
-            1,
-            "event fake:tick\nclass tick\nlayout wide\nfield n 32 u\nprint n={n}\n",
-        ),
-        8,
-    );
+    object.append_section_data(meta, events, 8);
     object.write().unwrap()
 }
 
 /// An entry of the event descriptions.
-fn event(id: u64, text: &str) -> Vec<u8> {
+pub(crate) fn event(id: u64, text: &str) -> Vec<u8> {
     let mut entry = [id.to_le_bytes(), (text.len() as u64).to_le_bytes()].concat();
     entry.extend(text.bytes());
     entry.resize(entry.len().next_multiple_of(8), 0);

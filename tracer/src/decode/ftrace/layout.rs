@@ -301,6 +301,8 @@ fn size_of(content: Content<'_>) -> usize {
         Content::Value(_, field) => match (&field.ty, field.slot) {
             (FieldType::Cycles | FieldType::Symbol | FieldType::Block { .. }, _) => 8,
             (FieldType::Prio | FieldType::Str, _) | (_, Slot::Dynamic) => 4,
+            // Readers do not extend the sign of less than an `int`.
+            (FieldType::Signed, Slot::Fixed { bits: ..=32, .. }) => 4,
             (_, Slot::Fixed { bits, .. }) => (bits.div_ceil(8) as usize).next_power_of_two(),
         },
         Content::State(..) => 8,

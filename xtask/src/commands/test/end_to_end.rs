@@ -19,7 +19,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 20] = [
+const TESTS: [(&str, Check); 21] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -33,6 +33,10 @@ const TESTS: [(&str, Check); 20] = [
     (
         "babeltrace2_agrees_with_the_text",
         viewers::babeltrace2_agrees,
+    ),
+    (
+        "perfettos_schema_agrees_with_the_text",
+        viewers::perfetto_agrees,
     ),
     ("priorities_are_ftraces", priorities_are_ftraces),
     ("every_halt_ends_in_time", every_halt_ends_in_time),

@@ -1,9 +1,10 @@
-//! The exports for other tools, judged by these tools: `trace-cmd report` and `babeltrace2` say the same of each event
-//! and of each loss as our own text.
+//! The exports for other tools, judged by these tools: `trace-cmd report`, `babeltrace2` and `protoc` with Perfetto's schema
+//! say the same of each event and of each loss as our own text.
 //!
 //! Several CPUs' events of one time have no order, so what is held against each other are the lines of a CPU.
 
 mod babeltrace;
+mod perfetto;
 mod text;
 mod trace_cmd;
 
@@ -155,6 +156,18 @@ pub(super) fn babeltrace2_agrees(stage: &Stage) -> Result<()> {
         let dir = export(stage, &run, "ctf")?;
         let theirs = babeltrace::read(&dir).context(run.name)?;
         compare(&run, &ours, &theirs, babeltrace::is_same)?;
+    }
+    Ok(())
+}
+
+/// Decoded by the schema that Perfetto publishes, the protobuf says the same.
+pub(super) fn perfetto_agrees(stage: &Stage) -> Result<()> {
+    let schema = perfetto::Schema::find()?;
+    for run in runs(stage)? {
+        let ours = text(stage, &run)?;
+        let file = export(stage, &run, "perfetto")?;
+        let theirs = perfetto::read(&schema, &file).context(run.name)?;
+        compare(&run, &ours, &theirs, perfetto::is_same)?;
     }
     Ok(())
 }
