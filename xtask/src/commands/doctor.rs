@@ -39,6 +39,8 @@ pub(super) fn run() -> Result<ExitCode> {
         target(),
         linker(),
         qemu_there(),
+        viewer("trace-cmd"),
+        viewer("babeltrace2"),
         setpriv(),
         shared_memory(),
         git(),
@@ -154,6 +156,15 @@ fn qemu_there() -> Check {
         found.found = "not found; latency-run installs it".into();
     }
     found
+}
+
+fn viewer(name: &'static str) -> Check {
+    let found = which(name).map(|path| path.display().to_string());
+    optional(
+        name,
+        found,
+        "not found: the tests that judge exports of traces need it, and install it",
+    )
 }
 
 /// How to install something by hand.
