@@ -25,7 +25,6 @@ pub mod control;
 #[cfg(feature = "std")]
 pub mod decode;
 pub mod event;
-#[cfg(feature = "std")]
 pub mod filter;
 pub mod ring;
 pub mod wire;

@@ -33,6 +33,18 @@ impl TscClock {
             ns as u64
         }
     }
+
+    /// The least number of cycles that is at least so many nanoseconds, by [`ns`](Self::ns); one that no `u64` is if
+    /// there is none.
+    pub(crate) fn cycles_at(self, ns: i128) -> i128 {
+        const NONE: i128 = u64::MAX as i128 + 1;
+        if ns > u64::MAX.into() {
+            return NONE;
+        }
+        let exact = ns.max(0) * i128::from(self.hz);
+        let cycles = (exact + 999_999_999) / 1_000_000_000;
+        cycles.min(NONE)
+    }
 }
 
 /// The names of threads: learned from records, or told.

@@ -31,7 +31,7 @@ impl Bound<'_> {
     }
 }
 
-fn compare(number: i128, op: Op, value: i128) -> bool {
+pub(super) fn compare(number: i128, op: Op, value: i128) -> bool {
     match op {
         Op::Eq => number == value,
         Op::Ne => number != value,

@@ -7,5 +7,6 @@ mod formats;
 mod ftrace;
 mod merge;
 mod metadata;
+mod program;
 mod sub;
 mod world;

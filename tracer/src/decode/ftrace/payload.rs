@@ -64,6 +64,17 @@ impl Field<'_> {
         }
     }
 
+    /// What a state's raw number is with Linux's bits; any other field's is itself.
+    pub(crate) fn number_of_raw(&self, raw: u64) -> u64 {
+        match self.content {
+            // A state without a letter shows as a number that no letter has.
+            Content::State(_, known) => FieldType::name_of(known, raw)
+                .and_then(linux_state)
+                .unwrap_or(0x100),
+            _ => raw,
+        }
+    }
+
     fn shown(&self, record: &Record<'_>, names: &Names) -> Shown<'static> {
         let tid = |whose| match whose {
             Whose::Current => record.tid,
@@ -85,10 +96,8 @@ impl Field<'_> {
                     _ => Shown::Number(value),
                 }
             }
-            Content::State(number, known) => {
-                let letter = FieldType::name_of(known, number_of(record, number));
-                // A state without a letter shows as a number that no letter has.
-                Shown::Number(letter.and_then(linux_state).unwrap_or(0x100))
+            Content::State(number, _) => {
+                Shown::Number(self.number_of_raw(number_of(record, number)))
             }
             Content::Pid(whose) => Shown::Number(names.threads.pid(tid(whose)).into()),
             Content::Comm(whose) => Shown::Text(names.threads.comm(tid(whose)).into()),

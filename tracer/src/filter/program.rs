@@ -1,0 +1,176 @@
+//! A filter as a program that the target can run over a record's raw words.
+//!
+//! It is tests, one behind the other, each with a place to go on at if it holds and one if it does not. Places only lie
+//! further on, so a program comes to its end after as many steps as it has tests. A test of a byte (a thread, a CPU, the
+//! context) is a set of 256 bits: whatever the host knows of threads' names and numbers is worked out beforehand, and
+//! the target needs none of it.
+//!
+//! | words | |
+//! |---|---|
+//! | 0 | where the program begins |
+//! | then for each test: 0 | bits 0..8 the kind (0 set, 1 range, 2 mask), 8..16 the source (0 CPU, 1 context, 2 thread, 3 field) |
+//! | 1 | bits 0..16 where to go on if it holds, 16..32 if not: a word's number, or `ACCEPT` or `REJECT` |
+//! | 2 | the field: bits 0..8 its word in the record, 8..16 its lowest bit, 16..24 its width, 24 signed, 25 the test is turned round |
+//! | 3.. | set: 8 words; range: the least and the greatest as `u64`, signed ones with their highest bit turned round; mask: a `u64` |
+//!
+//! # Context
+//! IRQ-safe, NMI-safe: nothing is written, nothing blocks.
+
+/// The place of what gets through.
+pub(super) const ACCEPT: u16 = 0xffff;
+/// The place of what does not.
+pub(super) const REJECT: u16 = 0xfffe;
+/// Words of the longest program.
+pub const MAX_WORDS: usize = 512;
+
+pub(super) const SET: u32 = 0;
+pub(super) const RANGE: u32 = 1;
+pub(super) const MASK: u32 = 2;
+
+pub(super) const FROM_CPU: u32 = 0;
+pub(super) const FROM_CTX: u32 = 1;
+pub(super) const FROM_TID: u32 = 2;
+pub(super) const FROM_FIELD: u32 = 3;
+
+pub(super) const SIGNED: u32 = 1 << 24;
+pub(super) const TURNED: u32 = 1 << 25;
+
+/// Words of a test before its operands.
+const HEAD: usize = 3;
+
+/// A record as it is when it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'r> {
+    /// Its word and its extra words.
+    pub words: &'r [u32],
+    /// The CPU.
+    pub cpu: u8,
+    /// The running thread.
+    pub tid: u8,
+    /// The preempt-count byte as in a record.
+    pub ctx: u8,
+}
+
+/// A program that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program<'p> {
+    code: &'p [u32],
+}
+
+impl<'p> Program<'p> {
+    /// Checks a program: every test is whole, and what follows it is a test further on or the end.
+    pub fn new(code: &'p [u32]) -> Option<Self> {
+        if code.len() > MAX_WORDS {
+            return None;
+        }
+        let mut begins = [0u32; MAX_WORDS / 32];
+        let mut at = 1;
+        while at < code.len() {
+            *begins.get_mut(at / 32)? |= 1 << (at % 32);
+            at += HEAD + operands(*code.get(at)?)?;
+        }
+        if at != code.len().max(1) {
+            return None;
+        }
+        let is_place = |place: u16, behind: usize| {
+            let place = usize::from(place);
+            place >= usize::from(REJECT)
+                || place > behind
+                    && begins
+                        .get(place / 32)
+                        .is_some_and(|word| word >> (place % 32) & 1 == 1)
+        };
+        if !is_place(u16::try_from(*code.first()?).ok()?, 0) {
+            return None;
+        }
+        let mut at = 1;
+        while at < code.len() {
+            let (then, otherwise) = places(*code.get(at + 1)?);
+            if !is_place(then, at) || !is_place(otherwise, at) {
+                return None;
+            }
+            at += HEAD + operands(*code.get(at)?)?;
+        }
+        Some(Self { code })
+    }
+
+    /// Whether a record gets through. A field that the record does not have is 0.
+    pub fn run(&self, raw: &Raw<'_>) -> bool {
+        let mut at = self.code.first().map_or(ACCEPT, |place| *place as u16);
+        while at < REJECT {
+            // It was checked; and a filter had better let too much through than too little.
+            let Some(step) = self.step(usize::from(at), raw) else {
+                return true;
+            };
+            at = step;
+        }
+        at == ACCEPT
+    }
+
+    fn step(&self, at: usize, raw: &Raw<'_>) -> Option<u16> {
+        let [head, places_of, field, operands @ ..] = self.code.get(at..)? else {
+            return None;
+        };
+        let number = match head >> 8 & 0xff {
+            FROM_CPU => raw.cpu.into(),
+            FROM_CTX => raw.ctx.into(),
+            FROM_TID => raw.tid.into(),
+            FROM_FIELD => load(*field, raw.words),
+            _ => return None,
+        };
+        let holds = match head & 0xff {
+            SET => {
+                let byte = number as u8;
+                operands.get(usize::from(byte / 32))? >> (byte % 32) & 1 == 1
+            }
+            RANGE => {
+                let bias = if field & SIGNED != 0 { 1 << 63 } else { 0 };
+                let number = number ^ bias;
+                pair(operands, 0)? <= number && number <= pair(operands, 2)?
+            }
+            MASK => number & pair(operands, 0)? != 0,
+            _ => return None,
+        };
+        let (then, otherwise) = places(*places_of);
+        Some(if holds != (field & TURNED != 0) {
+            then
+        } else {
+            otherwise
+        })
+    }
+}
+
+/// Words of operands that a test has; none if there is no such test.
+fn operands(head: u32) -> Option<usize> {
+    if head >> 8 > FROM_FIELD {
+        return None;
+    }
+    match head & 0xff {
+        SET => Some(8),
+        RANGE => Some(4),
+        MASK => Some(2),
+        _ => None,
+    }
+}
+
+fn places(word: u32) -> (u16, u16) {
+    (word as u16, (word >> 16) as u16)
+}
+
+fn pair(words: &[u32], at: usize) -> Option<u64> {
+    Some(u64::from(*words.get(at)?) | u64::from(*words.get(at + 1)?) << 32)
+}
+
+/// The field's number, with its sign extended if it has one.
+fn load(field: u32, words: &[u32]) -> u64 {
+    let [at, shift, bits, _] = field.to_le_bytes();
+    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
+    let at = usize::from(at);
+    let unused = 64 - u32::from(bits.clamp(1, 64));
+    let both = word(at) | if bits > 32 { word(at + 1) << 32 } else { 0 };
+    let number = both >> (shift & 31) << unused;
+    match field & SIGNED {
+        0 => number >> unused,
+        _ => (number.cast_signed() >> unused).cast_unsigned(),
+    }
+}
