@@ -24,8 +24,8 @@
 //! #     fn rec8(_: u32) {} fn rec8_ctx(_: u32) {} fn rec12(_: u32, _: u32) {} fn rec12_ctx(_: u32, _: u32) {}
 //! #     fn rec16(_: u32, _: u64) {} fn rec16_ctx(_: u32, _: u64) {} fn rec20(_: u32, _: u64, _: u32) {}
 //! #     fn rec20_ctx(_: u32, _: u64, _: u32) {} fn rec24(_: u32, _: u64, _: u64) {} fn rec24_ctx(_: u32, _: u64, _: u64) {}
-//! #     fn rec_text(_: u32, _: &[u8]) {} fn rec_text_ctx(_: u32, _: &[u8]) {}
-//! #     fn rec_text1(_: u32, _: u32, _: &[u8]) {} fn rec_text1_ctx(_: u32, _: u32, _: &[u8]) {}
+//! #     fn rec_text(_: &[u8], _: u32) {} fn rec_text_ctx(_: &[u8], _: u32) {}
+//! #     fn rec_text1(_: &[u8], _: u32, _: u32) {} fn rec_text1_ctx(_: &[u8], _: u32, _: u32) {}
 //! #     fn rec_bytes(_: u32, _: &[u32], _: Option<&[u8]>) {} fn rec_bytes_ctx(_: u32, _: &[u32], _: Option<&[u8]>) {}
 //! # }
 //! use takt_tracer::event::Event;
