@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub enum Owner {
     Other {
         /// That process's number.
         pid: u32,
+        /// A file that is there as long as the guest runs.
+        live: PathBuf,
     },
 }
 
@@ -83,7 +86,10 @@ impl Guest {
         let started = Instant::now();
         while guest.view().is_err() {
             if !guest.is_alive() {
-                bail!("the guest has ended while it booted");
+                bail!(
+                    "the guest has ended before it told about its tracer{}",
+                    guest.messages()
+                );
             }
             if started.elapsed() > patience {
                 bail!("the guest has not told about its tracer for {patience:?}");
@@ -122,16 +128,19 @@ impl Guest {
     pub fn is_alive(&mut self) -> bool {
         match &mut self.owner {
             Owner::Us { process, .. } => matches!(process.try_wait(), Ok(None)),
-            Owner::Other { pid } => !paths::is_process_gone(*pid),
+            Owner::Other { pid, live } => live.exists() && !paths::is_process_gone(*pid),
         }
     }
 
-    /// The folder with what QEMU writes, if it is our guest.
-    #[must_use]
-    pub fn folder(&self) -> Option<&std::path::Path> {
-        match &self.owner {
-            Owner::Us { folder, .. } => Some(folder.path()),
-            Owner::Other { .. } => None,
+    /// What QEMU itself has said, for an error message.
+    fn messages(&self) -> String {
+        let Owner::Us { folder, .. } = &self.owner else {
+            return String::new();
+        };
+        let path = folder.path().join(crate::run::folder::MESSAGES);
+        match std::fs::read_to_string(path) {
+            Ok(text) if !text.trim().is_empty() => format!("; QEMU says: {}", text.trim()),
+            _ => String::new(),
         }
     }
 

@@ -144,7 +144,11 @@ pub fn attach(run: &Path) -> Result<Guest> {
         )
     })?;
     let elf = Elf::open(&dir.join(folder::IMAGE))?;
-    Guest::new(elf, ram, Owner::Other { pid: live.pid }, TELL)
+    let owner = Owner::Other {
+        pid: live.pid,
+        live: dir.join(LIVE),
+    };
+    Guest::new(elf, ram, owner, TELL)
 }
 
 /// The folder that a run in progress is filling.

@@ -6,6 +6,8 @@ pub mod filter;
 pub mod log;
 pub mod rings;
 pub mod rtt;
+pub mod settings;
+pub mod shell;
 pub mod status;
 pub mod trace_file;
 pub mod trace_meta;
@@ -38,5 +40,5 @@ mod tests {
         )* };
     }
 
-    targets! { capture command_line filter log rings rtt status trace_file trace_meta }
+    targets! { capture command_line filter log rings rtt settings shell status trace_file trace_meta }
 }

@@ -12,7 +12,7 @@ pub(super) struct Target {
 }
 
 /// All of them.
-pub(super) const TARGETS: [Target; 9] = [
+pub(super) const TARGETS: [Target; 11] = [
     Target {
         name: "trace-file",
         what: "the decoder of trace.bin and log.bin, from frames to text and JSON",
@@ -56,6 +56,16 @@ pub(super) const TARGETS: [Target; 9] = [
     Target {
         name: "command-line",
         what: "the kernel's command line, against a model",
+        max_len: 512,
+    },
+    Target {
+        name: "settings",
+        what: "the target's settings of the tracer, from the host's bytes on",
+        max_len: 512,
+    },
+    Target {
+        name: "shell",
+        what: "the words of tracefs shell, written out and read again",
         max_len: 512,
     },
 ];

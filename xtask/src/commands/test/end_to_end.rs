@@ -2,6 +2,7 @@
 
 mod activation;
 mod document;
+mod tracefs;
 mod viewers;
 
 use std::fs;
@@ -19,7 +20,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 21] = [
+const TESTS: [(&str, Check); 26] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -55,6 +56,11 @@ const TESTS: [(&str, Check); 21] = [
         missed_activations,
     ),
     ("every_load", every_load),
+    ("boot_words_are_linuxs", tracefs::boot_words),
+    ("tracefs_shell", tracefs::shell),
+    ("a_reader_changes_nothing", tracefs::reader_changes_nothing),
+    ("tracefs_attaches_and_controls", tracefs::attach_and_control),
+    ("tracefs_mount", tracefs::mount),
 ];
 
 /// Runs those whose names have `filter`.

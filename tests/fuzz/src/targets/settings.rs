@@ -1,0 +1,87 @@
+//! The target's parser of settings, as the host's lines and the command line's words reach it, held against a plain
+//! model of the lines.
+//!
+//! Input: the bytes that the host sends.
+
+use takt_board::line::{BadLine, LineBuffer};
+use takt_board::setting::{Errno, Setting};
+
+/// Bytes of the longest line here.
+const LONGEST: usize = 64;
+
+/// Feeds the bytes, and parses what lines they are.
+///
+/// # Panics
+///
+/// If a property does not hold.
+pub fn run(input: &[u8]) {
+    let mut lines = LineBuffer::<LONGEST>::new();
+    let mut found = Vec::new();
+    for byte in input {
+        if let Some(line) = lines.push(*byte) {
+            found.push(line.map(str::to_owned));
+        }
+    }
+    // What comes behind the last newline is no line yet.
+    let whole = input.iter().rposition(|byte| *byte == b'\n');
+    let whole = whole.map_or(&[][..], |at| &input[..=at]);
+    let expected: Vec<_> = whole
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(|line| model(&line[..line.len() - 1]))
+        .collect();
+    assert_eq!(found, expected);
+    for line in found.iter().flatten() {
+        parse(line);
+    }
+    if let Ok(text) = core::str::from_utf8(input) {
+        text.split_ascii_whitespace().for_each(parse);
+    }
+}
+
+fn model(line: &[u8]) -> Result<String, BadLine> {
+    let fits = line.len() <= LONGEST;
+    let text = String::from_utf8(line.to_vec()).map_err(|_| BadLine);
+    text.and_then(|text| fits.then_some(text).ok_or(BadLine))
+}
+
+/// What is read is what stands there.
+fn parse(text: &str) {
+    let Some(parsed) = Setting::parse(text) else {
+        return;
+    };
+    let (name, value) = text.split_once('=').expect("a setting has a value");
+    match parsed {
+        Ok(Setting::Tracer(it) | Setting::Marker(it)) => assert_eq!(it, value),
+        Ok(Setting::Events { ids, on }) => {
+            assert_eq!(name, if on { "events" } else { "events_off" });
+            let parts = value.split(',').filter(|part| !part.is_empty());
+            let numbers = parts.map(|part| part.parse::<u32>().expect("it was read"));
+            assert!(ids.iter().eq(numbers));
+        }
+        Ok(Setting::TracingOn(on)) => assert_eq!(value, if on { "1" } else { "0" }),
+        Ok(Setting::Overwrite(on)) => {
+            assert_eq!(value, if on { "flight" } else { "capture" });
+        }
+        Ok(Setting::Cpumask(mask)) => {
+            let digits = value.strip_prefix("0x").unwrap_or(value);
+            assert_eq!(u32::from_str_radix(digits, 16), Ok(mask));
+        }
+        Ok(Setting::BufferSize(nr)) => assert_eq!(value.parse(), Ok(nr)),
+        Ok(Setting::Clear) => assert_eq!(value, ""),
+        Err(error) => assert!(matches!(error, Errno::Invalid | Errno::Overflow)),
+    }
+}
+
+/// Lines as the host sends them, good and bad.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    [
+        "ftrace=nop\nevents=4,6,101\nevents_off=4\ntracing_on=1\n",
+        "trace_marker=a b=c \u{e4}\nmode=flight\nmode=capture\ntrace_clear=\n",
+        "tracing_cpumask=0xff\ntracing_cpumask=100000000\ntrace_buf_subs=16\ntrace_buf_subs=-1\n",
+        "period_ns=1000000 events=4,,6 mode= tracing_on=2\nnothing\n\n=\n",
+        "trace_marker=0123456789012345678901234567890123456789012345678901234567890123456789\nx",
+    ]
+    .map(|line| line.as_bytes().to_vec())
+    .into()
+}
