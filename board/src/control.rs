@@ -38,7 +38,8 @@ thread_stack!(static STACK: CONTROL_STACK_SIZE);
 /// What creating a thread may fail with; [`Error::InvalidArgument`] for a bad number.
 ///
 /// # Context
-/// A thread of the boot CPU, once.
+/// A thread of the boot CPU, once, and not before the other CPUs are started: switching an event rewrites code, which
+/// is refused only while another CPU runs.
 pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
     let block = &TAKT_CONTROL;
     block.tsc_hz.store(time::tsc_hz(), Relaxed);

@@ -49,9 +49,6 @@ fn main(text: &'static str) {
         );
     }
     takt_board::set_idle_hook(beat);
-    if let Err(error) = control::start(&line) {
-        defmt::error!("there is no live control: {}", error);
-    }
     let code = match read_config(&line) {
         Ok(config) => measure(&line, &config),
         Err(BadValue { offset }) => {
@@ -99,6 +96,10 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
     TAKT_STATUS
         .nr_cpus
         .store(takt_board::smp::start(wanted), Relaxed);
+    // Not before: it switches events, for which no other CPU may be on its way.
+    if let Err(error) = control::start(line) {
+        defmt::error!("there is no live control: {}", error);
+    }
     defmt::info!(
         "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}",
         config.kind,

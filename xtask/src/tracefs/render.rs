@@ -169,11 +169,12 @@ pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>>
     let content = read(&session.guest, &view, &table, [cpu], &begin, None)?;
     let sums = stats_of(session, &view, cpu)?;
     let clock = TscClock::new(view.tsc_hz);
-    let times = content.entries.iter().filter_map(|entry| match entry {
+    let mut times = content.entries.iter().filter_map(|entry| match entry {
         Entry::Record(record) => Some(record.ts),
         Entry::Lost { .. } => None,
     });
-    let (oldest, newest) = (times.clone().next().unwrap_or(0), times.last().unwrap_or(0));
+    let oldest = times.next().unwrap_or(0);
+    let newest = times.next_back().unwrap_or(oldest);
     let read = session.nr_read[cpu];
     let overrun = sums.entries.saturating_sub(content.nr_records + read);
     let mut out = Vec::new();
