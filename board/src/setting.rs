@@ -15,6 +15,8 @@
 //! | `trace_clear` | nothing | writing to `trace` |
 //! | `ftrace_filter`, `ftrace_notrace` | ids of functions, as `3,7-12` | the same, `set_ftrace_filter`, `set_ftrace_notrace` |
 //! | `ftrace_pid` | ids of threads | `set_ftrace_pid` |
+//! | `ftrace_graph_filter`, `ftrace_graph_notrace` | ids of functions | the same, `set_graph_function`, `set_graph_notrace` |
+//! | `ftrace_graph_max_depth` | a number | the same, `max_graph_depth` |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
 //!
 //! A filter of functions that is `*` takes all of them.
@@ -82,6 +84,12 @@ pub enum Setting<'a> {
     Notrace(Ids<'a>),
     /// The threads whose functions are traced; all if there are none.
     Pids(Ids<'a>),
+    /// The functions whose calls `function_graph` follows; `None` for all.
+    GraphFilter(Option<Ids<'a>>),
+    /// The functions that it leaves out with all that they call.
+    GraphNotrace(Ids<'a>),
+    /// How deep it follows calls; 0 for all the way.
+    GraphDepth(u32),
     /// The greatest latency so far, in ns.
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
@@ -143,6 +151,10 @@ impl<'a> Setting<'a> {
             "ftrace_filter" => Ids::parse(value).map(|ids| Self::Filter(Some(ids))),
             "ftrace_notrace" => Ids::parse(value).map(Self::Notrace),
             "ftrace_pid" => Ids::parse(value).map(Self::Pids),
+            "ftrace_graph_filter" if value == "*" => Ok(Self::GraphFilter(None)),
+            "ftrace_graph_filter" => Ids::parse(value).map(|ids| Self::GraphFilter(Some(ids))),
+            "ftrace_graph_notrace" => Ids::parse(value).map(Self::GraphNotrace),
+            "ftrace_graph_max_depth" => decimal(value).map(Self::GraphDepth).ok_or(Errno::Invalid),
             "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
             "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
             _ => return None,

@@ -69,7 +69,12 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Cpumask(mask) => trace::set_cpumask(mask)?,
         Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs)?,
         Setting::Clear => clear(),
-        Setting::Filter(_) | Setting::Notrace(_) | Setting::Pids(_) => functions(setting)?,
+        Setting::Filter(_)
+        | Setting::Notrace(_)
+        | Setting::Pids(_)
+        | Setting::GraphFilter(_)
+        | Setting::GraphNotrace(_)
+        | Setting::GraphDepth(_) => functions(setting)?,
         Setting::MaxLatency(_) | Setting::Thresh(_) => latencies(setting)?,
     }
     Ok(())
@@ -108,6 +113,14 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             }
             function::set_pids(&tids)?;
         }
+        Setting::GraphFilter(ids) => {
+            let roots = ids.map(|ids| Filter::of_ids(numbers(ids)));
+            function::set_graph_functions(roots.as_ref())?;
+        }
+        Setting::GraphNotrace(ids) => {
+            function::set_graph_notrace(&Filter::of_ids(numbers(ids)))?;
+        }
+        Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),
         _ => return Err(Errno::NoEntry),
     }
     Ok(())

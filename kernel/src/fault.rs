@@ -186,6 +186,9 @@ fn backtrace(out: &mut Emergency, rip: u64, mut rbp: u64) -> fmt::Result {
         }
         // SAFETY: aligned, inside the image's memory and not on a guard page, so it is mapped.
         let [next, ret] = unsafe { core::ptr::read_volatile(rbp as *const [u64; 2]) };
+        #[cfg(feature = "function")]
+        let ret =
+            crate::trace::function::graph::return_address(rbp as usize + 8, ret as usize) as u64;
         if ret == 0 {
             break;
         }

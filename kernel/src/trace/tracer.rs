@@ -108,6 +108,8 @@ static TRACERS: &[&dyn Tracer] = &[
     &super::hwlat::Hwlat,
     #[cfg(feature = "function")]
     &super::function::Function,
+    #[cfg(feature = "function")]
+    &super::function::FunctionGraph,
 ];
 
 static CURRENT: AtomicUsize = AtomicUsize::new(NOP);

@@ -27,7 +27,7 @@ const RUSTFLAGS: &str =
 /// What images with feature `function` are built with besides: entries that can be patched (a `-Z` flag, allowed to the
 /// stable compiler by [`BOOTSTRAP`]), each function at the beginning of a block by which records name it.
 const FUNCTION_RUSTFLAGS: &str =
-    " -Z patchable-function-entry=5 -C llvm-args=-align-all-functions=5";
+    " -Z patchable-function-entry=5 -C llvm-args=-align-all-functions=6";
 
 /// Allows `-Z` flags.
 const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");

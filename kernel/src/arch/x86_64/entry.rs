@@ -51,7 +51,7 @@ global_asm!(
     //
     ".section .text.hot.irq, \"ax\"",
     ".global takt_irq_timer",
-    ".balign 16",
+    ".balign {ALIGN}",
     "takt_irq_timer:",
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
@@ -143,7 +143,7 @@ global_asm!(
     "jmp takt_idle_waiting",
     //
     ".global takt_irq_kick",
-    ".balign 16",
+    ".balign {ALIGN}",
     "takt_irq_kick:",
     "mov [rsp - {RIP} + {RAX}], rax",
     "mov [rsp - {RIP} + {RDX}], rdx",
@@ -154,6 +154,7 @@ global_asm!(
     "jmp takt_irq_exit",
     //
     // The timer found the idle thread waiting: it has no state worth keeping, so nothing is stored.
+    ".balign {LABEL_ALIGN}",
     "takt_irq_timer_idle:",
     "shl rdx, 32",
     "lea rdi, [rax + rdx]",
@@ -162,6 +163,7 @@ global_asm!(
     "call {timer_interrupt_idle}",
     "ud2",
     ".global takt_resume_idle",
+    ".balign {LABEL_ALIGN}",
     "takt_resume_idle:", // rsi = the idle thread
     "mov rsp, [rsi + {STACK_TOP}]",
     "ldmxcsr [rsi + {MXCSR}]",
@@ -181,7 +183,7 @@ global_asm!(
     "jmp takt_irq_device",
     ".endr",
     //
-    ".balign 16",
+    ".balign {ALIGN}",
     ".global takt_irq_device",
     "takt_irq_device:",
     "mov [rsp - {RIP} + {RAX}], rax",
@@ -274,6 +276,7 @@ global_asm!(
     // First instructions of a new thread: rsi = its control block, interrupts off.
     ".section .text.hot.start, \"ax\"",
     ".global takt_resume_new",
+    ".balign {LABEL_ALIGN}",
     "takt_resume_new:",
     "mov rsp, [rsi + {RSP}]",
     "ldmxcsr [rsi + {MXCSR}]",
@@ -283,6 +286,9 @@ global_asm!(
     "call {thread_main}",
     "ud2",
     ".text",
+    // Who calls a function is recorded as a block of code: none has two callers.
+    ALIGN = const if cfg!(feature = "function") { 64 } else { 16 },
+    LABEL_ALIGN = const if cfg!(feature = "function") { 64 } else { 1 },
     RIP = const frame!(rip),
     RAX = const frame!(rax),
     RBX = const frame!(rbx),

@@ -19,7 +19,7 @@ const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x08];
 
 /// What a record's block number is counted in: every function begins at a multiple of it, so a block is of one function
 /// only.
-pub const BLOCK: usize = 32;
+pub const BLOCK: usize = 64;
 
 /// The addresses of all functions with an entry that can be patched, in ascending order; none if the image was not
 /// built for it.

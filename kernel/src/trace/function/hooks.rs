@@ -2,8 +2,9 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
+use super::graph::graph_entry;
 use super::set::{Filter, SharedFilter, id_of};
-use super::{TRACED, apply, slow};
+use super::{GRAPHED, TRACED, apply, slow};
 use crate::arch::percpu::{self, PerCpu};
 use crate::error::Error;
 use crate::sync::Mutex;
@@ -107,10 +108,15 @@ fn context_bit() -> u32 {
 }
 
 /// Called by the thunk at the entry of a function that a hook wants, or a hook and the tracer.
-pub(super) extern "C" fn dispatch(ip: u32, parent_ip: usize) {
+pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     let Some(id) = id_of(ip as usize) else { return };
+    // SAFETY: the thunk passes the place of the return address.
+    let parent_ip = super::graph::return_address(slot as usize, unsafe { slot.read() });
     if TRACED.contains(id) && super::is_pid_traced() {
-        slow(ip, parent_ip);
+        slow(ip, slot);
+    }
+    if GRAPHED.contains(id) {
+        graph_entry(ip, slot);
     }
     if percpu::preempt_byte() & percpu::DEPTH == percpu::DEPTH {
         NR_RECURSIONS.fetch_add(1, Relaxed);

@@ -1,12 +1,14 @@
 //! Function tracing: every function's entry, live.
 //!
 //! An image with feature `function` has a NOP of five bytes at the entry of each function, and patches it to a call
-//! while someone is interested: the tracer `function` ([`start`], [`stop`]) or a hook ([`register_function_hook`]). Who
+//! while someone is interested: the tracer `function` ([`start`], [`stop`]), the tracer `function_graph`
+//! ([`start_graph`]) or a hook ([`register_function_hook`]). Who
 //! is interested in what are sets of functions ([`Filter`]); names and wildcards are the host's business.
 //!
 //! ```text
 //!  function's entry: NOP ─ patched ─> call thunk ─┬─> record of 8 bytes      only the tracer wants it
-//!                                                 └─> dispatch ─> hooks      hooks, or hooks and the tracer
+//!                                                 ├─> graph_entry ─> record, and the return hooked
+//!                                                 └─> dispatch ─> hooks      hooks, or hooks and a tracer
 //! ```
 //!
 //! What the tracer itself needs is in sections `.text.notrace.*`, which are never patched: functions that write to
@@ -15,6 +17,7 @@
 
 pub mod entry;
 pub mod events;
+pub mod graph;
 mod hooks;
 mod set;
 mod thunk;
@@ -35,21 +38,39 @@ use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
 use crate::sync::Mutex;
 
+/// What is recorded of functions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tracer {
+    Nop,
+    Function,
+    Graph,
+}
+
 /// Function tracing's choices.
 struct Choice {
-    is_on: bool,
+    tracer: Tracer,
     filter: Filter,
     notrace: Filter,
 }
 
 static CHOICE: Mutex<Choice> = Mutex::new(Choice {
-    is_on: false,
+    tracer: Tracer::Nop,
     filter: Filter::ALL,
     notrace: Filter::NONE,
 });
 
 /// The functions that the tracer records, all things considered.
 static TRACED: SharedFilter = SharedFilter::NONE;
+
+/// The functions that the function graph hooks, all things considered.
+static GRAPHED: SharedFilter = SharedFilter::NONE;
+static IS_GRAPH_ON: AtomicBool = AtomicBool::new(false);
+
+/// The functions that the graph begins at, if [`HAS_GRAPH_FUNCTIONS`]; those it leaves out, and all they call.
+static GRAPH_FUNCTIONS: SharedFilter = SharedFilter::NONE;
+static HAS_GRAPH_FUNCTIONS: AtomicBool = AtomicBool::new(false);
+static GRAPH_NOTRACE: SharedFilter = SharedFilter::NONE;
+static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
@@ -65,15 +86,33 @@ static HAS_PIDS: AtomicBool = AtomicBool::new(false);
 /// # Context
 /// Threads that may block. All CPUs stand still while the functions are patched.
 pub fn start() -> Result<(), Error> {
+    begin(Tracer::Function)
+}
+
+/// Has entry and return of every function in the filter recorded, as events `ftrace:funcgraph_entry` and
+/// `ftrace:funcgraph_exit`, instead of what [`start`] does. For durations the host needs `sched:sched_switch`,
+/// `irq:irq_handler_entry` and `irq:irq_handler_exit` as well.
+///
+/// # Errors
+/// As [`start`].
+///
+/// # Context
+/// As [`start`].
+pub fn start_graph() -> Result<(), Error> {
+    begin(Tracer::Graph)
+}
+
+fn begin(tracer: Tracer) -> Result<(), Error> {
     match entry::entries().len() {
         0 => return Err(Error::InvalidState),
         nr if nr > MAX_FUNCTIONS => return Err(Error::OutOfResources),
         _ => {}
     }
-    change(|choice| choice.is_on = true)
+    change(|choice| choice.tracer = tracer)
 }
 
-/// Ends what [`start`] began: the functions the tracer alone wanted are as if never patched.
+/// Ends what [`start`] or [`start_graph`] began: the functions the tracer alone wanted are as if never patched. Those
+/// that are under way return as they would.
 ///
 /// # Errors
 /// Those of [`Mutex::lock`].
@@ -81,7 +120,7 @@ pub fn start() -> Result<(), Error> {
 /// # Context
 /// As [`start`].
 pub fn stop() -> Result<(), Error> {
-    change(|choice| choice.is_on = false)
+    change(|choice| choice.tracer = Tracer::Nop)
 }
 
 /// Chooses the functions that the tracer records (ftrace: `set_ftrace_filter`); [`Filter::ALL`] at the beginning.
@@ -124,6 +163,40 @@ pub fn set_pids(tids: &[u8]) -> Result<(), Error> {
     })
 }
 
+/// Chooses the functions that the function graph begins at: only they and what they call is recorded (ftrace:
+/// `set_graph_function`). `None` is all functions, as at the beginning.
+///
+/// # Errors
+/// Those of [`Mutex::lock`].
+///
+/// # Context
+/// As [`start`].
+pub fn set_graph_functions(filter: Option<&Filter>) -> Result<(), Error> {
+    change(|_| {
+        GRAPH_FUNCTIONS.store(filter.unwrap_or(&Filter::NONE));
+        HAS_GRAPH_FUNCTIONS.store(filter.is_some(), Relaxed);
+    })
+}
+
+/// Chooses functions that the function graph leaves out with all they call (ftrace: `set_graph_notrace`).
+///
+/// # Errors
+/// Those of [`Mutex::lock`].
+///
+/// # Context
+/// As [`start`].
+pub fn set_graph_notrace(filter: &Filter) -> Result<(), Error> {
+    change(|_| GRAPH_NOTRACE.store(filter))
+}
+
+/// How deep the function graph looks; 0 is as deep as it can (ftrace: `max_graph_depth`).
+///
+/// # Context
+/// Any.
+pub fn set_max_graph_depth(depth: u32) {
+    MAX_DEPTH.store(if depth == 0 { u32::MAX } else { depth }, Relaxed);
+}
+
 #[inline(always)]
 fn is_pid_traced() -> bool {
     let tid = percpu::current_tid();
@@ -133,12 +206,17 @@ fn is_pid_traced() -> bool {
 fn change(how: impl FnOnce(&mut Choice)) -> Result<(), Error> {
     let mut choice = CHOICE.lock()?;
     how(&mut choice);
-    let traced = if choice.is_on {
-        choice.filter.without(&choice.notrace)
-    } else {
-        Filter::NONE
+    let wanted = choice.filter.without(&choice.notrace);
+    let wanted_by = |tracer| {
+        if choice.tracer == tracer {
+            wanted
+        } else {
+            Filter::NONE
+        }
     };
-    TRACED.store(&traced);
+    TRACED.store(&wanted_by(Tracer::Function));
+    GRAPHED.store(&wanted_by(Tracer::Graph));
+    IS_GRAPH_ON.store(choice.tracer == Tracer::Graph, Relaxed);
     apply()
 }
 
@@ -148,12 +226,18 @@ fn apply() -> Result<(), Error> {
     let mut text = Text::lock()?;
     text.patch(|text| {
         for (id, &address) in entry::entries().iter().enumerate() {
-            let target = match (TRACED.contains(id), hooks::is_wanted(id)) {
+            let wanted = (
+                TRACED.contains(id),
+                GRAPHED.contains(id),
+                hooks::is_wanted(id),
+            );
+            let target = match wanted {
                 _ if !entry::is_traceable(address) => None,
-                (false, false) => None,
-                (true, false) if is_filtered => Some(thunk::trace_pid()),
-                (true, false) => Some(thunk::trace()),
-                (_, true) => Some(thunk::ops()),
+                (false, false, false) => None,
+                (true, false, false) if is_filtered => Some(thunk::trace_pid()),
+                (true, false, false) => Some(thunk::trace()),
+                (false, true, false) => Some(thunk::graph()),
+                _ => Some(thunk::ops()),
             };
             // SAFETY: an entry of the list, a thunk, and every other CPU stands still.
             unsafe { entry::set_target(text, address, target) };
@@ -178,16 +262,22 @@ pub(super) fn forget_context_here() {
 }
 
 /// Records a function by the ring's ordinary ways, with its context. The next record begins with a context as well.
-extern "C" fn slow(ip: u32, parent_ip: usize) {
-    use takt_tracer::event::{Event, Id};
-    let block = |address: usize| (address - entry::image_start()) / entry::BLOCK;
+extern "C" fn slow(ip: u32, slot: *mut usize) {
+    use takt_tracer::event::Event;
+    // SAFETY: the thunk passes the place of the return address.
+    let parent_ip = graph::return_address(slot as usize, unsafe { slot.read() });
     forget_context_here();
-    let id: Id = events::function_context::Event::id();
     events::FunctionContext::emit::<super::KernelSink>(
-        id,
-        block(ip as usize),
-        block(parent_ip.wrapping_sub(1)),
+        events::function_context::Event::id(),
+        block_of(ip as usize),
+        block_of(parent_ip.wrapping_sub(1)),
     );
+}
+
+/// The number of the block that an address lies in.
+#[inline(always)]
+fn block_of(address: usize) -> usize {
+    address.wrapping_sub(entry::image_start()) / entry::BLOCK
 }
 
 /// `function` as the current tracer.
@@ -200,6 +290,23 @@ impl super::tracer::Tracer for Function {
 
     fn start(&self) -> Result<(), Error> {
         start()
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        stop()
+    }
+}
+
+/// `function_graph` as the current tracer.
+pub(super) struct FunctionGraph;
+
+impl super::tracer::Tracer for FunctionGraph {
+    fn name(&self) -> &'static str {
+        "function_graph"
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        start_graph()
     }
 
     fn stop(&self) -> Result<(), Error> {

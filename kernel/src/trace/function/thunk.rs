@@ -5,7 +5,7 @@
 //! its caller.
 //!
 //! **The function tracer** has thunks of its own, without any call, so that nothing can recur in them. A record is 8
-//! bytes: time stamp, and a word with the function's and its caller's 32-byte blocks, 12 bits each. It has no room for
+//! bytes: time stamp, and a word with the function's and its caller's 64-byte blocks, 12 bits each. It has no room for
 //! the context, so it means that of the last record of 12 bytes, which the CPU's block remembers; where the context
 //! differs, that longer record is written. `LAST` is invalidated whenever a sub-buffer is opened, so a reader may begin
 //! at any of them.
@@ -28,6 +28,8 @@ unsafe extern "C" {
     fn takt_function_trace();
     fn takt_function_trace_pid();
     fn takt_function_ops();
+    fn takt_function_graph();
+    fn takt_graph_return();
 }
 
 /// The function tracer's thunk.
@@ -43,6 +45,16 @@ pub(super) fn trace_pid() -> usize {
 /// The thunk for everything else: hooks, and several users of one function.
 pub(super) fn ops() -> usize {
     takt_function_ops as *const () as usize
+}
+
+/// The function graph's thunk.
+pub(super) fn graph() -> usize {
+    takt_function_graph as *const () as usize
+}
+
+/// Where functions return to that the function graph has hooked.
+pub(super) fn graph_return() -> usize {
+    takt_graph_return as *const () as usize
 }
 
 /// A context that no record has.
@@ -70,26 +82,26 @@ global_asm!(
     "pop \\r",
     ".endr",
     ".endm",
-    // Calls a Rust function with the traced function's address and the one it returns to.
+    // Calls a Rust function with the traced function's address and the place of its return address.
     ".macro TAKT_CALL_WITH_IPS function",
     "TAKT_KEEP_ARGUMENTS",
     "mov edi, [rsp + 128 + 48]",
     "sub edi, 5",
-    "mov rsi, [rsp + 128 + 48 + 8]",
+    "lea rsi, [rsp + 128 + 48 + 8]",
     "call \\function",
     "TAKT_RESTORE_ARGUMENTS",
     "ret",
     ".endm",
     //
     ".section .text.notrace.thunk, \"ax\"",
-    ".balign 32",
+    ".balign 64",
     ".global takt_function_trace_pid",
     "takt_function_trace_pid:",
     "movzx r11d, byte ptr gs:[{TID}]",
     "bt dword ptr [{pids}], r11d",
     "jc takt_function_trace",
     "ret",
-    ".balign 32",
+    ".balign 64",
     ".global takt_function_trace",
     "takt_function_trace:",
     "push rdx",
@@ -115,11 +127,11 @@ global_asm!(
     // The blocks: the image begins at a multiple of 4096 of them.
     "mov edx, [rsp + 8]",
     "mov r10d, [rsp + 16]",
-    "and edx, 0x1ffe0",
+    "and edx, 0x3ffc0",
     "dec r10d", // the call, not what is behind it, which may be another function
-    "shl r10d, 15",
+    "shl r10d, 14",
     "and r10d, 0xfff00000",
-    "lea edx, [r10 + 8 * rdx + {function}]",
+    "lea edx, [r10 + 4 * rdx + {function}]",
     "mov gs:[rax + {RING} + 4], edx",
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT8}",
@@ -150,11 +162,11 @@ global_asm!(
     "mov gs:[rax + {RING} + 4], edx",
     "mov edx, [rsp + 16]",
     "mov r10d, [rsp + 24]",
-    "shr edx, 5",
+    "shr edx, 6",
     "and edx, 0xfff",
     "dec r10d",
-    "and r10d, 0x1ffe0",
-    "shl r10d, 7",
+    "and r10d, 0x3ffc0",
+    "shl r10d, 6",
     "or edx, r10d",
     "mov gs:[rax + {RING} + 8], edx",
     "and eax, -{SUB_SIZE}",
@@ -169,10 +181,39 @@ global_asm!(
     "pop rdx",
     "TAKT_CALL_WITH_IPS {slow}",
     //
-    ".balign 32",
+    ".balign 64",
     ".global takt_function_ops",
     "takt_function_ops:",
     "TAKT_CALL_WITH_IPS {ops}",
+    ".balign 64",
+    ".global takt_function_graph",
+    "takt_function_graph:",
+    "TAKT_CALL_WITH_IPS {graph_entry}",
+    //
+    // A hooked function has returned. Kept is what may hold its result; the place of the return address, which the
+    // return has just left, gets the right one.
+    ".balign 64",
+    ".global takt_graph_return",
+    "takt_graph_return:",
+    "sub rsp, 8",
+    ".irp r, rax,rdx,rcx,r8,r9",
+    "push \\r",
+    ".endr",
+    "sub rsp, 64",
+    ".irp n, 0,1,2,3",
+    "movups [rsp + 16 * \\n], xmm\\n",
+    ".endr",
+    "lea rdi, [rsp + 64 + 40]",
+    "call {graph_return}",
+    "mov [rsp + 64 + 40], rax",
+    ".irp n, 0,1,2,3",
+    "movups xmm\\n, [rsp + 16 * \\n]",
+    ".endr",
+    "add rsp, 64",
+    ".irp r, r9,r8,rcx,rdx,rax",
+    "pop \\r",
+    ".endr",
+    "ret",
     ".text",
     TID = const percpu::CURRENT_TID,
     CONTEXT = const percpu::CONTEXT,
@@ -191,4 +232,6 @@ global_asm!(
     function_context = sym super::events::function_context::ID,
     slow = sym super::slow,
     ops = sym super::hooks::dispatch,
+    graph_entry = sym super::graph::graph_entry,
+    graph_return = sym super::graph::graph_return,
 );

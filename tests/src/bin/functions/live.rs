@@ -124,6 +124,15 @@ fn functions(number: u32) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The function graph, at all functions.
+fn graph(_: u32) -> Result<(), Failure> {
+    function::start_graph()?;
+    sleep_nanos(20_000)?;
+    function::stop()?;
+    sleep_nanos(5_000)?;
+    Ok(())
+}
+
 /// The kernel's own events at places where threads and interrupts pass all the time.
 fn keys(number: u32) -> Result<(), Failure> {
     let ids = [
@@ -149,6 +158,19 @@ target_test! {
     fn a_thousand_times_on_and_off_with_two_cpus(TwoCpus) {
         check_eq!(takt_board::smp::start(2), 2);
         at_work(1, 1, functions)?;
+        Ok(())
+    }
+
+    /// The function graph likewise, with one CPU.
+    fn a_thousand_graphs(Alone) {
+        at_work(0, TIMES / 2, graph)?;
+        Ok(())
+    }
+
+    /// And with two.
+    fn a_thousand_graphs_with_two_cpus(TwoCpus) {
+        check_eq!(takt_board::smp::start(2), 2);
+        at_work(1, 1, graph)?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 #![no_std]
 #![no_main]
 
+mod graph;
 mod hooks;
 mod live;
 mod records;
