@@ -71,6 +71,15 @@ pub struct LatencyRun {
     /// Not these functions, although the filter has them (ftrace: set_ftrace_notrace).
     #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
     pub function_notrace: Vec<String>,
+    /// function_graph: only these functions and what they call (ftrace: set_graph_function).
+    #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
+    pub graph_function: Vec<String>,
+    /// function_graph: neither these functions nor what they call (ftrace: set_graph_notrace).
+    #[arg(long, value_name = "PATTERN", help_heading = "Trace")]
+    pub graph_notrace: Vec<String>,
+    /// function_graph: no more than so many calls within each other [default: 32].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
+    pub max_graph_depth: Option<u32>,
     /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
     /// tracing_cpumask= as Linux spells them.
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Trace")]

@@ -36,7 +36,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Boots the kernel in QEMU and measures IRQ latency and thread latency.
-    LatencyRun(LatencyRun),
+    LatencyRun(Box<LatencyRun>),
     /// Says what this machine has, what is missing and which accelerator would be used.
     Doctor,
     /// Runs every test, on the host and on the target.

@@ -53,6 +53,17 @@ pub enum Tracer {
     Hwlat,
     /// The entry of every function.
     Function,
+    /// Entry and return of every function; `trace --format graph` shows them nested, with durations.
+    #[value(name = "function_graph")]
+    FunctionGraph,
+}
+
+impl Tracer {
+    /// Whether it needs entries of functions that can be patched.
+    #[must_use]
+    pub fn is_of_functions(self) -> bool {
+        matches!(self, Self::Function | Self::FunctionGraph)
+    }
 }
 
 /// The accelerator asked for.
@@ -100,6 +111,8 @@ pub enum Format {
     Chrome,
     /// Folded stacks: the ns that each thread ran, and each interrupt in it.
     Flamegraph,
+    /// ftrace's function_graph: what --tracer function_graph has recorded, nested, with net durations.
+    Graph,
 }
 
 impl Format {

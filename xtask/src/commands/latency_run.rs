@@ -80,7 +80,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
 fn recipe(flags: &LatencyRun) -> Recipe {
     let recipe = Recipe::takt(flags.verbose);
     match flags.tracer {
-        Tracer::Function => recipe.with_features(&["function"]),
+        Tracer::Function | Tracer::FunctionGraph => recipe.with_features(&["function"]),
         _ => recipe,
     }
 }

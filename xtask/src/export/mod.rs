@@ -7,6 +7,7 @@ mod chrome;
 mod csv;
 mod ctf;
 mod flamegraph;
+mod graph;
 mod latency;
 mod perfetto;
 mod slices;
@@ -109,6 +110,7 @@ pub fn export<'o>(
         (Format::Json, Output::Stream(out)) => Box::new(text::Json::new(out)),
         (Format::Csv, Output::Stream(out)) => Box::new(csv::Csv::new(out)),
         (Format::Chrome, Output::Stream(out)) => Box::new(chrome::Chrome::new(out)),
+        (Format::Graph, Output::Stream(out)) => Box::new(graph::Graph::new(out)),
         (Format::Flamegraph, Output::Stream(out)) => Box::new(flamegraph::Flamegraph::new(out)),
         (_, Output::Folder(_)) => return Err(io::Error::other(format!("{format} is a file"))),
         (_, Output::Stream(_)) => return Err(io::Error::other(format!("{format} is a folder"))),

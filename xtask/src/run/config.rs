@@ -13,6 +13,13 @@ use crate::qemu::Accel;
 /// Events that are recorded unless the user says otherwise.
 pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,takt";
 
+/// Without these no one knows whose time it was.
+const GRAPH_EVENTS: [&str; 3] = [
+    "sched:sched_switch",
+    "irq:irq_handler_entry",
+    "irq:irq_handler_exit",
+];
+
 /// cyclictest's default distance.
 const DISTANCE_NS: u64 = 500_000;
 /// The loads' highest priority (`takt_timerlat::workload::load`; the guest checks it as well).
@@ -40,6 +47,12 @@ pub struct RunConfig {
     pub function_filter: Vec<String>,
     #[serde(default)]
     pub function_notrace: Vec<String>,
+    #[serde(default)]
+    pub graph_function: Vec<String>,
+    #[serde(default)]
+    pub graph_notrace: Vec<String>,
+    #[serde(default)]
+    pub max_graph_depth: Option<u32>,
     pub accel_asked: AccelChoice,
     pub smp: u8,
 }
@@ -69,8 +82,18 @@ impl RunConfig {
         }
         check_workload(flags)?;
         let has_filter = !flags.function_filter.is_empty() || !flags.function_notrace.is_empty();
-        if has_filter && flags.tracer != Tracer::Function {
-            bail!("--function-filter and --function-notrace are for --tracer function");
+        if has_filter && !flags.tracer.is_of_functions() {
+            bail!(
+                "--function-filter and --function-notrace are for --tracer function and function_graph"
+            );
+        }
+        let has_graph = !flags.graph_function.is_empty()
+            || !flags.graph_notrace.is_empty()
+            || flags.max_graph_depth.is_some();
+        if has_graph && flags.tracer != Tracer::FunctionGraph {
+            bail!(
+                "the flags that begin with --graph, and --max-graph-depth, are for --tracer function_graph"
+            );
         }
         let threads = flags.threads.unwrap_or(1);
         let lowest = flags.priority.saturating_sub(threads - 1);
@@ -86,10 +109,13 @@ impl RunConfig {
             );
         }
         let cpus = flags.cpus.unwrap_or_else(|| CpuSet::first(smp));
-        let events = match &*flags.event {
+        let mut events: Vec<_> = match &*flags.event {
             [] => DEFAULT_EVENTS.split(',').map(str::to_owned).collect(),
             given => given.to_vec(),
         };
+        if flags.tracer == Tracer::FunctionGraph {
+            events.extend(GRAPH_EVENTS.map(str::to_owned));
+        }
         Ok(Self {
             workload: flags.workload,
             period_ns: flags.period,
@@ -106,6 +132,9 @@ impl RunConfig {
             tracer: flags.tracer,
             function_filter: flags.function_filter.clone(),
             function_notrace: flags.function_notrace.clone(),
+            graph_function: flags.graph_function.clone(),
+            graph_notrace: flags.graph_notrace.clone(),
+            max_graph_depth: flags.max_graph_depth,
             accel_asked: flags.accel,
             smp,
         })
@@ -153,14 +182,16 @@ impl RunConfig {
         if self.tracer == Tracer::Nop {
             return Ok(keys);
         }
-        let _ = write!(keys, "ftrace={}", self.tracer);
-        if self.tracer != Tracer::Function {
+        if !self.tracer.is_of_functions() {
+            let _ = write!(keys, "ftrace={}", self.tracer);
             return Ok(keys);
         }
         let functions = Functions::of(elf)?;
         for (key, patterns) in [
             ("ftrace_filter", &self.function_filter),
             ("ftrace_notrace", &self.function_notrace),
+            ("ftrace_graph_filter", &self.graph_function),
+            ("ftrace_graph_notrace", &self.graph_notrace),
         ] {
             let mut selection = Selection::new();
             let mut words = patterns.iter().peekable();
@@ -172,9 +203,14 @@ impl RunConfig {
                 functions.write(&mut selection, word, true)?;
             }
             if !patterns.is_empty() {
-                let _ = write!(keys, " {key}={}", ranges(&selection));
+                let _ = write!(keys, "{key}={} ", ranges(&selection));
             }
         }
+        if let Some(depth) = self.max_graph_depth {
+            let _ = write!(keys, "ftrace_graph_max_depth={depth} ");
+        }
+        // Last: from its first record on it is about what was asked for.
+        let _ = write!(keys, "ftrace={}", self.tracer);
         Ok(keys)
     }
 }
@@ -252,6 +288,7 @@ mod tests {
             "-p 2000 -d 1ms",
             "-t 2",
             "--function-filter x",
+            "--tracer function --max-graph-depth 2",
             "--distance 100",
             "--workload cyclictest -i 5",
             "--load cpu -P 4",
