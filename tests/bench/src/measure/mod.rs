@@ -2,10 +2,13 @@
 //! readings of the time.
 
 mod events;
+#[cfg(feature = "function")]
+mod functions;
 mod interrupt;
 mod metric;
 mod mutex;
 mod pick;
+mod ping_pong;
 mod queue;
 mod semaphore;
 mod switch;
@@ -30,7 +33,10 @@ type Group = (&'static str, fn());
 
 /// Everything else; with `only`, the group of that name.
 pub fn all(only: Option<&str>) {
-    const GROUPS: [Group; 10] = [
+    const GROUPS: &[Group] = &[
+        #[cfg(feature = "function")]
+        ("functions", functions::all),
+        ("ping-pong", ping_pong::all),
         ("switch", switch::all),
         ("interrupt", interrupt::all),
         ("thread", thread::all),
@@ -44,7 +50,7 @@ pub fn all(only: Option<&str>) {
     ];
     insn("own-cost", own_cost());
     for (name, measure) in GROUPS {
-        if only.is_none_or(|only| only == name) {
+        if only.is_none_or(|only| only == *name) {
             measure();
         }
     }

@@ -20,6 +20,9 @@ const ASK: &str = "TAKT_BENCH_BUILD";
 /// How long a boot may take, in real time.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// The image `bench` with functions that can be traced.
+pub(super) const FUNCTIONS: &str = "bench-function";
+
 /// One CPU, so that there are ids for 250 threads.
 const BENCH: &[(&str, &str)] = &[("TAKT_MAX_CPUS", "1")];
 
@@ -45,17 +48,26 @@ pub(super) fn build_here(name: &str) -> Result<ExitCode> {
 
 fn recipe(name: &str) -> Recipe {
     let mut features = vec!["image".into()];
-    if name == "bench" {
+    if is_bench(name) {
         features.push("latency-tracers".into());
     }
     Recipe {
         package: "takt-bench".into(),
         kind: "--bin",
-        name: name.into(),
+        name: if name == FUNCTIONS { "bench" } else { name }.into(),
         features,
-        defmt_log: if name == "bench" { "info" } else { "off" },
+        defmt_log: if is_bench(name) { "info" } else { "off" },
         verbose: false,
     }
+    .with_features(if name == FUNCTIONS {
+        &["function"]
+    } else {
+        &[]
+    })
+}
+
+fn is_bench(name: &str) -> bool {
+    name == "bench" || name == FUNCTIONS
 }
 
 /// Builds an image of the benchmark package, with the capacities that it wants.
@@ -63,7 +75,7 @@ pub(super) fn build(name: &str) -> Result<Elf> {
     let output = Command::new(env::current_exe().context("cannot find myself")?)
         .arg("bench")
         .env(ASK, name)
-        .envs(if name == "bench" { BENCH } else { SMALL }.iter().copied())
+        .envs(if is_bench(name) { BENCH } else { SMALL }.iter().copied())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -75,9 +87,9 @@ pub(super) fn build(name: &str) -> Result<Elf> {
     Elf::open(&PathBuf::from(path.trim()))
 }
 
-/// The image that `latency-run` boots, as it is built for that.
-pub(super) fn takt() -> Result<Elf> {
-    Elf::open(&Recipe::takt(0).build()?.path)
+/// The image that `latency-run` boots, as it is built for that, with these features besides.
+pub(super) fn takt(features: &[&str]) -> Result<Elf> {
+    Elf::open(&Recipe::takt(0).with_features(features).build()?.path)
 }
 
 /// A folder for what guests write, gone in the end.

@@ -17,6 +17,11 @@ const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=3000000000 cp
 
 /// Measures with timerlat's events recorded, and with tracing off.
 pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
+    run(elf, folder, &own_events(elf)?, "", values)?;
+    run(elf, folder, "", "-untraced", values)
+}
+
+fn own_events(elf: &Elf) -> Result<String> {
     let ids: Vec<_> = events::table(elf)?
         .iter()
         .filter(|event| event.system() == EVENTS)
@@ -25,8 +30,20 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
     if ids.len() != 2 {
         bail!("the image has {} events of timerlat, not two", ids.len());
     }
-    run(elf, folder, &ids.join(","), "", values)?;
-    run(elf, folder, "", "-untraced", values)
+    Ok(ids.join(","))
+}
+
+/// Measures an image with functions that can be traced: timerlat's events recorded, the function tracer off and on.
+pub(super) fn with_functions(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
+    let ids = own_events(elf)?;
+    run(elf, folder, &ids, "-function-off", values)?;
+    run(
+        elf,
+        folder,
+        &format!("{ids} ftrace=function"),
+        "-function-on",
+        values,
+    )
 }
 
 fn run(elf: &Elf, folder: &Folder, ids: &str, suffix: &str, values: &mut Values) -> Result<()> {

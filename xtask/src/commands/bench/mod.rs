@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `spec` | the rows: names, groups, anchors, limits |
 //! | `images` | building and booting the images |
+//! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
 //! | `sizes` | what an image's sections take |
 //! | `table` | the table as text or Markdown, and JSON |
 //!
 //! Everything is measured under icount, where one instruction is one nanosecond and every run gives the same numbers.
 
+mod functions;
 mod images;
 mod latency;
 mod sizes;
@@ -73,7 +75,7 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
 fn measure() -> Result<Values> {
     let mut values = Values::new();
     let folder = images::Folder::create()?;
-    let takt = images::takt()?;
+    let takt = images::takt(&[])?;
     eprintln!("Measuring latencies …");
     latency::measure(&takt, &folder, &mut values)?;
     let bench = images::build("bench")?;
@@ -86,5 +88,7 @@ fn measure() -> Result<Values> {
         sizes::of_image(&name.replace("events", "footprint"), &image, &mut values)?;
     }
     sizes::per_event(&mut values);
+    eprintln!("Tracing functions …");
+    functions::measure(&folder, &mut values)?;
     Ok(values)
 }
