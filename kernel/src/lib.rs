@@ -7,6 +7,8 @@
 //!
 //! Everything is static: there is no heap, capacities stand in [`config`], and running out of one is an [`Error`].
 #![no_std]
+// Some functions must not be traced, nor pay for it; xtask builds images with this feature so that the flag is allowed.
+#![cfg_attr(feature = "function", feature(patchable_function_entry))]
 
 pub mod arch;
 pub mod boot;

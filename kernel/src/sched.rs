@@ -185,6 +185,10 @@ pub(crate) fn preempt(section: &Section) {
 /// `preempt_enable` found a switch due.
 #[cold]
 #[unsafe(link_section = ".text.notrace.preempt_schedule")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 pub(crate) extern "C" fn preempt_schedule() {
     // With interrupts off the switch waits for the section's end or the interrupt's.
     if crate::arch::interrupts::are_enabled() {

@@ -202,6 +202,11 @@ pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
 }
 
 /// The same when it found the idle thread waiting: nothing of that thread is kept, so this does not return to the stub.
+/// Part of the entry, and not traced.
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
     let section = handle_timer(at);
     sched::irq_exit_from_halt(section)

@@ -24,7 +24,8 @@ pub struct KernelRing;
 
 takt_tracer::ring_sink! {
     /// Where trace points send their records: this CPU's ring.
-    pub struct KernelSink => KernelRing;
+    pub struct KernelSink => KernelRing,
+        each [cfg_attr(feature = "function", patchable_function_entry(prefix_nops = 0, entry_nops = 0))];
 }
 
 // All steps act on this CPU's own words and are single instructions, so they are atomic towards interrupts and NMIs

@@ -46,7 +46,8 @@ pub trait Sink {
 
 /// Declares a [`Sink`] over a [`CpuRing`](crate::ring::CpuRing): one out-of-line function for each record size.
 ///
-/// The ring is named by an expression without content, for example a unit struct of the kernel.
+/// The ring is named by an expression without content, for example a unit struct of the kernel. `each [ATTRIBUTE]` behind
+/// it gives every function that attribute.
 ///
 /// ```text
 /// takt_tracer::ring_sink! {
@@ -56,13 +57,13 @@ pub trait Sink {
 /// ```
 #[macro_export]
 macro_rules! ring_sink {
-    ($(#[$doc:meta])* $vis:vis struct $sink:ident => $ring:expr;) => {
+    ($(#[$doc:meta])* $vis:vis struct $sink:ident => $ring:expr $(, each $function:tt)?;) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $sink;
 
         impl $crate::event::Sink for $sink {
-            $crate::__ring_sink_fns! { $ring =>
+            $crate::__ring_sink_fns! { [$($function)?] $ring =>
                 rec8 record8 (word: u32);
                 rec8_ctx record8_ctx (word: u32);
                 rec12 record12 (word: u32, a: u32);
@@ -87,10 +88,20 @@ macro_rules! ring_sink {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __ring_sink_fns {
-    ($ring:expr => $($name:ident $record:ident ($($arg:ident: $ty:ty),*);)*) => {$(
-        #[inline(never)]
+    ([] $ring:expr => $($rest:tt)*) => {
+        $crate::__ring_sink_fns! { [[cfg(all())]] $ring => $($rest)* }
+    };
+    // The attribute cannot be repeated within each function, so it goes along as one piece.
+    ([$attribute:tt] $ring:expr => $($name:ident $record:ident ($($arg:ident: $ty:ty),*);)*) => {$(
+        #[inline(always)]
         fn $name($($arg: $ty),*) {
-            $crate::ring::$record($ring $(, $arg)*);
+            // A function of its own, since not every attribute is allowed at a trait's.
+            #[inline(never)]
+            # $attribute
+            fn out_of_line($($arg: $ty),*) {
+                $crate::ring::$record($ring $(, $arg)*);
+            }
+            out_of_line($($arg),*);
         }
     )*};
 }

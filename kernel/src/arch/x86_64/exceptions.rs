@@ -46,6 +46,10 @@ const PAGE_FAULT: u64 = 14;
 
 /// Called by every exception's stub.
 #[unsafe(link_section = ".text.notrace.exception")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     // SAFETY: this CPU's own block.
     let block = unsafe { &mut *percpu::this() };
