@@ -239,7 +239,8 @@ fn folders_are_left_alone_and_stdout_is_for_text() {
         .code(1)
         .complains("full is not empty");
     fs::create_dir(stage.path("empty")).unwrap();
-    trace(&["-f", "ctf", "-o", "empty"]).code(0);
+    trace(&["-f", "ctf", "-o", "empty/"]).code(0);
+    assert_eq!(stage.list("empty"), ["cpu0", "cpu1", "metadata"]);
     trace(&["-f", "trace.dat", "-o", "there/is/none"]).code(1);
     assert!(!stage.path("full.part").exists() && !stage.path("empty.part").exists());
 }

@@ -79,7 +79,7 @@ pub struct Trace {
     /// One JSON object a line: --format json.
     #[arg(long)]
     pub json: bool,
-    /// Write to this file instead of stdout.
+    /// Write to this file instead of stdout; ctf is a folder and needs one.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only what these CPUs recorded: a list of numbers and ranges.

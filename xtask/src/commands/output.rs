@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -53,6 +53,9 @@ pub(super) fn to_file(
 /// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is
 /// anything in it.
 pub(super) fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
+    // A slash at the end would put the part inside.
+    let path: PathBuf = path.components().collect();
+    let path = path.as_path();
     let cannot = || format!("cannot write {}", path.display());
     let is_there = path.symlink_metadata().is_ok();
     if is_there && fs::read_dir(path).with_context(cannot)?.next().is_some() {
