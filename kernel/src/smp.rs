@@ -51,8 +51,10 @@ pub fn prepare() {
         // No section may begin between the patching of a lock and that of its unlock.
         let were_enabled = interrupts::are_enabled();
         interrupts::disable();
+        // SAFETY: the key's uses change together, as far as this CPU can see.
+        let set = |text: &mut Writable| unsafe { jump_label::set(text, key, true) };
         // SAFETY: only this CPU runs, with interrupts off, outside of any section.
-        unsafe { Writable::with(|text| jump_label::set(text, key, true)) };
+        unsafe { Writable::with(set) };
         if were_enabled {
             // SAFETY: as they were.
             unsafe { interrupts::enable() };

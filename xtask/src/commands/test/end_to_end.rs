@@ -2,6 +2,7 @@
 
 mod activation;
 mod document;
+mod functions;
 mod tracefs;
 mod viewers;
 
@@ -20,7 +21,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 26] = [
+const TESTS: [(&str, Check); 28] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -61,6 +62,8 @@ const TESTS: [(&str, Check); 26] = [
     ("a_reader_changes_nothing", tracefs::reader_changes_nothing),
     ("tracefs_attaches_and_controls", tracefs::attach_and_control),
     ("tracefs_mount", tracefs::mount),
+    ("functions_by_name", functions::function),
+    ("function_graph_nests", functions::graph),
 ];
 
 /// Runs those whose names have `filter`.
