@@ -12,9 +12,7 @@ use core::panic::Location;
 
 use embedded_io::Write as _;
 use heapless::String;
-use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
-use takt_kernel::fault::ExitCode;
 use takt_kernel::time::Instant;
 use takt_kernel::{Error, thread, thread_stack};
 
@@ -224,7 +222,11 @@ pub fn list() {
 
 /// The main function of an image with tests: `test=list` names the tests, `test=A,B` runs these, otherwise those that
 /// share a boot run; of either those behind `after=NAME` in the table.
+#[cfg(feature = "image")]
 pub fn main(text: &'static str) {
+    use takt_board::cmdline::CommandLine;
+    use takt_kernel::fault::ExitCode;
+
     let line = CommandLine(text);
     let tests = tests();
     let wanted = line.get("test");

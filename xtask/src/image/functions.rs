@@ -143,10 +143,11 @@ fn short(name: &str) -> &str {
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b'>' | b'}' | b')' | b']' => depth -= 1,
             // Generic arguments after the name are no part of their own.
-            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
-                if bytes.get(at + 2) != Some(&b'<') {
-                    begin = at + 2;
-                }
+            b':' if depth == 0
+                && name[at..].starts_with("::")
+                && !name[at..].starts_with("::<") =>
+            {
+                begin = at + 2;
             }
             _ => {}
         }

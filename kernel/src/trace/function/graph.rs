@@ -114,10 +114,10 @@ impl Place {
 
 #[inline(always)]
 fn place_of(slot: usize) -> Option<Place> {
-    // SAFETY: this CPU's own block; both fields never change once it runs.
-    let (top, cpu) = unsafe { ((*percpu::this()).irq_stack_top, (*percpu::this()).cpu) };
+    // SAFETY: this CPU's own block; the field does not change once it runs.
+    let top = unsafe { (*percpu::this()).irq_stack_top };
     let place = Place {
-        index: MAX_THREADS + cpu as usize,
+        index: MAX_THREADS + percpu::cpu(),
         bottom: top.wrapping_sub(IRQ_STACK_SIZE),
         top,
     };

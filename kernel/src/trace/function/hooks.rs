@@ -23,7 +23,7 @@ struct Slot {
 static SLOTS: [Slot; MAX_HOOKS] = [const {
     Slot {
         hook: AtomicPtr::new(core::ptr::null_mut()),
-        filter: SharedFilter::NONE,
+        filter: SharedFilter::none(),
     }
 }; MAX_HOOKS];
 
@@ -140,8 +140,8 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
                 hook(ip as usize, parent_ip);
             }
         }
-        // SAFETY: as above.
-        unsafe { busy.write_volatile(busy.read_volatile() & !bit) };
+        // SAFETY: as above; who came in between has left it as it was.
+        unsafe { busy.write_volatile(was_busy) };
     } else {
         NR_RECURSIONS.fetch_add(1, Relaxed);
     }

@@ -32,7 +32,7 @@ pub use set::{Filter, id_of};
 
 use set::SharedFilter;
 
-use crate::arch::percpu;
+use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
@@ -60,16 +60,16 @@ static CHOICE: Mutex<Choice> = Mutex::new(Choice {
 });
 
 /// The functions that the tracer records, all things considered.
-static TRACED: SharedFilter = SharedFilter::NONE;
+static TRACED: SharedFilter = SharedFilter::none();
 
 /// The functions that the function graph hooks, all things considered.
-static GRAPHED: SharedFilter = SharedFilter::NONE;
+static GRAPHED: SharedFilter = SharedFilter::none();
 static IS_GRAPH_ON: AtomicBool = AtomicBool::new(false);
 
 /// The functions that the graph begins at, if [`HAS_GRAPH_FUNCTIONS`]; those it leaves out, and all they call.
-static GRAPH_FUNCTIONS: SharedFilter = SharedFilter::NONE;
+static GRAPH_FUNCTIONS: SharedFilter = SharedFilter::none();
 static HAS_GRAPH_FUNCTIONS: AtomicBool = AtomicBool::new(false);
-static GRAPH_NOTRACE: SharedFilter = SharedFilter::NONE;
+static GRAPH_NOTRACE: SharedFilter = SharedFilter::none();
 static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
@@ -250,15 +250,21 @@ fn apply() -> Result<(), Error> {
 #[inline(always)]
 pub(super) fn forget_context(cpu: usize) {
     debug_assert!(cpu < MAX_CPUS);
-    // SAFETY: a word of its own, written as a whole; see `thunk` for who may write when.
-    unsafe { (&raw mut (*percpu::of(cpu)).function_context).write_volatile(thunk::NO_CONTEXT) };
+    forget_context_of(percpu::of(cpu));
 }
 
 /// As [`forget_context`], for this CPU.
 #[inline(always)]
 pub(super) fn forget_context_here() {
-    // SAFETY: as above.
-    unsafe { (&raw mut (*percpu::this()).function_context).write_volatile(thunk::NO_CONTEXT) };
+    forget_context_of(percpu::this());
+}
+
+#[inline(always)]
+fn forget_context_of(cpu: *mut PerCpu) {
+    // SAFETY: a CPU's block; blocks are static.
+    let context = unsafe { &raw mut (*cpu).function_context };
+    // SAFETY: a word of its own, written as a whole; see `thunk` for who may write when.
+    unsafe { context.write_volatile(thunk::NO_CONTEXT) };
 }
 
 /// Records a function by the ring's ordinary ways, with its context. The next record begins with a context as well.

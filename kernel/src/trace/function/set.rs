@@ -78,7 +78,9 @@ pub fn id_of(address: usize) -> Option<usize> {
 pub(super) struct SharedFilter([AtomicU64; WORDS]);
 
 impl SharedFilter {
-    pub(super) const NONE: Self = Self([const { AtomicU64::new(0) }; WORDS]);
+    pub(super) const fn none() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS])
+    }
 
     pub(super) fn store(&self, filter: &Filter) {
         for (word, value) in self.0.iter().zip(filter.0) {
