@@ -195,22 +195,6 @@ fn samples_are_due_only_while_it_is_measured() {
 }
 
 #[test]
-fn what_is_not_the_same_each_time_is_not_called_so() {
-    for (flags, is_same) in [
-        (&["--smp", "1", "--load", "irq"][..], true),
-        (&["--smp", "2", "-c", "0"], true),
-        (&["--smp", "2", "-c", "0", "--load", "irq"], true),
-        (&["--smp", "2", "--load", "irq"], false),
-        (&["--smp", "2", "--workload", "cyclictest"], true),
-    ] {
-        let stage = Stage::new();
-        let done = stage.run("pass", flags);
-        let promise = "every run is the same to the bit";
-        assert_eq!(done.stdout.contains(promise), is_same, "{flags:?}");
-    }
-}
-
-#[test]
 fn an_earlier_run_is_reported_on_again() {
     let stage = Stage::new();
     let first = stage.run("threshold", &[]).code(2).stdout.clone();

@@ -29,7 +29,7 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 }
 
 /// The tests first, as the README has them.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     step("tests", "xtask test"),
     step("example", "xtask run hello"),
     step("benchmarks and sizes", "xtask bench"),
@@ -43,6 +43,14 @@ const STEPS: [Step; 8] = [
         "lints of the image",
         "clippy --package takt-board --features image --lib -- --deny warnings",
     ),
+    Step {
+        // For the attribute of functions that are never traced, as when such an image is built.
+        variable: Some(("RUSTC_BOOTSTRAP", "1")),
+        ..step(
+            "lints of the tracers",
+            "clippy --package takt-board --features image,latency-tracers,function --lib -- --deny warnings",
+        )
+    },
     Step {
         variable: Some(("RUSTDOCFLAGS", "--deny warnings")),
         ..step("documentation", "doc --workspace --no-deps")

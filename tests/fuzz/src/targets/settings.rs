@@ -54,9 +54,19 @@ fn parse(text: &str) {
         Ok(Setting::Tracer(it) | Setting::Marker(it)) => assert_eq!(it, value),
         Ok(Setting::Events { ids, on }) => {
             assert_eq!(name, if on { "events" } else { "events_off" });
-            let parts = value.split(',').filter(|part| !part.is_empty());
-            let numbers = parts.map(|part| part.parse::<u32>().expect("it was read"));
-            assert!(ids.iter().eq(numbers));
+            assert!(ids.iter().eq(numbers(value)));
+        }
+        Ok(Setting::Filter(None) | Setting::GraphFilter(None)) => assert_eq!(value, "*"),
+        Ok(
+            Setting::Filter(Some(ids))
+            | Setting::GraphFilter(Some(ids))
+            | Setting::Notrace(ids)
+            | Setting::GraphNotrace(ids)
+            | Setting::Pids(ids),
+        ) => assert!(ids.iter().eq(numbers(value))),
+        Ok(Setting::GraphDepth(depth)) => assert_eq!(value.parse(), Ok(depth)),
+        Ok(Setting::MaxLatency(nanos) | Setting::Thresh(nanos)) => {
+            assert_eq!(value.parse(), Ok(nanos));
         }
         Ok(Setting::TracingOn(on)) => assert_eq!(value, if on { "1" } else { "0" }),
         Ok(Setting::Overwrite(on)) => {
@@ -72,6 +82,16 @@ fn parse(text: &str) {
     }
 }
 
+/// The numbers of a list, and of the ranges in it.
+fn numbers(list: &str) -> impl Iterator<Item = u32> + '_ {
+    let number = |text: &str| text.parse::<u32>().expect("it was read");
+    let parts = list.split(',').filter(|part| !part.is_empty());
+    parts.flat_map(move |part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        number(first)..=number(last)
+    })
+}
+
 /// Lines as the host sends them, good and bad.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -80,6 +100,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "trace_marker=a b=c \u{e4}\nmode=flight\nmode=capture\ntrace_clear=\n",
         "tracing_cpumask=0xff\ntracing_cpumask=100000000\ntrace_buf_subs=16\ntrace_buf_subs=-1\n",
         "period_ns=1000000 events=4,,6 mode= tracing_on=2\nnothing\n\n=\n",
+        "ftrace_filter=3,7-12\nftrace_filter=*\nftrace_notrace=9-7\nftrace_pid=8,9\nftrace_graph_max_depth=3\n",
+        "tracing_max_latency=0\ntracing_thresh=20000\ntracing_thresh=99999999999999999999\n",
         "trace_marker=0123456789012345678901234567890123456789012345678901234567890123456789\nx",
     ]
     .map(|line| line.as_bytes().to_vec())

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use rustix::io::Errno;
+use takt_tracer::decode::ftrace::Format;
 
 use super::control::number;
 use crate::run::events::{Known, means, resolve};
+use crate::tracefs::Result;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
-use crate::tracefs::{Result, format as text};
 
 /// Ids that one setting names; those of four digits take five bytes.
 const IN_LINE: usize = 64;
@@ -115,5 +116,5 @@ pub(super) fn format(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
         return Err(Errno::INVAL);
     };
     let event = session.table.get(*id).ok_or(Errno::NOENT)?;
-    Ok(text::event_format(event).into())
+    Ok(Format::new(event).text().into())
 }
