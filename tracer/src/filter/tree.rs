@@ -140,7 +140,11 @@ impl Display for Expr {
                 "{} {} {}",
                 test.field.node, test.op.node, test.value.node
             ),
-            Self::Not(inner) => write!(f, "!({inner})"),
+            // No more levels than were read.
+            Self::Not(inner) => match &**inner {
+                Self::All(_) | Self::Any(_) => write!(f, "!({inner})"),
+                Self::Test(_) | Self::Not(_) => write!(f, "!{inner}"),
+            },
             Self::All(parts) => join(f, parts, " && "),
             Self::Any(parts) => join(f, parts, " || "),
         }
