@@ -149,7 +149,9 @@ pub(super) fn boot_words(stage: &Stage) -> Result<()> {
 pub(super) fn shell(stage: &Stage) -> Result<()> {
     let shell = |commands: &str| stage.xtask(&["tracefs", "shell", "--no-install", "-c", commands]);
     let done = shell(
-        "ls; ls events/sched; cat available_tracers current_tracer; cat events/sched/enable\n\
+        "ls; ls events/sched; cat available_tracers current_tracer\n\
+         echo irqsoff > current_tracer; cat current_tracer; echo nop > current_tracer; cat current_tracer\n\
+         cat events/sched/enable\n\
          echo 1 > events/sched/sched_switch/enable; cat set_event; cat events/sched/enable\n\
          echo timerlat:timerlat_irq >> set_event; cat set_event\n\
          echo 'a word to the wise' > trace_marker; sleep 0.1; echo 0 > tracing_on\n\
@@ -160,7 +162,8 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
     for part in [
         "trace_pipe\n",
         "sched_wakeup\n",
-        "nop\nnop\n0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
+        "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat\nnop\nirqsoff\nnop\n",
+        "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
         "# tracer: nop\n",
         ": marker: a word to the wise\n",
         ": sched_switch: prev_comm=",
