@@ -7,10 +7,10 @@ use spin::Once;
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::sleep_until;
-use takt_kernel::time::{Expiry, Timer};
+use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::latency::{self, Latency};
 use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracer};
-use takt_kernel::{Error, arch, irq, preempt};
+use takt_kernel::{Error, arch, irq, preempt, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
@@ -112,6 +112,7 @@ fn planted(name: &str, plant: fn(u64), times: u64) -> Result<(), Failure> {
         is_in(found.ended_at, plant as usize),
         "it ended elsewhere: {found:x?}"
     );
+    check!(found.ended_at > found.started_at, "{found:x?}");
     check_eq!(found.tid, takt_kernel::thread::current().id());
     Ok(())
 }
@@ -134,9 +135,16 @@ fn lingering(_: usize, _: Expiry) {
 fn interrupted(instructions: u64, gives: bool) {
     AT.store(instructions, Relaxed);
     GIVES.store(gives, Relaxed);
-    let timer = TIMER.call_once(|| Timer::new(lingering, 0).expect("there are timers left"));
-    timer.arm(after_us(20));
+    lingering_timer().arm(after_us(20));
     burn(60_000);
+}
+
+fn lingering_timer() -> &'static Timer {
+    TIMER.call_once(|| Timer::new(lingering, 0).expect("there are timers left"))
+}
+
+fn parked(_: usize) {
+    let _ = thread::park(Instant::NEVER);
 }
 
 fn waiter(_: usize) {
@@ -183,7 +191,10 @@ target_test! {
             .map(|length| longest("irqsoff", || interrupted(length, false)));
         let (short, long) = (short?, long?);
         check_eq!(long.cycles - short.cycles, 700);
-        check!(short.cycles < LONG + 400, "{} instructions", short.cycles);
+        // The entry, the timer queue, and setting the timer anew.
+        let rest = short.cycles - LONG;
+        check!((150..350).contains(&rest), "{rest} instructions");
+        check!(short.ended_at != short.started_at);
         check_eq!(short.started_at, arch::divert::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
         Ok(())
     }
@@ -201,7 +212,8 @@ target_test! {
         let (short, long) = (short?, long?);
         // The thread burns its 60,000 instructions whatever comes between.
         check_eq!(long.cycles - short.cycles, 5000);
-        check!(short.cycles > 61_000, "{} instructions", short.cycles);
+        let rest = short.cycles - 61_000;
+        check!((150..900).contains(&rest), "{rest} instructions");
         Ok(())
     }
 
@@ -239,6 +251,105 @@ target_test! {
         Ok(())
     }
 
+    /// Of two that were woken the more important one is followed, in whatever order they were.
+    fn wakeup_follows_the_most_important(Shared) {
+        for order in [[0, 1], [1, 0]] {
+            let threads = [
+                spawn(0, PRIORITY + 5, parked, 0)?,
+                spawn(1, PRIORITY + 9, parked, 0)?,
+            ];
+            let latency = longest("wakeup", || {
+                let guard = preempt::disable();
+                for index in order {
+                    let _ = threads[index].unpark();
+                    burn(LONG);
+                }
+                drop(guard);
+            })?;
+            join(&threads)?;
+            check_eq!(latency.tid, threads[1].id());
+            let waited = if order[0] == 1 { 2 * LONG } else { LONG };
+            let rest = latency.cycles.wrapping_sub(waited);
+            check!(rest < 1000, "{} instructions", latency.cycles);
+        }
+        Ok(())
+    }
+
+    /// Time during which the woken thread was suspended is not the time of a wake-up.
+    fn wakeup_of_a_thread_that_was_suspended(Shared) {
+        let thread = spawn(0, PRIORITY + 5, parked, 0)?;
+        let latency = longest("wakeup", || {
+            let guard = preempt::disable();
+            let _ = thread.unpark();
+            let _ = thread.suspend();
+            drop(guard);
+            burn(LONG);
+            let _ = thread.resume();
+        })?;
+        join(&[thread])?;
+        check!(latency.cycles < 1000, "{} instructions", latency.cycles);
+        Ok(())
+    }
+
+    /// Guards inside guards neither begin nor end a stretch.
+    fn nested_preempt_guards(Shared) {
+        #[inline(never)]
+        fn twice(instructions: u64) {
+            let outer = preempt::disable();
+            burn(instructions);
+            let inner = preempt::disable();
+            burn(instructions);
+            drop(inner);
+            burn(instructions);
+            drop(outer);
+        }
+        let [short, long] = [LONG, LONG + 100].map(|length| longest("preemptoff", || twice(length)));
+        let (short, long) = (short?.cycles, long?.cycles);
+        check_eq!(long - short, 300);
+        check!((3 * LONG..3 * LONG + 60).contains(&short), "{short} instructions");
+        Ok(())
+    }
+
+    /// Interrupts that come at the very beginning or end of a guard are seen, whether as part of its stretch or not.
+    fn no_interrupt_is_missed_at_a_guards_edges(Shared) {
+        set_tracer("preemptirqsoff")?;
+        AT.store(LONG, Relaxed);
+        GIVES.store(false, Relaxed);
+        let timer = lingering_timer();
+        let mut missed = 0;
+        for offset in 0..60 {
+            latency::set_max(0);
+            let deadline = Instant::now() + 5_000 + offset;
+            timer.arm(deadline);
+            while Instant::now() < deadline + 1000 {
+                drop(preempt::disable());
+            }
+            missed += u32::from(latency::max() < LONG);
+        }
+        set_tracer("nop")?;
+        check_eq!(missed, 0);
+        Ok(())
+    }
+
+    /// A tracer that ends or begins at any moment finds nothing that was not there.
+    fn chosen_under_load(Shared) {
+        AT.store(0, Relaxed);
+        GIVES.store(false, Relaxed);
+        let timer = lingering_timer();
+        for name in ["irqsoff", "preemptirqsoff"] {
+            for offset in 0..20 {
+                timer.arm(Instant::now() + 10_000 + 7_919 * offset);
+                set_tracer(name)?;
+                timer.arm(Instant::now() + 500 + 5_003 * offset);
+                set_tracer("nop")?;
+                let found = latency::max();
+                // Rewriting the code keeps interrupts off itself, but that is not watched.
+                check!(found < 10_000, "{name}: {found} ns");
+            }
+        }
+        Ok(())
+    }
+
     /// A thread that is not more important than the running one is meant to wait, and is not followed.
     fn wakeup_of_the_less_important_is_none(Shared) {
         let thread = spawn(0, PRIORITY - 5, waiter, 0)?;
@@ -246,9 +357,10 @@ target_test! {
         set_tracer("wakeup")?;
         let _ = GO.give();
         burn(LONG);
+        // It runs while this thread waits for its end.
+        join(&[thread])?;
         let last = latency::last();
         set_tracer("nop")?;
-        join(&[thread])?;
         check!(last.is_none_or(|latency| latency.cycles < LONG), "{last:?}");
         Ok(())
     }
@@ -269,10 +381,12 @@ target_test! {
         without_irqs(LONG);
         check_eq!(latency::max(), 2 * LONG);
         latency::set_thresh(LONG / 4);
-        without_irqs(LONG / 2);
-        check_eq!(latency::last().map(|last| last.cycles), Some(second));
+        without_irqs(LONG / 3);
+        let kept = || latency::last().map_or(0, |last| last.cycles);
+        check!((LONG / 3..second).contains(&kept()), "{} instructions", kept());
         without_irqs(LONG / 8);
-        check_eq!(latency::last().map(|last| last.cycles), Some(second));
+        check!((LONG / 3..second).contains(&kept()), "{} instructions", kept());
+        check_eq!(latency::max(), 2 * LONG);
         latency::set_thresh(0);
         set_tracer("nop")?;
         Ok(())
