@@ -72,7 +72,7 @@ pub fn run() -> ! {
     if percpu::resched_now() {
         crate::lock::enter_thread().leave();
     }
-    idle()
+    idle_loop()
 }
 
 /// Lets a further CPU run: everything but what is common to all was set up by the boot CPU. Does not return: its boot
@@ -103,8 +103,13 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
 /// The idle thread. Begins anew whenever the timer interrupt found it waiting.
 pub(crate) extern "C" fn idle() -> ! {
     crate::trace::section_ends();
-    // SAFETY: the entry stub comes here with interrupts off and nothing held; at boot they are on already.
+    // SAFETY: the entry stub comes here with interrupts off and nothing held.
     unsafe { interrupts::enable() };
+    idle_loop()
+}
+
+#[inline(always)]
+fn idle_loop() -> ! {
     loop {
         crate::trace::control::prepare(time::next_deadline());
         fault::idle();
