@@ -1,4 +1,4 @@
-//! Every length of text: the bytes, the zeros that fill the last word, and nothing beyond.
+//! Records that end in a text: what is written is the text, and nothing behind the record.
 
 use takt_tracer::ring::{self, Mode};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
