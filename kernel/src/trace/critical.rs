@@ -134,7 +134,7 @@ pub(super) fn irqs_on(place: u32) {
 /// Preemption was disabled at `place`.
 pub(super) fn preempt_off(place: u32) {
     let is_inside = is_in_irqs_or_preempt();
-    without_interrupts(|| {
+    latency::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOff);
         } else {
@@ -146,23 +146,13 @@ pub(super) fn preempt_off(place: u32) {
 /// Preemption is about to be enabled at `place`.
 pub(super) fn preempt_on(place: u32) {
     let is_inside = is_in_irqs_or_preempt();
-    without_interrupts(|| {
+    latency::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOn);
         } else {
             this().end(place, Hook::PreemptOn);
         }
     });
-}
-
-/// An interrupt's hook does not come between. As long whether they were enabled or not.
-#[inline(always)]
-fn without_interrupts(act: impl FnOnce()) {
-    let flags = interrupts::flags();
-    interrupts::disable();
-    act();
-    // SAFETY: as they were.
-    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
 }
 
 /// An interrupt came at time `at`.

@@ -153,15 +153,14 @@ fn keep(latency: Latency) {
     });
 }
 
-/// Not a section of the kernel's: it is traced by those that call this.
-fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
-    let were_enabled = interrupts::are_enabled();
+/// Not a section of the kernel's: it is traced by those that call this. As long whether they were enabled or not.
+#[inline(always)]
+pub(super) fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
+    let flags = interrupts::flags();
     interrupts::disable();
     let result = act();
-    if were_enabled {
-        // SAFETY: as they were.
-        unsafe { interrupts::enable() };
-    }
+    // SAFETY: as they were.
+    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
     result
 }
 

@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use console::style;
 use rustix::fs::Access;
 use takt_timerlat::stats::Status;
-use takt_tracer::decode::Role;
 
 use crate::cli::{LatencyRun, Tracer};
 use crate::image::{Elf, Recipe};
@@ -19,7 +18,6 @@ use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
-use crate::run::events::Known;
 use crate::run::{Plan, RunConfig, events, execute, folder, probe, words};
 use crate::tracefs::launch::CONTROL_NS;
 use crate::{setup, term};
@@ -131,12 +129,7 @@ fn words(flags: &LatencyRun, elf: &Elf) -> Result<String> {
 
 fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
     let table = crate::image::events::table(elf)?;
-    let known: Vec<_> = table
-        .iter()
-        .filter(|event| event.role != Role::Clock)
-        .map(Known::from)
-        .collect();
-    events::resolve(&config.events, &known)
+    events::resolve(&config.events, &words::known(&table))
 }
 
 /// Says what would be done.

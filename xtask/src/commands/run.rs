@@ -18,7 +18,7 @@ use crate::image::{Elf, Recipe};
 use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
 use crate::run::config::clock_keys;
 use crate::run::demux::{FileFacts, Rest, demux};
-use crate::run::events::{Known, resolve};
+use crate::run::events::resolve;
 use crate::run::execute::with_words;
 use crate::run::{RunFolder, folder, words};
 use crate::{paths, setup};
@@ -68,11 +68,7 @@ fn image(flags: &Run) -> Result<Elf> {
 
 /// Boots the image and leaves a run folder's files in `dir`.
 fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
-    let known: Vec<_> = crate::image::events::table(elf)?
-        .iter()
-        .filter(|event| event.role != takt_tracer::decode::Role::Clock)
-        .map(Known::from)
-        .collect();
+    let known = words::known(&crate::image::events::table(elf)?);
     let ids: Vec<_> = resolve(&flags.events, &known)?
         .iter()
         .map(ToString::to_string)

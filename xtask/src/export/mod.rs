@@ -14,10 +14,11 @@ mod slices;
 mod text;
 mod trace_dat;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use takt_tracer::decode::{EventTable, Item, Names};
+use takt_tracer::decode::{EventDef, EventTable, Item, Names, ftrace};
 
 use crate::cli::{CpuSet, Format};
 use crate::image::symbolize::SymbolNames;
@@ -44,7 +45,13 @@ pub struct Origin<'o> {
     pub spool: &'o Path,
 }
 
-impl Origin<'_> {
+impl<'o> Origin<'o> {
+    /// The events in ftrace's view, by their ids.
+    fn formats(&self) -> BTreeMap<u32, ftrace::Format<'o>> {
+        let format = |event: &'o EventDef| (event.id, ftrace::Format::new(event));
+        self.table.iter().map(format).collect()
+    }
+
     /// The functions as `/proc/kallsyms` lists them, up to the end of the code. A name ends with the first space, so those
     /// of Rust have no-break spaces.
     fn kallsyms(&self) -> String {

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{EventDef, Item, Names, Record};
+use takt_tracer::decode::{Item, Names, Record};
 
 use super::{Export, Facts, Origin};
 use packet::Stream;
@@ -31,10 +31,9 @@ pub(super) struct Ctf<'o> {
 
 impl<'o> Ctf<'o> {
     pub(super) fn new(dir: &'o Path, origin: &'o Origin<'o>) -> Self {
-        let format = |event: &'o EventDef| (event.id, Format::new(event));
         Self {
             dir,
-            formats: origin.table.iter().map(format).collect(),
+            formats: origin.formats(),
             streams: Vec::new(),
             bytes: Vec::new(),
         }

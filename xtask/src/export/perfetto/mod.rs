@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use prost::Message;
 use takt_tracer::decode::ftrace::{Format, common_flags};
-use takt_tracer::decode::{EventDef, Item, Names, Record};
+use takt_tracer::decode::{Item, Names, Record};
 
 use super::{Export, Origin};
 use proto::{
@@ -45,10 +45,9 @@ struct Cpu {
 
 impl<'o> Perfetto<'o> {
     pub(super) fn new(out: &'o mut dyn Write, origin: &'o Origin<'o>) -> Self {
-        let format = |event: &'o EventDef| (event.id, Format::new(event));
         Self {
             out,
-            formats: origin.table.iter().map(format).collect(),
+            formats: origin.formats(),
             cpus: BTreeMap::new(),
         }
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Seek, Write};
 
 use takt_tracer::decode::ftrace::Format;
-use takt_tracer::decode::{EventDef, Item, Names};
+use takt_tracer::decode::{Item, Names};
 
 use super::{Export, Facts, Origin};
 use header::{Header, Part};
@@ -33,11 +33,10 @@ pub(super) struct TraceDat<'o> {
 
 impl<'o> TraceDat<'o> {
     pub(super) fn new(out: &'o mut dyn Write, origin: &'o Origin<'o>) -> Self {
-        let format = |event: &'o EventDef| (event.id, Format::new(event));
         Self {
             out,
             origin,
-            formats: origin.table.iter().map(format).collect(),
+            formats: origin.formats(),
             lanes: Vec::new(),
             cmdlines: BTreeMap::new(),
         }
