@@ -29,6 +29,7 @@ pub mod consumer;
 mod control;
 pub mod observer;
 mod slow;
+pub mod snapshot;
 mod text;
 mod writer;
 

@@ -3,7 +3,7 @@
 //! Context: thread, one at a time; may be interrupted and preempted by writers anywhere. A step costs a few
 //! instructions, but belongs outside of measured paths because of what follows it.
 
-use super::slow::{Opened, open, pad, put_half};
+use super::slow::{Opened, Turn, open, pad, put_half};
 use super::{CpuRing, Geometry, Word};
 use crate::wire::{CLOCK_LEN, COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
 
@@ -33,23 +33,26 @@ pub struct Overwritten;
 pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
     let pos = ring.pos();
     let opened = Geometry::<R>::seq(Geometry::<R>::end(pos));
-    let seq = ring
+    let oldest = ring
         .load(Word::Consumed)
         .max(opened.saturating_sub(u64::from(R::NR_SUBS)));
-    if seq >= Geometry::<R>::seq(pos) {
-        return None;
+    for seq in oldest..Geometry::<R>::seq(pos) {
+        let offset = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+        let commit = ring.load64(offset + SUB_COMMIT);
+        if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq + u64::from(R::NR_SUBS)) {
+            return None; // a writer is still inside
+        }
+        if ring.load64(offset) != seq {
+            continue; // it was passed over
+        }
+        let base = ring.load64(offset + SUB_HEADER - 8);
+        return Some(Full {
+            seq,
+            offset,
+            records: commit.wrapping_sub(base) / COMMIT_RECORD,
+        });
     }
-    let offset = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
-    let commit = ring.load64(offset + SUB_COMMIT);
-    if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq + u64::from(R::NR_SUBS)) {
-        return None; // a writer is still inside
-    }
-    let base = ring.load64(offset + SUB_HEADER - 8);
-    Some(Full {
-        seq,
-        offset,
-        records: commit.wrapping_sub(base) / COMMIT_RECORD,
-    })
+    None
 }
 
 /// Gives a sub-buffer back to the writers after it was handed over.
@@ -93,7 +96,7 @@ pub fn close<R: CpuRing>(ring: R) {
         if lost == ring.load(Word::Reported) {
             return;
         }
-        if let Opened::Refused(_) = open(ring, pos, now, 0) {
+        if let Opened::Refused(_) = open(ring, pos, now, 0, Turn::GoOn) {
             return;
         }
     }
@@ -112,7 +115,7 @@ pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
     let pos = ring.pos();
     let now = ring.now();
     Geometry::<R>::end(pos) - pos < u64::from(room)
-        && matches!(open(ring, pos, now, 0), Opened::Here(_))
+        && matches!(open(ring, pos, now, 0, Turn::GoOn), Opened::Here(_))
 }
 
 /// Announces the upper half of the TSC at `upcoming`, the next time a measured path is expected to run, if it is not

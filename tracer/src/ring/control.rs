@@ -37,6 +37,18 @@ pub struct RingControl {
     pub reported: AtomicU64,
     /// Sub-buffers that are used; 0 means all of them.
     pub capacity: AtomicU64,
+    /// Where the two halves begin, as [`snapshot`](super::snapshot) has it; 0 while the ring is one.
+    pub halves: AtomicU64,
+    /// Snapshots that were asked for.
+    pub wanted: AtomicU64,
+    /// Snapshots that were taken.
+    pub taken: AtomicU64,
+    /// The sub-buffer with which what is recorded since the last snapshot begins.
+    pub live_start: AtomicU64,
+    /// The one with which the snapshot begins.
+    pub snapshot_start: AtomicU64,
+    /// Bytes that were passed over.
+    pub skipped: AtomicU64,
 }
 
 impl RingControl {
@@ -53,6 +65,12 @@ impl RingControl {
             commit_overrun: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             capacity: AtomicU64::new(0),
+            halves: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            live_start: AtomicU64::new(0),
+            snapshot_start: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
         }
     }
 
@@ -69,6 +87,12 @@ impl RingControl {
             Word::CommitOverrun => &self.commit_overrun,
             Word::Reported => &self.reported,
             Word::Capacity => &self.capacity,
+            Word::Halves => &self.halves,
+            Word::Wanted => &self.wanted,
+            Word::Taken => &self.taken,
+            Word::LiveStart => &self.live_start,
+            Word::SnapshotStart => &self.snapshot_start,
+            Word::Skipped => &self.skipped,
         }
     }
 }
@@ -97,6 +121,18 @@ pub enum Word {
     Reported = offset_of!(RingControl, reported) as u32,
     /// [`RingControl::capacity`]
     Capacity = offset_of!(RingControl, capacity) as u32,
+    /// [`RingControl::halves`]
+    Halves = offset_of!(RingControl, halves) as u32,
+    /// [`RingControl::wanted`]
+    Wanted = offset_of!(RingControl, wanted) as u32,
+    /// [`RingControl::taken`]
+    Taken = offset_of!(RingControl, taken) as u32,
+    /// [`RingControl::live_start`]
+    LiveStart = offset_of!(RingControl, live_start) as u32,
+    /// [`RingControl::snapshot_start`]
+    SnapshotStart = offset_of!(RingControl, snapshot_start) as u32,
+    /// [`RingControl::skipped`]
+    Skipped = offset_of!(RingControl, skipped) as u32,
 }
 
 impl Word {
@@ -199,7 +235,9 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
     let opened = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
     let consumed = ring.load(Word::Consumed);
     let oldest = if ring.load(Word::Mode) == Mode::Overwrite as u64 {
-        consumed.max(opened.saturating_sub(capacity(ring)))
+        consumed
+            .max(opened.saturating_sub(capacity(ring)))
+            .max(ring.load(Word::LiveStart))
     } else {
         consumed
     };
@@ -216,11 +254,14 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
         let bytes = before + (commit.wrapping_sub(before) & COMMIT_BYTES);
         sum.bytes += bytes;
         sum.entries += commit.wrapping_sub(bytes) / COMMIT_RECORD;
-        if seq >= oldest {
+        // Else it was passed over, and what stands there is older.
+        let is_there = ring.load64(at) == seq;
+        if seq >= oldest && is_there {
             let base = ring.load64(at + SUB_HEADER - 8);
             sum.in_buffer += commit.wrapping_sub(base) / COMMIT_RECORD;
         }
     }
+    sum.bytes = sum.bytes.saturating_sub(ring.load(Word::Skipped));
     sum.overrun = sum.entries.saturating_sub(sum.in_buffer + sum.read);
     sum
 }

@@ -8,7 +8,8 @@
 //! Context: any; it only loads.
 
 use super::Word;
-use crate::wire::{SUB_COMMIT, SUB_HEADER, SubHeader};
+use super::snapshot::Halves;
+use crate::wire::{COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader};
 
 /// How an observer gets at a ring.
 ///
@@ -68,6 +69,16 @@ pub struct Observer {
     missed: u64,
 }
 
+/// What a slot holds.
+enum Copied {
+    /// The sub-buffer looked for.
+    Here(SubHeader),
+    /// Another one: that was never opened, since the ring has two halves.
+    PassedOver,
+    /// Another one.
+    Not,
+}
+
 impl Observer {
     /// An observer of a ring of `nr_subs` sub-buffers of `sub_size` bytes, beginning with the oldest one.
     ///
@@ -115,23 +126,101 @@ impl Observer {
         let pos = view.load(Word::Pos)?;
         let oldest = pos.div_ceil(size).saturating_sub(u64::from(self.nr_subs));
         if self.next < oldest {
-            self.missed += oldest - self.next;
+            self.missed += self.nr_opened(view, self.next, oldest)?;
             self.next = oldest;
         }
-        if self.next >= pos / size {
-            return Ok(Observed::Nothing);
+        while self.next < pos / size {
+            let seq = self.next;
+            let found = self.copy(view, seq, out)?;
+            if view.load(Word::Pos)? > self.reuse(seq) {
+                return Ok(Observed::Overwritten);
+            }
+            match found {
+                Copied::Here(header) if header.committed() == self.sub_size => {
+                    self.next += 1;
+                    return Ok(Observed::Full { seq });
+                }
+                Copied::PassedOver => self.next += 1,
+                _ => return Ok(Observed::Busy { seq }),
+            }
         }
-        let seq = self.next;
-        let header = self.copy(view, seq, out)?;
-        let is_complete = header.is_some_and(|header| header.committed() == self.sub_size);
-        if view.load(Word::Pos)? > self.reuse(seq) {
-            return Ok(Observed::Overwritten);
-        }
-        if !is_complete {
-            return Ok(Observed::Busy { seq });
-        }
-        self.next += 1;
-        Ok(Observed::Full { seq })
+        Ok(Observed::Nothing)
+    }
+
+    /// How many of these sub-buffers were opened and not passed over, as far as the ring's present division tells.
+    fn nr_opened<V: RingView>(&self, view: &V, from: u64, to: u64) -> Result<u64, V::Error> {
+        let Some(halves) = Halves::new(view.load(Word::Halves)?, self.nr_subs) else {
+            return Ok(to - from);
+        };
+        let from = from.max(view.load(Word::LiveStart)?.min(to));
+        let half = u64::from(self.nr_subs) / 2;
+        // Whole turns have a half each; the rest is counted.
+        let turns = (to - from) / (2 * half);
+        let rest = (from + turns * 2 * half..to).filter(|seq| halves.are_together(*seq, to));
+        Ok(turns * half + rest.count() as u64)
+    }
+
+    /// The sub-buffers that the ring holds of before its last snapshot, oldest first; if a snapshot is to be taken with the
+    /// next record, those that it will hold. None if there is no snapshot.
+    ///
+    /// # Errors
+    /// Those of the view.
+    pub fn kept<V: RingView>(
+        &self,
+        view: &V,
+    ) -> Result<impl Iterator<Item = u64> + use<V>, V::Error> {
+        let size = u64::from(self.sub_size);
+        let nr_subs = u64::from(self.nr_subs);
+        let opened = view.load(Word::Pos)?.div_ceil(size);
+        let live_start = view.load(Word::LiveStart)?;
+        let halves = Halves::new(view.load(Word::Halves)?, self.nr_subs);
+        let is_pending = view.load(Word::Wanted)? != view.load(Word::Taken)?;
+        let (range, half) = match (is_pending, halves) {
+            (false, None) => (0..0, None),
+            (true, None) => (
+                opened.saturating_sub(nr_subs / 2).max(live_start)..opened,
+                None,
+            ),
+            (true, Some(halves)) => {
+                let first = opened.saturating_sub(nr_subs).max(live_start);
+                (first..opened, Some((halves, opened.saturating_sub(1))))
+            }
+            (false, Some(halves)) => {
+                let first = view.load(Word::SnapshotStart)?;
+                let first = live_start.saturating_sub(2 * nr_subs).max(first);
+                // The half before the one with which what is new began.
+                let other = live_start.wrapping_sub(nr_subs / 2);
+                (first..live_start, Some((halves, other)))
+            }
+        };
+        Ok(range.filter(move |seq| half.is_none_or(|(halves, of)| halves.are_together(*seq, of))))
+    }
+
+    /// Copies one of the [`kept`](Self::kept) sub-buffers into `out`, if it is there as a whole or, where that is what there
+    /// is, as far as it is written. Says how many bytes of it are.
+    ///
+    /// # Errors
+    /// Those of the view.
+    ///
+    /// # Panics
+    /// If `out` is not as long as a sub-buffer.
+    pub fn copy_kept<V: RingView>(
+        &self,
+        view: &V,
+        seq: u64,
+        out: &mut [u8],
+    ) -> Result<Option<u32>, V::Error> {
+        let taken = view.load(Word::Taken)?;
+        let copied = self.copy(view, seq, out)?;
+        let is_same = view.load(Word::Taken)? == taken;
+        Ok(match copied {
+            Copied::Here(header) if is_same => {
+                let len = header.committed().min(self.sub_size);
+                out[len as usize..].fill(0);
+                Some(len)
+            }
+            _ => None,
+        })
     }
 
     /// Copies the sub-buffer that is being written, as far as it is, into `out`. It stays the next one.
@@ -150,7 +239,7 @@ impl Observer {
     ) -> Result<Observed, V::Error> {
         let size = u64::from(self.sub_size);
         let seq = view.load(Word::Pos)? / size;
-        let header = self.copy(view, seq, out)?;
+        let copied = self.copy(view, seq, out)?;
         // Loaded after the commit counter: if both agree, nobody was inside when the copy began.
         let pos = view.load(Word::Pos)?;
         if pos / size != seq {
@@ -158,28 +247,23 @@ impl Observer {
         }
         let reserved = (pos % size) as u32;
         out[reserved as usize..].fill(0);
-        match header {
+        match copied {
             _ if reserved == 0 => Ok(Observed::Nothing),
-            Some(header) => Ok(Observed::Partial {
+            Copied::Here(header) => Ok(Observed::Partial {
                 seq,
                 reserved,
                 committed: header.committed(),
             }),
-            None => Ok(Observed::Busy { seq }),
+            _ => Ok(Observed::Busy { seq }),
         }
     }
 
-    /// Copies sub-buffer `seq` as it stands; returns its header if it is there.
+    /// Copies sub-buffer `seq` as it stands; says whether it is there.
     ///
     /// The order matters. The writer stores `base`, then `seq`, and commits the header; records are stored, then
     /// committed. So, backwards: `seq`, then the commit counter, then `base` and the records, which then hold all that
     /// the counter counts. It stays as it was loaded first, in the copy too.
-    fn copy<V: RingView>(
-        &self,
-        view: &V,
-        seq: u64,
-        out: &mut [u8],
-    ) -> Result<Option<SubHeader>, V::Error> {
+    fn copy<V: RingView>(&self, view: &V, seq: u64, out: &mut [u8]) -> Result<Copied, V::Error> {
         assert_eq!(
             out.len(),
             self.sub_size as usize,
@@ -191,7 +275,21 @@ impl Observer {
         view.copy(slot + SUB_COMMIT, &mut commit)?;
         view.copy(slot, out)?;
         out[SUB_COMMIT as usize..][..8].copy_from_slice(&commit);
-        Ok(SubHeader::decode(out).filter(|_| u64::from_le_bytes(found) == seq))
+        if u64::from_le_bytes(found) == seq {
+            return Ok(SubHeader::decode(out).map_or(Copied::Not, Copied::Here));
+        }
+        // What a slot has committed once the sub-buffers up to this one are complete: nobody is inside, so nobody is about
+        // to write the header.
+        let turns = seq / u64::from(self.nr_subs) + 1;
+        let complete = turns.wrapping_mul(self.sub_size.into()) & COMMIT_BYTES;
+        let is_complete = u64::from_le_bytes(commit) & COMMIT_BYTES == complete;
+        // Unless it was written just now: the copy was made later.
+        let is_here = out.first_chunk() == Some(&seq.to_le_bytes());
+        Ok(if is_complete && !is_here {
+            Copied::PassedOver
+        } else {
+            Copied::Not
+        })
     }
 
     /// The offset of the slot of sub-buffer `seq`.

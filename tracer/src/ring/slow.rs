@@ -2,7 +2,8 @@
 //!
 //! Context: as the fast path, at any depth of nesting.
 
-use super::control::capacity;
+use super::control::{ARMED, capacity};
+use super::snapshot::{self, Halves};
 use super::writer::write;
 use super::{CpuRing, Geometry, Mode, Word};
 use crate::wire::{
@@ -33,18 +34,19 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
 /// writer that got on, so there is no livelock.
 #[inline]
 pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
+    let mut turn = Turn::GoOn;
     loop {
         let limit = ring.load(Word::Limit);
         if limit == 0 {
+            turn.give_back(ring);
             return None; // tracing is off
         }
         let pos = ring.pos();
         let now = ring.now();
         let end = Geometry::<R>::end(pos);
-        if limit < end {
-            // Stale. If the exchange fails, somebody has repaired it, or turned tracing off: both shall stand.
-            ring.cas(Word::Limit, limit, end);
-        }
+        // Perhaps stale.
+        raise_limit(ring, limit, end);
+        turn.claim(ring, pos);
         let half = now >> 32;
         let clock = if ring.load(Word::TsHi) == half {
             0
@@ -52,7 +54,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
             CLOCK_LEN
         };
         let new = pos + u64::from(clock + len);
-        if new <= end {
+        if new <= end && matches!(turn, Turn::GoOn) {
             if !ring.cas(Word::Pos, pos, new) {
                 continue;
             }
@@ -62,14 +64,66 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
             }
             return Some((pos + u64::from(clock), now as u32));
         }
-        match open(ring, pos, now, len) {
+        match open(ring, pos, now, len, turn) {
             Opened::Here(at) => return Some((at, now as u32)),
             Opened::Raced => {}
             Opened::Refused(counter) => {
+                turn.give_back(ring);
                 ring.add(counter, 1);
                 return None;
             }
         }
+    }
+}
+
+/// Where the next sub-buffer lies.
+#[derive(Clone, Copy)]
+pub(super) enum Turn {
+    /// Behind the present one.
+    GoOn,
+    /// In the other half: a snapshot is to be taken, by whom has this.
+    Snapshot {
+        /// The sub-buffer that was open then.
+        open: u64,
+    },
+}
+
+impl Turn {
+    /// Takes a snapshot that was asked for upon oneself.
+    fn claim<R: CpuRing>(&mut self, ring: R, pos: u64) {
+        let now_open = Geometry::<R>::seq(Geometry::<R>::end(pos)).saturating_sub(1);
+        if let Self::Snapshot { open } = *self
+            && Halves::new(ring.load(Word::Halves), R::NR_SUBS)
+                .is_some_and(|halves| !halves.are_together(open, now_open))
+        {
+            // Someone who was asked later has taken it.
+            *self = Self::GoOn;
+        }
+        // In this order: if someone takes it in between, the exchange fails.
+        let taken = ring.load(Word::Taken);
+        let wanted = ring.load(Word::Wanted);
+        if matches!(self, Self::GoOn) && wanted != taken && ring.cas(Word::Taken, taken, wanted) {
+            *self = Self::Snapshot { open: now_open };
+        }
+    }
+
+    /// It was not possible: somebody else shall.
+    fn give_back<R: CpuRing>(self, ring: R) {
+        if matches!(self, Self::Snapshot { .. }) {
+            ring.add(Word::Taken, 1u64.wrapping_neg());
+        }
+    }
+}
+
+/// Moves the limit to the end of the sub-buffer that is open, if it is on and was not there. If the exchange fails, somebody
+/// has repaired it, or turned tracing off: both shall stand.
+fn raise_limit<R: CpuRing>(ring: R, limit: u64, end: u64) {
+    if limit == 0 || limit >= end || !ring.cas(Word::Limit, limit, end) {
+        return;
+    }
+    if snapshot::is_pending(ring) {
+        // Who asked has set the limit to this, and perhaps it was that which was exchanged.
+        ring.cas(Word::Limit, end, ARMED);
     }
 }
 
@@ -92,26 +146,36 @@ pub(super) enum Opened {
     Refused(Word),
 }
 
-/// The commit counter of the slot for the sub-buffer that begins at `start`, if the slot is free for it; else the
-/// word that counts what is lost for this reason.
-fn free_slot<R: CpuRing>(ring: R, start: u64) -> Result<u64, Word> {
+/// The commit counter of the slot for the sub-buffer that begins at `start`, if the slot is free for it and so are those
+/// of the sub-buffers between `end` and it; else the word that counts what is lost for this reason.
+fn free_slot<R: CpuRing>(ring: R, end: u64, start: u64) -> Result<u64, Word> {
     let seq = Geometry::<R>::seq(start);
     let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
     if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
         return Err(Word::Dropped);
     }
-    let commit = ring.load64(Geometry::<R>::offset(start) + SUB_COMMIT);
-    if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
-        return Err(Word::CommitOverrun);
+    let mut commit = 0;
+    // Those that are passed over too: who opens one may not have written its header yet.
+    for seq in Geometry::<R>::seq(end)..=seq {
+        let at = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+        commit = ring.load64(at + SUB_COMMIT);
+        if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
+            return Err(Word::CommitOverrun);
+        }
     }
     Ok(commit)
 }
 
 /// Opens the next sub-buffer and reserves `len` bytes in it, in one exchange together with what was left of the
-/// sub-buffer in which `pos` lies.
-pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32) -> Opened {
-    let start = Geometry::<R>::end(pos);
-    let commit = match free_slot(ring, start) {
+/// sub-buffer in which `pos` lies, and with those that are passed over.
+pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn) -> Opened {
+    let end = Geometry::<R>::end(pos);
+    let seq = Halves::of(ring, turn, Geometry::<R>::seq(end))
+        .map_or(Geometry::<R>::seq(end), |halves| {
+            halves.next(Geometry::<R>::seq(end), turn)
+        });
+    let start = seq * Geometry::<R>::SUB;
+    let commit = match free_slot(ring, end, start) {
         Ok(commit) => commit,
         // The finding holds only if it was this slot's turn all the while.
         Err(_) if ring.pos() != pos => return Opened::Raced,
@@ -125,11 +189,11 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32) -> Opened 
     if !ring.cas(Word::Pos, pos, first + u64::from(len)) {
         return Opened::Raced;
     }
-    // From here on the rest of the old sub-buffer, the header and `len` bytes are ours. `commit` is still the slot's:
-    // nobody was inside, and nobody could reserve there before us.
-    pad(ring, pos, start);
+    // From here on the rest of the old sub-buffer, what is passed over, the header and `len` bytes are ours. `commit` is
+    // still the slot's: nobody was inside, and nobody could reserve there before us.
+    pad(ring, pos, end);
+    snapshot::pass_over(ring, end, start);
     let [_, _, ctx, current] = ring.ctx().to_le_bytes();
-    let seq = Geometry::<R>::seq(start);
     let version = SubHeader::VERSION;
     let header = SubHeader {
         seq,
@@ -150,11 +214,10 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32) -> Opened 
     ring.add64::<SUB_COMMIT>(slot, u64::from(SUB_HEADER));
     ring.store(Word::TsHi, now >> 32);
     ring.store(Word::Reported, lost);
-    let limit = ring.load(Word::Limit);
-    let end = start + Geometry::<R>::SUB;
-    if limit != 0 && limit < end {
-        ring.cas(Word::Limit, limit, end);
+    if matches!(turn, Turn::Snapshot { .. }) {
+        snapshot::taken(ring, seq);
     }
+    raise_limit(ring, ring.load(Word::Limit), start + Geometry::<R>::SUB);
     Opened::Here(first)
 }
 

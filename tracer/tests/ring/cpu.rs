@@ -216,6 +216,8 @@ pub(crate) enum Action {
     AnnounceNext,
     /// The idle thread opens the next sub-buffer if fewer than so many bytes are left.
     MakeRoom(u32),
+    /// A snapshot is asked for.
+    Snapshot,
     /// One after the other.
     Each(&'static [Action]),
 }
@@ -243,6 +245,8 @@ pub(crate) struct Injector<'a, const SUB: u32, const N: u32> {
     switches: Cell<u32>,
     pub(crate) attempts: RefCell<Vec<Attempt>>,
     pub(crate) delivered: RefCell<Vec<Vec<u8>>>,
+    /// When snapshots were asked for.
+    pub(crate) asked: RefCell<Vec<u64>>,
 }
 
 impl<const SUB: u32, const N: u32> Hook for Injector<'_, SUB, N> {
@@ -275,6 +279,7 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             switches: Cell::new(0),
             attempts: RefCell::default(),
             delivered: RefCell::default(),
+            asked: RefCell::default(),
         }
     }
 
@@ -315,6 +320,10 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
             }
             Action::MakeRoom(room) => {
                 ring::make_room(ring, room);
+            }
+            Action::Snapshot => {
+                self.asked.borrow_mut().push(self.cpu.tsc.load(SeqCst));
+                ring::snapshot::request(&self.cpu.control);
             }
             Action::Each(actions) => actions.iter().for_each(|action| self.run(*action)),
             Action::HalfJump => {

@@ -6,4 +6,5 @@ mod interrupts;
 mod model;
 mod observer;
 mod preemption;
+mod snapshot;
 mod text;

@@ -216,7 +216,8 @@ fn oldest(ring: &impl RingView<Error = std::io::Error>, view: &ControlView) -> s
     } else {
         view.nr_subs
     };
-    Ok(opened.saturating_sub(used.into()))
+    let live_start = ring.load(Word::LiveStart).map_err(|error| errno(&error))?;
+    Ok(opened.saturating_sub(used.into()).max(live_start))
 }
 
 /// The counters of a CPU's ring since the guest booted.
@@ -264,6 +265,7 @@ pub fn counts(
             .entries
             .wrapping_add(commit.wrapping_sub(bytes) / COMMIT_RECORD);
     }
+    sum.bytes = sum.bytes.saturating_sub(load(Word::Skipped)?);
     Ok(sum)
 }
 
