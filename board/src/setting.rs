@@ -13,6 +13,7 @@
 //! | `tracing_cpumask` | a hexadecimal number | `tracing_cpumask=`, `tracing_cpumask` |
 //! | `trace_buf_subs` | sub-buffers of each CPU | `trace_buf_size=`, `buffer_size_kb` |
 //! | `trace_clear` | nothing | writing to `trace` |
+//! | `snapshot` | `0` free, `1` take, `2` clear | `snapshot` |
 //! | `ftrace_filter`, `ftrace_notrace` | ids of functions, as `3,7-12` | the same, `set_ftrace_filter`, `set_ftrace_notrace` |
 //! | `ftrace_pid` | ids of threads | `set_ftrace_pid` |
 //! | `ftrace_graph_filter`, `ftrace_graph_notrace` | ids of functions | the same, `set_graph_function`, `set_graph_notrace` |
@@ -78,6 +79,8 @@ pub enum Setting<'a> {
     BufferSize(usize),
     /// Empties the rings.
     Clear,
+    /// What happens to the snapshot.
+    Snapshot(Snapshot),
     /// The functions that are traced; `None` for all.
     Filter(Option<Ids<'a>>),
     /// The functions that are not.
@@ -94,6 +97,17 @@ pub enum Setting<'a> {
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
     Thresh(u64),
+}
+
+/// What can be done with the snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Snapshot {
+    /// Gives its memory back.
+    Free,
+    /// Takes one.
+    Take,
+    /// Empties it.
+    Clear,
 }
 
 /// Numbers separated by commas, and ranges of them.
@@ -147,6 +161,12 @@ impl<'a> Setting<'a> {
                 .ok_or(Errno::Invalid),
             "trace_clear" if value.is_empty() => Ok(Self::Clear),
             "trace_clear" => Err(Errno::Invalid),
+            "snapshot" => match value {
+                "0" => Ok(Self::Snapshot(Snapshot::Free)),
+                "1" => Ok(Self::Snapshot(Snapshot::Take)),
+                "2" => Ok(Self::Snapshot(Snapshot::Clear)),
+                _ => Err(Errno::Invalid),
+            },
             "ftrace_filter" if value == "*" => Ok(Self::Filter(None)),
             "ftrace_filter" => Ids::parse(value).map(|ids| Self::Filter(Some(ids))),
             "ftrace_notrace" => Ids::parse(value).map(Self::Notrace),
@@ -214,6 +234,8 @@ mod tests {
         assert_eq!(parse("tracing_cpumask=f"), Some(Ok(Setting::Cpumask(15))));
         assert_eq!(parse("trace_buf_subs=8"), Some(Ok(Setting::BufferSize(8))));
         assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear)));
+        let taken = Setting::Snapshot(Snapshot::Take);
+        assert_eq!(parse("snapshot=1"), Some(Ok(taken)));
         let Some(Ok(Setting::Events { ids, on: false })) = parse("events_off=4,,6") else {
             unreachable!("it is a list")
         };
@@ -240,6 +262,7 @@ mod tests {
             ("tracing_cpumask=100000000", Errno::Overflow),
             ("trace_buf_subs=-1", Errno::Invalid),
             ("trace_clear=1", Errno::Invalid),
+            ("snapshot=3", Errno::Invalid),
             ("ftrace_filter=9-7", Errno::Invalid),
             ("ftrace_filter=0-65536", Errno::Invalid),
             ("ftrace_pid=x", Errno::Invalid),

@@ -9,7 +9,7 @@ use crate::capture;
 use crate::cmdline::CommandLine;
 #[cfg(feature = "function")]
 use crate::setting::Ids;
-use crate::setting::{Errno, Setting};
+use crate::setting::{Errno, Setting, Snapshot};
 
 /// For each CPU, the sub-buffer before which everything was cleared.
 pub(crate) static CLEARED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
@@ -69,6 +69,9 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Cpumask(mask) => trace::set_cpumask(mask)?,
         Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs)?,
         Setting::Clear => clear(),
+        Setting::Snapshot(Snapshot::Take) => trace::snapshot::take()?,
+        Setting::Snapshot(Snapshot::Free) => trace::snapshot::free(),
+        Setting::Snapshot(Snapshot::Clear) => trace::snapshot::clear(),
         Setting::Filter(_)
         | Setting::Notrace(_)
         | Setting::Pids(_)
@@ -82,6 +85,9 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
 
 /// Empties the rings: what was recorded is read no more. A complete capture loses nothing, it is handed over as ever.
 fn clear() {
+    if trace::snapshot::is_reserved() {
+        trace::snapshot::clear();
+    }
     trace::mark(|cpu, seq| {
         if let Some(cleared) = CLEARED.get(cpu) {
             cleared.store(seq, Relaxed);

@@ -156,6 +156,20 @@ pub fn buffer_size() -> usize {
 /// Threads, one at a time.
 pub fn mark(mut each: impl FnMut(usize, u64)) {
     use takt_tracer::ring::{CpuRing, Word};
+    paused(|| {
+        for (cpu, _) in crate::smp::rings() {
+            let ring = RingOf::new(cpu);
+            ring::close(ring);
+            each(
+                cpu,
+                ring.load(Word::Pos) / crate::config::TRACE_SUB_SIZE as u64,
+            );
+        }
+    });
+}
+
+/// Nothing is recorded while `act` runs.
+pub(super) fn paused(act: impl FnOnce()) {
     let was_wanted = is_wanted();
     tracing_off();
     if crate::smp::nr_online() > 1 {
@@ -165,14 +179,7 @@ pub fn mark(mut each: impl FnMut(usize, u64)) {
             core::hint::spin_loop();
         }
     }
-    for (cpu, _) in crate::smp::rings() {
-        let ring = RingOf::new(cpu);
-        ring::close(ring);
-        each(
-            cpu,
-            ring.load(Word::Pos) / crate::config::TRACE_SUB_SIZE as u64,
-        );
-    }
+    act();
     if was_wanted {
         tracing_on();
     }
@@ -189,6 +196,9 @@ pub fn is_on() -> bool {
 
 /// Chooses what happens when a ring is full, on every CPU. While tracing is off.
 pub fn set_mode(mode: ring::Mode) {
+    if mode == ring::Mode::StopWhenFull {
+        super::snapshot::free();
+    }
     for cpu in 0..MAX_CPUS {
         ring::set_mode(RingOf::new(cpu), mode);
     }

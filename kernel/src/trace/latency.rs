@@ -1,7 +1,8 @@
 //! What the latency tracers have in common: the greatest latency so far, and what is kept of it.
 //!
 //! Each is also recorded as the event `latency_max`, so that a trace says where the stretch ends that it is about; it
-//! began by the event's `latency` earlier.
+//! began by the event's `latency` earlier. Where the oldest is overwritten a snapshot is taken right then, so that the trace
+//! of the stretch stays until there is another.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,6 +11,7 @@ use spin::Mutex;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
+use super::snapshot;
 use super::tracer::Events;
 use crate::arch::{interrupts, percpu};
 use crate::error::Error;
@@ -101,12 +103,16 @@ static EVENTS: Events = Events::new(&[|| latency_max::Event::id().number()]);
 /// A tracer of latencies begins: nothing was seen yet.
 pub(super) fn start() -> Result<(), Error> {
     set_max(0);
+    // A complete capture keeps everything anyway.
+    snapshot::reserve(true);
     EVENTS.start()
 }
 
-/// It ends; what was kept stays.
+/// It ends; the latency that was kept stays, the trace of it goes.
 pub(super) fn stop() -> Result<(), Error> {
-    EVENTS.stop()
+    EVENTS.stop()?;
+    snapshot::reserve(false);
+    Ok(())
 }
 
 /// Nothing is kept while `act` runs.
@@ -150,6 +156,7 @@ fn keep(latency: Latency) {
             latency.ended_at,
             latency.cycles
         );
+        snapshot::keep_if_reserved();
     });
 }
 

@@ -21,6 +21,7 @@ mod critical;
 mod places;
 mod ring;
 mod sched_switch;
+pub mod snapshot;
 #[cfg(feature = "latency-tracers")]
 mod wakeup;
 

@@ -17,7 +17,7 @@
 //! finds it, and takes it. Until then what is recorded and what is kept is the same.
 
 use super::control::ARMED;
-use super::slow::Turn;
+use super::slow::{self, Turn};
 use super::{CpuRing, Geometry, RingControl, Word};
 use crate::wire::{SUB_COMMIT, SUB_HEADER};
 use core::sync::atomic::Ordering::Relaxed;
@@ -140,6 +140,17 @@ pub fn request(control: &RingControl) {
             Ok(_) => return,
             Err(found) => limit = found,
         }
+    }
+}
+
+/// Takes a snapshot that was asked for at once, rather than with the next record. Nothing happens while tracing is off.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+pub fn settle<R: CpuRing>(ring: R) {
+    if is_pending(ring) {
+        // Room for nothing, so only the snapshot is taken.
+        let _ = slow::reserve(ring, 0);
     }
 }
 

@@ -58,6 +58,16 @@ pub struct Content<'t> {
     pub nr_records: u64,
 }
 
+impl Content<'_> {
+    /// Brings what was read into the order of time, and counts it.
+    fn sort(&mut self) {
+        // Stable: within a CPU the order is that of the ring.
+        self.entries.sort_by_key(Entry::ts);
+        let is_record = |entry: &&Entry<'_>| matches!(entry, Entry::Record(_));
+        self.nr_records = self.entries.iter().filter(is_record).count() as u64;
+    }
+}
+
 /// How a ring's past is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
@@ -102,11 +112,60 @@ pub fn read<'t>(
             content.lost[cpu] = lane.lost;
         }
     }
-    // Stable: within a CPU the order is that of the ring.
-    content.entries.sort_by_key(Entry::ts);
-    let is_record = |entry: &&Entry<'_>| matches!(entry, Entry::Record(_));
-    content.nr_records = content.entries.iter().filter(is_record).count() as u64;
+    content.sort();
     Ok(content)
+}
+
+/// Reads the snapshots of these CPUs.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn read_snapshot<'t>(
+    guest: &Guest,
+    view: &ControlView,
+    table: &'t EventTable,
+    cpus: impl IntoIterator<Item = usize>,
+) -> super::Result<Content<'t>> {
+    let mut content = Content::default();
+    for cpu in cpus {
+        let Some(ring) = guest.ring(view, cpu) else {
+            continue;
+        };
+        let Some(observer) = Observer::new(view.sub_size, view.nr_subs) else {
+            continue;
+        };
+        let mut lane = Lane {
+            cpu: cpu as u8,
+            table,
+            lost: None,
+            entries: &mut content.entries,
+        };
+        let mut copy = vec![0; view.sub_size as usize];
+        let kept = observer.kept(&ring).map_err(|error| errno(&error))?;
+        // What the guest has written is not to be trusted: no more than there can be.
+        for seq in kept.take(view.nr_subs as usize) {
+            let found = observer.copy_kept(&ring, seq, &mut copy);
+            if found.map_err(|error| errno(&error))?.is_some() {
+                lane.take(&copy, seq, &Place::default(), Reading::Look);
+            }
+        }
+    }
+    content.sort();
+    Ok(content)
+}
+
+/// Whether there is a snapshot, however empty, or one is asked for.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn has_snapshot(guest: &Guest, view: &ControlView) -> super::Result<bool> {
+    let Some(ring) = guest.ring(view, 0) else {
+        return Ok(false);
+    };
+    let load = |word| ring.load(word).map_err(|error| errno(&error));
+    Ok(load(Word::Halves)? != 0 || load(Word::Wanted)? != load(Word::Taken)?)
 }
 
 /// One CPU's ring on its way into the content.
@@ -129,6 +188,11 @@ impl Lane<'_, '_> {
         let Some(observer) = Observer::new(view.sub_size, view.nr_subs) else {
             return Ok(());
         };
+        let load = |word| ring.load(word).map_err(|error| errno(&error));
+        if reading == Reading::Look && load(Word::Wanted)? != load(Word::Taken)? {
+            // All that stands there is the snapshot's: it is taken with the next record.
+            return Ok(());
+        }
         let wanted = next.seq;
         let mut observer = observer.starting_at(oldest(ring, view)?.max(wanted));
         let mut copy = vec![0; view.sub_size as usize];

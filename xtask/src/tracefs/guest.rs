@@ -21,7 +21,7 @@ use crate::qemu::{Process, Ram};
 use crate::run::RunFolder;
 
 /// A guest that does not carry a setting out within this time is stuck.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// Bytes of a setting at most: what the channel has room for, and a newline.
 pub const MAX_LINE: usize = 500;
 /// First byte of a trace point whose event is on: a jump.

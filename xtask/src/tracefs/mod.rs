@@ -28,6 +28,7 @@ pub mod mount;
 pub mod options;
 pub mod session;
 pub mod shell;
+mod snapshot;
 pub mod tree;
 
 mod errors;

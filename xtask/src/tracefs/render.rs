@@ -104,7 +104,7 @@ pub(super) fn pipe(
 }
 
 /// The names of the guest's threads as they are now, and of its functions as the options say.
-fn names(session: &Session, view: &ControlView) -> Names {
+pub(super) fn names(session: &Session, view: &ControlView) -> Names {
     let mut threads = Threads::new(session.guest.nr_idle());
     for (tid, name) in session.guest.threads() {
         threads.name(tid, &name);
@@ -124,7 +124,12 @@ fn names(session: &Session, view: &ControlView) -> Names {
     })
 }
 
-fn write_entry(out: &mut Vec<u8>, session: &Session, entry: &Entry<'_>, names: &mut Names) {
+pub(super) fn write_entry(
+    out: &mut Vec<u8>,
+    session: &Session,
+    entry: &Entry<'_>,
+    names: &mut Names,
+) {
     let options = session.options;
     let item = match entry {
         Entry::Lost {

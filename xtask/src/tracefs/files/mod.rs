@@ -92,7 +92,7 @@ impl File {
 }
 
 /// In the root.
-pub(super) static ROOT: [File; 17] = [
+pub(super) static ROOT: [File; 18] = [
     File::new("README", Some(|_, _| Ok(README.into())), None),
     File::new("available_events", Some(events::available), None),
     File::new("available_tracers", Some(control::available_tracers), None),
@@ -116,6 +116,11 @@ pub(super) static ROOT: [File; 17] = [
     File::new("saved_cmdlines", Some(control::saved_cmdlines), None),
     File::new("set_event", Some(events::enabled), Some(events::set_event))
         .truncating(events::disable_all),
+    File::new(
+        "snapshot",
+        Some(output::snapshot),
+        Some(output::set_snapshot),
+    ),
     File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
     File::new(
         "trace_clock",
@@ -150,7 +155,12 @@ pub(super) static ROOT: [File; 17] = [
 pub(super) static OPTION: File = File::new("", Some(control::option), Some(control::set_option));
 
 /// In `per_cpu/cpuN`.
-pub(super) static PER_CPU: [File; 3] = [
+pub(super) static PER_CPU: [File; 4] = [
+    File::new(
+        "snapshot",
+        Some(output::snapshot),
+        Some(output::set_snapshot),
+    ),
     File::new("stats", Some(output::stats), None),
     File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
     File::pipe("trace_pipe"),
@@ -182,6 +192,7 @@ tracing mini-HOWTO, of Takt:
   saved_cmdlines     - numbers and names of threads
   set_event          - enabled events; > replaces them, >> adds to them, !event removes one:
                          echo 'sched:*' > set_event
+  snapshot           - what was recorded before a moment, kept: 1 takes it, 0 frees it, 2 empties it
   trace              - what was recorded; written with > to clear it
   trace_clock        - the clock of the time stamps; there is one
   trace_entries      - buffer_size_kb, counted in entries of 16 bytes

@@ -5,7 +5,9 @@ use rustix::io::Errno;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
-use crate::tracefs::{Result, render};
+use crate::tracefs::{Result, render, snapshot as kept};
+
+use super::control::number;
 
 fn cpu_of(of: &Of) -> Option<usize> {
     match of {
@@ -16,6 +18,16 @@ fn cpu_of(of: &Of) -> Option<usize> {
 
 pub(super) fn trace(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
     render::trace(session, cpu_of(of))
+}
+
+pub(super) fn snapshot(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    kept::show(session, cpu_of(of))
+}
+
+/// 0 frees, 1 takes, anything else clears.
+pub(super) fn set_snapshot(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let what = number(text)?.min(2);
+    session.guest.set(&format!("snapshot={what}"))
 }
 
 pub(super) fn stats(session: &mut Session, of: &Of) -> Result<Vec<u8>> {

@@ -1,0 +1,93 @@
+//! Snapshots: what every CPU has recorded up to a moment is kept, while recording goes on (ftrace: `snapshot`).
+//!
+//! Half of each ring is the spare buffer; see [`takt_tracer::ring::snapshot`] for how they take turns. Only where the
+//! oldest is overwritten: a complete capture loses nothing that could be kept.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use takt_tracer::ring::snapshot;
+
+use super::control;
+use super::ring::{KernelRing, RingOf};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+
+/// A latency tracer keeps its maxima there.
+static RESERVED: AtomicBool = AtomicBool::new(false);
+
+/// Takes a snapshot: what this CPU has recorded is kept from here on, and what another CPU has from its next record on,
+/// before that. The snapshot before is gone.
+///
+/// # Errors
+/// [`Error::InvalidState`] if what is recorded is handed over instead of being overwritten, or while a latency tracer is the
+/// current one, which keeps its maxima there.
+///
+/// # Context
+/// Any, NMI included.
+pub fn take() -> Result<(), Error> {
+    if is_reserved() || !control::is_overwriting() {
+        return Err(Error::InvalidState);
+    }
+    keep();
+    Ok(())
+}
+
+/// Whether a latency tracer keeps its maxima there.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn is_reserved() -> bool {
+    RESERVED.load(Relaxed)
+}
+
+/// Reserves it for a latency tracer, where the oldest is overwritten, or gives it back. The rings are divided now rather
+/// than when there is something to keep.
+#[cfg(feature = "latency-tracers")]
+pub(super) fn reserve(on: bool) {
+    RESERVED.store(on && control::is_overwriting(), Relaxed);
+    if is_reserved() {
+        keep();
+    } else {
+        free();
+    }
+}
+
+/// Takes one, if it is reserved.
+#[cfg(feature = "latency-tracers")]
+pub(super) fn keep_if_reserved() {
+    if is_reserved() {
+        keep();
+    }
+}
+
+fn keep() {
+    for (_, control) in crate::smp::rings() {
+        snapshot::request(control);
+    }
+    snapshot::settle(KernelRing);
+}
+
+/// Forgets the snapshot, and gives its half of each ring back. Recording pauses meanwhile.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn free() {
+    control::paused(|| {
+        for cpu in 0..MAX_CPUS {
+            snapshot::release(RingOf::new(cpu));
+        }
+    });
+}
+
+/// Empties the snapshot. Recording pauses meanwhile.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn clear() {
+    control::paused(|| {
+        for cpu in 0..MAX_CPUS {
+            snapshot::forget(RingOf::new(cpu));
+        }
+    });
+}
