@@ -12,7 +12,7 @@
 //! (`sched_switch: …`, `sched:sched_switch: …`, or a system, `sched: …`) is for that one and lets others through.
 //!
 //! What is not understood is a `FilterError` with its place. All of it needs feature `std` but [`program`], the form in
-//! which a filter can be worked out by the target: `Filters::compile` makes one. Nothing in the kernel runs it yet.
+//! which a filter is worked out by the target: `Filters::compile` makes one, [`rules`](crate::rules) runs it.
 
 #[cfg(feature = "std")]
 mod bind;
@@ -31,6 +31,8 @@ pub mod program;
 mod token;
 #[cfg(feature = "std")]
 mod tree;
+#[cfg(feature = "std")]
+pub mod trigger;
 
 #[cfg(feature = "std")]
 pub use bind::Filters;

@@ -27,4 +27,5 @@ pub mod decode;
 pub mod event;
 pub mod filter;
 pub mod ring;
+pub mod rules;
 pub mod wire;

@@ -142,7 +142,7 @@ fn text_test<'t>(operand: Operand<'t>, op: Op, text: &str) -> Option<Bound<'t>> 
 }
 
 /// What a name means in an event.
-fn operand<'t>(name: &str, format: &Format<'t>) -> Option<Operand<'t>> {
+pub(super) fn operand<'t>(name: &str, format: &Format<'t>) -> Option<Operand<'t>> {
     if let Some(field) = format.field(name) {
         return Some(Operand::Field(field.clone()));
     }

@@ -16,6 +16,8 @@
 //! # Context
 //! IRQ-safe, NMI-safe: nothing is written, nothing blocks.
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 /// The place of what gets through.
 pub(super) const ACCEPT: u16 = 0xffff;
 /// The place of what does not.
@@ -38,6 +40,26 @@ pub(super) const TURNED: u32 = 1 << 25;
 /// Words of a test before its operands.
 const HEAD: usize = 3;
 
+/// A word of a program, which may lie where others can change it.
+pub trait Word {
+    /// The word.
+    fn get(&self) -> u32;
+}
+
+impl Word for u32 {
+    #[inline(always)]
+    fn get(&self) -> u32 {
+        *self
+    }
+}
+
+impl Word for AtomicU32 {
+    #[inline(always)]
+    fn get(&self) -> u32 {
+        self.load(Relaxed)
+    }
+}
+
 /// A record as it is when it is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'r> {
@@ -51,15 +73,33 @@ pub struct Raw<'r> {
     pub ctx: u8,
 }
 
-/// A program that was checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program<'p> {
-    code: &'p [u32],
+impl Raw<'_> {
+    /// The number that a test is about; none if there is no such source.
+    pub(crate) fn number(&self, source: u32, field: u32) -> Option<u64> {
+        Some(match source {
+            FROM_CPU => self.cpu.into(),
+            FROM_CTX => self.ctx.into(),
+            FROM_TID => self.tid.into(),
+            FROM_FIELD => load(field, self.words),
+            _ => return None,
+        })
+    }
 }
 
-impl<'p> Program<'p> {
+/// A program that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program<'p, W = u32> {
+    code: &'p [W],
+}
+
+impl<'p, W: Word> Program<'p, W> {
+    /// A program that was checked before. If it was not, or has changed since, running it ends all the same.
+    pub const fn assume(code: &'p [W]) -> Self {
+        Self { code }
+    }
+
     /// Checks a program: every test is whole, and what follows it is a test further on or the end.
-    pub fn new(code: &'p [u32]) -> Option<Self> {
+    pub fn new(code: &'p [W]) -> Option<Self> {
         if code.len() > MAX_WORDS {
             return None;
         }
@@ -67,7 +107,7 @@ impl<'p> Program<'p> {
         let mut at = 1;
         while at < code.len() {
             *begins.get_mut(at / 32)? |= 1 << (at % 32);
-            at += HEAD + operands(*code.get(at)?)?;
+            at += HEAD + operands(code.get(at)?.get())?;
         }
         if at != code.len().max(1) {
             return None;
@@ -80,28 +120,31 @@ impl<'p> Program<'p> {
                         .get(place / 32)
                         .is_some_and(|word| word >> (place % 32) & 1 == 1)
         };
-        if !is_place(u16::try_from(*code.first()?).ok()?, 0) {
+        if !is_place(u16::try_from(code.first()?.get()).ok()?, 0) {
             return None;
         }
         let mut at = 1;
         while at < code.len() {
-            let (then, otherwise) = places(*code.get(at + 1)?);
+            let (then, otherwise) = places(code.get(at + 1)?.get());
             if !is_place(then, at) || !is_place(otherwise, at) {
                 return None;
             }
-            at += HEAD + operands(*code.get(at)?)?;
+            at += HEAD + operands(code.get(at)?.get())?;
         }
         Some(Self { code })
     }
 
     /// Whether a record gets through. A field that the record does not have is 0.
     pub fn run(&self, raw: &Raw<'_>) -> bool {
-        let mut at = self.code.first().map_or(ACCEPT, |place| *place as u16);
+        let mut at = self.code.first().map_or(ACCEPT, |place| place.get() as u16);
         while at < REJECT {
             // It was checked; and a filter had better let too much through than too little.
             let Some(step) = self.step(usize::from(at), raw) else {
                 return true;
             };
+            if step <= at {
+                return true;
+            }
             at = step;
         }
         at == ACCEPT
@@ -111,17 +154,12 @@ impl<'p> Program<'p> {
         let [head, places_of, field, operands @ ..] = self.code.get(at..)? else {
             return None;
         };
-        let number = match head >> 8 & 0xff {
-            FROM_CPU => raw.cpu.into(),
-            FROM_CTX => raw.ctx.into(),
-            FROM_TID => raw.tid.into(),
-            FROM_FIELD => load(*field, raw.words),
-            _ => return None,
-        };
+        let (head, field) = (head.get(), field.get());
+        let number = raw.number(head >> 8 & 0xff, field)?;
         let holds = match head & 0xff {
             SET => {
                 let byte = number as u8;
-                operands.get(usize::from(byte / 32))? >> (byte % 32) & 1 == 1
+                operands.get(usize::from(byte / 32))?.get() >> (byte % 32) & 1 == 1
             }
             RANGE => {
                 let bias = if field & SIGNED != 0 { 1 << 63 } else { 0 };
@@ -131,7 +169,7 @@ impl<'p> Program<'p> {
             MASK => number & pair(operands, 0)? != 0,
             _ => return None,
         };
-        let (then, otherwise) = places(*places_of);
+        let (then, otherwise) = places(places_of.get());
         Some(if holds != (field & TURNED != 0) {
             then
         } else {
@@ -157,8 +195,8 @@ fn places(word: u32) -> (u16, u16) {
     (word as u16, (word >> 16) as u16)
 }
 
-fn pair(words: &[u32], at: usize) -> Option<u64> {
-    Some(u64::from(*words.get(at)?) | u64::from(*words.get(at + 1)?) << 32)
+fn pair<W: Word>(words: &[W], at: usize) -> Option<u64> {
+    Some(u64::from(words.get(at)?.get()) | u64::from(words.get(at + 1)?.get()) << 32)
 }
 
 /// The field's number, with its sign extended if it has one.

@@ -1,0 +1,495 @@
+//! Rules of events: filters and triggers, worked out by the target when an event occurs.
+//!
+//! A static table: of so many events each a filter and a few triggers, their programs in a pool of words, histograms beside
+//! it. Everything is atomics, so that it can be read by whoever meets an event, NMIs included, and by a host that reads the
+//! RAM; it is changed by one at a time, while nobody else runs ([`Rules::set_filter`] and the like say so).
+//!
+//! It decides only; what a trigger does is its owner's: [`Verdict`].
+
+mod hist;
+mod view;
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+pub use hist::{ENTRIES, Entry, Hist, HistSpec, LOG2, MAX_KEYS, MAX_VALUES};
+pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
+
+use crate::filter::program::{Program, Raw};
+
+/// Events that can have rules at a time.
+pub const MAX_RULES: usize = 16;
+/// Triggers of an event.
+pub const MAX_TRIGGERS: usize = 4;
+/// Histograms.
+pub const MAX_HISTS: usize = 4;
+/// Words of all programs together.
+pub const POOL: usize = 4096;
+/// Bytes of a filter's or trigger's text.
+pub const MAX_TEXT: usize = 248;
+/// How often a trigger acts that always does.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// Why a rule was not set. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// The program or the histogram's description is none.
+    Unsound,
+    /// There is no room for it.
+    Full,
+    /// There is none of that number.
+    Missing,
+}
+
+/// What a trigger does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Action {
+    /// Stops recording, after the event.
+    TraceOff = 1,
+    /// Starts recording, before the event.
+    TraceOn = 2,
+    /// Takes a snapshot, after the event.
+    Snapshot = 3,
+    /// Records the stack, after the event.
+    Stacktrace = 4,
+    /// Counts in a histogram.
+    Hist = 5,
+}
+
+impl Action {
+    /// All of them, with the names that ftrace has for them.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::TraceOff, "traceoff"),
+        (Self::TraceOn, "traceon"),
+        (Self::Snapshot, "snapshot"),
+        (Self::Stacktrace, "stacktrace"),
+        (Self::Hist, "hist"),
+    ];
+
+    /// The action with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        let all = Self::ALL.into_iter();
+        all.map(|(action, _)| action)
+            .find(|action| *action as u32 == number)
+    }
+
+    /// The action of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(_, of)| *of == name).map(|(action, _)| action)
+    }
+
+    /// The action's bit in [`Verdict::actions`].
+    #[must_use]
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// What is to be done about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// It is recorded.
+    pub is_recorded: bool,
+    /// The [`bit`](Action::bit)s of the triggers that act; not that of [`Action::Hist`], which has acted.
+    pub actions: u32,
+}
+
+/// A range of the pool.
+#[repr(C)]
+#[derive(Debug)]
+struct Range {
+    start: AtomicU32,
+    len: AtomicU32,
+}
+
+impl Range {
+    const EMPTY: Self = Self {
+        start: AtomicU32::new(0),
+        len: AtomicU32::new(0),
+    };
+
+    fn of<'p>(&self, pool: &'p [AtomicU32]) -> Option<&'p [AtomicU32]> {
+        let (start, len) = (self.start.load(Relaxed), self.len.load(Relaxed));
+        let range = start as usize..start as usize + len as usize;
+        pool.get(range).filter(|words| !words.is_empty())
+    }
+
+    fn set(&self, (start, len): (u32, u32)) {
+        // The length last and first: a range that is being changed is empty.
+        self.len.store(0, Relaxed);
+        self.start.store(start, Relaxed);
+        self.len.store(len, Relaxed);
+    }
+}
+
+/// How a rule was written.
+#[repr(C)]
+#[derive(Debug)]
+struct Text {
+    len: AtomicU64,
+    bytes: [AtomicU8; MAX_TEXT],
+}
+
+impl Text {
+    const EMPTY: Self = Self {
+        len: AtomicU64::new(0),
+        bytes: [const { AtomicU8::new(0) }; MAX_TEXT],
+    };
+
+    fn set(&self, text: &str) {
+        self.len.store(0, Relaxed);
+        for (byte, cell) in text.bytes().zip(&self.bytes) {
+            cell.store(byte, Relaxed);
+        }
+        self.len.store(text.len().min(MAX_TEXT) as u64, Relaxed);
+    }
+}
+
+/// A trigger of an event.
+#[repr(C)]
+#[derive(Debug)]
+struct Trigger {
+    /// [`Action`] as a number; 0 if there is none.
+    action: AtomicU32,
+    /// Which histogram.
+    hist: AtomicU32,
+    /// How often it acts from here on.
+    left: AtomicU64,
+    condition: Range,
+    /// A histogram's keys and values.
+    spec: Range,
+    text: Text,
+}
+
+impl Trigger {
+    const NONE: Self = Self {
+        action: AtomicU32::new(0),
+        hist: AtomicU32::new(0),
+        left: AtomicU64::new(0),
+        condition: Range::EMPTY,
+        spec: Range::EMPTY,
+        text: Text::EMPTY,
+    };
+
+    fn action(&self) -> Option<Action> {
+        Action::from_number(self.action.load(Relaxed))
+    }
+
+    /// Counts down; whether it may act.
+    fn spend(&self) -> bool {
+        let spent = self.left.fetch_update(Relaxed, Relaxed, |left| match left {
+            UNLIMITED => Some(UNLIMITED),
+            left => left.checked_sub(1),
+        });
+        spent.is_ok()
+    }
+}
+
+/// The rules of an event.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Rule {
+    /// The event's id; 0 if nobody has this place.
+    event: AtomicU32,
+    /// 1 if the event occurs for its triggers only and is not recorded.
+    is_soft: AtomicU32,
+    filter: Range,
+    filter_text: Text,
+    triggers: [Trigger; MAX_TRIGGERS],
+}
+
+impl Rule {
+    const NONE: Self = Self {
+        event: AtomicU32::new(0),
+        is_soft: AtomicU32::new(0),
+        filter: Range::EMPTY,
+        filter_text: Text::EMPTY,
+        triggers: [Trigger::NONE; MAX_TRIGGERS],
+    };
+
+    /// Whether the event occurs for its triggers only.
+    #[must_use]
+    pub fn is_soft(&self) -> bool {
+        self.is_soft.load(Relaxed) != 0
+    }
+
+    /// Says whether the event occurs for its triggers only.
+    pub fn set_soft(&self, is_soft: bool) {
+        self.is_soft.store(u32::from(is_soft), Relaxed);
+    }
+
+    /// Whether there is a trigger.
+    #[must_use]
+    pub fn has_triggers(&self) -> bool {
+        self.triggers
+            .iter()
+            .any(|trigger| trigger.action().is_some())
+    }
+
+    fn has_filter(&self) -> bool {
+        self.filter.len.load(Relaxed) != 0
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = &Range> {
+        self.triggers
+            .iter()
+            .flat_map(|trigger| [&trigger.condition, &trigger.spec])
+            .chain([&self.filter])
+    }
+}
+
+/// The table.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Rules {
+    rules: [Rule; MAX_RULES],
+    pool: [AtomicU32; POOL],
+    hists: [Hist; MAX_HISTS],
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Rules {
+    /// Name of the symbol under which an image holds it.
+    pub const SYMBOL: &'static str = "TAKT_RULES";
+    /// Bytes of the rules themselves, which come first.
+    pub const RULES_SIZE: usize = offset_of!(Self, pool);
+    /// Bytes of a histogram.
+    pub const HIST_SIZE: usize = size_of::<Hist>();
+
+    /// Where a histogram begins, in bytes.
+    #[must_use]
+    pub const fn hist_offset(hist: usize) -> usize {
+        offset_of!(Self, hists) + hist * Self::HIST_SIZE
+    }
+
+    /// An empty table: zeros.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            rules: [Rule::NONE; MAX_RULES],
+            pool: [const { AtomicU32::new(0) }; POOL],
+            hists: [Hist::EMPTY; MAX_HISTS],
+        }
+    }
+
+    /// Whether any event has rules.
+    ///
+    /// # Context
+    /// Any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.iter().all(|rule| rule.event.load(Relaxed) == 0)
+    }
+
+    /// The rules of an event.
+    ///
+    /// # Context
+    /// Any, NMI included.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, event: u32) -> Option<&Rule> {
+        let mut rules = self.rules.iter();
+        rules.find(|rule| rule.event.load(Relaxed) == event && event != 0)
+    }
+
+    /// Says what is to be done about an event, and counts it in histograms.
+    ///
+    /// # Context
+    /// Any, NMI included.
+    #[must_use]
+    pub fn judge(&self, rule: &Rule, raw: &Raw<'_>) -> Verdict {
+        let holds = |range: &Range| {
+            let code = range.of(&self.pool);
+            code.is_none_or(|code| Program::assume(code).run(raw))
+        };
+        let mut verdict = Verdict {
+            is_recorded: !rule.is_soft() && holds(&rule.filter),
+            actions: 0,
+        };
+        for trigger in &rule.triggers {
+            let Some(action) = trigger.action() else {
+                continue;
+            };
+            if !holds(&trigger.condition) || !trigger.spend() {
+                continue;
+            }
+            if action == Action::Hist {
+                let hist = self.hists.get(trigger.hist.load(Relaxed) as usize);
+                if let (Some(hist), Some(spec)) = (hist, trigger.spec.of(&self.pool)) {
+                    hist.count(HistSpec::assume(spec), raw);
+                }
+            } else {
+                verdict.actions |= action.bit();
+            }
+        }
+        verdict
+    }
+
+    /// Gives an event this filter, or takes its filter away if the program is empty. `text` is how it was written; what is
+    /// longer than [`MAX_TEXT`] is cut off.
+    ///
+    /// # Errors
+    /// [`RuleError::Unsound`], [`RuleError::Full`].
+    ///
+    /// # Context
+    /// While nobody else runs.
+    pub fn set_filter(&self, event: u32, code: &[u32], text: &str) -> Result<(), RuleError> {
+        if code.is_empty() {
+            if let Some(rule) = self.find(event) {
+                rule.filter.set((0, 0));
+                rule.filter_text.set("");
+                Self::tidy(rule);
+            }
+            return Ok(());
+        }
+        Program::new(code).ok_or(RuleError::Unsound)?;
+        let rule = self.claim(event)?;
+        // The old one goes only when there is room for the new one.
+        let stored = self.store(code);
+        if let Ok(range) = stored {
+            rule.filter.set(range);
+            rule.filter_text.set(text);
+        }
+        Self::tidy(rule);
+        stored.map(|_| ())
+    }
+
+    /// Adds a trigger to an event's. `condition` is a program or empty, `spec` a histogram's description or empty.
+    ///
+    /// # Errors
+    /// [`RuleError::Unsound`], [`RuleError::Full`].
+    ///
+    /// # Context
+    /// While nobody else runs.
+    pub fn add_trigger(
+        &self,
+        event: u32,
+        action: Action,
+        left: u64,
+        condition: &[u32],
+        spec: &[u32],
+        text: &str,
+    ) -> Result<(), RuleError> {
+        if !condition.is_empty() {
+            Program::new(condition).ok_or(RuleError::Unsound)?;
+        }
+        if (action == Action::Hist) != HistSpec::new(spec).is_some() {
+            return Err(RuleError::Unsound);
+        }
+        let hist = match action {
+            Action::Hist => self.free_hist().ok_or(RuleError::Full)?,
+            _ => 0,
+        };
+        let rule = self.claim(event)?;
+        let mut places = rule.triggers.iter();
+        let added = places
+            .find(|trigger| trigger.action().is_none())
+            .ok_or(RuleError::Full)
+            .and_then(|trigger| {
+                trigger.condition.set(self.store(condition)?);
+                let stored = self
+                    .store(spec)
+                    .inspect_err(|_| trigger.condition.set((0, 0)));
+                trigger.spec.set(stored?);
+                trigger.left.store(left, Relaxed);
+                trigger.hist.store(hist as u32, Relaxed);
+                trigger.text.set(text);
+                if action == Action::Hist {
+                    self.hists[hist].clear();
+                }
+                trigger.action.store(action as u32, Relaxed);
+                Ok(())
+            });
+        Self::tidy(rule);
+        added
+    }
+
+    /// Takes a trigger away, by its place.
+    ///
+    /// # Errors
+    /// [`RuleError::Missing`].
+    ///
+    /// # Context
+    /// While nobody else runs.
+    pub fn remove_trigger(&self, event: u32, place: usize) -> Result<(), RuleError> {
+        let rule = self.find(event).ok_or(RuleError::Missing)?;
+        let trigger = rule
+            .triggers
+            .get(place)
+            .filter(|trigger| trigger.action().is_some())
+            .ok_or(RuleError::Missing)?;
+        trigger.action.store(0, Relaxed);
+        trigger.condition.set((0, 0));
+        trigger.spec.set((0, 0));
+        Self::tidy(rule);
+        Ok(())
+    }
+
+    /// The rules of an event, or a place for them.
+    fn claim(&self, event: u32) -> Result<&Rule, RuleError> {
+        if let Some(rule) = self.find(event) {
+            return Ok(rule);
+        }
+        let mut rules = self.rules.iter();
+        let rule = rules
+            .find(|rule| rule.event.load(Relaxed) == 0)
+            .ok_or(RuleError::Full)?;
+        rule.is_soft.store(0, Relaxed);
+        rule.event.store(event, Relaxed);
+        Ok(rule)
+    }
+
+    /// Gives the place back if nothing is left.
+    fn tidy(rule: &Rule) {
+        if !rule.has_filter() && !rule.has_triggers() {
+            rule.event.store(0, Relaxed);
+        }
+    }
+
+    /// A histogram that no trigger counts in.
+    fn free_hist(&self) -> Option<usize> {
+        let triggers = || self.rules.iter().flat_map(|rule| &rule.triggers);
+        (0..MAX_HISTS).find(|hist| {
+            !triggers().any(|trigger| {
+                trigger.action() == Some(Action::Hist)
+                    && trigger.hist.load(Relaxed) as usize == *hist
+            })
+        })
+    }
+
+    /// Copies words into the pool, in the first gap that has room for them.
+    fn store(&self, words: &[u32]) -> Result<(u32, u32), RuleError> {
+        if words.is_empty() {
+            return Ok((0, 0));
+        }
+        let used = || {
+            let ranges = self.rules.iter().flat_map(Rule::ranges);
+            ranges
+                .map(|range| (range.start.load(Relaxed), range.len.load(Relaxed)))
+                .filter(|(_, len)| *len != 0)
+        };
+        let len = words.len() as u32;
+        let is_free =
+            |start: &u32| used().all(|(other, of)| start + len <= other || other + of <= *start);
+        let ends = used().map(|(start, len)| start + len);
+        let start = ends
+            .chain([0])
+            .filter(|start| start + len <= POOL as u32)
+            .filter(is_free)
+            .min()
+            .ok_or(RuleError::Full)?;
+        for (word, cell) in words.iter().zip(&self.pool[start as usize..]) {
+            cell.store(*word, Relaxed);
+        }
+        Ok((start, len))
+    }
+}
