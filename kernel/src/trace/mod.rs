@@ -13,6 +13,8 @@ pub mod function;
 pub mod hwlat;
 #[cfg(feature = "latency-tracers")]
 pub mod latency;
+#[cfg(feature = "rules")]
+pub mod rules;
 pub mod tracer;
 
 #[cfg(feature = "latency-tracers")]
@@ -30,7 +32,8 @@ pub use control::{
     is_overwriting, is_wanted, mark, nr_full, place_of, set_buffer_size, set_cpumask, set_mode,
     tracing_off, tracing_on,
 };
-pub use ring::{IrqsOffSink, KernelRing, KernelSink};
+pub use ring::{IrqsOffSink, IrqsOnSink, KernelRing, KernelSink};
+pub(crate) use ring::{record_bytes, record_slowly};
 pub use takt_tracer::ring::Mode;
 pub use tracer::set_tracer;
 

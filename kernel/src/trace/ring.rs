@@ -5,28 +5,19 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::event::Sink;
-use takt_tracer::ring::{CpuRing, Word};
-use takt_tracer::wire;
+use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::percpu::{self, PerCpu};
-use crate::arch::tsc;
+use crate::arch::{record, tsc};
 use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const CONTROL: usize = offset_of!(PerCpu, ring);
 const POS: usize = CONTROL + Word::Pos.offset() as usize;
-const LIMIT: usize = CONTROL + Word::Limit.offset() as usize;
-const TS_HI: usize = CONTROL + Word::TsHi.offset() as usize;
 const RING: usize = offset_of!(PerCpu, ring_memory);
 
 /// This CPU's trace ring.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelRing;
-
-takt_tracer::ring_sink! {
-    /// Where trace points send their records: this CPU's ring.
-    pub struct KernelSink => KernelRing,
-        each [cfg_attr(feature = "function", patchable_function_entry(prefix_nops = 0, entry_nops = 0))];
-}
 
 // All steps act on this CPU's own words and are single instructions, so they are atomic towards interrupts and NMIs
 // of this CPU. Threads do not migrate. None is `nomem`: the compiler must keep their order.
@@ -53,17 +44,6 @@ impl CpuRing for KernelRing {
                  c = out(reg) context, w = const percpu::CONTEXT);
         }
         context as u32
-    }
-
-    #[inline(always)]
-    fn with_ctx(self, word: u32) -> u32 {
-        let sum: u32;
-        // SAFETY: as `ctx`. Written out so that no instruction is spent on moving the word.
-        unsafe {
-            asm!("pushfq", "pop {c:r}", "shl {c:e}, 13", "and {c:e}, 0x400000", "or {c:e}, {w:e}",
-                 "or {c:e}, gs:[{o}]", c = out(reg) sum, w = in(reg) word, o = const percpu::CONTEXT);
-        }
-        sum
     }
 
     #[inline(always)]
@@ -142,24 +122,6 @@ impl CpuRing for KernelRing {
     }
 
     #[inline(always)]
-    fn store32_at<const DISP: u32>(self, base: u32, index: u32, value: u32) {
-        // SAFETY: as `store32`.
-        unsafe {
-            asm!("mov gs:[{b} + {i} + {r}], {v:e}", v = in(reg) value, b = in(reg) u64::from(base),
-                 i = in(reg) u64::from(index), r = const RING + DISP as usize, options(nostack, preserves_flags));
-        }
-    }
-
-    #[inline(always)]
-    fn store64_at<const DISP: u32>(self, base: u32, index: u32, value: u64) {
-        // SAFETY: as `store32`.
-        unsafe {
-            asm!("mov gs:[{b} + {i} + {r}], {v}", v = in(reg) value, b = in(reg) u64::from(base),
-                 i = in(reg) u64::from(index), r = const RING + DISP as usize, options(nostack, preserves_flags));
-        }
-    }
-
-    #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
         // SAFETY: as `store32`.
         unsafe {
@@ -183,153 +145,123 @@ impl CpuRing for KernelRing {
         };
         pos
     }
-
-    #[inline(always)]
-    fn position_after<const LESS: i32>(self, pos: u64, sum: u64) -> u64 {
-        let new: u64;
-        // SAFETY: adds.
-        unsafe {
-            asm!("lea {}, [{} + {} - {}]", out(reg) new, in(reg) pos, in(reg) sum, const LESS,
-                 options(pure, nomem, nostack, preserves_flags));
-        }
-        new
-    }
-
-    #[inline(always)]
-    fn cas_pos(self, old: u64, new: u64) -> bool {
-        // SAFETY: a control word of this CPU; the label is in this function.
-        unsafe {
-            asm!("cmpxchg gs:[{}], {}", "jne {}", const POS, in(reg) new, label { return false },
-                 inout("rax") old => _, options(nostack));
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn has_room(self, new: u64) -> bool {
-        // SAFETY: a control word of this CPU; the label is in this function.
-        unsafe {
-            asm!("cmp {}, gs:[{}]", "ja {}", in(reg) new, const LIMIT, label { return false }, options(nostack));
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn is_noted_half(self, half: u32) -> bool {
-        // SAFETY: a control word of this CPU; the label is in this function.
-        unsafe {
-            asm!("cmp {:e}, gs:[{}]", "jne {}", in(reg) half, const TS_HI, label { return false }, options(nostack));
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn commit<const LEN: u32>(self, sub: u32) {
-        // SAFETY: the commit counter of the sub-buffer that the record lies in.
-        unsafe {
-            asm!("add qword ptr gs:[{} + {}], {}", in(reg) u64::from(sub),
-                 const RING + wire::SUB_COMMIT as usize, const wire::commit_of(LEN), options(nostack));
-        }
-    }
 }
 
-/// The context word with interrupts off: one instruction.
+/// What the fast paths in assembly leave over: a record of `len` bytes, its first two extra words in `ab`.
+pub(crate) extern "C" fn record_slowly(word: u32, ab: u64, cd: u64, len: u32) {
+    ring::record_slowly(KernelRing, word, ab, cd, len);
+}
+
+/// Records any number of extra words, and a text if the pointer is not null.
+///
+/// # Safety
+/// The pointers and numbers are those of slices.
+pub(crate) unsafe extern "C" fn record_bytes(
+    extra: *const u32,
+    nr: usize,
+    text: *const u8,
+    len: usize,
+    word: u32,
+) {
+    // SAFETY: the caller's duty.
+    let extra = unsafe { core::slice::from_raw_parts(extra, nr) };
+    // SAFETY: as above.
+    let text = (!text.is_null()).then(|| unsafe { core::slice::from_raw_parts(text, len) });
+    ring::record_bytes(KernelRing, word, extra, text);
+}
+
+/// The halves of a pair of extra words.
 #[inline(always)]
-fn context_irqs_off() -> u32 {
-    let context: u32;
-    // SAFETY: reads this CPU's context word.
-    unsafe {
-        asm!("mov {:e}, gs:[{}]", out(reg) context, const percpu::CONTEXT,
-             options(nostack, preserves_flags, readonly));
-    }
-    context
+fn halves(pair: u64) -> (u32, u32) {
+    (pair as u32, (pair >> 32) as u32)
 }
 
-/// Where trace points send their records when interrupts are off: the context is added at the place itself, and what
-/// is called are the functions without context.
-#[derive(Clone, Copy, Debug)]
-pub struct IrqsOffSink;
+/// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and the
+/// word is given to them as `$with` makes it.
+macro_rules! sink {
+    ($(#[$doc:meta])* $sink:ident, $with:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident
+        $bytes:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $sink;
 
-impl Sink for IrqsOffSink {
-    #[inline(always)]
-    fn rec8(word: u32) {
-        KernelSink::rec8(word);
-    }
+        impl Sink for $sink {
+            sink! { @functions (|word| word) rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes =>
+                rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes }
+            sink! { @functions ($with) rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx =>
+                $rec8 $rec12 $rec16 $rec20 $rec24 $text $text1 $bytes }
+        }
+    };
+    (@functions ($with:expr) $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident $bytes:ident =>
+        $to8:ident $to12:ident $to16:ident $to20:ident $to24:ident $to_text:ident $to_text1:ident $to_bytes:ident) => {
+        #[inline(always)]
+        fn $rec8(word: u32) {
+            record::$to8(with(word, $with));
+        }
 
-    #[inline(always)]
-    fn rec8_ctx(word: u32) {
-        KernelSink::rec8(word | context_irqs_off());
-    }
+        #[inline(always)]
+        fn $rec12(word: u32, a: u32) {
+            record::$to12(with(word, $with), a);
+        }
 
-    #[inline(always)]
-    fn rec12(word: u32, a: u32) {
-        KernelSink::rec12(word, a);
-    }
+        #[inline(always)]
+        fn $rec16(word: u32, ab: u64) {
+            let (a, b) = halves(ab);
+            record::$to16(with(word, $with), a, b);
+        }
 
-    #[inline(always)]
-    fn rec12_ctx(word: u32, a: u32) {
-        KernelSink::rec12(word | context_irqs_off(), a);
-    }
+        #[inline(always)]
+        fn $rec20(word: u32, ab: u64, c: u32) {
+            let (a, b) = halves(ab);
+            record::$to20(with(word, $with), a, b, c);
+        }
 
-    #[inline(always)]
-    fn rec16(word: u32, ab: u64) {
-        KernelSink::rec16(word, ab);
-    }
+        #[inline(always)]
+        fn $rec24(word: u32, ab: u64, cd: u64) {
+            let ((a, b), (c, d)) = (halves(ab), halves(cd));
+            record::$to24(with(word, $with), a, b, c, d);
+        }
 
-    #[inline(always)]
-    fn rec16_ctx(word: u32, ab: u64) {
-        KernelSink::rec16(word | context_irqs_off(), ab);
-    }
+        #[inline(always)]
+        fn $text(text: &[u8], word: u32) {
+            record::$to_text(with(word, $with), text.as_ptr(), text.len());
+        }
 
-    #[inline(always)]
-    fn rec20(word: u32, ab: u64, c: u32) {
-        KernelSink::rec20(word, ab, c);
-    }
+        #[inline(always)]
+        fn $text1(text: &[u8], word: u32, a: u32) {
+            record::$to_text1(with(word, $with), text.as_ptr(), text.len(), a);
+        }
 
-    #[inline(always)]
-    fn rec20_ctx(word: u32, ab: u64, c: u32) {
-        KernelSink::rec20(word | context_irqs_off(), ab, c);
-    }
+        #[inline(always)]
+        fn $bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
+            let (text, len) = bytes.map_or((core::ptr::null(), 0), |text| (text.as_ptr(), text.len()));
+            record::$to_bytes(with(word, $with), text, len, extra.as_ptr(), extra.len());
+        }
+    };
+}
 
-    #[inline(always)]
-    fn rec24(word: u32, ab: u64, cd: u64) {
-        KernelSink::rec24(word, ab, cd);
-    }
+#[inline(always)]
+fn with(word: u32, change: impl FnOnce(u32) -> u32) -> u32 {
+    change(word)
+}
 
-    #[inline(always)]
-    fn rec24_ctx(word: u32, ab: u64, cd: u64) {
-        KernelSink::rec24(word | context_irqs_off(), ab, cd);
-    }
+/// Neither the id nor fields have this bit where there is a context. A sum, which the linker can compute.
+#[inline(always)]
+fn with_irqs_on(word: u32) -> u32 {
+    word.wrapping_add(record::IRQS_ON)
+}
 
-    #[inline(always)]
-    fn rec_text(text: &[u8], word: u32) {
-        KernelSink::rec_text(text, word);
-    }
-
-    #[inline(always)]
-    fn rec_text_ctx(text: &[u8], word: u32) {
-        KernelSink::rec_text(text, word | context_irqs_off());
-    }
-
-    #[inline(always)]
-    fn rec_text1(text: &[u8], word: u32, a: u32) {
-        KernelSink::rec_text1(text, word, a);
-    }
-
-    #[inline(always)]
-    fn rec_text1_ctx(text: &[u8], word: u32, a: u32) {
-        KernelSink::rec_text1(text, word | context_irqs_off(), a);
-    }
-
-    #[inline(always)]
-    fn rec_bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
-        KernelSink::rec_bytes(word, extra, bytes);
-    }
-
-    #[inline(always)]
-    fn rec_bytes_ctx(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
-        KernelSink::rec_bytes(word | context_irqs_off(), extra, bytes);
-    }
+sink! {
+    /// Where trace points send their records: this CPU's ring.
+    KernelSink, with_irqs_on, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
+}
+sink! {
+    /// Where trace points send their records when interrupts are known to be off.
+    IrqsOffSink, |word| word, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
+}
+sink! {
+    /// Where trace points send their records when interrupts are known to be on.
+    IrqsOnSink, with_irqs_on, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
 }
 
 /// A CPU's ring, reached from anywhere: for handing over and counting, not for writing while its CPU writes.

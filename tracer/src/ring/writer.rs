@@ -101,6 +101,16 @@ record_fn! {
     record24 record24_ctx 24 (ab: u64, cd: u64) ab, cd;
 }
 
+/// Records `len` bytes (8 to 24) without trying the fast path: what a ring's own fast paths leave over. The first extra
+/// word is in the low half of `first`.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline]
+pub fn record_slowly<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
+    slow::record(ring, word, first, second, len);
+}
+
 /// Records extra words, and a dynamic field if there is one, without context in the word.
 ///
 /// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a

@@ -4,6 +4,8 @@ pub mod apic;
 pub mod descriptors;
 #[cfg(feature = "latency-tracers")]
 pub mod divert;
+#[cfg(feature = "rules")]
+pub(crate) mod divert_records;
 pub mod exceptions;
 pub mod frame;
 pub mod interrupts;
@@ -11,6 +13,7 @@ pub mod jump_label;
 pub mod paging;
 pub mod percpu;
 pub mod port;
+pub(crate) mod record;
 pub mod stop;
 pub mod switch;
 pub(crate) mod thunk;

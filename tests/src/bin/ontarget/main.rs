@@ -16,6 +16,7 @@ mod preemption;
 mod queue;
 mod registers;
 mod round_robin;
+mod rules;
 mod settings;
 mod stress;
 mod threads;

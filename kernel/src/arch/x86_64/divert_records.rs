@@ -1,0 +1,170 @@
+//! The record functions, diverted for rules: who wants to look at every record before it is made.
+//!
+//! Each of the functions in [`record`](super::record) begins with an instruction of nine bytes that means the same
+//! anywhere, at a multiple of 8. Its first five bytes are replaced by a jump and put back again, so what is off costs
+//! nothing at all, not even a NOP; and nobody ever stands inside it, neither a thread that was preempted nor another CPU.
+//!
+//! The diverted form hands the arguments to [`rules::before`](crate::trace::rules::before), makes the record by a copy
+//! of that instruction and the rest of the function if it may, and tells [`rules::after`](crate::trace::rules::after)
+//! if that is wanted. It keeps what the function keeps.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use takt_tracer::ring::Word;
+
+use super::jump_label::Writable;
+use super::percpu::PerCpu;
+use crate::trace::rules::Arguments;
+
+/// A record function: where it begins, what it is replaced by, and the copy of its beginning.
+#[repr(C)]
+struct Function {
+    place: u32,
+    diverted: u32,
+    copy: u32,
+}
+
+global_asm!(
+    ".section .text.notrace.record, \"ax\"",
+    // `nr` extra words in registers; 0x100 and more: a text behind; 0x200: extra words in memory.
+    ".macro TAKT_DIVERTED name, nr",
+    "takt_\\name\\()_diverted:",
+    "lea rdx, [rip + takt_\\name\\()_copy]",
+    "mov eax, \\nr",
+    "jmp takt_record_diverted",
+    "takt_\\name\\()_copy:",
+    "mov r8, gs:[{POS}]",
+    "jmp takt_\\name\\()_rest",
+    ".pushsection .rodata.takt_records, \"a\"",
+    ".long takt_\\name, takt_\\name\\()_diverted, takt_\\name\\()_copy",
+    ".popsection",
+    ".endm",
+    ".pushsection .rodata.takt_records, \"a\"",
+    ".balign 4",
+    "takt_records_start:",
+    ".popsection",
+    "TAKT_DIVERTED rec8, 0",
+    "TAKT_DIVERTED rec12, 1",
+    "TAKT_DIVERTED rec16, 2",
+    "TAKT_DIVERTED rec20, 3",
+    "TAKT_DIVERTED rec24, 4",
+    "TAKT_DIVERTED rec_text, 0x100",
+    "TAKT_DIVERTED rec_text1, 0x101",
+    "TAKT_DIVERTED rec_bytes, 0x300",
+    ".pushsection .rodata.takt_records, \"a\"",
+    "takt_records_end:",
+    ".popsection",
+    ".global takt_records_start, takt_records_end",
+    //
+    // On the stack: `Arguments`, then rdi, rsi, r9, r10, r11, rcx, the result, the copy. The stack is aligned at calls.
+    "takt_record_diverted:",
+    "sub rsp, {SIZE} + 64",
+    "mov [rsp + {SIZE}], rdi",
+    "mov [rsp + {SIZE} + 8], rsi",
+    "mov [rsp + {SIZE} + 16], r9",
+    "mov [rsp + {SIZE} + 24], r10",
+    "mov [rsp + {SIZE} + 32], r11",
+    "mov [rsp + {SIZE} + 40], rcx",
+    "mov [rsp + {SIZE} + 56], rdx",
+    "mov [rsp + {WORD}], ecx",
+    "movzx r8d, al",
+    "xor edx, edx",
+    ".irp at, 0,8,16,24",
+    "mov [rsp + {EXTRA} + \\at], rdx",
+    ".endr",
+    "mov [rsp + {TEXT}], rdx",
+    "mov [rsp + {LEN}], rdx",
+    "test ah, 3",
+    "jz 3f",
+    "mov [rsp + {TEXT}], rdi",
+    "mov [rsp + {LEN}], rsi",
+    "mov [rsp + {EXTRA}], r9d",
+    "test ah, 2",
+    "jz 4f",
+    // No more than there is room for.
+    "mov r8d, 8",
+    "cmp r10, r8",
+    "cmovb r8d, r10d",
+    "1:",
+    "cmp edx, r8d",
+    "jae 4f",
+    "mov eax, [r9 + 4 * rdx]",
+    "mov [rsp + {EXTRA} + 4 * rdx], eax",
+    "inc edx",
+    "jmp 1b",
+    "3:",
+    "mov [rsp + {EXTRA}], edi",
+    "mov [rsp + {EXTRA} + 4], esi",
+    "mov [rsp + {EXTRA} + 8], r9d",
+    "mov [rsp + {EXTRA} + 12], r10d",
+    "4:",
+    "mov [rsp + {NR}], r8d",
+    "mov rdi, rsp",
+    "call {before}",
+    "mov [rsp + {SIZE} + 48], eax",
+    "test al, 1",
+    "jz 5f",
+    "mov rdi, [rsp + {SIZE}]",
+    "mov rsi, [rsp + {SIZE} + 8]",
+    "mov r9, [rsp + {SIZE} + 16]",
+    "mov r10, [rsp + {SIZE} + 24]",
+    "mov rcx, [rsp + {SIZE} + 40]",
+    "call [rsp + {SIZE} + 56]",
+    "5:",
+    "mov edi, [rsp + {SIZE} + 48]",
+    "test edi, -2",
+    "jz 6f",
+    "call {after}",
+    "6:",
+    "mov rdi, [rsp + {SIZE}]",
+    "mov rsi, [rsp + {SIZE} + 8]",
+    "mov r9, [rsp + {SIZE} + 16]",
+    "mov r10, [rsp + {SIZE} + 24]",
+    "mov r11, [rsp + {SIZE} + 32]",
+    "add rsp, {SIZE} + 64",
+    "ret",
+    ".text",
+    POS = const offset_of!(PerCpu, ring) + Word::Pos.offset() as usize,
+    SIZE = const size_of::<Arguments>(),
+    WORD = const offset_of!(Arguments, word),
+    NR = const offset_of!(Arguments, nr),
+    EXTRA = const offset_of!(Arguments, extra),
+    TEXT = const offset_of!(Arguments, text),
+    LEN = const offset_of!(Arguments, len),
+    before = sym crate::trace::rules::before,
+    after = sym crate::trace::rules::after,
+);
+
+const _: () = assert!(
+    size_of::<Arguments>() % 16 == 8,
+    "the stack is aligned at calls"
+);
+
+unsafe extern "C" {
+    static takt_records_start: Function;
+    static takt_records_end: Function;
+}
+
+/// Has every record function ask the rules, or no longer.
+///
+/// # Safety
+/// Every other CPU stands still.
+pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
+    let (start, end) = (&raw const takt_records_start, &raw const takt_records_end);
+    // SAFETY: the two stand around the table.
+    let nr = unsafe { end.offset_from(start) } as usize;
+    // SAFETY: as above.
+    for function in unsafe { core::slice::from_raw_parts(start, nr) } {
+        let mut code = [0xe9; 5];
+        if on {
+            let distance = function.diverted.wrapping_sub(function.place + 5);
+            code[1..].copy_from_slice(&distance.to_le_bytes());
+        } else {
+            // SAFETY: the copy is in the text and never changes.
+            code = unsafe { (function.copy as *const [u8; 5]).read() };
+        }
+        // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
+        unsafe { text.write(function.place as usize, &code) };
+    }
+}

@@ -1,0 +1,243 @@
+//! The record functions: the fast paths of [`takt_tracer::ring`] for this CPU's ring, in as few instructions as there can be.
+//!
+//! They do the steps of `takt_tracer::ring::writer` and `takt_tracer::ring::text` in their order, which the invariants of
+//! the ring rest on; a test holds the records of the two against each other. What does not go straight through is left
+//! to the Rust functions, as a whole and anew.
+//!
+//! # Convention
+//! The word is in ecx; the extra words are in edi, esi, r9d, r10d; a text is in rdi and rsi, with the extra word before
+//! it in r9d; for any number of extra words r9 and r10 are their address and number. Changed are rax, rcx, rdx, r8, the
+//! flags and the SSE registers, and where there is a text r10; all others are kept, so a place that is off costs the code
+//! around it next to nothing. The stack is aligned as for any call.
+//!
+//! Each has three entries, one before the other: `_ctx` looks whether interrupts are enabled and takes [`IRQS_ON`], which
+//! the caller has put into the word, out again if they are not; `_known` adds the context word; and the one without
+//! context, whose first instruction is longer than a jump (see [`divert_records`](super::divert_records)).
+
+use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+
+use takt_tracer::ring::Word;
+use takt_tracer::wire;
+
+use super::percpu::{self, PerCpu};
+use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+
+/// In a record's context: interrupts were enabled.
+pub(crate) const IRQS_ON: u32 = 1 << 22;
+
+const CONTROL: usize = offset_of!(PerCpu, ring);
+
+global_asm!(
+    ".section .text.notrace.record, \"ax\"",
+    // The three entries. The last one begins at a multiple of 8, so that its first bytes can be changed at once.
+    ".macro TAKT_RECORD_ENTRIES name",
+    ".balign 8",
+    ".skip 3, 0xcc",
+    "9:",
+    "btr ecx, 22",
+    "jmp takt_\\name\\()_known",
+    ".global takt_\\name\\()_ctx",
+    "takt_\\name\\()_ctx:",
+    "pushfq",
+    "pop rax",
+    "test ah, 2",
+    "jz 9b",
+    ".global takt_\\name\\()_known",
+    "takt_\\name\\()_known:",
+    "or ecx, gs:[{CONTEXT}]",
+    ".global takt_\\name",
+    "takt_\\name:",
+    "mov r8, gs:[{POS}]",
+    "takt_\\name\\()_rest:",
+    ".endm",
+    //
+    // Reserves up to rdx, which is computed by `new` from r8, the position. Then: rax = place in the ring, r8d = time.
+    ".macro TAKT_RESERVE new:vararg",
+    "rdtsc",
+    "cmp edx, gs:[{TS_HI}]",
+    "jne 8f",
+    "\\new",
+    "cmp rdx, gs:[{LIMIT}]",
+    "ja 8f",
+    "xchg rax, r8",
+    "cmpxchg gs:[{POS}], rdx",
+    "jne 8f",
+    "and eax, {RING_SIZE} - 1",
+    "mov gs:[rax + {RING}], r8d",
+    "mov gs:[rax + {RING} + 4], ecx",
+    ".endm",
+    //
+    ".macro TAKT_RECORD name, len",
+    "TAKT_RECORD_ENTRIES \\name",
+    "TAKT_RESERVE lea rdx, [r8 + \\len]",
+    ".if \\len >= 12",
+    "mov gs:[rax + {RING} + 8], edi",
+    ".endif",
+    ".if \\len >= 16",
+    "mov gs:[rax + {RING} + 12], esi",
+    ".endif",
+    ".if \\len >= 20",
+    "mov gs:[rax + {RING} + 16], r9d",
+    ".endif",
+    ".if \\len >= 24",
+    "mov gs:[rax + {RING} + 20], r10d",
+    ".endif",
+    "and eax, -{SUB_SIZE}",
+    "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + \\len",
+    "ret",
+    "8:",
+    "mov eax, \\len",
+    "jmp takt_record_slow",
+    ".endm",
+    //
+    "TAKT_RECORD rec8, 8",
+    "TAKT_RECORD rec12, 12",
+    "TAKT_RECORD rec16, 16",
+    "TAKT_RECORD rec20, 20",
+    "TAKT_RECORD rec24, 24",
+    //
+    // eax = length.
+    "takt_record_slow:",
+    ".irp r, rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "mov edi, edi",
+    "shl rsi, 32",
+    "or rsi, rdi", // the first two extra words
+    "mov edx, r9d",
+    "shl r10, 32",
+    "or rdx, r10", // the others
+    "mov edi, ecx",
+    "mov ecx, eax",
+    "call {slow}",
+    "takt_record_kept:",
+    ".irp r, r11,r10,r9,rsi,rdi",
+    "pop \\r",
+    ".endr",
+    "ret",
+    //
+    // Texts of 4 to 16 bytes, which two moves copy: the end of the text is stored over its beginning where the two meet.
+    // r10d = what is added to the commit counter: the length of the record, and one record.
+    ".macro TAKT_RECORD_TEXT name, head",
+    "TAKT_RECORD_ENTRIES \\name",
+    "lea rax, [rsi - 4]",
+    "cmp rax, 12",
+    "ja 8f",
+    "lea r10d, [rsi + {COMMIT_RECORD} + \\head + 4 + 3]",
+    "and r10d, {COMMIT_RECORD} + 0x3c",
+    "TAKT_RESERVE lea rdx, [r8 + r10 - {COMMIT_RECORD}]",
+    ".if \\head > 8",
+    "mov gs:[rax + {RING} + 8], r9d",
+    ".endif",
+    "mov gs:[rax + {RING} + \\head], esi",
+    "cmp esi, 8",
+    "jb 7f",
+    "mov rdx, [rdi]",
+    "mov gs:[rax + {RING} + \\head + 4], rdx",
+    "mov rdx, [rdi + rsi - 8]",
+    "mov gs:[rax + rsi + {RING} + \\head + 4 - 8], rdx",
+    "6:",
+    "and eax, -{SUB_SIZE}",
+    "add gs:[rax + {RING} + {COMMIT}], r10",
+    "ret",
+    "7:",
+    "mov edx, [rdi]",
+    "mov gs:[rax + {RING} + \\head + 4], edx",
+    "mov edx, [rdi + rsi - 4]",
+    "mov gs:[rax + rsi + {RING} + \\head + 4 - 4], edx",
+    "jmp 6b",
+    "8:",
+    "mov eax, (\\head - 8) / 4",
+    "jmp takt_record_text_slow",
+    ".endm",
+    //
+    "TAKT_RECORD_TEXT rec_text, 8",
+    "TAKT_RECORD_TEXT rec_text1, 12",
+    //
+    // eax = number of extra words, the one in r9d or none.
+    "takt_record_text_slow:",
+    ".irp r, rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "mov rdx, rdi",
+    "lea rdi, [rsp + 16]", // where r9 was kept
+    "mov r8d, ecx",
+    "mov rcx, rsi",
+    "mov esi, eax",
+    "call {bytes}",
+    "jmp takt_record_kept",
+    //
+    // Anything. The first instruction is for its length.
+    "TAKT_RECORD_ENTRIES rec_bytes",
+    ".irp r, rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "mov rdx, rdi",
+    "mov rdi, r9",
+    "mov r8d, ecx",
+    "mov rcx, rsi",
+    "mov rsi, r10",
+    "call {bytes}",
+    "jmp takt_record_kept",
+    ".text",
+    CONTEXT = const percpu::CONTEXT,
+    POS = const CONTROL + Word::Pos.offset() as usize,
+    LIMIT = const CONTROL + Word::Limit.offset() as usize,
+    TS_HI = const CONTROL + Word::TsHi.offset() as usize,
+    RING = const offset_of!(PerCpu, ring_memory),
+    RING_SIZE = const TRACE_SUB_SIZE * TRACE_NR_SUBS,
+    SUB_SIZE = const TRACE_SUB_SIZE,
+    COMMIT = const wire::SUB_COMMIT,
+    COMMIT_RECORD = const wire::COMMIT_RECORD,
+    slow = sym crate::trace::record_slowly,
+    bytes = sym crate::trace::record_bytes,
+);
+
+/// Calls to them: `name = SYMBOL(argument: type = register, …) changes register;`.
+macro_rules! calls {
+    ($($name:ident = $symbol:ident ($($arg:ident: $ty:ty = $register:tt),*) $(changes $changed:tt)?;)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(word: u32 $(, $arg: $ty)*) {
+            unsafe extern "C" {
+                fn $symbol();
+            }
+            // SAFETY: keeps what is not declared here, and writes to this CPU's ring only.
+            unsafe {
+                asm!("call {}", sym $symbol, inout("ecx") word => _, $(in($register) $arg,)* $(out($changed) _,)?
+                    out("rax") _, out("rdx") _, out("r8") _,
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _);
+            }
+        }
+    )*};
+}
+
+calls! {
+    rec8 = takt_rec8();
+    rec8_ctx = takt_rec8_ctx();
+    rec8_known = takt_rec8_known();
+    rec12 = takt_rec12(a: u32 = "edi");
+    rec12_ctx = takt_rec12_ctx(a: u32 = "edi");
+    rec12_known = takt_rec12_known(a: u32 = "edi");
+    rec16 = takt_rec16(a: u32 = "edi", b: u32 = "esi");
+    rec16_ctx = takt_rec16_ctx(a: u32 = "edi", b: u32 = "esi");
+    rec16_known = takt_rec16_known(a: u32 = "edi", b: u32 = "esi");
+    rec20 = takt_rec20(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
+    rec20_ctx = takt_rec20_ctx(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
+    rec20_known = takt_rec20_known(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
+    rec24 = takt_rec24(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
+    rec24_ctx = takt_rec24_ctx(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
+    rec24_known = takt_rec24_known(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
+    rec_text = takt_rec_text(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";
+    rec_text_ctx = takt_rec_text_ctx(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";
+    rec_text_known = takt_rec_text_known(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";
+    rec_text1 = takt_rec_text1(text: *const u8 = "rdi", len: usize = "rsi", extra: u32 = "r9d") changes "r10";
+    rec_text1_ctx = takt_rec_text1_ctx(text: *const u8 = "rdi", len: usize = "rsi", extra: u32 = "r9d") changes "r10";
+    rec_text1_known = takt_rec_text1_known(text: *const u8 = "rdi", len: usize = "rsi", extra: u32 = "r9d") changes "r10";
+    rec_bytes = takt_rec_bytes(text: *const u8 = "rdi", len: usize = "rsi", extra: *const u32 = "r9", nr: usize = "r10");
+    rec_bytes_ctx = takt_rec_bytes_ctx(text: *const u8 = "rdi", len: usize = "rsi", extra: *const u32 = "r9", nr: usize = "r10");
+    rec_bytes_known = takt_rec_bytes_known(text: *const u8 = "rdi", len: usize = "rsi", extra: *const u32 = "r9", nr: usize = "r10");
+}

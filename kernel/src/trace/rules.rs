@@ -1,0 +1,94 @@
+//! Rules over records: what is asked before a record is made, and told after it.
+//!
+//! While a pair of functions is registered here, the record functions are diverted
+//! ([`divert_records`](crate::arch::divert_records)); while none is, they cost nothing more.
+
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use crate::Error;
+use crate::arch::divert_records::divert_records;
+use crate::arch::stop::Text;
+
+/// A record that is about to be made.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Arguments {
+    /// Its word as it will be written: id, fields, and the context where the layout has one.
+    pub word: u32,
+    /// How many of the extra words there are.
+    pub nr: u32,
+    /// The extra words. What is behind them means nothing.
+    pub extra: [u32; 8],
+    /// The dynamic field; null if there is none.
+    pub text: *const u8,
+    /// Its length in bytes, as it was given.
+    pub len: usize,
+}
+
+impl Arguments {
+    /// The extra words.
+    #[must_use]
+    pub fn extra(&self) -> &[u32] {
+        self.extra.get(..self.nr as usize).unwrap_or(&self.extra)
+    }
+
+    /// The dynamic field.
+    #[must_use]
+    pub fn text(&self) -> Option<&[u8]> {
+        // SAFETY: the text that the record is made of.
+        (!self.text.is_null()).then(|| unsafe { core::slice::from_raw_parts(self.text, self.len) })
+    }
+}
+
+/// Asked before a record is made: bit 0 says that it is to be made; if other bits are set, [`After`] is told of them.
+///
+/// Runs wherever the event is emitted: threads, interrupts, NMIs, with interrupts on or off. Must not emit events.
+pub type Before = fn(&Arguments) -> u32;
+/// Told after the record, or the refusal, what [`Before`] said.
+pub type After = fn(u32);
+
+static BEFORE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static AFTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Has these functions asked and told of every record from now on.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// Threads that may block.
+pub fn register(before: Before, after: After) -> Result<(), Error> {
+    let mut text = Text::lock()?;
+    BEFORE.store(before as *mut (), Relaxed);
+    AFTER.store(after as *mut (), Relaxed);
+    // SAFETY: every other CPU stands still.
+    text.patch(|text| unsafe { divert_records(text, true) });
+    Ok(())
+}
+
+/// No one is asked any more. Who was asked before may still be running in a thread that was preempted there.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// Threads that may block.
+pub fn unregister() -> Result<(), Error> {
+    // SAFETY: every other CPU stands still.
+    Text::lock()?.patch(|text| unsafe { divert_records(text, false) });
+    Ok(())
+}
+
+/// Called by the diverted record functions before a record.
+pub(crate) extern "C" fn before(record: &Arguments) -> u32 {
+    let before = BEFORE.load(Relaxed);
+    // SAFETY: only a `Before` is stored there, before the functions are diverted.
+    unsafe { core::mem::transmute::<*mut (), Before>(before)(record) }
+}
+
+/// Called by the diverted record functions after a record, or its refusal.
+pub(crate) extern "C" fn after(result: u32) {
+    let after = AFTER.load(Relaxed);
+    // SAFETY: only an `After` is stored there, before the functions are diverted.
+    unsafe { core::mem::transmute::<*mut (), After>(after)(result) };
+}
