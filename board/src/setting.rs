@@ -18,6 +18,10 @@
 //! | `ftrace_pid` | ids of threads | `set_ftrace_pid` |
 //! | `ftrace_graph_filter`, `ftrace_graph_notrace` | ids of functions | the same, `set_graph_function`, `set_graph_notrace` |
 //! | `ftrace_graph_max_depth` | a number | the same, `max_graph_depth` |
+//! | `program` | a number, then hexadecimal words: put there, for the next two | |
+//! | `event_filter` | an event's id, how many of these words are the filter, how it was written | `events/…/filter` |
+//! | `event_trigger` | an id, what it does, how often or `-`, how many of these words describe a histogram and how many, behind them, are the condition, how it was written | `events/…/trigger` |
+//! | `event_trigger_off` | an id, the trigger's place | `events/…/trigger` |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
 //!
 //! A filter of functions that is `*` takes all of them.
@@ -27,6 +31,7 @@
 use core::ops::RangeInclusive;
 
 use takt_kernel::Error;
+use takt_tracer::rules::Action;
 
 /// Why a setting was not carried out: the number that Linux gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
@@ -81,6 +86,31 @@ pub enum Setting<'a> {
     Clear,
     /// What happens to the snapshot.
     Snapshot(Snapshot),
+    /// Puts words where those of a filter or trigger are looked for.
+    Program {
+        /// The first one's place.
+        at: usize,
+        /// The words.
+        words: Words<'a>,
+    },
+    /// Gives an event a filter; none if it has no words.
+    EventFilter {
+        /// The event's id.
+        event: u32,
+        /// Words of the program.
+        len: usize,
+        /// How it was written.
+        text: &'a str,
+    },
+    /// Gives an event a trigger.
+    EventTrigger(EventTrigger<'a>),
+    /// Takes a trigger away.
+    EventTriggerOff {
+        /// The event's id.
+        event: u32,
+        /// The trigger's place.
+        place: usize,
+    },
     /// The functions that are traced; `None` for all.
     Filter(Option<Ids<'a>>),
     /// The functions that are not.
@@ -97,6 +127,94 @@ pub enum Setting<'a> {
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
     Thresh(u64),
+}
+
+/// A trigger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventTrigger<'a> {
+    /// The event's id.
+    pub event: u32,
+    /// What it does.
+    pub action: Action,
+    /// How often at most; `None` for always.
+    pub count: Option<u32>,
+    /// Words that describe a histogram.
+    pub nr_spec: usize,
+    /// Words of the condition's program, behind those.
+    pub nr_condition: usize,
+    /// How it was written.
+    pub text: &'a str,
+}
+
+/// Hexadecimal numbers separated by commas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Words<'a>(&'a str);
+
+impl<'a> Words<'a> {
+    fn parse(text: &'a str) -> Result<Self, Errno> {
+        text.split(',')
+            .try_for_each(|word| hexadecimal(word).map(|_| ()))?;
+        Ok(Self(text))
+    }
+
+    /// The numbers.
+    pub fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
+        self.0.split(',').filter_map(|word| hexadecimal(word).ok())
+    }
+}
+
+/// The fields of a value that has several: separated by commas, the last one with whatever is in it.
+struct Fields<'a>(&'a str);
+
+impl<'a> Fields<'a> {
+    fn word(&mut self) -> Result<&'a str, Errno> {
+        let (word, rest) = self.0.split_once(',').ok_or(Errno::Invalid)?;
+        self.0 = rest;
+        Ok(word)
+    }
+
+    fn number(&mut self) -> Result<u32, Errno> {
+        decimal(self.word()?).ok_or(Errno::Invalid)
+    }
+
+    fn program(mut self) -> Result<Setting<'a>, Errno> {
+        Ok(Setting::Program {
+            at: self.number()? as usize,
+            words: Words::parse(self.0)?,
+        })
+    }
+
+    fn filter(mut self) -> Result<Setting<'a>, Errno> {
+        Ok(Setting::EventFilter {
+            event: self.number()?,
+            len: self.number()? as usize,
+            text: self.0,
+        })
+    }
+
+    fn trigger(mut self) -> Result<Setting<'a>, Errno> {
+        let event = self.number()?;
+        let action = Action::from_name(self.word()?).ok_or(Errno::Invalid)?;
+        let count = match self.word()? {
+            "-" => None,
+            count => Some(decimal(count).ok_or(Errno::Invalid)?),
+        };
+        Ok(Setting::EventTrigger(EventTrigger {
+            event,
+            action,
+            count,
+            nr_spec: self.number()? as usize,
+            nr_condition: self.number()? as usize,
+            text: self.0,
+        }))
+    }
+
+    fn trigger_off(mut self) -> Result<Setting<'a>, Errno> {
+        Ok(Setting::EventTriggerOff {
+            event: self.number()?,
+            place: decimal(self.0).ok_or(Errno::Invalid)? as usize,
+        })
+    }
 }
 
 /// What can be done with the snapshot.
@@ -167,6 +285,10 @@ impl<'a> Setting<'a> {
                 "2" => Ok(Self::Snapshot(Snapshot::Clear)),
                 _ => Err(Errno::Invalid),
             },
+            "program" => Fields(value).program(),
+            "event_filter" => Fields(value).filter(),
+            "event_trigger" => Fields(value).trigger(),
+            "event_trigger_off" => Fields(value).trigger_off(),
             "ftrace_filter" if value == "*" => Ok(Self::Filter(None)),
             "ftrace_filter" => Ids::parse(value).map(|ids| Self::Filter(Some(ids))),
             "ftrace_notrace" => Ids::parse(value).map(Self::Notrace),
@@ -234,6 +356,33 @@ mod tests {
         assert_eq!(parse("tracing_cpumask=f"), Some(Ok(Setting::Cpumask(15))));
         assert_eq!(parse("trace_buf_subs=8"), Some(Ok(Setting::BufferSize(8))));
         assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear)));
+        let Some(Ok(Setting::Program { at: 8, words })) = parse("program=8,1f,0,ffffffff") else {
+            unreachable!("they are words")
+        };
+        assert!(words.iter().eq([0x1f, 0, u32::MAX]));
+        assert_eq!(
+            parse("event_filter=4,13,prio < 10, or not"),
+            Some(Ok(Setting::EventFilter {
+                event: 4,
+                len: 13,
+                text: "prio < 10, or not"
+            }))
+        );
+        assert_eq!(
+            parse("event_trigger=6,traceoff,3,0,5,if x"),
+            Some(Ok(Setting::EventTrigger(EventTrigger {
+                event: 6,
+                action: Action::TraceOff,
+                count: Some(3),
+                nr_spec: 0,
+                nr_condition: 5,
+                text: "if x"
+            })))
+        );
+        assert_eq!(
+            parse("event_trigger_off=6,1"),
+            Some(Ok(Setting::EventTriggerOff { event: 6, place: 1 }))
+        );
         let taken = Setting::Snapshot(Snapshot::Take);
         assert_eq!(parse("snapshot=1"), Some(Ok(taken)));
         let Some(Ok(Setting::Events { ids, on: false })) = parse("events_off=4,,6") else {
@@ -263,6 +412,13 @@ mod tests {
             ("trace_buf_subs=-1", Errno::Invalid),
             ("trace_clear=1", Errno::Invalid),
             ("snapshot=3", Errno::Invalid),
+            ("program=1", Errno::Invalid),
+            ("program=1,", Errno::Invalid),
+            ("program=1,100000000", Errno::Overflow),
+            ("event_filter=4", Errno::Invalid),
+            ("event_trigger=6,explode,-,0,0,", Errno::Invalid),
+            ("event_trigger=6,hist,-,0,0", Errno::Invalid),
+            ("event_trigger_off=6", Errno::Invalid),
             ("ftrace_filter=9-7", Errno::Invalid),
             ("ftrace_filter=0-65536", Errno::Invalid),
             ("ftrace_pid=x", Errno::Invalid),

@@ -72,6 +72,10 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Snapshot(Snapshot::Take) => trace::snapshot::take()?,
         Setting::Snapshot(Snapshot::Free) => trace::snapshot::free(),
         Setting::Snapshot(Snapshot::Clear) => trace::snapshot::clear(),
+        Setting::Program { .. }
+        | Setting::EventFilter { .. }
+        | Setting::EventTrigger(_)
+        | Setting::EventTriggerOff { .. } => rules(setting)?,
         Setting::Filter(_)
         | Setting::Notrace(_)
         | Setting::Pids(_)
@@ -97,6 +101,59 @@ fn clear() {
             trace::drain(cpu, |_| true);
         }
     });
+}
+
+/// Where the words of a filter or trigger are put before it is set.
+#[cfg(feature = "rules")]
+static PROGRAM: spin::Mutex<[u32; PROGRAM_WORDS]> = spin::Mutex::new([0; PROGRAM_WORDS]);
+#[cfg(feature = "rules")]
+const PROGRAM_WORDS: usize = takt_tracer::filter::program::MAX_WORDS;
+
+/// Filters and triggers of events.
+#[cfg(feature = "rules")]
+fn rules(setting: Setting<'_>) -> Result<(), Errno> {
+    use takt_kernel::trace::rules::events::{self, Trigger};
+    use takt_tracer::rules::UNLIMITED;
+
+    // One setting at a time is carried out.
+    let mut program = PROGRAM.lock();
+    match setting {
+        Setting::Program { at, words } => {
+            let place = program.get_mut(at..).ok_or(Errno::NoMemory)?;
+            if words.iter().count() > place.len() {
+                return Err(Errno::NoMemory);
+            }
+            for (cell, word) in place.iter_mut().zip(words.iter()) {
+                *cell = word;
+            }
+        }
+        Setting::EventFilter { event, len, text } => {
+            let code = program.get(..len).ok_or(Errno::Invalid)?;
+            events::set_filter(event, code, text)?;
+        }
+        Setting::EventTrigger(trigger) => {
+            let (spec, behind) = program
+                .split_at_checked(trigger.nr_spec)
+                .ok_or(Errno::Invalid)?;
+            let trigger_of_event = Trigger {
+                action: trigger.action,
+                left: trigger.count.map_or(UNLIMITED, u64::from),
+                condition: behind.get(..trigger.nr_condition).ok_or(Errno::Invalid)?,
+                spec,
+                text: trigger.text,
+            };
+            events::add_trigger(trigger.event, &trigger_of_event)?;
+        }
+        Setting::EventTriggerOff { event, place } => events::remove_trigger(event, place)?,
+        _ => return Err(Errno::NoEntry),
+    }
+    Ok(())
+}
+
+/// There are none in this image.
+#[cfg(not(feature = "rules"))]
+fn rules(_: Setting<'_>) -> Result<(), Errno> {
+    Err(Errno::NoEntry)
 }
 
 /// What the tracer of functions is about.

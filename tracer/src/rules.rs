@@ -107,10 +107,12 @@ struct Range {
 }
 
 impl Range {
-    const EMPTY: Self = Self {
-        start: AtomicU32::new(0),
-        len: AtomicU32::new(0),
-    };
+    const fn new() -> Self {
+        Self {
+            start: AtomicU32::new(0),
+            len: AtomicU32::new(0),
+        }
+    }
 
     fn of<'p>(&self, pool: &'p [AtomicU32]) -> Option<&'p [AtomicU32]> {
         let (start, len) = (self.start.load(Relaxed), self.len.load(Relaxed));
@@ -135,10 +137,12 @@ struct Text {
 }
 
 impl Text {
-    const EMPTY: Self = Self {
-        len: AtomicU64::new(0),
-        bytes: [const { AtomicU8::new(0) }; MAX_TEXT],
-    };
+    const fn new() -> Self {
+        Self {
+            len: AtomicU64::new(0),
+            bytes: [const { AtomicU8::new(0) }; MAX_TEXT],
+        }
+    }
 
     fn set(&self, text: &str) {
         self.len.store(0, Relaxed);
@@ -166,14 +170,16 @@ struct Trigger {
 }
 
 impl Trigger {
-    const NONE: Self = Self {
-        action: AtomicU32::new(0),
-        hist: AtomicU32::new(0),
-        left: AtomicU64::new(0),
-        condition: Range::EMPTY,
-        spec: Range::EMPTY,
-        text: Text::EMPTY,
-    };
+    const fn new() -> Self {
+        Self {
+            action: AtomicU32::new(0),
+            hist: AtomicU32::new(0),
+            left: AtomicU64::new(0),
+            condition: Range::new(),
+            spec: Range::new(),
+            text: Text::new(),
+        }
+    }
 
     fn action(&self) -> Option<Action> {
         Action::from_number(self.action.load(Relaxed))
@@ -203,13 +209,15 @@ pub struct Rule {
 }
 
 impl Rule {
-    const NONE: Self = Self {
-        event: AtomicU32::new(0),
-        is_soft: AtomicU32::new(0),
-        filter: Range::EMPTY,
-        filter_text: Text::EMPTY,
-        triggers: [Trigger::NONE; MAX_TRIGGERS],
-    };
+    const fn new() -> Self {
+        Self {
+            event: AtomicU32::new(0),
+            is_soft: AtomicU32::new(0),
+            filter: Range::new(),
+            filter_text: Text::new(),
+            triggers: [const { Trigger::new() }; MAX_TRIGGERS],
+        }
+    }
 
     /// Whether the event occurs for its triggers only.
     #[must_use]
@@ -275,9 +283,9 @@ impl Rules {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            rules: [Rule::NONE; MAX_RULES],
+            rules: [const { Rule::new() }; MAX_RULES],
             pool: [const { AtomicU32::new(0) }; POOL],
-            hists: [Hist::EMPTY; MAX_HISTS],
+            hists: [const { Hist::new() }; MAX_HISTS],
         }
     }
 

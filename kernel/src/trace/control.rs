@@ -6,7 +6,7 @@ use takt_tracer::ring;
 
 use super::places;
 use super::ring::{KernelRing, RingOf};
-use crate::arch::jump_label;
+use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
 use crate::error::Error;
@@ -22,20 +22,37 @@ pub use takt_tracer::ring::Counters;
 /// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     Ok(Text::lock()?.patch(|text| {
+        #[cfg(feature = "rules")]
+        if super::rules::events::keep_on(id, on) {
+            return jump_label::nr_places(id);
+        }
         // SAFETY: every other CPU stands still.
-        let nr_places = unsafe { jump_label::set(text, id, on) };
-        // SAFETY: as above.
-        unsafe { places::set_event(text, id, on) };
-        nr_places
+        unsafe { switch(text, id, on) }
     }))
 }
 
-/// Whether an event is on: whether any of its places is.
+/// Switches the places of an event.
+///
+/// # Safety
+/// Every other CPU stands still.
+pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
+    // SAFETY: the caller's duty.
+    let nr_places = unsafe { jump_label::set(text, id, on) };
+    // SAFETY: as above.
+    unsafe { places::set_event(text, id, on) };
+    nr_places
+}
+
+/// Whether an event is on: whether any of its places is, and not for its triggers only.
 ///
 /// # Context
 /// Any.
 #[must_use]
 pub fn is_enabled(id: u32) -> bool {
+    #[cfg(feature = "rules")]
+    if super::rules::events::is_soft(id) {
+        return false;
+    }
     jump_label::is_on(id)
 }
 

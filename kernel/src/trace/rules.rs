@@ -1,12 +1,16 @@
 //! Rules over records: what is asked before a record is made, and told after it.
 //!
 //! While a pair of functions is registered here, the record functions are diverted
-//! ([`divert_records`](crate::arch::divert_records)); while none is, they cost nothing more.
+//! ([`divert_records`](crate::arch::divert_records)); while none is, they cost nothing more. [`events`] registers itself
+//! while an event has a filter or a trigger.
+
+pub mod events;
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use crate::Error;
 use crate::arch::divert_records::divert_records;
+use crate::arch::jump_label::Writable;
 use crate::arch::stop::Text;
 
 /// A record that is about to be made.
@@ -58,12 +62,18 @@ static AFTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// # Context
 /// Threads that may block.
 pub fn register(before: Before, after: After) -> Result<(), Error> {
-    let mut text = Text::lock()?;
+    // SAFETY: every other CPU stands still.
+    Text::lock()?.patch(|text| unsafe { divert(text, before, after) });
+    Ok(())
+}
+
+/// # Safety
+/// Every other CPU stands still.
+unsafe fn divert(text: &mut Writable, before: Before, after: After) {
     BEFORE.store(before as *mut (), Relaxed);
     AFTER.store(after as *mut (), Relaxed);
-    // SAFETY: every other CPU stands still.
-    text.patch(|text| unsafe { divert_records(text, true) });
-    Ok(())
+    // SAFETY: the caller's duty.
+    unsafe { divert_records(text, true) };
 }
 
 /// No one is asked any more. Who was asked before may still be running in a thread that was preempted there.

@@ -103,18 +103,20 @@ pub struct Hist {
 }
 
 impl Hist {
-    pub(super) const EMPTY: Self = Self {
-        hits: AtomicU64::new(0),
-        drops: AtomicU64::new(0),
-        entries: [const {
-            Entry {
-                state: AtomicU32::new(FREE),
-                keys: [const { AtomicU64::new(0) }; MAX_KEYS],
-                hits: AtomicU64::new(0),
-                sums: [const { AtomicU64::new(0) }; MAX_VALUES],
-            }
-        }; ENTRIES],
-    };
+    pub(super) const fn new() -> Self {
+        Self {
+            hits: AtomicU64::new(0),
+            drops: AtomicU64::new(0),
+            entries: [const {
+                Entry {
+                    state: AtomicU32::new(FREE),
+                    keys: [const { AtomicU64::new(0) }; MAX_KEYS],
+                    hits: AtomicU64::new(0),
+                    sums: [const { AtomicU64::new(0) }; MAX_VALUES],
+                }
+            }; ENTRIES],
+        }
+    }
 
     /// Counts an event.
     pub(super) fn count<W: Word>(&self, spec: HistSpec<'_, W>, raw: &Raw<'_>) {

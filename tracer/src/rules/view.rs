@@ -16,7 +16,7 @@ impl<'b> TextView<'b> {
     }
 
     /// The text; empty if it is none.
-    fn as_str(self) -> &'b str {
+    fn into_str(self) -> &'b str {
         core::str::from_utf8(self.0).unwrap_or("")
     }
 }
@@ -60,7 +60,7 @@ impl<'b> RuleView<'b> {
                 action: Action::from_number(action)?,
                 hist: u32_at(bytes, at + offset_of!(Trigger, hist)) as usize,
                 left: u64_at(bytes, at + offset_of!(Trigger, left)),
-                text: TextView::at(bytes, at + offset_of!(Trigger, text)).as_str(),
+                text: TextView::at(bytes, at + offset_of!(Trigger, text)).into_str(),
             })
         })
     }
@@ -89,7 +89,7 @@ impl<'b> RulesView<'b> {
                 is_soft: u32_at(bytes, offset_of!(Rule, is_soft)) != 0,
                 filter: match u32_at(bytes, offset_of!(Rule, filter) + 4) {
                     0 => "",
-                    _ => TextView::at(bytes, offset_of!(Rule, filter_text)).as_str(),
+                    _ => TextView::at(bytes, offset_of!(Rule, filter_text)).into_str(),
                 },
             })
         })

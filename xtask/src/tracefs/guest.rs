@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use takt_timerlat::stats::view::Memory;
 use takt_tracer::control::{ControlBlock, ControlView};
+use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 
 use super::errno;
 use crate::guest::rings::View;
@@ -209,6 +210,42 @@ impl Guest {
         self.trace_points
             .get(&id)
             .is_some_and(|places| places.iter().any(is_jump))
+            && !self.is_soft(id)
+    }
+
+    /// Whether an event occurs for its triggers only.
+    fn is_soft(&self, id: u32) -> bool {
+        let rules = self.rules().unwrap_or_default();
+        let rule = RulesView::new(&rules).find(id);
+        rule.is_some_and(|rule| rule.is_soft)
+    }
+
+    /// The table of filters and triggers, for [`RulesView`].
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the image has none, or the memory cannot be read.
+    pub fn rules(&self) -> super::Result<Vec<u8>> {
+        self.part_of_rules(0, Rules::RULES_SIZE)
+    }
+
+    /// A histogram, for `HistView`.
+    ///
+    /// # Errors
+    ///
+    /// As [`rules`](Self::rules); `ENOENT` if there is none of that number.
+    pub fn hist(&self, number: usize) -> super::Result<Vec<u8>> {
+        if number >= MAX_HISTS {
+            return Err(Errno::NOENT);
+        }
+        self.part_of_rules(Rules::hist_offset(number), Rules::HIST_SIZE)
+    }
+
+    fn part_of_rules(&self, at: usize, len: usize) -> super::Result<Vec<u8>> {
+        let table = self.elf.physical(Rules::SYMBOL).map_err(|_| Errno::NODEV)?;
+        let mut bytes = vec![0; len];
+        self.read(table + at as u64, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Threads below this number are idle threads.

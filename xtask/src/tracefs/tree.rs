@@ -52,8 +52,9 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
         }
         ["events", "enable"] => Some(Node::File(&files::ENABLE, Of::All)),
         ["events", system] => has_system(session, system).then_some(Node::Dir),
-        ["events", system, "enable"] => has_system(session, system)
-            .then(|| Node::File(&files::ENABLE, Of::System(system.to_owned()))),
+        ["events", system, name @ ("enable" | "filter")] if has_system(session, system) => {
+            file(&files::SYSTEM, name, Of::System(system.to_owned()))
+        }
         ["events", system, event] => id(session, system, event).map(|_| Node::Dir),
         ["events", system, event, name] => {
             id(session, system, event).and_then(|id| file(&files::EVENT, name, Of::Event(id)))
@@ -101,7 +102,7 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
             let events = session.known.iter().map(|event| system_of(&event.name));
             let events = events.filter(|(of, _)| *of == system);
             let mut names: Vec<_> = events.map(|(_, name)| (name.to_owned(), true)).collect();
-            names.push(("enable".to_owned(), false));
+            names.extend(of(&files::SYSTEM));
             names
         }
         _ => of(&files::EVENT),

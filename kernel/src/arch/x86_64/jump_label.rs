@@ -88,6 +88,12 @@ pub fn is_on(key: u32) -> bool {
         .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
 }
 
+/// How many uses the key with this address has.
+#[cfg(feature = "rules")]
+pub fn nr_places(key: u32) -> usize {
+    entries().iter().filter(|entry| entry.key == key).count()
+}
+
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
 #[derive(Debug)]
 pub struct Writable(());

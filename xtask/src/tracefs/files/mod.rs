@@ -3,7 +3,9 @@
 mod buffers;
 mod control;
 mod events;
+mod hist;
 mod output;
+mod rules;
 
 use rustix::io::Errno;
 
@@ -166,15 +168,28 @@ pub(super) static PER_CPU: [File; 4] = [
     File::pipe("trace_pipe"),
 ];
 
-/// In `events` and in `events/SYSTEM`.
+/// In `events`.
 pub(super) static ENABLE: File =
     File::new("enable", Some(events::enable), Some(events::set_enable));
 
-/// In `events/SYSTEM/EVENT`.
-pub(super) static EVENT: [File; 3] = [
+/// In `events/SYSTEM`.
+pub(super) static SYSTEM: [File; 2] = [
     File::new("enable", Some(events::enable), Some(events::set_enable)),
+    File::new(
+        "filter",
+        Some(|_, _| Ok(rules::OF_SYSTEM.into())),
+        Some(rules::set_filter),
+    ),
+];
+
+/// In `events/SYSTEM/EVENT`.
+pub(super) static EVENT: [File; 6] = [
+    File::new("enable", Some(events::enable), Some(events::set_enable)),
+    File::new("filter", Some(rules::filter), Some(rules::set_filter)),
     File::new("format", Some(events::format), None),
+    File::new("hist", Some(hist::show), None),
     File::new("id", Some(events::id), None),
+    File::new("trigger", Some(rules::triggers), Some(rules::set_trigger)),
 ];
 
 const README: &str = "\
@@ -185,7 +200,12 @@ tracing mini-HOWTO, of Takt:
   buffer_size_kb     - how much of each CPU's ring is used; changed while current_tracer is nop
   current_tracer     - the tracer that runs; written to choose another
   error_log          - what was wrong with the last commands, and where; written with > to clear it
-  events/            - events by system: enable, and for each event enable, format, id
+  events/            - events by system: enable and filter, and for each event enable, format, id,
+                         filter  - which are recorded: echo 'next_prio < 10 && next_comm == ctrl' > filter; 0 clears
+                         trigger - what happens then: traceoff, traceon, snapshot, stacktrace, each perhaps with :COUNT,
+                                   hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; behind it perhaps
+                                   `if FILTER`; with ! before it, it is taken away
+                         hist    - what the histograms have counted
   latency_trace      - not here: trace shows what a tracer has recorded
   options/           - one file for each of trace_options: 0 or 1
   per_cpu/           - trace, trace_pipe and stats of each CPU

@@ -1,0 +1,194 @@
+//! Filters and triggers of events: the table, and what is done about what it says.
+//!
+//! A filter is a program that says of each record whether it is made; a trigger does something when its event occurs, if its
+//! own program lets it. The host compiles them (`takt_tracer::filter`). An event that has triggers and is not switched on
+//! occurs all the same, and is not recorded.
+
+use takt_tracer::filter::program::Raw;
+use takt_tracer::rules::{Action, Rule, RuleError, Rules};
+
+use super::{Arguments, divert};
+use crate::arch::divert_records::divert_records;
+use crate::arch::jump_label::{self, Writable};
+use crate::arch::stop::Text;
+use crate::arch::{interrupts, percpu};
+use crate::error::Error;
+use crate::trace::{control, snapshot};
+
+/// What the host reads.
+#[unsafe(no_mangle)]
+static TAKT_RULES: Rules = Rules::new();
+
+/// Bit 0 of what [`judge`] says; the others are those of [`Action::bit`].
+const RECORDED: u32 = 1;
+/// In a record's context: interrupts are enabled.
+const IRQS_ON: u8 = 1 << 6;
+
+impl From<RuleError> for Error {
+    fn from(error: RuleError) -> Self {
+        match error {
+            RuleError::Full => Self::OutOfResources,
+            RuleError::Unsound | RuleError::Missing => Self::InvalidArgument,
+        }
+    }
+}
+
+/// A trigger to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct Trigger<'t> {
+    /// What it does.
+    pub action: Action,
+    /// How often at most; [`UNLIMITED`](takt_tracer::rules::UNLIMITED).
+    pub left: u64,
+    /// The program that has to let the event through; empty if every event does.
+    pub condition: &'t [u32],
+    /// For [`Action::Hist`] what the histogram counts ([`HistSpec`](takt_tracer::rules::HistSpec)), else empty.
+    pub spec: &'t [u32],
+    /// How it was written, for whoever looks.
+    pub text: &'t str,
+}
+
+/// Gives an event a filter, or with an empty program takes it away.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if the program is none; [`Error::OutOfResources`] if there is no room for it; those of
+/// [`Mutex::lock`](crate::sync::Mutex::lock). Everything is as it was then.
+///
+/// # Context
+/// Threads that may block. All CPUs stand still meanwhile.
+pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
+    change(|_| TAKT_RULES.set_filter(event, code, text))
+}
+
+/// Gives an event another trigger.
+///
+/// # Errors
+/// As [`set_filter`].
+///
+/// # Context
+/// As [`set_filter`].
+pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
+    change(|writable| {
+        let had_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
+        let was_on = jump_label::is_on(event);
+        TAKT_RULES.add_trigger(
+            event,
+            trigger.action,
+            trigger.left,
+            trigger.condition,
+            trigger.spec,
+            trigger.text,
+        )?;
+        if !had_triggers && let Some(rule) = TAKT_RULES.find(event) {
+            rule.set_soft(!was_on);
+            // SAFETY: every other CPU stands still.
+            unsafe { control::switch(writable, event, true) };
+        }
+        Ok(())
+    })
+}
+
+/// Takes a trigger away, by its place among those of the event.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there is none; those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// As [`set_filter`].
+pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
+    change(|writable| {
+        let was_soft = is_soft(event);
+        TAKT_RULES.remove_trigger(event, place)?;
+        let has_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
+        if was_soft && !has_triggers {
+            if let Some(rule) = TAKT_RULES.find(event) {
+                rule.set_soft(false);
+            }
+            // SAFETY: every other CPU stands still.
+            unsafe { control::switch(writable, event, false) };
+        }
+        Ok(())
+    })
+}
+
+/// Changes the table while nobody else runs, and has records asked about if there is something in it.
+fn change(act: impl FnOnce(&mut Writable) -> Result<(), RuleError>) -> Result<(), Error> {
+    Text::lock()?.patch(|writable| {
+        act(writable)?;
+        if TAKT_RULES.is_empty() {
+            // SAFETY: every other CPU stands still.
+            unsafe { divert_records(writable, false) };
+        } else {
+            // SAFETY: as above.
+            unsafe { divert(writable, judge, act_upon) };
+        }
+        Ok(())
+    })
+}
+
+/// Whether the event occurs for its triggers only.
+pub(in crate::trace) fn is_soft(event: u32) -> bool {
+    TAKT_RULES.find(event).is_some_and(Rule::is_soft)
+}
+
+/// An event that has triggers is switched on or off: its places stay on. Says whether that is all there is to do.
+pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
+    let rule = TAKT_RULES.find(event).filter(|rule| rule.has_triggers());
+    if let Some(rule) = rule {
+        rule.set_soft(!on);
+    }
+    rule.is_some()
+}
+
+/// The id in a record's word: 8 bits if it is even, else 16.
+fn id_of(word: u32) -> u32 {
+    if word & 1 == 0 {
+        word & 0xff
+    } else {
+        word & 0xffff
+    }
+}
+
+fn judge(record: &Arguments) -> u32 {
+    let Some(rule) = TAKT_RULES.find(id_of(record.word)) else {
+        return RECORDED;
+    };
+    let mut words = [0; 9];
+    words[0] = record.word;
+    for (to, from) in words[1..].iter_mut().zip(record.extra()) {
+        *to = *from;
+    }
+    let irqs = if interrupts::are_enabled() {
+        IRQS_ON
+    } else {
+        0
+    };
+    let verdict = TAKT_RULES.judge(
+        rule,
+        &Raw {
+            words: &words[..=record.extra().len()],
+            cpu: percpu::cpu() as u8,
+            tid: percpu::current_tid(),
+            ctx: percpu::preempt_byte() | irqs,
+        },
+    );
+    if verdict.actions & Action::TraceOn.bit() != 0 {
+        control::tracing_on();
+    }
+    let later = verdict.actions & !Action::TraceOn.bit();
+    match verdict.is_recorded {
+        true => RECORDED | later,
+        false => later,
+    }
+}
+
+fn act_upon(result: u32) {
+    let acts = |action: Action| result & action.bit() != 0;
+    if acts(Action::Snapshot) {
+        // Refused where nothing is overwritten: then nothing is lost either.
+        let _ = snapshot::take();
+    }
+    if acts(Action::TraceOff) {
+        control::tracing_off();
+    }
+}

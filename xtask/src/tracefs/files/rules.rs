@@ -1,0 +1,199 @@
+//! Filters and triggers of events.
+
+use rustix::io::Errno;
+use takt_tracer::decode::{EventDef, Names};
+use takt_tracer::filter::FilterError;
+use takt_tracer::filter::trigger::{Trigger, condition};
+use takt_tracer::rules::{Action, MAX_TEXT, RulesView, UNLIMITED};
+
+use crate::run::events::means;
+use crate::tracefs::session::Session;
+use crate::tracefs::tree::Of;
+use crate::tracefs::{Result, render};
+
+/// What the `filter` of a system shows: each event has its own.
+pub(super) const OF_SYSTEM: &str = "\
+### all events of the system ###
+# What is written here becomes the filter of each event that has such fields.
+";
+/// Words that one setting has room for.
+const IN_LINE: usize = 48;
+
+/// The events that a file is for, with their descriptions.
+fn events_of(session: &Session, of: &Of) -> Vec<EventDef> {
+    let known = session.known.iter().filter(|event| match of {
+        Of::Event(id) => event.id == *id,
+        Of::System(system) => means(&format!("{system}:"), &event.name),
+        _ => false,
+    });
+    known
+        .filter_map(|event| session.table.get(event.id).cloned())
+        .collect()
+}
+
+fn id_of(of: &Of) -> Result<u32> {
+    match of {
+        Of::Event(id) => Ok(*id),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn names_of(session: &Session) -> Result<Names> {
+    Ok(render::names(session, &session.view()?))
+}
+
+pub(super) fn filter(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let rules = session.guest.rules()?;
+    let rule = RulesView::new(&rules).find(id_of(of)?);
+    let text = rule.map(|rule| rule.filter).filter(|text| !text.is_empty());
+    Ok(format!("{}\n", text.unwrap_or("none")).into())
+}
+
+/// `0` clears. That of a system is set for the events that have its fields; there must be one.
+pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<()> {
+    let text = text.trim();
+    let events = events_of(session, of);
+    if text == "0" {
+        for event in events {
+            session
+                .guest
+                .set(&format!("event_filter={},0,", event.id))?;
+        }
+        return Ok(());
+    }
+    if text.len() > MAX_TEXT {
+        let what = format!("A filter has {MAX_TEXT} bytes at most");
+        return complain(
+            session,
+            "filter",
+            text,
+            FilterError {
+                at: MAX_TEXT,
+                reason: what,
+            },
+        );
+    }
+    let names = names_of(session)?;
+    let compiled: Vec<_> = events
+        .iter()
+        .map(|event| (event.id, condition(text, event, &session.table, &names)))
+        .collect();
+    let mut errors = compiled.iter().filter_map(|(_, code)| code.as_ref().err());
+    let first = errors.next().cloned();
+    let fits = compiled.iter().any(|(_, code)| code.is_ok());
+    if let Some(error) = first.filter(|_| !fits) {
+        return complain(session, "filter", text, error);
+    }
+    for (event, code) in compiled {
+        if let Ok(code) = code {
+            send(session, &code)?;
+            let line = format!("event_filter={event},{},{text}", code.len());
+            session.guest.set(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts words where the guest looks for them.
+fn send(session: &mut Session, words: &[u32]) -> Result<()> {
+    for (number, chunk) in words.chunks(IN_LINE).enumerate() {
+        let words: Vec<_> = chunk.iter().map(|word| format!("{word:x}")).collect();
+        let line = format!("program={},{}", number * IN_LINE, words.join(","));
+        session.guest.set(&line)?;
+    }
+    Ok(())
+}
+
+fn complain(session: &mut Session, file: &str, command: &str, error: FilterError) -> Result<()> {
+    session.complain(file, command, error.at, &error.reason);
+    Err(Errno::INVAL)
+}
+
+/// One line for each; without any, which there can be.
+pub(super) fn triggers(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let rules = session.guest.rules()?;
+    let rule = RulesView::new(&rules).find(id_of(of)?);
+    let mut out = String::new();
+    for trigger in rule.iter().flat_map(|rule| rule.triggers()) {
+        if let Ok(read) = Trigger::parse(trigger.text) {
+            let left = (trigger.left != UNLIMITED).then_some(trigger.left);
+            out += &format!("{}\n", read.text(left));
+        }
+    }
+    if out.is_empty() {
+        let names: Vec<_> = Action::ALL.iter().map(|(_, name)| *name).collect();
+        out = format!("# Available triggers:\n# {}\n", names.join(" "));
+    }
+    Ok(out.into())
+}
+
+/// A trigger; with `!` before it, it is taken away.
+pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<()> {
+    let event = id_of(of)?;
+    let command = text.trim();
+    let (text, adds) = match command.strip_prefix('!') {
+        Some(text) => (text, false),
+        None => (command, true),
+    };
+    let skipped = command.len() - text.len();
+    let further = |error: FilterError| FilterError {
+        at: error.at + skipped,
+        ..error
+    };
+    let trigger = match Trigger::parse(text) {
+        Ok(trigger) => trigger,
+        Err(error) => return complain(session, "trigger", command, further(error)),
+    };
+    let rules = session.guest.rules()?;
+    let rule = RulesView::new(&rules).find(event);
+    let same = rule
+        .iter()
+        .flat_map(|rule| rule.triggers())
+        .find(|other| Trigger::parse(other.text).is_ok_and(|other| other.is_like(&trigger)));
+    match (same, adds) {
+        (Some(same), false) => {
+            let line = format!("event_trigger_off={event},{}", same.place);
+            return session.guest.set(&line);
+        }
+        (None, false) => return Err(Errno::NOENT),
+        (Some(_), true) => {
+            session.complain("trigger", command, 0, "The event has such a trigger");
+            return Err(Errno::EXIST);
+        }
+        (None, true) => {}
+    }
+    add(session, event, &trigger, command)
+}
+
+fn add(session: &mut Session, event: u32, trigger: &Trigger, text: &str) -> Result<()> {
+    if text.len() > MAX_TEXT {
+        let what = format!("A trigger has {MAX_TEXT} bytes at most");
+        return complain(
+            session,
+            "trigger",
+            text,
+            FilterError {
+                at: MAX_TEXT,
+                reason: what,
+            },
+        );
+    }
+    let names = names_of(session)?;
+    let def = session.table.get(event).ok_or(Errno::NOENT)?;
+    let bound = match trigger.bind(def, &session.table, &names) {
+        Ok(bound) => bound,
+        Err(error) => return complain(session, "trigger", text, error),
+    };
+    let words: Vec<_> = [&*bound.spec, &*bound.condition].concat();
+    send(session, &words)?;
+    let mut all = Action::ALL.iter();
+    let name = all.find(|(action, _)| *action == trigger.action);
+    let (_, name) = name.ok_or(Errno::INVAL)?;
+    let count = trigger
+        .count
+        .map_or_else(|| "-".into(), |count| count.to_string());
+    let (spec, condition) = (bound.spec.len(), bound.condition.len());
+    session.guest.set(&format!(
+        "event_trigger={event},{name},{count},{spec},{condition},{text}"
+    ))
+}
