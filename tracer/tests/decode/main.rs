@@ -8,5 +8,6 @@ mod ftrace;
 mod merge;
 mod metadata;
 mod program;
+mod rules;
 mod sub;
 mod world;

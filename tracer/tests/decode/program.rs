@@ -190,7 +190,7 @@ fn what_is_damaged_is_refused() {
         assert!(Program::new(&bad).is_none(), "word {at} is {word:#x}");
     }
     assert!(Program::new(&vec![0xffff; MAX_WORDS + 1]).is_none());
-    assert!(Program::new(&[]).is_none());
+    assert!(Program::<u32>::new(&[]).is_none());
     let raw = Raw {
         words: &[],
         cpu: 0,
