@@ -92,7 +92,7 @@ fn clear() {
     if trace::snapshot::is_reserved() {
         trace::snapshot::clear();
     }
-    trace::mark(|cpu, seq| {
+    trace::forget(|cpu, seq| {
         if let Some(cleared) = CLEARED.get(cpu) {
             cleared.store(seq, Relaxed);
         }

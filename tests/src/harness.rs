@@ -97,6 +97,12 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<takt_board::setting::Errno> for Failure {
+    fn from(error: takt_board::setting::Errno) -> Self {
+        Self::new(format_args!("a setting was refused: {error:?}"))
+    }
+}
+
 impl<T> From<(T, Error)> for Failure {
     #[track_caller]
     fn from((_, error): (T, Error)) -> Self {

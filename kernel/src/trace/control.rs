@@ -167,16 +167,18 @@ pub fn buffer_size() -> usize {
 }
 
 /// Ends the current sub-buffer of every CPU and says with each where the next one begins: what is before that is what
-/// was recorded up to now. Recording pauses meanwhile.
+/// was recorded up to now, and counts as being there no more. What is to be handed over still is. Recording pauses
+/// meanwhile.
 ///
 /// # Context
 /// Threads, one at a time.
-pub fn mark(mut each: impl FnMut(usize, u64)) {
+pub fn forget(mut each: impl FnMut(usize, u64)) {
     use takt_tracer::ring::{CpuRing, Word};
     paused(|| {
         for (cpu, _) in crate::smp::rings() {
             let ring = RingOf::new(cpu);
             ring::close(ring);
+            ring::snapshot::begin_anew(ring);
             each(
                 cpu,
                 ring.load(Word::Pos) / crate::config::TRACE_SUB_SIZE as u64,

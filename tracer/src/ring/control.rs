@@ -43,7 +43,7 @@ pub struct RingControl {
     pub wanted: AtomicU64,
     /// Snapshots that were taken.
     pub taken: AtomicU64,
-    /// The sub-buffer with which what is recorded since the last snapshot begins.
+    /// The sub-buffer with which what counts as recorded begins: since the last snapshot, or since it was cleared.
     pub live_start: AtomicU64,
     /// The one with which the snapshot begins.
     pub snapshot_start: AtomicU64,

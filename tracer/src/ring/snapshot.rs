@@ -154,6 +154,15 @@ pub fn settle<R: CpuRing>(ring: R) {
     }
 }
 
+/// What is recorded from here on is all that counts as recorded. The current sub-buffer is closed.
+///
+/// # Context
+/// Only while tracing is off and no writer is inside.
+pub fn begin_anew<R: CpuRing>(ring: R) {
+    let next = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
+    ring.store(Word::LiveStart, next);
+}
+
 /// Forgets the snapshot, and one that is pending.
 ///
 /// # Context

@@ -23,5 +23,6 @@ mod threads;
 mod timeouts;
 mod timers;
 mod tracing;
+mod triggers;
 
 takt_board::entry!(takt_tests::harness::main);
