@@ -78,6 +78,12 @@ impl Trigger {
     /// # Errors
     /// [`FilterError`] with the place, if it cannot be understood.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
+        // What is missing at the end has its place there.
+        let inside = |error: FilterError| FilterError::new(error.at.min(text.len()), error.reason);
+        Self::read(text).map_err(inside)
+    }
+
+    fn read(text: &str) -> Result<Self, FilterError> {
         let (head, condition) = match text.find(" if ") {
             Some(at) => {
                 let begin = at + " if ".len();

@@ -141,7 +141,7 @@ fn mistakes_have_a_place() {
         ("traceoff:0", 9),
         ("traceoff:-1", 9),
         ("traceoff:x", 9),
-        ("hist", 5),
+        ("hist", 4),
         ("hist:", 5),
         ("hist:vals=took", 5),
         ("hist:keys=", 10),

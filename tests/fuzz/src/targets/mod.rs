@@ -6,6 +6,7 @@ pub mod filter;
 pub mod log;
 pub mod rings;
 pub mod rtt;
+pub mod rules;
 pub mod settings;
 pub mod shell;
 pub mod status;
@@ -40,5 +41,5 @@ mod tests {
         )* };
     }
 
-    targets! { capture command_line filter log rings rtt settings shell status trace_file trace_meta }
+    targets! { capture command_line filter log rings rtt rules settings shell status trace_file trace_meta }
 }

@@ -4,7 +4,7 @@
 //! Input: the bytes that the host sends.
 
 use takt_board::line::{BadLine, LineBuffer};
-use takt_board::setting::{Errno, Setting};
+use takt_board::setting::{Errno, Setting, Snapshot};
 
 /// Bytes of the longest line here.
 const LONGEST: usize = 64;
@@ -78,6 +78,40 @@ fn parse(text: &str) {
         }
         Ok(Setting::BufferSize(nr)) => assert_eq!(value.parse(), Ok(nr)),
         Ok(Setting::Clear) => assert_eq!(value, ""),
+        Ok(Setting::Snapshot(what)) => {
+            let digit = match what {
+                Snapshot::Free => "0",
+                Snapshot::Take => "1",
+                Snapshot::Clear => "2",
+            };
+            assert_eq!(value, digit);
+        }
+        Ok(Setting::Program { at, words }) => {
+            let mut parts = value.split(',');
+            assert_eq!(parts.next().map(str::parse), Some(Ok(at)));
+            let read = |part: &str| {
+                let digits = part.strip_prefix("0x").unwrap_or(part);
+                u32::from_str_radix(digits, 16).expect("it was read")
+            };
+            assert!(words.iter().eq(parts.map(read)));
+        }
+        Ok(Setting::EventFilter { event, len, text }) => {
+            let parts: Vec<_> = value.splitn(3, ',').collect();
+            assert_eq!((parts[0].parse(), parts[1].parse()), (Ok(event), Ok(len)));
+            assert_eq!(parts[2], text);
+        }
+        Ok(Setting::EventTrigger(trigger)) => {
+            let parts: Vec<_> = value.splitn(6, ',').collect();
+            assert_eq!(parts[0].parse(), Ok(trigger.event));
+            assert_eq!(parts[2].parse().ok(), trigger.count);
+            assert_eq!(parts[3].parse(), Ok(trigger.nr_spec));
+            assert_eq!(parts[4].parse(), Ok(trigger.nr_condition));
+            assert_eq!(parts[5], trigger.text);
+        }
+        Ok(Setting::EventTriggerOff { event, place }) => {
+            let parts = value.split_once(',').expect("it was read");
+            assert_eq!((parts.0.parse(), parts.1.parse()), (Ok(event), Ok(place)));
+        }
         Err(error) => assert!(matches!(error, Errno::Invalid | Errno::Overflow)),
     }
 }
@@ -102,6 +136,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "period_ns=1000000 events=4,,6 mode= tracing_on=2\nnothing\n\n=\n",
         "ftrace_filter=3,7-12\nftrace_filter=*\nftrace_notrace=9-7\nftrace_pid=8,9\nftrace_graph_max_depth=3\n",
         "tracing_max_latency=0\ntracing_thresh=20000\ntracing_thresh=99999999999999999999\n",
+        "snapshot=1\nsnapshot=3\nprogram=8,1f,0,ffffffff\nprogram=1,\nevent_filter=4,13,prio < 10, or not\n",
+        "event_trigger=6,traceoff,3,0,5,if x\nevent_trigger=6,hist,-,3,0,\nevent_trigger_off=6,1\nevent_filter=4\n",
         "trace_marker=0123456789012345678901234567890123456789012345678901234567890123456789\nx",
     ]
     .map(|line| line.as_bytes().to_vec())

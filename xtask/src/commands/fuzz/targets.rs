@@ -12,7 +12,7 @@ pub(super) struct Target {
 }
 
 /// All of them.
-pub(super) const TARGETS: [Target; 11] = [
+pub(super) const TARGETS: [Target; 12] = [
     Target {
         name: "trace-file",
         what: "the decoder of trace.bin and log.bin, from frames to text and JSON",
@@ -27,6 +27,11 @@ pub(super) const TARGETS: [Target; 11] = [
         name: "filter",
         what: "the language of filters, and filters over records",
         max_len: 256,
+    },
+    Target {
+        name: "rules",
+        what: "the language of triggers, and the table of filters and triggers",
+        max_len: 512,
     },
     Target {
         name: "rtt",
