@@ -35,6 +35,6 @@ pub use meta::{EventDef, EventTable, FieldDef, Role, Slot};
 pub use names::{Names, Threads, TscClock};
 pub use record::{Context, Record, Value};
 pub use sub::SubBuffer;
-pub use text::{write_header, write_item};
+pub use text::{stack, write_header, write_item};
 pub use types::FieldType;
 pub use writer::FrameWriter;

@@ -38,11 +38,13 @@
 
 pub mod builtin;
 mod declare;
+mod dynamic;
 mod meta;
 mod pack;
 mod place;
 mod sink;
 
+pub use dynamic::{Element, bounded};
 pub use meta::{Meta, text_len};
 pub use pack::{Id, Packed, Value};
 pub use place::{Layout, Place, Placer};

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::string::{String, ToString};
 
 use super::merge::Item;
+use super::meta::FieldDef;
 use super::names::{Names, signed};
 use super::record::{Record, Value};
 use super::types::FieldType;
@@ -13,7 +14,7 @@ use super::types::FieldType;
 ///
 /// A record has `cpu`, `ts_ns`, `task`, `pid`, `flags` (the four columns of ftrace), `event` and `fields`, which are in
 /// the order of the class. Numbers are numbers (`cycles` in nanoseconds, `tid` as pid, joined by the name in a field
-/// with `_comm` appended); `enum`, `flags` and `sym` fields are strings. What is lost has `cpu`, `ts_ns`,
+/// with `_comm` appended); `enum`, `flags` and `sym` fields are strings; an array is an array. What is lost has `cpu`, `ts_ns`,
 /// `lost_events` and `lost_sub_buffers`; damage has `damage`, `offset` and `skipped`.
 ///
 /// # Errors
@@ -79,6 +80,10 @@ pub fn write_json_fields(
     for (number, (field, value)) in record.fields().enumerate() {
         let comma = if number == 0 { "" } else { "," };
         write!(out, "{comma}{}:", string(&field.name)?)?;
+        if let Some(elements) = value.elements() {
+            write_array(&mut out, field, elements, names)?;
+            continue;
+        }
         let bits = value.number().unwrap_or(0);
         match &field.ty {
             FieldType::Unsigned | FieldType::Hex | FieldType::Prio => write!(out, "{bits}")?,
@@ -96,16 +101,35 @@ pub fn write_json_fields(
             | FieldType::Block { .. } => {
                 write!(out, "{}", string(&names.show(field, value))?)?;
             }
-            FieldType::Str => write!(out, "{}", string(&text(value))?)?,
+            FieldType::Str(_) => write!(out, "{}", string(&text(value))?)?,
         }
     }
     Ok(())
 }
 
+/// Elements of an array, as a field of their type is written.
+fn write_array(
+    mut out: impl Write,
+    field: &FieldDef,
+    elements: &[u64],
+    names: &Names,
+) -> io::Result<()> {
+    out.write_all(b"[")?;
+    for (number, element) in elements.iter().enumerate() {
+        let comma = if number == 0 { "" } else { "," };
+        match field.ty {
+            FieldType::Symbol => write!(out, "{comma}{}", string(&names.symbol(*element))?)?,
+            FieldType::Signed => write!(out, "{comma}{}", signed(field, *element))?,
+            _ => write!(out, "{comma}{element}")?,
+        }
+    }
+    out.write_all(b"]")
+}
+
 /// The bytes as text; JSON escapes what could do harm.
 fn text(value: &Value) -> String {
     match value {
-        Value::Number(_) => String::new(),
+        Value::Number(_) | Value::Array(_) => String::new(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
     }
 }

@@ -61,8 +61,37 @@ pub enum Slot {
         /// The place.
         place: Place,
     },
+    /// An array, packed as so many fields, by what stands before it.
+    Array {
+        /// The width of an element.
+        bits: u32,
+        /// The number of elements.
+        len: usize,
+        /// Gives the first element its place, then the others.
+        placer: Placer,
+    },
     /// After the extra words: length and bytes.
     Dynamic,
+    /// After the extra words: length in bytes, and elements.
+    Sequence {
+        /// The width of an element: 8, 16, 32 or 64.
+        bits: u32,
+    },
+}
+
+impl Slot {
+    /// Whether it is behind the extra words.
+    pub const fn is_dynamic(self) -> bool {
+        matches!(self, Self::Dynamic | Self::Sequence { .. })
+    }
+
+    /// The bits of an element, if it is an array.
+    pub const fn element_bits(self) -> Option<u32> {
+        match self {
+            Self::Array { bits, .. } | Self::Sequence { bits } => Some(bits),
+            Self::Fixed { .. } | Self::Dynamic => None,
+        }
+    }
 }
 
 /// What an event means to the decoder. It goes by the class: its name, and fields of certain names.
@@ -89,6 +118,11 @@ pub enum Role {
     Function,
     /// A function begins: class `function_context`.
     FunctionContext,
+    /// The functions that are under way, the innermost first: class `kernel_stack`, its last field an array of any length.
+    Stack {
+        /// The number of the field with the functions.
+        callers: usize,
+    },
 }
 
 impl EventDef {
@@ -111,13 +145,9 @@ impl EventDef {
 
     /// Whether a dynamic field follows the extra words.
     pub fn has_dynamic(&self) -> bool {
-        matches!(
-            self.fields.last(),
-            Some(FieldDef {
-                slot: Slot::Dynamic,
-                ..
-            })
-        )
+        self.fields
+            .last()
+            .is_some_and(|field| field.slot.is_dynamic())
     }
 }
 
@@ -241,6 +271,16 @@ impl EventDef {
             "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
             "function" => Role::Function,
             "function_context" => Role::FunctionContext,
+            "kernel_stack" => match fields.last() {
+                Some(FieldDef {
+                    slot: Slot::Sequence { .. },
+                    ty: FieldType::Symbol,
+                    ..
+                }) => Role::Stack {
+                    callers: fields.len() - 1,
+                },
+                _ => Role::Plain,
+            },
             "thread_name" => match (find("tid"), find("comm")) {
                 (Some(tid), Some(comm)) => Role::Name { tid, comm },
                 _ => Role::Plain,
@@ -283,22 +323,30 @@ fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), Stri
                 "`field {line}` is not of the form: field NAME BITS TYPE"
             ));
         };
-        if fields
-            .last()
-            .is_some_and(|field| field.slot == Slot::Dynamic)
-        {
+        if fields.last().is_some_and(|field| field.slot.is_dynamic()) {
             return Err(format!("field {name} follows a dynamic field"));
         }
         if fields.iter().any(|field| field.name == name) {
             return Err(format!("there are two fields {name}"));
         }
         let ty = FieldType::parse(ty)?;
-        let slot = match (bits, number(bits)) {
-            ("*", _) if ty == FieldType::Str => Slot::Dynamic,
-            (_, Some(bits @ (1..=32 | 64))) if ty != FieldType::Str => Slot::Fixed {
-                bits: bits as u32,
-                place: placer.place(bits as u32),
+        let slot = match width(bits) {
+            Some(Width::Dynamic) if ty.is_str() => Slot::Dynamic,
+            Some(Width::One(bits)) if !ty.is_str() => Slot::Fixed {
+                bits,
+                place: placer.place(bits),
             },
+            Some(Width::Array(..) | Width::Sequence(_)) if !ty.can_be_element() => {
+                return Err(format!("field {name}: there are no arrays of that type"));
+            }
+            Some(Width::Array(bits, len)) => {
+                let slot = Slot::Array { bits, len, placer };
+                (0..len).for_each(|_| {
+                    placer.place(bits);
+                });
+                slot
+            }
+            Some(Width::Sequence(bits)) => Slot::Sequence { bits },
             _ => return Err(format!("field {name} cannot have {bits} bits")),
         };
         fields.push(FieldDef {
@@ -311,4 +359,41 @@ fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), Stri
         }
     }
     Ok((fields, placer.words()))
+}
+
+/// How wide a field is.
+enum Width {
+    One(u32),
+    Array(u32, usize),
+    Sequence(u32),
+    Dynamic,
+}
+
+/// More elements than these are beyond the longest record.
+const MAX_LEN: u64 = 32 * (Placer::MAX_EXTRA as u64 + 1);
+
+/// `8`, `[8;4]`, `[8]` or `*`.
+fn width(text: &str) -> Option<Width> {
+    let Some(array) = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+    else {
+        return match (text, number(text)) {
+            ("*", _) => Some(Width::Dynamic),
+            (_, Some(bits @ (1..=32 | 64))) => Some(Width::One(bits as u32)),
+            _ => None,
+        };
+    };
+    match array.split_once(';') {
+        Some((bits, len)) => match (number(bits)?, number(len)?) {
+            (bits @ (1..=32 | 64), len @ 1..=MAX_LEN) => {
+                Some(Width::Array(bits as u32, len as usize))
+            }
+            _ => None,
+        },
+        None => match number(array)? {
+            bits @ (8 | 16 | 32 | 64) => Some(Width::Sequence(bits as u32)),
+            _ => None,
+        },
+    }
 }

@@ -4,6 +4,7 @@ use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::format;
 use std::string::{String, ToString};
+use std::vec::Vec;
 
 use super::meta::{FieldDef, Role, Slot};
 use super::record::{Record, Value};
@@ -121,6 +122,8 @@ pub struct Names {
     pub clock: TscClock,
     /// The threads.
     pub threads: Threads,
+    /// Whether the functions of a stack are shown with how far into them it is.
+    pub offsets: bool,
     symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
 }
 
@@ -139,6 +142,7 @@ impl Names {
         Self {
             clock: TscClock::new(tsc_hz),
             threads,
+            offsets: false,
             symbol: None,
         }
     }
@@ -167,6 +171,16 @@ impl Names {
         symbol
     }
 
+    /// The function of a stack, by the address of a call in it: with how far into it if [`offsets`](Self::offsets) says
+    /// so.
+    pub fn frame(&self, address: u64) -> String {
+        if self.offsets {
+            self.symbol(address)
+        } else {
+            self.function(address)
+        }
+    }
+
     /// What is at an address, as a field of that type shows it.
     pub fn place(&self, ty: &FieldType, address: u64) -> String {
         match ty {
@@ -175,8 +189,23 @@ impl Names {
         }
     }
 
-    /// A field's value as its type says.
+    /// A field's value as its type says. An array as ftrace's `__print_array` shows it, `{0x1,0x2}`, signed numbers as well,
+    /// but symbols where there are addresses.
     pub fn show(&self, field: &FieldDef, value: &Value) -> String {
+        if let Some(elements) = value.elements() {
+            let one = |element: &u64| match field.ty {
+                FieldType::Symbol => self.symbol(*element),
+                FieldType::Signed => {
+                    let bits = field.slot.element_bits().unwrap_or(64);
+                    let bits = bits.next_power_of_two().max(8);
+                    let extended = signed(field, *element).cast_unsigned();
+                    format!("{:#x}", extended & (u64::MAX >> (64 - bits)))
+                }
+                _ => format!("{element:#x}"),
+            };
+            let shown: Vec<_> = elements.iter().map(one).collect();
+            return format!("{{{}}}", shown.join(","));
+        }
         let number = value.number().unwrap_or(0);
         match &field.ty {
             FieldType::Unsigned | FieldType::Prio => number.to_string(),
@@ -191,7 +220,7 @@ impl Names {
             FieldType::Enum(names) => FieldType::name_of(names, number)
                 .map_or_else(|| number.to_string(), ToString::to_string),
             FieldType::Flags(names) => FieldType::flags(names, number),
-            FieldType::Str => value.text(),
+            FieldType::Str(_) => value.text(),
         }
     }
 
@@ -232,10 +261,10 @@ impl Names {
     }
 }
 
-/// A number of the field's width in two's complement.
+/// A number of the width of the field, or of its elements, in two's complement.
 pub(super) fn signed(field: &FieldDef, number: u64) -> i64 {
     let bits = match field.slot {
-        Slot::Fixed { bits, .. } => bits,
+        Slot::Fixed { bits, .. } | Slot::Array { bits, .. } | Slot::Sequence { bits } => bits,
         Slot::Dynamic => 64,
     };
     (number << (64 - bits)) as i64 >> (64 - bits)

@@ -65,8 +65,10 @@ impl Context {
 pub enum Value {
     /// A number, signed or not, as it stands in the record: not sign-extended.
     Number(u64),
-    /// A dynamic field.
+    /// A string.
     Bytes(Vec<u8>),
+    /// The elements of an array, as they stand in the record: not sign-extended.
+    Array(Vec<u64>),
 }
 
 impl Value {
@@ -74,14 +76,22 @@ impl Value {
     pub const fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
-            Self::Bytes(_) => None,
+            Self::Bytes(_) | Self::Array(_) => None,
         }
     }
 
-    /// The bytes as text without anything that could do harm on a terminal; empty for a number.
+    /// The elements, if it is an array.
+    pub fn elements(&self) -> Option<&[u64]> {
+        match self {
+            Self::Array(elements) => Some(elements),
+            Self::Number(_) | Self::Bytes(_) => None,
+        }
+    }
+
+    /// The bytes as text without anything that could do harm on a terminal; empty for numbers.
     pub fn text(&self) -> String {
         match self {
-            Self::Number(_) => String::new(),
+            Self::Number(_) | Self::Array(_) => String::new(),
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes)
                 .chars()
                 .map(|c| {

@@ -295,21 +295,38 @@ impl SubBuffer {
 
 /// Takes the values out of a record; `fixed` is where its dynamic field begins, `dynamic` how long it is.
 fn values(event: &EventDef, word: u32, body: &[u8], fixed: usize, dynamic: usize) -> Vec<Value> {
+    let bytes = || {
+        body.get(fixed + 4..)
+            .and_then(|rest| rest.get(..dynamic))
+            .unwrap_or(&[])
+    };
+    let number = |bits: u32, place| {
+        let (from, shift) = match place {
+            Place::Word(shift) => (Some(word.into()), shift),
+            Place::Extra(at, _) if bits == 64 => (u64_at(body, 8 + 4 * at), 0),
+            Place::Extra(at, shift) => (u32_at(body, 8 + 4 * at).map(u64::from), shift),
+        };
+        from.unwrap_or(0) >> shift & (u64::MAX >> (64 - bits))
+    };
     let one = |slot| match slot {
-        Slot::Dynamic => Value::Bytes(
-            body.get(fixed + 4..)
-                .and_then(|rest| rest.get(..dynamic))
-                .unwrap_or(&[])
-                .into(),
-        ),
-        Slot::Fixed { bits, place } => {
-            let (from, shift) = match place {
-                Place::Word(shift) => (Some(word.into()), shift),
-                Place::Extra(at, _) if bits == 64 => (u64_at(body, 8 + 4 * at), 0),
-                Place::Extra(at, shift) => (u32_at(body, 8 + 4 * at).map(u64::from), shift),
-            };
-            Value::Number(from.unwrap_or(0) >> shift & (u64::MAX >> (64 - bits)))
-        }
+        Slot::Dynamic => Value::Bytes(bytes().into()),
+        Slot::Fixed { bits, place } => Value::Number(number(bits, place)),
+        Slot::Array {
+            bits,
+            len,
+            mut placer,
+        } => Value::Array((0..len).map(|_| number(bits, placer.place(bits))).collect()),
+        Slot::Sequence { bits } => Value::Array(elements(bytes(), bits)),
     };
     event.fields.iter().map(|field| one(field.slot)).collect()
+}
+
+/// Elements of so many bits, a multiple of 8; what is left of the bytes is none.
+fn elements(bytes: &[u8], bits: u32) -> Vec<u64> {
+    let one = |element: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..element.len()].copy_from_slice(element);
+        u64::from_le_bytes(wide)
+    };
+    bytes.chunks_exact(bits as usize / 8).map(one).collect()
 }

@@ -7,6 +7,7 @@ use std::string::String;
 use super::merge::Item;
 use super::meta::Role;
 use super::names::Names;
+use super::record::{Record, Value};
 
 /// The column legend: the four flags of mainline kernels and old parsers.
 const LEGEND: &str = "\
@@ -54,11 +55,12 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             let message = names.message(record);
             let cpu = record.cpu;
             write!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: ")?;
-            // As ftrace's tracer `function` shows it: its lines have no name of an event.
-            if !matches!(record.event.role, Role::Function | Role::FunctionContext) {
-                write!(out, "{}: ", record.event.event())?;
+            match record.event.role {
+                // As ftrace's tracer `function` shows it: its lines have no name of an event.
+                Role::Function | Role::FunctionContext => writeln!(out, "{message}"),
+                Role::Stack { callers } => out.write_all(stack(record, callers, names).as_bytes()),
+                _ => writeln!(out, "{}: {message}", record.event.event()),
             }
-            writeln!(out, "{message}")
         }
         Item::Lost {
             cpu,
@@ -76,6 +78,18 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
         }
         Item::Damage(damage) => writeln!(out, "# damaged: {damage}"),
     }
+}
+
+/// A stack as ftrace shows it, in lines of their own.
+pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
+    let callers = record.values.get(callers).and_then(Value::elements);
+    let mut out = String::from("<stack trace>\n");
+    for caller in callers.unwrap_or_default() {
+        out.push_str(" => ");
+        out.push_str(&names.frame(*caller));
+        out.push('\n');
+    }
+    out
 }
 
 /// Seconds with nine decimals.

@@ -33,14 +33,27 @@ pub enum FieldType {
     Enum(Vec<(u64, String)>),
     /// `flags(mask=NAME,…)`, shown as `A|B`, the rest in hexadecimal.
     Flags(Vec<(u64, String)>),
-    /// `str`: bytes.
-    Str,
+    /// `str`: bytes; `str(n)`: no more than `n` of them.
+    Str(Option<u16>),
 }
 
 impl FieldType {
     /// Whether the value is a place in the code.
     pub fn is_place(&self) -> bool {
         matches!(self, Self::Symbol | Self::Block { .. })
+    }
+
+    /// Whether it is bytes.
+    pub const fn is_str(&self) -> bool {
+        matches!(self, Self::Str(_))
+    }
+
+    /// Whether there are arrays of it.
+    pub const fn can_be_element(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsigned | Self::Signed | Self::Hex | Self::Symbol
+        )
     }
 
     /// Reads a type as the metadata writes it.
@@ -53,7 +66,7 @@ impl FieldType {
             "prio" => Some(Self::Prio),
             "cycles" => Some(Self::Cycles),
             "sym" => Some(Self::Symbol),
-            "str" => Some(Self::Str),
+            "str" => Some(Self::Str(None)),
             _ => None,
         };
         if let Some(simple) = simple {
@@ -71,6 +84,12 @@ impl FieldType {
                 _ => Err(format!(
                     "`{text}` does not say where blocks begin and how large they are"
                 )),
+            };
+        }
+        if let Some(max) = names("str") {
+            return match number(max).and_then(|max| u16::try_from(max).ok()) {
+                Some(max @ 1..) => Ok(Self::Str(Some(max))),
+                _ => Err(format!("`{text}` does not say how long it may be")),
             };
         }
         match (names("enum"), names("flags")) {
@@ -163,6 +182,10 @@ mod tests {
                 .unwrap_err()
                 .contains("`block(5)`")
         );
+        for bad in ["str(0)", "str()", "str(65536)", "str(x)"] {
+            assert!(FieldType::parse(bad).unwrap_err().contains(bad));
+        }
+        assert_eq!(FieldType::parse("str(16)"), Ok(FieldType::Str(Some(16))));
         let block = FieldType::Block {
             base: 0x20_0000,
             size: 32,

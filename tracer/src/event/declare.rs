@@ -18,12 +18,17 @@
 /// The layout is `core24(ctx)` with the fixed preempt-count byte, `core8`, or `wide`. A field is `name: bits type`:
 /// fewer than 32 bits are packed into the word as long as there is room, then into extra words
 /// ([`Placer`](crate::event::Placer)); 32 and 64 bits are extra words; `*` is the dynamic field of type `str`, which
-/// comes last. Types: `u`, `i`, `x`, `tid`, `prio`, `cycles`, `sym`, `str`,
-/// `enum("n=NAME,…")`, `flags("mask=NAME,…")`. In the print template `{f}` is a field by its type, `{f:comm}` and
+/// comes last; `str(16)` is one of which no more than so many bytes are recorded. Types: `u`, `i`, `x`, `tid`, `prio`,
+/// `cycles`, `sym`, `str`, `enum("n=NAME,…")`, `flags("mask=NAME,…")`.
+///
+/// `name: [8; 4] u` is an array of four elements of 8 bits, packed like four fields. `name: [32] sym` is an array of any
+/// length, of elements of 8, 16, 32 or 64 bits; it is a dynamic field, so it comes last. Elements are of type `u`, `i`,
+/// `x` or `sym`. In the print template `{f}` is a field by its type, `{f:comm}` and
 /// `{f:pid}` a thread's name and number, `{current:…}` the running thread.
 ///
 /// The class gets a function `emit::<Sink>(id, fields…)`. Integers of any size and `bool` are taken as values
-/// ([`Value`](crate::event::Value)), anything `AsRef<[u8]>` as the dynamic field.
+/// ([`Value`](crate::event::Value)) or as an array of such, anything `AsRef<[u8]>` as a string, and anything
+/// `AsRef<[u32]>` (`u8`, `u16`, `u64`) as a dynamic array of such elements.
 #[macro_export]
 macro_rules! event_class {
     (
@@ -43,13 +48,13 @@ macro_rules! event_class {
             const TEXT: &'static str = ::core::concat!(
                 "class ", $name,
                 "\nlayout ", ::core::stringify!($layout) $(, " ", ::core::stringify!($ctx))?,
-                $("\nfield ", ::core::stringify!($field), " ", ::core::stringify!($bits), " ", ::core::stringify!($ty)
+                $("\nfield ", ::core::stringify!($field), " ", $crate::__width!($bits), " ", ::core::stringify!($ty)
                     $(, "(", $arg, ")")?,)*
                 "\nprint ", $print, "\n"
             );
         }
 
-        $crate::__class_emit! { $class [] [] $($field $bits)* }
+        $crate::__class_emit! { $class [] [] $($field $bits [$($arg)?])* }
     };
 }
 
@@ -67,22 +72,65 @@ macro_rules! __layout {
     };
 }
 
+/// How the metadata writes a field's width: without spaces.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __fixed_bits {
-    ([$($bits:literal)*] $(*)?) => {
-        &[$($bits),*]
+macro_rules! __width {
+    ([$bits:literal; $len:literal]) => {
+        ::core::concat!("[", $bits, ";", $len, "]")
     };
-    ([$($bits:literal)*] $next:literal $($rest:tt)*) => {
-        $crate::__fixed_bits!([$($bits)* $next] $($rest)*)
+    ([$bits:literal]) => {
+        ::core::concat!("[", $bits, "]")
+    };
+    ($bits:tt) => {
+        ::core::stringify!($bits)
     };
 }
 
-/// Gathers for each fixed field its name, its width and the widths before it, then generates `emit`.
+/// The widths of the fixed fields, and how many there are of each.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __fixed_bits {
+    ([$($done:tt)*]) => {
+        &[$($done),*]
+    };
+    ([$($done:tt)*] *) => {
+        $crate::__fixed_bits!([$($done)*])
+    };
+    ([$($done:tt)*] [$bits:literal]) => {
+        $crate::__fixed_bits!([$($done)*])
+    };
+    ([$($done:tt)*] [$bits:literal; $len:literal] $($rest:tt)*) => {
+        $crate::__fixed_bits!([$($done)* ($bits, $len)] $($rest)*)
+    };
+    ([$($done:tt)*] $bits:literal $($rest:tt)*) => {
+        $crate::__fixed_bits!([$($done)* ($bits, 1)] $($rest)*)
+    };
+}
+
+/// Gathers for each fixed field its name, what is taken as its value, how it is packed, and the widths before it, then
+/// generates `emit`. Behind each field stands its width and the argument of its type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __class_emit {
-    ($class:ident [$({ $field:ident $bits:literal [$($before:literal)*] })*] [$($all:literal)*] $($dynamic:ident *)?) => {
+    ($class:ident [$($done:tt)*] [$($before:tt)*] $field:ident [$bits:literal; $len:literal] [] $($rest:tt)*) => {
+        $crate::__class_emit! {
+            $class
+            [$($done)* { $field [[impl $crate::event::Value; $len]] array places_after $bits [$($before)*] }]
+            [$($before)* ($bits, $len)]
+            $($rest)*
+        }
+    };
+    ($class:ident [$($done:tt)*] [$($before:tt)*] $field:ident $bits:literal $arg:tt $($rest:tt)*) => {
+        $crate::__class_emit! {
+            $class
+            [$($done)* { $field [impl $crate::event::Value] field place_after $bits [$($before)*] }]
+            [$($before)* ($bits, 1)]
+            $($rest)*
+        }
+    };
+    ($class:ident [$({ $field:ident [$value:ty] $pack:ident $place:ident $bits:literal [$($before:tt)*] })*] $all:tt
+        $($dynamic:ident $width:tt [$($max:literal)?])?) => {
         impl $class {
             /// Packs the fields and hands the record of event `id` to the sink.
             ///
@@ -92,24 +140,41 @@ macro_rules! __class_emit {
             #[allow(clippy::too_many_arguments, reason = "as many as the class has fields")]
             pub fn emit<S: $crate::event::Sink>(
                 id: $crate::event::Id
-                $(, $field: impl $crate::event::Value)*
-                $(, $dynamic: impl ::core::convert::AsRef<[u8]>)?
+                $(, $field: $value)*
+                $(, $dynamic: impl ::core::convert::AsRef<[$crate::__element!($width)]>)?
             ) {
                 use $crate::event::{EventClass, Packed, Placer};
-                let packed = Packed::new(id)$(.field(
-                    const { Placer::place_after(<$class as EventClass>::LAYOUT, &[$($before),*], $bits) },
+                let packed = Packed::new(id)$(.$pack(
+                    const { Placer::$place(<$class as EventClass>::LAYOUT, &[$($before),*], $bits) },
                     $bits,
                     $field,
                 ))*;
-                let bytes: ::core::option::Option<&[u8]> = $crate::__dynamic!($($dynamic)?);
+                let bytes: ::core::option::Option<&[u8]> =
+                    $crate::__dynamic!($($dynamic $width [$($max)?])?);
                 packed.send::<S>(<$class as EventClass>::LAYOUT, <$class as EventClass>::EXTRA, bytes);
             }
         }
     };
-    ($class:ident [$($done:tt)*] [$($before:literal)*] $field:ident $bits:literal $($rest:tt)*) => {
-        $crate::__class_emit! {
-            $class [$($done)* { $field $bits [$($before)*] }] [$($before)* $bits] $($rest)*
-        }
+}
+
+/// What a dynamic field has many of.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __element {
+    (*) => {
+        u8
+    };
+    ([8]) => {
+        u8
+    };
+    ([16]) => {
+        u16
+    };
+    ([32]) => {
+        u32
+    };
+    ([64]) => {
+        u64
     };
 }
 
@@ -119,8 +184,14 @@ macro_rules! __dynamic {
     () => {
         ::core::option::Option::None
     };
-    ($dynamic:ident) => {
+    ($dynamic:ident * []) => {
         ::core::option::Option::Some($dynamic.as_ref())
+    };
+    ($dynamic:ident * [$max:literal]) => {
+        ::core::option::Option::Some($crate::event::bounded($dynamic.as_ref(), $max))
+    };
+    ($dynamic:ident $width:tt []) => {
+        ::core::option::Option::Some($crate::event::Element::bytes_of($dynamic.as_ref()))
     };
 }
 

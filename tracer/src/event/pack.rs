@@ -90,6 +90,23 @@ impl Packed {
         self
     }
 
+    /// Adds an array of elements of `bits` bits, each as a field.
+    #[inline(always)]
+    #[must_use]
+    pub fn array<const N: usize>(
+        mut self,
+        places: [Place; N],
+        bits: u32,
+        values: [impl Value; N],
+    ) -> Self {
+        let mut at = 0;
+        while at < N {
+            self = self.field(places[at], bits, values[at]);
+            at += 1;
+        }
+        self
+    }
+
     /// Id and fields have no bit in common; a sum with an address is what the linker computes where all fields are
     /// constants, and what one `lea` computes elsewhere.
     #[inline(always)]

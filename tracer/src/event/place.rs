@@ -39,8 +39,9 @@ pub enum Place {
 /// Gives fields their places, in the order of the class.
 ///
 /// A field of fewer than 32 bits goes into the record's word if there is room; else into the newest extra word that
-/// was begun for such fields, if there is room; else into a new extra word. 32 and 64 bits are new extra words.
-#[derive(Clone, Copy, Debug)]
+/// was begun for such fields, if there is room; else into a new extra word. 32 and 64 bits are new extra words. An array
+/// is as many fields as it has elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placer {
     next: u32,
     end: u32,
@@ -87,32 +88,59 @@ impl Placer {
         self.words
     }
 
-    /// The place of a field of `bits` bits after fields of the widths `before`.
-    pub const fn place_after(layout: Layout, before: &[u32], bits: u32) -> Place {
-        let mut placer = Self::new(layout);
+    /// Gives as many fields of these widths their places as are said behind each.
+    const fn place_all(mut self, fields: &[(u32, usize)]) -> Self {
         let mut at = 0;
-        while at < before.len() {
-            placer.place(before[at]);
+        while at < fields.len() {
+            let (bits, count) = fields[at];
+            let mut nr = 0;
+            while nr < count {
+                self.place(bits);
+                nr += 1;
+            }
             at += 1;
         }
-        placer.place(bits)
+        self
     }
 
-    /// The number of extra words that fields of these widths take; refuses, at compile time, impossible ones.
-    ///
-    /// # Panics
-    /// If a width is neither 1 to 32 nor 64, or if more than [`MAX_EXTRA`](Self::MAX_EXTRA) extra words are needed.
-    pub const fn words_of(layout: Layout, bits: &[u32]) -> usize {
-        let mut placer = Self::new(layout);
+    /// The place of a field of `bits` bits after those in `before`, each a width and how many there are of it.
+    pub const fn place_after(layout: Layout, before: &[(u32, usize)], bits: u32) -> Place {
+        Self::new(layout).place_all(before).place(bits)
+    }
+
+    /// The places of `N` fields of `bits` bits after those in `before`.
+    pub const fn places_after<const N: usize>(
+        layout: Layout,
+        before: &[(u32, usize)],
+        bits: u32,
+    ) -> [Place; N] {
+        let mut placer = Self::new(layout).place_all(before);
+        let mut places = [Place::Word(0); N];
         let mut at = 0;
-        while at < bits.len() {
-            assert!(
-                matches!(bits[at], 1..=32 | 64),
-                "a field has 1 to 32 bits, or 64"
-            );
-            placer.place(bits[at]);
+        while at < N {
+            places[at] = placer.place(bits);
             at += 1;
         }
+        places
+    }
+
+    /// The number of extra words that these fields take, each a width and how many there are of it; refuses, at compile
+    /// time, impossible ones.
+    ///
+    /// # Panics
+    /// If a width is neither 1 to 32 nor 64, if an array is empty, or if more than [`MAX_EXTRA`](Self::MAX_EXTRA) extra
+    /// words are needed.
+    pub const fn words_of(layout: Layout, fields: &[(u32, usize)]) -> usize {
+        let mut at = 0;
+        while at < fields.len() {
+            assert!(
+                matches!(fields[at].0, 1..=32 | 64),
+                "a field has 1 to 32 bits, or 64"
+            );
+            assert!(fields[at].1 > 0, "an array has an element at least");
+            at += 1;
+        }
+        let placer = Self::new(layout).place_all(fields);
         assert!(
             placer.words <= Self::MAX_EXTRA,
             "the fields take too many extra words"

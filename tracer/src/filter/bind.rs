@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use super::error::FilterError;
 use super::tree::{Expr, Filter, Literal, Op, Test};
-use crate::decode::ftrace::{CommonField, Content, Field, Format};
+use crate::decode::ftrace::{CommonField, Field, Format};
 use crate::decode::{EventTable, FieldType};
 
 /// Filters with the fields of each event. An event gets through if every filter that is for it holds.
@@ -107,6 +107,12 @@ impl Binder {
             self.unknown.entry(test.field.at).or_insert_with(reason);
             return Ok(Bound::No);
         };
+        if operand.is_array() {
+            // Another event may have a number of that name.
+            let reason = format!("`{}` is an array, which no filter is for", test.field.node);
+            self.unknown.insert(test.field.at, reason);
+            return Ok(Bound::No);
+        }
         self.found.insert(test.field.at);
         let op = test.op.node;
         let at_op = |reason: String| FilterError::new(test.op.at, reason);
@@ -162,10 +168,12 @@ impl Operand<'_> {
         match self {
             Self::Common(_) | Self::Cpu => false,
             Self::Comm => true,
-            Self::Field(field) => {
-                matches!(field.content, Content::Comm(_)) || field.ty() == Some(&FieldType::Str)
-            }
+            Self::Field(field) => field.is_text(),
         }
+    }
+
+    fn is_array(&self) -> bool {
+        matches!(self, Self::Field(field) if field.element_size().is_some())
     }
 
     fn is_symbol(&self) -> bool {

@@ -160,6 +160,10 @@ impl Compiler<'_> {
                 let (place, _) = self.place(number)?;
                 self.value(place, def, op, value)
             }
+            Content::Length(_) => Err(Unsupported(format!(
+                "`{}` is the length of an array, which only the host compares",
+                field.name
+            ))),
             Content::Comm(_) => Ok(Code::Always(false)),
         }
     }

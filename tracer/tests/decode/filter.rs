@@ -157,6 +157,14 @@ fn what_is_not_understood_has_its_place() {
         ("context == nmi", 11, "one of irq, thread"),
         ("mask & \"A|C\"", 7, "one of A, B"),
         ("CPU == x", 7, "is a number"),
+        (
+            "arrays: before == 9 && bytes == 1",
+            23,
+            "`bytes` is an array",
+        ),
+        ("values ~ \"*\"", 0, "`values` is an array"),
+        ("caller == do_timer", 0, "`caller` is an array"),
+        ("name < x", 5, "is a string"),
     ] {
         let filter = Filter::parse(text).unwrap();
         let (error, number) = Filters::bind(&[filter], &table).unwrap_err();
@@ -270,11 +278,11 @@ proptest! {
         let table = EventTable::parse(&entry(5, "x:y", class)).unwrap();
         let world = World::new(1);
         world.at(0, 1000, 0xc0, 9);
-        let widths = [4, 32, 4];
+        let widths = [(4, 1), (32, 1), (4, 1)];
         let mut packed = Packed::new(Id::from_number(5));
         for (number, value) in [i64::from(a), i64::from(b), i64::from(c)].into_iter().enumerate() {
-            let place = Placer::place_after(Layout::Wide, &widths[..number], widths[number]);
-            packed = packed.field(place, widths[number], value);
+            let place = Placer::place_after(Layout::Wide, &widths[..number], widths[number].0);
+            packed = packed.field(place, widths[number].0, value);
         }
         packed.send::<Sink>(Layout::Wide, Placer::words_of(Layout::Wide, &widths), None);
         let mut trace = TraceFile::open(Cursor::new(world.finish())).unwrap();

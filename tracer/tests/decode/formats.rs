@@ -5,7 +5,7 @@ use std::path::Path;
 
 use takt_tracer::decode::{Names, Threads, TraceFile, write_header, write_item, write_json};
 
-use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, sample, table};
+use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, sample, sample_of_arrays, table};
 
 pub(crate) fn snapshot(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -53,10 +53,9 @@ fn ftrace_text() {
     snapshot("trace.txt", &String::from_utf8(out).unwrap());
 }
 
-#[test]
-fn json_lines() {
+fn json_of(file: Vec<u8>) -> String {
     let table = table();
-    let mut trace = TraceFile::open(Cursor::new(sample())).unwrap();
+    let mut trace = TraceFile::open(Cursor::new(file)).unwrap();
     let mut out = Vec::new();
     let mut names = names();
     for item in trace.merge(&table) {
@@ -67,7 +66,34 @@ fn json_lines() {
         let object: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(object["ts_ns"].is_u64());
     }
-    snapshot("trace.jsonl", &out);
+    out
+}
+
+#[test]
+fn json_lines() {
+    snapshot("trace.jsonl", &json_of(sample()));
+    snapshot("arrays.jsonl", &json_of(sample_of_arrays()));
+}
+
+#[test]
+fn arrays_and_stacks_as_text() {
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(sample_of_arrays())).unwrap();
+    let mut out = Vec::new();
+    let mut names = names();
+    for item in trace.merge(&table) {
+        write_item(&mut out, &item.unwrap(), &mut names).unwrap();
+    }
+    snapshot("arrays.txt", &String::from_utf8(out).unwrap());
+}
+
+#[test]
+fn a_stacks_functions_have_offsets_if_they_are_wanted() {
+    let mut names = names();
+    assert_eq!(names.frame(0x20_1234), "do_timer");
+    names.offsets = true;
+    assert_eq!(names.frame(0x20_1234), "do_timer+0x4");
+    assert_eq!(names.frame(0x1000), "0x1000");
 }
 
 #[test]

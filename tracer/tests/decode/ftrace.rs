@@ -7,7 +7,7 @@ use takt_tracer::decode::ftrace::{Format, common_flags};
 use takt_tracer::decode::{EventTable, Item, Names, TraceFile};
 
 use crate::formats::{names, snapshot};
-use crate::world::{entry, sample, table};
+use crate::world::{entry, sample, sample_of_arrays, table};
 
 #[test]
 fn format_texts() {
@@ -23,6 +23,8 @@ struct Parsed {
     offset: usize,
     size: usize,
     is_signed: bool,
+    /// How many bytes an element has, if it is an array of numbers.
+    element: Option<usize>,
     is_text: bool,
     is_dynamic: bool,
 }
@@ -40,14 +42,21 @@ fn parse(text: &str) -> BTreeMap<String, Parsed> {
                 part.strip_prefix(key).unwrap().parse::<usize>().unwrap()
             };
             let name = declaration.rsplit(' ').next().unwrap();
-            let (name, is_array) = name
-                .split_once('[')
-                .map_or((name, false), |(name, _)| (name, true));
+            let name = name.split_once('[').map_or(name, |(name, _)| name);
+            let is_char = declaration.contains("char ") || declaration.contains("char[");
+            let bits = |ty: &str| ty.trim_end_matches("[]")[1..].parse::<usize>().unwrap();
+            let ty = declaration.trim_start_matches("__data_loc ");
+            let element = match ty.split(' ').next() {
+                _ if !ty.contains('[') || is_char => None,
+                Some("unsigned") => Some(8),
+                ty => ty.map(|ty| bits(ty) / 8),
+            };
             let parsed = Parsed {
                 offset: number("offset:"),
                 size: number("size:"),
                 is_signed: number("signed:") == 1,
-                is_text: is_array,
+                element,
+                is_text: is_char && ty.contains('['),
                 is_dynamic: declaration.starts_with("__data_loc"),
             };
             (name.to_owned(), parsed)
@@ -62,31 +71,43 @@ fn read(field: &Parsed, bytes: &[u8]) -> String {
         String::from_utf8(bytes[..len].to_vec()).unwrap()
     };
     let bytes_of = &bytes[field.offset..field.offset + field.size];
-    if field.is_text {
-        return text(bytes_of);
-    }
-    let mut wide = [0; 8];
-    wide[..field.size].copy_from_slice(bytes_of);
-    let number = u64::from_le_bytes(wide);
-    if field.is_dynamic {
-        let (at, len) = (number as usize & 0xffff, number as usize >> 16);
-        return text(&bytes[at..at + len]);
-    }
-    let unused = 64 - 8 * field.size as u32;
-    if field.is_signed {
-        ((number << unused).cast_signed() >> unused).to_string()
-    } else {
-        number.to_string()
+    let number = |bytes: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(wide)
+    };
+    let shown = |bytes: &[u8]| {
+        let unused = 64 - 8 * bytes.len() as u32;
+        if field.is_signed {
+            ((number(bytes) << unused).cast_signed() >> unused).to_string()
+        } else {
+            number(bytes).to_string()
+        }
+    };
+    let bytes_of = match number(&bytes_of[..bytes_of.len().min(8)]) as usize {
+        place if field.is_dynamic => &bytes[place & 0xffff..][..place >> 16],
+        // A stack goes on to the end of the record.
+        _ if field.size == 0 => &bytes[field.offset..],
+        _ => bytes_of,
+    };
+    match field.element {
+        Some(size) => {
+            let elements: Vec<_> = bytes_of.chunks(size).map(shown).collect();
+            elements.join(" ")
+        }
+        None if field.is_text => text(bytes_of),
+        None => shown(bytes_of),
     }
 }
 
 #[test]
 fn records_are_what_the_texts_say() {
     let table = table();
-    let mut trace = TraceFile::open(Cursor::new(sample())).unwrap();
+    let mut traces =
+        [sample(), sample_of_arrays()].map(|file| TraceFile::open(Cursor::new(file)).unwrap());
     let mut names: Names = names();
     let mut shown = Vec::new();
-    for item in trace.merge(&table) {
+    for item in traces.iter_mut().flat_map(|trace| trace.merge(&table)) {
         let Item::Record(record) = item.unwrap() else {
             continue;
         };
@@ -110,16 +131,17 @@ fn records_are_what_the_texts_say() {
             names.threads.pid(record.tid).to_string()
         );
         for described in &format.fields {
-            let value = match described.text(&record, &names) {
-                Some(text) => text,
-                None => {
-                    let number = described.number(&record, &names).unwrap();
-                    match described.is_signed() {
-                        true => number.cast_signed().to_string(),
-                        false => number.to_string(),
-                    }
-                }
+            let shown = |number: u64| match described.is_signed() {
+                true => number.cast_signed().to_string(),
+                false => number.to_string(),
             };
+            let text = described.text(&record, &names);
+            let number = described.number(&record, &names).map(shown);
+            let numbers = described.numbers(&record, &names).map(|numbers| {
+                let numbers: Vec<_> = numbers.into_iter().map(shown).collect();
+                numbers.join(" ")
+            });
+            let value = text.or(number).or(numbers).unwrap();
             assert_eq!(field(&described.name), value, "{}", described.name);
         }
         match record.event.event() {
@@ -138,6 +160,18 @@ fn records_are_what_the_texts_say() {
                 field("text")
             )),
             "timer_latency" => shown.push(field("latency")),
+            "arrays" => shown.push(format!(
+                "{}; {}; {}; {}; {}; {}",
+                field("before"),
+                field("bytes"),
+                field("small"),
+                field("words"),
+                field("after"),
+                field("list")
+            )),
+            "places" => shown.push(format!("{}; {}", field("pair"), field("name"))),
+            "kernel_stack" => shown.push(format!("{}: {}", field("size"), field("caller"))),
+            "long" => shown.push(format!("[{}]", field("values"))),
             _ => {}
         }
     }
@@ -150,6 +184,11 @@ fn records_are_what_the_texts_say() {
             "90",
             "-3 18446744073709551615 -9223372036854775808 end",
             "timerlat/0 1 swapper/0 0",
+            "9; 1 2 255 4; -4 -1 0 1 3; 3735928559 7; 21; 4660 65535 1",
+            "2101812 5; ends h",
+            "2: 2101812 4096",
+            "[-1 1]",
+            "[]",
         ]
     );
 }

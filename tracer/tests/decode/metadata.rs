@@ -38,7 +38,7 @@ fn an_entry_is_text_padded_with_zeros() {
 #[test]
 fn the_table_knows_what_was_declared() {
     let table = table();
-    assert_eq!(table.iter().count(), 6);
+    assert_eq!(table.iter().count(), 10);
     let switch = table.get(4).unwrap();
     assert_eq!(
         (switch.name.as_str(), switch.system(), switch.event()),
@@ -93,7 +93,7 @@ fn what_cannot_be_understood_is_refused_with_offset_and_reason() {
         refuse(&[&good[..], &good].concat(), "belongs to a:b already"),
         good.len() as u64
     );
-    let at_second = |id, class: &str, reason| {
+    let at_second = |id, class: &str, reason: &str| {
         let bytes = [&good[..], &entry(id, "x:y", class)].concat();
         assert_eq!(refuse(&bytes, reason), good.len() as u64);
     };
@@ -106,14 +106,35 @@ fn what_cannot_be_understood_is_refused_with_offset_and_reason() {
     at_second(6, "layout core8\n", "no `class`");
     at_second(6, "layout wide\nclass c\n", "does not fit its layout");
     at_second(6, "nonsense\n", "no known word");
-    let field =
-        |fields: &str, reason| at_second(6, &format!("layout core8\nclass c\n{fields}"), reason);
+    let field = |fields: &str, reason: &str| {
+        at_second(6, &format!("layout core8\nclass c\n{fields}"), reason);
+    };
     field("field a\n", "NAME BITS TYPE");
     field("field a 0 u\n", "cannot have 0 bits");
     field("field a 33 u\n", "cannot have 33 bits");
     field("field a 8 str\n", "cannot have 8 bits");
     field("field a * u\n", "cannot have * bits");
     field("field a * str\nfield b 8 u\n", "follows a dynamic field");
+    field("field a [8] u\nfield b 8 u\n", "follows a dynamic field");
+    field("field a [8;3] tid\n", "no arrays of that type");
+    field("field a [8] enum(0=R)\n", "no arrays of that type");
+    field("field a [*] str\n", "cannot have [*] bits");
+    for width in [
+        "[12]",
+        "[8;0]",
+        "[33;1]",
+        "[8",
+        "8]",
+        "[;]",
+        "[8;999999999]",
+        "[]",
+    ] {
+        field(
+            &format!("field a {width} u\n"),
+            &format!("cannot have {width} bits"),
+        );
+    }
+    field("field a [32;9] u\n", "beyond the longest record");
     field("field a 8 u\nfield a 8 u\n", "two fields a");
     field("field a 8 float\n", "no field type `float`");
     field("print {a}\n", "names no field");

@@ -10,7 +10,17 @@ use takt_tracer::filter::{Filter, Filters};
 
 use crate::world::{Sink, World, entry};
 
-const WIDTHS: [u32; 8] = [8, 2, 4, 32, 4, 64, 32, 64];
+/// Each once.
+const WIDTHS: [(u32, usize); 8] = [
+    (8, 1),
+    (2, 1),
+    (4, 1),
+    (32, 1),
+    (4, 1),
+    (64, 1),
+    (32, 1),
+    (64, 1),
+];
 
 const CLASS: &str = "class sched_switch\nlayout wide\nfield next 8 tid\nfield prev_state 2 enum(0=R,1=S,2=T)\n\
     field a 4 u\nfield b 32 x\nfield c 4 i\nfield w 64 i\nfield took 32 cycles\nfield long 64 cycles\n\
@@ -32,7 +42,7 @@ fn words(values: [u64; 8], ctx: u8, tid: u8) -> Vec<u32> {
     let mut words = vec![5 | u32::from(ctx) << 16 | u32::from(tid) << 24];
     words.resize(1 + Placer::words_of(Layout::Wide, &WIDTHS), 0);
     for (number, value) in values.into_iter().enumerate() {
-        let width = WIDTHS[number];
+        let (width, _) = WIDTHS[number];
         let value = value & (u64::MAX >> (64 - width));
         match Placer::place_after(Layout::Wide, &WIDTHS[..number], width) {
             Place::Word(shift) => words[0] |= (value as u32) << shift,
@@ -54,8 +64,8 @@ fn with_record(values: [u64; 8], ctx: u8, tid: u8, cpu: u8, check: impl FnOnce(&
     world.at(cpu.into(), 1000, ctx, tid);
     let mut packed = Packed::new(Id::from_number(5));
     for (number, value) in values.into_iter().enumerate() {
-        let place = Placer::place_after(Layout::Wide, &WIDTHS[..number], WIDTHS[number]);
-        packed = packed.field(place, WIDTHS[number], value);
+        let place = Placer::place_after(Layout::Wide, &WIDTHS[..number], WIDTHS[number].0);
+        packed = packed.field(place, WIDTHS[number].0, value);
     }
     packed.send::<Sink>(Layout::Wide, Placer::words_of(Layout::Wide, &WIDTHS), None);
     let mut trace = TraceFile::open(Cursor::new(world.finish())).unwrap();

@@ -47,11 +47,43 @@ takt_tracer::event_class! {
     print "small={small} mask={mask} hex={hex} place={place} big={big} negative={negative} odd={odd} text={text} {{done}}";
 }
 
+takt_tracer::event_class! {
+    /// Arrays among other fields, which are packed by the same rule, and one of any length.
+    pub(crate) class Arrays = "arrays", core8 {
+        before: 4 u,
+        bytes: [8; 4] u,
+        small: [3; 5] i,
+        words: [32; 2] x,
+        after: 5 u,
+        list: [16] x,
+    }
+    print "before={before} bytes={bytes} small={small} words={words} after={after} list={list}";
+}
+takt_tracer::event_class! {
+    /// Places and a string that has a maximum.
+    pub(crate) class Places = "places", wide { pair: [32; 2] sym, name: * str(8) }
+    print "pair={pair} name={name}";
+}
+takt_tracer::event_class! {
+    /// Who called whom.
+    pub(crate) class Stack = "kernel_stack", core8 { caller: [32] sym }
+    print "{caller}";
+}
+takt_tracer::event_class! {
+    /// Long elements.
+    pub(crate) class Long = "long", wide { values: [64] i }
+    print "values={values}";
+}
+
 pub(crate) const SWITCH: Id = Id::from_number(4);
 pub(crate) const WAKEUP: Id = Id::from_number(6);
 pub(crate) const CREATE: Id = Id::from_number(8);
 pub(crate) const LATENCY: Id = Id::from_number(1);
 pub(crate) const EVERYTHING: Id = Id::from_number(0x103);
+pub(crate) const ARRAYS: Id = Id::from_number(10);
+pub(crate) const STACK: Id = Id::from_number(12);
+pub(crate) const PLACES: Id = Id::from_number(0x105);
+pub(crate) const LONG: Id = Id::from_number(0x107);
 
 /// An entry as the linker lays it out.
 pub(crate) fn entry(id: u64, name: &str, class: &str) -> Vec<u8> {
@@ -70,6 +102,10 @@ pub(crate) fn metadata() -> Vec<u8> {
         entry(8, "sched:thread_name", Create::TEXT),
         entry(1, "timerlat:timer_latency", Latency::TEXT),
         entry(0x103, "test:everything", Everything::TEXT),
+        entry(10, "test:arrays", Arrays::TEXT),
+        entry(12, "ftrace:kernel_stack", Stack::TEXT),
+        entry(0x105, "test:places", Places::TEXT),
+        entry(0x107, "test:long", Long::TEXT),
     ]
     .concat()
 }
@@ -274,5 +310,25 @@ pub(crate) fn sample() -> Vec<u8> {
     world.at(0, 3 * half, 0xc0, 4);
     Switch::emit::<Sink>(SWITCH, 0u8, 95u8, 0u8, 1u8);
     world.hand_over();
+    world.finish()
+}
+
+/// A run with arrays, a stack and a string that is too long.
+pub(crate) fn sample_of_arrays() -> Vec<u8> {
+    let world = World::new(2);
+    world.at(1, 300, 0xc0, 5);
+    Arrays::emit::<Sink>(
+        ARRAYS,
+        9u8,
+        [1u8, 2, 0xff, 4],
+        [-4i8, -1, 0, 1, 3],
+        [0xdead_beefu32, 7],
+        21u8,
+        [0x1234u16, 0xffff, 1],
+    );
+    Places::emit::<Sink>(PLACES, [0x20_1234u32, 5], "ends h\u{20ac}re");
+    Stack::emit::<Sink>(STACK, [0x20_1234u32, 0x1000]);
+    Long::emit::<Sink>(LONG, [u64::MAX, 1]);
+    Long::emit::<Sink>(LONG, [0u64; 0]);
     world.finish()
 }

@@ -6,6 +6,7 @@ use std::format;
 use std::string::String;
 
 use super::layout::{CommonField, Content, Field, Format};
+use crate::decode::meta::FieldDef;
 use crate::decode::types::FieldType;
 
 impl Format<'_> {
@@ -43,17 +44,35 @@ impl Field<'_> {
         let name = &self.name;
         let ty: Cow<'_, str> = match self.content {
             Content::Value(_, field) => match &field.ty {
+                _ if self.element_size().is_some() => return self.array(field),
                 FieldType::Symbol | FieldType::Block { .. } => "unsigned long".into(),
                 FieldType::Prio => "int".into(),
-                FieldType::Str => "__data_loc char[]".into(),
+                FieldType::Str(None) => "__data_loc char[]".into(),
+                FieldType::Str(Some(_)) => return format!("char {name}[{}]", self.size),
                 FieldType::Signed => format!("s{}", self.size * 8).into(),
                 _ => format!("u{}", self.size * 8).into(),
             },
+            Content::Length(_) => "int".into(),
             Content::State(..) => "long".into(),
             Content::Pid(_) => "pid_t".into(),
             Content::Comm(_) => return format!("char {name}[{}]", self.size),
         };
         format!("{ty} {name}")
+    }
+
+    /// The declaration of an array.
+    fn array(&self, field: &FieldDef) -> String {
+        let (name, size) = (&self.name, self.element_size().unwrap_or(1));
+        let ty: Cow<'_, str> = match field.ty {
+            FieldType::Symbol => "unsigned long".into(),
+            FieldType::Signed => format!("s{}", size * 8).into(),
+            _ => format!("u{}", size * 8).into(),
+        };
+        match self.size / size {
+            _ if self.is_dynamic() => format!("__data_loc {ty}[] {name}"),
+            0 => format!("{ty} {name}[]"),
+            len => format!("{ty} {name}[{len}]"),
+        }
     }
 }
 

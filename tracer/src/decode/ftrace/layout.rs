@@ -54,6 +54,8 @@ pub struct Field<'t> {
 pub enum Content<'t> {
     /// The field of this number, by its type; numbers of cycles in ns.
     Value(usize, &'t FieldDef),
+    /// How many elements the field of this number has, of an event that is a stack.
+    Length(usize),
     /// The field of this number, a task's state, with the bits that Linux has for it.
     State(usize, &'t [(u64, String)]),
     /// A thread's number, as Linux counts.
@@ -119,6 +121,11 @@ impl<'t> Format<'t> {
                 Part::Hole(subject, show) => format.add_shown(*subject, *show, before),
             }
             before = "";
+        }
+        if let Role::Stack { callers } = event.role {
+            // ftrace's own field behind its length, in the record's end.
+            format.fields.clear();
+            format.add(Content::Length(callers), "size", "_");
         }
         for (number, field) in event.fields.iter().enumerate() {
             if field.ty == FieldType::Tid {
@@ -195,6 +202,7 @@ impl<'t> Format<'t> {
     fn is_taken(&self, name: &str, content: Content<'_>) -> bool {
         let is_own = |number: usize| match content {
             Content::Value(own, _) | Content::State(own, _) => own == number,
+            Content::Length(_) => false,
             Content::Pid(whose) | Content::Comm(whose) => {
                 whose == Whose::Field(number) && matches!(content, Content::Pid(_))
             }
@@ -221,7 +229,7 @@ impl<'t> Format<'t> {
             name,
             content,
             offset: 0,
-            size: size_of(content),
+            size: self.size_of(content),
         });
     }
 
@@ -231,6 +239,10 @@ impl<'t> Format<'t> {
             at = at.next_multiple_of(field.alignment());
             field.offset = at;
             at += field.size;
+            if field.size == 0 {
+                self.size = at;
+                return;
+            }
         }
         self.size = at.next_multiple_of(4);
     }
@@ -243,16 +255,35 @@ impl Field<'_> {
             Content::Value(_, field) => {
                 matches!(
                     field.ty,
-                    FieldType::Signed | FieldType::Prio | FieldType::Str
+                    FieldType::Signed | FieldType::Prio | FieldType::Str(_)
                 )
             }
-            Content::State(..) | Content::Pid(_) | Content::Comm(_) => true,
+            Content::Length(_) | Content::State(..) | Content::Pid(_) | Content::Comm(_) => true,
         }
     }
 
     /// Whether it holds where its bytes are, which follow the fixed fields.
     pub fn is_dynamic(&self) -> bool {
-        matches!(self.content, Content::Value(_, field) if field.ty == FieldType::Str)
+        match self.content {
+            Content::Value(_, field) => match field.ty {
+                FieldType::Str(max) => max.is_none(),
+                _ => field.slot.is_dynamic() && self.size != 0,
+            },
+            _ => false,
+        }
+    }
+
+    /// Bytes of an element, if it is an array.
+    pub fn element_size(&self) -> Option<usize> {
+        match self.content {
+            Content::Value(_, field) => element_size(field),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a text.
+    pub fn is_text(&self) -> bool {
+        matches!(self.content, Content::Comm(_)) || self.ty().is_some_and(FieldType::is_str)
     }
 
     /// The names that its values have, if it is an enumeration.
@@ -276,7 +307,7 @@ impl Field<'_> {
                         .collect(),
                 )
             }
-            Content::Pid(_) | Content::Comm(_) => None,
+            Content::Length(_) | Content::Pid(_) | Content::Comm(_) => None,
         }
     }
 
@@ -284,31 +315,48 @@ impl Field<'_> {
     pub fn ty(&self) -> Option<&FieldType> {
         match self.content {
             Content::Value(_, field) => Some(&field.ty),
-            Content::State(..) | Content::Pid(_) | Content::Comm(_) => None,
+            Content::Length(_) | Content::State(..) | Content::Pid(_) | Content::Comm(_) => None,
         }
     }
 
     fn alignment(&self) -> usize {
-        match self.content {
-            Content::Comm(_) => 1,
-            _ => self.size,
+        match self.element_size() {
+            _ if self.is_dynamic() => self.size,
+            Some(size) => size,
+            None if self.is_text() => 1,
+            None => self.size,
         }
     }
 }
 
-fn size_of(content: Content<'_>) -> usize {
-    match content {
-        Content::Value(_, field) => match (&field.ty, field.slot) {
-            (FieldType::Cycles | FieldType::Symbol | FieldType::Block { .. }, _) => 8,
-            (FieldType::Prio | FieldType::Str, _) | (_, Slot::Dynamic) => 4,
-            // Readers do not extend the sign of less than an `int`.
-            (FieldType::Signed, Slot::Fixed { bits: ..=32, .. }) => 4,
-            (_, Slot::Fixed { bits, .. }) => (bits.div_ceil(8) as usize).next_power_of_two(),
-        },
-        Content::State(..) => 8,
-        Content::Pid(_) => 4,
-        Content::Comm(_) => COMM_LEN,
+impl Format<'_> {
+    fn size_of(&self, content: Content<'_>) -> usize {
+        match content {
+            Content::Value(number, field) => match (&field.ty, field.slot) {
+                _ if self.event.role == (Role::Stack { callers: number }) => 0,
+                (_, Slot::Sequence { .. }) => 4,
+                (_, Slot::Array { len, .. }) => len * element_size(field).unwrap_or(0),
+                (FieldType::Cycles | FieldType::Symbol | FieldType::Block { .. }, _) => 8,
+                (FieldType::Str(Some(max)), _) => usize::from(*max) + 1,
+                (FieldType::Prio | FieldType::Str(None), _) | (_, Slot::Dynamic) => 4,
+                // Readers do not extend the sign of less than an `int`.
+                (FieldType::Signed, Slot::Fixed { bits: ..=32, .. }) => 4,
+                (_, Slot::Fixed { bits, .. }) => (bits.div_ceil(8) as usize).next_power_of_two(),
+            },
+            Content::State(..) => 8,
+            Content::Length(_) | Content::Pid(_) => 4,
+            Content::Comm(_) => COMM_LEN,
+        }
     }
+}
+
+/// Bytes of an element of an array.
+fn element_size(field: &FieldDef) -> Option<usize> {
+    let bits = field.slot.element_bits()?;
+    Some(match field.ty {
+        FieldType::Symbol => 8,
+        _ => (bits.div_ceil(8) as usize).next_power_of_two(),
+    })
 }
 
 /// The bits that Linux has for a task's state, by its letter.

@@ -14,6 +14,8 @@ use crate::decode::types::FieldType;
 enum Shown<'r> {
     Number(u64),
     Text(Cow<'r, str>),
+    /// Elements, signed ones extended.
+    Numbers(Vec<u64>),
 }
 
 impl Format<'_> {
@@ -37,6 +39,24 @@ impl Format<'_> {
                     out.extend(text.bytes());
                     out.resize((out.len() + 1).next_multiple_of(4), 0);
                 }
+                Shown::Numbers(numbers) => {
+                    let size = field.element_size().unwrap_or(8);
+                    let bytes = numbers
+                        .iter()
+                        .flat_map(|it| it.to_le_bytes()[..size].to_vec());
+                    let bytes: Vec<u8> = bytes.collect();
+                    if field.is_dynamic() {
+                        let place = (out.len() as u32) | (bytes.len() as u32) << 16;
+                        out[at].copy_from_slice(&place.to_le_bytes());
+                        out.extend(bytes);
+                    } else if field.size == 0 {
+                        out.extend(bytes);
+                    } else {
+                        let len = bytes.len().min(field.size);
+                        out[at][..len].copy_from_slice(&bytes[..len]);
+                    }
+                    out.resize(out.len().next_multiple_of(4), 0);
+                }
                 Shown::Text(text) => {
                     let len = text.floor_char_boundary(field.size - 1);
                     out[at][..len].copy_from_slice(&text.as_bytes()[..len]);
@@ -52,14 +72,22 @@ impl Field<'_> {
     pub fn number(&self, record: &Record<'_>, names: &Names) -> Option<u64> {
         match self.shown(record, names) {
             Shown::Number(number) => Some(number),
-            Shown::Text(_) => None,
+            Shown::Text(_) | Shown::Numbers(_) => None,
+        }
+    }
+
+    /// The elements in it, if it holds an array: signed ones extended.
+    pub fn numbers(&self, record: &Record<'_>, names: &Names) -> Option<Vec<u64>> {
+        match self.shown(record, names) {
+            Shown::Numbers(numbers) => Some(numbers),
+            Shown::Text(_) | Shown::Number(_) => None,
         }
     }
 
     /// The text in it, if it holds one.
     pub fn text(&self, record: &Record<'_>, names: &Names) -> Option<String> {
         match self.shown(record, names) {
-            Shown::Number(_) => None,
+            Shown::Number(_) | Shown::Numbers(_) => None,
             Shown::Text(text) => Some(text.into_owned()),
         }
     }
@@ -81,6 +109,18 @@ impl Field<'_> {
             Whose::Field(number) => number_of(record, number) as u8,
         };
         match self.content {
+            Content::Value(number, field) if self.element_size().is_some() => {
+                let elements = record.values.get(number).and_then(Value::elements);
+                let one = |element: &u64| match field.ty {
+                    FieldType::Signed => signed(field, *element).cast_unsigned(),
+                    _ => *element,
+                };
+                Shown::Numbers(elements.unwrap_or_default().iter().map(one).collect())
+            }
+            Content::Length(number) => {
+                let elements = record.values.get(number).and_then(Value::elements);
+                Shown::Number(elements.unwrap_or_default().len() as u64)
+            }
             Content::Value(number, field) => {
                 let value = number_of(record, number);
                 match &field.ty {
@@ -89,7 +129,7 @@ impl Field<'_> {
                     }
                     FieldType::Signed => Shown::Number(signed(field, value).cast_unsigned()),
                     FieldType::Cycles => Shown::Number(names.clock.ns(value)),
-                    FieldType::Str => {
+                    FieldType::Str(_) => {
                         let text = record.values.get(number).map(Value::text);
                         Shown::Text(text.unwrap_or_default().into())
                     }

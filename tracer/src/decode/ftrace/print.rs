@@ -63,9 +63,12 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         width => format!("{zero}{width}"),
     };
     let long = if field.size == 8 { "ll" } else { "" };
+    if let Some(size) = field.element_size() {
+        return ("%s".into(), array(field, size));
+    }
     let value = match field.content {
         Content::Comm(_) => return (format!("%{at_least}s"), rec),
-        Content::Pid(_) => return (format!("%{at_least}d"), rec),
+        Content::Pid(_) | Content::Length(_) => return (format!("%{at_least}d"), rec),
         Content::State(..) => return ("%s".into(), symbolic(&rec, field, width, zeros)),
         Content::Value(_, value) => value,
     };
@@ -77,13 +80,27 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         FieldType::Block { .. } => ("%ps".into(), format!("(void *){rec}")),
         FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, zeros)),
         FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
-        FieldType::Str => (
+        FieldType::Str(Some(_)) => (format!("%{at_least}s"), rec),
+        FieldType::Str(None) => (
             format!("%{at_least}s"),
             format!("__get_str({})", field.name),
         ),
         FieldType::Unsigned | FieldType::Cycles | FieldType::Tid => {
             (format!("%{at_least}{long}u"), rec)
         }
+    }
+}
+
+/// An array, of elements of `size` bytes.
+fn array(field: &Field<'_>, size: usize) -> String {
+    let name = &field.name;
+    if field.is_dynamic() {
+        let len = format!("__get_dynamic_array_len({name})");
+        format!("__print_array(__get_dynamic_array({name}), {len} / {size}, {size})")
+    } else if field.size == 0 {
+        format!("__print_array(REC->{name}, REC->size, {size})")
+    } else {
+        format!("__print_array(REC->{name}, {}, {size})", field.size / size)
     }
 }
 
