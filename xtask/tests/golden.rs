@@ -14,7 +14,7 @@ use takt_tracer::wire::{
 
 const SUB: usize = 256;
 
-const EVENTS: [(u64, &str); 5] = [
+const EVENTS: [(u64, &str); 7] = [
     (
         4,
         "event sched:sched_switch\nclass sched_switch\nlayout core24 0x80\nfield next 8 tid\nfield prev_prio 7 prio\n\
@@ -40,6 +40,15 @@ const EVENTS: [(u64, &str); 5] = [
         "event test:everything\nclass everything\nlayout wide\nfield small 5 i\nfield mask 4 flags(1=A,2=B)\n\
          field context 4 enum(0=irq,1=thread)\nfield hex 12 x\nfield big 64 u\nfield took 32 cycles\nfield text * str\n\
          print small={small} mask={mask} context={context:6} hex={hex} big={big} took={took} \"{text}\" 100%\n",
+    ),
+    (
+        12,
+        "event ftrace:kernel_stack\nclass kernel_stack\nlayout core8\nfield caller [32] sym\nprint {caller}\n",
+    ),
+    (
+        3,
+        "event test:arrays\nclass arrays\nlayout wide\nfield bytes [8;3] u\nfield small [4;2] i\nfield name * str(6)\n\
+         print bytes={bytes} small={small} name={name}\n",
     ),
 ];
 
@@ -112,6 +121,16 @@ fn run(stage: &Stage) {
         &text("ende\n"),
     ]
     .concat();
+    let arrays = [
+        &[
+            3_000_100,
+            3 | 0xc0 << 16 | 1 << 24,
+            0x0003_0201 | 7 << 24 | 0x8 << 28,
+        ][..],
+        &text("bounds"),
+    ]
+    .concat();
+    let stack = [3_000_200, core8(12, 0, 0x81, 1), 8, 0x20_1000, 0x20_1234];
     let subs = [
         sub(
             0,
@@ -131,7 +150,7 @@ fn run(stage: &Stage) {
         sub(1, 1, 30_000, 7, 1, &[&[31_000, core8(8, 0x50, 0x81, 1)]]),
         sub(1, 4, 40_000, 7, 1, &[&[41_000, core8(6, 0x51, 0x81, 1)]]),
         sub(0, 1, 2_000_000, 0, 0, &[&[2_000_100, switch(3, 120, 4, 0)]]),
-        sub(1, 5, 3_000_000, 12, 1, &[]),
+        sub(1, 5, 3_000_000, 12, 1, &[&arrays, &stack]),
     ];
     let header = FileHeader {
         magic: FILE_MAGIC_TRACE,
@@ -258,7 +277,7 @@ fn filters_choose_and_show_their_mistakes() {
         let lines = done.code(0).stdout.lines().skip(1);
         lines.filter(|line| !line.contains(",lost,")).count()
     };
-    assert_eq!(events(&[]), 9);
+    assert_eq!(events(&[]), 11);
     assert_eq!(events(&["--filter", "vector == 80"]), 4);
     assert_eq!(events(&["--filter", "next_comm ~ \"ctrl*\""]), 1);
     assert_eq!(
@@ -276,4 +295,8 @@ fn filters_choose_and_show_their_mistakes() {
     trace(&["--filter", "prio < 10"])
         .code(1)
         .complains("no event has a field `prio`");
+    trace(&["--filter", "arrays: CPU == 1 && small == 7"])
+        .code(1)
+        .complains("`small` is an array")
+        .complains("  arrays: CPU == 1 && small == 7\n                      ^");
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 
-use takt_tracer::decode::{Item, Names, Record};
+use takt_tracer::decode::{Item, Names, Record, Role, stack};
 
 use super::{Export, Facts, Origin};
 
@@ -165,7 +165,12 @@ impl Export for Latency<'_> {
                 record.context.flags(),
                 micros(ns.saturating_sub(first)),
             ),
-            format!(": {}: {}", record.event.event(), names.message(record)),
+            match record.event.role {
+                Role::Stack { callers } => {
+                    format!(": {}", stack(record, callers, names).trim_end())
+                }
+                _ => format!(": {}: {}", record.event.event(), names.message(record)),
+            },
         ));
         Ok(())
     }

@@ -8,7 +8,7 @@ use takt_tracer::decode::{Names, Record, Value};
 use super::options::Options;
 
 /// A record's numbers, in this order: number of the thread, CPU, time in ns, id of the event, fields. `bin`: 8 bytes
-/// each, little endian, a text with its length before it; `hex`: the same as hexadecimal words; `raw`: decimal.
+/// each, little endian, a text or an array with its length before it; `hex`: the same as hexadecimal words; `raw`: decimal.
 pub(super) fn plain_numbers(
     out: &mut Vec<u8>,
     record: &Record<'_>,
@@ -32,6 +32,10 @@ pub(super) fn plain_numbers(
                     out.extend((bytes.len() as u64).to_le_bytes());
                     out.extend(bytes);
                 }
+                Value::Array(elements) => {
+                    out.extend((elements.len() as u64).to_le_bytes());
+                    out.extend(elements.iter().flat_map(|element| element.to_le_bytes()));
+                }
             }
         }
         return;
@@ -47,6 +51,14 @@ pub(super) fn plain_numbers(
             })
         }
         Value::Bytes(_) => format!("\"{}\"", value.text()),
+        Value::Array(elements) => {
+            let one = |element: &u64| match options.hex {
+                true => format!("{element:016x}"),
+                false => element.to_string(),
+            };
+            let elements: Vec<_> = elements.iter().map(one).collect();
+            format!("{{{}}}", elements.join(","))
+        }
     };
     let words: Vec<_> = all.map(one).collect();
     // Writing to a Vec does not fail.

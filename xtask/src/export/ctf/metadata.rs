@@ -79,9 +79,18 @@ pub(super) fn text<'f>(formats: impl Iterator<Item = &'f Format<'f>>) -> String 
             quoted(&event.name)
         ));
         for field in &format.fields {
-            out.push_str(&format!("\t\t{} _{};\n", field_type(field), field.name));
+            let name = &field.name;
+            let len = match field.element_size() {
+                None => String::new(),
+                Some(_) if is_counted(field) => {
+                    out.push_str(&format!("\t\tuint32_t __{name}_length;\n"));
+                    format!("[__{name}_length]")
+                }
+                Some(size) => format!("[{}]", field.size / size),
+            };
+            out.push_str(&format!("\t\t{} _{name}{len};\n", field_type(field)));
             if field.ty().is_some_and(FieldType::is_place) {
-                out.push_str(&format!("\t\tstring _{}_symbol;\n", field.name));
+                out.push_str(&format!("\t\tstring _{name}_symbol{len};\n"));
             }
         }
         out.push_str("\t};\n};\n");
@@ -89,8 +98,14 @@ pub(super) fn text<'f>(formats: impl Iterator<Item = &'f Format<'f>>) -> String 
     out
 }
 
+/// Whether it is an array whose length stands before it.
+pub(super) fn is_counted(field: &Field<'_>) -> bool {
+    field.element_size().is_some() && (field.is_dynamic() || field.size == 0)
+}
+
+/// The type of a field, of an array that of its elements.
 fn field_type(field: &Field<'_>) -> String {
-    let bits = field.size * 8;
+    let bits = field.element_size().unwrap_or(field.size) * 8;
     let int = match field.is_signed() {
         true => format!("int{bits}_t"),
         false => format!("uint{bits}_t"),
@@ -105,9 +120,8 @@ fn field_type(field: &Field<'_>) -> String {
             false => format!("enum : {int} {{ {} }}", names.join(", ")),
         };
     }
-    let is_text = field.is_dynamic() || (field.ty().is_none() && field.size > 4);
     match field.ty() {
-        _ if is_text => "string".into(),
+        _ if field.is_text() => "string".into(),
         Some(
             FieldType::Hex | FieldType::Flags(_) | FieldType::Symbol | FieldType::Block { .. },
         ) => {

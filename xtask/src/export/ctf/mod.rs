@@ -105,10 +105,24 @@ fn put_event(out: &mut Vec<u8>, format: &Format<'_>, record: &Record<'_>, names:
             | context.depth() << 4,
     );
     for field in &format.fields {
+        let place = field.ty().filter(|ty| ty.is_place());
+        if let Some(size) = field.element_size() {
+            let elements = field.numbers(record, names).unwrap_or_default();
+            if metadata::is_counted(field) {
+                out.extend((elements.len() as u32).to_le_bytes());
+            }
+            for element in &elements {
+                out.extend(&element.to_le_bytes()[..size]);
+            }
+            for element in elements.iter().filter(|_| place.is_some()) {
+                put_text(out, &names.symbol(*element));
+            }
+            continue;
+        }
         match field.number(record, names) {
             Some(number) => {
                 out.extend(&number.to_le_bytes()[..field.size]);
-                if let Some(ty) = field.ty().filter(|ty| ty.is_place()) {
+                if let Some(ty) = place {
                     put_text(out, &names.place(ty, number));
                 }
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use prost::Message;
-use takt_tracer::decode::ftrace::{Format, common_flags};
+use takt_tracer::decode::ftrace::{Content, Format, common_flags};
 use takt_tracer::decode::{Item, Names, Record};
 
 use super::{Export, Origin};
@@ -207,6 +207,13 @@ fn known(format: &Format<'_>, record: &Record<'_>, names: &Names) -> Option<Even
 
 fn generic(format: &Format<'_>, record: &Record<'_>, names: &Names) -> Generic {
     let value = |field: &takt_tracer::decode::ftrace::Field<'_>| {
+        if let Content::Value(number, def) = field.content
+            && field.element_size().is_some()
+        {
+            // There are no arrays in generic events.
+            let value = record.values.get(number);
+            return Value::Text(value.map_or_else(String::new, |value| names.show(def, value)));
+        }
         let Some(number) = field.number(record, names) else {
             return Value::Text(field.text(record, names).unwrap_or_default());
         };

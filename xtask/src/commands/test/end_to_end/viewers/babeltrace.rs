@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::say;
-use super::text::{Cpus, Entry, Event, nanoseconds};
+use super::text::{Cpus, Entry, Event, STACK, nanoseconds};
 
 /// Reads a folder. The fields of an event are its message, one a line: `name=value`.
 pub(super) fn read(dir: &Path) -> Result<Cpus> {
@@ -141,12 +141,19 @@ fn event_line(line: &str) -> Option<(u8, Event)> {
     Some((cpu.parse().ok()?, event))
 }
 
-/// `a = 1, b = "x", c = ( "S" : container = 1 )`: names and values, of an enumeration the name.
+/// `a = 1, b = "x", c = ( "S" : container = 1 ), d = [ [0] = 1, [1] = 2 ]`: names and values, of an enumeration the
+/// name, of an array `[1\t2]`.
 fn members(text: &str) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (name, value) = rest.split_once(" = ")?;
+        if let Some(array) = value.strip_prefix("[ ") {
+            let (elements, after) = elements(array)?;
+            found.push((name.to_owned(), format!("[{}]", elements.join("\t"))));
+            rest = after.strip_prefix(", ").unwrap_or(after);
+            continue;
+        }
         let (value, after) = if let Some(value) = value.strip_prefix('"') {
             let (value, after) = value.split_once('"')?;
             (value, after)
@@ -161,6 +168,59 @@ fn members(text: &str) -> Option<Vec<(String, String)>> {
         rest = after.strip_prefix(", ").unwrap_or(after);
     }
     Some(found)
+}
+
+/// `[0] = 1, [1] = "x" ]…`: the values, and what is behind.
+fn elements(text: &str) -> Option<(Vec<String>, &str)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    loop {
+        if let Some(after) = rest.strip_prefix(']') {
+            return Some((found, after));
+        }
+        let (_, value) = rest.split_once("] = ")?;
+        let (value, after) = match value.strip_prefix('"') {
+            Some(value) => value.split_once('"')?,
+            None => value.split_at(value.find([',', ' '])?),
+        };
+        found.push(value.to_owned());
+        rest = after.trim_start_matches([',', ' ']);
+    }
+}
+
+/// Whether the functions of a stack, one a line, are those of an array of symbols, which have offsets.
+fn is_same_stack(ours: &str, symbols: Option<&&str>) -> bool {
+    let inside = symbols.and_then(|text| text.strip_prefix('[')?.strip_suffix(']'));
+    let symbols = inside
+        .unwrap_or_default()
+        .split('\t')
+        .filter(|it| !it.is_empty());
+    let function = |symbol: &str| match symbol.rsplit_once("+0x") {
+        Some((function, _)) => function.to_owned(),
+        None => symbol.to_owned(),
+    };
+    ours.lines().map(str::to_owned).eq(symbols.map(function))
+}
+
+/// Whether `{0x1,0xff}` has the numbers of `[1\t-1]`, which may be signed.
+fn is_same_array(ours: &str, theirs: &str) -> bool {
+    let ours = ours.strip_prefix('{').and_then(|ours| ours.split_once('}'));
+    let ours = ours.map_or("", |(inside, _)| inside);
+    let ours: Vec<_> = ours.split(',').filter(|it| !it.is_empty()).collect();
+    let theirs: Vec<_> = theirs.split('\t').filter(|it| !it.is_empty()).collect();
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => i128::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let is_same = |(ours, theirs): (&&str, &&str)| match (number(ours), number(theirs)) {
+        (Some(ours), Some(theirs @ ..0)) => [8, 16, 32, 64]
+            .into_iter()
+            .any(|bits| ours == theirs + (1 << bits)),
+        (Some(ours), Some(theirs)) => ours == theirs,
+        // Symbols.
+        _ => ours == theirs,
+    };
+    ours.len() == theirs.len() && ours.iter().zip(&theirs).all(is_same)
 }
 
 /// Whether a line of ours and one of babeltrace2's say the same. Each field that our text names must have the same value
@@ -184,6 +244,10 @@ pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
                 message: String::new(),
                 ..event.clone()
             };
+            if ours.name == STACK {
+                return is_same_stack(&ours.message, fields.get("caller_symbol"))
+                    && without_message(ours) == without_message(theirs);
+            }
             are_fields_same && without_message(ours) == without_message(theirs)
         }
         (
@@ -213,6 +277,12 @@ fn shows(message: &str, name: &str, value: &str) -> bool {
         return true;
     };
     let shown = &message[at + key.len()..];
+    if let Some(array) = value
+        .strip_prefix('[')
+        .and_then(|value| value.strip_suffix(']'))
+    {
+        return is_same_array(shown, array);
+    }
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let shown = match is_number {
         true => {
@@ -225,4 +295,32 @@ fn shows(message: &str, name: &str, value: &str) -> bool {
     shown
         .strip_prefix(value)
         .is_some_and(|rest| !rest.starts_with(is_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_taken_apart_and_compared() {
+        let found = members(r#"a = [ [0] = 1, [1] = -8 ], b = [ ], c = [ [0] = "x y" ], d = 5"#);
+        let found = found.unwrap();
+        let values: Vec<_> = found.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, ["[1\t-8]", "[]", "[x y]", "5"]);
+        let message = "a={0x1,0xf8} b={} c={x y} d=5";
+        assert!(
+            found
+                .iter()
+                .all(|(name, value)| shows(message, name, value))
+        );
+        for other in ["a={0x1,0xf9}", "a={0x1}", "b={0x0}", "c={x z}"] {
+            assert!(
+                !found.iter().all(|(name, value)| shows(other, name, value)),
+                "{other}"
+            );
+        }
+        assert!(is_same_stack("f\ng", Some(&"[f+0x2/0x5\tg+0x1/0x2]")));
+        assert!(!is_same_stack("f\ng", Some(&"[f+0x2/0x5]")));
+        assert!(!is_same_stack("f", None));
+    }
 }

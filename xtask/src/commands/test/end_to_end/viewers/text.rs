@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// The lines of each CPU.
 pub(super) type Cpus = BTreeMap<u8, Vec<Entry>>;
@@ -32,8 +32,12 @@ pub(super) struct Event {
     /// The four columns.
     pub(super) flags: String,
     pub(super) name: String,
+    /// Of a stack its functions, one a line.
     pub(super) message: String,
 }
+
+/// The name of the event that is a stack.
+pub(super) const STACK: &str = "kernel_stack";
 
 impl Entry {
     pub(super) fn lost_events(&self) -> u64 {
@@ -77,17 +81,35 @@ pub(super) fn add_lost(lines: &mut Vec<Entry>, more: Option<u64>, more_subs: u64
 /// Our own text.
 pub(super) fn parse(text: &str) -> Result<Cpus> {
     let mut cpus = Cpus::new();
+    let mut last_cpu = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let what = || format!("our line `{line}`");
+        if let Some(function) = line.strip_prefix(" => ") {
+            let event = match cpus.get_mut(&last_cpu).and_then(|lines| lines.last_mut()) {
+                Some(Entry::Event(event)) if event.name == STACK => event,
+                _ => bail!("a function without a stack: {function}"),
+            };
+            add_function(&mut event.message, function);
+            continue;
+        }
         if let Some(lost) = line.strip_prefix("CPU:") {
             let (cpu, events, sub_buffers) = lost_line(lost).with_context(what)?;
             add_lost(cpus.entry(cpu).or_default(), Some(events), sub_buffers);
         } else {
             let (cpu, event) = event_line(line).with_context(what)?;
+            last_cpu = cpu;
             cpus.entry(cpu).or_default().push(Entry::Event(event));
         }
     }
     Ok(cpus)
+}
+
+/// Adds a function to a stack's message.
+pub(super) fn add_function(message: &mut String, function: &str) {
+    if !message.is_empty() {
+        message.push('\n');
+    }
+    message.push_str(function);
 }
 
 /// `0 [LOST 5 EVENTS]`
@@ -110,7 +132,10 @@ fn event_line(line: &str) -> Option<(u8, Event)> {
     let (cpu, rest) = rest.split_once("] ")?;
     let (flags, rest) = rest.split_at_checked(4)?;
     let (time, rest) = rest.split_once(": ")?;
-    let (name, message) = rest.split_once(':')?;
+    let (name, message) = match rest {
+        "<stack trace>" => (STACK, ""),
+        rest => rest.split_once(':')?,
+    };
     let event = Event {
         ns: nanoseconds(time)?,
         task: task.to_owned(),

@@ -1,11 +1,12 @@
 //! What `trace-cmd report` says of a `trace.dat`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::say;
-use super::text::{Cpus, Entry, Event, add_lost, nanoseconds};
+use super::text::{Cpus, Entry, Event, STACK, add_function, add_lost, nanoseconds};
 
 /// Characters of a thread's name in the columns with flags.
 const TASK: usize = 8;
@@ -42,7 +43,74 @@ pub(super) fn read(file: &Path) -> Result<Cpus> {
             lines.push(Entry::Event(event));
         }
     }
+    name_functions(file, &mut cpus)?;
     Ok(cpus)
+}
+
+/// Asks for the stacks again, with the plugin that shows their functions by name.
+fn name_functions(file: &str, cpus: &mut Cpus) -> Result<()> {
+    let is_stack = |entry: &&mut Entry| matches!(entry, Entry::Event(event) if event.name == STACK);
+    if !cpus
+        .values_mut()
+        .flatten()
+        .any(|mut entry| is_stack(&&mut entry))
+    {
+        return Ok(());
+    }
+    let args = ["report", "-i", file, "-t", "-l", "-F", STACK];
+    let (stdout, stderr) = say("trace-cmd", &args)?;
+    ensure!(stderr.is_empty(), "trace-cmd report -F {STACK}: {stderr}");
+    let mut stacks: BTreeMap<u8, Vec<Event>> = BTreeMap::new();
+    let mut last = 0;
+    for line in stdout.lines() {
+        let what = || format!("trace-cmd's line `{line}`");
+        if let Some(function) = line.strip_prefix("=> ") {
+            let (function, _) = function.rsplit_once(" (").with_context(what)?;
+            let stack = stacks.get_mut(&last).and_then(|stacks| stacks.last_mut());
+            let stack = stack.with_context(what)?;
+            add_function(&mut stack.message, &function.replace('\u{a0}', " "));
+        } else if line.contains(STACK) {
+            let (cpu, mut event) = event_line(line).with_context(what)?;
+            event.message.clear();
+            last = cpu;
+            stacks.entry(cpu).or_default().push(event);
+        }
+    }
+    for (cpu, lines) in cpus {
+        let mut named = stacks.remove(cpu).unwrap_or_default().into_iter();
+        for entry in lines.iter_mut().filter(is_stack) {
+            *entry = Entry::Event(named.next().context("a stack that has no functions")?);
+        }
+        ensure!(named.next().is_none(), "more stacks than there are");
+    }
+    Ok(())
+}
+
+/// Arrays as libtraceevent shows them: `{0x1,0xf}` is `1 15`.
+fn with_plain_arrays(message: &str) -> String {
+    let mut out = String::new();
+    let mut rest = message;
+    while let Some((before, from)) = rest.split_once('{') {
+        out.push_str(before);
+        let numbers = from.split_once('}').and_then(|(inside, after)| {
+            let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+            let elements = inside.split(',').filter(|element| !element.is_empty());
+            let numbers: Option<Vec<_>> = elements.map(number).collect();
+            Some((numbers?, after))
+        });
+        match numbers {
+            Some((numbers, after)) => {
+                let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+                out.push_str(&numbers.join(" "));
+                rest = after;
+            }
+            None => {
+                out.push('{');
+                rest = from;
+            }
+        }
+    }
+    out + rest
 }
 
 /// `0 [17 EVENTS DROPPED]`, or without the number.
@@ -103,6 +171,7 @@ pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
                 == Event {
                     task: task.to_owned(),
                     flags,
+                    message: with_plain_arrays(&ours.message),
                     ..ours.clone()
                 }
         }
@@ -123,5 +192,18 @@ pub(super) fn is_same(ours: &Entry, theirs: &Entry) -> bool {
             expected == *counted && after == seen_after
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_plain_arrays;
+
+    #[test]
+    fn arrays_become_plain_numbers() {
+        assert_eq!(
+            with_plain_arrays("a={0x1,0xff} b={} c={foo} d=0x1"),
+            "a=1 255 b= c={foo} d=0x1"
+        );
     }
 }
