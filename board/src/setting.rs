@@ -22,6 +22,7 @@
 //! | `event_filter` | an event's id, how many of these words are the filter, how it was written | `events/…/filter` |
 //! | `event_trigger` | an id, what it does, how often or `-`, how many of these words describe a histogram and how many, behind them, are the condition, how it was written | `events/…/trigger` |
 //! | `event_trigger_off` | an id, the trigger's place | `events/…/trigger` |
+//! | `stacktrace`, `func_stack_trace` | `0`, `1` | `trace_options=stacktrace`, `func_stack_trace` |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
 //!
 //! A filter of functions that is `*` takes all of them.
@@ -123,6 +124,10 @@ pub enum Setting<'a> {
     GraphNotrace(Ids<'a>),
     /// How deep it follows calls; 0 for all the way.
     GraphDepth(u32),
+    /// Whether a stack is recorded after every event.
+    StackTrace(bool),
+    /// Whether a stack is recorded after every function that the tracer `function` records.
+    FuncStackTrace(bool),
     /// The greatest latency so far, in ns.
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
@@ -297,6 +302,8 @@ impl<'a> Setting<'a> {
             "ftrace_graph_filter" => Ids::parse(value).map(|ids| Self::GraphFilter(Some(ids))),
             "ftrace_graph_notrace" => Ids::parse(value).map(Self::GraphNotrace),
             "ftrace_graph_max_depth" => decimal(value).map(Self::GraphDepth).ok_or(Errno::Invalid),
+            "stacktrace" => choice(value, ["0", "1"]).map(Self::StackTrace),
+            "func_stack_trace" => choice(value, ["0", "1"]).map(Self::FuncStackTrace),
             "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
             "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
             _ => return None,
@@ -394,6 +401,11 @@ mod tests {
         };
         assert!(ids.iter().eq([3, 7, 8, 9]));
         assert_eq!(parse("ftrace_filter=*"), Some(Ok(Setting::Filter(None))));
+        assert_eq!(parse("stacktrace=0"), Some(Ok(Setting::StackTrace(false))));
+        assert_eq!(
+            parse("func_stack_trace=1"),
+            Some(Ok(Setting::FuncStackTrace(true)))
+        );
         assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
     }
 
@@ -422,6 +434,8 @@ mod tests {
             ("ftrace_filter=9-7", Errno::Invalid),
             ("ftrace_filter=0-65536", Errno::Invalid),
             ("ftrace_pid=x", Errno::Invalid),
+            ("stacktrace=", Errno::Invalid),
+            ("func_stack_trace=2", Errno::Invalid),
             ("tracing_max_latency=-1", Errno::Invalid),
             ("tracing_max_latency=99999999999999999999", Errno::Overflow),
         ] {

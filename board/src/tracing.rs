@@ -81,7 +81,9 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::Pids(_)
         | Setting::GraphFilter(_)
         | Setting::GraphNotrace(_)
-        | Setting::GraphDepth(_) => functions(setting)?,
+        | Setting::GraphDepth(_)
+        | Setting::FuncStackTrace(_) => functions(setting)?,
+        Setting::StackTrace(on) => stack_after_events(on)?,
         Setting::MaxLatency(_) | Setting::Thresh(_) => latencies(setting)?,
     }
     Ok(())
@@ -183,6 +185,7 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::GraphNotrace(ids) => {
             function::set_graph_notrace(&Filter::of_ids(numbers(ids)))?;
         }
+        Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
         Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),
         _ => return Err(Errno::NoEntry),
     }
@@ -192,6 +195,17 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
 /// There is no such tracer in this image.
 #[cfg(not(feature = "function"))]
 fn functions(_: Setting<'_>) -> Result<(), Errno> {
+    Err(Errno::NoEntry)
+}
+
+#[cfg(feature = "stacktrace")]
+fn stack_after_events(on: bool) -> Result<(), Errno> {
+    Ok(trace::stack::set_after_events(on)?)
+}
+
+/// No stack can be recorded by this image.
+#[cfg(not(feature = "stacktrace"))]
+fn stack_after_events(_: bool) -> Result<(), Errno> {
     Err(Errno::NoEntry)
 }
 

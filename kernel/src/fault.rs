@@ -9,6 +9,7 @@ use spin::Once;
 
 use crate::arch::exceptions::{self, ExceptionFrame};
 use crate::arch::{descriptors, interrupts, percpu};
+use crate::backtrace::Backtrace;
 use crate::thread;
 
 /// How a run ended, as the host is told.
@@ -173,33 +174,17 @@ fn where_it_happened(out: &mut Emergency) -> fmt::Result {
 }
 
 /// Follows the frame pointers as long as they look like some.
-fn backtrace(out: &mut Emergency, rip: u64, mut rbp: u64) -> fmt::Result {
+fn backtrace(out: &mut Emergency, rip: u64, rbp: u64) -> fmt::Result {
     writeln!(out, "backtrace:\n  {rip:#018x}")?;
-    let image = descriptors::image_range();
-    for _ in 0..16 {
-        if rbp & 7 != 0 || !image.contains(&(rbp as usize)) || !image.contains(&(rbp as usize + 15))
-        {
-            break;
-        }
-        if guard_owner(rbp as usize).is_some() || guard_owner(rbp as usize + 8).is_some() {
-            break;
-        }
-        // SAFETY: aligned, inside the image's memory and not on a guard page, so it is mapped.
-        let [next, ret] = unsafe { core::ptr::read_volatile(rbp as *const [u64; 2]) };
-        #[cfg(feature = "function")]
-        let ret =
-            crate::trace::function::graph::return_address(rbp as usize + 8, ret as usize) as u64;
-        if ret == 0 {
-            break;
-        }
-        // The call, not the instruction after it.
-        writeln!(out, "  {:#018x}", ret - 1)?;
-        if next <= rbp {
-            break;
-        }
-        rbp = next;
+    for call in Backtrace::for_report(rbp as usize).take(16) {
+        writeln!(out, "  {call:#018x}")?;
     }
     writeln!(out, "*** end of report")
+}
+
+/// Whether one of the two words of a frame lies on a guard page.
+pub(crate) fn is_guarded(frame: usize) -> bool {
+    guard_owner(frame).is_some() || guard_owner(frame + 8).is_some()
 }
 
 /// Whose stack ends at this guard page.

@@ -22,6 +22,7 @@ pub mod thread;
 pub mod time;
 pub mod trace;
 
+mod backtrace;
 mod error;
 mod handoff;
 mod lock;

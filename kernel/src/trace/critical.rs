@@ -134,7 +134,7 @@ pub(super) fn irqs_on(place: u32) {
 /// Preemption was disabled at `place`.
 pub(super) fn preempt_off(place: u32) {
     let is_inside = is_in_irqs_or_preempt();
-    latency::without_interrupts(|| {
+    super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOff);
         } else {
@@ -146,7 +146,7 @@ pub(super) fn preempt_off(place: u32) {
 /// Preemption is about to be enabled at `place`.
 pub(super) fn preempt_on(place: u32) {
     let is_inside = is_in_irqs_or_preempt();
-    latency::without_interrupts(|| {
+    super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOn);
         } else {

@@ -13,7 +13,8 @@ use takt_tracer::{event, event_class};
 
 use super::snapshot;
 use super::tracer::Events;
-use crate::arch::{interrupts, percpu};
+use super::without_interrupts;
+use crate::arch::percpu;
 use crate::error::Error;
 use crate::time;
 
@@ -158,17 +159,6 @@ fn keep(latency: Latency) {
         );
         snapshot::keep_if_reserved();
     });
-}
-
-/// Not a section of the kernel's: it is traced by those that call this. As long whether they were enabled or not.
-#[inline(always)]
-pub(super) fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
-    let flags = interrupts::flags();
-    interrupts::disable();
-    let result = act();
-    // SAFETY: as they were.
-    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
-    result
 }
 
 /// Of this CPU, with its running thread.

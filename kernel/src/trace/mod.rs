@@ -15,6 +15,8 @@ pub mod hwlat;
 pub mod latency;
 #[cfg(feature = "rules")]
 pub mod rules;
+#[cfg(feature = "stacktrace")]
+pub mod stack;
 pub mod tracer;
 
 #[cfg(feature = "latency-tracers")]
@@ -180,6 +182,18 @@ pub(crate) fn section_ends() {
     if crate::static_branch!(places::IRQ_ON) {
         crate::arch::thunk::irq_enabling();
     }
+}
+
+/// Not a section of the kernel's: it is traced by those that call this. As long whether they were enabled or not.
+#[cfg(any(feature = "latency-tracers", feature = "stacktrace"))]
+#[inline(always)]
+fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
+    let flags = crate::arch::interrupts::flags();
+    crate::arch::interrupts::disable();
+    let result = act();
+    // SAFETY: as they were.
+    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
+    result
 }
 
 /// Trace point right after preemption was disabled.

@@ -91,6 +91,27 @@ pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
     }
 }
 
+/// The stack of a CPU that an address lies on: what `make` makes of its lowest address, the one above its highest and
+/// whether it is the interrupt stack, not one of the exceptions'.
+#[inline(always)]
+pub fn cpu_stack<T>(
+    cpu: usize,
+    address: usize,
+    make: impl Fn(usize, usize, bool) -> T,
+) -> Option<T> {
+    let stacks = STACKS.get(cpu)?;
+    let irq = (stacks.irq.bottom() as usize, stacks.irq.top());
+    if (irq.0..irq.1).contains(&address) {
+        return Some(make(irq.0, irq.1, true));
+    }
+    stacks.exceptions.iter().find_map(|stack| {
+        let (bottom, top) = (stack.bottom() as usize, stack.top());
+        (bottom..top)
+            .contains(&address)
+            .then(|| make(bottom, top, false))
+    })
+}
+
 /// Sets up and loads this CPU's segments, task state and stacks.
 ///
 /// # Safety

@@ -114,6 +114,9 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     let parent_ip = super::graph::return_address(slot as usize, unsafe { slot.read() });
     if TRACED.contains(id) && super::is_pid_traced() {
         slow(ip, slot);
+        if super::has_stack_trace() {
+            crate::trace::stack::at_function(ip as usize, parent_ip);
+        }
     }
     if GRAPHED.contains(id) {
         graph_entry(ip, slot);

@@ -72,6 +72,9 @@ static HAS_GRAPH_FUNCTIONS: AtomicBool = AtomicBool::new(false);
 static GRAPH_NOTRACE: SharedFilter = SharedFilter::none();
 static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
+/// Option `func_stack_trace`.
+static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
+
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 static HAS_PIDS: AtomicBool = AtomicBool::new(false);
@@ -189,6 +192,27 @@ pub fn set_graph_notrace(filter: &Filter) -> Result<(), Error> {
     change(|_| GRAPH_NOTRACE.store(filter))
 }
 
+/// Says whether a stack is to be recorded after every record of the tracer `function` (ftrace: `func_stack_trace`). With
+/// more than a few functions in the filter there is little else in the trace.
+///
+/// # Errors
+/// Those of [`Mutex::lock`].
+///
+/// # Context
+/// As [`start`].
+pub fn set_stack_trace(on: bool) -> Result<(), Error> {
+    change(|_| IS_STACK_WANTED.store(on, Relaxed))
+}
+
+/// Whether a stack is to be recorded after every record of the tracer `function`.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn has_stack_trace() -> bool {
+    IS_STACK_WANTED.load(Relaxed)
+}
+
 /// How deep the function graph looks; 0 is as deep as it can (ftrace: `max_graph_depth`).
 ///
 /// # Context
@@ -234,6 +258,7 @@ fn apply() -> Result<(), Error> {
             let target = match wanted {
                 _ if !entry::is_traceable(address) => None,
                 (false, false, false) => None,
+                (true, ..) if has_stack_trace() => Some(thunk::ops()),
                 (true, false, false) if is_filtered => Some(thunk::trace_pid()),
                 (true, false, false) => Some(thunk::trace()),
                 (false, true, false) => Some(thunk::graph()),

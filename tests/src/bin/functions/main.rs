@@ -6,5 +6,6 @@ mod graph;
 mod hooks;
 mod live;
 mod records;
+mod stacks;
 
 takt_board::entry!(takt_tests::harness::main);

@@ -18,6 +18,7 @@ mod registers;
 mod round_robin;
 mod rules;
 mod settings;
+mod stacks;
 mod stress;
 mod threads;
 mod timeouts;

@@ -1,0 +1,177 @@
+//! Following the frame pointers: who called whom, from any context.
+//!
+//! A frame is two words: the caller's frame pointer, and where the function returns to. A walk reads only frames that
+//! lie on a stack that it knows (the CPU's interrupt and exception stacks, and the running thread's), each above the one
+//! before, so it ends whatever the memory holds, and it touches neither guard pages nor anything else.
+//!
+//! Where an interrupt's or an NMI's frames end, the walk goes on with what it interrupted: first the interrupted
+//! instruction, then the frames of the stack that the interrupted code ran on. Between the moment in which another thread
+//! counts as the running one and the jump to it the stack is not known, and the walk ends at once.
+
+use crate::arch::frame::TrapFrame;
+use crate::arch::{descriptors, percpu};
+use crate::config::IDLE_STACK_SIZE;
+
+/// A stack. What can be interrupted has a higher rank than what interrupts it.
+#[derive(Clone, Copy)]
+struct Stack {
+    rank: Rank,
+    bottom: usize,
+    top: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Exception,
+    Interrupt,
+    Thread,
+    /// No stack that is known: the whole image, for reports of faults.
+    Anything,
+}
+
+impl Stack {
+    /// The stack of this CPU, or of its running thread, that an address lies on.
+    #[inline(always)]
+    fn of(address: usize) -> Option<Self> {
+        let of_cpu = |bottom, top, is_irq| Self {
+            rank: if is_irq {
+                Rank::Interrupt
+            } else {
+                Rank::Exception
+            },
+            bottom,
+            top,
+        };
+        let thread = || {
+            // SAFETY: the running thread's block; what is read does not change while it runs.
+            let thread = unsafe { percpu::current().as_ref() }?;
+            let bottom = if thread.is_idle() {
+                thread.stack_top.wrapping_sub(IDLE_STACK_SIZE)
+            } else {
+                thread.stack_bottom
+            };
+            Some(Self {
+                rank: Rank::Thread,
+                bottom,
+                top: thread.stack_top,
+            })
+        };
+        descriptors::cpu_stack(percpu::cpu(), address, of_cpu)
+            .or_else(thread)
+            .filter(|stack| (stack.bottom..stack.top).contains(&address))
+    }
+
+    /// Whether a frame can be there.
+    #[inline(always)]
+    fn has(&self, frame: usize) -> bool {
+        frame.is_multiple_of(8) && self.bottom <= frame && frame < self.top.saturating_sub(15)
+    }
+
+    /// What was interrupted: its instruction and its stack pointer. They lie where the CPU has pushed them.
+    #[inline(always)]
+    fn interrupted(&self) -> Option<(usize, usize)> {
+        match self.rank {
+            Rank::Exception => {
+                // SAFETY: the CPU begins such a stack with these five words: rip, cs, rflags, rsp, ss.
+                let frame = unsafe { ((self.top - 40) as *const [usize; 5]).read_volatile() };
+                Some((frame[0], frame[3]))
+            }
+            Rank::Interrupt => {
+                let frame = percpu::current().cast::<TrapFrame>().wrapping_sub(1);
+                // SAFETY: a trap frame lies right before every control block.
+                let frame = unsafe { frame.as_ref() }?;
+                Some((frame.rip as usize, frame.rsp as usize))
+            }
+            Rank::Thread | Rank::Anything => None,
+        }
+    }
+}
+
+/// A walk: an iterator over the addresses of the calls that are under way, the innermost first, and where an interrupt
+/// came the address of the interrupted instruction.
+///
+/// # Context
+/// Any, NMI included; of the CPU and the thread that run.
+pub(crate) struct Backtrace {
+    frame: usize,
+    stack: Option<Stack>,
+    interrupted: Option<usize>,
+}
+
+impl Backtrace {
+    /// The calls from the function on that has its frame there.
+    #[inline(always)]
+    pub(crate) fn from(frame: usize) -> Self {
+        Self {
+            frame,
+            stack: Stack::of(frame).filter(|stack| stack.has(frame)),
+            interrupted: None,
+        }
+    }
+
+    /// As [`from`](Self::from), for the report of a fault: where no stack is known, anything in the image's memory that
+    /// looks like a frame is taken for one, guard pages excepted.
+    pub(crate) fn for_report(frame: usize) -> Self {
+        let image = descriptors::image_range();
+        let anything = Stack {
+            rank: Rank::Anything,
+            bottom: image.start,
+            top: image.end,
+        };
+        let stack = Stack::of(frame).unwrap_or(anything);
+        Self {
+            frame,
+            stack: Some(stack).filter(|stack| stack.has(frame)),
+            interrupted: None,
+        }
+    }
+
+    /// Goes on behind the last frame of a stack, whose caller's frame is `next`.
+    #[inline(always)]
+    fn leave(&mut self, stack: &Stack, next: usize) {
+        self.stack = None;
+        let Some((ip, sp)) = stack.interrupted() else {
+            return;
+        };
+        // Of an interrupt that has already chosen another thread it is that thread's, and the frame is not on its stack.
+        // A stack pointer may be anything: functions that call none need not align it.
+        let below = Stack::of(sp).filter(|below| below.rank > stack.rank && below.has(next));
+        if below.is_some() && next >= sp {
+            self.interrupted = Some(ip);
+            self.stack = below;
+            self.frame = next;
+        }
+    }
+}
+
+impl Iterator for Backtrace {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if let Some(ip) = self.interrupted.take() {
+            return Some(ip);
+        }
+        let stack = self.stack?;
+        let frame = self.frame;
+        if stack.rank == Rank::Anything && crate::fault::is_guarded(frame) {
+            self.stack = None;
+            return None;
+        }
+        // SAFETY: aligned, and on a stack, whole.
+        let [next, ret] = unsafe { (frame as *const [usize; 2]).read_volatile() };
+        #[cfg(feature = "function")]
+        let ret = crate::trace::function::graph::return_address(frame + 8, ret);
+        if next > frame && stack.has(next) {
+            self.frame = next;
+        } else {
+            self.leave(&stack, next);
+        }
+        if ret == 0 {
+            self.stack = None;
+            return None;
+        }
+        // The call, not the instruction behind it, which may be another function's.
+        Some(ret - 1)
+    }
+}
