@@ -23,6 +23,8 @@
 //! | `event_trigger` | an id, what it does, how often or `-`, how many of these words describe a histogram and how many, behind them, are the condition, how it was written | `events/…/trigger` |
 //! | `event_trigger_off` | an id, the trigger's place | `events/…/trigger` |
 //! | `stacktrace`, `func_stack_trace` | `0`, `1` | `trace_options=stacktrace`, `func_stack_trace` |
+//! | `function_profile`, `stack_tracer` | `0`, `1` | `function_profile_enabled`; `stacktrace`, `kernel.stack_tracer_enabled` |
+//! | `stack_max_size` | bytes | the same |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
 //!
 //! A filter of functions that is `*` takes all of them.
@@ -128,6 +130,12 @@ pub enum Setting<'a> {
     StackTrace(bool),
     /// Whether a stack is recorded after every function that the tracer `function` records.
     FuncStackTrace(bool),
+    /// Whether functions are profiled.
+    FunctionProfile(bool),
+    /// Whether the deepest use of each stack is looked for.
+    StackTracer(bool),
+    /// Forgets what was found of stacks, and what is to be found has to be deeper than so many bytes.
+    StackMax(u32),
     /// The greatest latency so far, in ns.
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
@@ -304,6 +312,9 @@ impl<'a> Setting<'a> {
             "ftrace_graph_max_depth" => decimal(value).map(Self::GraphDepth).ok_or(Errno::Invalid),
             "stacktrace" => choice(value, ["0", "1"]).map(Self::StackTrace),
             "func_stack_trace" => choice(value, ["0", "1"]).map(Self::FuncStackTrace),
+            "function_profile" => choice(value, ["0", "1"]).map(Self::FunctionProfile),
+            "stack_tracer" => choice(value, ["0", "1"]).map(Self::StackTracer),
+            "stack_max_size" => decimal(value).map(Self::StackMax).ok_or(Errno::Invalid),
             "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
             "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
             _ => return None,
@@ -406,6 +417,15 @@ mod tests {
             parse("func_stack_trace=1"),
             Some(Ok(Setting::FuncStackTrace(true)))
         );
+        assert_eq!(
+            parse("function_profile=1"),
+            Some(Ok(Setting::FunctionProfile(true)))
+        );
+        assert_eq!(
+            parse("stack_tracer=0"),
+            Some(Ok(Setting::StackTracer(false)))
+        );
+        assert_eq!(parse("stack_max_size=96"), Some(Ok(Setting::StackMax(96))));
         assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
     }
 
@@ -435,6 +455,9 @@ mod tests {
             ("ftrace_filter=0-65536", Errno::Invalid),
             ("ftrace_pid=x", Errno::Invalid),
             ("stacktrace=", Errno::Invalid),
+            ("function_profile=on", Errno::Invalid),
+            ("stack_tracer=", Errno::Invalid),
+            ("stack_max_size=-1", Errno::Invalid),
             ("func_stack_trace=2", Errno::Invalid),
             ("tracing_max_latency=-1", Errno::Invalid),
             ("tracing_max_latency=99999999999999999999", Errno::Overflow),

@@ -82,7 +82,10 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::GraphFilter(_)
         | Setting::GraphNotrace(_)
         | Setting::GraphDepth(_)
-        | Setting::FuncStackTrace(_) => functions(setting)?,
+        | Setting::FuncStackTrace(_)
+        | Setting::FunctionProfile(_)
+        | Setting::StackTracer(_)
+        | Setting::StackMax(_) => functions(setting)?,
         Setting::StackTrace(on) => stack_after_events(on)?,
         Setting::MaxLatency(_) | Setting::Thresh(_) => latencies(setting)?,
     }
@@ -186,6 +189,9 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             function::set_graph_notrace(&Filter::of_ids(numbers(ids)))?;
         }
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
+        Setting::FunctionProfile(on) => function::set_profile(on)?,
+        Setting::StackTracer(on) => function::set_stack_tracer(on)?,
+        Setting::StackMax(bytes) => function::set_stack_max(bytes)?,
         Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),
         _ => return Err(Errno::NoEntry),
     }

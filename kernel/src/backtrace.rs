@@ -144,6 +144,18 @@ impl Backtrace {
     }
 }
 
+impl Backtrace {
+    /// Where the return address lies that the next item is made of; `None` if it is an interrupted instruction, or if
+    /// there is no next one.
+    #[cfg(feature = "function")]
+    pub(crate) fn next_slot(&self) -> Option<usize> {
+        match self.interrupted {
+            Some(_) => None,
+            None => self.stack.map(|_| self.frame + 8),
+        }
+    }
+}
+
 impl Iterator for Backtrace {
     type Item = usize;
 

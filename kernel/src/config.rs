@@ -49,6 +49,13 @@ pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 /// Functions that can be traced: a multiple of 64. Sets of functions have a bit for each.
 pub const MAX_FUNCTIONS: usize = number(option_env!("TAKT_MAX_FUNCTIONS"), 1024);
 
+// The symbol's value tells the host, which reads tables of that length.
+core::arch::global_asm!(
+    ".global takt_max_functions",
+    ".set takt_max_functions, {}",
+    const MAX_FUNCTIONS,
+);
+
 /// Functions under way on one stack that the function graph keeps track of; what is nested deeper is counted.
 pub const GRAPH_DEPTH: usize = number(option_env!("TAKT_GRAPH_DEPTH"), 32);
 

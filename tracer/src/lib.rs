@@ -8,10 +8,11 @@
 //!   name and its fields stand in sections that stay in the ELF file. An image includes `trace.x` of this crate in its
 //!   linker script.
 //! * [`control`] is the block in memory by which a host follows and controls the tracer of a running system.
+//! * [`profile`] and [`stack_max`] are the tables of the function profiler and of the stack tracer, which a host reads.
 //! * `decode`, with feature `std`, reads traces on the host and writes them as ftrace text or JSON lines.
 //!
-//! The crate contains no machine code. Its one piece of unsafe code is the attribute that puts an event's id and
-//! metadata into their sections.
+//! The crate contains no machine code. Its pieces of unsafe code are the attributes that put an event's id and metadata
+//! into their sections, and the view of an array as bytes.
 //!
 //! Besides the ordinary tests there is one that needs a flag:
 //! `RUSTFLAGS="--cfg loom" cargo test -p takt-tracer --release --test loom`.
@@ -26,6 +27,8 @@ pub mod control;
 pub mod decode;
 pub mod event;
 pub mod filter;
+pub mod profile;
 pub mod ring;
 pub mod rules;
+pub mod stack_max;
 pub mod wire;

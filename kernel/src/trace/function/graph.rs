@@ -19,7 +19,7 @@ use takt_tracer::event::Event;
 
 use super::set::id_of;
 use super::{GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, MAX_DEPTH, events, thunk};
-use crate::arch::percpu;
+use crate::arch::{percpu, tsc};
 use crate::config::{GRAPH_DEPTH, IDLE_STACK_SIZE, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::trace::KernelSink;
 
@@ -31,8 +31,20 @@ struct Frame {
     /// What stood there.
     ret: usize,
     ip: u32,
+    part: Part,
+    /// When it was entered, if that is measured; 0 if not.
+    entered: u64,
+}
+
+/// What part a function has in the graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// None: it is there for its time only. What it calls may have one.
+    None,
+    /// It is recorded.
+    Recorded,
     /// It is not recorded, nor what it calls.
-    is_muted: bool,
+    Muted,
 }
 
 struct Shadow {
@@ -57,7 +69,8 @@ static SHADOWS: Shadows = Shadows(UnsafeCell::new(
                 slot: 0,
                 ret: 0,
                 ip: 0,
-                is_muted: false,
+                part: Part::None,
+                entered: 0,
             }; GRAPH_DEPTH],
         }
     }; MAX_THREADS + MAX_CPUS],
@@ -92,12 +105,12 @@ pub fn graph_counters() -> GraphCounters {
 }
 
 /// Which stack an address lies on.
-struct Place {
+pub(super) struct Place {
     /// The number of its shadow stack.
-    index: usize,
+    pub(super) index: usize,
     /// The stack's lowest address and the one above its highest.
-    bottom: usize,
-    top: usize,
+    pub(super) bottom: usize,
+    pub(super) top: usize,
 }
 
 impl Place {
@@ -107,13 +120,13 @@ impl Place {
     }
 
     #[inline(always)]
-    fn has(&self, slot: usize) -> bool {
+    pub(super) fn has(&self, slot: usize) -> bool {
         (self.bottom..self.top).contains(&slot)
     }
 }
 
 #[inline(always)]
-fn place_of(slot: usize) -> Option<Place> {
+pub(super) fn place_of(slot: usize) -> Option<Place> {
     // SAFETY: this CPU's own block; the field does not change once it runs.
     let top = unsafe { (*percpu::this()).irq_stack_top };
     let place = Place {
@@ -183,35 +196,88 @@ pub(super) extern "C" fn graph_entry(ip: u32, slot: *mut usize) {
     set_busy(shadow, true);
     // SAFETY: the thunk passes the place of the return address.
     let ret = unsafe { slot.read() };
-    let trampoline = thunk::graph_return();
-    shadow.drop_dead(&place, slot as usize, ret == trampoline);
-    if let Some(is_muted) = is_wanted(shadow, ip) {
-        let depth = shadow.depth;
-        if let Some(frame) = shadow.frames.get_mut(depth) {
-            *frame = Frame {
+    shadow.drop_dead(&place, slot as usize, ret == thunk::graph_return());
+    if let Some(part) = part_of(shadow, ip) {
+        push(
+            shadow,
+            &place,
+            slot,
+            Frame {
                 slot: slot as usize,
                 ret,
                 ip,
-                is_muted,
-            };
-            shadow.depth = depth + 1;
-            // SAFETY: as above; the trampoline returns to what stood there.
-            unsafe { slot.write(trampoline) };
-            if !is_muted {
-                emit(true, &place, depth, ip);
-            }
-        } else {
-            NR_OVERRUN.fetch_add(1, Relaxed);
-        }
+                part,
+                entered: 0,
+            },
+        );
     }
     set_busy(shadow, false);
 }
 
-/// Whether to hook a function that is called now, and whether it and what it calls is left out of the trace.
+/// As [`graph_entry`], for a function whose time is measured; in the graph only if `is_graphed`.
+pub(super) fn profile_entry(ip: u32, slot: *mut usize, is_graphed: bool) {
+    let Some(place) = place_of(slot as usize) else {
+        NR_SKIPPED.fetch_add(1, Relaxed);
+        return;
+    };
+    // SAFETY: this context's own shadow stack.
+    let shadow = unsafe { &mut *shadow(place.index) };
+    if shadow.is_busy {
+        NR_SKIPPED.fetch_add(1, Relaxed);
+        return;
+    }
+    set_busy(shadow, true);
+    // SAFETY: the thunk passes the place of the return address.
+    let ret = unsafe { slot.read() };
+    shadow.drop_dead(&place, slot as usize, ret == thunk::graph_return());
+    let part = match shadow.top() {
+        Some(top) if top.part == Part::Muted => Part::Muted,
+        _ if !is_graphed => Part::None,
+        _ => part_of(shadow, ip).unwrap_or(Part::None),
+    };
+    let depth = shadow.depth;
+    push(
+        shadow,
+        &place,
+        slot,
+        Frame {
+            slot: slot as usize,
+            ret,
+            ip,
+            part,
+            entered: 0,
+        },
+    );
+    if let Some(frame) = shadow.frames.get_mut(depth) {
+        super::profile::entered(ip);
+        // Last, so that nothing of this counts.
+        frame.entered = tsc::now().max(1);
+    }
+    set_busy(shadow, false);
+}
+
+/// Puts a function on its shadow stack, has it return to the trampoline, and records it.
 #[inline(always)]
-fn is_wanted(shadow: &Shadow, ip: u32) -> Option<bool> {
-    match shadow.top() {
-        Some(top) if top.is_muted => return None,
+fn push(shadow: &mut Shadow, place: &Place, slot: *mut usize, frame: Frame) {
+    let depth = shadow.depth;
+    if let Some(free) = shadow.frames.get_mut(depth) {
+        *free = frame;
+        shadow.depth = depth + 1;
+        // SAFETY: the thunk passes the place of the return address; the trampoline returns to what stood there.
+        unsafe { slot.write(thunk::graph_return()) };
+        if frame.part == Part::Recorded {
+            emit(true, place, depth, frame.ip);
+        }
+    } else {
+        NR_OVERRUN.fetch_add(1, Relaxed);
+    }
+}
+
+/// What part a function has in the graph that is called now; `None` if it need not be hooked for that.
+#[inline(always)]
+fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
+    match shadow.top().filter(|top| top.part != Part::None) {
+        Some(top) if top.part == Part::Muted => return None,
         Some(_) => {}
         None if !super::is_pid_traced() => return None,
         None if HAS_GRAPH_FUNCTIONS.load(Relaxed) => {
@@ -222,11 +288,17 @@ fn is_wanted(shadow: &Shadow, ip: u32) -> Option<bool> {
     if shadow.depth >= MAX_DEPTH.load(Relaxed) as usize {
         return None;
     }
-    Some(id_of(ip as usize).is_some_and(|id| GRAPH_NOTRACE.contains(id)))
+    let is_muted = id_of(ip as usize).is_some_and(|id| GRAPH_NOTRACE.contains(id));
+    Some(if is_muted {
+        Part::Muted
+    } else {
+        Part::Recorded
+    })
 }
 
 /// Called by the trampoline when a function returns; `slot` is where its return address lay. Gives that address.
 pub(super) extern "C" fn graph_return(slot: usize) -> usize {
+    let now = tsc::now();
     if let Some(place) = place_of(slot) {
         // SAFETY: this context's own shadow stack.
         let shadow = unsafe { &mut *shadow(place.index) };
@@ -234,20 +306,23 @@ pub(super) extern "C" fn graph_return(slot: usize) -> usize {
         if let Some(top) = shadow.top().filter(|top| top.slot == slot) {
             set_busy(shadow, true);
             shadow.depth -= 1;
-            if !top.is_muted {
+            if top.part == Part::Recorded {
                 emit(false, &place, shadow.depth, top.ip);
+            }
+            if top.entered != 0 {
+                super::profile::returned(top.ip, now.wrapping_sub(top.entered));
             }
             set_busy(shadow, false);
             return top.ret;
         }
     }
-    return_during_switch(slot)
+    return_during_switch(slot, now)
 }
 
 /// Between the moment when another thread counts as the running one and the jump to it, the stack is still that of the
 /// thread before.
 #[cold]
-fn return_during_switch(slot: usize) -> usize {
+fn return_during_switch(slot: usize, now: u64) -> usize {
     for index in 0..MAX_THREADS + MAX_CPUS {
         // SAFETY: where a frame of this stack is found no one else is at work: this is the context that owns it.
         let shadow = unsafe { &mut *shadow(index) };
@@ -255,7 +330,10 @@ fn return_during_switch(slot: usize) -> usize {
         if let Some(at) = frames.iter().rposition(|frame| frame.slot == slot) {
             let frame = frames[at];
             shadow.depth = at;
-            if !frame.is_muted {
+            if frame.entered != 0 {
+                super::profile::returned(frame.ip, now.wrapping_sub(frame.entered));
+            }
+            if frame.part == Part::Recorded {
                 let place = Place {
                     index,
                     bottom: 0,

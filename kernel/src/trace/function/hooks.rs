@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use super::graph::graph_entry;
+use super::graph::{graph_entry, profile_entry};
 use super::set::{Filter, SharedFilter, id_of};
-use super::{GRAPHED, TRACED, apply, slow};
+use super::{GRAPHED, MEASURED, PROFILED, TRACED, apply, slow};
 use crate::arch::percpu::{self, PerCpu};
 use crate::error::Error;
 use crate::sync::Mutex;
@@ -107,7 +107,7 @@ fn context_bit() -> u32 {
     }
 }
 
-/// Called by the thunk at the entry of a function that a hook wants, or a hook and the tracer.
+/// Called by the thunk at the entry of a function that a hook wants, or several want.
 pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     let Some(id) = id_of(ip as usize) else { return };
     // SAFETY: the thunk passes the place of the return address.
@@ -118,9 +118,24 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
             crate::trace::stack::at_function(ip as usize, parent_ip);
         }
     }
-    if GRAPHED.contains(id) {
+    if MEASURED.contains(id) {
+        super::stack_max::measure(ip as usize, slot as usize, parent_ip);
+    }
+    let (is_graphed, is_profiled) = (GRAPHED.contains(id), PROFILED.contains(id));
+    if is_graphed && !is_profiled {
         graph_entry(ip, slot);
     }
+    if is_wanted(id) {
+        call(id, ip as usize, parent_ip);
+    }
+    // Last, so that what is between the reading of the clock there and the function is always the same.
+    if is_profiled {
+        profile_entry(ip, slot, is_graphed);
+    }
+}
+
+/// Calls the hooks that want the function of this id.
+fn call(id: usize, ip: usize, parent_ip: usize) {
     if percpu::preempt_byte() & percpu::DEPTH == percpu::DEPTH {
         NR_RECURSIONS.fetch_add(1, Relaxed);
         return;
@@ -140,7 +155,7 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
             if !hook.is_null() {
                 // SAFETY: only `register_function_hook` stores here, and it stores hooks.
                 let hook = unsafe { core::mem::transmute::<*mut (), Hook>(hook) };
-                hook(ip as usize, parent_ip);
+                hook(ip, parent_ip);
             }
         }
         // SAFETY: as above; who came in between has left it as it was.

@@ -19,7 +19,9 @@ pub mod entry;
 pub mod events;
 pub mod graph;
 mod hooks;
+mod profile;
 mod set;
+mod stack_max;
 mod thunk;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -28,9 +30,13 @@ pub use hooks::{
     Hook, HookId, MAX_HOOKS, nr_recursions, register_function_hook, set_function_hook_filter,
     unregister_function_hook,
 };
+pub use profile::{is_profiling, profile_of, set_profile};
 pub use set::{Filter, id_of};
+pub use stack_max::{is_stack_tracing, set_stack_max, set_stack_tracer, stack_max_of};
 
+use profile::PROFILED;
 use set::SharedFilter;
+use stack_max::MEASURED;
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
@@ -105,12 +111,17 @@ pub fn start_graph() -> Result<(), Error> {
     begin(Tracer::Graph)
 }
 
-fn begin(tracer: Tracer) -> Result<(), Error> {
+/// Whether the image has functions that can be traced, and not too many.
+fn check_functions() -> Result<(), Error> {
     match entry::entries().len() {
-        0 => return Err(Error::InvalidState),
-        nr if nr > MAX_FUNCTIONS => return Err(Error::OutOfResources),
-        _ => {}
+        0 => Err(Error::InvalidState),
+        nr if nr > MAX_FUNCTIONS => Err(Error::OutOfResources),
+        _ => Ok(()),
     }
+}
+
+fn begin(tracer: Tracer) -> Result<(), Error> {
+    check_functions()?;
     change(|choice| choice.tracer = tracer)
 }
 
@@ -240,6 +251,9 @@ fn change(how: impl FnOnce(&mut Choice)) -> Result<(), Error> {
     };
     TRACED.store(&wanted_by(Tracer::Function));
     GRAPHED.store(&wanted_by(Tracer::Graph));
+    let wanted_if = |is_on: bool, set: Filter| if is_on { set } else { Filter::NONE };
+    PROFILED.store(&wanted_if(is_profiling(), wanted));
+    MEASURED.store(&wanted_if(is_stack_tracing(), Filter::ALL));
     IS_GRAPH_ON.store(choice.tracer == Tracer::Graph, Relaxed);
     apply()
 }
@@ -253,7 +267,7 @@ fn apply() -> Result<(), Error> {
             let wanted = (
                 TRACED.contains(id),
                 GRAPHED.contains(id),
-                hooks::is_wanted(id),
+                hooks::is_wanted(id) || PROFILED.contains(id) || MEASURED.contains(id),
             );
             let target = match wanted {
                 _ if !entry::is_traceable(address) => None,

@@ -5,7 +5,9 @@
 mod graph;
 mod hooks;
 mod live;
+mod profile;
 mod records;
+mod stack_max;
 mod stacks;
 
 takt_board::entry!(takt_tests::harness::main);

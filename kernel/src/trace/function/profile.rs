@@ -1,0 +1,144 @@
+//! The function profiler: how often each function is called, and how long it takes.
+//!
+//! It uses what the function graph uses: the entry pushes a frame on the shadow stack, here with the time, and the
+//! return pops it. Times are gross, as ftrace's are by default: those of called functions, of interrupts and of other
+//! threads that ran meanwhile are in them, and so is what it costs to profile the functions that it calls. What it costs
+//! to profile the function itself is not: it is what an empty function takes, which is measured when the profiler is
+//! switched on, and subtracted.
+//!
+//! What is profiled is what the tracers' filter has (`set_ftrace_filter` without `set_ftrace_notrace`). Functions of an
+//! NMI, and those that the function graph has no room for, are not counted.
+//!
+//! Tables are per CPU and threads do not migrate, so each number belongs to one CPU, and every change is one instruction
+//! (of the sum of squares two, which an interrupt between them does not disturb: it leaves the carry as it was).
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_tracer::profile::{Entry, View};
+
+use super::set::{Filter, SharedFilter, id_of};
+use crate::arch::percpu;
+use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
+use crate::error::Error;
+
+/// The functions that are profiled, all things considered.
+pub(super) static PROFILED: SharedFilter = SharedFilter::none();
+
+/// Zeros, so that they lie in `.bss`.
+#[unsafe(export_name = "TAKT_FUNCTION_PROFILE")]
+static TABLES: [[Entry; MAX_FUNCTIONS]; MAX_CPUS] =
+    [const { [const { Entry::new() }; MAX_FUNCTIONS] }; MAX_CPUS];
+
+#[unsafe(export_name = "TAKT_FUNCTION_PROFILE_ENABLED")]
+static ENABLED: AtomicU32 = AtomicU32::new(0);
+
+/// Switches the profiler on, which forgets what it has counted, or off (ftrace: `function_profile_enabled`).
+///
+/// # Errors
+/// As [`start`](super::start).
+///
+/// # Context
+/// As [`start`](super::start).
+pub fn set_profile(on: bool) -> Result<(), Error> {
+    super::check_functions()?;
+    if on && !is_profiling() {
+        OVERHEAD.store(0, Relaxed);
+        OVERHEAD.store(calibrate()?, Relaxed);
+        TABLES.iter().flatten().for_each(Entry::clear);
+    }
+    super::change(|_| ENABLED.store(u32::from(on), Relaxed))
+}
+
+/// A function that does nothing. Not where the tracer's own functions lie, which are never patched.
+#[inline(never)]
+#[unsafe(link_section = ".text.profile_nothing")]
+extern "C" fn nothing() {
+    // Not to be left out, nor to be taken for another empty function.
+    core::hint::black_box(());
+}
+
+/// What an empty function seems to take, in cycles.
+fn calibrate() -> Result<u64, Error> {
+    let function: extern "C" fn() = core::hint::black_box(nothing);
+    let Some((id, entry)) = id_of(function as usize).zip(entry_of(function as usize as u32)) else {
+        return Err(Error::InvalidState);
+    };
+    ENABLED.store(1, Relaxed);
+    PROFILED.store(&Filter::of_ids([id]));
+    let patched = super::apply();
+    let mut least = u64::MAX;
+    // An interrupt may come into some of them.
+    for _ in 0..CALIBRATIONS {
+        entry.clear();
+        function();
+        if entry.view().hits == 1 {
+            least = least.min(entry.view().cycles);
+        }
+    }
+    ENABLED.store(0, Relaxed);
+    patched?;
+    if least == u64::MAX {
+        return Err(Error::InvalidState);
+    }
+    Ok(least)
+}
+
+/// Calls of which the quickest counts.
+const CALIBRATIONS: usize = 16;
+
+/// What is subtracted from each time, in cycles.
+static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the profiler is on.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn is_profiling() -> bool {
+    ENABLED.load(Relaxed) != 0
+}
+
+/// What it has counted of the function with this id on a CPU; nothing if there is no such function or CPU.
+///
+/// # Context
+/// Any; numbers that are changing may be of different calls.
+#[must_use]
+pub fn profile_of(cpu: usize, id: usize) -> View {
+    TABLES
+        .get(cpu)
+        .and_then(|table| table.get(id))
+        .map_or_else(View::default, Entry::view)
+}
+
+/// This CPU's entry of the function that begins at this address.
+#[inline(always)]
+fn entry_of(ip: u32) -> Option<&'static Entry> {
+    TABLES.get(percpu::cpu())?.get(id_of(ip as usize)?)
+}
+
+/// A function begins.
+#[inline(always)]
+pub(super) fn entered(ip: u32) {
+    if let Some(entry) = entry_of(ip) {
+        // SAFETY: a counter of this CPU, changed by one instruction.
+        unsafe { asm!("inc qword ptr [{}]", in(reg) entry.hits.as_ptr(), options(nostack)) };
+    }
+}
+
+/// A function returns after so many cycles.
+#[cold]
+#[inline(never)]
+pub(super) fn returned(ip: u32, cycles: u64) {
+    let Some(entry) = entry_of(ip).filter(|_| is_profiling()) else {
+        return;
+    };
+    let cycles = cycles.saturating_sub(OVERHEAD.load(Relaxed));
+    let square = u128::from(cycles) * u128::from(cycles);
+    // SAFETY: counters of this CPU; see the module's text.
+    unsafe {
+        asm!("add [{total}], {cycles}", "add [{squares}], {low}", "adc [{squares} + 8], {high}",
+             total = in(reg) entry.cycles.as_ptr(), squares = in(reg) entry.squares.as_ptr(), cycles = in(reg) cycles,
+             low = in(reg) square as u64, high = in(reg) (square >> 64) as u64, options(nostack));
+    }
+}
