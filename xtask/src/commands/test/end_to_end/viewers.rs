@@ -34,7 +34,7 @@ struct Run {
 fn runs(stage: &Stage) -> Result<[Run; 3]> {
     let is_there = |name: &str| Path::new(&stage.dir(name)).exists();
     if !is_there("overruns") {
-        let flags = "-p 1.5 -e all --load mix -d 70ms";
+        let flags = "-p 1.6 -e all --load mix -d 70ms";
         stage.latency_run("overruns", flags)?.code(3)?;
     }
     if !is_there("overwritten") {
