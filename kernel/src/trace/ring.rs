@@ -176,92 +176,83 @@ fn halves(pair: u64) -> (u32, u32) {
     (pair as u32, (pair >> 32) as u32)
 }
 
-/// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and the
-/// word is given to them as `$with` makes it.
+/// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and of the
+/// context they get `$context`.
 macro_rules! sink {
-    ($(#[$doc:meta])* $sink:ident, $with:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident
+    ($(#[$doc:meta])* $sink:ident, $context:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident
         $bytes:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         pub struct $sink;
 
         impl Sink for $sink {
-            sink! { @functions (|word| word) rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes =>
+            const CONTEXT: u32 = $context;
+
+            sink! { @functions rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes =>
                 rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes }
-            sink! { @functions ($with) rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx =>
+            sink! { @functions rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx =>
                 $rec8 $rec12 $rec16 $rec20 $rec24 $text $text1 $bytes }
         }
     };
-    (@functions ($with:expr) $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident $bytes:ident =>
+    (@functions $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident $bytes:ident =>
         $to8:ident $to12:ident $to16:ident $to20:ident $to24:ident $to_text:ident $to_text1:ident $to_bytes:ident) => {
         #[inline(always)]
-        fn $rec8(word: u32) {
-            record::$to8(with(word, $with));
+        fn $rec8(word: usize) {
+            record::$to8(word);
         }
 
         #[inline(always)]
-        fn $rec12(word: u32, a: u32) {
-            record::$to12(with(word, $with), a);
+        fn $rec12(word: usize, a: u32) {
+            record::$to12(word, a);
         }
 
         #[inline(always)]
-        fn $rec16(word: u32, ab: u64) {
+        fn $rec16(word: usize, ab: u64) {
             let (a, b) = halves(ab);
-            record::$to16(with(word, $with), a, b);
+            record::$to16(word, a, b);
         }
 
         #[inline(always)]
-        fn $rec20(word: u32, ab: u64, c: u32) {
+        fn $rec20(word: usize, ab: u64, c: u32) {
             let (a, b) = halves(ab);
-            record::$to20(with(word, $with), a, b, c);
+            record::$to20(word, a, b, c);
         }
 
         #[inline(always)]
-        fn $rec24(word: u32, ab: u64, cd: u64) {
+        fn $rec24(word: usize, ab: u64, cd: u64) {
             let ((a, b), (c, d)) = (halves(ab), halves(cd));
-            record::$to24(with(word, $with), a, b, c, d);
+            record::$to24(word, a, b, c, d);
         }
 
         #[inline(always)]
-        fn $text(text: &[u8], word: u32) {
-            record::$to_text(with(word, $with), text.as_ptr(), text.len());
+        fn $text(text: &[u8], word: usize) {
+            record::$to_text(word, text.as_ptr(), text.len());
         }
 
         #[inline(always)]
-        fn $text1(text: &[u8], word: u32, a: u32) {
-            record::$to_text1(with(word, $with), text.as_ptr(), text.len(), a);
+        fn $text1(text: &[u8], word: usize, a: u32) {
+            record::$to_text1(word, text.as_ptr(), text.len(), a);
         }
 
         #[inline(always)]
-        fn $bytes(word: u32, extra: &[u32], bytes: Option<&[u8]>) {
+        fn $bytes(word: usize, extra: &[u32], bytes: Option<&[u8]>) {
             let (text, len) = bytes.map_or((core::ptr::null(), 0), |text| (text.as_ptr(), text.len()));
-            record::$to_bytes(with(word, $with), text, len, extra.as_ptr(), extra.len());
+            record::$to_bytes(word, text, len, extra.as_ptr(), extra.len());
         }
     };
-}
-
-#[inline(always)]
-fn with(word: u32, change: impl FnOnce(u32) -> u32) -> u32 {
-    change(word)
-}
-
-/// Neither the id nor fields have this bit where there is a context. A sum, which the linker can compute.
-#[inline(always)]
-fn with_irqs_on(word: u32) -> u32 {
-    word.wrapping_add(record::IRQS_ON)
 }
 
 sink! {
     /// Where trace points send their records: this CPU's ring.
-    KernelSink, with_irqs_on, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
+    KernelSink, record::IRQS_ON, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be off.
-    IrqsOffSink, |word| word, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
+    IrqsOffSink, 0, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be on.
-    IrqsOnSink, with_irqs_on, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
+    IrqsOnSink, record::IRQS_ON, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
 }
 
 /// A CPU's ring, reached from anywhere: for handing over and counting, not for writing while its CPU writes.

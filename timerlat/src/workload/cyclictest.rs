@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
-use takt_kernel::{Error, arch, thread, trace_event};
+use takt_kernel::{Error, arch, thread, trace_event_irqs_on};
 
 use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::stats::{MAX_SLOTS, Measure};
@@ -62,7 +62,7 @@ fn run(slot: usize) -> Result<(), Error> {
         sleep_until(Instant::from_cycles(abs))?;
         let now = Instant::now().cycles();
         let latency = now.wrapping_sub(abs);
-        trace_event!(events::timerlat_thread, slot as u32, seq, latency as u32);
+        trace_event_irqs_on!(events::timerlat_thread, slot as u32, seq, latency as u32);
         if latency > SHARED.stop_thread.load(Relaxed) {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
         }

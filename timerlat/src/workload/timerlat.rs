@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Timer};
-use takt_kernel::{Error, arch, smp, trace_event, trace_event_irqs_off};
+use takt_kernel::{Error, arch, smp, trace_event_irqs_off, trace_event_irqs_on};
 
 use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::stats::{MAX_SLOTS, Measure};
@@ -61,7 +61,6 @@ fn expired(slot: usize, expiry: Expiry) {
     if latency > SHARED.stop_irq.load(Relaxed) {
         return expired_too_late(slot, seq, latency);
     }
-    // Last, so that it is a jump and not a call.
     trace_event_irqs_off!(events::timerlat_irq, slot as u32, seq, latency as u32);
 }
 
@@ -106,7 +105,7 @@ fn run(slot: usize) -> Result<(), Error> {
         thread::park(Instant::NEVER)?;
         let now = Instant::now().cycles();
         let latency = now.wrapping_sub(abs);
-        trace_event!(events::timerlat_thread, slot as u32, seq, latency as u32);
+        trace_event_irqs_on!(events::timerlat_thread, slot as u32, seq, latency as u32);
         let threshold = SHARED.stop_thread.load(Relaxed);
         if latency > threshold {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));

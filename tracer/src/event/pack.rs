@@ -108,10 +108,12 @@ impl Packed {
     }
 
     /// Id and fields have no bit in common; a sum with an address is what the linker computes where all fields are
-    /// constants, and what one `lea` computes elsewhere.
+    /// constants, and what one `lea` computes elsewhere; that is why nothing narrows it down to the word. So is what is
+    /// known of the context.
     #[inline(always)]
-    fn word(&self) -> u32 {
-        self.id.0.wrapping_byte_add(self.fields as usize).addr() as u32
+    fn word(&self, context: u32) -> usize {
+        let context = self.id.0.wrapping_byte_add(context as usize);
+        context.wrapping_byte_add(self.fields as usize).addr()
     }
 
     #[inline(always)]
@@ -122,7 +124,10 @@ impl Packed {
     /// Hands the record with so many extra words, and with a dynamic field if there is one, to the sink.
     #[inline(always)]
     pub fn send<S: Sink>(self, layout: Layout, words: usize, bytes: Option<&[u8]>) {
-        let word = self.word();
+        let word = match layout {
+            Layout::Core24(_) => self.word(0),
+            _ => self.word(S::CONTEXT),
+        };
         match (layout, words, bytes) {
             (Layout::Core24(_), 0, None) => S::rec8(word),
             (Layout::Core24(_), 1, None) => S::rec12(word, self.extra[0]),

@@ -5,7 +5,7 @@
 //! to the Rust functions, as a whole and anew.
 //!
 //! # Convention
-//! The word is in ecx; the extra words are in edi, esi, r9d, r10d; a text is in rdi and rsi, with the extra word before
+//! The word is in ecx (what is in the upper half of rcx means nothing); the extra words are in edi, esi, r9d, r10d; a text is in rdi and rsi, with the extra word before
 //! it in r9d; for any number of extra words r9 and r10 are their address and number. Changed are rax, rcx, rdx, r8, the
 //! flags and the SSE registers, and where there is a text r10; all others are kept, so a place that is off costs the code
 //! around it next to nothing. The stack is aligned as for any call.
@@ -199,13 +199,13 @@ global_asm!(
 macro_rules! calls {
     ($($name:ident = $symbol:ident ($($arg:ident: $ty:ty = $register:tt),*) $(changes $changed:tt)?;)*) => {$(
         #[inline(always)]
-        pub(crate) fn $name(word: u32 $(, $arg: $ty)*) {
+        pub(crate) fn $name(word: usize $(, $arg: $ty)*) {
             unsafe extern "C" {
                 fn $symbol();
             }
             // SAFETY: keeps what is not declared here, and writes to this CPU's ring only.
             unsafe {
-                asm!("call {}", sym $symbol, inout("ecx") word => _, $(in($register) $arg,)* $(out($changed) _,)?
+                asm!("call {}", sym $symbol, inout("rcx") word => _, $(in($register) $arg,)* $(out($changed) _,)?
                     out("rax") _, out("rdx") _, out("r8") _,
                     out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                     out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,

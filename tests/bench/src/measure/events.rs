@@ -7,7 +7,7 @@ use takt_kernel::trace::events::{
     TimerDeadline, Vector, Wakeup,
 };
 use takt_kernel::trace::{self, Event, Mode};
-use takt_kernel::{trace_event, trace_event_irqs_off};
+use takt_kernel::{trace_event, trace_event_irqs_off, trace_event_irqs_on};
 use takt_tracer::{event, event_class};
 
 use super::switch::yield_to_equal;
@@ -44,7 +44,8 @@ macro_rules! classes {
         fn every_class() {
             $({
                 // As at a real place: the arguments in registers, their values unknown to the compiler; and the kernel's
-                // own events by the macro for interrupts that are known to be off, as the kernel emits them.
+                // own events by the macro for interrupts that are known to be off, as the kernel emits them; timerlat's by that for
+                // interrupts known to be on.
                 #[inline(never)]
                 fn site($($arg: $ty),*) -> u32 {
                     let before = stamp();
@@ -75,7 +76,8 @@ classes! {
     contended Contended core "bench:contended" trace_event_irqs_off (owner: u32 = 7, prio: u32 = 50, mutex: u32 = 0x20_0000);
     one_mutex OneMutex core "bench:one_mutex" trace_event_irqs_off (mutex: u32 = 0x20_0000);
     two Two wide "bench:two" trace_event (first: u32 = 1, second: u32 = 2);
-    sample Sample core "bench:sample" trace_event (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
+    two_known Two wide "bench:two_known" trace_event_irqs_on (first: u32 = 1, second: u32 = 2);
+    sample Sample core "bench:sample" trace_event_irqs_on (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
     text Text core "bench:text" trace_event (buf: &'static [u8] = b"sixteen bytes!!!");
     create Create core "bench:create" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
     name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid comm;

@@ -103,7 +103,7 @@ fn row(group: [&'static str; 3], line: &'static str, values: &Values, own: u64) 
 const WITHOUT_LIMIT: &str = "text_one";
 
 /// The classes, and the bytes of their records as aimed at.
-const CLASSES: [(&str, &str, u64); 16] = [
+const CLASSES: [(&str, &str, u64); 17] = [
     ("switch", "sched_switch", 8),
     ("vector", "irq_handler", 8),
     ("one_thread", "one thread", 8),
@@ -115,6 +115,7 @@ const CLASSES: [(&str, &str, u64); 16] = [
     ("contended", "mutex_contended", 16),
     ("prio", "prio_change", 12),
     ("two", "two arguments, 16-bit id", 16),
+    ("two_known", "two arguments, interrupts known to be on", 16),
     ("sample", "timerlat's samples", 16),
     ("text", "marker of 16 bytes", 28),
     ("create", "thread_create", 12),
