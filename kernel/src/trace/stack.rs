@@ -1,7 +1,7 @@
 //! Stack traces as events: who called whom, where it is recorded.
 //!
 //! [`record_stack`] records one, anywhere. [`set_after_events`] (ftrace's option `stacktrace`) has one recorded after
-//! every event, by whoever records them and then calls [`after_event`]; `function::set_stack_trace`
+//! every event, as the trigger `stacktrace` does after some; `function::set_stack_trace`
 //! (`func_stack_trace`) after every record of the tracer `function`.
 //!
 //! A stack begins with the innermost function and leaves out those of the tracer itself. In an interrupt it goes on with
@@ -105,23 +105,22 @@ fn once(act: impl FnOnce()) {
 /// Says whether a stack is to be recorded after every event (ftrace: `options/stacktrace`).
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if the functions that record events cannot be diverted in this image.
+/// [`Error::InvalidArgument`] if the image is without feature `rules`, by which records are followed; those of
+/// [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
-/// Threads that may block.
+/// Threads that may block. All CPUs stand still meanwhile.
 pub fn set_after_events(on: bool) -> Result<(), Error> {
-    divert_records(on)?;
-    AFTER_EVENTS.store(on, Relaxed);
-    Ok(())
-}
-
-/// Has the functions that record events call [`after_event`] behind each. None of them can be diverted yet, and a look at
-/// a flag would cost every event: so it can only stay off.
-fn divert_records(on: bool) -> Result<(), Error> {
-    if on {
-        return Err(Error::InvalidArgument);
+    #[cfg(feature = "rules")]
+    return super::rules::events::change(|_| {
+        AFTER_EVENTS.store(on, Relaxed);
+        Ok(())
+    });
+    #[cfg(not(feature = "rules"))]
+    match on {
+        true => Err(Error::InvalidArgument),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether a stack is to be recorded after every event.
@@ -133,15 +132,14 @@ pub fn is_after_events() -> bool {
     AFTER_EVENTS.load(Relaxed)
 }
 
-/// For who records events: records a stack if there is to be one after every event, and this is not that of a stack.
+/// For who follows records: records a stack, unless what was recorded is one.
 ///
 /// # Context
 /// Any, NMI included. Interrupts are off meanwhile.
+#[cfg(feature = "rules")]
 #[inline(never)]
-pub fn after_event() {
-    if is_after_events() {
-        once(|| record(&[], 0));
-    }
+pub(super) fn after_event() {
+    once(|| record(&[], 0));
 }
 
 /// Records the stack of a function that begins, for who is called at its entry: it has no frame yet. `parent_ip` is

@@ -10,7 +10,7 @@ macro_rules! element {
     ($($ty:ty)*) => {$(
         impl Element for $ty {
             #[inline(always)]
-            #[allow(unsafe_code, reason = "an array's bytes are to be had in no other way without a copy")]
+            #[expect(unsafe_code, reason = "an array's bytes are to be had in no other way without a copy")]
             fn bytes_of(elements: &[Self]) -> &[u8] {
                 const { assert!(cfg!(target_endian = "little"), "records are little-endian") };
                 // SAFETY: an integer's bytes are all initialised, and a byte can stand at any address.

@@ -58,8 +58,11 @@ global_asm!(
     ".global takt_records_start, takt_records_end",
     //
     // On the stack: `Arguments`, then rdi, rsi, r9, r10, r11, rcx, the result, the copy. The stack is aligned at calls.
+    // A frame of its own, so that a stack trace meets the function with the event.
     "takt_record_diverted:",
-    "sub rsp, {SIZE} + 64",
+    "push rbp",
+    "mov rbp, rsp",
+    "sub rsp, {SIZE} + 72",
     "mov [rsp + {SIZE}], rdi",
     "mov [rsp + {SIZE} + 8], rsi",
     "mov [rsp + {SIZE} + 16], r9",
@@ -122,7 +125,7 @@ global_asm!(
     "mov r9, [rsp + {SIZE} + 16]",
     "mov r10, [rsp + {SIZE} + 24]",
     "mov r11, [rsp + {SIZE} + 32]",
-    "add rsp, {SIZE} + 64",
+    "leave",
     "ret",
     ".text",
     POS = const offset_of!(PerCpu, ring) + Word::Pos.offset() as usize,

@@ -13,6 +13,8 @@ use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu};
 use crate::error::Error;
+#[cfg(feature = "stacktrace")]
+use crate::trace::stack;
 use crate::trace::{control, snapshot};
 
 /// What the host reads.
@@ -111,11 +113,13 @@ pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
     })
 }
 
-/// Changes the table while nobody else runs, and has records asked about if there is something in it.
-fn change(act: impl FnOnce(&mut Writable) -> Result<(), RuleError>) -> Result<(), Error> {
+/// Changes what is done about records while nobody else runs, and has them asked about if that is anything.
+pub(in crate::trace) fn change(
+    act: impl FnOnce(&mut Writable) -> Result<(), RuleError>,
+) -> Result<(), Error> {
     Text::lock()?.patch(|writable| {
         act(writable)?;
-        if TAKT_RULES.is_empty() {
+        if TAKT_RULES.is_empty() && !has_stacks() {
             // SAFETY: every other CPU stands still.
             unsafe { divert_records(writable, false) };
         } else {
@@ -124,6 +128,14 @@ fn change(act: impl FnOnce(&mut Writable) -> Result<(), RuleError>) -> Result<()
         }
         Ok(())
     })
+}
+
+/// Whether every record is followed by a stack.
+fn has_stacks() -> bool {
+    #[cfg(feature = "stacktrace")]
+    return stack::is_after_events();
+    #[cfg(not(feature = "stacktrace"))]
+    false
 }
 
 /// Whether the event occurs for its triggers only.
@@ -150,8 +162,12 @@ fn id_of(word: u32) -> u32 {
 }
 
 fn judge(record: &Arguments) -> u32 {
+    let stack = match has_stacks() {
+        true => Action::Stacktrace.bit(),
+        false => 0,
+    };
     let Some(rule) = TAKT_RULES.find(id_of(record.word)) else {
-        return RECORDED;
+        return RECORDED | stack;
     };
     let mut words = [0; 9];
     words[0] = record.word;
@@ -177,13 +193,17 @@ fn judge(record: &Arguments) -> u32 {
     }
     let later = verdict.actions & !Action::TraceOn.bit();
     match verdict.is_recorded {
-        true => RECORDED | later,
+        true => RECORDED | stack | later,
         false => later,
     }
 }
 
 fn act_upon(result: u32) {
     let acts = |action: Action| result & action.bit() != 0;
+    #[cfg(feature = "stacktrace")]
+    if acts(Action::Stacktrace) {
+        stack::after_event();
+    }
     if acts(Action::Snapshot) {
         // Refused where nothing is overwritten: then nothing is lost either.
         let _ = snapshot::take();

@@ -4,11 +4,11 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use heapless::Vec;
-use takt_kernel::irq;
 use takt_kernel::trace::stack::{self, MAX_FRAMES, kernel_stack, record_stack};
 use takt_kernel::trace::{self, Event, Mode};
-use takt_tests::{check, check_eq, check_err, interrupt, target_test};
-use takt_tracer::wire;
+use takt_kernel::{irq, trace_event};
+use takt_tests::{check, check_eq, interrupt, target_test};
+use takt_tracer::{event, event_class, wire};
 
 type Chain = Vec<usize, MAX_FRAMES>;
 
@@ -100,6 +100,27 @@ fn deep(levels: u32) -> u32 {
         return inner(0);
     }
     deep(levels - 1) + black_box(1)
+}
+
+event_class! {
+    /// A number, in a record as long as what `finish` passes over.
+    pub class Followed = "followed", core8 { number: 32 u }
+    print "number={number}";
+}
+event! {
+    /// Emitted by `emits`.
+    pub followed: Followed = core "test:followed";
+}
+
+#[inline(never)]
+fn emits(number: u32) -> u32 {
+    trace_event!(followed, number);
+    black_box(number)
+}
+
+#[inline(never)]
+fn around_event(number: u32) -> u32 {
+    emits(number) + black_box(1)
 }
 
 static CAME: AtomicBool = AtomicBool::new(false);
@@ -207,14 +228,25 @@ target_test! {
         Ok(())
     }
 
-    /// No stack after every event as long as the functions that record events cannot be diverted.
-    fn not_after_every_event(Shared) {
+    /// Option `stacktrace`: every event is followed by the stack of where it was emitted, in an interrupt too; a stack is
+    /// not followed by another.
+    fn a_stack_after_every_event(Shared) {
         begin();
-        check_err!(stack::set_after_events(true), InvalidArgument);
+        trace::enable(followed::Event::id().number(), true)?;
+        stack::set_after_events(true)?;
+        around_event(1);
+        interrupt::raise(|| {
+            around_event(2);
+        });
         stack::set_after_events(false)?;
-        stack::after_event();
         check!(!stack::is_after_events());
-        check_eq!(finish().len(), 0);
+        around_event(3);
+        trace::enable(followed::Event::id().number(), false)?;
+        let chains = finish();
+        check_eq!(chains.len(), 2);
+        for chain in &chains {
+            check_eq!(place_of(chain, &[emits, around_event]), Some(0));
+        }
         Ok(())
     }
 }
