@@ -12,13 +12,15 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use spin::mutex::TicketMutex;
 use takt_scheduler::Links;
 
-use crate::arch::{interrupts, percpu, thunk};
+use crate::arch::{interrupts, jump_label, percpu, thunk};
 use crate::config::MAX_THREADS;
 use crate::static_branch;
 use crate::trace;
 
-/// Static key: more than one CPU runs.
-pub(crate) static SMP: u8 = 0;
+jump_label::keys! {
+    /// More than one CPU runs.
+    pub(crate) SMP;
+}
 
 static LOCK: TicketMutex<()> = TicketMutex::new(());
 

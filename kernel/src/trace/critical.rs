@@ -27,8 +27,10 @@ use crate::arch::{divert, interrupts, percpu, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 
-/// Static key: one of these tracers is the current one.
-pub(crate) static CRITICAL: u8 = 0;
+jump_label::keys! {
+    /// One of these tracers is the current one.
+    pub(crate) CRITICAL;
+}
 
 /// A bit of [`WATCHED`]: stretches without interrupts.
 const IRQS: u8 = 1;
@@ -190,7 +192,7 @@ pub(crate) extern "C" fn irq_returns(place: u32) {
 pub(super) struct Critical {
     name: &'static str,
     watched: u8,
-    places: &'static [&'static u8],
+    places: &'static [&'static [u8; 2]],
 }
 
 pub(super) static IRQSOFF: Critical = Critical {
@@ -210,7 +212,7 @@ pub(super) static PREEMPTIRQSOFF: Critical = Critical {
 };
 
 /// Every place that any of them listens at.
-static ALL: [&u8; 5] = [
+static ALL: [&[u8; 2]; 5] = [
     &places::IRQ_OFF,
     &places::IRQ_ON,
     &places::PREEMPT_OFF,
@@ -218,7 +220,7 @@ static ALL: [&u8; 5] = [
     &places::IRQ_ENTRY,
 ];
 
-fn listen(text: &mut Writable, places: &[&'static u8], on: bool) {
+fn listen(text: &mut Writable, places: &[&'static [u8; 2]], on: bool) {
     // SAFETY: every other CPU stands still, here and below.
     unsafe { places::set_tracer(text, places, on) };
     // SAFETY: as above.

@@ -8,22 +8,24 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use takt_tracer::event::Event;
 
 use super::events;
-use crate::arch::jump_label::{self, Writable};
+use crate::arch::jump_label::{self, Writable, keys};
 
-/// Interrupts were disabled.
-pub(crate) static IRQ_OFF: u8 = 0;
-/// Interrupts are about to be enabled.
-pub(crate) static IRQ_ON: u8 = 0;
-/// Preemption was disabled.
-pub(crate) static PREEMPT_OFF: u8 = 0;
-/// Preemption is about to be enabled.
-pub(crate) static PREEMPT_ON: u8 = 0;
-/// An interrupt's handling begins.
-pub(crate) static IRQ_ENTRY: u8 = 0;
-/// A thread is about to be put into its run queue.
-pub(crate) static WAKEUP: u8 = 0;
-/// Another thread is about to run.
-pub(crate) static SWITCH: u8 = 0;
+keys! {
+    /// Interrupts were disabled.
+    pub(crate) IRQ_OFF;
+    /// Interrupts are about to be enabled.
+    pub(crate) IRQ_ON;
+    /// Preemption was disabled.
+    pub(crate) PREEMPT_OFF;
+    /// Preemption is about to be enabled.
+    pub(crate) PREEMPT_ON;
+    /// An interrupt's handling begins.
+    pub(crate) IRQ_ENTRY;
+    /// A thread is about to be put into its run queue.
+    pub(crate) WAKEUP;
+    /// Another thread is about to run.
+    pub(crate) SWITCH;
+}
 
 /// A bit of [`Place::users`]: the place's event.
 const EVENT: u8 = 1;
@@ -31,13 +33,13 @@ const EVENT: u8 = 1;
 const TRACER: u8 = 2;
 
 struct Place {
-    key: &'static u8,
+    key: &'static [u8; 2],
     event: fn() -> u32,
     users: AtomicU8,
 }
 
 impl Place {
-    const fn new<E: Event>(key: &'static u8) -> Self {
+    const fn new<E: Event>(key: &'static [u8; 2]) -> Self {
         Self {
             key,
             event: || E::id().number(),
@@ -83,7 +85,7 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 ///
 /// # Safety
 /// That of [`jump_label::set`].
-pub(super) unsafe fn set_tracer(text: &mut Writable, keys: &[&'static u8], on: bool) {
+pub(super) unsafe fn set_tracer(text: &mut Writable, keys: &[&'static [u8; 2]], on: bool) {
     let is_wanted = |place: &&Place| keys.iter().any(|key| core::ptr::eq(*key, place.key));
     for place in PLACES.iter().filter(is_wanted) {
         // SAFETY: the caller's duty.

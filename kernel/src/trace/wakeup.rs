@@ -21,8 +21,10 @@ use crate::error::Error;
 use crate::sched;
 use crate::thread::tcb::{Tcb, tcb};
 
-/// Static key: one of these tracers is the current one.
-pub(crate) static WAKEUP: u8 = 0;
+jump_label::keys! {
+    /// One of these tracers is the current one.
+    pub(crate) WAKEUP;
+}
 
 /// No thread.
 const NONE: u32 = u32::MAX;

@@ -297,21 +297,18 @@ impl Guest {
         read.map_err(|error: io::Error| errno(&error))
     }
 
-    /// Reads the table of static keys, whose keys below 65536 are events' ids.
+    /// Reads the table of static keys; events' keys are their ids.
     fn find_trace_points(&self) -> Result<BTreeMap<u32, Vec<u64>>> {
         let start = self.elf.symbol("__jump_table_start")?;
         let len = self.elf.symbol("__jump_table_end")?.saturating_sub(start);
         let mut bytes = vec![0; usize::try_from(len)?.min(1 << 20)];
         self.read(self.elf.to_physical(start), &mut bytes)?;
         let mut found: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for entry in bytes.as_chunks::<12>().0 {
-            let word = |at: usize| {
-                u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
-            };
-            let code = self.elf.to_physical(word(0).into());
-            if word(8) <= 0xffff {
-                found.entry(word(8)).or_default().push(code);
-            }
+        for [a, b, c, d, low, high] in bytes.as_chunks().0 {
+            let code = u32::from_le_bytes([*a, *b, *c, *d]);
+            let key = u16::from_le_bytes([*low, *high]);
+            let places = found.entry(key.into()).or_default();
+            places.push(self.elf.to_physical(code.into()));
         }
         Ok(found)
     }

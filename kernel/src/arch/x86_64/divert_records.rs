@@ -27,7 +27,8 @@ struct Function {
 
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
-    // `nr` extra words in registers; 0x100 and more: a text behind; 0x200: extra words in memory.
+    // `nr` extra words in registers; 0x100 and more: a text behind; 0x200: extra words in memory; 0x400: those
+    // two in other registers.
     ".macro TAKT_DIVERTED name, nr",
     "takt_\\name\\()_diverted:",
     "lea rdx, [rip + takt_\\name\\()_copy]",
@@ -46,7 +47,7 @@ global_asm!(
     ".popsection",
     "TAKT_DIVERTED rec8, 0",
     "TAKT_DIVERTED rec12, 1",
-    "TAKT_DIVERTED rec16, 2",
+    "TAKT_DIVERTED rec16, 0x402",
     "TAKT_DIVERTED rec20, 3",
     "TAKT_DIVERTED rec24, 4",
     "TAKT_DIVERTED rec_text, 0x100",
@@ -97,6 +98,12 @@ global_asm!(
     "inc edx",
     "jmp 1b",
     "3:",
+    "test ah, 4",
+    "jz 7f",
+    "mov [rsp + {EXTRA}], esi",
+    "mov [rsp + {EXTRA} + 4], r9d",
+    "jmp 4f",
+    "7:",
     "mov [rsp + {EXTRA}], edi",
     "mov [rsp + {EXTRA} + 4], esi",
     "mov [rsp + {EXTRA} + 8], r9d",

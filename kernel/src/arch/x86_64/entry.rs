@@ -193,9 +193,11 @@ global_asm!(
     "inc qword ptr gs:[{NR_IRQS}]",
     // Static branches as `static_branch!` makes them, for either of the two events.
     ".irp event, {irq_entry}, {irq_handler_exit}",
-    "4: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+    "4: .byte 0xa9",
+    ".long takt_irq_device_traced - . - 4",
     ".pushsection .takt.jump_table, \"a\", @progbits",
-    ".long 4b, takt_irq_device_traced, \\event",
+    ".long 4b",
+    ".short \\event",
     ".popsection",
     ".endr",
     // In this order: `register` stores the argument first.

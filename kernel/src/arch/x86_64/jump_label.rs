@@ -1,48 +1,63 @@
-//! Static keys: a branch that costs one 5-byte NOP while it is off.
+//! Static keys: a branch that costs one instruction of five bytes while it is off.
 //!
-//! Each use of [`static_branch!`](crate::static_branch) leaves an entry in `.takt.jump_table`: the address of the NOP,
-//! where to jump when the key is on, and the key: the address of a static, which for trace events is the event's id.
-//! Switching a key on rewrites its NOPs into jumps.
+//! That instruction is `test eax, imm32`, which changes nothing but the flags, and its operand is the distance of the jump:
+//! switching a key on and off changes the first byte of each use. So an entry of the table `.takt.jump_table`, which each
+//! use of [`static_branch!`](crate::static_branch) leaves, has only the place and the key. The key is the address of a
+//! static in a section that is not loaded, so it has 16 bits; for trace events it is the event's id.
 //!
 //! Source: the idea is that of Linux's jump labels; Intel SDM vol. 3A, 9.1.3 for cross-modifying code.
 
 use x86_64::registers::control::{Cr0, Cr0Flags};
 
 /// The first byte of a jump.
-const JUMP: u8 = 0xe9;
+pub const JUMP: u8 = 0xe9;
+/// The first byte of `test eax, imm32`.
+pub const TEST: u8 = 0xa9;
 
 /// One use of a key.
-#[repr(C)]
+#[repr(C, packed(2))]
 #[derive(Clone, Copy)]
 pub struct JumpEntry {
-    /// Address of the 5-byte NOP or jump.
+    /// Address of the five bytes of code.
     pub code: u32,
-    /// Where the jump leads.
-    pub target: u32,
     /// Address of the key.
-    pub key: u32,
+    pub key: u16,
 }
+
+/// Declares keys that are no events' ids.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $vis:vis $key:ident;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(link_section = concat!(".takt.id.wide.2.", module_path!(), stringify!($key)))]
+        $vis static $key: [u8; 2] = [0; 2];
+    )*};
+}
+pub(crate) use keys;
 
 unsafe extern "C" {
     static __jump_table_start: JumpEntry;
     static __jump_table_end: JumpEntry;
 }
 
-/// Whether the key, a path to a `static`, is on: one NOP while it is off, one jump while it is on.
+/// Whether the key, a path to a `static` in a section that is not loaded, is on: one instruction without effect while it is
+/// off, one jump while it is on.
 #[macro_export]
 macro_rules! static_branch {
     ($key:path) => {
         'branch: {
-            // SAFETY: five bytes of NOP, replaced as a whole by a jump to the label (see `jump_label`).
+            // SAFETY: an instruction that changes the flags only, or a jump to the label (see `jump_label`).
             unsafe {
                 ::core::arch::asm!(
-                    "2: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+                    "2: .byte 0xa9",
+                    ".long {on} - 3f",
+                    "3:",
                     ".pushsection .takt.jump_table, \"a\", @progbits",
-                    ".long 2b, {on}, {key}",
+                    ".long 2b",
+                    ".short {key}",
                     ".popsection",
                     key = sym $key,
                     on = label { break 'branch true },
-                    options(nomem, nostack, preserves_flags),
+                    options(nomem, nostack),
                 );
             }
             false
@@ -66,25 +81,26 @@ pub fn entries() -> &'static [JumpEntry] {
 /// No one relies on the key's uses changing one after the other.
 pub unsafe fn set(text: &mut Writable, key: u32, on: bool) -> usize {
     let mut nr = 0;
-    for entry in entries().iter().filter(|entry| entry.key == key) {
-        let mut code = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-        if on {
-            code[0] = JUMP;
-            code[1..].copy_from_slice(&entry.target.wrapping_sub(entry.code + 5).to_le_bytes());
-        }
-        // SAFETY: the entry names a NOP or jump of five bytes in the kernel's text.
-        unsafe { text.write(entry.code as usize, &code) };
+    let code = if on { JUMP } else { TEST };
+    for entry in uses(key) {
+        // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.
+        unsafe { text.write(entry.code as usize, &[code]) };
         nr += 1;
     }
     nr
 }
 
-/// Whether the uses of the key with this address are switched on; `false` if there are none.
-pub fn is_on(key: u32) -> bool {
+fn uses(key: u32) -> impl Iterator<Item = &'static JumpEntry> {
     entries()
         .iter()
-        .find(|entry| entry.key == key)
-        // SAFETY: the entry names a NOP or jump of five bytes in the kernel's text.
+        .filter(move |entry| u32::from(entry.key) == key)
+}
+
+/// Whether the uses of the key with this address are switched on; `false` if there are none.
+pub fn is_on(key: u32) -> bool {
+    uses(key)
+        .next()
+        // SAFETY: the entry names an instruction of five bytes in the kernel's text.
         .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
 }
 

@@ -5,7 +5,8 @@
 //! to the Rust functions, as a whole and anew.
 //!
 //! # Convention
-//! The word is in ecx (what is in the upper half of rcx means nothing); the extra words are in edi, esi, r9d, r10d; a text is in rdi and rsi, with the extra word before
+//! The word is in ecx (what is in the upper half of rcx means nothing); the extra words are in edi, esi, r9d, r10d (two of them in esi and r9d:
+//! places with two usually load both by a pointer that is in rdi); a text is in rdi and rsi, with the extra word before
 //! it in r9d; for any number of extra words r9 and r10 are their address and number. Changed are rax, rcx, rdx, r8, the
 //! flags and the SSE registers, and where there is a text r10; all others are kept, so a place that is off costs the code
 //! around it next to nothing. The stack is aligned as for any call.
@@ -73,12 +74,15 @@ global_asm!(
     "TAKT_RECORD_ENTRIES \\name",
     "TAKT_RESERVE lea rdx, [r8 + \\len]",
     ".if \\len >= 12",
+    ".ifeq \\len - 16",
+    "mov gs:[rax + {RING} + 8], esi",
+    "mov gs:[rax + {RING} + 12], r9d",
+    ".else",
     "mov gs:[rax + {RING} + 8], edi",
     ".endif",
-    ".if \\len >= 16",
-    "mov gs:[rax + {RING} + 12], esi",
     ".endif",
     ".if \\len >= 20",
+    "mov gs:[rax + {RING} + 12], esi",
     "mov gs:[rax + {RING} + 16], r9d",
     ".endif",
     ".if \\len >= 24",
@@ -103,6 +107,11 @@ global_asm!(
     ".irp r, rdi,rsi,r9,r10,r11",
     "push \\r",
     ".endr",
+    "cmp eax, 16",
+    "jne 1f",
+    "mov edi, esi",
+    "mov esi, r9d",
+    "1:",
     "mov edi, edi",
     "shl rsi, 32",
     "or rsi, rdi", // the first two extra words
@@ -223,9 +232,9 @@ calls! {
     rec12 = takt_rec12(a: u32 = "edi");
     rec12_ctx = takt_rec12_ctx(a: u32 = "edi");
     rec12_known = takt_rec12_known(a: u32 = "edi");
-    rec16 = takt_rec16(a: u32 = "edi", b: u32 = "esi");
-    rec16_ctx = takt_rec16_ctx(a: u32 = "edi", b: u32 = "esi");
-    rec16_known = takt_rec16_known(a: u32 = "edi", b: u32 = "esi");
+    rec16 = takt_rec16(a: u32 = "esi", b: u32 = "r9d");
+    rec16_ctx = takt_rec16_ctx(a: u32 = "esi", b: u32 = "r9d");
+    rec16_known = takt_rec16_known(a: u32 = "esi", b: u32 = "r9d");
     rec20 = takt_rec20(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
     rec20_ctx = takt_rec20_ctx(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
     rec20_known = takt_rec20_known(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d");
