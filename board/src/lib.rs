@@ -18,7 +18,7 @@
 pub mod capture;
 pub mod clocks;
 pub mod cmdline;
-#[cfg(feature = "image")]
+#[cfg(all(feature = "image", feature = "settings"))]
 pub mod control;
 pub mod line;
 pub mod parallel;
@@ -39,11 +39,11 @@ mod pic;
 pub mod smp;
 #[cfg(feature = "image")]
 mod start;
-#[cfg(feature = "image")]
+#[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
 mod virtio;
 
-#[cfg(feature = "image")]
+#[cfg(all(feature = "image", feature = "settings"))]
 pub use tracing::carry_out;
 
 #[cfg(feature = "image")]

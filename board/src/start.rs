@@ -10,9 +10,11 @@ use takt_kernel::thread::Builder;
 use takt_kernel::{boot as kernel_boot, thread_stack, time};
 
 use crate::boot::Loader;
+#[cfg(feature = "capture")]
+use crate::capture;
 use crate::cmdline::CommandLine;
 use crate::serial::Serial;
-use crate::{acpi, capture, clocks, pic, power, tracing};
+use crate::{acpi, clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
 const MAX_HALT_MARGIN_NS: u64 = 1_000_000;
@@ -31,6 +33,7 @@ impl Machine for Pc {
     }
 
     fn idle(&self) {
+        #[cfg(feature = "capture")]
         capture::idle();
         if let Some(hook) = IDLE_HOOK.get() {
             hook();
@@ -107,6 +110,7 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     unsafe { kernel_boot::scheduling(clocks, crate::boot::stack_top()) };
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
     time::set_halt_margin(time::nanos_to_cycles(margin.min(MAX_HALT_MARGIN_NS)));
+    #[cfg(feature = "capture")]
     if line.get("capture") != Some("off") {
         capture::start();
     }
@@ -138,7 +142,8 @@ fn main_thread(_: usize) {
     // SAFETY: written once at boot.
     let text = &unsafe { &*COMMAND_LINE.0.get() }[..len];
     let text = core::str::from_utf8(text).unwrap_or("");
-    tracing::apply(&CommandLine(text));
+    #[cfg(feature = "settings")]
+    crate::tracing::apply(&CommandLine(text));
     // SAFETY: the image's `entry!` defines it with this signature.
     unsafe { takt_main(text) };
     end(ExitCode::Passed)
@@ -146,6 +151,7 @@ fn main_thread(_: usize) {
 
 /// Ends the run: hands over what is recorded, then leaves the machine.
 pub fn end(code: ExitCode) -> ! {
+    #[cfg(feature = "capture")]
     capture::finish();
     fault::exit(code)
 }
