@@ -15,6 +15,11 @@ pub const MAX_CPUS: usize = 16;
 /// Bytes for the names of the tracers.
 pub const NAMES_LEN: usize = 256;
 
+/// Name of a byte of an image that can record stacks: 1 if there is one after every event.
+pub const STACKTRACE: &str = "TAKT_STACKTRACE";
+/// Name of a byte of an image with the tracer `function`: 1 if there is a stack after every function.
+pub const FUNC_STACK_TRACE: &str = "TAKT_FUNC_STACK_TRACE";
+
 /// What belongs to one CPU.
 #[repr(C)]
 #[derive(Debug)]

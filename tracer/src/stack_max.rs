@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub const SYMBOL: &str = "TAKT_STACK_MAX";
 /// Name of a word of 32 bits.
 pub const ENABLED: &str = "TAKT_STACK_TRACER_ENABLED";
+/// Name of a word of 32 bits: only what is deeper than so many bytes is kept.
+pub const FLOOR: &str = "TAKT_STACK_MAX_FLOOR";
 /// The most functions that are kept.
 pub const MAX_FRAMES: usize = 32;
 

@@ -76,6 +76,7 @@ fn record(first: &[usize], skip: usize) {
 }
 
 /// Option `stacktrace`.
+#[unsafe(export_name = "TAKT_STACKTRACE")]
 static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
 
 /// For each CPU a bit for each context (thread, interrupt, NMI) in which a stack is being recorded.

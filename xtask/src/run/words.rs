@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `trace_event=sched:*,irq_handler_entry` | `events=4,6` |
 //! | `trace_options=nooverwrite,sym-offset` | `mode=capture`; options of the output are the reader's |
+//! | `trace_options=func_stack_trace,nostacktrace` | `func_stack_trace=1 stacktrace=0` |
+//! | `stacktrace` | `stack_tracer=1` |
 //! | `trace_buf_size=64K` | `trace_buf_subs=16` |
 //! | `ftrace=`, `tracing_cpumask=` and all others | the same |
 
@@ -13,7 +15,7 @@ use takt_tracer::decode::{EventTable, Role};
 
 use super::events::{Known, resolve};
 use crate::image::{Elf, events};
-use crate::tracefs::options::Options;
+use crate::tracefs::options::{FUNC_STACK_TRACE, Options, STACKTRACE, split};
 
 /// What the user gave, understood.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +73,9 @@ fn translate_with(
                     match option {
                         "overwrite" => line.push("mode=flight".into()),
                         "nooverwrite" => line.push("mode=capture".into()),
+                        _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE), on) = split(option) => {
+                            line.push(format!("{name}={}", u8::from(on)));
+                        }
                         _ if words.options.set_by_name(option) => {}
                         _ => bail!("trace_options={option}: there is no such option"),
                     }
@@ -82,6 +87,7 @@ fn translate_with(
                 };
                 line.push(format!("trace_buf_subs={}", bytes.div_ceil(sub_size()?)));
             }
+            None if word == "stacktrace" => line.push("stack_tracer=1".into()),
             _ => line.push(word.to_owned()),
         }
     }
@@ -130,6 +136,11 @@ mod tests {
             ("trace_event=sched_switch", "events=4"),
             ("trace_options=nooverwrite,sym-offset", "mode=capture"),
             ("trace_options=overwrite", "mode=flight"),
+            (
+                "trace_options=func_stack_trace,nostacktrace,raw",
+                "func_stack_trace=1 stacktrace=0",
+            ),
+            ("stacktrace quiet", "stack_tracer=1 quiet"),
             ("trace_buf_size=64K", "trace_buf_subs=16"),
             ("trace_buf_size=1", "trace_buf_subs=1"),
             ("  ", ""),

@@ -286,6 +286,27 @@ impl Guest {
         String::from_utf8(bytes).ok()
     }
 
+    /// Reads what lies so many bytes behind a symbol.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the image has no such symbol.
+    pub fn read_symbol(&self, name: &str, offset: u64, out: &mut [u8]) -> super::Result<()> {
+        let begin = self.elf.physical(name).map_err(|_| Errno::NOENT)?;
+        self.read(begin.checked_add(offset).ok_or(Errno::INVAL)?, out)
+    }
+
+    /// The word of 32 bits under a symbol.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_symbol`](Self::read_symbol).
+    pub fn word(&self, name: &str) -> super::Result<u32> {
+        let mut bytes = [0; 4];
+        self.read_symbol(name, 0, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
     fn u64_at(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes).ok()?;

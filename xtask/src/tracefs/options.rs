@@ -15,7 +15,7 @@ pub struct Options {
 }
 
 /// The names, in the order in which they are listed.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "print-parent",
     "sym-offset",
     "sym-addr",
@@ -23,15 +23,18 @@ pub const NAMES: [&str; 10] = [
     "raw",
     "hex",
     "bin",
-    "stacktrace",
+    STACKTRACE,
+    FUNC_STACK_TRACE,
     "annotate",
     OVERWRITE,
 ];
 
 /// The option that is the guest's: whether a full ring overwrites the oldest.
 pub const OVERWRITE: &str = "overwrite";
-/// The option that would be the guest's: it records no stacks, so this can only be off.
+/// The guest's as well: whether it records a stack after every event.
 pub const STACKTRACE: &str = "stacktrace";
+/// The guest's as well: whether it records a stack after every function of the tracer `function`.
+pub const FUNC_STACK_TRACE: &str = "func_stack_trace";
 
 impl Default for Options {
     fn default() -> Self {
@@ -73,7 +76,7 @@ impl Options {
     pub fn set(&mut self, name: &str, on: bool) -> bool {
         match self.place(name) {
             Some(place) => *place = on,
-            None => return name == STACKTRACE && !on,
+            None => return false,
         }
         true
     }
@@ -110,8 +113,8 @@ mod tests {
                 assert_eq!(options.get(name), Some(on), "{word}");
             }
         }
-        assert!(options.set_by_name("nostacktrace") && !options.set_by_name("stacktrace"));
-        for word in ["", "no", "nono", "nonsense", "norawraw", OVERWRITE] {
+        let of_guest = [OVERWRITE, STACKTRACE, FUNC_STACK_TRACE];
+        for word in [&["", "no", "nono", "nonsense", "norawraw"][..], &of_guest].concat() {
             assert!(!options.set_by_name(word), "{word}");
         }
     }

@@ -111,7 +111,9 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
     }
     let symbols = Arc::clone(&session.symbols);
     let options = session.options;
-    Names::new(view.tsc_hz, threads).with_symbols(move |address| {
+    let mut names = Names::new(view.tsc_hz, threads);
+    names.offsets = options.sym_offset;
+    names.with_symbols(move |address| {
         let (mut name, offset, size) = symbols.find(address)?;
         // Writing to a String does not fail.
         if options.sym_offset {

@@ -41,6 +41,13 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
     let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
     let node = match *parts {
         [] | ["options" | "events" | "per_cpu"] => Some(Node::Dir),
+        [name] if !files::is_there(session, name) => None,
+        [files::TRACE_STAT] => Some(Node::Dir),
+        [files::TRACE_STAT, name] if files::is_there(session, files::TRACE_STAT) => {
+            let cpu = name.strip_prefix(files::FUNCTION_STAT.name);
+            let cpu = cpu.map_or(Ok(None), |cpu| self::cpu(session, &format!("cpu{cpu}")))?;
+            cpu.map(|cpu| Node::File(&files::FUNCTION_STAT, Of::Cpu(cpu)))
+        }
         [name] => file(&files::ROOT, name, Of::All),
         ["options", name] => options::NAMES
             .iter()
@@ -81,9 +88,16 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
     let mut names = match *parts {
         [] => {
             let mut names = of(&files::ROOT);
-            names.extend(["events", "options", "per_cpu"].map(|dir| (dir.to_owned(), true)));
+            names.extend(
+                ["events", "options", "per_cpu", files::TRACE_STAT]
+                    .map(|dir| (dir.to_owned(), true)),
+            );
+            names.retain(|(name, _)| files::is_there(session, name));
             names
         }
+        [files::TRACE_STAT] => Session::cpus(&session.view()?)
+            .map(|cpu| (format!("{}{cpu}", files::FUNCTION_STAT.name), false))
+            .collect(),
         ["options"] => options::NAMES
             .iter()
             .map(|name| ((*name).to_owned(), false))

@@ -79,6 +79,7 @@ static GRAPH_NOTRACE: SharedFilter = SharedFilter::none();
 static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Option `func_stack_trace`.
+#[unsafe(export_name = "TAKT_FUNC_STACK_TRACE")]
 static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// A bit for each thread that is traced, if [`HAS_PIDS`].

@@ -32,6 +32,7 @@ static TABLE: [Deepest; MAX_THREADS + MAX_CPUS] =
 static ENABLED: AtomicU32 = AtomicU32::new(0);
 
 /// Only what is deeper is kept.
+#[unsafe(export_name = "TAKT_STACK_MAX_FLOOR")]
 static FLOOR: AtomicU32 = AtomicU32::new(0);
 
 /// Switches the stack tracer on or off (Linux: `kernel.stack_tracer_enabled`). What it has found stays.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rustix::io::Errno;
 
 use crate::tracefs::Result;
-use crate::tracefs::options::{self, NAMES, OVERWRITE, STACKTRACE};
+use crate::tracefs::options::{self, FUNC_STACK_TRACE, NAMES, OVERWRITE, STACKTRACE};
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 
@@ -101,8 +101,20 @@ pub(super) fn clear_error_log(session: &mut Session) -> Result<()> {
 fn is_on(session: &Session, name: &str) -> Result<bool> {
     Ok(match name {
         OVERWRITE => session.view()?.is_overwrite,
+        STACKTRACE => byte(session, takt_tracer::control::STACKTRACE)?,
+        FUNC_STACK_TRACE => byte(session, takt_tracer::control::FUNC_STACK_TRACE)?,
         name => session.options.get(name).unwrap_or(false),
     })
+}
+
+/// Whether a byte of the guest's is not 0; where the image does not have it, it is.
+fn byte(session: &Session, symbol: &str) -> Result<bool> {
+    let mut byte = [0];
+    match session.guest.read_symbol(symbol, 0, &mut byte) {
+        Ok(()) => Ok(byte != [0]),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) fn trace_options(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
@@ -124,7 +136,7 @@ pub(super) fn set_trace_options(session: &mut Session, _: &Of, text: &str) -> Re
         if let Err(error) = switch(session, name, on) {
             let at = word.as_ptr().addr() - text.as_ptr().addr();
             let what = match name {
-                STACKTRACE => "The guest records no stacks",
+                STACKTRACE | FUNC_STACK_TRACE => "The guest records no such stacks",
                 _ => "No such option",
             };
             session.complain("trace_options", text.trim_end(), at, what);
@@ -158,6 +170,15 @@ fn switch(session: &mut Session, name: &str, on: bool) -> Result<()> {
     if name == OVERWRITE {
         let mode = if on { "flight" } else { "capture" };
         return session.guest.set(&format!("mode={mode}"));
+    }
+    if let STACKTRACE | FUNC_STACK_TRACE = name {
+        let done = session.guest.set(&format!("{name}={}", u8::from(on)));
+        return match done {
+            // What the image cannot is off.
+            Err(Errno::NOENT) if !on => Ok(()),
+            Err(Errno::NOENT) => Err(Errno::INVAL),
+            done => done,
+        };
     }
     match session.options.set(name, on) {
         true => Ok(()),

@@ -5,7 +5,9 @@ mod control;
 mod events;
 mod hist;
 mod output;
+mod profile;
 mod rules;
+mod stack_max;
 
 use rustix::io::Errno;
 
@@ -94,7 +96,7 @@ impl File {
 }
 
 /// In the root.
-pub(super) static ROOT: [File; 18] = [
+pub(super) static ROOT: [File; 22] = [
     File::new("README", Some(|_, _| Ok(README.into())), None),
     File::new("available_events", Some(events::available), None),
     File::new("available_tracers", Some(control::available_tracers), None),
@@ -115,6 +117,11 @@ pub(super) static ROOT: [File; 18] = [
         Some(|_, _, _| Ok(())),
     )
     .truncating(control::clear_error_log),
+    File::new(
+        FUNCTION_PROFILE_ENABLED,
+        Some(profile::enabled),
+        Some(profile::set_enabled),
+    ),
     File::new("saved_cmdlines", Some(control::saved_cmdlines), None),
     File::new("set_event", Some(events::enabled), Some(events::set_event))
         .truncating(events::disable_all),
@@ -122,6 +129,17 @@ pub(super) static ROOT: [File; 18] = [
         "snapshot",
         Some(output::snapshot),
         Some(output::set_snapshot),
+    ),
+    File::new(
+        STACK_MAX_SIZE,
+        Some(stack_max::size),
+        Some(stack_max::set_size),
+    ),
+    File::new(STACK_TRACE, Some(stack_max::trace), None),
+    File::new(
+        STACK_TRACER_ENABLED,
+        Some(stack_max::enabled),
+        Some(stack_max::set_enabled),
     ),
     File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
     File::new(
@@ -152,6 +170,25 @@ pub(super) static ROOT: [File; 18] = [
         Some(control::set_tracing_on),
     ),
 ];
+
+const FUNCTION_PROFILE_ENABLED: &str = "function_profile_enabled";
+const STACK_MAX_SIZE: &str = "stack_max_size";
+const STACK_TRACE: &str = "stack_trace";
+const STACK_TRACER_ENABLED: &str = "stack_tracer_enabled";
+/// The folder with the profiler's tables.
+pub(super) const TRACE_STAT: &str = "trace_stat";
+
+/// Whether a file or folder of the root is there: of what the image can.
+pub(super) fn is_there(session: &Session, name: &str) -> bool {
+    match name {
+        FUNCTION_PROFILE_ENABLED | TRACE_STAT => profile::is_there(session),
+        STACK_MAX_SIZE | STACK_TRACE | STACK_TRACER_ENABLED => stack_max::is_there(session),
+        _ => true,
+    }
+}
+
+/// In `trace_stat`, for each CPU.
+pub(super) static FUNCTION_STAT: File = File::new("function", Some(profile::stat), None);
 
 /// In `options`.
 pub(super) static OPTION: File = File::new("", Some(control::option), Some(control::set_option));
@@ -206,6 +243,7 @@ tracing mini-HOWTO, of Takt:
                                    hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; behind it perhaps
                                    `if FILTER`; with ! before it, it is taken away
                          hist    - what the histograms have counted
+  function_profile_enabled - 1 counts calls and times of functions anew; where the image has function tracing
   latency_trace      - not here: trace shows what a tracer has recorded
   options/           - one file for each of trace_options: 0 or 1
   per_cpu/           - trace, trace_pipe and stats of each CPU
@@ -213,11 +251,15 @@ tracing mini-HOWTO, of Takt:
   set_event          - enabled events; > replaces them, >> adds to them, !event removes one:
                          echo 'sched:*' > set_event
   snapshot           - what was recorded before a moment, kept: 1 takes it, 0 frees it, 2 empties it
+  stack_max_size     - bytes of the deepest use of a stack; written to forget what was found, and for the least to find
+  stack_trace        - the deepest use of each stack, with the functions that reached it
+  stack_tracer_enabled - 1 looks for it; where the image has function tracing
   trace              - what was recorded; written with > to clear it
   trace_clock        - the clock of the time stamps; there is one
   trace_entries      - buffer_size_kb, counted in entries of 16 bytes
   trace_marker       - what is written here is recorded
   trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off
+  trace_stat/        - what function_profile_enabled has counted on each CPU
   trace_pipe         - as trace, but reading takes it away, and waits for more; ends when the tracer changes
   tracing_cpumask    - the CPUs that record, hexadecimal
   tracing_on         - 0 stops recording and keeps what there is, 1 goes on
