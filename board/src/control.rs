@@ -51,6 +51,8 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
         of_cpu.control.store(control as u64, Relaxed);
     }
     block.set_tracers(trace::tracer::available());
+    #[cfg(feature = "function")]
+    trace::function::announce();
     let period = line
         .number("control_ns", 0)
         .map_err(|_| Error::InvalidArgument)?;
@@ -101,9 +103,9 @@ fn publish(block: &ControlBlock) {
     block.now.store(Instant::now().cycles(), Relaxed);
     block.is_on.store(u32::from(trace::is_wanted()), Relaxed);
     block.cpumask.store(trace::cpumask(), Relaxed);
-    let current = trace::tracer::current();
-    let number = trace::tracer::available().position(|name| name == current);
-    block.tracer.store(number.unwrap_or(0) as u32, Relaxed);
+    block
+        .tracer
+        .store(trace::tracer::current_number() as u32, Relaxed);
     block
         .is_overwrite
         .store(u32::from(trace::is_overwriting()), Relaxed);

@@ -26,8 +26,9 @@
 //! | `function_profile`, `stack_tracer` | `0`, `1` | `function_profile_enabled`; `stacktrace`, `kernel.stack_tracer_enabled` |
 //! | `stack_max_size` | bytes | the same |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
+//! | `hwlat_window`, `hwlat_width` | nanoseconds | `hwlat_detector/window`, `width` (there microseconds) |
 //!
-//! A filter of functions that is `*` takes all of them.
+//! A filter of functions that is `*` takes all of them; a list of functions is added to with `+=`.
 //!
 //! Parsing is pure, tested and fuzzed on the host.
 
@@ -118,6 +119,8 @@ pub enum Setting<'a> {
     Filter(Option<Ids<'a>>),
     /// The functions that are not.
     Notrace(Ids<'a>),
+    /// More functions for one of the lists: a line has no room for many.
+    More(List, Ids<'a>),
     /// The threads whose functions are traced; all if there are none.
     Pids(Ids<'a>),
     /// The functions whose calls `function_graph` follows; `None` for all.
@@ -140,6 +143,36 @@ pub enum Setting<'a> {
     MaxLatency(u64),
     /// The latency from which on each is kept, in ns; 0 for new maxima only.
     Thresh(u64),
+    /// How often the hwlat detector watches the clock, in ns.
+    HwlatWindow(u64),
+    /// For how long it does, in ns.
+    HwlatWidth(u64),
+}
+
+/// A list of functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum List {
+    /// [`Setting::Filter`].
+    Filter,
+    /// [`Setting::Notrace`].
+    Notrace,
+    /// [`Setting::GraphFilter`].
+    GraphFilter,
+    /// [`Setting::GraphNotrace`].
+    GraphNotrace,
+}
+
+impl List {
+    /// The list of this name.
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "ftrace_filter" => Self::Filter,
+            "ftrace_notrace" => Self::Notrace,
+            "ftrace_graph_filter" => Self::GraphFilter,
+            "ftrace_graph_notrace" => Self::GraphNotrace,
+            _ => return None,
+        })
+    }
 }
 
 /// A trigger.
@@ -279,6 +312,9 @@ impl<'a> Setting<'a> {
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Result<Self, Errno>> {
         let (name, value) = text.split_once('=')?;
+        if let Some(list) = name.strip_suffix('+').and_then(List::parse) {
+            return Some(Ids::parse(value).map(|ids| Self::More(list, ids)));
+        }
         Some(match name {
             "ftrace" => Ok(Self::Tracer(value)),
             "events" => Ids::parse(value).map(|ids| Self::Events { ids, on: true }),
@@ -317,6 +353,8 @@ impl<'a> Setting<'a> {
             "stack_max_size" => decimal(value).map(Self::StackMax).ok_or(Errno::Invalid),
             "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
             "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
+            "hwlat_window" => nanoseconds(value).map(Self::HwlatWindow),
+            "hwlat_width" => nanoseconds(value).map(Self::HwlatWidth),
             _ => return None,
         })
     }
@@ -411,6 +449,12 @@ mod tests {
             unreachable!("it is a list with a range")
         };
         assert!(ids.iter().eq([3, 7, 8, 9]));
+        let Some(Ok(Setting::More(List::GraphNotrace, ids))) = parse("ftrace_graph_notrace+=1-2")
+        else {
+            unreachable!("it adds to a list")
+        };
+        assert!(ids.iter().eq([1, 2]));
+        assert_eq!(parse("ftrace_pid+=1"), None);
         assert_eq!(parse("ftrace_filter=*"), Some(Ok(Setting::Filter(None))));
         assert_eq!(parse("stacktrace=0"), Some(Ok(Setting::StackTrace(false))));
         assert_eq!(
@@ -427,6 +471,8 @@ mod tests {
         );
         assert_eq!(parse("stack_max_size=96"), Some(Ok(Setting::StackMax(96))));
         assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
+        assert_eq!(parse("hwlat_width=5"), Some(Ok(Setting::HwlatWidth(5))));
+        assert_eq!(parse("hwlat_window=9"), Some(Ok(Setting::HwlatWindow(9))));
     }
 
     #[test]
@@ -460,6 +506,7 @@ mod tests {
             ("stack_max_size=-1", Errno::Invalid),
             ("func_stack_trace=2", Errno::Invalid),
             ("tracing_max_latency=-1", Errno::Invalid),
+            ("hwlat_width=", Errno::Invalid),
             ("tracing_max_latency=99999999999999999999", Errno::Overflow),
         ] {
             assert_eq!(parse(text), Some(Err(error)), "{text}");

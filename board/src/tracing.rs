@@ -7,9 +7,9 @@ use takt_kernel::trace::{self, Mode};
 
 use crate::capture;
 use crate::cmdline::CommandLine;
-#[cfg(feature = "function")]
-use crate::setting::Ids;
 use crate::setting::{Errno, Setting, Snapshot};
+#[cfg(feature = "function")]
+use crate::setting::{Ids, List};
 
 /// For each CPU, the sub-buffer before which everything was cleared.
 pub(crate) static CLEARED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
@@ -78,6 +78,7 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::EventTriggerOff { .. } => rules(setting)?,
         Setting::Filter(_)
         | Setting::Notrace(_)
+        | Setting::More(..)
         | Setting::Pids(_)
         | Setting::GraphFilter(_)
         | Setting::GraphNotrace(_)
@@ -87,7 +88,10 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::StackTracer(_)
         | Setting::StackMax(_) => functions(setting)?,
         Setting::StackTrace(on) => stack_after_events(on)?,
-        Setting::MaxLatency(_) | Setting::Thresh(_) => latencies(setting)?,
+        Setting::MaxLatency(_)
+        | Setting::Thresh(_)
+        | Setting::HwlatWindow(_)
+        | Setting::HwlatWidth(_) => latencies(setting)?,
     }
     Ok(())
 }
@@ -173,8 +177,25 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Filter(None) => function::set_filter(&Filter::ALL)?,
         Setting::Filter(Some(ids)) => function::set_filter(&Filter::of_ids(numbers(ids)))?,
         Setting::Notrace(ids) => function::set_notrace(&Filter::of_ids(numbers(ids)))?,
+        Setting::More(list, ids) => {
+            let with_more = |mut filter: Filter| {
+                numbers(ids).for_each(|id| filter.insert(id));
+                filter
+            };
+            match list {
+                List::Filter => function::set_filter(&with_more(function::filter()))?,
+                List::Notrace => function::set_notrace(&with_more(function::notrace()))?,
+                List::GraphFilter => {
+                    let roots = function::graph_functions().unwrap_or(Filter::NONE);
+                    function::set_graph_functions(Some(&with_more(roots)))?;
+                }
+                List::GraphNotrace => {
+                    function::set_graph_notrace(&with_more(function::graph_notrace()))?;
+                }
+            }
+        }
         Setting::Pids(ids) => {
-            let mut tids = heapless::Vec::<u8, 16>::new();
+            let mut tids = heapless::Vec::<u8, 256>::new();
             for id in ids.iter() {
                 let tid = u8::try_from(id).map_err(|_| Errno::Invalid)?;
                 tids.push(tid).map_err(|_| Errno::NoMemory)?;
@@ -218,11 +239,13 @@ fn stack_after_events(_: bool) -> Result<(), Errno> {
 /// What the latency tracers keep.
 #[cfg(feature = "latency-tracers")]
 fn latencies(setting: Setting<'_>) -> Result<(), Errno> {
-    use takt_kernel::trace::latency;
+    use takt_kernel::trace::{hwlat, latency};
 
     match setting {
         Setting::MaxLatency(nanos) => latency::set_max(nanos),
         Setting::Thresh(nanos) => latency::set_thresh(nanos),
+        Setting::HwlatWindow(nanos) => hwlat::set_window(nanos, hwlat::window().1)?,
+        Setting::HwlatWidth(nanos) => hwlat::set_window(hwlat::window().0, nanos)?,
         _ => return Err(Errno::NoEntry),
     }
     Ok(())

@@ -100,6 +100,7 @@ pub(crate) struct Backtrace {
 
 impl Backtrace {
     /// The calls from the function on that has its frame there.
+    #[cfg(feature = "stacktrace")]
     #[inline(always)]
     pub(crate) fn from(frame: usize) -> Self {
         Self {

@@ -6,7 +6,15 @@
 //! The host sends settings as lines, one at a time (RTT down channel 1); the target counts those that it has carried
 //! out and leaves the result of the last.
 //!
+//! [`LatencyBlock`] and [`FunctionBlock`] are beside it in images with those tracers.
+//!
 //! Context: plain loads and stores, any.
+
+mod functions;
+mod latency;
+
+pub use functions::{FunctionBlock, FunctionView};
+pub use latency::{Kept, LatencyBlock, LatencyView};
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 

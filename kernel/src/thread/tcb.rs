@@ -191,10 +191,11 @@ unsafe impl Sync for Pointers {}
 // For a host that reads the RAM and wants the names of threads: where they stand in a block, and what is set in
 // `handle` while it is in use. Symbols' values, so they cost nothing.
 core::arch::global_asm!(
-    ".global takt_tcb_name, takt_tcb_handle, takt_tcb_in_use, takt_max_threads",
+    ".global takt_tcb_name, takt_tcb_handle, takt_tcb_in_use, takt_tcb_prio, takt_max_threads",
+    ".set takt_tcb_prio, {}",
     ".set takt_max_threads, {}",
     ".set takt_tcb_name, {}", ".set takt_tcb_handle, {}", ".set takt_tcb_in_use, {}",
-    const MAX_THREADS, const core::mem::offset_of!(Tcb, name), const core::mem::offset_of!(Tcb, handle), const IN_USE,
+    const core::mem::offset_of!(Tcb, prio), const MAX_THREADS, const core::mem::offset_of!(Tcb, name), const core::mem::offset_of!(Tcb, handle), const IN_USE,
 );
 
 /// The address of each block: one load, where the size of a block takes three instructions to multiply by.

@@ -34,8 +34,12 @@ event! {
 /// The threshold in nanoseconds while `tracing_thresh` is 0.
 const DEFAULT_THRESH: u64 = 10_000;
 
-static WINDOW: AtomicU64 = AtomicU64::new(1_000_000_000);
-static WIDTH: AtomicU64 = AtomicU64::new(500_000_000);
+/// How often the clock is watched and for how long at the beginning, in nanoseconds.
+pub(super) const DEFAULT_WINDOW: u64 = 1_000_000_000;
+pub(super) const DEFAULT_WIDTH: u64 = 500_000_000;
+
+static WINDOW: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_window;
+static WIDTH: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_width;
 static ENDS: AtomicBool = AtomicBool::new(false);
 static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
 
@@ -55,6 +59,15 @@ pub fn set_window(window: u64, width: u64) -> Result<(), Error> {
     WINDOW.store(window, Relaxed);
     WIDTH.store(width, Relaxed);
     Ok(())
+}
+
+/// How often the clock is watched and for how long, in nanoseconds.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn window() -> (u64, u64) {
+    (WINDOW.load(Relaxed), WIDTH.load(Relaxed))
 }
 
 /// What was seen in a width of time, in cycles.
@@ -103,7 +116,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
 fn body(_: usize) {
     let mut seqnum = 0;
     while !ENDS.load(Relaxed) {
-        let (window, width) = (WINDOW.load(Relaxed), WIDTH.load(Relaxed));
+        let (window, width) = window();
         let next = Instant::after_nanos(window);
         let thresh = match latency::thresh() {
             0 => DEFAULT_THRESH,

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
-
+use takt_tracer::control::{Kept, LatencyBlock};
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
@@ -43,10 +43,15 @@ pub struct Latency {
     pub tid: u8,
 }
 
+/// What a host that reads the RAM sees of the latency tracers; it is where they keep these things.
+#[unsafe(no_mangle)]
+pub(super) static TAKT_LATENCY: LatencyBlock =
+    LatencyBlock::new(super::hwlat::DEFAULT_WINDOW, super::hwlat::DEFAULT_WIDTH);
+
 /// `tracing_max_latency` in cycles.
-static MAX: AtomicU64 = AtomicU64::new(0);
+static MAX: &AtomicU64 = &TAKT_LATENCY.max;
 /// `tracing_thresh` in cycles.
-static THRESH: AtomicU64 = AtomicU64::new(0);
+static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
 /// The last one that was kept. Taken with interrupts off only.
 static KEPT: Mutex<Option<Latency>> = Mutex::new(None);
 
@@ -66,9 +71,10 @@ pub fn max() -> u64 {
 pub fn set_max(nanos: u64) {
     without_interrupts(|| {
         let mut kept = KEPT.lock();
-        MAX.store(time::nanos_to_cycles(nanos), Relaxed);
+        MAX.store(cycles_of(nanos), Relaxed);
         if nanos == 0 {
             *kept = None;
+            TAKT_LATENCY.keep(None);
         }
     });
 }
@@ -87,7 +93,16 @@ pub fn thresh() -> u64 {
 /// # Context
 /// Threads.
 pub fn set_thresh(nanos: u64) {
-    THRESH.store(time::nanos_to_cycles(nanos), Relaxed);
+    THRESH.store(cycles_of(nanos), Relaxed);
+}
+
+/// The least number of cycles that is not less than so many nanoseconds, so that what is set is what is read. Exact,
+/// which `nanos_to_cycles` is not for long times.
+fn cycles_of(nanos: u64) -> u64 {
+    const NANOS: u64 = 1_000_000_000;
+    let hz = time::tsc_hz();
+    let rest = (nanos % NANOS).saturating_mul(hz).div_ceil(NANOS);
+    (nanos / NANOS).saturating_mul(hz).saturating_add(rest)
 }
 
 /// The latency that was kept last, if any.
@@ -130,7 +145,8 @@ fn is_kept(cycles: u64) -> bool {
     }
 }
 
-/// Keeps it if it is a new maximum, or not below the threshold if there is one.
+/// Keeps it if it is a new maximum, or not below the threshold if there is one; not while recording is off, so that the
+/// records of what is kept are there.
 #[inline]
 pub(super) fn offer(latency: Latency) {
     if is_kept(latency.cycles) {
@@ -144,7 +160,7 @@ fn keep(latency: Latency) {
     without_interrupts(|| {
         let mut kept = KEPT.lock();
         // Another CPU may have kept a longer one meanwhile.
-        if !is_kept(latency.cycles) {
+        if !is_kept(latency.cycles) || !super::is_on() {
             return;
         }
         MAX.fetch_max(latency.cycles, Relaxed);
@@ -157,6 +173,14 @@ fn keep(latency: Latency) {
             latency.ended_at,
             latency.cycles
         );
+        // Last: the record is to be as close to the end of the stretch as it can.
+        TAKT_LATENCY.keep(Some(Kept {
+            cycles: latency.cycles,
+            started_at: latency.started_at,
+            ended_at: latency.ended_at,
+            cpu: latency.cpu,
+            tid: latency.tid,
+        }));
         snapshot::keep_if_reserved();
     });
 }

@@ -50,6 +50,12 @@ impl Events {
         }
     }
 
+    /// The word with a bit for each that the tracer has switched on.
+    #[cfg(feature = "function")]
+    pub(super) const fn ours(&self) -> &AtomicU32 {
+        &self.ours
+    }
+
     pub(super) fn start(&self) -> Result<(), Error> {
         for (bit, id) in self.ids.iter().enumerate() {
             if !control::is_enabled(id()) {
@@ -129,6 +135,15 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn current() -> &'static str {
     TRACERS[CURRENT.load(Relaxed)].name()
+}
+
+/// The place of the current one in [`available`].
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn current_number() -> usize {
+    CURRENT.load(Relaxed)
 }
 
 /// Chooses a tracer: stops the current one and starts this one. The current one is started anew too.

@@ -11,9 +11,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::ThreadId;
 
+use takt_tracer::event::Event;
+
 use super::latency::{self, Latency};
-use super::places;
-use super::tracer::Tracer;
+use super::tracer::{Events, Tracer};
+use super::{events, places};
 use crate::arch::stop::Text;
 use crate::arch::{jump_label, tsc};
 use crate::config::MAX_CPUS;
@@ -93,6 +95,13 @@ pub(super) fn switched(next: &Tcb) {
     });
 }
 
+/// What shows who had the CPU in between. The wake-up is recorded right before the latency begins and the switch right
+/// after it ends, so neither is part of it.
+static EVENTS: Events = Events::new(&[
+    || events::sched_wakeup::Event::id().number(),
+    || events::sched_switch::Event::id().number(),
+]);
+
 /// One of the two.
 pub(super) struct Wakeup(pub(super) &'static str);
 
@@ -116,11 +125,13 @@ impl Tracer for Wakeup {
             cpu.tid.store(NONE, Relaxed);
         }
         latency::start()?;
+        EVENTS.start()?;
         listen(true)
     }
 
     fn stop(&self) -> Result<(), Error> {
         listen(false)?;
+        EVENTS.stop()?;
         latency::stop()
     }
 }

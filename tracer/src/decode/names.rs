@@ -9,6 +9,7 @@ use std::vec::Vec;
 use super::meta::{FieldDef, Role, Slot};
 use super::record::{Record, Value};
 use super::template::{Part, Show, Subject};
+use super::text::stack;
 use super::types::FieldType;
 
 /// Converts cycles of the TSC into nanoseconds.
@@ -125,6 +126,8 @@ pub struct Names {
     /// Whether the functions of a stack are shown with how far into them it is.
     pub offsets: bool,
     symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
+    /// Records of functions are shown without their callers.
+    hides_parents: bool,
 }
 
 impl core::fmt::Debug for Names {
@@ -144,6 +147,7 @@ impl Names {
             threads,
             offsets: false,
             symbol: None,
+            hides_parents: false,
         }
     }
 
@@ -152,6 +156,24 @@ impl Names {
     pub fn with_symbols(mut self, symbol: impl Fn(u64) -> Option<String> + 'static) -> Self {
         self.symbol = Some(Box::new(symbol));
         self
+    }
+
+    /// Shows functions without their callers: ftrace's option `noprint-parent`.
+    #[must_use]
+    pub fn without_parents(mut self) -> Self {
+        self.hides_parents = true;
+        self
+    }
+
+    /// What a line says behind its time: the event's name and its message. As ftrace's tracer `function` shows it: its
+    /// lines have no name of an event.
+    pub fn line(&self, record: &Record<'_>) -> String {
+        let message = self.message(record);
+        match record.event.role {
+            Role::Function | Role::FunctionContext => message,
+            Role::Stack { callers } => stack(record, callers, self).trim_end().into(),
+            _ => format!("{}: {message}", record.event.event()),
+        }
     }
 
     /// The symbol at an address, or the address.
@@ -166,7 +188,11 @@ impl Names {
     pub fn function(&self, address: u64) -> String {
         let mut symbol = self.symbol(address);
         if let Some(offset) = symbol.rfind("+0x") {
-            symbol.truncate(offset);
+            // An address may stand behind it.
+            let end = symbol[offset..]
+                .find(" <")
+                .map_or(symbol.len(), |at| offset + at);
+            symbol.replace_range(offset..end, "");
         }
         symbol
     }
@@ -226,6 +252,13 @@ impl Names {
 
     /// A record's fields as the class's template says.
     pub fn message(&self, record: &Record<'_>) -> String {
+        let is_function = matches!(record.event.role, Role::Function | Role::FunctionContext);
+        if self.hides_parents
+            && is_function
+            && let Some((field, value)) = record.fields().next()
+        {
+            return self.show(field, value);
+        }
         let mut out = String::new();
         for part in &record.event.print.0 {
             let (subject, show) = match part {

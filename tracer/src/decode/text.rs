@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::string::String;
 
 use super::merge::Item;
-use super::meta::Role;
 use super::names::Names;
 use super::record::{Record, Value};
 
@@ -52,15 +51,9 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             let pid = names.threads.pid(record.tid);
             let time = seconds(names.clock.ns(record.ts));
             let flags = record.context.flags();
-            let message = names.message(record);
+            let line = names.line(record);
             let cpu = record.cpu;
-            write!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: ")?;
-            match record.event.role {
-                // As ftrace's tracer `function` shows it: its lines have no name of an event.
-                Role::Function | Role::FunctionContext => writeln!(out, "{message}"),
-                Role::Stack { callers } => out.write_all(stack(record, callers, names).as_bytes()),
-                _ => writeln!(out, "{}: {message}", record.event.event()),
-            }
+            writeln!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: {line}")
         }
         Item::Lost {
             cpu,

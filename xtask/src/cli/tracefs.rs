@@ -63,7 +63,7 @@ pub struct Guest {
     /// What runs beside timerlat.
     #[arg(long, value_enum, default_value_t = Load::None)]
     pub load: Load,
-    /// Boot this ELF file instead of building the image.
+    /// Boot this ELF file instead of building the image with all tracers, function and function_graph included.
     #[arg(long, value_name = "ELF")]
     pub image: Option<PathBuf>,
     /// Never install anything.

@@ -94,7 +94,8 @@ display_as_value!(Workload, Load, Tracer, AccelChoice, Format);
 pub enum Format {
     /// ftrace's text.
     Text,
-    /// The text of ftrace's latency tracers: times from the first event on, and marks where it takes long.
+    /// The text of ftrace's latency tracers: times from the first event on, and marks where it takes long. Of a run with
+    /// such a tracer only the stretch of its last maximum, unless --from or --to say what is wanted.
     Latency,
     /// trace-cmd's file, for `trace-cmd report` and KernelShark.
     #[value(name = "trace.dat")]

@@ -12,6 +12,7 @@ use takt_tracer::filter::{Filter, FilterError, Filters};
 
 use super::output;
 use crate::cli::{Format, Trace as Flags};
+use crate::export::latency::{Finder, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
@@ -88,6 +89,8 @@ struct Source {
     size: u64,
     /// Events that the run has counted, if it has.
     expected: u64,
+    /// The tracer that ran, if it is known.
+    tracer: Option<String>,
 }
 
 impl Source {
@@ -100,13 +103,14 @@ impl Source {
         output::check_image(trace.header().image, &elf)?;
         let facts = Facts::read(dir);
         facts.check_tsc(trace.header().tsc_hz)?;
-        let decoder = decoder(dir, &elf, trace.header().tsc_hz)?;
+        let (decoder, tracer) = decoder(dir, &elf, trace.header().tsc_hz)?;
         Ok(Self {
             trace,
             decoder,
             filters: Vec::new(),
             size: output::size(&path),
             expected: facts.capture.map_or(0, |capture| capture.events),
+            tracer,
         })
     }
 
@@ -124,10 +128,20 @@ impl Source {
             symbols,
         } = self.decoder;
         let filters = bind_filters(&self.filters, &table)?;
+        let tracer = self.tracer.filter(|name| is_latency_tracer(name));
+        let is_of_all = selection.from == 0 && selection.to == u64::MAX;
+        let stretch = match &tracer {
+            Some(tracer) if format == Format::Latency && is_of_all => {
+                find_stretch(&mut self.trace, &table, tracer)?
+            }
+            _ => None,
+        };
         let origin = Origin {
             table: &table,
             symbols: &symbols,
             spool,
+            tracer: tracer.as_deref().unwrap_or("nop"),
+            stretch,
         };
         let mut damages = self.trace.nr_damages();
         for damage in self.trace.damage() {
@@ -168,6 +182,21 @@ impl Source {
     }
 }
 
+/// The stretch that a latency tracer has kept last.
+fn find_stretch(
+    trace: &mut TraceFile<BufReader<File>>,
+    table: &EventTable,
+    tracer: &str,
+) -> Result<Option<Stretch>> {
+    let mut finder = Finder::new(tracer);
+    for item in trace.merge(table) {
+        if let Item::Record(record) = item? {
+            finder.see(&record);
+        }
+    }
+    Ok(finder.found())
+}
+
 fn parse_filters(texts: &[String]) -> Result<Vec<(String, Filter)>> {
     let parse = |text: &String| match Filter::parse(text) {
         Ok(filter) => Ok((text.clone(), filter)),
@@ -188,16 +217,19 @@ fn bad_filter(text: &str, error: &FilterError) -> anyhow::Error {
 }
 
 /// The run knows its threads' names. A run that cannot be read is no reason to give up: the trace
-/// tells most of them itself.
-fn decoder(dir: &Path, elf: &Elf, tsc_hz: u64) -> Result<Decoder> {
-    let threads = load::load(dir)
-        .map(|run| run.record.threads)
-        .unwrap_or_default();
-    Decoder::new(
+/// tells most of them itself. It knows its tracer as well.
+fn decoder(dir: &Path, elf: &Elf, tsc_hz: u64) -> Result<(Decoder, Option<String>)> {
+    let record = load::load(dir).map(|run| run.record).ok();
+    let tracer = record
+        .as_ref()
+        .map(|record| record.config.tracer.to_string());
+    let threads = record.map(|record| record.threads).unwrap_or_default();
+    let decoder = Decoder::new(
         elf,
         tsc_hz,
         threads
             .iter()
             .map(|thread| (thread.tid, thread.name.as_str())),
-    )
+    )?;
+    Ok((decoder, tracer))
 }

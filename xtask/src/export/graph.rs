@@ -2,6 +2,8 @@
 //!
 //! Durations are net. Each thread has a clock that runs while the thread has the CPU, and each CPU one for its
 //! interrupts; who has the CPU is told by the records themselves, above all `sched_switch` and `irq_handler_exit`.
+//!
+//! Which columns there are is told by [`Columns`], the tracer's options in ftrace.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,6 +27,54 @@ const MARKS: [(u64, char); 6] = [
 
 /// Width of a thread's name and number where threads change.
 const TASK_WIDTH: usize = 14;
+/// Of a thread's name, so much stands in a line.
+const COMM_WIDTH: usize = 7;
+
+/// What is shown, as ftrace's options of these names (with `funcgraph-` before them) say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the options")]
+pub struct Columns {
+    pub overhead: bool,
+    pub cpu: bool,
+    pub proc: bool,
+    pub duration: bool,
+    pub abstime: bool,
+    pub irqs: bool,
+    pub tail: bool,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self {
+            overhead: true,
+            cpu: true,
+            proc: false,
+            duration: true,
+            abstime: false,
+            irqs: true,
+            tail: false,
+        }
+    }
+}
+
+impl Columns {
+    /// The two lines above the columns.
+    fn header(self) -> String {
+        let columns = [
+            (self.abstime, "      TIME         ", "       |           "),
+            (self.cpu, " CPU", " |  "),
+            (self.proc, "  TASK/PID       ", "   |    |        "),
+            (self.duration, "  DURATION   ", "   |   |      "),
+        ];
+        let mut lines = ["#".to_owned(), "#".to_owned()];
+        for (_, above, below) in columns.iter().filter(|(is_shown, ..)| *is_shown) {
+            lines[0] += above;
+            lines[1] += below;
+        }
+        let [above, below] = lines;
+        format!("{above}               FUNCTION CALLS\n{below}               |   |   |   |\n")
+    }
+}
 
 /// On whose stack a function runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,22 +117,59 @@ struct Pending {
     depth: usize,
     block: u64,
     name: String,
+    at: At,
+}
+
+/// What stands before a line: when, and which thread has the CPU.
+#[derive(Clone, Debug)]
+struct At {
+    ns: u64,
+    tid: u8,
+    task: String,
+}
+
+impl At {
+    fn of(record: &Record<'_>, names: &Names) -> Self {
+        Self {
+            ns: names.clock.ns(record.ts),
+            tid: record.tid,
+            task: short_task(names, record.tid),
+        }
+    }
 }
 
 /// The format, on its way to a file.
-pub(super) struct Graph<'o> {
-    out: &'o mut dyn Write,
+#[derive(Debug, Default)]
+pub struct Graph<W> {
+    /// What is written.
+    pub out: W,
+    columns: Columns,
+    /// Events by these names only say whose time it is.
+    silent: Vec<&'static str>,
     stacks: BTreeMap<Owner, Stack>,
     cpus: BTreeMap<u8, Cpu>,
 }
 
-impl<'o> Graph<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> Self {
+impl<W: Write> Graph<W> {
+    /// With ftrace's columns, to `out`.
+    pub fn new(out: W) -> Self {
         Self {
             out,
+            columns: Columns::default(),
+            silent: Vec::new(),
             stacks: BTreeMap::new(),
             cpus: BTreeMap::new(),
         }
+    }
+
+    /// Shows these columns from here on.
+    pub fn show(&mut self, columns: Columns) {
+        self.columns = columns;
+    }
+
+    /// Events of these names are not shown.
+    pub fn hide(&mut self, events: Vec<&'static str>) {
+        self.silent = events;
     }
 
     /// Charges the time since the CPU's last record to whoever had it, and says who has it now.
@@ -122,12 +209,17 @@ impl<'o> Graph<'o> {
         // What was deeper never returned.
         stack.frames.resize(depth, None);
         stack.frames.push(Some(Frame { block, began }));
-        self.show_owner(record.cpu, owner, names)?;
+        if !self.is_shown(owner) {
+            return Ok(());
+        }
+        let at = At::of(record, names);
+        self.show_owner(record.cpu, owner, names, &at)?;
         self.cpus.entry(record.cpu).or_default().pending = Some(Pending {
             owner,
             depth,
             block,
             name: name_of(record, names),
+            at,
         });
         Ok(())
     }
@@ -151,15 +243,17 @@ impl<'o> Graph<'o> {
             pending.owner == owner && pending.depth == depth && pending.block == block
         });
         if let Some(leaf) = leaf {
-            self.line(record.cpu, duration, depth, &format!("{}();", leaf.name))?;
-        } else {
+            let text = format!("{}();", leaf.name);
+            self.line(record.cpu, &leaf.at, duration, depth, &text)?;
+        } else if self.is_shown(owner) {
             self.flush(record.cpu)?;
-            self.show_owner(record.cpu, owner, names)?;
+            let at = At::of(record, names);
+            self.show_owner(record.cpu, owner, names, &at)?;
             let text = match frame {
-                Some(_) => "}".to_owned(),
-                None => format!("}} /* {} */", name_of(record, names)),
+                Some(_) if !self.columns.tail => "}".to_owned(),
+                _ => format!("}} /* {} */", name_of(record, names)),
             };
-            self.line(record.cpu, duration, depth, &text)?;
+            self.line(record.cpu, &at, duration, depth, &text)?;
         }
         // The interrupt's outermost function has returned: the thread goes on.
         if let (Owner::Irq(_), 0) = (owner, depth) {
@@ -171,44 +265,52 @@ impl<'o> Graph<'o> {
 
     /// Any other event is a comment, where it happened.
     fn comment(&mut self, record: &Record<'_>, names: &Names) -> io::Result<()> {
+        if self.silent.contains(&record.event.name.as_str()) {
+            return Ok(());
+        }
         self.flush(record.cpu)?;
         let owner = match self.cpus.get(&record.cpu).and_then(|cpu| cpu.owner) {
             // The switch belongs to the thread that is left.
             Some((owner, _)) if !matches!(record.event.role, Role::Switch { .. }) => owner,
             _ => Owner::Thread(record.tid),
         };
-        self.show_owner(record.cpu, owner, names)?;
+        let at = At::of(record, names);
+        self.show_owner(record.cpu, owner, names, &at)?;
         let depth = self
             .stacks
             .get(&owner)
             .map_or(0, |stack| stack.frames.len());
         let text = format!("/* {}: {} */", record.event.event(), names.message(record));
-        self.line(record.cpu, None, depth, &text)
+        self.line(record.cpu, &at, None, depth, &text)
     }
 
     /// Writes the entry that waits for its return.
     fn flush(&mut self, cpu: u8) -> io::Result<()> {
         let pending = self.cpus.entry(cpu).or_default().pending.take();
         match pending {
-            Some(Pending { depth, name, .. }) => {
-                self.line(cpu, None, depth, &format!("{name}() {{"))
-            }
+            Some(Pending {
+                depth, name, at, ..
+            }) => self.line(cpu, &at, None, depth, &format!("{name}() {{")),
             None => Ok(()),
         }
     }
 
     /// Says whose functions follow, if they are another's than before.
-    fn show_owner(&mut self, number: u8, owner: Owner, names: &Names) -> io::Result<()> {
+    fn show_owner(&mut self, number: u8, owner: Owner, names: &Names, at: &At) -> io::Result<()> {
         let cpu = self.cpus.entry(number).or_default();
         let is_irq = matches!(owner, Owner::Irq(_));
-        if cpu.is_irq_shown != is_irq {
+        if cpu.is_irq_shown != is_irq && self.columns.irqs {
             cpu.is_irq_shown = is_irq;
             let arrow = if is_irq { "==========>" } else { "<==========" };
-            writeln!(self.out, "{number:>2})   {arrow} |")?;
+            self.prologue(number, at)?;
+            writeln!(self.out, "  {arrow} |")?;
         }
-        let Owner::Thread(tid) = owner else {
-            return Ok(());
+        // An interrupt's are the interrupted thread's, as far as Linux knows.
+        let tid = match owner {
+            Owner::Thread(tid) => tid,
+            Owner::Irq(_) => at.tid,
         };
+        let cpu = self.cpus.entry(number).or_default();
         let before = cpu.shown.replace(tid).filter(|before| *before != tid);
         if let Some(before) = before {
             let dashes = "-".repeat(42);
@@ -221,22 +323,51 @@ impl<'o> Graph<'o> {
         Ok(())
     }
 
-    fn line(&mut self, cpu: u8, duration: Option<u64>, depth: usize, text: &str) -> io::Result<()> {
-        let (mark, time) = duration.map_or((' ', String::new()), |ns| {
-            (mark(ns), format!("{}.{:03} us", ns / 1_000, ns % 1_000))
-        });
-        let indent = 2 * (depth + 1);
-        writeln!(self.out, "{cpu:>2}) {mark} {time:<12}|{:indent$}{text}", "")
+    /// Whether the functions of this stack are shown.
+    fn is_shown(&self, owner: Owner) -> bool {
+        self.columns.irqs || matches!(owner, Owner::Thread(_))
+    }
+
+    /// What stands before the duration.
+    fn prologue(&mut self, cpu: u8, at: &At) -> io::Result<()> {
+        if self.columns.abstime {
+            let (seconds, ns) = (at.ns / 1_000_000_000, at.ns % 1_000_000_000);
+            write!(self.out, "{seconds:>5}.{ns:09} |  ")?;
+        }
+        if self.columns.cpu {
+            write!(self.out, "{cpu:>2}) ")?;
+        }
+        if self.columns.proc {
+            write!(self.out, "{} | ", at.task)?;
+        }
+        Ok(())
+    }
+
+    fn line(
+        &mut self,
+        cpu: u8,
+        at: &At,
+        duration: Option<u64>,
+        depth: usize,
+        text: &str,
+    ) -> io::Result<()> {
+        self.prologue(cpu, at)?;
+        if self.columns.duration {
+            let (mark, time) = duration.map_or((' ', String::new()), |ns| {
+                (mark(ns), format!("{}.{:03} us", ns / 1_000, ns % 1_000))
+            });
+            let mark = if self.columns.overhead { mark } else { ' ' };
+            write!(self.out, "{mark} {time:<12}|  ")?;
+        }
+        let indent = 2 * depth;
+        writeln!(self.out, "{:indent$}{text}", "")
     }
 }
 
-impl Export for Graph<'_> {
+impl<W: Write> Export for Graph<W> {
     fn begin(&mut self, _: Facts) -> io::Result<()> {
-        self.out.write_all(
-            b"# tracer: function_graph\n#\n\
-              # CPU  DURATION                  FUNCTION CALLS\n\
-              # |     |   |                     |   |   |   |\n",
-        )
+        let columns = self.columns.header();
+        write!(self.out, "# tracer: function_graph\n#\n{columns}")
     }
 
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
@@ -316,6 +447,13 @@ fn task(names: &Names, tid: u8) -> String {
     format!("{text:^TASK_WIDTH$}")
 }
 
+/// As [`task`], the name cut.
+fn short_task(names: &Names, tid: u8) -> String {
+    let comm: String = names.threads.task(tid).chars().take(COMM_WIDTH).collect();
+    let text = format!("{comm}-{}", names.threads.pid(tid));
+    format!("{text:^TASK_WIDTH$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,6 +483,10 @@ mod tests {
     type Line<'a> = (u64, u8, &'a str, &'a [u64]);
 
     fn written(lines: &[Line<'_>]) -> Vec<String> {
+        shown(lines, Columns::default())
+    }
+
+    fn shown(lines: &[Line<'_>], columns: Columns) -> Vec<String> {
         let table = table();
         let mut names = Names::new(1_000_000_000, Threads::new(1))
             .with_symbols(|address| Some(format!("f{}", address / 64)));
@@ -352,6 +494,7 @@ mod tests {
         names.threads.name(8, "eight");
         let mut out = Vec::new();
         let mut graph = Graph::new(&mut out);
+        graph.show(columns);
         for (ts, tid, event, values) in lines {
             let record = Record {
                 cpu: 0,
@@ -452,6 +595,57 @@ mod tests {
                 " 0)   0.005 us    |    f3();",
                 " 0)               |  } /* f4 */",
             ]
+        );
+    }
+
+    #[test]
+    fn columns_are_ftraces_options() {
+        let lines = [
+            (0, 7, ENTRY, &[0, 0, 1, 7][..]),
+            (100, 7, ENTRY, &[0, 1, 5, 7]),
+            (20_100, 7, EXIT, &[0, 1, 5, 7]),
+            (40_000, 7, EXIT, &[0, 0, 1, 7]),
+        ];
+        let all = Columns::default();
+        assert_eq!(
+            all.header(),
+            "# CPU  DURATION                  FUNCTION CALLS\n# |     |   |                     |   |   |   |\n"
+        );
+        let all_on = Columns {
+            proc: true,
+            abstime: true,
+            tail: true,
+            ..all
+        };
+        assert_eq!(
+            shown(&lines, all_on),
+            [
+                "    0.000000000 |   0)    seven-7     |               |  f1() {",
+                "    0.000000100 |   0)    seven-7     |   ==========> |",
+                "    0.000000100 |   0)    seven-7     | + 20.000 us   |  f5();",
+                "    0.000040000 |   0)    seven-7     |   <========== |",
+                "    0.000040000 |   0)    seven-7     | + 20.000 us   |  } /* f1 */",
+            ]
+        );
+        let few = Columns {
+            overhead: false,
+            irqs: false,
+            ..all
+        };
+        assert_eq!(
+            shown(&lines, few),
+            [" 0)               |  f1() {", " 0)   20.000 us   |  }"]
+        );
+        let none = Columns {
+            cpu: false,
+            duration: false,
+            irqs: false,
+            ..all
+        };
+        assert_eq!(shown(&lines, none), ["f1() {", "}"]);
+        assert_eq!(
+            none.header(),
+            "#               FUNCTION CALLS\n#               |   |   |   |\n"
         );
     }
 

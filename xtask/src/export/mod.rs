@@ -7,8 +7,8 @@ mod chrome;
 mod csv;
 mod ctf;
 mod flamegraph;
-mod graph;
-mod latency;
+pub mod graph;
+pub mod latency;
 mod perfetto;
 mod slices;
 mod text;
@@ -43,6 +43,10 @@ pub struct Origin<'o> {
     pub symbols: &'o SymbolNames,
     /// A folder where a format that needs it may have nameless files.
     pub spool: &'o Path,
+    /// The tracer that ran.
+    pub tracer: &'o str,
+    /// What it has kept, for formats that are about that alone.
+    pub stretch: Option<latency::Stretch>,
 }
 
 impl<'o> Origin<'o> {
@@ -110,7 +114,9 @@ pub fn export<'o>(
 ) -> io::Result<Box<dyn Export + 'o>> {
     Ok(match (format, output) {
         (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out)),
-        (Format::Latency, Output::Stream(out)) => Box::new(latency::Latency::new(out, origin)?),
+        (Format::Latency, Output::Stream(out)) => {
+            Box::new(latency::Latency::new(out, origin.spool)?.of(origin.tracer, origin.stretch))
+        }
         (Format::TraceDat, Output::Stream(out)) => Box::new(trace_dat::TraceDat::new(out, origin)),
         (Format::Ctf, Output::Folder(dir)) => Box::new(ctf::Ctf::new(dir, origin)),
         (Format::Perfetto, Output::Stream(out)) => Box::new(perfetto::Perfetto::new(out, origin)),

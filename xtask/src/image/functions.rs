@@ -98,6 +98,48 @@ impl Functions {
         })
     }
 
+    /// How many there are, those that are never traced included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The words of what is written to a list. A line that is a function's whole name is one, also where the name has
+    /// spaces in it.
+    pub fn words<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        text.lines().flat_map(|line| {
+            let line = line.trim();
+            let name = line.strip_prefix('!').unwrap_or(line);
+            let is_name = name.contains(' ') && self.list.iter().any(|it| it.name == name);
+            let whole = is_name.then_some(line);
+            let words = (!is_name).then(|| line.split_whitespace());
+            whole.into_iter().chain(words.into_iter().flatten())
+        })
+    }
+
+    /// Adds the functions that a word means, or with `!` before it removes them. Says whether it means any.
+    pub fn apply(&self, selection: &mut Selection, word: &str) -> bool {
+        let (is_removal, pattern) = word
+            .strip_prefix('!')
+            .map_or((false, word), |rest| (true, rest));
+        let mut found = self.matching(pattern).peekable();
+        let is_any = found.peek().is_some();
+        for function in found {
+            if is_removal {
+                selection.remove(&function.id);
+            } else {
+                selection.insert(function.id);
+            }
+        }
+        is_any
+    }
+
     /// Does what writing `words` to `set_ftrace_filter` does: each word adds the functions that it means, with `!`
     /// before it removes them. Without `is_append` (`>`, not `>>`) the selection is empty before.
     ///
@@ -111,20 +153,10 @@ impl Functions {
             Selection::new()
         };
         for word in words.split_whitespace() {
-            let (is_removal, pattern) = word
-                .strip_prefix('!')
-                .map_or((false, word), |rest| (true, rest));
-            let mut found = self.matching(pattern).peekable();
-            if found.peek().is_none() {
+            if !self.apply(&mut new, word) {
+                let pattern = word.strip_prefix('!').unwrap_or(word);
                 return Err(anyhow!("no function is meant by `{pattern}`"))
                     .help("`xtask functions` lists them all, `xtask functions '*lock*'` some");
-            }
-            for function in found {
-                if is_removal {
-                    new.remove(&function.id);
-                } else {
-                    new.insert(function.id);
-                }
             }
         }
         *selection = new;
@@ -240,6 +272,62 @@ mod tests {
         );
         assert_eq!(selection, Selection::from([0, 1, 2]));
         functions.write(&mut selection, "takt_main", false).unwrap();
+        assert_eq!(selection, Selection::from([0]));
+    }
+
+    /// What ftrace's documentation types into `set_ftrace_filter` and `set_ftrace_notrace`, with our names.
+    #[test]
+    fn the_documents_filters() {
+        let functions = functions();
+        // Redirection, what is echoed, and what is chosen then.
+        let session: [(&str, &str, &[usize]); 11] = [
+            (">", "takt_main lock_smp", &[0, 3]),
+            (">", "lock*", &[1, 3]),
+            (">", "takt_main", &[0]),
+            (">>", "lock*", &[0, 1, 3]),
+            (">>", "!takt_main", &[1, 3]),
+            (">>", "*_slow", &[1, 2, 3, 4]),
+            (">>", "!*lock*", &[4]),
+            (">", "*mutex* *lock::*", &[1, 2, 3]),
+            (">>", "!lock_smp takt_main", &[0, 1, 2]),
+            (">>", "", &[0, 1, 2]),
+            (">", "", &[]),
+        ];
+        let mut selection = Selection::new();
+        for (redirect, echoed, chosen) in session {
+            if redirect == ">" {
+                selection.clear();
+            }
+            for word in functions.words(echoed) {
+                assert!(functions.apply(&mut selection, word), "{word}");
+            }
+            assert!(
+                selection.iter().eq(chosen),
+                "echo {echoed} {redirect}: {selection:?}"
+            );
+        }
+        for nothing in [
+            "nothing", "!nothing", "reserve", "lock", "mutex*", "?ock*x", "!", "*",
+        ] {
+            let is_any = functions.apply(&mut Selection::new(), nothing);
+            assert_eq!(is_any, nothing == "*", "{nothing}");
+        }
+    }
+
+    /// A whole line that is a name is one word.
+    #[test]
+    fn names_with_spaces() {
+        let mut functions = functions();
+        functions.list[0].name = "<a as b>::c".into();
+        let words = |text: &'static str| functions.words(text).collect::<Vec<_>>();
+        assert_eq!(
+            words("<a as b>::c\nlock* x\n"),
+            ["<a as b>::c", "lock*", "x"]
+        );
+        assert_eq!(words("!<a as b>::c"), ["!<a as b>::c"]);
+        assert_eq!(words("<a as b>::c x"), ["<a", "as", "b>::c", "x"]);
+        let mut selection = Selection::new();
+        assert!(functions.apply(&mut selection, "<a as b>::c"));
         assert_eq!(selection, Selection::from([0]));
     }
 

@@ -267,6 +267,26 @@ impl Guest {
             .collect()
     }
 
+    /// The priorities of the threads that exist, as ftrace counts: 0 is FIFO 99.
+    #[must_use]
+    pub fn priorities(&self) -> Vec<(u8, u64)> {
+        let (Ok(table), Ok(prio)) = (
+            self.elf.physical("takt_tcbs"),
+            self.elf.symbol("takt_tcb_prio"),
+        ) else {
+            return Vec::new();
+        };
+        let of = |tid: u8| {
+            let block = self.u64_at(table + u64::from(tid) * 8)?;
+            let mut rank = [0];
+            let address = self.elf.to_physical(block).checked_add(prio)?;
+            self.read(address, &mut rank).ok()?;
+            Some((tid, u64::from(rank[0])))
+        };
+        let threads = self.threads().into_iter();
+        threads.filter_map(|(tid, _)| of(tid)).collect()
+    }
+
     /// The name of the thread whose block the pointer at `pointer` points to, if there is one.
     fn thread(&self, pointer: u64) -> Option<String> {
         let at = |name: &str| self.elf.symbol(name).ok();
@@ -307,13 +327,13 @@ impl Guest {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    fn u64_at(&self, address: u64) -> Option<u64> {
+    pub(super) fn u64_at(&self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes).ok()?;
         Some(u64::from_le_bytes(bytes))
     }
 
-    fn read(&self, address: u64, out: &mut [u8]) -> super::Result<()> {
+    pub(super) fn read(&self, address: u64, out: &mut [u8]) -> super::Result<()> {
         let read = self.ram.read_exact_at(address, out);
         read.map_err(|error: io::Error| errno(&error))
     }

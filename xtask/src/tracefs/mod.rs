@@ -9,6 +9,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`guest`] | the running guest: its RAM, its state, settings sent to it |
+//! | [`state`] | what the latency and function tracers keep in its RAM |
 //! | [`launch`] | starting one, and attaching to one that runs |
 //! | [`session`] | what is remembered between accesses: options, how far the pipes have read, errors |
 //! | [`buffer`] | the rings' content, decoded |
@@ -29,6 +30,7 @@ pub mod options;
 pub mod session;
 pub mod shell;
 mod snapshot;
+pub mod state;
 pub mod tree;
 
 mod errors;

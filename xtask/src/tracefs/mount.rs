@@ -17,9 +17,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use fuser::{
     BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow,
-    WriteFlags,
+    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
 };
 
 use super::session::{Piped, Session};
@@ -368,9 +368,9 @@ impl Filesystem for TracingFiles {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
@@ -378,6 +378,12 @@ impl Filesystem for TracingFiles {
         let handle = lock(&self.handles).remove(&fh.into());
         if let Some(handle) = handle {
             lock(&handle).is_closed = true;
+        }
+        // Not with `flush`, which comes for each copy of the descriptor. Nobody is there to hear of an error.
+        if flags.acc_mode() != OpenAccMode::O_RDONLY
+            && let Ok(path) = self.path(ino)
+        {
+            let _ = lock(&self.session).close_file(&path);
         }
         reply.ok();
     }

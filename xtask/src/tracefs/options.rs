@@ -1,6 +1,8 @@
 //! `trace_options`: how a trace is shown.
 
-/// How a trace is shown, as ftrace's options of these names say.
+use crate::export::graph::Columns;
+
+/// How a trace is shown, as ftrace's options of these names say; `graph` are those of function_graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the options")]
 pub struct Options {
@@ -12,6 +14,7 @@ pub struct Options {
     pub hex: bool,
     pub bin: bool,
     pub annotate: bool,
+    pub graph: Columns,
 }
 
 /// The names, in the order in which they are listed.
@@ -27,6 +30,17 @@ pub const NAMES: [&str; 11] = [
     FUNC_STACK_TRACE,
     "annotate",
     OVERWRITE,
+];
+
+/// Those of function_graph.
+pub const GRAPH_NAMES: [&str; 7] = [
+    "funcgraph-overhead",
+    "funcgraph-cpu",
+    "funcgraph-proc",
+    "funcgraph-duration",
+    "funcgraph-abstime",
+    "funcgraph-irqs",
+    "funcgraph-tail",
 ];
 
 /// The option that is the guest's: whether a full ring overwrites the oldest.
@@ -47,6 +61,7 @@ impl Default for Options {
             hex: false,
             bin: false,
             annotate: true,
+            graph: Columns::default(),
         }
     }
 }
@@ -62,6 +77,13 @@ impl Options {
             "hex" => &mut self.hex,
             "bin" => &mut self.bin,
             "annotate" => &mut self.annotate,
+            "funcgraph-overhead" => &mut self.graph.overhead,
+            "funcgraph-cpu" => &mut self.graph.cpu,
+            "funcgraph-proc" => &mut self.graph.proc,
+            "funcgraph-duration" => &mut self.graph.duration,
+            "funcgraph-abstime" => &mut self.graph.abstime,
+            "funcgraph-irqs" => &mut self.graph.irqs,
+            "funcgraph-tail" => &mut self.graph.tail,
             _ => return None,
         })
     }
@@ -92,7 +114,7 @@ impl Options {
 #[must_use]
 pub fn split(word: &str) -> (&str, bool) {
     match word.strip_prefix("no") {
-        Some(name) if NAMES.contains(&name) => (name, false),
+        Some(name) if NAMES.contains(&name) || GRAPH_NAMES.contains(&name) => (name, false),
         _ => (word, true),
     }
 }
@@ -106,6 +128,7 @@ mod tests {
         let mut options = Options::default();
         let of_output = NAMES
             .iter()
+            .chain(&GRAPH_NAMES)
             .filter(|name| Options::default().get(name).is_some());
         for name in of_output {
             for (word, on) in [((*name).to_owned(), true), (format!("no{name}"), false)] {

@@ -1,30 +1,158 @@
-//! What `trace`, `trace_pipe` and `per_cpu/cpuN/stats` show.
+//! What `trace`, `latency_trace`, `trace_pipe` and `per_cpu/cpuN/stats` show, by the current tracer.
 
+use std::env;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::sync::Arc;
 
 use takt_tracer::control::ControlView;
-use takt_tracer::decode::{Item, Names, Threads, TscClock, write_header, write_item};
+use takt_tracer::decode::{EventTable, Item, Names, Threads, TscClock, write_header, write_item};
 
-use super::buffer::{Counts, Entry, counts, read};
-use super::format;
+use super::buffer::{Content, Counts, Entry, counts, read, read_snapshot};
 use super::session::Session;
+use super::{errno, format};
+use crate::export::graph::Graph;
+use crate::export::latency::{Finder, Latency, Stretch, is_latency_tracer, is_wakeup};
+use crate::export::{Export, Facts};
+
+/// `trace` of one CPU or of all: a latency tracer's is about the stretch that it has kept, function_graph's shows calls,
+/// every other's what there is.
+pub(super) fn trace(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
+    match session.tracer()?.as_str() {
+        tracer if is_latency_tracer(tracer) => latency(session, cpu),
+        "function_graph" => graph(session, cpu),
+        _ => records(session, cpu),
+    }
+}
+
+/// The rings' content, of one CPU or of all.
+fn content<'t>(
+    session: &Session,
+    view: &ControlView,
+    table: &'t EventTable,
+    cpu: Option<usize>,
+) -> super::Result<Content<'t>> {
+    let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(view).collect(), |cpu| vec![cpu]);
+    let begin = session.begin(view);
+    read(&session.guest, view, table, cpus, &begin, None)
+}
+
+/// Where the records of the stretch come from that a latency tracer has kept: the snapshot, where the rings overwrite what
+/// is old.
+fn kept<'t>(
+    session: &Session,
+    view: &ControlView,
+    table: &'t EventTable,
+    cpu: Option<usize>,
+) -> super::Result<Content<'t>> {
+    if !view.is_overwrite {
+        return content(session, view, table, cpu);
+    }
+    let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(view).collect(), |cpu| vec![cpu]);
+    read_snapshot(&session.guest, view, table, cpus)
+}
+
+/// What there is, in the latency format; with a latency tracer the stretch that it has kept.
+pub(super) fn latency(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
+    let view = session.view()?;
+    let tracer = session.tracer()?;
+    let table = Arc::clone(&session.table);
+    let mut stretch = None;
+    let content = if is_latency_tracer(&tracer) {
+        // Before the records: those of what is kept later are not looked for.
+        let Some(max) = session.guest.latency()?.kept else {
+            // As Linux has it where nothing was found.
+            return Ok(format!("# tracer: {tracer}\n#\n").into());
+        };
+        let content = kept(session, &view, &table, cpu)?;
+        let mut finder = Finder::new(&tracer).only(max);
+        for entry in &content.entries {
+            if let Entry::Record(record) = entry {
+                finder.see(record);
+            }
+        }
+        let without = Stretch::without_records(&max, is_wakeup(&tracer));
+        stretch = Some(finder.found().unwrap_or(without));
+        content
+    } else {
+        content(session, &view, &table, cpu)?
+    };
+    let mut out = Vec::new();
+    let mut names = names(session, &view);
+    if !is_plain(session) {
+        for entry in &content.entries {
+            let Entry::Record(record) = entry else {
+                continue;
+            };
+            if stretch.is_none_or(|stretch| stretch.has(record)) {
+                write_entry(&mut out, session, entry, &mut names);
+            }
+        }
+        return Ok(out);
+    }
+    let export = Latency::new(&mut out, &env::temp_dir()).map_err(|error| errno(&error))?;
+    let mut export = export.of(&tracer, stretch).verbose(session.options.verbose);
+    for (tid, prio) in session.guest.priorities() {
+        export.prio(tid, prio);
+    }
+    let facts = Facts {
+        // Of a stretch as many are shown as there are.
+        in_file: if stretch.is_some() {
+            0
+        } else {
+            content.nr_records
+        },
+        lost: 0,
+        nr_cpus: view.nr_cpus,
+    };
+    feed(&mut export, facts, &content.entries, &mut names).map_err(|error| errno(&error))?;
+    export.end(&names).map_err(|error| errno(&error))?;
+    drop(export);
+    Ok(out)
+}
+
+/// Calls and their durations.
+fn graph(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
+    let view = session.view()?;
+    let table = Arc::clone(&session.table);
+    let content = content(session, &view, &table, cpu)?;
+    let mut names = names(session, &view);
+    let mut graph = Graph::new(Vec::new());
+    graph.show(session.options.graph);
+    graph.hide(session.guest.graph_events()?);
+    let facts = Facts {
+        in_file: content.nr_records,
+        lost: 0,
+        nr_cpus: view.nr_cpus,
+    };
+    feed(&mut graph, facts, &content.entries, &mut names).map_err(|error| errno(&error))?;
+    graph.end(&names).map_err(|error| errno(&error))?;
+    Ok(graph.out)
+}
+
+fn feed(
+    export: &mut impl Export,
+    facts: Facts,
+    entries: &[Entry<'_>],
+    names: &mut Names,
+) -> std::io::Result<()> {
+    export.begin(facts)?;
+    entries
+        .iter()
+        .try_for_each(|entry| export.item(&item(entry), names))
+}
+
+/// Whether records are shown as text.
+fn is_plain(session: &Session) -> bool {
+    !(session.options.raw || session.options.hex || session.options.bin)
+}
 
 /// Everything in the rings, of one CPU or of all.
-pub(super) fn trace(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
+fn records(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
     let view = session.view()?;
     let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(&view).collect(), |cpu| vec![cpu]);
     let table = Arc::clone(&session.table);
-    let begin = session.begin(&view);
-    let content = read(
-        &session.guest,
-        &view,
-        &table,
-        cpus.iter().copied(),
-        &begin,
-        None,
-    )?;
+    let content = content(session, &view, &table, cpu)?;
     let mut written = 0;
     let mut has_overrun = false;
     for cpu in cpus {
@@ -38,7 +166,7 @@ pub(super) fn trace(session: &mut Session, cpu: Option<usize>) -> super::Result<
     let _ = write_header(&mut head, content.nr_records, written, view.nr_cpus);
     let head = String::from_utf8_lossy(&head);
     let tracer = view.tracers().nth(view.tracer as usize).unwrap_or("nop");
-    let plain = !(session.options.raw || session.options.hex || session.options.bin);
+    let plain = is_plain(session);
     if plain {
         let _ = out.write_all(
             head.replacen("tracer: nop", &format!("tracer: {tracer}"), 1)
@@ -94,13 +222,32 @@ pub(super) fn pipe(
         return Ok(out);
     }
     let mut names = names(session, view);
+    let is_graph = session.tracer()? == "function_graph";
+    if is_graph {
+        session.graph.show(session.options.graph);
+        session.graph.hide(session.guest.graph_events()?);
+    }
     for entry in &content.entries {
         if let Entry::Record(record) = entry {
             session.nr_read[usize::from(record.cpu) % session.nr_read.len()] += 1;
         }
-        write_entry(&mut out, session, entry, &mut names);
+        if is_graph {
+            let shown = session.graph.item(&item(entry), &mut names);
+            shown.map_err(|error| errno(&error))?;
+        } else {
+            write_entry(&mut out, session, entry, &mut names);
+        }
     }
+    out.append(&mut session.graph.out);
     Ok(out)
+}
+
+/// What a pipe has still to say at its end: calls whose return did not come.
+pub(super) fn pipe_rest(session: &mut Session) -> super::Result<Vec<u8>> {
+    let view = session.view()?;
+    let names = names(session, &view);
+    session.graph.end(&names).map_err(|error| errno(&error))?;
+    Ok(std::mem::take(&mut session.graph).out)
 }
 
 /// The names of the guest's threads as they are now, and of its functions as the options say.
@@ -113,7 +260,7 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
     let options = session.options;
     let mut names = Names::new(view.tsc_hz, threads);
     names.offsets = options.sym_offset;
-    names.with_symbols(move |address| {
+    let names = names.with_symbols(move |address| {
         let (mut name, offset, size) = symbols.find(address)?;
         // Writing to a String does not fail.
         if options.sym_offset {
@@ -123,17 +270,17 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
             let _ = write!(name, " <{address:016x}>");
         }
         Some(name)
-    })
+    });
+    if options.print_parent {
+        names
+    } else {
+        names.without_parents()
+    }
 }
 
-pub(super) fn write_entry(
-    out: &mut Vec<u8>,
-    session: &Session,
-    entry: &Entry<'_>,
-    names: &mut Names,
-) {
-    let options = session.options;
-    let item = match entry {
+fn item<'t>(entry: &Entry<'t>) -> Item<'t> {
+    match entry {
+        Entry::Record(record) => Item::Record(record.clone()),
         Entry::Lost {
             cpu,
             ts,
@@ -145,13 +292,22 @@ pub(super) fn write_entry(
             events: *events,
             sub_buffers: *sub_buffers,
         },
-        Entry::Record(record) if options.bin || options.hex || options.raw => {
-            return format::plain_numbers(out, record, names, options);
-        }
-        Entry::Record(record) => Item::Record(record.clone()),
-    };
+    }
+}
+
+pub(super) fn write_entry(
+    out: &mut Vec<u8>,
+    session: &Session,
+    entry: &Entry<'_>,
+    names: &mut Names,
+) {
+    if let Entry::Record(record) = entry
+        && !is_plain(session)
+    {
+        return format::plain_numbers(out, record, names, session.options);
+    }
     // Writing to a Vec does not fail.
-    let _ = write_item(out, &item, names);
+    let _ = write_item(out, &item(entry), names);
 }
 
 /// The counters of a CPU since the trace was last cleared.

@@ -11,8 +11,10 @@ use super::buffer::{Counts, Place};
 use super::errors::ErrorLog;
 use super::guest::Guest;
 use super::options::Options;
-use super::{buffer, render};
+use super::{buffer, files, render};
+use crate::export::graph::Graph;
 use crate::image::events;
+use crate::image::functions::Functions;
 use crate::image::symbolize::SymbolNames;
 use crate::run::events::Known;
 use crate::run::words;
@@ -26,6 +28,12 @@ pub struct Session {
     pub options: Options,
     pub(super) table: Arc<EventTable>,
     pub(super) symbols: Arc<SymbolNames>,
+    /// The functions that can be traced, if the image has the tracers for it.
+    pub(super) functions: Option<Arc<Functions>>,
+    /// The list that is being written.
+    open: Option<Open>,
+    /// What the pipes have shown of function_graph so far.
+    pub(super) graph: Graph<Vec<u8>>,
     /// The events that have a name.
     pub(super) known: Vec<Known>,
     pub(super) errors: ErrorLog,
@@ -37,6 +45,16 @@ pub struct Session {
     pub(super) nr_read: [u64; MAX_CPUS],
     /// The counters when the trace was last cleared.
     pub(super) cleared: [Counts; MAX_CPUS],
+}
+
+/// A list that is being written.
+#[derive(Debug)]
+struct Open {
+    file: &'static str,
+    /// It was opened with `>` and not written yet: what is written replaces what there was.
+    is_truncated: bool,
+    /// What was written without a newline behind it.
+    rest: String,
 }
 
 /// What reading a pipe comes to.
@@ -63,6 +81,9 @@ impl Session {
             .filter(|event| guest.has_event(event.id))
             .collect();
         Ok(Self {
+            functions: Functions::of(&guest.elf).ok().map(Arc::new),
+            open: None,
+            graph: Graph::default(),
             symbols: Arc::new(SymbolNames::new(&guest.elf)),
             table: Arc::new(table),
             known,
@@ -79,6 +100,13 @@ impl Session {
     /// The guest's state.
     pub(super) fn view(&self) -> super::Result<ControlView> {
         self.guest.view()
+    }
+
+    /// The name of the current tracer.
+    pub(super) fn tracer(&self) -> super::Result<String> {
+        let view = self.view()?;
+        let name = view.tracers().nth(view.tracer as usize);
+        Ok(name.unwrap_or("nop").to_owned())
     }
 
     /// The guest's time, in nanoseconds.
@@ -101,6 +129,76 @@ impl Session {
             self.complain(file, command, at, what);
         }
         done
+    }
+
+    /// A list was opened with `>`. Not emptied yet: in between, every function would be traced.
+    pub(super) fn truncate(&mut self, file: &'static str) -> super::Result<()> {
+        self.close()?;
+        self.open = Some(Open {
+            file,
+            is_truncated: true,
+            rest: String::new(),
+        });
+        Ok(())
+    }
+
+    /// What is written to a list: whether it replaces what there was, and its whole lines with what was left of the write
+    /// before. What is behind the last of them waits: writers cut names.
+    ///
+    /// # Errors
+    ///
+    /// What closing another list says.
+    pub(super) fn lines(
+        &mut self,
+        file: &'static str,
+        text: &str,
+    ) -> super::Result<(bool, String)> {
+        if self.open.as_ref().is_some_and(|open| open.file != file) {
+            self.close()?;
+        }
+        let open = self.open.get_or_insert_with(|| Open {
+            file,
+            is_truncated: false,
+            rest: String::new(),
+        });
+        open.rest.push_str(text);
+        let end = open.rest.rfind('\n').map_or(0, |at| at + 1);
+        let behind = open.rest.split_off(end);
+        let lines = std::mem::replace(&mut open.rest, behind);
+        Ok((open.is_truncated, lines))
+    }
+
+    /// A list has been written: what follows is added.
+    pub(super) fn written(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.is_truncated = false;
+        }
+    }
+
+    /// A writer has closed this file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::close`].
+    pub fn close_file(&mut self, path: &str) -> super::Result<()> {
+        match &self.open {
+            Some(open) if open.file == path => self.close(),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file was closed: a list is given what still waits, or is empty if it was opened with `>` and not written.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the guest says; `EINVAL` for a name that is none.
+    pub fn close(&mut self) -> super::Result<()> {
+        match self.open.take() {
+            Some(open) if open.is_truncated || !open.rest.is_empty() => {
+                files::finish_list(self, open.file, open.is_truncated, &open.rest)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes an error.
@@ -159,7 +257,10 @@ impl Session {
         let text = render::pipe(self, &view, cpu)?;
         Ok(match text {
             text if !text.is_empty() => Piped::Text(text),
-            _ if view.nr_chosen != chosen || !is_alive => Piped::End,
+            _ if view.nr_chosen != chosen || !is_alive => match render::pipe_rest(self)? {
+                rest if !rest.is_empty() => Piped::Text(rest),
+                _ => Piped::End,
+            },
             _ => Piped::Nothing,
         })
     }

@@ -132,11 +132,12 @@ impl Shell {
             err: streams.err,
         };
         let status = self.simple(&command.words, &mut inner)?;
-        if said.is_empty() {
-            return Ok(status);
-        }
         let (file, of) = file;
-        if let Err(error) = file.write(&mut self.session, &of, &said) {
+        let written = match said.is_empty() {
+            true => Ok(()),
+            false => file.write(&mut self.session, &of, &said),
+        };
+        if let Err(error) = written.and(self.session.close()) {
             let name = command.words.first().map_or("", String::as_str);
             let name = if name == "echo" { "bash: echo" } else { name };
             writeln!(streams.err, "{name}: write error: {}", text_of(error))?;

@@ -41,17 +41,19 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
     let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
     let node = match *parts {
         [] | ["options" | "events" | "per_cpu"] => Some(Node::Dir),
-        [name] if !files::is_there(session, name) => None,
-        [files::TRACE_STAT] => Some(Node::Dir),
+        [files::TRACE_STAT] => files::is_there(session, files::TRACE_STAT).then_some(Node::Dir),
         [files::TRACE_STAT, name] if files::is_there(session, files::TRACE_STAT) => {
             let cpu = name.strip_prefix(files::FUNCTION_STAT.name);
             let cpu = cpu.map_or(Ok(None), |cpu| self::cpu(session, &format!("cpu{cpu}")))?;
             cpu.map(|cpu| Node::File(&files::FUNCTION_STAT, Of::Cpu(cpu)))
         }
-        [name] => file(&files::ROOT, name, Of::All),
-        ["options", name] => options::NAMES
-            .iter()
-            .find(|option| **option == name)
+        ["hwlat_detector"] => files::has_hwlat(session).then_some(Node::Dir),
+        ["hwlat_detector", name] if files::has_hwlat(session) => file(&files::HWLAT, name, Of::All),
+        [name] => files::root(session)
+            .find(|file| file.name == name)
+            .map(|file| Node::File(file, Of::All)),
+        ["options", name] => option_names(session)
+            .find(|option| *option == name)
             .map(|option| Node::File(&files::OPTION, Of::Option(option))),
         ["per_cpu", name] => cpu(session, name)?.map(|_| Node::Dir),
         ["per_cpu", name, file_name] => {
@@ -87,20 +89,21 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
     };
     let mut names = match *parts {
         [] => {
-            let mut names = of(&files::ROOT);
-            names.extend(
-                ["events", "options", "per_cpu", files::TRACE_STAT]
-                    .map(|dir| (dir.to_owned(), true)),
-            );
-            names.retain(|(name, _)| files::is_there(session, name));
+            let files = files::root(session);
+            let mut names: Vec<_> = files.map(|file| (file.name.to_owned(), false)).collect();
+            let mut folders = vec!["events", "options", "per_cpu"];
+            folders.extend(files::has_hwlat(session).then_some("hwlat_detector"));
+            folders
+                .extend(files::is_there(session, files::TRACE_STAT).then_some(files::TRACE_STAT));
+            names.extend(folders.into_iter().map(|dir| (dir.to_owned(), true)));
             names
         }
         [files::TRACE_STAT] => Session::cpus(&session.view()?)
             .map(|cpu| (format!("{}{cpu}", files::FUNCTION_STAT.name), false))
             .collect(),
-        ["options"] => options::NAMES
-            .iter()
-            .map(|name| ((*name).to_owned(), false))
+        ["hwlat_detector"] => of(&files::HWLAT),
+        ["options"] => option_names(session)
+            .map(|name| (name.to_owned(), false))
             .collect(),
         ["per_cpu"] => Session::cpus(&session.view()?)
             .map(|cpu| (format!("cpu{cpu}"), true))
@@ -124,6 +127,14 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
     names.sort();
     names.dedup();
     Ok(names)
+}
+
+/// The options that this guest's traces have.
+fn option_names(session: &Session) -> impl Iterator<Item = &'static str> {
+    let of_graph = options::GRAPH_NAMES
+        .iter()
+        .filter(|_| files::has_functions(session));
+    options::NAMES.iter().chain(of_graph).copied()
 }
 
 fn file(files: &'static [File], name: &str, of: Of) -> Option<Node> {

@@ -107,7 +107,7 @@ pub fn is_on(key: u32) -> bool {
 /// How many uses the key with this address has.
 #[cfg(feature = "rules")]
 pub fn nr_places(key: u32) -> usize {
-    entries().iter().filter(|entry| entry.key == key).count()
+    uses(key).count()
 }
 
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.

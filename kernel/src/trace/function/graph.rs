@@ -76,9 +76,9 @@ static SHADOWS: Shadows = Shadows(UnsafeCell::new(
     }; MAX_THREADS + MAX_CPUS],
 ));
 
-static NR_OVERRUN: AtomicU64 = AtomicU64::new(0);
-static NR_MISSED_RETURNS: AtomicU64 = AtomicU64::new(0);
-static NR_SKIPPED: AtomicU64 = AtomicU64::new(0);
+pub(super) static NR_OVERRUN: AtomicU64 = AtomicU64::new(0);
+pub(super) static NR_MISSED_RETURNS: AtomicU64 = AtomicU64::new(0);
+pub(super) static NR_SKIPPED: AtomicU64 = AtomicU64::new(0);
 
 /// What the function graph could not record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ mod set;
 mod stack_max;
 mod thunk;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub use hooks::{
     Hook, HookId, MAX_HOOKS, nr_recursions, register_function_hook, set_function_hook_filter,
@@ -37,12 +37,15 @@ pub use stack_max::{is_stack_tracing, set_stack_max, set_stack_tracer, stack_max
 use profile::PROFILED;
 use set::SharedFilter;
 use stack_max::MEASURED;
+use takt_tracer::control::FunctionBlock;
+use takt_tracer::event::Event as _;
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
 use crate::sync::Mutex;
+use crate::trace::tracer::Events;
 
 /// What is recorded of functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,18 +55,12 @@ enum Tracer {
     Graph,
 }
 
-/// Function tracing's choices.
-struct Choice {
-    tracer: Tracer,
-    filter: Filter,
-    notrace: Filter,
-}
+/// Who records. Taken by whoever changes this or any of the sets below.
+static CHOICE: Mutex<Tracer> = Mutex::new(Tracer::Nop);
 
-static CHOICE: Mutex<Choice> = Mutex::new(Choice {
-    tracer: Tracer::Nop,
-    filter: Filter::ALL,
-    notrace: Filter::NONE,
-});
+/// What was chosen by [`set_filter`] and [`set_notrace`]. Nothing on the hot paths looks at them.
+static FILTER: SharedFilter = SharedFilter::all();
+static NOTRACE: SharedFilter = SharedFilter::none();
 
 /// The functions that the tracer records, all things considered.
 static TRACED: SharedFilter = SharedFilter::none();
@@ -85,6 +82,32 @@ static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 static HAS_PIDS: AtomicBool = AtomicBool::new(false);
+
+/// What a host that reads the RAM finds all of this by.
+#[unsafe(no_mangle)]
+static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
+    magic: AtomicU64::new(0),
+    filter: FILTER.first_word(),
+    notrace: NOTRACE.first_word(),
+    graph: GRAPH_FUNCTIONS.first_word(),
+    graph_notrace: GRAPH_NOTRACE.first_word(),
+    pids: &PIDS[0],
+    has_graph: &HAS_GRAPH_FUNCTIONS,
+    has_pids: &HAS_PIDS,
+    max_depth: &MAX_DEPTH,
+    graph_events: GRAPH_EVENTS.ours(),
+    overrun: &graph::NR_OVERRUN,
+    missed_returns: &graph::NR_MISSED_RETURNS,
+    skipped: &graph::NR_SKIPPED,
+};
+
+/// Tells a host that reads the RAM what is in force here, from now on.
+///
+/// # Context
+/// Any.
+pub fn announce() {
+    TAKT_FUNCTIONS.announce();
+}
 
 /// Has every call of a function in the filter recorded, as event `ftrace:function`, while recording is on
 /// ([`tracing_on`](super::tracing_on)).
@@ -123,7 +146,7 @@ fn check_functions() -> Result<(), Error> {
 
 fn begin(tracer: Tracer) -> Result<(), Error> {
     check_functions()?;
-    change(|choice| choice.tracer = tracer)
+    change(|choice| *choice = tracer)
 }
 
 /// Ends what [`start`] or [`start_graph`] began: the functions the tracer alone wanted are as if never patched. Those
@@ -135,7 +158,45 @@ fn begin(tracer: Tracer) -> Result<(), Error> {
 /// # Context
 /// As [`start`].
 pub fn stop() -> Result<(), Error> {
-    change(|choice| choice.tracer = Tracer::Nop)
+    change(|choice| *choice = Tracer::Nop)
+}
+
+/// What [`set_filter`] has chosen.
+///
+/// # Context
+/// Threads.
+#[must_use]
+pub fn filter() -> Filter {
+    FILTER.load()
+}
+
+/// What [`set_notrace`] has chosen.
+///
+/// # Context
+/// Threads.
+#[must_use]
+pub fn notrace() -> Filter {
+    NOTRACE.load()
+}
+
+/// What [`set_graph_functions`] has chosen.
+///
+/// # Context
+/// Threads.
+#[must_use]
+pub fn graph_functions() -> Option<Filter> {
+    HAS_GRAPH_FUNCTIONS
+        .load(Relaxed)
+        .then(|| GRAPH_FUNCTIONS.load())
+}
+
+/// What [`set_graph_notrace`] has chosen.
+///
+/// # Context
+/// Threads.
+#[must_use]
+pub fn graph_notrace() -> Filter {
+    GRAPH_NOTRACE.load()
 }
 
 /// Chooses the functions that the tracer records (ftrace: `set_ftrace_filter`); [`Filter::ALL`] at the beginning.
@@ -146,7 +207,7 @@ pub fn stop() -> Result<(), Error> {
 /// # Context
 /// As [`start`].
 pub fn set_filter(filter: &Filter) -> Result<(), Error> {
-    change(|choice| choice.filter = *filter)
+    change(|_| FILTER.store(filter))
 }
 
 /// Chooses functions that the tracer does not record although the filter has them (ftrace: `set_ftrace_notrace`).
@@ -157,7 +218,7 @@ pub fn set_filter(filter: &Filter) -> Result<(), Error> {
 /// # Context
 /// As [`start`].
 pub fn set_notrace(filter: &Filter) -> Result<(), Error> {
-    change(|choice| choice.notrace = *filter)
+    change(|_| NOTRACE.store(filter))
 }
 
 /// Has the tracer record only while one of these threads runs (ftrace: `set_ftrace_pid`), interrupts that come
@@ -239,12 +300,12 @@ fn is_pid_traced() -> bool {
     !HAS_PIDS.load(Relaxed) || PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
 }
 
-fn change(how: impl FnOnce(&mut Choice)) -> Result<(), Error> {
+fn change(how: impl FnOnce(&mut Tracer)) -> Result<(), Error> {
     let mut choice = CHOICE.lock()?;
     how(&mut choice);
-    let wanted = choice.filter.without(&choice.notrace);
+    let wanted = FILTER.load().without(&NOTRACE.load());
     let wanted_by = |tracer| {
-        if choice.tracer == tracer {
+        if *choice == tracer {
             wanted
         } else {
             Filter::NONE
@@ -255,7 +316,7 @@ fn change(how: impl FnOnce(&mut Choice)) -> Result<(), Error> {
     let wanted_if = |is_on: bool, set: Filter| if is_on { set } else { Filter::NONE };
     PROFILED.store(&wanted_if(is_profiling(), wanted));
     MEASURED.store(&wanted_if(is_stack_tracing(), Filter::ALL));
-    IS_GRAPH_ON.store(choice.tracer == Tracer::Graph, Relaxed);
+    IS_GRAPH_ON.store(*choice == Tracer::Graph, Relaxed);
     apply()
 }
 
@@ -346,16 +407,25 @@ impl super::tracer::Tracer for Function {
 /// `function_graph` as the current tracer.
 pub(super) struct FunctionGraph;
 
+/// What tells whose time it was; [`FunctionBlock::graph_events`] says in which order.
+static GRAPH_EVENTS: Events = Events::new(&[
+    || super::events::sched_switch::Event::id().number(),
+    || super::events::irq_handler_entry::Event::id().number(),
+    || super::events::irq_handler_exit::Event::id().number(),
+]);
+
 impl super::tracer::Tracer for FunctionGraph {
     fn name(&self) -> &'static str {
         "function_graph"
     }
 
     fn start(&self) -> Result<(), Error> {
+        GRAPH_EVENTS.start()?;
         start_graph()
     }
 
     fn stop(&self) -> Result<(), Error> {
-        stop()
+        stop()?;
+        GRAPH_EVENTS.stop()
     }
 }

@@ -82,6 +82,23 @@ impl SharedFilter {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
+    pub(super) const fn all() -> Self {
+        Self([const { AtomicU64::new(u64::MAX) }; WORDS])
+    }
+
+    /// The word that a host begins to read at.
+    pub(super) const fn first_word(&self) -> &AtomicU64 {
+        &self.0[0]
+    }
+
+    pub(super) fn load(&self) -> Filter {
+        let mut filter = Filter::NONE;
+        for (word, value) in filter.0.iter_mut().zip(&self.0) {
+            *word = value.load(Relaxed);
+        }
+        filter
+    }
+
     pub(super) fn store(&self, filter: &Filter) {
         for (word, value) in self.0.iter().zip(filter.0) {
             word.store(value, Relaxed);

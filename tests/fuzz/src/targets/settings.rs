@@ -62,10 +62,16 @@ fn parse(text: &str) {
             | Setting::GraphFilter(Some(ids))
             | Setting::Notrace(ids)
             | Setting::GraphNotrace(ids)
+            | Setting::More(_, ids)
             | Setting::Pids(ids),
         ) => assert!(ids.iter().eq(numbers(value))),
         Ok(Setting::GraphDepth(depth)) => assert_eq!(value.parse(), Ok(depth)),
-        Ok(Setting::MaxLatency(nanos) | Setting::Thresh(nanos)) => {
+        Ok(
+            Setting::MaxLatency(nanos)
+            | Setting::Thresh(nanos)
+            | Setting::HwlatWindow(nanos)
+            | Setting::HwlatWidth(nanos),
+        ) => {
             assert_eq!(value.parse(), Ok(nanos));
         }
         Ok(Setting::TracingOn(on)) => assert_eq!(value, if on { "1" } else { "0" }),
@@ -78,6 +84,13 @@ fn parse(text: &str) {
         }
         Ok(Setting::BufferSize(nr)) => assert_eq!(value.parse(), Ok(nr)),
         Ok(Setting::Clear) => assert_eq!(value, ""),
+        Ok(
+            Setting::StackTrace(on)
+            | Setting::FuncStackTrace(on)
+            | Setting::FunctionProfile(on)
+            | Setting::StackTracer(on),
+        ) => assert_eq!(value, if on { "1" } else { "0" }),
+        Ok(Setting::StackMax(bytes)) => assert_eq!(value.parse(), Ok(bytes)),
         Ok(Setting::Snapshot(what)) => {
             let digit = match what {
                 Snapshot::Free => "0",

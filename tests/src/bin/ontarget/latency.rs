@@ -18,12 +18,25 @@ use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
 /// Longer than any stretch of the kernel's own on the way, in instructions.
 const LONG: u64 = 20_000;
 
+/// Chooses a tracer and starts recording, without which it keeps nothing; `nop` stops it.
+fn choose(name: &str) -> Result<(), Error> {
+    let is_nop = name == "nop";
+    if !is_nop {
+        trace::tracing_on();
+    }
+    set_tracer(name)?;
+    if is_nop {
+        trace::tracing_off();
+    }
+    Ok(())
+}
+
 /// The longest stretch while `act` runs under a tracer.
 fn longest(name: &str, act: impl FnOnce()) -> Result<Latency, Failure> {
-    set_tracer(name)?;
+    choose(name)?;
     act();
     let last = latency::last();
-    set_tracer("nop")?;
+    choose("nop")?;
     match last {
         Some(latency) => Ok(latency),
         None => Err(Failure::new(format_args!("{name} has kept nothing"))),
@@ -312,7 +325,7 @@ target_test! {
 
     /// Interrupts that come at the very beginning or end of a guard are seen, whether as part of its stretch or not.
     fn no_interrupt_is_missed_at_a_guards_edges(Shared) {
-        set_tracer("preemptirqsoff")?;
+        choose("preemptirqsoff")?;
         AT.store(LONG, Relaxed);
         GIVES.store(false, Relaxed);
         let timer = lingering_timer();
@@ -326,7 +339,7 @@ target_test! {
             }
             missed += u32::from(latency::max() < LONG);
         }
-        set_tracer("nop")?;
+        choose("nop")?;
         check_eq!(missed, 0);
         Ok(())
     }
@@ -339,9 +352,9 @@ target_test! {
         for name in ["irqsoff", "preemptirqsoff"] {
             for offset in 0..20 {
                 timer.arm(Instant::now() + 10_000 + 7_919 * offset);
-                set_tracer(name)?;
+                choose(name)?;
                 timer.arm(Instant::now() + 500 + 5_003 * offset);
-                set_tracer("nop")?;
+                choose("nop")?;
                 let found = latency::max();
                 // Rewriting the code keeps interrupts off itself, but that is not watched.
                 check!(found < 10_000, "{name}: {found} ns");
@@ -354,20 +367,37 @@ target_test! {
     fn wakeup_of_the_less_important_is_none(Shared) {
         let thread = spawn(0, PRIORITY - 5, waiter, 0)?;
         sleep_until(after_us(50))?;
-        set_tracer("wakeup")?;
+        choose("wakeup")?;
         let _ = GO.give();
         burn(LONG);
         // It runs while this thread waits for its end.
         join(&[thread])?;
         let last = latency::last();
-        set_tracer("nop")?;
+        choose("nop")?;
         check!(last.is_none_or(|latency| latency.cycles < LONG), "{last:?}");
+        Ok(())
+    }
+
+    /// While recording is off nothing is kept, as in Linux.
+    fn nothing_is_kept_while_recording_is_off(Shared) {
+        choose("irqsoff")?;
+        without_irqs(LONG);
+        let first = latency::max();
+        trace::tracing_off();
+        without_irqs(2 * LONG);
+        let meanwhile = latency::max();
+        trace::tracing_on();
+        without_irqs(3 * LONG);
+        let last = latency::max();
+        choose("nop")?;
+        check_eq!(meanwhile, first);
+        check_eq!(last - first, 2 * LONG);
         Ok(())
     }
 
     /// The maximum is kept until something longer comes; it can be set; a threshold keeps whatever is not below it.
     fn maximum_and_threshold(Shared) {
-        set_tracer("irqsoff")?;
+        choose("irqsoff")?;
         without_irqs(LONG);
         let first = latency::max();
         without_irqs(LONG / 2);
@@ -388,7 +418,7 @@ target_test! {
         check!((LONG / 3..second).contains(&kept()), "{} instructions", kept());
         check_eq!(latency::max(), 2 * LONG);
         latency::set_thresh(0);
-        set_tracer("nop")?;
+        choose("nop")?;
         Ok(())
     }
 
@@ -400,19 +430,20 @@ target_test! {
         ];
         for name in names {
             check!(tracer::available().any(|known| known == name), "{name} is missing");
-            set_tracer(name)?;
+            choose(name)?;
             check_eq!(tracer::current(), name);
         }
         let id = events::sched_switch::Event::id().number();
         check!(!trace::is_enabled(id));
-        set_tracer("sched_switch")?;
+        choose("sched_switch")?;
         check!(trace::is_enabled(id));
-        set_tracer("wakeup_rt")?;
-        check!(!trace::is_enabled(id));
-        check_err!(set_tracer("irqsof"), InvalidArgument);
+        choose("wakeup_rt")?;
+        check!(trace::is_enabled(id));
+        check_err!(choose("irqsof"), InvalidArgument);
         check_eq!(tracer::current(), "wakeup_rt");
-        set_tracer("irqsoff")?;
-        set_tracer("nop")?;
+        choose("irqsoff")?;
+        check!(!trace::is_enabled(id));
+        choose("nop")?;
         latency::set_max(0);
         without_irqs(LONG);
         without_preemption(LONG);
@@ -425,14 +456,14 @@ target_test! {
         irq::set_nmi_handler(|| burn(30_000));
         check_err!(hwlat::set_window(1000, 1000), InvalidArgument);
         hwlat::set_window(4_000_000, 2_000_000)?;
-        set_tracer("hwlat")?;
+        choose("hwlat")?;
         sleep_until(after_us(9000))?;
         let nothing = latency::last();
         // The thread that watches has kept the CPU until 10 ms; it watches again from 12 to 14 ms.
         interrupt::nmi_after_us(3000);
         sleep_until(after_us(9000))?;
         let gap = latency::last();
-        set_tracer("nop")?;
+        choose("nop")?;
         irq::set_nmi_handler(|| {});
         hwlat::set_window(1_000_000_000, 500_000_000)?;
         check!(nothing.is_none(), "{nothing:?}");
@@ -446,9 +477,9 @@ target_test! {
         ping();
         let plain = ping();
         for name in ["irqsoff", "preemptoff", "preemptirqsoff", "wakeup"] {
-            set_tracer(name)?;
+            choose(name)?;
             let traced = ping();
-            set_tracer("nop")?;
+            choose("nop")?;
             note!("{name}: {plain} -> {traced} instructions");
         }
         // Off again, they cost nothing.

@@ -2,6 +2,7 @@
 
 mod activation;
 mod document;
+mod ftrace_document;
 mod functions;
 mod tracefs;
 mod viewers;
@@ -21,7 +22,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 28] = [
+const TESTS: [(&str, Check); 31] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -62,6 +63,12 @@ const TESTS: [(&str, Check); 28] = [
     ("a_reader_changes_nothing", tracefs::reader_changes_nothing),
     ("tracefs_attaches_and_controls", tracefs::attach_and_control),
     ("tracefs_mount", tracefs::mount),
+    ("ftrace_document_in_the_shell", ftrace_document::shell),
+    ("ftrace_document_on_a_mount", ftrace_document::mount),
+    (
+        "latency_format_of_a_maximum",
+        functions::latency_of_a_maximum,
+    ),
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
 ];

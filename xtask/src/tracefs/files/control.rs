@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rustix::io::Errno;
 
 use crate::tracefs::Result;
-use crate::tracefs::options::{self, FUNC_STACK_TRACE, NAMES, OVERWRITE, STACKTRACE};
+use crate::tracefs::options::{self, FUNC_STACK_TRACE, GRAPH_NAMES, NAMES, OVERWRITE, STACKTRACE};
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 
@@ -19,9 +19,7 @@ pub(super) fn available_tracers(session: &mut Session, _: &Of) -> Result<Vec<u8>
 }
 
 pub(super) fn current_tracer(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
-    let view = session.view()?;
-    let name = view.tracers().nth(view.tracer as usize).unwrap_or("nop");
-    Ok(format!("{name}\n").into())
+    Ok(format!("{}\n", session.tracer()?).into())
 }
 
 /// `none` is what the first versions of ftrace said for `nop`.
@@ -119,12 +117,21 @@ fn byte(session: &Session, symbol: &str) -> Result<bool> {
 
 pub(super) fn trace_options(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     let mut out = String::new();
-    for name in NAMES {
+    let of_graph = GRAPH_NAMES.iter().filter(|_| is_graph(session));
+    let names: Vec<_> = NAMES.iter().chain(of_graph).collect();
+    for name in names {
         let no = if is_on(session, name)? { "" } else { "no" };
         // Writing to a String does not fail.
         let _ = writeln!(out, "{no}{name}");
     }
     Ok(out.into())
+}
+
+/// Whether function_graph is chosen, whose options are in `trace_options` then.
+fn is_graph(session: &Session) -> bool {
+    session
+        .tracer()
+        .is_ok_and(|tracer| tracer == "function_graph")
 }
 
 /// One word or several, of which those before a bad one are heeded.
@@ -133,7 +140,12 @@ pub(super) fn set_trace_options(session: &mut Session, _: &Of, text: &str) -> Re
     for word in text.split_whitespace() {
         is_empty = false;
         let (name, on) = options::split(word);
-        if let Err(error) = switch(session, name, on) {
+        let is_there = !GRAPH_NAMES.contains(&name) || is_graph(session);
+        let done = match is_there {
+            true => switch(session, name, on),
+            false => Err(Errno::INVAL),
+        };
+        if let Err(error) = done {
             let at = word.as_ptr().addr() - text.as_ptr().addr();
             let what = match name {
                 STACKTRACE | FUNC_STACK_TRACE => "The guest records no such stacks",

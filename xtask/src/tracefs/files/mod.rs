@@ -3,7 +3,9 @@
 mod buffers;
 mod control;
 mod events;
+mod functions;
 mod hist;
+mod latency;
 mod output;
 mod profile;
 mod rules;
@@ -29,6 +31,8 @@ pub struct File {
     truncate: Option<Truncate>,
     /// Reading takes what is read away, and waits where there is nothing.
     pub is_pipe: bool,
+    /// Whether this guest has it; all have those without.
+    is_there: Option<fn(&Session) -> bool>,
 }
 
 impl File {
@@ -39,6 +43,7 @@ impl File {
             write,
             truncate: None,
             is_pipe: false,
+            is_there: None,
         }
     }
 
@@ -51,6 +56,17 @@ impl File {
         let mut file = Self::new(name, None, None);
         file.is_pipe = true;
         file
+    }
+
+    const fn if_there(mut self, is_there: fn(&Session) -> bool) -> Self {
+        self.is_there = Some(is_there);
+        self
+    }
+
+    /// Whether this guest has it.
+    #[must_use]
+    pub fn is_there(&self, session: &Session) -> bool {
+        self.is_there.is_none_or(|is_there| is_there(session))
     }
 
     /// Whether it can be read.
@@ -95,8 +111,8 @@ impl File {
     }
 }
 
-/// In the root.
-pub(super) static ROOT: [File; 22] = [
+/// In the root, besides those in modules of their own ([`root`]).
+static ROOT: [File; 22] = [
     File::new("README", Some(|_, _| Ok(README.into())), None),
     File::new("available_events", Some(events::available), None),
     File::new("available_tracers", Some(control::available_tracers), None),
@@ -189,6 +205,23 @@ pub(super) fn is_there(session: &Session, name: &str) -> bool {
 
 /// In `trace_stat`, for each CPU.
 pub(super) static FUNCTION_STAT: File = File::new("function", Some(profile::stat), None);
+/// The files in the root, as far as the image has a use for them.
+pub(super) fn root(session: &Session) -> impl Iterator<Item = &'static File> {
+    let all = ROOT.iter().chain(&latency::FILES).chain(&functions::FILES);
+    all.filter(|file| file.is_there(session) && is_there(session, file.name))
+}
+
+/// Whether there is a folder `hwlat_detector`.
+pub(super) use latency::has_tracers as has_hwlat;
+
+/// In `hwlat_detector`.
+pub(super) use latency::HWLAT;
+
+/// Does what is left to do when a list is closed.
+pub(super) use functions::finish as finish_list;
+
+/// Whether the options of function_graph are there.
+pub(super) use functions::has_functions;
 
 /// In `options`.
 pub(super) static OPTION: File = File::new("", Some(control::option), Some(control::set_option));
@@ -233,6 +266,7 @@ const README: &str = "\
 tracing mini-HOWTO, of Takt:
 
   available_events   - all events that this image can record
+  available_filter_functions - all functions that can be traced
   available_tracers  - all tracers that this image has
   buffer_size_kb     - how much of each CPU's ring is used; changed while current_tracer is nop
   current_tracer     - the tracer that runs; written to choose another
@@ -243,24 +277,43 @@ tracing mini-HOWTO, of Takt:
                                    hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; behind it perhaps
                                    `if FILTER`; with ! before it, it is taken away
                          hist    - what the histograms have counted
+  function_graph_stats - what function_graph could not record since boot: functions too deep in a stack,
+                       functions that never returned, functions skipped
   function_profile_enabled - 1 counts calls and times of functions anew; where the image has function tracing
-  latency_trace      - not here: trace shows what a tracer has recorded
+  hwlat_detector/    - width and window: hwlat watches the clock for the one in each of the other, microseconds
+  latency_trace      - as trace, in the latency format whatever the tracer
+  max_graph_depth    - how deep function_graph looks; 0 is as deep as it can
   options/           - one file for each of trace_options: 0 or 1
   per_cpu/           - trace, trace_pipe and stats of each CPU
   saved_cmdlines     - numbers and names of threads
   set_event          - enabled events; > replaces them, >> adds to them, !event removes one:
                          echo 'sched:*' > set_event
+  set_ftrace_filter  - the functions that function and function_graph trace; > replaces, >> adds, !name removes:
+                         echo 'takt_timerlat::*' > set_ftrace_filter
+                         echo '*lock*' '!unlock*' >> set_ftrace_filter
+                       name, pre*, *post and *mid* are held against whole names and against their last parts;
+                       echo > set_ftrace_filter is all functions again
+  set_ftrace_notrace - functions that they do not trace, although the filter has them
+  set_ftrace_pid     - the threads whose functions are traced; empty is all, 0 the idle ones
+  set_graph_function - the functions that function_graph begins at
+  set_graph_notrace  - the functions that it leaves out with all that they call
   snapshot           - what was recorded before a moment, kept: 1 takes it, 0 frees it, 2 empties it
   stack_max_size     - bytes of the deepest use of a stack; written to forget what was found, and for the least to find
   stack_trace        - the deepest use of each stack, with the functions that reached it
   stack_tracer_enabled - 1 looks for it; where the image has function tracing
-  trace              - what was recorded; written with > to clear it
+  trace              - what was recorded; written with > to clear it. With a latency tracer: the stretch of the
+                       last maximum; with function_graph: nested calls and their durations
   trace_clock        - the clock of the time stamps; there is one
   trace_entries      - buffer_size_kb, counted in entries of 16 bytes
   trace_marker       - what is written here is recorded
-  trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off
+  trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off;
+                       those of function_graph (funcgraph-*) while it is the current tracer
   trace_stat/        - what function_profile_enabled has counted on each CPU
   trace_pipe         - as trace, but reading takes it away, and waits for more; ends when the tracer changes
   tracing_cpumask    - the CPUs that record, hexadecimal
+  tracing_max_latency - the greatest latency that the tracer has met, in microseconds; 0 begins anew
   tracing_on         - 0 stops recording and keeps what there is, 1 goes on
+  tracing_thresh     - a latency tracer keeps whatever is not shorter, in microseconds; 0 is new maxima only
+
+Files that this image has no use for are not there.
 ";

@@ -58,3 +58,46 @@ pub(super) fn graph(stage: &Stage) -> Result<()> {
     );
     Ok(())
 }
+
+/// `trace --format latency` of a run with a latency tracer is about the last stretch that it has kept.
+pub(super) fn latency_of_a_maximum(stage: &Stage) -> Result<()> {
+    for (tracer, is_wakeup) in [("irqsoff", false), ("wakeup", true)] {
+        stage
+            .latency_run(tracer, &format!("-d 100ms --tracer {tracer}"))?
+            .code(0)?;
+        let show = |more: &[&str]| {
+            let dir = stage.dir(tracer);
+            let words = [&["trace", &dir, "--format", "latency"], more].concat();
+            Ok::<_, anyhow::Error>(stage.xtask(&words)?.code(0)?.stdout)
+        };
+        let text = show(&[])?;
+        let count = |what: &str| text.matches(what).count();
+        ensure!(
+            text.starts_with(&format!(
+                "# tracer: {tracer}\n#\n# {tracer} latency trace v1.1.5 "
+            )) && count(": latency_max: ") == 1
+                && count(" 0.000us") == 1
+                && count("=> started at: ") == usize::from(!is_wakeup),
+            "{text}"
+        );
+        // The event at its end tells the same length.
+        let length = |mark: &str| {
+            let rest = text.split_once(mark).map(|(_, rest)| rest);
+            let number = rest.and_then(|rest| rest.split_whitespace().next());
+            number.and_then(|number| number.replace('.', "").parse::<u64>().ok())
+        };
+        ensure!(
+            length("# latency: ").is_some() && length("# latency: ") == length(" latency="),
+            "two lengths in\n{text}"
+        );
+        // Whoever says from when on gets all of it from there.
+        let all = show(&["--from", "0", "--to", "10s"])?;
+        let more = show(&["--from", "1ns"])?;
+        ensure!(
+            all.lines().count() > text.lines().count()
+                || more.lines().count() > text.lines().count(),
+            "--from is not heeded:\n{more}"
+        );
+    }
+    Ok(())
+}

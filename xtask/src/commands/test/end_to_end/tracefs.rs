@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(50);
 const TICKS: u32 = 1200;
 
 /// A process that is ended and waited for when this is dropped.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
     /// Runs ourselves with these words.
@@ -35,7 +35,7 @@ impl Running {
         command.spawn().map(Self).context("cannot start a process")
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
             // It may have ended.
             let _ = kill_process(pid, signal);
@@ -47,7 +47,7 @@ impl Running {
     }
 
     /// Waits for its end.
-    fn wait(mut self) -> Result<Done> {
+    pub(super) fn wait(mut self) -> Result<Done> {
         use std::io::Read;
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let (out, err) = (self.0.stdout.take(), self.0.stderr.take());
@@ -92,7 +92,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()>
     bail!("waited in vain: {what}")
 }
 
-fn contains(text: &str, part: &str) -> Result<()> {
+pub(super) fn contains(text: &str, part: &str) -> Result<()> {
     ensure!(text.contains(part), "no `{part}` in\n{text}");
     Ok(())
 }
@@ -162,7 +162,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
     for part in [
         "trace_pipe\n",
         "sched_wakeup\n",
-        "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat\nnop\nirqsoff\nnop\n",
+        "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat function function_graph\nnop\nirqsoff\nnop\n",
         "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
         "# tracer: nop\n",
         ": marker: a word to the wise\n",
@@ -314,13 +314,19 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
     contains(&refused.stderr, "is not empty")?;
     fs::remove_file(dir.join("x"))?;
 
+    with_mount(dir, Files::drive)
+}
+
+/// Mounts the files on `dir` while `act` does something with them.
+pub(super) fn with_mount(dir: PathBuf, act: impl FnOnce(&Files) -> Result<()>) -> Result<()> {
+    let path = dir.display().to_string();
     let mut mount = Running::xtask(&["tracefs", "mount", "--no-install", &path])?;
     wait_until("the files did not come", || {
         ensure!(!mount.is_over()?, "it has ended");
         Ok(dir.join("current_tracer").exists())
     })?;
     let files = Files { dir };
-    files.drive()?;
+    act(&files)?;
     mount.signal(Signal::INT);
     mount.wait()?.code(0)?;
     let left = fs::read_dir(&files.dir)?.count();
@@ -329,7 +335,7 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
 }
 
 /// A folder in which the files are.
-struct Files {
+pub(super) struct Files {
     dir: PathBuf,
 }
 
@@ -341,7 +347,7 @@ impl Files {
     }
 
     /// What a script prints, errors included.
-    fn sh(&self, script: &str) -> Result<String> {
+    pub(super) fn sh(&self, script: &str) -> Result<String> {
         let mut sh = self.command("sh");
         sh.args(["-c", &format!("exec 2>&1\n{script}")]);
         let output = sh.stdin(Stdio::null()).output().context("cannot run sh")?;

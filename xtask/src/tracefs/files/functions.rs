@@ -1,0 +1,259 @@
+//! The function tracers: which functions, of which threads, how deep, and what could not be recorded.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::File;
+use super::control::number;
+use crate::image::functions::{Functions, Selection, ranges};
+use crate::tracefs::Result;
+use crate::tracefs::guest::MAX_LINE;
+use crate::tracefs::session::Session;
+use crate::tracefs::state::List;
+use crate::tracefs::tree::Of;
+
+/// The file of a list of functions.
+macro_rules! list_file {
+    ($list:ident) => {
+        File::new(
+            $list.name,
+            Some(|session, _| show(session, &$list)),
+            Some(|session, _, text| write(session, &$list, text)),
+        )
+        .truncating(|session| session.truncate($list.name))
+        .if_there(has_functions)
+    };
+}
+
+/// The files, in the root.
+pub(super) static FILES: [File; 8] = [
+    File::new("available_filter_functions", Some(available), None).if_there(has_functions),
+    File::new("function_graph_stats", Some(graph_stats), None).if_there(has_functions),
+    File::new("max_graph_depth", Some(depth), Some(set_depth)).if_there(has_functions),
+    list_file!(FILTER),
+    list_file!(NOTRACE),
+    File::new("set_ftrace_pid", Some(pids), Some(set_pids))
+        .truncating(|session| session.truncate(PIDS))
+        .if_there(has_functions),
+    list_file!(GRAPH),
+    list_file!(GRAPH_NOTRACE),
+];
+
+const PIDS: &str = "set_ftrace_pid";
+
+/// A file with a list of functions.
+struct ListFile {
+    name: &'static str,
+    list: List,
+    /// The target's name.
+    setting: &'static str,
+    /// What the target understands as nothing chosen.
+    nothing: &'static str,
+    /// What is shown then.
+    says: &'static str,
+}
+
+const ALL_ENABLED: &str = "#### all functions enabled ####\n";
+const NONE_DISABLED: &str = "#### no functions disabled ####\n";
+
+const FILTER: ListFile = ListFile {
+    name: "set_ftrace_filter",
+    list: List::Filter,
+    setting: "ftrace_filter",
+    nothing: "*",
+    says: ALL_ENABLED,
+};
+const NOTRACE: ListFile = ListFile {
+    name: "set_ftrace_notrace",
+    list: List::Notrace,
+    setting: "ftrace_notrace",
+    nothing: "",
+    says: NONE_DISABLED,
+};
+const GRAPH: ListFile = ListFile {
+    name: "set_graph_function",
+    list: List::Graph,
+    setting: "ftrace_graph_filter",
+    nothing: "*",
+    says: ALL_ENABLED,
+};
+const GRAPH_NOTRACE: ListFile = ListFile {
+    name: "set_graph_notrace",
+    list: List::GraphNotrace,
+    setting: "ftrace_graph_notrace",
+    nothing: "",
+    says: NONE_DISABLED,
+};
+
+/// Whether the image has function tracers.
+pub(in crate::tracefs) fn has_functions(session: &Session) -> bool {
+    session.functions.is_some()
+}
+
+fn functions(session: &Session) -> Result<Arc<Functions>> {
+    session.functions.clone().ok_or(Errno::NOENT)
+}
+
+fn available(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let functions = functions(session)?;
+    let names = functions.available();
+    Ok(names
+        .map(|function| format!("{}\n", function.name))
+        .collect::<String>()
+        .into())
+}
+
+fn show(session: &mut Session, file: &ListFile) -> Result<Vec<u8>> {
+    let functions = functions(session)?;
+    session.close()?;
+    let Some(chosen) = session.guest.list(file.list, functions.len())? else {
+        return Ok(file.says.into());
+    };
+    let names = chosen.iter().filter_map(|id| functions.get(*id));
+    Ok(names
+        .map(|function| format!("{}\n", function.name))
+        .collect::<String>()
+        .into())
+}
+
+fn write(session: &mut Session, file: &ListFile, text: &str) -> Result<()> {
+    let (is_new, lines) = session.lines(file.name, text)?;
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let done = choose(session, file, is_new, &lines);
+    session.written();
+    done
+}
+
+/// Each word adds the functions that it means, with `!` before it removes them; those before a bad one are heeded. If the
+/// list `is_new` it is empty before.
+fn choose(session: &mut Session, file: &ListFile, is_new: bool, text: &str) -> Result<()> {
+    let functions = functions(session)?;
+    let mut chosen = match is_new {
+        true => Selection::new(),
+        false => session
+            .guest
+            .list(file.list, functions.len())?
+            .unwrap_or_default(),
+    };
+    let bad = functions
+        .words(text)
+        .find(|word| !functions.apply(&mut chosen, word));
+    send(session, file, &chosen)?;
+    let Some(bad) = bad else {
+        return Ok(());
+    };
+    let at = bad.as_ptr().addr() - text.as_ptr().addr();
+    session.complain(file.name, text.trim_end(), at, "No such function");
+    Err(Errno::INVAL)
+}
+
+/// Sets a list, in as many lines as it takes.
+fn send(session: &mut Session, file: &ListFile, chosen: &Selection) -> Result<()> {
+    if chosen.is_empty() {
+        let line = format!("{}={}", file.setting, file.nothing);
+        return session.guest.set(&line);
+    }
+    let ids = ranges(chosen);
+    let room = MAX_LINE - file.setting.len() - 2;
+    let mut rest = ids.as_str();
+    let mut sign = "";
+    while !rest.is_empty() {
+        let (part, behind) = match rest.get(..room) {
+            None => (rest, ""),
+            Some(part) => {
+                // Ids are short: there is a comma.
+                let comma = part.rfind(',').ok_or(Errno::INVAL)?;
+                (&rest[..comma], &rest[comma + 1..])
+            }
+        };
+        session
+            .guest
+            .set(&format!("{}{sign}={part}", file.setting))?;
+        (rest, sign) = (behind, "+");
+    }
+    Ok(())
+}
+
+/// What is left to do when one of these files is closed.
+pub(in crate::tracefs) fn finish(
+    session: &mut Session,
+    name: &str,
+    is_new: bool,
+    rest: &str,
+) -> Result<()> {
+    let lists = [FILTER, NOTRACE, GRAPH, GRAPH_NOTRACE];
+    match lists.iter().find(|list| list.name == name) {
+        Some(list) => choose(session, list, is_new, rest),
+        None => choose_pids(session, is_new, rest),
+    }
+}
+
+/// Idle threads are one, number 0, as in Linux.
+fn pids(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    session.close()?;
+    let Some(threads) = session.guest.traced_threads()? else {
+        return Ok("no pid\n".into());
+    };
+    let nr_idle = usize::from(session.guest.nr_idle());
+    let is_idle = |tid: &usize| *tid < nr_idle;
+    let idle = threads.iter().any(is_idle).then_some(0);
+    let others = threads.iter().copied().filter(|tid| !is_idle(tid));
+    let lines = idle.into_iter().chain(others);
+    Ok(lines
+        .map(|pid| format!("{pid}\n"))
+        .collect::<String>()
+        .into())
+}
+
+fn set_pids(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let (is_new, lines) = session.lines(PIDS, text)?;
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let done = choose_pids(session, is_new, &lines);
+    session.written();
+    done
+}
+
+fn choose_pids(session: &mut Session, is_new: bool, text: &str) -> Result<()> {
+    let mut threads = match is_new {
+        true => Selection::new(),
+        false => session.guest.traced_threads()?.unwrap_or_default(),
+    };
+    let nr_idle = usize::from(session.guest.nr_idle());
+    for word in text.split_whitespace() {
+        match word.parse::<u8>() {
+            Ok(0) => threads.extend(0..nr_idle),
+            Ok(tid) => {
+                threads.insert(tid.into());
+            }
+            Err(_) => return Err(Errno::INVAL),
+        }
+    }
+    session
+        .guest
+        .set(&format!("ftrace_pid={}", ranges(&threads)))
+}
+
+fn depth(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    Ok(format!("{}\n", session.guest.graph_depth()?).into())
+}
+
+fn set_depth(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+    let depth = u32::try_from(number(text)?).map_err(|_| Errno::RANGE)?;
+    session
+        .guest
+        .set(&format!("ftrace_graph_max_depth={depth}"))
+}
+
+fn graph_stats(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let counters = session.guest.graph_counters()?;
+    Ok(format!(
+        "overrun: {}\nmissed returns: {}\nskipped: {}\n",
+        counters.overrun, counters.missed_returns, counters.skipped
+    )
+    .into())
+}
