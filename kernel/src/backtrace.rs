@@ -110,8 +110,8 @@ impl Backtrace {
         }
     }
 
-    /// As [`from`](Self::from), for the report of a fault: where no stack is known, anything in the image's memory that
-    /// looks like a frame is taken for one, guard pages excepted.
+    /// The calls from the function on that has its frame there, for the report of a fault: where no stack is known,
+    /// anything in the image's memory that looks like a frame is taken for one, guard pages excepted.
     pub(crate) fn for_report(frame: usize) -> Self {
         let image = descriptors::image_range();
         let anything = Stack {

@@ -5,8 +5,8 @@
 //! (`func_stack_trace`) after every record of the tracer `function`.
 //!
 //! A stack begins with the innermost function and leaves out those of the tracer itself. In an interrupt it goes on with
-//! what was interrupted. Addresses are those of the calls. It costs some ten instructions a function, and a place of 140
-//! bytes on the stack.
+//! what was interrupted. Addresses are those of the calls. It costs some eighty instructions a function, and some 300 bytes
+//! of the stack.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 

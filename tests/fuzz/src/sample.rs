@@ -37,16 +37,35 @@ takt_tracer::event_class! {
     print "small={small} mask={mask:6} hex={hex:04} place={place} time={time:9} odd={odd} text={text} {{done}}";
 }
 
+takt_tracer::event_class! {
+    /// Arrays of a fixed length and of any.
+    pub(crate) class Arrays = "arrays", wide { bytes: [8; 3] i, flag: 1 u, list: [16] x }
+    print "bytes={bytes} flag={flag} list={list:12}";
+}
+takt_tracer::event_class! {
+    /// Who called whom.
+    pub(crate) class Stack = "kernel_stack", core8 { caller: [32] sym }
+    print "{caller}";
+}
+takt_tracer::event_class! {
+    /// A string that has a maximum.
+    pub(crate) class Bounded = "bounded", core8 { nr: 8 u, name: * str(5) }
+    print "nr={nr} name={name}";
+}
+
 /// Ids of the events.
 pub(crate) const SWITCH: u32 = 4;
 pub(crate) const CREATE: u32 = 8;
 pub(crate) const EVERYTHING: u32 = 0x103;
+pub(crate) const ARRAYS: u32 = 0x105;
+pub(crate) const STACK: u32 = 10;
+pub(crate) const BOUNDED: u32 = 12;
 
 /// Bytes of a sub-buffer in the samples.
 pub(crate) const SUB: usize = 256;
 
 /// The texts of the events, with their ids.
-pub(crate) fn texts() -> [(u32, String); 4] {
+pub(crate) fn texts() -> [(u32, String); 7] {
     [
         (CLOCK_ID, format!("event takt:clock\n{}", Clock::TEXT)),
         (SWITCH, format!("event sched:switch\n{}", Switch::TEXT)),
@@ -55,6 +74,9 @@ pub(crate) fn texts() -> [(u32, String); 4] {
             EVERYTHING,
             format!("event test:all\n{}doc Always.\n", Everything::TEXT),
         ),
+        (ARRAYS, format!("event test:arrays\n{}", Arrays::TEXT)),
+        (STACK, format!("event ftrace:kernel_stack\n{}", Stack::TEXT)),
+        (BOUNDED, format!("event test:bounded\n{}", Bounded::TEXT)),
     ]
 }
 
@@ -98,6 +120,17 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
             EVERYTHING | context,
             &[everything, dynamic("end\x1b")].concat(),
         ),
+        record(
+            400,
+            ARRAYS | context,
+            &[1, 0xff, 3, 1, 4, 0, 0, 0, 0x34, 0x12, 7, 0],
+        ),
+        record(
+            500,
+            STACK | context,
+            &[8, 0, 0, 0, 0, 0x10, 0x20, 0, 4, 0x10, 0x20, 0],
+        ),
+        record(600, BOUNDED | 9 << 8 | context, &dynamic("bound")),
         record(50, CLOCK_ID | 0x80 << 8, &6u32.to_le_bytes()),
         record(60, SWITCH | 0x0005_0300, &[]),
     ]

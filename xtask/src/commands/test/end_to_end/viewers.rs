@@ -31,7 +31,8 @@ struct Run {
 /// | `overruns` | more events than can be handed over, so that some are dropped, many times |
 /// | `overwritten` | a ring that overwrites what is not handed over in time: whole sub-buffers are lost, and frames may be damaged |
 /// | `two` | two CPUs, every event, nothing lost |
-fn runs(stage: &Stage) -> Result<[Run; 3]> {
+/// | `fields` | fields of every kind, arrays and stacks among them |
+fn runs(stage: &Stage) -> Result<[Run; 4]> {
     let is_there = |name: &str| Path::new(&stage.dir(name)).exists();
     if !is_there("overruns") {
         // A small ring, so that it runs full every now and then rather than for good.
@@ -48,11 +49,16 @@ fn runs(stage: &Stage) -> Result<[Run; 3]> {
         let flags = "-e all --smp 2 --load mix -d 20ms";
         stage.latency_run("two", flags)?.code(0)?;
     }
+    if !is_there("fields") {
+        stage
+            .xtask(&["run", "fields", "-o", &stage.dir("fields")])?
+            .code(0)?;
+    }
     let run = |name| Run {
         name,
         may_be_damaged: name == "overwritten",
     };
-    Ok(["overruns", "overwritten", "two"].map(run))
+    Ok(["overruns", "overwritten", "two", "fields"].map(run))
 }
 
 impl Run {
@@ -89,6 +95,21 @@ fn text(stage: &Stage, run: &Run) -> Result<Cpus> {
             nr_events > 1000 && lost(Entry::lost_sub_buffers) > 0,
             "no sub-buffer was overwritten"
         ),
+        "fields" => {
+            let longest = |name: &str| {
+                let events = entries().filter_map(|entry| match entry {
+                    Entry::Event(event) if event.name == name => Some(event.message.as_str()),
+                    _ => None,
+                });
+                events.max_by_key(|message| message.len()).unwrap_or("")
+            };
+            ensure!(
+                longest("arrays").ends_with("list={0x1234,0xffff,0x7,0x8,0x9}")
+                    && longest("places").ends_with(" name=a_name_that_")
+                    && longest(text::STACK).lines().count() > 15,
+                "what the run is about is not in its trace"
+            );
+        }
         _ => ensure!(cpus.len() == 2 && nr_losses == 0, "{} CPUs", cpus.len()),
     }
     Ok(cpus)

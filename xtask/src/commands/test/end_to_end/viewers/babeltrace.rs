@@ -283,6 +283,14 @@ fn shows(message: &str, name: &str, value: &str) -> bool {
     {
         return is_same_array(shown, array);
     }
+    if let Some(digits) = value.strip_prefix("0x") {
+        // Theirs are capital letters.
+        let ours = shown.strip_prefix("0x").unwrap_or(shown);
+        let ours = &ours[..ours
+            .find(|c: char| !c.is_ascii_hexdigit())
+            .unwrap_or(ours.len())];
+        return ours.eq_ignore_ascii_case(digits);
+    }
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let shown = match is_number {
         true => {
