@@ -5,6 +5,7 @@ mod document;
 mod ftrace_document;
 mod functions;
 mod tracefs;
+mod tracefs_functions;
 mod viewers;
 
 use std::fs;
@@ -22,7 +23,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 31] = [
+const TESTS: [(&str, Check); 32] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -60,6 +61,11 @@ const TESTS: [(&str, Check); 31] = [
     ("every_load", every_load),
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("tracefs_shell", tracefs::shell),
+    (
+        "function_profiler_and_stack_tracer",
+        tracefs_functions::profiler_and_stack_tracer,
+    ),
+    ("func_stack_trace", tracefs_functions::func_stack_trace),
     ("a_reader_changes_nothing", tracefs::reader_changes_nothing),
     ("tracefs_attaches_and_controls", tracefs::attach_and_control),
     ("tracefs_mount", tracefs::mount),

@@ -1,0 +1,159 @@
+//! The files of the function profiler and of the stack tracer, and stacks in a trace, of a guest that has them.
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Done, Stage};
+use crate::image::Recipe;
+
+/// Commands for a guest with feature `function`, and more words for its command line.
+fn shell(stage: &Stage, words: &str, commands: &str) -> Result<Done> {
+    let image = Recipe::takt(0).with_features(&["function"]).build()?.path;
+    let image = image.to_str().context("a path that is no text")?;
+    let fixed = ["tracefs", "shell", "--no-install", "--image", image];
+    let more = ["--append", words, "-c", commands];
+    stage.xtask(&[&fixed[..], &more].concat())?.code(0)
+}
+
+/// The text between two words that the commands have printed.
+fn between<'t>(text: &'t str, begin: &str, end: &str) -> Result<&'t str> {
+    let inside = text
+        .split_once(begin)
+        .and_then(|(_, rest)| rest.split_once(end));
+    let (inside, _) =
+        inside.with_context(|| format!("nothing between {begin} and {end} in\n{text}"))?;
+    Ok(inside)
+}
+
+/// Both are switched on, find something that can be, and are switched off; what is not on says so.
+pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
+    let done = shell(
+        stage,
+        "",
+        "cat function_profile_enabled stack_tracer_enabled stack_max_size; echo A; cat trace_stat/function0; echo B\n\
+         cat stack_trace; echo C; echo 1 > stack_tracer_enabled; echo 1 > function_profile_enabled; sleep 0.3\n\
+         echo 0 > function_profile_enabled; echo 0 > stack_tracer_enabled\n\
+         cat trace_stat/function0; echo D; cat stack_trace; echo E; cat stack_max_size; echo F\n\
+         echo 12 > stack_max_size; cat stack_max_size stack_trace; echo G; ls; echo H; ls trace_stat",
+    )?;
+    let text = &done.stdout;
+    ensure!(text.starts_with("0\n0\n0\nA\n"), "{text}");
+    let head = "  Function                               Hit    Time            Avg             s^2\n\
+                \u{20} --------                               ---    ----            ---             ---\n";
+    ensure!(between(text, "A\n", "B\n")? == head, "{text}");
+    ensure!(
+        between(text, "B\n", "C\n")?.contains("Stack tracer disabled"),
+        "{text}"
+    );
+    let profile = between(text, "C\n", "D\n")?;
+    let rows = profile.strip_prefix(head).context("no head")?;
+    ensure!(rows.lines().count() > 5, "{profile}");
+    for row in rows.lines() {
+        let what = || format!("the row `{row}`");
+        let (_, numbers) = row.split_at_checked(32).with_context(what)?;
+        let words: Vec<_> = numbers.split_whitespace().collect();
+        let [hits, time, "us", average, "us", variance, "us"] = words[..] else {
+            anyhow::bail!("{}", what());
+        };
+        let hits: f64 = hits.parse().with_context(what)?;
+        let [time, average, variance] = [time, average, variance].map(str::parse::<f64>);
+        let (time, average) = (time.with_context(what)?, average.with_context(what)?);
+        // Of long times the last decimals are left out.
+        ensure!(
+            (time / hits - average).abs() < 0.2 && variance? >= 0.0,
+            "{}",
+            what()
+        );
+    }
+    let stacks = between(text, "D\n", "E\n")?;
+    ensure!(
+        stacks.contains("# stack of timerlat/0-")
+            && stacks.contains("# stack of interrupts of CPU 0: "),
+        "{stacks}"
+    );
+    let mut greatest = 0;
+    for table in stacks.split("\n\n") {
+        let mut depths = Vec::new();
+        let mut sum = 0;
+        for line in table.lines().skip(3) {
+            let mut words = line.split_whitespace().skip(1).map(str::parse::<u32>);
+            let (Some(Ok(depth)), Some(Ok(size))) = (words.next(), words.next()) else {
+                anyhow::bail!("the line `{line}`");
+            };
+            depths.push(depth);
+            sum += size;
+        }
+        // The sizes are what the depths differ by, so all of them are the whole.
+        ensure!(
+            depths.is_sorted_by(|one, next| one > next) && depths.first() == Some(&sum),
+            "{table}"
+        );
+        greatest = greatest.max(sum);
+    }
+    ensure!(
+        between(text, "E\n", "F\n")? == format!("{greatest}\n"),
+        "{text}"
+    );
+    ensure!(
+        between(text, "F\n", "G\n")?.starts_with("12\n#\n"),
+        "{text}"
+    );
+    ensure!(
+        between(text, "G\n", "H\n")?.contains("\ntrace_stat\n"),
+        "{text}"
+    );
+    ensure!(text.ends_with("H\nfunction0\n"), "{text}");
+    // An image without function tracing does not have the files.
+    let done = stage
+        .xtask(&["tracefs", "shell", "--no-install", "-c", "ls"])?
+        .code(0)?;
+    ensure!(
+        !["trace_stat", "stack_trace", "function_profile"]
+            .iter()
+            .any(|name| done.stdout.contains(name)),
+        "{}",
+        done.stdout
+    );
+    Ok(())
+}
+
+/// Set at boot as Linux spells it, read and set live: each function is followed by its stack.
+pub(super) fn func_stack_trace(stage: &Stage) -> Result<()> {
+    let done = shell(
+        stage,
+        "trace_options=func_stack_trace stacktrace",
+        "cat options/func_stack_trace options/stacktrace stack_tracer_enabled; echo 0 > stack_tracer_enabled\n\
+         echo A; echo function > current_tracer; sleep 0.05; echo 0 > tracing_on; cat trace; echo B\n\
+         echo nop > current_tracer; echo nofunc_stack_trace > trace_options; cat options/func_stack_trace",
+    )?;
+    let text = &done.stdout;
+    ensure!(text.starts_with("1\n0\n1\nA\n"), "{text}");
+    let trace = between(text, "A\n", "B\n")?;
+    let lines: Vec<_> = trace
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    let mut nr = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let Some((_, call)) = line
+            .split_once(": ")
+            .filter(|(_, call)| call.contains(" <-"))
+        else {
+            continue;
+        };
+        let (function, parent) = call.split_once(" <-").context("no caller")?;
+        // The last may be without one.
+        if let Some([stack, own, caller, ..]) = lines.get(at + 1..) {
+            let is_stack = stack.ends_with(": <stack trace>");
+            let own = own.strip_prefix(" => ");
+            let caller = caller.strip_prefix(" => ");
+            ensure!(
+                is_stack && own == Some(function) && caller == Some(parent),
+                "behind `{line}`: {stack}, {own:?}, {caller:?}"
+            );
+            nr += 1;
+        }
+    }
+    ensure!(nr > 50, "only {nr} stacks");
+    ensure!(text.ends_with("B\n0\n"), "{text}");
+    Ok(())
+}
