@@ -80,10 +80,13 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     let mut section = crate::lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    crate::trace::irq_entered(u32::from(interrupts::KICK_VECTOR), at);
-    crate::time::expire(&mut section, cpu, at);
-    // Should nothing have changed, `pick_next` lets the running thread stay.
-    percpu::set_need_resched();
-    crate::trace::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
+    // Nobody kicks the only CPU that there can be.
+    if MAX_CPUS > 1 {
+        crate::trace::irq_entered(u32::from(interrupts::KICK_VECTOR), at);
+        crate::time::expire(&mut section, cpu, at);
+        // Should nothing have changed, `pick_next` lets the running thread stay.
+        percpu::set_need_resched();
+        crate::trace::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
+    }
     sched::irq_exit(section)
 }

@@ -6,7 +6,7 @@ use super::images::{self, Folder};
 use super::{Values, latency, sizes};
 
 /// What is compared, with function tracing off and on, with what it is without.
-const COMPARED: [(&str, &str, &str); 4] = [
+const COMPARED: [(&str, &str, &str); 5] = [
     (
         "ping-pong",
         "function-off-ping-pong",
@@ -16,6 +16,11 @@ const COMPARED: [(&str, &str, &str); 4] = [
         "ping-pong",
         "function-on-ping-pong",
         "function-on-ping-pong-rate",
+    ),
+    (
+        "ping-pong",
+        "function-graph-ping-pong",
+        "function-graph-ping-pong-rate",
     ),
     (
         "thread-latency-median",
@@ -39,6 +44,7 @@ pub(super) fn measure(folder: &Folder, values: &mut Values) -> Result<()> {
     let takt = images::takt(&["function"])?;
     latency::with_functions(&takt, folder, values)?;
     sizes::of_image("image-function", &takt, values)?;
+    sizes::of_tracer("tracer-text-function", &takt, values)?;
     for (without, with, name) in COMPARED {
         if let (Some(without), Some(with)) = (values.get(without), values.get(with)) {
             let rate = (1_000 * with).div_ceil((*without).max(1));

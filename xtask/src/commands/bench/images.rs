@@ -111,6 +111,11 @@ impl Folder {
         Ok(Self(path))
     }
 
+    /// The frames that the last guest sent.
+    pub(super) fn capture(&self) -> PathBuf {
+        self.0.join("capture.bin")
+    }
+
     /// Boots an image under icount and waits for its end.
     pub(super) fn boot(&self, elf: &Elf, cmdline: &str) -> Result<Booted> {
         let ram = Ram::create(&self.0)?;

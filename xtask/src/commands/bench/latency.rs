@@ -13,12 +13,18 @@ use crate::run::collect::Results;
 const EVENTS: &str = "timerlat";
 
 /// A thousand activations a second.
-const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=3000000000 cpus=0x1 smp=1 prio=95 load=none mode=capture";
+pub(super) const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=3000000000 cpus=0x1 smp=1 prio=95 load=none mode=capture";
 
 /// Measures with timerlat's events recorded, and with tracing off.
 pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
     run(elf, folder, &own_events(elf)?, "", values)?;
-    run(elf, folder, "", "-untraced", values)
+    run(elf, folder, "", "-untraced", values)?;
+    for tracer in ["irqsoff", "preemptoff"] {
+        let suffix = format!("-{tracer}");
+        let settings = format!("{} ftrace={tracer}", own_events(elf)?);
+        run(elf, folder, &settings, &suffix, values)?;
+    }
+    Ok(())
 }
 
 fn own_events(elf: &Elf) -> Result<String> {

@@ -6,6 +6,7 @@
 //! | `images` | building and booting the images |
 //! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
+//! | `records` | the bytes of records, on average |
 //! | `sizes` | what an image's sections take |
 //! | `table` | the table as text or Markdown, and JSON |
 //!
@@ -14,6 +15,7 @@
 mod functions;
 mod images;
 mod latency;
+mod records;
 mod sizes;
 mod spec;
 mod table;
@@ -78,10 +80,12 @@ fn measure() -> Result<Values> {
     let takt = images::takt(&[])?;
     eprintln!("Measuring latencies …");
     latency::measure(&takt, &folder, &mut values)?;
+    records::measure(&takt, &folder, &mut values)?;
     let bench = images::build("bench")?;
     eprintln!("Counting instructions …");
     images::lines(&folder.boot(&bench, "capture=off")?.serial, &mut values)?;
     sizes::of_image("image-full", &takt, &mut values)?;
+    sizes::of_tracer("tracer-text", &takt, &mut values)?;
     sizes::of_image("image-minimal", &images::build("minimal")?, &mut values)?;
     for name in sizes::FOOTPRINTS {
         let image = images::build(name)?;

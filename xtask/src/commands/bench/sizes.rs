@@ -48,6 +48,74 @@ pub(super) fn of_image(prefix: &str, elf: &Elf, values: &mut Values) -> Result<(
     Ok(())
 }
 
+/// What a mangled name of the tracer has in it: the modules of the kernel and the crate.
+const TRACER: [&str; 8] = [
+    "11takt_tracer",
+    "11takt_kernel5trace",
+    "takt_kernel..trace",
+    "takt_tracer..",
+    "6x86_6410jump_label",
+    "6x86_644stop",
+    "6x86_646divert",
+    "6x86_6414divert_records",
+];
+
+/// What the tracer's symbols in assembly begin with.
+const TRACER_ASSEMBLY: [&str; 8] = [
+    "takt_rec",
+    "takt_function_",
+    "takt_graph_",
+    "takt_irq_return_traced",
+    "takt_irq_return_copy",
+    "takt_irq_device_traced",
+    "takt_thunk_irq_",
+    "takt_thunk_preempt_",
+];
+
+/// What of the tracer is for rules: filters and triggers.
+fn is_for_rules(name: &str) -> bool {
+    let is_assembly = name.starts_with("takt_rec");
+    name.contains("5trace5rules")
+        || name.contains("14divert_records")
+        || is_assembly && (name.contains("_diverted") || name.ends_with("_copy"))
+}
+
+/// Notes the text of the tracer: that of its functions, wherever they come from, with and without what is for rules. What
+/// was inlined into others is part of those.
+pub(super) fn of_tracer(name: &str, elf: &Elf, values: &mut Values) -> Result<()> {
+    let file = object::File::parse(&*elf.data).context("the image cannot be read")?;
+    let text = file
+        .section_by_name(".text")
+        .context("the image has no text")?;
+    let in_text = |symbol: &object::Symbol<'_, '_>| symbol.section_index() == Some(text.index());
+    let mut symbols: Vec<_> = file.symbols().filter(in_text).collect();
+    symbols.sort_by_key(ObjectSymbol::address);
+    let (mut all, mut rules) = (0, 0);
+    let mut counted_to = 0;
+    for (i, symbol) in symbols.iter().enumerate() {
+        let (begin, symbol_name) = (symbol.address(), symbol.name().unwrap_or_default());
+        let is_rust = TRACER.iter().any(|part| symbol_name.contains(part));
+        let is_assembly = || TRACER_ASSEMBLY.iter().any(|p| symbol_name.starts_with(p));
+        if !(is_rust || is_assembly()) {
+            continue;
+        }
+        // Assembly has no sizes: up to whatever comes next.
+        let next = symbols[i..].iter().map(ObjectSymbol::address);
+        let end = match symbol.size() {
+            0 => next.into_iter().find(|next| *next > begin).unwrap_or(begin),
+            size => begin + size,
+        };
+        // Identical functions may have been made one.
+        let size = end.saturating_sub(begin.max(counted_to));
+        counted_to = counted_to.max(end);
+        all += size;
+        rules += if is_for_rules(symbol_name) { size } else { 0 };
+    }
+    values.insert(name.into(), all);
+    values.insert(format!("{name}-without-rules"), all - rules);
+    Ok(())
+}
+
 /// Notes what one more event takes, from 100 to 200.
 pub(super) fn per_event(values: &mut Values) {
     for kind in ["shared", "own"] {
