@@ -32,7 +32,10 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let filter = flags.filter.as_deref();
     let tally = Tally::default();
     if on_target {
-        let images = [image("ontarget", &["rules"]), image("functions", &["function"])];
+        let images = [
+            image("ontarget", &["rules"]),
+            image("functions", &["function"]),
+        ];
         thread::scope(|scope| {
             let target = scope.spawn(|| {
                 for image in &images {

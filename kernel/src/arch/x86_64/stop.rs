@@ -40,6 +40,7 @@ impl Text {
     ///
     /// # Context
     /// Threads that may block.
+    #[inline(never)]
     pub fn lock() -> Result<Self, Error> {
         Ok(Self {
             _guard: TEXT.lock()?,
@@ -48,28 +49,41 @@ impl Text {
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
     pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
-        let were_enabled = interrupts::are_enabled();
-        interrupts::disable();
-        let me = percpu::cpu();
-        let mut others = 0;
-        let odd = GENERATION.load(Relaxed) + 1;
-        STOPPED.store(0, Relaxed);
-        GENERATION.store(odd, Release);
-        for cpu in (0..MAX_CPUS).filter(|cpu| *cpu != me && smp::is_online(*cpu)) {
-            others |= 1 << cpu;
-            smp::kick(percpu::of(cpu));
-        }
-        while STOPPED.load(Acquire) != others {
-            core::hint::spin_loop();
-        }
+        let were_enabled = stop_others();
         // SAFETY: interrupts are off, and every other CPU stands still.
         let result = unsafe { Writable::with(patch) };
-        GENERATION.store(odd.wrapping_add(1), Release);
-        if were_enabled {
-            // SAFETY: as they were.
-            unsafe { interrupts::enable() };
-        }
+        let_others_go(were_enabled);
         result
+    }
+}
+
+/// Disables interrupts and waits until every other CPU stands still; says whether interrupts were enabled.
+///
+/// Not inlined, since there are many who patch.
+#[inline(never)]
+fn stop_others() -> bool {
+    let were_enabled = interrupts::are_enabled();
+    interrupts::disable();
+    let me = percpu::cpu();
+    let mut others = 0;
+    STOPPED.store(0, Relaxed);
+    GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
+    for cpu in (0..MAX_CPUS).filter(|cpu| *cpu != me && smp::is_online(*cpu)) {
+        others |= 1 << cpu;
+        smp::kick(percpu::of(cpu));
+    }
+    while STOPPED.load(Acquire) != others {
+        core::hint::spin_loop();
+    }
+    were_enabled
+}
+
+#[inline(never)]
+fn let_others_go(were_enabled: bool) {
+    GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
+    if were_enabled {
+        // SAFETY: as they were.
+        unsafe { interrupts::enable() };
     }
 }
 

@@ -18,7 +18,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_tracer::event::Event;
 
 use super::set::id_of;
-use super::{GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, MAX_DEPTH, events, thunk};
+use super::{
+    GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, MAX_DEPTH, events,
+    thunk,
+};
 use crate::arch::{percpu, tsc};
 use crate::config::{GRAPH_DEPTH, IDLE_STACK_SIZE, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::trace::KernelSink;
@@ -288,7 +291,8 @@ fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
     if shadow.depth >= MAX_DEPTH.load(Relaxed) as usize {
         return None;
     }
-    let is_muted = id_of(ip as usize).is_some_and(|id| GRAPH_NOTRACE.contains(id));
+    let is_left_out = |id| GRAPH_NOTRACE.contains(id);
+    let is_muted = HAS_GRAPH_NOTRACE.load(Relaxed) && id_of(ip as usize).is_some_and(is_left_out);
     Some(if is_muted {
         Part::Muted
     } else {

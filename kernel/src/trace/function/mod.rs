@@ -73,6 +73,8 @@ static IS_GRAPH_ON: AtomicBool = AtomicBool::new(false);
 static GRAPH_FUNCTIONS: SharedFilter = SharedFilter::none();
 static HAS_GRAPH_FUNCTIONS: AtomicBool = AtomicBool::new(false);
 static GRAPH_NOTRACE: SharedFilter = SharedFilter::none();
+/// Whether that set has any: finding a function's number costs more than the rest of its entry.
+static HAS_GRAPH_NOTRACE: AtomicBool = AtomicBool::new(false);
 static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Option `func_stack_trace`.
@@ -262,7 +264,10 @@ pub fn set_graph_functions(filter: Option<&Filter>) -> Result<(), Error> {
 /// # Context
 /// As [`start`].
 pub fn set_graph_notrace(filter: &Filter) -> Result<(), Error> {
-    change(|_| GRAPH_NOTRACE.store(filter))
+    change(|_| {
+        GRAPH_NOTRACE.store(filter);
+        HAS_GRAPH_NOTRACE.store(*filter != Filter::NONE, Relaxed);
+    })
 }
 
 /// Says whether a stack is to be recorded after every record of the tracer `function` (ftrace: `func_stack_trace`). With

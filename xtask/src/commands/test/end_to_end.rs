@@ -23,7 +23,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 32] = [
+const TESTS: [(&str, Check); 33] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
