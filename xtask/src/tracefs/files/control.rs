@@ -22,7 +22,8 @@ pub(super) fn current_tracer(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     Ok(format!("{}\n", session.tracer()?).into())
 }
 
-/// `none` is what the first versions of ftrace said for `nop`.
+/// `none` is what the first versions of ftrace said for `nop`. Another tracer than before begins with an empty buffer, as
+/// in Linux; `nop` leaves what there is, so that a pipe can be read to its end.
 pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let name = match text.trim() {
         "none" => "nop",
@@ -31,6 +32,11 @@ pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> R
     if name.contains(char::is_whitespace) {
         session.complain("current_tracer", text.trim(), 0, "No such tracer");
         return Err(Errno::INVAL);
+    }
+    let is_known = session.view()?.tracers().any(|known| known == name);
+    if is_known && name != "nop" && name != session.tracer()? {
+        session.guest.set("ftrace=nop")?;
+        session.clear()?;
     }
     session.set(
         &format!("ftrace={name}"),

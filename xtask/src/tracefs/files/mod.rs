@@ -269,7 +269,8 @@ tracing mini-HOWTO, of Takt:
   available_filter_functions - all functions that can be traced
   available_tracers  - all tracers that this image has
   buffer_size_kb     - how much of each CPU's ring is used; changed while current_tracer is nop
-  current_tracer     - the tracer that runs; written to choose another
+  current_tracer     - the tracer that runs; written to choose another, which begins with an empty buffer;
+                       nop stops it and leaves what was recorded
   error_log          - what was wrong with the last commands, and where; written with > to clear it
   events/            - events by system: enable and filter, and for each event enable, format, id,
                          filter  - which are recorded: echo 'next_prio < 10 && next_comm == ctrl' > filter; 0 clears

@@ -53,7 +53,7 @@ const HEAD: &str = r" {0,15}\S+-\d+ +\[000\] [d.][N.][zZh.][0-9a-f.] +\d+\.\d{9}
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// and `COLUMNS` the legends, and `HEAD` what is before a record's message.
-const SESSION: [Step; 41] = [
+const SESSION: [Step; 42] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
@@ -364,6 +364,18 @@ const SESSION: [Step; 41] = [
          cat trace; echo nop > current_tracer",
         &[
             "=# tracer: sched_switch",
+            "COLUMNS",
+            "+^HEADsched_(wakeup|switch): ",
+        ],
+    ),
+    // Another tracer begins anew; nop leaves what there is.
+    (
+        "echo 1 > tracing_on; echo hello > trace_marker; echo 0 > tracing_on; echo sched_switch > current_tracer\n\
+         cat trace; echo 1 > tracing_on; sleep 0.02; echo 0 > tracing_on; echo nop > current_tracer; cat trace",
+        &[
+            "=# tracer: sched_switch",
+            "COLUMNS",
+            "=# tracer: nop",
             "COLUMNS",
             "+^HEADsched_(wakeup|switch): ",
         ],
