@@ -151,6 +151,7 @@ fn numbers(list: &str) -> impl Iterator<Item = u32> + '_ {
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "ftrace=nop\nevents=4,6,101\nevents_off=4\ntracing_on=1\n",
+        "ftrace_filter=3,7-9\nftrace_graph_notrace+=1-2\nhwlat_width=5\nhwlat_window=9\n",
         "trace_marker=a b=c \u{e4}\nmode=flight\nmode=capture\ntrace_clear=\n",
         "tracing_cpumask=0xff\ntracing_cpumask=100000000\ntrace_buf_subs=16\ntrace_buf_subs=-1\n",
         "period_ns=1000000 events=4,,6 mode= tracing_on=2\nnothing\n\n=\n",
