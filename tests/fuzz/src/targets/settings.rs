@@ -91,13 +91,6 @@ fn parse(text: &str) {
         }
         Ok(Setting::BufferSize(nr)) => assert_eq!(value.parse(), Ok(nr)),
         Ok(Setting::Clear) => assert_eq!(value, ""),
-        Ok(
-            Setting::StackTrace(on)
-            | Setting::FuncStackTrace(on)
-            | Setting::FunctionProfile(on)
-            | Setting::StackTracer(on),
-        ) => assert_eq!(value, if on { "1" } else { "0" }),
-        Ok(Setting::StackMax(bytes)) => assert_eq!(value.parse(), Ok(bytes)),
         Ok(Setting::Snapshot(what)) => {
             let digit = match what {
                 Snapshot::Free => "0",
