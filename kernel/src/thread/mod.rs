@@ -308,6 +308,7 @@ impl Thread {
     /// # Errors
     /// [`Error::TimedOut`], [`Error::NoSuchThread`], [`Error::Deadlock`] for the calling thread itself,
     /// [`Error::InvalidState`] if another thread waits for it already, [`Error::WrongContext`].
+    #[inline(never)]
     pub fn join(&self, deadline: Instant) -> Result<usize, Error> {
         if !sched::may_block() {
             return Err(Error::WrongContext);

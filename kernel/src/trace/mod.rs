@@ -1,6 +1,6 @@
 //! Trace points of the kernel and of applications.
 //!
-//! [`trace_event!`](crate::trace_event) is a trace point: one NOP while its event is off. [`events`] lists the
+//! [`trace_event!`](crate::trace_event) is a trace point: one instruction while its event is off. [`events`] lists the
 //! kernel's own. [`enable`] switches an event on by its id (the host knows names, the target does not), [`tracing_on`]
 //! and [`tracing_off`] start and stop recording as such. [`marker`] is for a word of the application's own. With feature
 //! `function`, `function` is the function tracer.
@@ -39,7 +39,7 @@ pub(crate) use ring::{record_bytes, record_slowly};
 pub use takt_tracer::ring::Mode;
 pub use tracer::set_tracer;
 
-/// A trace point: records the event with these field values if it is on, costs one NOP if not. The values are
+/// A trace point: records the event with these field values if it is on, costs one instruction if not. The values are
 /// evaluated only if it is on.
 ///
 /// # Context
