@@ -1,7 +1,7 @@
 //! Rules over records: what is asked before a record is made, and told after it.
 //!
 //! While a pair of functions is registered here, the record functions are diverted
-//! ([`divert_records`](crate::arch::divert_records)); while none is, they cost nothing more. [`events`] registers itself
+//! (`arch::divert_records`); while none is, they cost nothing more. [`events`] registers itself
 //! while an event has a filter or a trigger.
 
 pub mod events;
