@@ -49,12 +49,8 @@ pub(super) fn read(file: &Path) -> Result<Cpus> {
 
 /// Asks for the stacks again, with the plugin that shows their functions by name.
 fn name_functions(file: &str, cpus: &mut Cpus) -> Result<()> {
-    let is_stack = |entry: &&mut Entry| matches!(entry, Entry::Event(event) if event.name == STACK);
-    if !cpus
-        .values_mut()
-        .flatten()
-        .any(|mut entry| is_stack(&&mut entry))
-    {
+    let is_stack = |entry: &Entry| matches!(entry, Entry::Event(event) if event.name == STACK);
+    if !cpus.values().flatten().any(is_stack) {
         return Ok(());
     }
     let args = ["report", "-i", file, "-t", "-l", "-F", STACK];
@@ -78,7 +74,7 @@ fn name_functions(file: &str, cpus: &mut Cpus) -> Result<()> {
     }
     for (cpu, lines) in cpus {
         let mut named = stacks.remove(cpu).unwrap_or_default().into_iter();
-        for entry in lines.iter_mut().filter(is_stack) {
+        for entry in lines.iter_mut().filter(|entry| is_stack(entry)) {
             *entry = Entry::Event(named.next().context("a stack that has no functions")?);
         }
         ensure!(named.next().is_none(), "more stacks than there are");
