@@ -31,7 +31,7 @@ enum Rank {
 
 impl Stack {
     /// The stack of this CPU, or of its running thread, that an address lies on.
-    #[inline(always)]
+    #[inline(never)]
     fn of(address: usize) -> Option<Self> {
         let of_cpu = |bottom, top, is_irq| Self {
             rank: if is_irq {
@@ -101,7 +101,6 @@ pub(crate) struct Backtrace {
 impl Backtrace {
     /// The calls from the function on that has its frame there.
     #[cfg(feature = "stacktrace")]
-    #[inline(always)]
     pub(crate) fn from(frame: usize) -> Self {
         Self {
             frame,
@@ -128,7 +127,7 @@ impl Backtrace {
     }
 
     /// Goes on behind the last frame of a stack, whose caller's frame is `next`.
-    #[inline(always)]
+    #[inline(never)]
     fn leave(&mut self, stack: &Stack, next: usize) {
         self.stack = None;
         let Some((ip, sp)) = stack.interrupted() else {
@@ -160,7 +159,7 @@ impl Backtrace {
 impl Iterator for Backtrace {
     type Item = usize;
 
-    #[inline]
+    #[inline(never)]
     fn next(&mut self) -> Option<usize> {
         if let Some(ip) = self.interrupted.take() {
             return Some(ip);

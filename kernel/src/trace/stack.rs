@@ -55,7 +55,7 @@ pub fn record_stack(skip: usize) {
 }
 
 /// The rest of [`record_stack`], behind `first`, the functions that have no frame.
-#[inline(always)]
+#[inline(never)]
 fn record(first: &[usize], skip: usize) {
     if !control::is_on() {
         return;

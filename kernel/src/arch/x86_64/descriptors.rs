@@ -104,12 +104,15 @@ pub fn cpu_stack<T>(
     if (irq.0..irq.1).contains(&address) {
         return Some(make(irq.0, irq.1, true));
     }
-    stacks.exceptions.iter().find_map(|stack| {
-        let (bottom, top) = (stack.bottom() as usize, stack.top());
-        (bottom..top)
-            .contains(&address)
-            .then(|| make(bottom, top, false))
-    })
+    // Unknown to the compiler, as above.
+    core::hint::black_box(&stacks.exceptions[..])
+        .iter()
+        .find_map(|stack| {
+            let (bottom, top) = (stack.bottom() as usize, stack.top());
+            (bottom..top)
+                .contains(&address)
+                .then(|| make(bottom, top, false))
+        })
 }
 
 /// Sets up and loads this CPU's segments, task state and stacks.

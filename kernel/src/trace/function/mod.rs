@@ -308,9 +308,15 @@ fn is_pid_traced() -> bool {
 fn change(how: impl FnOnce(&mut Tracer)) -> Result<(), Error> {
     let mut choice = CHOICE.lock()?;
     how(&mut choice);
+    follow(*choice)
+}
+
+/// Has the functions' entries be as the choices say.
+#[inline(never)]
+fn follow(choice: Tracer) -> Result<(), Error> {
     let wanted = FILTER.load().without(&NOTRACE.load());
     let wanted_by = |tracer| {
-        if *choice == tracer {
+        if choice == tracer {
             wanted
         } else {
             Filter::NONE
@@ -321,11 +327,12 @@ fn change(how: impl FnOnce(&mut Tracer)) -> Result<(), Error> {
     let wanted_if = |is_on: bool, set: Filter| if is_on { set } else { Filter::NONE };
     PROFILED.store(&wanted_if(is_profiling(), wanted));
     MEASURED.store(&wanted_if(is_stack_tracing(), Filter::ALL));
-    IS_GRAPH_ON.store(*choice == Tracer::Graph, Relaxed);
+    IS_GRAPH_ON.store(choice == Tracer::Graph, Relaxed);
     apply()
 }
 
 /// Patches every function's entry to what it has to call now.
+#[inline(never)]
 fn apply() -> Result<(), Error> {
     let is_filtered = HAS_PIDS.load(Relaxed);
     let mut text = Text::lock()?;
