@@ -139,15 +139,6 @@ target_test! {
             emit(IN_SUB * TRACE_NR_SUBS as u64 + 100);
             check!(in_buffer() > IN_SUB);
             check_eq!(set("trace_clear="), Ok(()));
-            if in_buffer() != 0 {
-                let (control, memory) = trace::place_of(0);
-                let word = |at: usize| unsafe { *((control + 8 * at) as *const u64) };
-                for at in 0..16 { note!("word {at} {:#x}", word(at)); }
-                for slot in 0..TRACE_NR_SUBS {
-                    let at = |o: usize| unsafe { *((memory + slot * TRACE_SUB_SIZE + o) as *const u64) };
-                    note!("slot {slot}: seq {} commit {:#x} base {:#x}", at(0), at(24), at(32));
-                }
-            }
             check_eq!(in_buffer(), 0);
             check!(trace::is_wanted() && trace::is_on());
             emit(7);
