@@ -33,7 +33,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let tally = Tally::default();
     if on_target {
         let images = [
-            image("ontarget", &["rules"]),
+            image("ontarget", &["ontarget"]),
             image("functions", &["function"]),
         ];
         thread::scope(|scope| {

@@ -14,7 +14,7 @@ use crate::paths;
 
 /// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
 /// by trying, with QEMU 7.2.
-const MAX_CMDLINE: usize = 4096;
+pub const MAX_CMDLINE: usize = 4096;
 
 /// A running QEMU. It is killed and waited for when this is dropped. Where `setpriv` is there, the
 /// kernel kills it too if this process dies without dropping anything.

@@ -6,11 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::scratch::Scratch;
 use crate::image::Elf;
 use crate::paths;
+use crate::qemu::process::MAX_CMDLINE;
 use crate::qemu::{self, Accel, GuestExit, Machine, Ram};
 use crate::run::config::clock_keys;
 
@@ -54,6 +55,8 @@ impl Boot<'_> {
             smp: self.smp,
             accel: self.accel,
         };
+        let len = machine.cmdline.len();
+        ensure!(len <= MAX_CMDLINE, "a command line of {len} bytes");
         let messages = scratch.path().join("messages.txt");
         let mut running = Running(
             self.command(&machine, &File::create(&messages)?)

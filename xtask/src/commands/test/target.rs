@@ -10,6 +10,7 @@ use super::guest::{Boot, Ended};
 use super::tally::Tally;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
+use crate::qemu::process::MAX_CMDLINE;
 use crate::qemu::{Accel, GuestExit};
 
 const PART: &str = "target";
@@ -179,8 +180,27 @@ fn notes(serial: &str) -> String {
         .collect()
 }
 
-/// Runs the tests that share a boot. Where one takes the machine down, those behind it get another.
+/// Bytes of names that a command line has room for, beside its other words.
+const MAX_NAMES: usize = MAX_CMDLINE - 512;
+
+/// Runs the tests that share a boot, in several if their names are too long for one command line.
 fn run_shared(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally) {
+    let mut rest = tests;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |test: &&Listed| {
+            bytes += test.name.len() + 1;
+            !is_filtered || bytes <= MAX_NAMES
+        };
+        let nr = rest.iter().take_while(fits).count().max(1);
+        let (now, behind) = rest.split_at(nr);
+        run_together(image, now, is_filtered, tally);
+        rest = behind;
+    }
+}
+
+/// Runs tests in one boot. Where one takes the machine down, those behind it get another.
+fn run_together(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally) {
     let mut words = String::new();
     if is_filtered {
         let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
