@@ -81,7 +81,11 @@ fn bytes(rules: &Rules) -> &[u8] {
     }
 }
 
-fn hist(rules: &Rules, number: usize) -> (BTreeMap<[u64; 3], (u64, [u64; 3])>, u64, u64) {
+/// By the keys: hits and sums.
+type Sums = BTreeMap<[u64; 3], (u64, [u64; 3])>;
+
+/// What a histogram has counted, its hits and what it dropped.
+fn hist(rules: &Rules, number: usize) -> (Sums, u64, u64) {
     let at = Rules::hist_offset(number);
     let view = HistView::new(&bytes(rules)[at..at + Rules::HIST_SIZE]);
     let mut sums = BTreeMap::new();
