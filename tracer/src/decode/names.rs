@@ -8,6 +8,7 @@ use std::vec::Vec;
 
 use super::meta::{FieldDef, Role, Slot};
 use super::record::{Record, Value};
+use super::switches::Switches;
 use super::template::{Part, Show, Subject};
 use super::text::stack;
 use super::types::FieldType;
@@ -128,6 +129,8 @@ pub struct Names {
     symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
     /// Records of functions are shown without their callers.
     hides_parents: bool,
+    /// Switches and wake-ups are shown as the tracer `sched_switch` does.
+    switches: Option<Switches>,
 }
 
 impl core::fmt::Debug for Names {
@@ -148,6 +151,7 @@ impl Names {
             offsets: false,
             symbol: None,
             hides_parents: false,
+            switches: None,
         }
     }
 
@@ -156,6 +160,18 @@ impl Names {
     pub fn with_symbols(mut self, symbol: impl Fn(u64) -> Option<String> + 'static) -> Self {
         self.symbol = Some(Box::new(symbol));
         self
+    }
+
+    /// Shows switches and wake-ups as ftrace's tracer `sched_switch` does.
+    #[must_use]
+    pub fn with_switches(mut self, switches: Switches) -> Self {
+        self.switches = Some(switches);
+        self
+    }
+
+    /// The line of a switch or a wake-up, if they are shown so.
+    pub(super) fn switch(&mut self, record: &Record<'_>) -> Option<String> {
+        self.switches.as_mut()?.line(record, &self.threads)
     }
 
     /// Shows functions without their callers: ftrace's option `noprint-parent`.

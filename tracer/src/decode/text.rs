@@ -51,7 +51,8 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
             let pid = names.threads.pid(record.tid);
             let time = seconds(names.clock.ns(record.ts));
             let flags = record.context.flags();
-            let line = names.line(record);
+            let switch = names.switch(record);
+            let line = switch.unwrap_or_else(|| names.line(record));
             let cpu = record.cpu;
             writeln!(out, "{task:>16}-{pid:<7} [{cpu:03}] {flags} {time}: {line}")
         }

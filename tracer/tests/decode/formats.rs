@@ -3,7 +3,9 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use takt_tracer::decode::{Names, Threads, TraceFile, write_header, write_item, write_json};
+use takt_tracer::decode::{
+    Item, Names, Switches, Threads, TraceFile, write_header, write_item, write_json,
+};
 
 use crate::world::{CREATE, Create, Sink, WAKEUP, Wakeup, World, sample, sample_of_arrays, table};
 
@@ -51,6 +53,24 @@ fn ftrace_text() {
         write_item(&mut out, &item.unwrap(), &mut names).unwrap();
     }
     snapshot("trace.txt", &String::from_utf8(out).unwrap());
+}
+
+/// As the tracer `sched_switch` shows them: who was not seen to be left was waiting.
+#[test]
+fn switches_and_wakeups() {
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(sample())).unwrap();
+    let mut out = Vec::new();
+    let mut names = names().with_switches(Switches::new([(0, 120), (3, 50)]));
+    for item in trace.merge(&table) {
+        let item = item.unwrap();
+        let is_sched =
+            matches!(&item, Item::Record(record) if record.event.name.starts_with("sched:"));
+        if is_sched {
+            write_item(&mut out, &item, &mut names).unwrap();
+        }
+    }
+    snapshot("switches.txt", &String::from_utf8(out).unwrap());
 }
 
 fn json_of(file: Vec<u8>) -> String {

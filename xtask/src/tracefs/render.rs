@@ -6,7 +6,9 @@ use std::io::Write;
 use std::sync::Arc;
 
 use takt_tracer::control::ControlView;
-use takt_tracer::decode::{EventTable, Item, Names, Threads, TscClock, write_header, write_item};
+use takt_tracer::decode::{
+    EventTable, Item, Names, Switches, Threads, TscClock, write_header, write_item,
+};
 
 use super::buffer::{Content, Counts, Entry, counts, read, read_snapshot};
 use super::session::Session;
@@ -271,6 +273,10 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
         }
         Some(name)
     });
+    let names = match session.tracer().as_deref() {
+        Ok("sched_switch") => names.with_switches(Switches::new(session.guest.priorities())),
+        _ => names,
+    };
     if options.print_parent {
         names
     } else {

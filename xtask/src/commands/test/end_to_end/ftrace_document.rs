@@ -365,7 +365,7 @@ const SESSION: [Step; 42] = [
         &[
             "=# tracer: sched_switch",
             "COLUMNS",
-            "+^HEADsched_(wakeup|switch): ",
+            r"+^HEAD *\d+: *\d+:[RST] +(\+|==>) +\d+: *\d+:[RST]$",
         ],
     ),
     // Another tracer begins anew; nop leaves what there is.
