@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
-use takt_tracer::ring::{self, CpuRing, Word};
+use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
 const SUB: u32 = 64;
@@ -20,7 +20,7 @@ const N: u32 = 2;
 
 /// A ring in loom's memory. Stores release and loads acquire, as on x86.
 struct Cpu {
-    control: [AtomicU64; 9],
+    control: [AtomicU64; size_of::<RingControl>() / 8],
     memory: Vec<AtomicU64>,
     tsc: std::sync::atomic::AtomicU64,
 }

@@ -6,6 +6,7 @@ mod ftrace_document;
 mod functions;
 mod tracefs;
 mod tracefs_functions;
+mod tracefs_rules;
 mod viewers;
 
 use std::fs;
@@ -23,7 +24,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 33] = [
+const TESTS: [(&str, Check); 36] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -77,6 +78,9 @@ const TESTS: [(&str, Check); 33] = [
     ),
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
+    ("tracefs_filters", tracefs_rules::filters),
+    ("tracefs_triggers", tracefs_rules::triggers),
+    ("tracefs_histograms", tracefs_rules::histograms),
 ];
 
 /// Runs those whose names have `filter`.

@@ -1,0 +1,152 @@
+//! Filters, triggers, histograms, snapshots and stacks after events, of a live guest.
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+
+/// Runs commands, in which `@` is the event of switches.
+fn shell(stage: &Stage, commands: &str) -> Result<String> {
+    let commands = &*commands.replace('@', "events/sched/sched_switch");
+    let done = stage.xtask(&["tracefs", "shell", "--no-install", "-c", commands])?;
+    Ok(done.code(0)?.stdout)
+}
+
+/// What the commands have printed from one mark to the next.
+fn parts(text: &str) -> Vec<&str> {
+    text.split("---\n").collect()
+}
+
+/// A filter lets through what it says; what is wrong with one shows with its place, and the one before stays.
+pub(super) fn filters(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "cat @/filter; echo 'next_pid == 0 && next_comm ~ \"swap*\"' > @/filter; cat @/filter\n\
+         echo 1 > @/enable; sleep 0.05; echo 0 > @/enable; echo ---; cat trace; echo ---\n\
+         echo 'next_pid = 3' > @/filter; echo 'nothing == 3' > @/filter; cat @/filter; echo ---; cat error_log\n\
+         echo ---; echo 0 > @/filter; cat @/filter; echo 'next_prio < 200' > events/sched/filter; cat @/filter; echo ---\n\
+         echo 'no_such_field == 1' > events/sched/filter; cat events/sched/filter; cat events/sched/sched_wakeup/filter; echo 0 > events/sched/filter; cat @/filter",
+    )?;
+    let [set, trace, kept, log, system, end] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    ensure!(
+        set == "none\nnext_pid == 0 && next_comm ~ \"swap*\"\n",
+        "{set}"
+    );
+    let switches: Vec<_> = trace
+        .lines()
+        .filter(|line| line.contains("sched_switch: "))
+        .collect();
+    ensure!(switches.len() > 10, "{trace}");
+    for line in switches {
+        ensure!(line.contains("next_comm=swapper/0 next_pid=0 "), "{line}");
+    }
+    ensure!(kept == "next_pid == 0 && next_comm ~ \"swap*\"\n", "{kept}");
+    let carets: Vec<_> = log.lines().filter_map(|line| line.find('^')).collect();
+    let command = "  Command: ".len();
+    ensure!(carets == [command + "next_pid ".len(), command], "{log}");
+    ensure!(system == "none\nnext_prio < 200\n", "{system}");
+    // The filter of a system that fits no event changes nothing.
+    ensure!(
+        end.ends_with("none\nnone\n") && end.starts_with("###"),
+        "{end}"
+    );
+    Ok(())
+}
+
+/// Triggers act as often as they may, are shown with what is left, and go by their name.
+pub(super) fn triggers(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "cat @/trigger; echo 'traceoff:1 if next_pid == 0' > @/trigger\n\
+         echo 'traceoff' > @/trigger; cat @/trigger @/enable; sleep 0.05; cat @/trigger tracing_on; echo ---\n\
+         echo '!traceoff' > @/trigger; echo '!traceoff' > @/trigger; cat @/trigger; echo 1 > tracing_on; echo ---\n\
+         echo 1 > @/enable; echo 'snapshot:1 if next_prio < 50' > @/trigger; sleep 0.05; echo 0 > @/enable; cat @/trigger; echo ---\n\
+         cat snapshot; echo ---; echo '!snapshot' > @/trigger; echo 0 > snapshot; cat snapshot; echo ---\n\
+         echo > trace; echo 'stacktrace:2' > @/trigger; sleep 0.05; echo '!stacktrace' > @/trigger; cat trace; echo ---\n\
+         echo > trace; echo 1 > options/stacktrace; echo hello > trace_marker\n\
+         echo 0 > options/stacktrace; echo hello > trace_marker; cat trace",
+    )?;
+    let [set, gone, spent, snapshot, freed, stacks, after] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    let (_, set) = set.split_once("hist\n").context("no list of triggers")?;
+    let condition = "if next_pid == 0\n";
+    ensure!(
+        set.contains(condition) && set.ends_with(&format!("0\ntraceoff:count=0 {condition}0\n")),
+        "{set}"
+    );
+    ensure!(gone.starts_with("# Available triggers:\n"), "{gone}");
+    ensure!(spent == "snapshot:count=0 if next_prio < 50\n", "{spent}");
+    // The last one is the one that took it.
+    let last = snapshot
+        .lines()
+        .rfind(|line| line.contains("sched_switch: "));
+    ensure!(
+        last.is_some_and(|line| line.contains("next_comm=timerlat/0 ")),
+        "{snapshot}"
+    );
+    ensure!(freed.contains("* Snapshot is freed *"), "{freed}");
+    ensure!(stacks.matches("<stack trace>\n").count() == 2, "{stacks}");
+    ensure!(stacks.contains("\n => takt_kernel::"), "{stacks}");
+    ensure!(after.matches("marker: hello\n").count() == 2, "{after}");
+    ensure!(after.matches("<stack trace>\n").count() == 1, "{after}");
+    Ok(())
+}
+
+/// Every event is counted under its key, also while the event is off.
+pub(super) fn histograms(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "echo 'hist:keys=next_comm,next_prio:sort=hitcount.descending' > @/trigger\n\
+         echo 'hist:keys=common_pid.execname:vals=next_prio:size=8 if prev_state == S' > @/trigger; cat @/trigger; echo ---\n\
+         sleep 0.1; cat @/hist; echo ---; cat @/enable trace; echo ---\n\
+         echo '!hist:keys=next_comm,next_prio' > @/trigger; cat @/trigger; echo 'hist:keys=nothing' > @/trigger; cat error_log",
+    )?;
+    let [set, hist, off, gone] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    let first =
+        "hist:keys=next_comm,next_prio:vals=hitcount:sort=hitcount.descending:size=1024 [active]\n";
+    let second = "hist:keys=common_pid.execname:vals=hitcount,next_prio:sort=hitcount:size=8 if prev_state == S [active]\n";
+    ensure!(set == format!("{first}{second}"), "{set}");
+    let (one, other) = hist.split_at(hist.rfind("# event histogram").context("no histogram")?);
+    for (table, info) in [(one, first), (other, second)] {
+        ensure!(
+            table.starts_with(&format!(
+                "# event histogram\n#\n# trigger info: {info}#\n\n"
+            )),
+            "{table}"
+        );
+        let mut sum = 0;
+        let mut last = None;
+        for row in table.lines().filter(|line| line.starts_with('{')) {
+            let hits = row.split("hitcount:").nth(1).context("no hits")?;
+            let hits: u64 = hits.split_whitespace().next().context("no hits")?.parse()?;
+            let is_sorted =
+                last.is_none_or(|last: u64| (hits <= last) == (info == first) || hits == last);
+            ensure!(is_sorted, "{table}");
+            last = Some(hits);
+            sum += hits;
+        }
+        ensure!(
+            sum > 10 && table.contains(&format!("    Hits: {sum}\n")),
+            "{table}"
+        );
+        ensure!(table.ends_with("    Dropped: 0\n"), "{table}");
+    }
+    ensure!(one.contains("{ next_comm: timerlat/0 "), "{one}");
+    ensure!(
+        other.contains("{ common_pid: timerlat/0      [") && other.contains("  next_prio: "),
+        "{other}"
+    );
+    ensure!(
+        off.starts_with("0\n") && off.contains("entries-in-buffer/entries-written: 0/0"),
+        "{off}"
+    );
+    ensure!(
+        gone.starts_with(second) && gone.contains("  Command: hist:keys=nothing\n"),
+        "{gone}"
+    );
+    Ok(())
+}
