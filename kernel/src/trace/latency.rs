@@ -149,19 +149,26 @@ fn is_kept(cycles: u64) -> bool {
 /// records of what is kept are there.
 #[inline]
 pub(super) fn offer(latency: Latency) {
-    if is_kept(latency.cycles) {
-        keep(latency);
+    if note(latency) {
+        snapshot::keep_if_reserved();
     }
+}
+
+/// The same without the snapshot, which the caller is to take if it was kept: there is a record yet to come that belongs to
+/// it.
+#[inline]
+pub(super) fn note(latency: Latency) -> bool {
+    is_kept(latency.cycles) && keep(latency)
 }
 
 #[cold]
 #[inline(never)]
-fn keep(latency: Latency) {
+fn keep(latency: Latency) -> bool {
     without_interrupts(|| {
         let mut kept = KEPT.lock();
         // Another CPU may have kept a longer one meanwhile.
         if !is_kept(latency.cycles) || !super::is_on() {
-            return;
+            return false;
         }
         MAX.fetch_max(latency.cycles, Relaxed);
         *kept = Some(latency);
@@ -181,8 +188,8 @@ fn keep(latency: Latency) {
             cpu: latency.cpu,
             tid: latency.tid,
         }));
-        snapshot::keep_if_reserved();
-    });
+        true
+    })
 }
 
 /// Of this CPU, with its running thread.

@@ -173,14 +173,20 @@ pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
     if !crate::static_branch!(SWITCH) {
         return;
     }
-    hook!(wakeup::WAKEUP, wakeup::switched(next));
-    trace!(
-        sched_switch,
-        next.tid.raw(),
-        prev.prio.rank(),
-        next.prio.rank(),
-        prev_state(prev.state)
-    );
+    let record = || {
+        trace!(
+            sched_switch,
+            next.tid.raw(),
+            prev.prio.rank(),
+            next.prio.rank(),
+            prev_state(prev.state)
+        );
+    };
+    #[cfg(feature = "latency-tracers")]
+    if crate::static_branch!(wakeup::WAKEUP) {
+        return wakeup::switched(next, record);
+    }
+    record();
 }
 
 /// Trace point of the kernel's own sections, right after interrupts were switched off, if they `were_enabled`.

@@ -15,7 +15,7 @@ use takt_tracer::event::Event;
 
 use super::latency::{self, Latency};
 use super::tracer::{Events, Tracer};
-use super::{events, places};
+use super::{events, places, snapshot};
 use crate::arch::stop::Text;
 use crate::arch::{jump_label, tsc};
 use crate::config::MAX_CPUS;
@@ -75,24 +75,33 @@ pub(super) fn woken(t: &Tcb) {
     }
 }
 
-/// `next` is about to run on this CPU.
+/// `next` is about to run on this CPU. Has `record` record it in between, so that the switch is in the snapshot.
 #[inline(never)]
-pub(super) fn switched(next: &Tcb) {
+pub(super) fn switched(next: &Tcb, record: impl FnOnce()) {
     let now = tsc::now();
+    let is_kept = note(next, now);
+    record();
+    if is_kept {
+        snapshot::keep_if_reserved();
+    }
+}
+
+#[inline(always)]
+fn note(next: &Tcb, now: u64) -> bool {
     let cpu = &CPUS[sched::cpu_of(next) as usize];
     let tid = next.tid.raw();
     if cpu.tid.load(Relaxed) != u32::from(tid) {
-        return;
+        return false;
     }
     cpu.tid.store(NONE, Relaxed);
-    latency::offer(Latency {
+    latency::note(Latency {
         tid,
         ..latency::here(
             now - cpu.since.load(Relaxed),
             sched::enqueue as *const () as u32,
             sched::commit_switch as *const () as u32,
         )
-    });
+    })
 }
 
 /// What shows who had the CPU in between. The wake-up is recorded right before the latency begins and the switch right

@@ -219,7 +219,6 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         invalid,
         invalid,
         invalid,
-        invalid,
         "bash: nothing: Permission denied",
         "cat: nothing: No such file or directory",
         "ls: cannot access 'nothing': No such file or directory",

@@ -103,8 +103,11 @@ pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
     );
     ensure!(text.ends_with("H\nfunction0\n"), "{text}");
     // An image without function tracing does not have the files.
+    let image = Recipe::takt(0).build()?.path;
+    let image = image.to_str().context("a path that is no text")?;
+    let words = ["tracefs", "shell", "--no-install", "--image", image];
     let done = stage
-        .xtask(&["tracefs", "shell", "--no-install", "-c", "ls"])?
+        .xtask(&[&words[..], &["-c", "ls"]].concat())?
         .code(0)?;
     ensure!(
         !["trace_stat", "stack_trace", "function_profile"]
