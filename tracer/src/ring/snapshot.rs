@@ -163,11 +163,16 @@ pub fn begin_anew<R: CpuRing>(ring: R) {
     ring.store(Word::LiveStart, next);
 }
 
-/// Forgets the snapshot, and one that is pending.
+/// Forgets the snapshot, and one that is pending with all that it would hold.
 ///
 /// # Context
 /// Only while tracing is off, as [`release`].
 pub fn forget<R: CpuRing>(ring: R) {
+    if is_pending(ring) {
+        // All that is recorded would be in it.
+        super::close(ring);
+        begin_anew(ring);
+    }
     ring.store(Word::Taken, ring.load(Word::Wanted));
     ring.store(Word::SnapshotStart, ring.load(Word::LiveStart));
 }

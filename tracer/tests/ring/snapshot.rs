@@ -139,16 +139,28 @@ fn a_released_ring_is_one_again() {
     }
 }
 
+/// A snapshot that is pending goes with all that it would hold; what comes then is recorded as ever.
 #[test]
 fn what_is_forgotten_is_not_taken() {
-    let cpu = TestCpu::new(Mode::Overwrite, 5);
-    let run = Injector::new(&cpu);
-    write_subs(&run, 2);
-    run.run(Action::Snapshot);
-    snapshot::forget(cpu.quiet());
-    write_subs(&run, 1);
-    assert_eq!(kept(&cpu, &run).len(), 0);
-    assert_eq!(cpu.word(Word::LiveStart), 0);
+    for subs in [0, 2, 5, 9, 20] {
+        for rest in [0, 3] {
+            let cpu = TestCpu::new(Mode::Overwrite, 5);
+            let run = Injector::new(&cpu);
+            write_subs(&run, subs);
+            (0..rest).for_each(|_| run.run(B8));
+            run.run(Action::Snapshot);
+            run.run(Action::TracingOff);
+            snapshot::forget(cpu.quiet());
+            run.run(Action::TracingOn);
+            let before = run.attempts.borrow().len() as u32;
+            write_subs(&run, 3);
+            assert_eq!(kept(&cpu, &run).len(), 0);
+            let outcome = check(&run, Mode::Overwrite);
+            assert_eq!(outcome.counters.in_buffer, u64::from(3 * IN_SUB));
+            let (reads, _) = live(&cpu, &run, cpu.word(Word::LiveStart));
+            assert!(serials(&reads).into_iter().eq(before..before + 3 * IN_SUB));
+        }
+    }
 }
 
 /// Whenever a snapshot is asked for, at every step of a write and with writes around it: it is taken once, before the
