@@ -6,7 +6,8 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 
 use takt_tracer::decode::{
-    Damage, Entry, EventTable, FrameReader, Item, Names, Threads, TraceFile, write_item, write_json,
+    Damage, Entry, EventTable, FrameReader, Item, Names, Role, Threads, TraceFile, write_item,
+    write_json,
 };
 use takt_tracer::wire::FileHeader;
 
@@ -105,6 +106,10 @@ fn print(item: &Item<'_>, names: &mut Names) {
                 lines,
                 usize::from(*events > 0) + usize::from(*sub_buffers > 0)
             );
+        }
+        Item::Record(record) if matches!(record.event.role, Role::Stack { .. }) => {
+            let mut callers = text.lines().skip(1);
+            assert!(callers.all(|line| line.starts_with(" => ")), "{text}");
         }
         _ => assert_eq!(lines, 1, "{text}"),
     }
