@@ -41,22 +41,21 @@ pub fn is_reserved() -> bool {
     RESERVED.load(Relaxed)
 }
 
-/// Reserves it for a latency tracer, where the oldest is overwritten, or gives it back. The rings are divided now rather
-/// than when there is something to keep.
+/// Reserves it for a latency tracer, or gives it back. The rings are divided now rather than when there is something to keep.
 #[cfg(feature = "latency-tracers")]
 pub(super) fn reserve(on: bool) {
-    RESERVED.store(on && control::is_overwriting(), Relaxed);
-    if is_reserved() {
-        keep();
+    RESERVED.store(on, Relaxed);
+    if on {
+        keep_if_reserved();
     } else {
         free();
     }
 }
 
-/// Takes one, if it is reserved.
+/// Takes one, if it is reserved and the oldest is overwritten: a complete capture keeps everything anyway.
 #[cfg(feature = "latency-tracers")]
 pub(super) fn keep_if_reserved() {
-    if is_reserved() {
+    if is_reserved() && control::is_overwriting() {
         keep();
     }
 }

@@ -246,15 +246,8 @@ impl Compiler<'_> {
 
     /// Where a field stands, and its width.
     fn place(&self, number: usize) -> Result<(u32, u32), Unsupported> {
-        let slot = self.event.fields.get(number).map(|field| field.slot);
-        let Some(Slot::Fixed { bits, place }) = slot else {
-            return Err(Unsupported("a text, which only the host compares".into()));
-        };
-        let (at, shift) = match place {
-            Place::Word(shift) => (0, shift),
-            Place::Extra(at, shift) => (at as u32 + 1, shift),
-        };
-        Ok((at | shift << 8 | bits << 16, bits))
+        let place = place_of(self.event, number);
+        place.ok_or_else(|| Unsupported("a text, which only the host compares".into()))
     }
 
     /// Puts the tests in their order and their places into them.
@@ -310,6 +303,18 @@ impl Code {
             }
         }
     }
+}
+
+/// Where a field stands in the record, as programs say it, and its width in bits; `None` if it is no single number.
+pub(super) fn place_of(event: &EventDef, number: usize) -> Option<(u32, u32)> {
+    let Slot::Fixed { bits, place } = event.fields.get(number)?.slot else {
+        return None;
+    };
+    let (at, shift) = match place {
+        Place::Word(shift) => (0, shift),
+        Place::Extra(at, shift) => (at as u32 + 1, shift),
+    };
+    Some((at | shift << 8 | bits << 16, bits))
 }
 
 /// The bytes for which something holds.

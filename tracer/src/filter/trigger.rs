@@ -10,13 +10,12 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::bind::{Filters, Operand, operand};
-use super::compile::Unsupported;
+use super::compile::{Unsupported, place_of};
 use super::error::FilterError;
 use super::program::{FROM_CPU, FROM_FIELD, FROM_TID, SIGNED};
 use super::tree::Filter;
 use crate::decode::ftrace::{CommonField, Content, Format, Whose};
-use crate::decode::{EventDef, EventTable, FieldType, Names, Slot};
-use crate::event::Place;
+use crate::decode::{EventDef, EventTable, FieldType, Names};
 use crate::rules::{Action, ENTRIES, LOG2, MAX_KEYS, MAX_VALUES};
 
 /// A trigger, read.
@@ -391,18 +390,8 @@ fn source(
     let found = operand(&key.name, format)
         .ok_or_else(|| error(format!("`{}` has no field `{}`", event.name, key.name)))?;
     let fixed = |number: usize| {
-        let slot = event.fields.get(number).map(|field| field.slot);
-        let Some(Slot::Fixed { bits, place }) = slot else {
-            return Err(error(format!(
-                "`{}` is a text, which is counted on the host only",
-                key.name
-            )));
-        };
-        let (at, shift) = match place {
-            Place::Word(shift) => (0, shift),
-            Place::Extra(at, shift) => (at as u32 + 1, shift),
-        };
-        Ok((at | shift << 8 | bits << 16, bits))
+        let no_number = || format!("`{}` is no number, which only the host counts by", key.name);
+        place_of(event, number).ok_or_else(|| error(no_number()))
     };
     let thread = |whose, content| match whose {
         Whose::Current => Ok((FROM_TID, 0, content)),

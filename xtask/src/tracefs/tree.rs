@@ -41,8 +41,8 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
     let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
     let node = match *parts {
         [] | ["options" | "events" | "per_cpu"] => Some(Node::Dir),
-        [files::TRACE_STAT] => files::is_there(session, files::TRACE_STAT).then_some(Node::Dir),
-        [files::TRACE_STAT, name] if files::is_there(session, files::TRACE_STAT) => {
+        [files::TRACE_STAT] => files::has_profile(session).then_some(Node::Dir),
+        [files::TRACE_STAT, name] if files::has_profile(session) => {
             let cpu = name.strip_prefix(files::FUNCTION_STAT.name);
             let cpu = cpu.map_or(Ok(None), |cpu| self::cpu(session, &format!("cpu{cpu}")))?;
             cpu.map(|cpu| Node::File(&files::FUNCTION_STAT, Of::Cpu(cpu)))
@@ -93,8 +93,7 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
             let mut names: Vec<_> = files.map(|file| (file.name.to_owned(), false)).collect();
             let mut folders = vec!["events", "options", "per_cpu"];
             folders.extend(files::has_hwlat(session).then_some("hwlat_detector"));
-            folders
-                .extend(files::is_there(session, files::TRACE_STAT).then_some(files::TRACE_STAT));
+            folders.extend(files::has_profile(session).then_some(files::TRACE_STAT));
             names.extend(folders.into_iter().map(|dir| (dir.to_owned(), true)));
             names
         }

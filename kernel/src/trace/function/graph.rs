@@ -50,6 +50,19 @@ enum Part {
     Muted,
 }
 
+impl Frame {
+    #[inline(always)]
+    fn new(slot: *mut usize, ret: usize, ip: u32, part: Part) -> Self {
+        Self {
+            slot: slot as usize,
+            ret,
+            ip,
+            part,
+            entered: 0,
+        }
+    }
+}
+
 struct Shadow {
     depth: usize,
     /// Someone is at work on it: what is entered meanwhile on the same stack is not hooked.
@@ -185,40 +198,35 @@ impl Shadow {
 
 /// Called by the thunk at the entry of a function; `slot` is where its return address lies.
 pub(super) extern "C" fn graph_entry(ip: u32, slot: *mut usize) {
-    let Some(place) = place_of(slot as usize) else {
-        NR_SKIPPED.fetch_add(1, Relaxed);
-        return;
-    };
-    let shadow = shadow(place.index);
-    // SAFETY: this context's own shadow stack.
-    let shadow = unsafe { &mut *shadow };
-    if shadow.is_busy {
-        NR_SKIPPED.fetch_add(1, Relaxed);
-        return;
-    }
-    set_busy(shadow, true);
-    // SAFETY: the thunk passes the place of the return address.
-    let ret = unsafe { slot.read() };
-    shadow.drop_dead(&place, slot as usize, ret == thunk::graph_return());
-    if let Some(part) = part_of(shadow, ip) {
-        push(
-            shadow,
-            &place,
-            slot,
-            Frame {
-                slot: slot as usize,
-                ret,
-                ip,
-                part,
-                entered: 0,
-            },
-        );
-    }
-    set_busy(shadow, false);
+    at_entry(slot, |shadow, place, ret| {
+        if let Some(part) = part_of(shadow, ip) {
+            push(shadow, place, slot, Frame::new(slot, ret, ip, part));
+        }
+    });
 }
 
 /// As [`graph_entry`], for a function whose time is measured; in the graph only if `is_graphed`.
 pub(super) fn profile_entry(ip: u32, slot: *mut usize, is_graphed: bool) {
+    at_entry(slot, |shadow, place, ret| {
+        let part = match shadow.top() {
+            Some(top) if top.part == Part::Muted => Part::Muted,
+            _ if !is_graphed => Part::None,
+            _ => part_of(shadow, ip).unwrap_or(Part::None),
+        };
+        let depth = shadow.depth;
+        push(shadow, place, slot, Frame::new(slot, ret, ip, part));
+        if let Some(frame) = shadow.frames.get_mut(depth) {
+            super::profile::entered(ip);
+            // Last, so that nothing of this counts.
+            frame.entered = tsc::now().max(1);
+        }
+    });
+}
+
+/// Does `act` with the shadow stack of the function whose return address lies at `slot`, and with that address, unless
+/// there is none or someone is at work on it.
+#[inline(always)]
+fn at_entry(slot: *mut usize, act: impl FnOnce(&mut Shadow, &Place, usize)) {
     let Some(place) = place_of(slot as usize) else {
         NR_SKIPPED.fetch_add(1, Relaxed);
         return;
@@ -233,29 +241,7 @@ pub(super) fn profile_entry(ip: u32, slot: *mut usize, is_graphed: bool) {
     // SAFETY: the thunk passes the place of the return address.
     let ret = unsafe { slot.read() };
     shadow.drop_dead(&place, slot as usize, ret == thunk::graph_return());
-    let part = match shadow.top() {
-        Some(top) if top.part == Part::Muted => Part::Muted,
-        _ if !is_graphed => Part::None,
-        _ => part_of(shadow, ip).unwrap_or(Part::None),
-    };
-    let depth = shadow.depth;
-    push(
-        shadow,
-        &place,
-        slot,
-        Frame {
-            slot: slot as usize,
-            ret,
-            ip,
-            part,
-            entered: 0,
-        },
-    );
-    if let Some(frame) = shadow.frames.get_mut(depth) {
-        super::profile::entered(ip);
-        // Last, so that nothing of this counts.
-        frame.entered = tsc::now().max(1);
-    }
+    act(shadow, &place, ret);
     set_busy(shadow, false);
 }
 

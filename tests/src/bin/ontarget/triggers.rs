@@ -348,4 +348,23 @@ target_test! {
         reset()?;
         Ok(())
     }
+
+    /// Where everything is handed over the rings stay whole, also if that is said while a latency tracer is at work.
+    fn maxima_divide_no_capture(Shared) {
+        reset()?;
+        set_tracer("irqsoff")?;
+        set("mode=capture")?;
+        let guard = preempt::irq_save();
+        burn(30_000);
+        drop(guard);
+        check!(latency::last().is_some_and(|latency| latency.cycles > 30_000));
+        let word = |word| {
+            let Ok(value) = Outside.load(word);
+            value
+        };
+        check_eq!((word(Word::Halves), word(Word::Wanted)), (0, word(Word::Taken)));
+        set_tracer("nop")?;
+        reset()?;
+        Ok(())
+    }
 }

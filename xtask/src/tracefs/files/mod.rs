@@ -134,10 +134,11 @@ static ROOT: [File; 22] = [
     )
     .truncating(control::clear_error_log),
     File::new(
-        FUNCTION_PROFILE_ENABLED,
+        "function_profile_enabled",
         Some(profile::enabled),
         Some(profile::set_enabled),
-    ),
+    )
+    .if_there(profile::is_there),
     File::new("saved_cmdlines", Some(control::saved_cmdlines), None),
     File::new("set_event", Some(events::enabled), Some(events::set_event))
         .truncating(events::disable_all),
@@ -147,16 +148,18 @@ static ROOT: [File; 22] = [
         Some(output::set_snapshot),
     ),
     File::new(
-        STACK_MAX_SIZE,
+        "stack_max_size",
         Some(stack_max::size),
         Some(stack_max::set_size),
-    ),
-    File::new(STACK_TRACE, Some(stack_max::trace), None),
+    )
+    .if_there(stack_max::is_there),
+    File::new("stack_trace", Some(stack_max::trace), None).if_there(stack_max::is_there),
     File::new(
-        STACK_TRACER_ENABLED,
+        "stack_tracer_enabled",
         Some(stack_max::enabled),
         Some(stack_max::set_enabled),
-    ),
+    )
+    .if_there(stack_max::is_there),
     File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
     File::new(
         "trace_clock",
@@ -187,28 +190,18 @@ static ROOT: [File; 22] = [
     ),
 ];
 
-const FUNCTION_PROFILE_ENABLED: &str = "function_profile_enabled";
-const STACK_MAX_SIZE: &str = "stack_max_size";
-const STACK_TRACE: &str = "stack_trace";
-const STACK_TRACER_ENABLED: &str = "stack_tracer_enabled";
 /// The folder with the profiler's tables.
 pub(super) const TRACE_STAT: &str = "trace_stat";
 
-/// Whether a file or folder of the root is there: of what the image can.
-pub(super) fn is_there(session: &Session, name: &str) -> bool {
-    match name {
-        FUNCTION_PROFILE_ENABLED | TRACE_STAT => profile::is_there(session),
-        STACK_MAX_SIZE | STACK_TRACE | STACK_TRACER_ENABLED => stack_max::is_there(session),
-        _ => true,
-    }
-}
+/// Whether there is a folder `trace_stat`.
+pub(super) use profile::is_there as has_profile;
 
 /// In `trace_stat`, for each CPU.
 pub(super) static FUNCTION_STAT: File = File::new("function", Some(profile::stat), None);
 /// The files in the root, as far as the image has a use for them.
 pub(super) fn root(session: &Session) -> impl Iterator<Item = &'static File> {
     let all = ROOT.iter().chain(&latency::FILES).chain(&functions::FILES);
-    all.filter(|file| file.is_there(session) && is_there(session, file.name))
+    all.filter(|file| file.is_there(session))
 }
 
 /// Whether there is a folder `hwlat_detector`.

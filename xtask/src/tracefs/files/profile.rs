@@ -15,7 +15,7 @@ use crate::tracefs::tree::Of;
 const MAX_FUNCTIONS: u64 = 1 << 16;
 
 /// Whether the guest has a function profiler.
-pub(super) fn is_there(session: &Session) -> bool {
+pub(in crate::tracefs) fn is_there(session: &Session) -> bool {
     session.guest.elf.symbol(profile::SYMBOL).is_ok()
 }
 
