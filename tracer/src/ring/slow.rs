@@ -46,7 +46,9 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
         let end = Geometry::<R>::end(pos);
         // Perhaps stale.
         raise_limit(ring, limit, end);
-        turn.claim(ring, pos);
+        if snapshot::is_pending(ring) || !matches!(turn, Turn::GoOn) {
+            turn.claim(ring, pos);
+        }
         let half = now >> 32;
         let clock = if ring.load(Word::TsHi) == half {
             0
@@ -90,6 +92,8 @@ pub(super) enum Turn {
 
 impl Turn {
     /// Takes a snapshot that was asked for upon oneself.
+    #[cold]
+    #[inline(never)]
     fn claim<R: CpuRing>(&mut self, ring: R, pos: u64) {
         let now_open = Geometry::<R>::seq(Geometry::<R>::end(pos)).saturating_sub(1);
         if let Self::Snapshot { open } = *self
@@ -154,14 +158,13 @@ fn free_slot<R: CpuRing>(ring: R, end: u64, start: u64) -> Result<u64, Word> {
     if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
         return Err(Word::Dropped);
     }
-    let mut commit = 0;
     // Those that are passed over too: who opens one may not have written its header yet.
-    for seq in Geometry::<R>::seq(end)..=seq {
-        let at = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
-        commit = ring.load64(at + SUB_COMMIT);
-        if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
-            return Err(Word::CommitOverrun);
-        }
+    if start != end && !snapshot::are_free(ring, end, start) {
+        return Err(Word::CommitOverrun);
+    }
+    let commit = ring.load64(Geometry::<R>::offset(start) + SUB_COMMIT);
+    if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
+        return Err(Word::CommitOverrun);
     }
     Ok(commit)
 }
@@ -170,10 +173,10 @@ fn free_slot<R: CpuRing>(ring: R, end: u64, start: u64) -> Result<u64, Word> {
 /// sub-buffer in which `pos` lies, and with those that are passed over.
 pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn) -> Opened {
     let end = Geometry::<R>::end(pos);
-    let seq = Halves::of(ring, turn, Geometry::<R>::seq(end))
-        .map_or(Geometry::<R>::seq(end), |halves| {
-            halves.next(Geometry::<R>::seq(end), turn)
-        });
+    let mut seq = Geometry::<R>::seq(end);
+    if ring.load(Word::Halves) != 0 || !matches!(turn, Turn::GoOn) {
+        seq = snapshot::place(ring, seq, turn);
+    }
     let start = seq * Geometry::<R>::SUB;
     let commit = match free_slot(ring, end, start) {
         Ok(commit) => commit,
@@ -192,7 +195,9 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     // From here on the rest of the old sub-buffer, what is passed over, the header and `len` bytes are ours. `commit` is
     // still the slot's: nobody was inside, and nobody could reserve there before us.
     pad(ring, pos, end);
-    snapshot::pass_over(ring, end, start);
+    if start != end {
+        snapshot::pass_over(ring, end, start);
+    }
     let [_, _, ctx, current] = ring.ctx().to_le_bytes();
     let version = SubHeader::VERSION;
     let header = SubHeader {

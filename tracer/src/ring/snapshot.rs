@@ -19,7 +19,7 @@
 use super::control::ARMED;
 use super::slow::{self, Turn};
 use super::{CpuRing, Geometry, RingControl, Word};
-use crate::wire::{SUB_COMMIT, SUB_HEADER};
+use crate::wire::{COMMIT_BYTES, SUB_COMMIT, SUB_HEADER};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The two halves of a ring.
@@ -84,6 +84,24 @@ impl Halves {
     }
 }
 
+/// The sub-buffer that is opened next, where it would be `seq` in one ring.
+#[cold]
+#[inline(never)]
+pub(super) fn place<R: CpuRing>(ring: R, seq: u64, turn: Turn) -> u64 {
+    Halves::of(ring, turn, seq).map_or(seq, |halves| halves.next(seq, turn))
+}
+
+/// Whether nobody is inside the slots of the sub-buffers from position `from` to `to`.
+#[cold]
+#[inline(never)]
+pub(super) fn are_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
+    (Geometry::<R>::seq(from)..Geometry::<R>::seq(to)).all(|seq| {
+        let at = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+        let commit = ring.load64(at + SUB_COMMIT);
+        commit & COMMIT_BYTES == Geometry::<R>::complete_before(seq)
+    })
+}
+
 /// Whether a snapshot was asked for and is not taken yet.
 pub(super) fn is_pending<R: CpuRing>(ring: R) -> bool {
     ring.load(Word::Taken) != ring.load(Word::Wanted)
@@ -91,10 +109,9 @@ pub(super) fn is_pending<R: CpuRing>(ring: R) -> bool {
 
 /// Passes over the sub-buffers from position `from` to `to`: the claim to them is the caller's. They count as filled; what
 /// stands in their slots stays, with as many records as it had.
+#[cold]
+#[inline(never)]
 pub(super) fn pass_over<R: CpuRing>(ring: R, from: u64, to: u64) {
-    if from == to {
-        return;
-    }
     let mut start = from;
     while start < to {
         let at = Geometry::<R>::offset(start);
@@ -107,6 +124,8 @@ pub(super) fn pass_over<R: CpuRing>(ring: R, from: u64, to: u64) {
 }
 
 /// A snapshot was taken: recording goes on in sub-buffer `seq`.
+#[cold]
+#[inline(never)]
 pub(super) fn taken<R: CpuRing>(ring: R, seq: u64) {
     loop {
         let before = ring.load(Word::LiveStart);
