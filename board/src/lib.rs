@@ -5,6 +5,7 @@
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * [`setting`]: what can be set of the tracer, at boot and live; `control`: the thread that listens to the host.
+//! * `sweep`: sweeps, as the host asks for them.
 //! * [`power`]: the way out.
 #![no_std]
 #![cfg_attr(
@@ -39,6 +40,8 @@ mod pic;
 pub mod smp;
 #[cfg(feature = "image")]
 mod start;
+#[cfg(feature = "image")]
+pub mod sweep;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
 mod virtio;

@@ -77,7 +77,7 @@ impl Stack {
                 Some((frame[0], frame[3]))
             }
             Rank::Interrupt => {
-                let frame = percpu::current().cast::<TrapFrame>().wrapping_sub(1);
+                let frame = interrupted_frame();
                 // SAFETY: a trap frame lies right before every control block.
                 let frame = unsafe { frame.as_ref() }?;
                 Some((frame.rip as usize, frame.rsp as usize))
@@ -85,6 +85,17 @@ impl Stack {
             Rank::Thread | Rank::Anything => None,
         }
     }
+}
+
+/// Where the registers of the running thread lie while an interrupt is handled.
+fn interrupted_frame() -> *const TrapFrame {
+    percpu::current().cast::<TrapFrame>().wrapping_sub(1)
+}
+
+/// The instruction that the interrupt under way came upon.
+pub(crate) fn interrupted_ip() -> usize {
+    // SAFETY: a trap frame lies right before every control block.
+    unsafe { (*interrupted_frame()).rip as usize }
 }
 
 /// A walk: an iterator over the addresses of the calls that are under way, the innermost first, and where an interrupt

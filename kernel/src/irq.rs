@@ -97,6 +97,27 @@ extern "C" fn unexpected(vector: usize, _: u64) {
     );
 }
 
+/// What an interrupt came upon.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupted {
+    /// Address of the instruction that was to be executed next.
+    pub ip: usize,
+    /// How often preemption was disabled.
+    pub preempt_depth: u8,
+}
+
+/// What the interrupt that is being handled came upon.
+///
+/// # Context
+/// Interrupt handlers and timers' functions; elsewhere it tells of some interrupt before.
+#[must_use]
+pub fn interrupted() -> Interrupted {
+    Interrupted {
+        ip: crate::backtrace::interrupted_ip(),
+        preempt_depth: percpu::depth(),
+    }
+}
+
 /// Unexpected and spurious interrupts of a CPU since boot.
 #[must_use]
 pub fn unexpected_count(cpu: usize) -> u64 {

@@ -9,6 +9,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod stats;
+pub mod sweep;
 
 #[cfg(feature = "workload")]
 pub mod workload;

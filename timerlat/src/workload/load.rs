@@ -35,11 +35,11 @@ pub enum Load {
     Mix,
 }
 
-const CPU_PRIO: u8 = 1;
-const LOW_PRIO: u8 = 2;
-const HIGH_PRIO: u8 = 4;
+pub(crate) const CPU_PRIO: u8 = 1;
+pub(crate) const LOW_PRIO: u8 = 2;
+pub(crate) const HIGH_PRIO: u8 = 4;
 /// The most important of the loads' threads.
-pub(super) const HIGHEST_PRIO: u8 = HIGH_PRIO;
+pub(crate) const HIGHEST_PRIO: u8 = HIGH_PRIO;
 
 /// Threads that `mix` starts on a CPU, the most of all.
 const NR_THREADS: usize = 4;
@@ -97,14 +97,28 @@ fn work(state: &AtomicU64, rounds: u32) {
     state.store(x, Relaxed);
 }
 
-static COMPUTED: [AtomicU64; MAX_CPUS] =
-    [const { AtomicU64::new(0x9e37_79b9_7f4a_7c15) }; MAX_CPUS];
-static INTERRUPTED: [AtomicU64; MAX_CPUS] =
-    [const { AtomicU64::new(0x2545_f491_4f6c_dd1d) }; MAX_CPUS];
+/// What the two generators begin with.
+const COMPUTED_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const INTERRUPTED_SEED: u64 = 0x2545_f491_4f6c_dd1d;
+
+static COMPUTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(COMPUTED_SEED) }; MAX_CPUS];
+static INTERRUPTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(INTERRUPTED_SEED) }; MAX_CPUS];
+
+/// Has the loads of a CPU begin anew, with the same numbers.
+pub(crate) fn reset(cpu: usize) {
+    COMPUTED[cpu % MAX_CPUS].store(COMPUTED_SEED, Relaxed);
+    INTERRUPTED[cpu % MAX_CPUS].store(INTERRUPTED_SEED, Relaxed);
+    while QUEUES[cpu % MAX_CPUS].try_receive().is_ok() {}
+}
+
+/// Computes for a while.
+pub(crate) fn compute_round(cpu: usize, rounds: u32) {
+    work(&COMPUTED[cpu % MAX_CPUS], rounds);
+}
 
 fn compute(cpu: usize) {
     loop {
-        work(&COMPUTED[cpu % MAX_CPUS], 2000);
+        compute_round(cpu, 2000);
         (hooks().hand_over)();
     }
 }
@@ -121,11 +135,16 @@ fn start_interrupts(cpu: usize) {
     timer.arm(Instant::after_nanos(100_000));
 }
 
-fn interrupt(cpu: usize, expiry: Expiry) {
+/// The interrupt's work; says how many nanoseconds are to pass until the next one.
+pub(crate) fn interrupt_work(cpu: usize) -> u64 {
     let state = &INTERRUPTED[cpu % MAX_CPUS];
     work(state, 8);
+    37_000 + state.load(Relaxed) % 63_000
+}
+
+fn interrupt(cpu: usize, expiry: Expiry) {
+    let pause = interrupt_work(cpu);
     if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {
-        let pause = 37_000 + state.load(Relaxed) % 63_000;
         timer.arm(Instant::from_cycles(expiry.at) + nanos_to_cycles(pause));
     }
 }
@@ -133,33 +152,43 @@ fn interrupt(cpu: usize, expiry: Expiry) {
 static LOCKS: [Mutex<u64>; MAX_CPUS] = [const { Mutex::new(0) }; MAX_CPUS];
 static QUEUES: [Queue<u64, 4>; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
 
-/// Holds the mutex most of the time, so that the other one has to wait and lends its priority.
-fn lock_low(cpu: usize) {
+/// One round of the less important thread: it holds the mutex most of the time, so that the other one has to wait and
+/// lends its priority. It sleeps for a `part` of what it does in a run of seconds.
+pub(crate) fn lock_low_round(cpu: usize, part: u64) {
     let cpu = cpu % MAX_CPUS;
+    if let Ok(mut count) = LOCKS[cpu].lock() {
+        work(&COMPUTED[cpu], 400);
+        *count += 1;
+    }
+    {
+        let _guard = preempt::disable();
+        work(&COMPUTED[cpu], 4);
+    }
+    // Full is fine: the receiver is slower on purpose.
+    let _ = QUEUES[cpu].try_send(COMPUTED[cpu].load(Relaxed));
+    let _ = sleep_nanos(23_000 / part);
+}
+
+/// One round of the more important thread.
+pub(crate) fn lock_high_round(cpu: usize, part: u64) {
+    let cpu = cpu % MAX_CPUS;
+    if let Ok(mut count) = LOCKS[cpu].lock() {
+        work(&COMPUTED[cpu], 50);
+        *count += 1;
+    }
+    let _ = QUEUES[cpu].try_receive();
+    let _ = sleep_nanos(31_000 / part);
+}
+
+fn lock_low(cpu: usize) {
     loop {
-        if let Ok(mut count) = LOCKS[cpu].lock() {
-            work(&COMPUTED[cpu], 400);
-            *count += 1;
-        }
-        {
-            let _guard = preempt::disable();
-            work(&COMPUTED[cpu], 4);
-        }
-        // Full is fine: the receiver is slower on purpose.
-        let _ = QUEUES[cpu].try_send(COMPUTED[cpu].load(Relaxed));
-        let _ = sleep_nanos(23_000);
+        lock_low_round(cpu, 1);
         (hooks().hand_over)();
     }
 }
 
 fn lock_high(cpu: usize) {
-    let cpu = cpu % MAX_CPUS;
     loop {
-        if let Ok(mut count) = LOCKS[cpu].lock() {
-            work(&COMPUTED[cpu], 50);
-            *count += 1;
-        }
-        let _ = QUEUES[cpu].try_receive();
-        let _ = sleep_nanos(31_000);
+        lock_high_round(cpu, 1);
     }
 }

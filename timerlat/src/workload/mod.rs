@@ -6,7 +6,7 @@
 pub mod events;
 
 mod cyclictest;
-mod load;
+pub(crate) mod load;
 mod timerlat;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

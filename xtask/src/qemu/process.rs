@@ -1,5 +1,6 @@
 //! [`Process`]: a QEMU that never outlives us.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -32,6 +33,15 @@ impl Process {
     ///
     /// If QEMU cannot be started, or would not hand over the command line.
     pub fn start(machine: &Machine, messages: &Path) -> Result<Self> {
+        Self::start_with(machine, &[], messages)
+    }
+
+    /// The same with more of QEMU's arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`Process::start`].
+    pub fn start_with(machine: &Machine, more: &[OsString], messages: &Path) -> Result<Self> {
         let len = machine.cmdline.len();
         if len > MAX_CMDLINE {
             bail!(
@@ -51,6 +61,7 @@ impl Process {
         let _pinned = machine.is_pinned().then(Pinned::new);
         let child = command
             .args(machine.arguments())
+            .args(more)
             .stdin(Stdio::null())
             .stdout(messages.try_clone()?)
             .stderr(messages)

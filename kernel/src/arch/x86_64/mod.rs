@@ -10,6 +10,7 @@ pub mod exceptions;
 pub mod frame;
 pub mod interrupts;
 pub mod jump_label;
+pub mod marks;
 pub mod paging;
 pub mod percpu;
 pub mod port;

@@ -1,0 +1,320 @@
+//! What moves the interrupt over the stretch.
+//!
+//! Three times the stretch is run undisturbed, with the timer armed as always but far away: that gives its length, and
+//! shows whether it is the same each time. Then each run has one arrival.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::arch::marks;
+use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::{self, Builder, Thread};
+use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
+use takt_kernel::{Error, irq, thread_stack, trace};
+
+use super::block::{Place, ROOM, SweepBlock, SweepState, VERSION};
+use super::{WORKLOADS, loads, workloads};
+
+/// A function without arguments that is swept from its call to its return.
+pub type Entry = extern "C" fn();
+
+/// What is swept.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject {
+    /// What the application marks with [`begin`] and [`end`].
+    Marked,
+    /// The workload with this number in [`WORKLOADS`].
+    Workload(usize),
+    /// Calls of a function.
+    Entry(Entry),
+}
+
+/// Which arrivals are measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Position of the first one: instructions from the beginning of the stretch.
+    pub first: u32,
+    /// How many; none has the stretch run undisturbed only.
+    pub count: u32,
+    /// Instructions from one arrival to the next, 1 at least.
+    pub step: u32,
+    /// Priority of the measured thread, 1 to 99.
+    pub priority: u8,
+    /// Length of the stretch of a load, in nanoseconds.
+    pub window_ns: u64,
+    /// Ends the system; is told whether the sweep went well.
+    pub end: fn(bool),
+}
+
+/// Priority of the thread that keeps the CPU from halting.
+const BUSY: u8 = 1;
+
+/// Runs without an arrival, before those with one.
+const UNDISTURBED: u32 = 3;
+
+/// Cycles from the planning of a run to its beginning: more than arming the timer takes.
+const LEAD: u64 = 4_000;
+
+/// Cycles until the timer would expire in an undisturbed run: before any time that a workload waits for.
+const FAR: u64 = 1_000_000_000;
+
+/// What the thread that runs the stretch, the interrupt and the measured thread share.
+struct Shared {
+    is_on: AtomicBool,
+    is_under_way: AtomicBool,
+    first: AtomicU32,
+    count: AtomicU32,
+    step: AtomicU32,
+    window: AtomicU64,
+    /// The number of the run.
+    run: AtomicU32,
+    /// When the run under way is to begin; 0 while none is planned.
+    planned: AtomicU64,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    deadline: AtomicU64,
+    irq_latency: AtomicU64,
+    ip: AtomicU32,
+    preempt_depth: AtomicU32,
+    thread_latency: AtomicU64,
+}
+
+static SHARED: Shared = Shared {
+    is_on: AtomicBool::new(false),
+    is_under_way: AtomicBool::new(false),
+    first: AtomicU32::new(0),
+    count: AtomicU32::new(0),
+    step: AtomicU32::new(1),
+    window: AtomicU64::new(0),
+    run: AtomicU32::new(0),
+    planned: AtomicU64::new(0),
+    begun: AtomicU64::new(0),
+    ended: AtomicU64::new(0),
+    deadline: AtomicU64::new(0),
+    irq_latency: AtomicU64::new(0),
+    ip: AtomicU32::new(0),
+    preempt_depth: AtomicU32::new(0),
+    thread_latency: AtomicU64::new(0),
+};
+
+static BLOCK: spin::Once<&'static SweepBlock> = spin::Once::new();
+static TIMER: spin::Once<Timer> = spin::Once::new();
+static END: spin::Once<fn(bool)> = spin::Once::new();
+
+/// Given once by the measured thread when it is there, and then for each arrival.
+static MEASURED: Semaphore = Semaphore::new(0, 1);
+
+thread_stack!(static STACKS: [8192; 2]);
+
+fn block() -> &'static SweepBlock {
+    BLOCK.get().expect("set by `start` before any run")
+}
+
+fn fail(what: &str) {
+    defmt::error!("sweep: {=str}", what);
+    block().state.store(SweepState::Failed as u32, Relaxed);
+    SHARED.is_on.store(false, Relaxed);
+    if let Some(end) = END.get() {
+        end(false);
+    }
+}
+
+/// Starts the measured thread and sweeps `subject`: what the application marks, in its own time; everything else before
+/// this returns.
+///
+/// # Errors
+/// What creating a thread or a timer may fail with; [`Error::InvalidArgument`] if a number is out of range.
+///
+/// # Context
+/// A thread, once. Other threads of the application should not run yet.
+pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Result<(), Error> {
+    if plan.count as usize > ROOM || plan.step == 0 || plan.priority < workloads::LEAST_PRIORITY {
+        return Err(Error::InvalidArgument);
+    }
+    BLOCK.call_once(|| block);
+    END.call_once(|| plan.end);
+    SHARED.first.store(plan.first, Relaxed);
+    SHARED.count.store(plan.count, Relaxed);
+    SHARED.step.store(plan.step, Relaxed);
+    SHARED
+        .window
+        .store(nanos_to_cycles(plan.window_ns), Relaxed);
+    Builder::new("sweep", plan.priority)?.spawn(&STACKS[0], measured, 0)?;
+    MEASURED.take()?;
+    // A halted CPU executes nothing that an interrupt could come between, and time passes all the same.
+    Builder::new("busy", BUSY)?.spawn(&STACKS[1], |_| busy(), 0)?;
+    block.version.store(VERSION, Relaxed);
+    block.state.store(SweepState::Running as u32, Relaxed);
+    SHARED.is_on.store(true, Relaxed);
+    match subject {
+        Subject::Marked => Ok(()),
+        Subject::Entry(entry) => {
+            repeat(0, |_| {}, || entry());
+            Ok(())
+        }
+        Subject::Workload(number) => {
+            let workload = WORKLOADS.get(number).ok_or(Error::InvalidArgument)?;
+            if workload.is_load {
+                loads::sweep(workload.name, SHARED.window.load(Relaxed))
+            } else {
+                workloads::sweep(workload.name)
+            }
+        }
+    }
+}
+
+fn busy() {
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// Runs a stretch until all arrivals are measured. `prepare` is told when it will begin, at least `within` nanoseconds
+/// later.
+pub(super) fn repeat(within: u64, mut prepare: impl FnMut(u64), mut stretch: impl FnMut()) {
+    while SHARED.is_on.load(Relaxed) {
+        prepare(plan(nanos_to_cycles(within)));
+        begin();
+        stretch();
+        end();
+    }
+}
+
+/// Says when the next run begins: so many cycles from now, and those that arming the timer takes.
+fn plan(within: u64) -> u64 {
+    // The same place in the ring each time.
+    if trace::is_on() {
+        trace::forget(|_, _| {});
+    }
+    let begin = Instant::now().cycles() + within + LEAD;
+    SHARED.planned.store(begin, Relaxed);
+    begin
+}
+
+/// Begins the stretch under test. Without effect in a system that was not started for a sweep, and until all arrivals of
+/// a sweep are measured.
+///
+/// # Context
+/// Threads that may wait, one at a time.
+#[inline]
+pub fn begin() {
+    if SHARED.is_on.load(Relaxed) {
+        begin_run();
+    }
+}
+
+#[inline(never)]
+fn begin_run() {
+    let begin = match SHARED.planned.swap(0, Relaxed) {
+        0 => {
+            let begin = plan(0);
+            SHARED.planned.store(0, Relaxed);
+            begin
+        }
+        planned => planned,
+    };
+    SHARED.is_under_way.store(true, Relaxed);
+    let run = SHARED.run.load(Relaxed);
+    let distance = match run.checked_sub(UNDISTURBED) {
+        None => FAR,
+        Some(arrival) => {
+            let steps = u64::from(arrival) * u64::from(SHARED.step.load(Relaxed));
+            u64::from(SHARED.first.load(Relaxed)) + steps
+        }
+    };
+    let deadline = begin + marks::BEGIN_LEN + distance;
+    SHARED.deadline.store(deadline, Relaxed);
+    if let Some(timer) = TIMER.get() {
+        timer.arm(Instant::from_cycles(deadline));
+    }
+    marks::begin(&SHARED.begun, begin);
+}
+
+/// Ends the stretch under test.
+///
+/// # Context
+/// As [`begin`]; another thread may do it.
+#[inline]
+pub fn end() {
+    if SHARED.is_on.load(Relaxed) {
+        marks::end(&SHARED.ended);
+        end_run();
+    }
+}
+
+#[inline(never)]
+fn end_run() {
+    if !SHARED.is_under_way.swap(false, Relaxed) {
+        return;
+    }
+    let began = SHARED.begun.load(Relaxed) + marks::BEGIN_LEN;
+    let took = SHARED.ended.load(Relaxed).wrapping_sub(began) as u32;
+    let block = block();
+    let run = SHARED.run.load(Relaxed);
+    SHARED.run.store(run + 1, Relaxed);
+    if let Some(arrival) = run.checked_sub(UNDISTURBED) {
+        // An arrival behind the end of the stretch is still to come.
+        if MEASURED.take().is_err() {
+            return fail("the stretch ends where threads may not wait");
+        }
+        record(arrival as usize, began, took);
+        block.nr.store(arrival + 1, Relaxed);
+    } else {
+        if let Some(timer) = TIMER.get() {
+            timer.cancel();
+        }
+        block
+            .length_before
+            .store(block.length.load(Relaxed), Relaxed);
+        block.length.store(took, Relaxed);
+    }
+    if run + 1 == UNDISTURBED + SHARED.count.load(Relaxed) {
+        SHARED.is_on.store(false, Relaxed);
+        block.state.store(SweepState::Done as u32, Relaxed);
+        if let Some(end) = END.get() {
+            end(true);
+        }
+    }
+}
+
+fn record(arrival: usize, began: u64, took: u32) {
+    let Some(entry) = block().entries.get(arrival) else {
+        return;
+    };
+    let position = SHARED.deadline.load(Relaxed).wrapping_sub(began);
+    entry.set(Place::Position, position as u32);
+    entry.set(Place::Irq, SHARED.irq_latency.load(Relaxed) as u32);
+    entry.set(Place::Thread, SHARED.thread_latency.load(Relaxed) as u32);
+    entry.set(Place::Ip, SHARED.ip.load(Relaxed));
+    entry.set(Place::PreemptDepth, SHARED.preempt_depth.load(Relaxed));
+    entry.set(Place::Took, took);
+}
+
+/// In the timer's interrupt.
+fn expired(_: usize, expiry: Expiry) {
+    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    SHARED.irq_latency.store(latency, Relaxed);
+    let interrupted = irq::interrupted();
+    SHARED.ip.store(interrupted.ip as u32, Relaxed);
+    SHARED
+        .preempt_depth
+        .store(interrupted.preempt_depth.into(), Relaxed);
+}
+
+fn measured(_: usize) {
+    let me: Thread = thread::current();
+    let Ok(timer) = Timer::waking(me, expired, 0) else {
+        return fail("no timer is left");
+    };
+    TIMER.call_once(|| timer);
+    // Never above its maximum: it is taken before the next arrival.
+    let _ = MEASURED.give();
+    loop {
+        if thread::park(Instant::NEVER).is_err() {
+            return fail("the measured thread may not wait");
+        }
+        let now = Instant::now().cycles();
+        let latency = now.wrapping_sub(SHARED.deadline.load(Relaxed));
+        SHARED.thread_latency.store(latency, Relaxed);
+        let _ = MEASURED.give();
+    }
+}

@@ -1,0 +1,313 @@
+//! Stretches made of the kernel's primitives, alone and with others waiting.
+//!
+//! Each is a function that runs it once; the threads that it needs stand ready before it begins and stand there again
+//! after it has ended.
+
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
+use takt_kernel::thread::{self, Builder, Thread};
+use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::{Error, thread_stack, trace, yield_now};
+
+use super::driver::repeat;
+
+/// The stretch's own thread.
+const MAIN: u8 = 50;
+const LOW: u8 = 40;
+const HIGH: u8 = 60;
+
+/// The measured thread is above all that a workload starts.
+pub(super) const LEAST_PRIORITY: u8 = HIGH + 10;
+
+/// Threads that wait for one object.
+const WAITERS: usize = 8;
+/// Owners in a chain of mutexes.
+const CHAIN: usize = 4;
+/// Timers that are queued besides the one in use.
+const TIMERS: usize = 64;
+/// Timers that expire at once.
+const AT_ONCE: usize = 16;
+
+/// Time for all threads to come to rest, in nanoseconds.
+const SETTLE: u64 = 8_000;
+/// Later than the end of any run, in nanoseconds.
+const LATER: u64 = 3_000_000_000;
+
+const STACK_SIZE: usize = 8192;
+thread_stack!(static STACKS: [STACK_SIZE; AT_ONCE + 1]);
+/// The stack that the thread under test uses again and again.
+const OWN_STACK: usize = AT_ONCE;
+
+fn spawn(slot: usize, priority: u8, entry: fn(usize)) -> Result<Thread, Error> {
+    Builder::new("subject", priority)?.spawn(&STACKS[slot], entry, slot)
+}
+
+fn settle() {
+    // It fails in interrupts only.
+    let _ = sleep_nanos(SETTLE);
+}
+
+/// Calls that cannot fail as they are used here: what they give would show as a stretch that is not the same each time.
+fn ignore<T, E>(_: Result<T, E>) {}
+
+/// Sweeps the workload of this name.
+pub(super) fn sweep(name: &str) -> Result<(), Error> {
+    thread::current().set_priority(MAIN)?;
+    match name {
+        "semaphore" => simple(|| {
+            ignore(THERE.give());
+            ignore(THERE.try_take());
+        }),
+        "semaphore-contended" => {
+            spawn(0, HIGH, |_| while THERE.take().is_ok() {})?;
+            simple(|| ignore(THERE.give()));
+        }
+        "semaphore-timeout" => simple(|| ignore(THERE.take_until(Instant::after_nanos(1_000)))),
+        "mutex" => simple(|| drop(MUTEXES[0].lock())),
+        "mutex-contended" => chain(1)?,
+        "mutex-chain" => chain(CHAIN)?,
+        "queue" => simple(|| {
+            ignore(QUEUE.send(1));
+            ignore(QUEUE.receive());
+        }),
+        "queue-contended" => {
+            spawn(0, HIGH, |_| while QUEUE.receive().is_ok() {})?;
+            simple(|| ignore(QUEUE.send(1)));
+        }
+        "event-flags" => event_flags()?,
+        "condvar" => condvar()?,
+        "timer" => arm_and_cancel()?,
+        "timer-many" => {
+            for number in 0..TIMERS as u64 {
+                Timer::new(|_, _| {}, 0)?.arm(Instant::after_nanos(LATER * (1 + number % 7)));
+            }
+            arm_and_cancel()?;
+        }
+        "timers-at-once" => timers_at_once()?,
+        "sleep" => simple(|| ignore(sleep_nanos(1_000))),
+        "thread" => simple(|| create_and_join(LOW)),
+        "thread-contended" => simple(|| create_and_join(HIGH)),
+        "thread-end" => thread_end()?,
+        "priority" => {
+            let thread = spawn(0, LOW, |_| ignore(thread::park(Instant::NEVER)))?;
+            repeat(
+                2 * SETTLE,
+                |_| settle(),
+                || {
+                    ignore(thread.set_priority(HIGH));
+                    ignore(thread.set_priority(LOW));
+                },
+            );
+        }
+        "switch" => {
+            spawn(0, MAIN, |_| {
+                loop {
+                    yield_now();
+                }
+            })?;
+            repeat(0, |_| yield_now(), yield_now);
+        }
+        "suspend" => {
+            let thread = spawn(0, LOW, |_| {
+                loop {
+                    core::hint::spin_loop();
+                }
+            })?;
+            repeat(
+                0,
+                |_| {},
+                || {
+                    ignore(thread.suspend());
+                    ignore(thread.resume());
+                },
+            );
+        }
+        "suspend-contended" => {
+            let thread = spawn(0, HIGH, |_| while thread::current().suspend().is_ok() {})?;
+            simple(|| ignore(thread.resume()));
+        }
+        "trace" => {
+            trace::tracing_on();
+            simple(|| {
+                trace::record_marker("one");
+                trace::record_marker("another, longer");
+            });
+        }
+        "trace-slow" => trace_slow(),
+        _ => return Err(Error::InvalidArgument),
+    }
+    Ok(())
+}
+
+fn simple(stretch: impl FnMut()) {
+    repeat(0, |_| {}, stretch);
+}
+
+static THERE: Semaphore = Semaphore::new(0, 1);
+static QUEUE: Queue<u32, 4> = Queue::new();
+
+static MUTEXES: [Mutex<u32>; CHAIN] = [const { Mutex::new(0) }; CHAIN];
+static GO: [Semaphore; CHAIN] = [const { Semaphore::new(0, 1) }; CHAIN];
+static RELEASE: Semaphore = Semaphore::new(0, 1);
+
+/// Owner number `slot` locks its mutex and waits for the next owner's; the first one waits to be let go.
+fn owner(slot: usize) {
+    while GO[slot].take().is_ok() {
+        let mine = MUTEXES[slot].lock();
+        match slot.checked_sub(1) {
+            None => ignore(RELEASE.take()),
+            Some(next) => drop(MUTEXES[next].lock()),
+        }
+        drop(mine);
+    }
+}
+
+fn chain(length: usize) -> Result<(), Error> {
+    for slot in 0..length {
+        spawn(slot, LOW + slot as u8, owner)?;
+    }
+    let prepare = |_| {
+        for go in &GO[..length] {
+            ignore(go.give());
+            settle();
+        }
+    };
+    repeat(2 * SETTLE * length as u64, prepare, || {
+        // The first owner is ready then, but less important than this thread.
+        ignore(RELEASE.give());
+        drop(MUTEXES[length - 1].lock());
+    });
+    Ok(())
+}
+
+static FLAGS: EventFlags = EventFlags::new(0);
+
+fn event_flags() -> Result<(), Error> {
+    for slot in 0..WAITERS {
+        spawn(slot, HIGH, |slot| {
+            while FLAGS
+                .wait(1 << slot, Mode::AllClear, Instant::NEVER)
+                .is_ok()
+            {}
+        })?;
+    }
+    repeat(2 * SETTLE, |_| settle(), || FLAGS.set((1 << WAITERS) - 1));
+    Ok(())
+}
+
+static CHANGED: Condvar = Condvar::new();
+
+fn condvar() -> Result<(), Error> {
+    for slot in 0..WAITERS {
+        spawn(slot, HIGH, |_| {
+            if let Ok(mut guard) = MUTEXES[0].lock() {
+                while CHANGED.wait(&mut guard).is_ok() {}
+            }
+        })?;
+    }
+    repeat(
+        2 * SETTLE,
+        |_| settle(),
+        || {
+            CHANGED.notify_all();
+        },
+    );
+    Ok(())
+}
+
+fn arm_and_cancel() -> Result<(), Error> {
+    let timer = Timer::new(|_, _| {}, 0)?;
+    simple(|| {
+        timer.arm(Instant::after_nanos(LATER));
+        timer.cancel();
+    });
+    Ok(())
+}
+
+static EXPIRED: AtomicU32 = AtomicU32::new(0);
+
+fn timers_at_once() -> Result<(), Error> {
+    let mut timers = [const { None }; AT_ONCE];
+    for (slot, timer) in timers.iter_mut().enumerate() {
+        let thread = spawn(slot, LOW, |_| while thread::park(Instant::NEVER).is_ok() {})?;
+        let expired = |_, _: Expiry| {
+            EXPIRED.fetch_add(1, Relaxed);
+        };
+        *timer = Some(Timer::waking(thread, expired, 0)?);
+    }
+    let prepare = |begin| {
+        settle();
+        EXPIRED.store(0, Relaxed);
+        for timer in timers.iter().flatten() {
+            timer.arm(Instant::from_cycles(begin + 200));
+        }
+    };
+    repeat(2 * SETTLE, prepare, || {
+        while EXPIRED.load(Relaxed) < AT_ONCE as u32 {
+            core::hint::spin_loop();
+        }
+    });
+    Ok(())
+}
+
+fn create_and_join(priority: u8) {
+    if let Ok(thread) = spawn(OWN_STACK, priority, |_| {}) {
+        ignore(thread.join(Instant::NEVER));
+    }
+}
+
+static NEXT: [Semaphore; WAITERS] = [const { Semaphore::new(0, 1) }; WAITERS];
+/// The thread that ends.
+static ENDING: spin::Mutex<Option<Thread>> = spin::Mutex::new(None);
+
+/// Several threads wait for the end of one.
+fn thread_end() -> Result<(), Error> {
+    for slot in 0..WAITERS {
+        spawn(slot, HIGH, |slot| {
+            while NEXT[slot].take().is_ok() {
+                let ending = *ENDING.lock();
+                if let Some(thread) = ending {
+                    ignore(thread.join(Instant::NEVER));
+                }
+            }
+        })?;
+    }
+    let prepare = |_| {
+        let thread = spawn(OWN_STACK, LOW, |_| ignore(RELEASE.take()));
+        *ENDING.lock() = thread.ok();
+        settle();
+        for next in &NEXT {
+            ignore(next.give());
+        }
+    };
+    repeat(3 * SETTLE, prepare, || {
+        ignore(RELEASE.give());
+        // The thread ends while this one sleeps.
+        settle();
+    });
+    Ok(())
+}
+
+/// A text as long as a marker may be.
+const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// Fills the open sub-buffer up to a place where the next record has no room.
+fn trace_slow() {
+    trace::tracing_on();
+    let per_record = {
+        let before = trace::counters_of(0).bytes;
+        trace::record_marker(LONG);
+        trace::counters_of(0).bytes - before
+    };
+    let room = takt_kernel::config::TRACE_SUB_SIZE as u64 - 64;
+    let prepare = |_| {
+        for _ in 0..room / per_record.max(1) {
+            trace::record_marker(LONG);
+        }
+    };
+    repeat(20_000, prepare, || {
+        trace::record_marker(LONG);
+        trace::record_marker(LONG);
+    });
+}
