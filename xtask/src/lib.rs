@@ -10,6 +10,7 @@
 //! | [`guest`] | reading the guest's memory: status block, RTT, its log |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
 //! | [`report`] | the results as text, JSON and CSV |
+//! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`commands`] | one module for each command |
 //!
@@ -27,6 +28,7 @@ pub mod qemu;
 pub mod report;
 pub mod run;
 pub mod setup;
+pub mod sweep;
 pub mod term;
 pub mod tracefs;
 

@@ -5,6 +5,9 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Arrivals that one boot can measure.
 pub const ROOM: usize = 1 << 16;
 
+/// How many cycles before the position that was asked for the first arrival is: a timer's hardware may say so late.
+pub const EARLY: u32 = 8;
+
 /// Version of the block's layout; the first word of the block once it is valid.
 pub const VERSION: u32 = 0x5357_0001;
 

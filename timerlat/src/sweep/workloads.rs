@@ -30,7 +30,7 @@ const TIMERS: usize = 64;
 const AT_ONCE: usize = 16;
 
 /// Time for all threads to come to rest, in nanoseconds.
-const SETTLE: u64 = 8_000;
+const SETTLE: u64 = 5_000;
 /// Later than the end of any run, in nanoseconds.
 const LATER: u64 = 3_000_000_000;
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod latency_run;
+mod latency_sweep;
 mod tracefs;
 mod units;
 mod values;
@@ -12,6 +13,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 pub use latency_run::LatencyRun;
+pub use latency_sweep::LatencySweep;
 pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format, Load, Tracer, Workload};
@@ -37,6 +39,8 @@ pub struct Cli {
 pub enum Command {
     /// Boots the kernel in QEMU and measures IRQ latency and thread latency.
     LatencyRun(Box<LatencyRun>),
+    /// Moves an interrupt over every instruction of a stretch of code: the exact worst case of both latencies.
+    LatencySweep(Box<LatencySweep>),
     /// Says what this machine has, what is missing and which accelerator would be used.
     Doctor,
     /// Runs every test, on the host and on the target.

@@ -66,6 +66,14 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
     decimal(number, unit)
 }
 
+/// A time of at least a nanosecond (ns, us, ms, s, m, h, d); without a unit, nanoseconds.
+pub(super) fn nanoseconds(text: &str) -> Result<u64, String> {
+    if text.ends_with(|c: char| c.is_ascii_digit()) {
+        return positive_time(&format!("{text}ns"));
+    }
+    positive_time(text)
+}
+
 /// A time above zero.
 pub(super) fn positive_time(text: &str) -> Result<u64, String> {
     match time(text)? {

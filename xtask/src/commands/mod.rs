@@ -7,6 +7,7 @@ mod doctor;
 mod functions;
 mod fuzz;
 mod latency_run;
+mod latency_sweep;
 mod log;
 mod output;
 mod run;
@@ -28,6 +29,7 @@ use crate::cli::{Cli, Command};
 pub fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::LatencyRun(flags) => latency_run::run(&flags),
+        Command::LatencySweep(flags) => latency_sweep::run(&flags),
         Command::Doctor => doctor::run(),
         Command::Log(flags) => log::run(&flags),
         Command::Build(flags) => build::run(&flags),

@@ -143,6 +143,27 @@ impl Drop for RunFolder {
     }
 }
 
+/// The next free `NAME-NNN` in a folder, made empty: for what is filled over a long time and in sight.
+///
+/// # Errors
+///
+/// If it cannot be made.
+pub fn next_free(parent: &Path, name: &str) -> Result<PathBuf> {
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let mut number = numbers(parent, name).max().unwrap_or(0);
+    loop {
+        number += 1;
+        let path = parent.join(format!("{name}-{number:03}"));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => {
+                other.with_context(|| format!("cannot make {}", path.display()))?;
+                return Ok(path);
+            }
+        }
+    }
+}
+
 /// Whether a folder holds a run.
 #[must_use]
 pub fn is_run(dir: &Path) -> bool {

@@ -1,0 +1,301 @@
+//! `latency-sweep`: the exact worst case.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use takt_timerlat::sweep::{SweepBlock, WORKLOADS, find};
+use takt_tracer::wire;
+
+use crate::cli::LatencySweep;
+use crate::image::symbolize::SymbolNames;
+use crate::image::{Elf, Recipe};
+use crate::run::signals::{Watch, Wish};
+use crate::run::{events, folder, provenance, words};
+use crate::sweep::document::{self, Document};
+use crate::sweep::parts::Folder;
+use crate::sweep::work::Shard;
+use crate::sweep::{self, Progress, SweepConfig, What, text};
+use crate::term::WithHelp;
+use crate::{EXIT_ERROR, paths, qemu, setup, term};
+
+/// Sweeps, or shows the results of an earlier sweep.
+pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
+    if let Some(dir) = &flags.from {
+        return show(flags, &load(dir)?, dir);
+    }
+    setup::ensure_qemu(!flags.no_install)?;
+    let (folder, config) = open(flags)?;
+    for other in &flags.merge {
+        folder.take_over(&config, other)?;
+    }
+    let elf = Elf::open(&folder.image())?;
+    let shard = match flags.shard {
+        Some((index, of)) => Shard {
+            index: index - 1,
+            of,
+        },
+        None => Shard { index: 0, of: 1 },
+    };
+    let jobs = match flags.jobs {
+        Some(jobs) => jobs.into(),
+        None => available_parallelism().map_or(1, usize::from),
+    };
+    let progress = Bar::new(flags.quiet)?;
+    let measured = sweep::run(&folder, &config, &elf, jobs, shard, &progress);
+    progress.finish();
+    let measured = measured.help(format!(
+        "what was measured is kept: cargo xtask latency-sweep --resume {}",
+        paths::shown(folder.dir())
+    ))?;
+    let document = document::write(&config, Some(provenance::git_revision()), &elf, &measured);
+    let json = serde_json::to_string_pretty(&document)?;
+    folder.write(&folder.dir().join(document::FILE), json.as_bytes())?;
+    show(flags, &document, folder.dir())
+}
+
+fn load(dir: &Path) -> Result<Document> {
+    let file = dir.join(document::FILE);
+    let json = fs::read(&file)
+        .with_context(|| format!("cannot read {}", file.display()))
+        .help("an interrupted sweep has none yet: go on with it by --resume")?;
+    let document: Document = serde_json::from_slice(&json)
+        .with_context(|| format!("{} is not the result of a sweep", file.display()))?;
+    if document.schema != document::SCHEMA {
+        bail!(
+            "{} is {}, this is {}",
+            file.display(),
+            document.schema,
+            document::SCHEMA
+        );
+    }
+    Ok(document)
+}
+
+/// The folder to work in and what is swept there: that of an earlier sweep, or a new one.
+fn open(flags: &LatencySweep) -> Result<(Folder, SweepConfig)> {
+    if let Some(dir) = &flags.resume {
+        return Folder::open(dir);
+    }
+    if let Some(first) = flags.merge.first() {
+        let (from, config) = Folder::open(first)?;
+        let image = fs::read(from.image()).context("cannot read the image of the sweep")?;
+        let folder = Folder::create(&output(flags)?, &config, &image)?;
+        return Ok((folder, config));
+    }
+    let elf = image(flags)?;
+    elf.symbol(SweepBlock::SYMBOL)
+        .with_context(|| format!("{} cannot be swept", elf.path.display()))
+        .help("an image that can be swept calls takt_board::sweep::start at its beginning")?;
+    let table = crate::image::events::table(&elf)?;
+    let config = SweepConfig {
+        what: what(flags, &elf)?,
+        window_ns: flags.window,
+        step: flags.step,
+        priority: flags.priority,
+        event_ids: events::resolve(&flags.events, &words::known(&table))?,
+        words: words::translate(&flags.append, &elf)?.line,
+        image: wire::checksum(&elf.data),
+        qemu: qemu::version().unwrap_or_default(),
+    };
+    let folder = Folder::create(&output(flags)?, &config, &elf.data)?;
+    Ok((folder, config))
+}
+
+fn output(flags: &LatencySweep) -> Result<PathBuf> {
+    match &flags.output {
+        Some(dir) => Ok(dir.clone()),
+        None => folder::next_free(&paths::runs(), "sweep"),
+    }
+}
+
+fn image(flags: &LatencySweep) -> Result<Elf> {
+    if let Some(path) = &flags.image {
+        return Elf::open(path);
+    }
+    let (kind, name) = match (&flags.example, &flags.bin) {
+        (Some(example), _) => ("--example", example.as_str()),
+        (None, Some(bin)) => ("--bin", bin.as_str()),
+        (None, None) => ("--bin", "sweep"),
+    };
+    let recipe = Recipe {
+        package: flags.package.clone(),
+        kind,
+        name: name.into(),
+        ..Recipe::takt(flags.verbose)
+    };
+    Elf::open(&recipe.build()?.path)
+}
+
+/// What the flags name.
+fn what(flags: &LatencySweep, elf: &Elf) -> Result<Vec<What>> {
+    let is_own = flags.example.is_none() && flags.bin.is_none() && flags.image.is_none();
+    let mut what = Vec::new();
+    let mut add = |name: &str| what.push(What::Workload(name.into()));
+    for name in &flags.workload {
+        let all = |is_load| {
+            WORKLOADS
+                .iter()
+                .filter(move |it| it.is_load == is_load)
+                .map(|it| it.name)
+        };
+        match name.as_str() {
+            "all" => all(false).for_each(&mut add),
+            "loads" => all(true).for_each(&mut add),
+            name if find(name).is_some() => add(name),
+            name => {
+                return Err(anyhow::anyhow!("there is no workload `{name}`"))
+                    .help("cargo xtask latency-sweep --help lists them");
+            }
+        }
+    }
+    for name in &flags.entry {
+        what.push(entry(name, elf)?);
+    }
+    if what.is_empty() && is_own {
+        let primitives = WORKLOADS.iter().filter(|it| !it.is_load);
+        what.extend(primitives.map(|it| What::Workload(it.name.into())));
+    } else if what.is_empty() {
+        what.push(What::Marked);
+    }
+    let mut seen: Vec<What> = Vec::new();
+    what.retain(|it| {
+        let is_new = !seen.contains(it);
+        seen.push(it.clone());
+        is_new
+    });
+    Ok(what)
+}
+
+/// The function of this name.
+fn entry(name: &str, elf: &Elf) -> Result<What> {
+    let names = SymbolNames::new(elf);
+    let is_meant = |full: &str| {
+        let plain = full.rsplit_once("::h").map_or(full, |(plain, hash)| {
+            let is_hash = hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit());
+            if is_hash { plain } else { full }
+        });
+        plain == name || plain.ends_with(&format!("::{name}"))
+    };
+    let found: Vec<_> = names
+        .iter()
+        .filter(|(_, full)| is_meant(full))
+        .map(|(address, full)| (address, full.into_owned()))
+        .collect();
+    match found.as_slice() {
+        [(address, _)] => Ok(What::Entry {
+            symbol: name.into(),
+            address: *address,
+        }),
+        [] => Err(anyhow::anyhow!(
+            "{} has no function `{name}`",
+            elf.path.display()
+        ))
+        .help("a function that was inlined everywhere is not there: #[inline(never)]"),
+        several => {
+            let names: Vec<_> = several.iter().map(|(_, full)| full.as_str()).collect();
+            Err(anyhow::anyhow!(
+                "`{name}` may be any of {}",
+                names.join(", ")
+            ))
+            .help("name more of its path")
+        }
+    }
+}
+
+/// Prints the results.
+fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCode> {
+    let is_json_out = flags.json.as_deref() == Some(Path::new("-"));
+    if let Some(file) = &flags.json {
+        let json = serde_json::to_string_pretty(document)? + "\n";
+        if is_json_out {
+            print(&json)?;
+        } else {
+            fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    if !is_json_out {
+        print(&text::render(document))?;
+        eprintln!("results in {}", paths::shown(dir));
+    }
+    if document.is_complete() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let advice = match flags.shard {
+        Some(_) => "this was one shard: put them together by --merge",
+        None => "see what was not hit or astray above",
+    };
+    term::note(format_args!("the sweep is not complete: {advice}"));
+    let is_shard = flags.shard.is_some() && document.results.iter().all(|it| it.astray.is_empty());
+    Ok(ExitCode::from(if is_shard { 0 } else { EXIT_ERROR }))
+}
+
+/// Prints to stdout. A reader that has seen enough is no error.
+fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to stdout")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Progress on stderr, and Ctrl-C.
+struct Bar {
+    bar: ProgressBar,
+    watch: Mutex<Watch>,
+}
+
+impl Bar {
+    fn new(is_quiet: bool) -> Result<Self> {
+        let bar = if is_quiet {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(1)
+        };
+        bar.set_style(
+            ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta:>4}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        Ok(Self {
+            bar,
+            watch: Mutex::new(Watch::start().context("cannot watch for Ctrl-C")?),
+        })
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Progress for Bar {
+    fn paths(&self, done: usize, all: usize) {
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message("reading the paths     ");
+    }
+
+    fn arrivals(&self, all: u64, known: u64) {
+        self.bar.reset();
+        self.bar.set_length(all);
+        self.bar.set_position(known);
+        self.bar.set_message("moving the interrupt  ");
+    }
+
+    fn measured(&self, more: u64) {
+        self.bar.inc(more);
+    }
+
+    fn is_over(&self) -> bool {
+        let mut watch = self
+            .watch
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        watch.wish() != Wish::None
+    }
+}

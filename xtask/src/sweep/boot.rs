@@ -1,0 +1,218 @@
+//! One boot of the image, and its block of results.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path as FilePath, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use takt_timerlat::stats::view::Memory;
+use takt_timerlat::sweep::{Arrival, ROOM, SweepBlock, SweepState, VERSION};
+
+use super::config::{SweepConfig, What};
+use super::path::{Marks, Path};
+use crate::guest::log::Decoder;
+use crate::guest::rtt::{Rtt, UP_LOG};
+use crate::image::Elf;
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+
+/// A guest that measures no further arrival for this long, in real time, has stopped.
+const SILENCE: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(20);
+
+/// What a boot says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Results {
+    /// Instructions of the stretch when nothing interrupts it.
+    pub(super) length: u32,
+    /// The arrivals, in the order of their positions.
+    pub(super) arrivals: Vec<Arrival>,
+}
+
+/// Whoever boots: the image, and where files may be put.
+#[derive(Clone, Copy)]
+pub(super) struct Booter<'b> {
+    pub(super) elf: &'b Elf,
+    pub(super) config: &'b SweepConfig,
+    pub(super) dir: &'b FilePath,
+    /// Whether to give up.
+    pub(super) is_over: &'b (dyn Fn() -> bool + Sync),
+}
+
+impl Booter<'_> {
+    /// Runs the stretch without any arrival and reads its path.
+    pub(super) fn path(&self, what: &What) -> Result<Path> {
+        let marks = Marks::of(self.elf)?;
+        let scratch = self.scratch()?;
+        let log = scratch.path().join("executed");
+        let results = self.boot(scratch.path(), what, 0, 0, &marks.arguments(&log), &|_| {})?;
+        let file = File::open(&log).context("QEMU has not logged what it executed")?;
+        let path = marks.read(BufReader::with_capacity(1 << 20, file))?;
+        if path.len() != results.length {
+            bail!(
+                "the stretch `{}` takes {} ns and has {} instructions: time passes without instructions where the CPU \
+                 halts, and then arrivals cannot be told apart",
+                what.name(),
+                results.length,
+                path.len()
+            );
+        }
+        Ok(path)
+    }
+
+    /// Measures `count` arrivals from position `first` on; `measured` is told how many there are so far.
+    pub(super) fn arrivals(
+        &self,
+        what: &What,
+        first: u32,
+        count: u32,
+        measured: &dyn Fn(u32),
+    ) -> Result<Results> {
+        let scratch = self.scratch()?;
+        self.boot(scratch.path(), what, first, count, &[], measured)
+    }
+
+    fn scratch(&self) -> Result<tempfile::TempDir> {
+        tempfile::Builder::new()
+            .prefix(".boot-")
+            .tempdir_in(self.dir)
+            .with_context(|| format!("cannot make a folder in {}", self.dir.display()))
+    }
+
+    fn boot(
+        &self,
+        dir: &FilePath,
+        what: &What,
+        first: u32,
+        count: u32,
+        more: &[OsString],
+        measured: &dyn Fn(u32),
+    ) -> Result<Results> {
+        let ram = Ram::create(dir)?;
+        let machine = Machine {
+            image: self.elf.path.clone(),
+            ram: ram.path().to_owned(),
+            dir: dir.to_owned(),
+            cmdline: self.config.cmdline(what, first, count),
+            smp: 1,
+            accel: Accel::TcgIcount,
+        };
+        let messages = dir.join("messages");
+        let exit = {
+            let mut process = Process::start_with(&machine, more, &messages)?;
+            let mut last = (0, Instant::now());
+            loop {
+                if let Some(status) = process.try_wait()? {
+                    break GuestExit::of(status, &messages);
+                }
+                if (self.is_over)() {
+                    bail!("interrupted");
+                }
+                let nr = Block::new(self.elf, &ram)?.word(NR).unwrap_or(0);
+                if nr != last.0 {
+                    last = (nr, Instant::now());
+                    measured(nr);
+                } else if last.1.elapsed() > SILENCE {
+                    bail!(
+                        "the guest has measured {nr} arrivals of `{}` and then none for {} s: the stretch does not end",
+                        what.name(),
+                        SILENCE.as_secs()
+                    );
+                }
+                thread::sleep(TICK);
+            }
+        };
+        let block = Block::new(self.elf, &ram)?;
+        let state = SweepState::from_u32(block.word(STATE)?);
+        if exit != GuestExit::Passed || state != Some(SweepState::Done) {
+            bail!("{}", self.died(&machine, &messages, what, exit, &ram));
+        }
+        block.results(what)
+    }
+
+    /// What is known of a guest that did not do what it was told.
+    fn died(
+        &self,
+        machine: &Machine,
+        messages: &PathBuf,
+        what: &What,
+        exit: GuestExit,
+        ram: &Ram,
+    ) -> String {
+        let mut text = format!("the sweep of `{}` failed: {exit}", what.name());
+        let mut add = |said: &str| {
+            for line in said.lines().rev().take(12).collect::<Vec<_>>().iter().rev() {
+                text.push_str("\n    ");
+                text.push_str(line);
+            }
+        };
+        add(&fs::read_to_string(messages).unwrap_or_default());
+        add(&fs::read_to_string(machine.serial()).unwrap_or_default());
+        add(&log(self.elf, ram).unwrap_or_default());
+        text
+    }
+}
+
+/// What the guest has logged.
+fn log(elf: &Elf, ram: &Ram) -> Option<String> {
+    let bytes = Rtt::new(elf, ram)?.pending(UP_LOG).ok()?;
+    let decoder = Decoder::new(elf).ok()?;
+    let mut text = String::new();
+    decoder
+        .stream()
+        .push(&bytes, |line| text.push_str(&format!("{line}\n")));
+    Some(text)
+}
+
+/// Words of the block's head.
+const STATE: u64 = 1;
+const NR: u64 = 2;
+const LENGTH: u64 = 3;
+const LENGTH_BEFORE: u64 = 4;
+
+/// The guest's block.
+struct Block<'r> {
+    ram: &'r Ram,
+    address: u64,
+}
+
+impl<'r> Block<'r> {
+    fn new(elf: &Elf, ram: &'r Ram) -> Result<Self> {
+        let address = elf
+            .physical(SweepBlock::SYMBOL)
+            .context("the image cannot be swept: it never calls takt_board::sweep::start")?;
+        Ok(Self { ram, address })
+    }
+
+    fn word(&self, number: u64) -> Result<u32> {
+        let mut bytes = [0; 4];
+        self.ram
+            .read_exact_at(self.address + 4 * number, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn results(&self, what: &What) -> Result<Results> {
+        if self.word(0)? != VERSION {
+            bail!("the image was built by another version of Takt");
+        }
+        let [length, before] = [self.word(LENGTH)?, self.word(LENGTH_BEFORE)?];
+        if length != before {
+            bail!(
+                "`{}` is not the same each time: it took {before} instructions once and {length} the next time; a sweep \
+                 needs a stretch that begins in the same state each time",
+                what.name()
+            );
+        }
+        let nr = (self.word(NR)? as usize).min(ROOM);
+        let mut bytes = vec![0; nr * Arrival::SIZE];
+        let entries = self.address + 4 * SweepBlock::HEAD as u64;
+        self.ram.read_exact_at(entries, &mut bytes)?;
+        let (entries, _) = bytes.as_chunks::<{ Arrival::SIZE }>();
+        Ok(Results {
+            length,
+            arrivals: entries.iter().map(Arrival::from_bytes).collect(),
+        })
+    }
+}

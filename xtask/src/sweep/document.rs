@@ -1,0 +1,278 @@
+//! The results as a document: what the tables are made of, and what is written as JSON.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::analysis::{Kind, Section, Spread, analyse};
+use super::config::SweepConfig;
+use super::names::Names;
+pub use super::names::Place;
+use super::work::Measured;
+use crate::image::Elf;
+
+/// Version of the document.
+pub const SCHEMA: &str = "takt.sweep/1";
+/// Its file in the sweep's folder.
+pub const FILE: &str = "sweep.json";
+/// How many of a stretch's worst arrivals are told.
+const NR_WORST: usize = 5;
+
+/// A sweep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was swept, and how.
+    pub config: SweepConfig,
+    /// The revision that was built.
+    pub git: Option<String>,
+    /// The stretches.
+    pub results: Vec<Stretch>,
+    /// The kernel's sections on all paths by source line, the longest first.
+    pub sections: Vec<Ranked>,
+}
+
+/// One stretch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Its name.
+    pub name: String,
+    /// Its instructions.
+    pub length: u32,
+    /// Boundaries that were to be met.
+    pub swept: u32,
+    /// Boundaries that an interrupt arrived at.
+    pub hit: u32,
+    /// The others, as ranges (first, last).
+    pub not_hit: Vec<(u32, u32)>,
+    /// Arrivals that were taken elsewhere than on the path.
+    pub astray: Vec<Astray>,
+    /// Arrivals that were taken together with another interrupt.
+    pub joined: u32,
+    /// The interrupt's latency, in instructions.
+    pub irq: Spread,
+    /// The thread's latency.
+    pub thread: Spread,
+    /// From the interrupt's entry to the thread.
+    pub wake: Spread,
+    /// The arrivals with the highest thread latencies, one for each section.
+    pub worst: Vec<Worst>,
+    /// The sections.
+    pub sections: Vec<Where>,
+    /// Instructions of the path by function, the most first.
+    pub functions: Vec<(String, u32)>,
+}
+
+/// An arrival that met another path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Astray {
+    /// Its position.
+    pub position: u32,
+    /// Before which instruction it was taken.
+    pub taken: Place,
+    /// And which stands there on the path.
+    pub expected: Option<Place>,
+}
+
+/// One of the worst arrivals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worst {
+    /// Its position.
+    pub position: u32,
+    /// The instruction before which it arrived.
+    pub at: Place,
+    /// The interrupt's latency.
+    pub irq: u32,
+    /// The thread's.
+    pub thread: u32,
+    /// The section that delayed it, if one did.
+    pub section: Option<Where>,
+}
+
+/// A section, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Where {
+    /// Why one has to wait.
+    pub kind: Kind,
+    /// Position of its first instruction.
+    pub first: u32,
+    /// Its instructions.
+    pub length: u32,
+    /// The instruction that began it.
+    pub begin: Option<Place>,
+    /// Its last instruction.
+    pub end: Option<Place>,
+}
+
+/// A section of the kernel's, on whichever paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranked {
+    /// Why one has to wait.
+    pub kind: Kind,
+    /// The longest that was met, in instructions.
+    pub length: u32,
+    /// Where it begins and ends.
+    pub begin: String,
+    /// Where it ends.
+    pub end: String,
+    /// The stretch on which it is that long.
+    pub stretch: String,
+    /// How many sections with these two lines were met on all paths.
+    pub times: u32,
+}
+
+/// Makes the document.
+#[must_use]
+pub fn write(config: &SweepConfig, git: Option<String>, elf: &Elf, all: &[Measured]) -> Document {
+    let names = Names::new(elf);
+    let results: Vec<_> = all.iter().map(|it| stretch(it, config, &names)).collect();
+    Document {
+        schema: SCHEMA.into(),
+        config: config.clone(),
+        git,
+        sections: rank(&results),
+        results,
+    }
+}
+
+fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stretch {
+    let path = &measured.path;
+    let found = analyse(path, measured.swept, &measured.arrivals, |ip| {
+        names.is_entry(ip)
+    });
+    let place = |section: &Section| Where {
+        kind: section.kind,
+        first: section.first,
+        length: section.length,
+        begin: section.begun_by.map(|ip| names.place(ip)),
+        end: section.ended_by.map(|ip| names.place(ip)),
+    };
+    let covering = |position: u32| {
+        let covers = |section: &&Section| {
+            (section.first..section.first + section.length).contains(&position)
+        };
+        found
+            .sections
+            .iter()
+            .filter(covers)
+            .max_by_key(|it| it.length)
+    };
+    let mut arrivals: Vec<_> = measured.arrivals.iter().collect();
+    // The first of equals: the one that waits from the section's beginning.
+    arrivals.sort_by_key(|arrival| (std::cmp::Reverse(arrival.thread), arrival.position));
+    let mut worst: Vec<Worst> = Vec::new();
+    let mut seen = Vec::new();
+    for arrival in arrivals {
+        let Ok(position) = u32::try_from(arrival.position + found.late) else {
+            continue;
+        };
+        if position >= measured.swept {
+            continue;
+        }
+        let section = covering(position);
+        let key = section.map(|section| section.first);
+        if seen.contains(&key) {
+            continue;
+        }
+        seen.push(key);
+        worst.push(Worst {
+            position,
+            at: path
+                .at(position)
+                .map(|ip| names.place(ip))
+                .unwrap_or_default(),
+            irq: arrival.irq,
+            thread: arrival.thread,
+            section: section.map(place),
+        });
+        if worst.len() == NR_WORST {
+            break;
+        }
+    }
+    let astray = |(position, ip): &(u32, u64)| Astray {
+        position: *position,
+        taken: names.place(*ip),
+        expected: path.at(*position).map(|ip| names.place(ip)),
+    };
+    Stretch {
+        name: measured.what.name().into(),
+        length: found.length,
+        swept: measured.swept,
+        hit: found.hit,
+        // With a step above one it is known which are left out.
+        not_hit: if config.step == 1 {
+            found.not_hit
+        } else {
+            Vec::new()
+        },
+        astray: found.astray.iter().map(astray).collect(),
+        joined: found.joined,
+        irq: found.irq,
+        thread: found.thread,
+        wake: found.wake,
+        worst,
+        sections: found.sections.iter().map(place).collect(),
+        functions: functions(&path.ips, names),
+    }
+}
+
+/// How many instructions of a path lie in each function.
+fn functions(ips: &[u64], names: &Names<'_>) -> Vec<(String, u32)> {
+    let mut counts: HashMap<u64, u32> = HashMap::new();
+    for ip in ips {
+        *counts.entry(*ip).or_default() += 1;
+    }
+    let mut by_name: HashMap<String, u32> = HashMap::new();
+    for (ip, count) in counts {
+        let name = names.place(ip).function;
+        let name = name.split('+').next().unwrap_or_default().to_owned();
+        *by_name.entry(name).or_default() += count;
+    }
+    let mut all: Vec<_> = by_name.into_iter().collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+/// The sections of all paths by kind and lines.
+fn rank(results: &[Stretch]) -> Vec<Ranked> {
+    let mut ranked: Vec<Ranked> = Vec::new();
+    let line = |place: &Option<Place>| place.as_ref().map(|it| it.line.clone()).unwrap_or_default();
+    for result in results {
+        for section in &result.sections {
+            let (begin, end) = (line(&section.begin), line(&section.end));
+            let same = ranked
+                .iter_mut()
+                .find(|it| it.kind == section.kind && it.begin == begin && it.end == end);
+            match same {
+                Some(same) => {
+                    same.times += 1;
+                    if section.length > same.length {
+                        same.length = section.length;
+                        same.stretch.clone_from(&result.name);
+                    }
+                }
+                None => ranked.push(Ranked {
+                    kind: section.kind,
+                    length: section.length,
+                    begin,
+                    end,
+                    stretch: result.name.clone(),
+                    times: 1,
+                }),
+            }
+        }
+    }
+    ranked.sort_by(|a, b| b.length.cmp(&a.length).then_with(|| a.begin.cmp(&b.begin)));
+    ranked
+}
+
+impl Document {
+    /// Whether an interrupt arrived at every boundary that was asked for, each where it was expected.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.results
+            .iter()
+            .all(|it| it.not_hit.is_empty() && it.astray.is_empty())
+    }
+}

@@ -1,0 +1,106 @@
+//! Functions and lines for instructions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::image::Elf;
+use crate::image::symbolize::{SymbolNames, Symbolizer};
+
+/// Where an instruction stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Its address.
+    pub ip: u64,
+    /// The function that it lies in, and how far.
+    pub function: String,
+    /// Function and line that matter to a reader: not the few lines by which interrupts are switched on and off.
+    pub line: String,
+    /// All functions that are inlined there, the innermost first.
+    pub frames: Vec<String>,
+}
+
+/// Files of functions that are inlined wherever a section begins or ends: it is their callers that are of interest.
+const TOOLS: &[&str] = &[
+    "kernel/src/arch/",
+    "kernel/src/lock.rs",
+    "kernel/src/preempt.rs",
+    "library/core/",
+];
+
+/// Looks places up.
+pub(super) struct Names<'e> {
+    lines: Symbolizer<'e>,
+    symbols: SymbolNames,
+    entries: Vec<u64>,
+}
+
+impl<'e> Names<'e> {
+    pub(super) fn new(elf: &'e Elf) -> Self {
+        let is_entry = |name: &str| name.starts_with("takt_irq_") && !name.contains("return");
+        Self {
+            lines: Symbolizer::new(elf),
+            symbols: SymbolNames::new(elf),
+            entries: elf
+                .functions()
+                .into_iter()
+                .filter(|(_, name)| is_entry(name))
+                .map(|(address, _)| address)
+                .collect(),
+        }
+    }
+
+    /// Whether an instruction is the first one of an interrupt.
+    pub(super) fn is_entry(&self, ip: u64) -> bool {
+        self.entries.contains(&ip)
+    }
+
+    pub(super) fn place(&self, ip: u64) -> Place {
+        let frames = self.lines.lookup(ip);
+        let is_tool = |frame: &&String| TOOLS.iter().any(|file| frame.contains(file));
+        let line = frames
+            .iter()
+            .find(|frame| !is_tool(frame))
+            .or(frames.first())
+            .cloned()
+            .unwrap_or_default();
+        Place {
+            ip,
+            function: self.symbols.nearest(ip).unwrap_or_default(),
+            line: short(&line),
+            frames,
+        }
+    }
+}
+
+/// A name without its crate's path and hash: the last two parts are enough beside a file and a line.
+fn short(frame: &str) -> String {
+    let (name, place) = frame.split_once(" (").unwrap_or((frame, ""));
+    let mut parts: Vec<_> = name.split("::").collect();
+    let is_hash = |part: &&str| part.len() == 17 && part.starts_with('h');
+    if parts.last().is_some_and(is_hash) {
+        parts.pop();
+    }
+    let from = parts.len().saturating_sub(2);
+    let name = parts[from..].join("::");
+    if place.is_empty() {
+        name
+    } else {
+        format!("{name} ({place}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short() {
+        assert_eq!(
+            short(
+                "takt_kernel::sync::semaphore::Semaphore::give::h0123456789abcdef (kernel/a.rs:7)"
+            ),
+            "Semaphore::give (kernel/a.rs:7)"
+        );
+        assert_eq!(short("main"), "main");
+        assert_eq!(short(""), "");
+    }
+}

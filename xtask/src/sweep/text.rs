@@ -1,0 +1,172 @@
+//! The results as text.
+
+use std::fmt::Write;
+
+use console::style;
+
+use super::document::{Document, Stretch, Where};
+
+/// Rows of the table of sections.
+const NR_SECTIONS: usize = 15;
+
+/// The tables: latencies, worst arrivals, sections, coverage.
+#[must_use]
+pub fn render(document: &Document) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = latencies(&mut out, document);
+    let _ = worst(&mut out, document);
+    let _ = sections(&mut out, document);
+    let _ = coverage(&mut out, document);
+    out
+}
+
+fn heading(text: &str) -> console::StyledObject<&str> {
+    style(text).bold()
+}
+
+fn name_width(document: &Document) -> usize {
+    let widths = document.results.iter().map(|it| it.name.len());
+    widths.max().unwrap_or(0).max("workload".len())
+}
+
+fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
+    let width = name_width(document);
+    writeln!(
+        out,
+        "{}",
+        heading(&format!(
+            "{:width$} {:>7}   {:>5} {:>5} {:>5}   {:>5} {:>5} {:>5}   {:>5}",
+            "in instructions", "length", "IRQ", "p50", "max", "thread", "p50", "max", "wake"
+        ))
+    )?;
+    for it in &document.results {
+        writeln!(
+            out,
+            "{:width$} {:>7}   {:>5} {:>5} {:>5}   {:>6} {:>5} {:>5}   {:>5}",
+            it.name,
+            it.length,
+            it.irq.min,
+            it.irq.p50,
+            it.irq.max,
+            it.thread.min,
+            it.thread.p50,
+            it.thread.max,
+            it.wake.max,
+            width = width.max("in instructions".len()),
+        )?;
+    }
+    writeln!(
+        out,
+        "length: of the stretch; IRQ, thread: latency, least, median, most; wake: from the interrupt's entry to the thread, most\n"
+    )
+}
+
+fn section_text(section: &Where) -> String {
+    let begin = section
+        .begin
+        .as_ref()
+        .map_or("before the stretch", |it| &it.line);
+    format!(
+        "{}, {} instructions from {begin}",
+        section.kind.name(),
+        section.length
+    )
+}
+
+fn worst(out: &mut String, document: &Document) -> std::fmt::Result {
+    let mut all: Vec<_> = document
+        .results
+        .iter()
+        .flat_map(|it| it.worst.iter().map(move |worst| (it, worst)))
+        .collect();
+    all.sort_by_key(|(_, worst)| std::cmp::Reverse(worst.thread));
+    writeln!(out, "{}", heading("Worst arrivals"))?;
+    for (stretch, worst) in all.iter().take(10) {
+        writeln!(
+            out,
+            "{:>6} thread {:>5} IRQ  {} +{}  at {}",
+            worst.thread, worst.irq, stretch.name, worst.position, worst.at.line
+        )?;
+        if let Some(section) = &worst.section {
+            writeln!(out, "{:>6} {}", "", section_text(section))?;
+        }
+    }
+    writeln!(out)
+}
+
+fn sections(out: &mut String, document: &Document) -> std::fmt::Result {
+    writeln!(out, "{}", heading("Longest sections"))?;
+    if document.sections.is_empty() {
+        return writeln!(out, "none\n");
+    }
+    for it in document.sections.iter().take(NR_SECTIONS) {
+        writeln!(
+            out,
+            "{:>6} {:15} {}  ({}{})",
+            it.length,
+            it.kind.name(),
+            it.begin,
+            it.stretch,
+            match it.times {
+                1 => String::new(),
+                n => format!("; {n} times on all paths"),
+            }
+        )?;
+        if it.end != it.begin {
+            writeln!(out, "{:>22} to {}", "", it.end)?;
+        }
+    }
+    if let Some(more) = document.sections.len().checked_sub(NR_SECTIONS + 1) {
+        writeln!(out, "{:>6} more: --json has them all", more + 1)?;
+    }
+    writeln!(out)
+}
+
+fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
+    let sum = |number: fn(&Stretch) -> u32| -> u64 {
+        document
+            .results
+            .iter()
+            .map(|it| u64::from(number(it)))
+            .sum()
+    };
+    let (swept, hit) = (sum(|it| it.swept), sum(|it| it.hit));
+    let joined = sum(|it| it.joined);
+    let boundaries = match document.config.step {
+        1 => String::from("boundaries between two instructions"),
+        step => format!("boundaries, every {step}th asked for (--step)"),
+    };
+    writeln!(out, "{} {hit} of {swept} {boundaries}", heading("Coverage"))?;
+    if joined > 0 {
+        writeln!(
+            out,
+            "  {joined} arrivals were taken in the entry of another interrupt"
+        )?;
+    }
+    for it in &document.results {
+        for (first, last) in &it.not_hit {
+            writeln!(out, "  not hit: {} +{first} to +{last}", it.name)?;
+        }
+        for astray in it.astray.iter().take(5) {
+            writeln!(
+                out,
+                "  astray: {} +{} was taken at {}, the path has {} there",
+                it.name,
+                astray.position,
+                astray.taken.line,
+                astray.expected.as_ref().map_or("nothing", |it| &it.line),
+            )?;
+        }
+        if let Some(more) = it.astray.len().checked_sub(6) {
+            writeln!(out, "  astray: {} more of {}", more + 1, it.name)?;
+        }
+    }
+    if document.is_complete() && document.config.step == 1 {
+        writeln!(
+            out,
+            "  every arrival was taken where the path has it: these are the maxima, not samples"
+        )?;
+    }
+    Ok(())
+}

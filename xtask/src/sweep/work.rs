@@ -1,0 +1,247 @@
+//! All boots of a sweep, on the host's CPUs.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::Result;
+use takt_timerlat::sweep::Arrival;
+
+use super::boot::Booter;
+use super::config::{SweepConfig, What};
+use super::parts::Folder;
+use super::path::Path;
+use crate::image::Elf;
+
+/// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
+const PART: u32 = 4096;
+
+/// Which of the parts are this machine's: every `of`-th, from number `index` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// How many shards there are.
+    pub of: u32,
+}
+
+/// Who is told how far the sweep has come.
+pub trait Progress: Sync {
+    /// The paths are being read: so many of so many.
+    fn paths(&self, done: usize, all: usize);
+    /// So many arrivals are to be measured, so many are known from before.
+    fn arrivals(&self, all: u64, known: u64);
+    /// So many more were measured.
+    fn measured(&self, more: u64);
+    /// Whether the user wants out.
+    fn is_over(&self) -> bool;
+}
+
+/// One stretch, measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What it is.
+    pub what: What,
+    /// Its path.
+    pub path: Path,
+    /// How many of its boundaries are to be met.
+    pub swept: u32,
+    /// The arrivals that are known: all, unless only a shard was asked for.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// A part that is to be measured.
+#[derive(Clone, Copy)]
+struct Part<'w> {
+    what: &'w What,
+    /// In arrivals.
+    first: u32,
+    count: u32,
+}
+
+/// Measures what is not known yet, and gives everything that is.
+///
+/// # Errors
+///
+/// If a guest fails, a file cannot be written, or the user wants out. What was measured until then is kept.
+pub fn run(
+    folder: &Folder,
+    config: &SweepConfig,
+    elf: &Elf,
+    jobs: usize,
+    shard: Shard,
+    progress: &dyn Progress,
+) -> Result<Vec<Measured>> {
+    let is_broken = AtomicBool::new(false);
+    let is_over = || is_broken.load(Relaxed) || progress.is_over();
+    let booter = Booter {
+        elf,
+        config,
+        dir: folder.dir(),
+        is_over: &is_over,
+    };
+    let nr_read = AtomicUsize::new(0);
+    progress.paths(0, config.what.len());
+    let paths = each(jobs, &config.what, &is_broken, |what| {
+        let path = match folder.path(what)? {
+            Some(path) => path,
+            None => {
+                let path = booter.path(what)?;
+                folder.put_path(what, &path)?;
+                path
+            }
+        };
+        progress.paths(nr_read.fetch_add(1, Relaxed) + 1, config.what.len());
+        Ok(path)
+    })?;
+
+    let parts: Vec<_> = config
+        .what
+        .iter()
+        .zip(&paths)
+        .flat_map(|(what, path)| parts(what, config.arrivals(path.len())))
+        .collect();
+    let mut todo = Vec::new();
+    let (mut all, mut known) = (0, 0);
+    for (number, part) in (0..).zip(&parts) {
+        let is_known = folder
+            .part(part.what, position(config, part), part.count)?
+            .is_some();
+        let is_ours = number % shard.of == shard.index;
+        if is_ours || is_known {
+            all += u64::from(part.count);
+        }
+        if is_known {
+            known += u64::from(part.count);
+        } else if is_ours {
+            todo.push(*part);
+        }
+    }
+    progress.arrivals(all, known);
+    each(jobs, &todo, &is_broken, |part| {
+        let told = AtomicUsize::new(0);
+        let measured = |nr: u32| {
+            let before = told.swap(nr as usize, Relaxed);
+            progress.measured((nr as usize).saturating_sub(before) as u64);
+        };
+        let first = position(config, part);
+        let results = booter.arrivals(part.what, first, part.count, &measured)?;
+        measured(part.count);
+        folder.put_part(part.what, first, &results.arrivals)
+    })?;
+
+    let mut measured = Vec::new();
+    for (what, path) in config.what.iter().zip(paths) {
+        let mut arrivals = Vec::new();
+        for part in parts.iter().filter(|part| part.what == what) {
+            let known = folder.part(what, position(config, part), part.count)?;
+            arrivals.extend(known.into_iter().flatten());
+        }
+        measured.push(Measured {
+            what: what.clone(),
+            swept: config.swept(path.len()),
+            path,
+            arrivals,
+        });
+    }
+    Ok(measured)
+}
+
+fn position(config: &SweepConfig, part: &Part<'_>) -> u32 {
+    part.first * config.step
+}
+
+/// Cuts the arrivals of a stretch into parts.
+fn parts(what: &What, arrivals: u32) -> impl Iterator<Item = Part<'_>> {
+    (0..arrivals).step_by(PART as usize).map(move |first| Part {
+        what,
+        first,
+        count: PART.min(arrivals - first),
+    })
+}
+
+/// Does something with every item, `jobs` at a time; the results in the items' order. The first error ends it.
+fn each<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    is_broken: &AtomicBool,
+    act: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    let (Some(item), Some(place)) = (items.get(number), results.get(number)) else {
+                        return;
+                    };
+                    if is_broken.load(Relaxed) {
+                        return;
+                    }
+                    let result = act(item);
+                    if result.is_err() && !is_broken.swap(true, Relaxed) {
+                        // Those that end because of it say so too, and would hide it.
+                        *lock(place) = Some(result);
+                        return;
+                    }
+                    if let Ok(result) = result {
+                        *lock(place) = Some(Ok(result));
+                    }
+                }
+            });
+        }
+    });
+    let mut found = Vec::new();
+    let mut is_whole = true;
+    for place in &results {
+        match lock(place).take() {
+            Some(result) => found.push(result?),
+            None => is_whole = false,
+        }
+    }
+    if !is_whole {
+        anyhow::bail!("interrupted");
+    }
+    Ok(found)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_once() {
+        for arrivals in [0, 1, PART - 1, PART, PART + 1, 3 * PART + 7] {
+            let what = What::Marked;
+            let mut next = 0;
+            for part in parts(&what, arrivals) {
+                assert_eq!(part.first, next);
+                assert!((1..=PART).contains(&part.count));
+                next += part.count;
+            }
+            assert_eq!(next, arrivals);
+        }
+    }
+
+    #[test]
+    fn results_come_in_order_and_the_first_error_is_told() {
+        let items: Vec<u32> = (0..50).collect();
+        let is_broken = AtomicBool::new(false);
+        let doubled = each(4, &items, &is_broken, |item| Ok(item * 2)).unwrap();
+        assert!(doubled.iter().zip(&items).all(|(a, b)| *a == b * 2));
+        let error = each(4, &items, &is_broken, |item| {
+            anyhow::ensure!(*item != 7, "seven");
+            Ok(())
+        });
+        assert_eq!(error.unwrap_err().to_string(), "seven");
+        assert!(is_broken.load(Relaxed));
+    }
+}
