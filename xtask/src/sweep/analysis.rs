@@ -92,6 +92,9 @@ pub struct Analysis {
     pub astray: Vec<(u32, u64)>,
     /// Arrivals that were taken together with another interrupt.
     pub joined: u32,
+    /// Arrivals that were taken a few instructions from where the path has them: the timer that is measured stands in the
+    /// same queue as those of the stretch, so that arming them takes another way once it is due.
+    pub shifted: u32,
     /// The interrupt's latency.
     pub irq: Spread,
     /// The thread's latency.
@@ -117,7 +120,7 @@ pub fn analyse(
     path: &Path,
     swept: u32,
     arrivals: &[Arrival],
-    is_entry: impl Fn(u64) -> bool,
+    is_entry: impl Fn(u64) -> bool + Copy,
 ) -> Analysis {
     let base = usual(arrivals.iter().map(|arrival| arrival.irq)).unwrap_or_default();
     let late = lateness(path, arrivals, base);
@@ -137,13 +140,18 @@ pub fn analyse(
     let met = || at.iter().flatten();
     let mut astray = Vec::new();
     let mut joined = 0;
+    let mut shifted = 0;
     for arrival in met() {
-        if arrival.irq < base {
+        let taken = delivered(arrival, base);
+        let Some(ip) = path.at(taken) else { continue };
+        if arrival.irq < base || (is_entry(ip) && ip as u32 != arrival.ip) {
             joined += 1;
-        } else if let Some(ip) = path.at(delivered(arrival, base))
-            && ip as u32 != arrival.ip
-        {
-            astray.push((arrival.position.cast_unsigned(), arrival.ip.into()));
+        } else if ip as u32 != arrival.ip {
+            if is_near(path, taken, arrival.ip) {
+                shifted += 1;
+            } else {
+                astray.push((arrival.position.cast_unsigned(), arrival.ip.into()));
+            }
         }
     }
     let irqs_off = irqs_off(path, &at, base, is_entry);
@@ -157,6 +165,7 @@ pub fn analyse(
         not_hit: gaps(&at),
         astray,
         joined,
+        shifted,
         irq: Spread::of(met().map(|arrival| arrival.irq)),
         thread: Spread::of(met().map(|arrival| arrival.thread)),
         wake: Spread::of(met().map(|arrival| arrival.thread.saturating_sub(arrival.irq))),
@@ -195,6 +204,15 @@ fn lateness(path: &Path, arrivals: &[Arrival], base: u32) -> i32 {
         .rev()
         .max_by_key(|late| on_path(*late))
         .unwrap_or(0)
+}
+
+/// How far another way through the timers' queue may lead from the path.
+const NEAR: u32 = 64;
+
+/// Whether the path has an instruction near a position.
+fn is_near(path: &Path, position: u32, ip: u32) -> bool {
+    (position.saturating_sub(NEAR)..=position + NEAR)
+        .any(|at| path.at(at).is_some_and(|it| it as u32 == ip))
 }
 
 /// Position of the instruction before which the interrupt was taken.

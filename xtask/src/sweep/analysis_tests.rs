@@ -139,10 +139,15 @@ fn what_was_not_hit_is_listed() {
 #[test]
 fn who_meets_another_path_is_astray() {
     let (path, mut arrivals) = sweep(&[Plain; 10]);
-    arrivals[6].ip += 2;
+    arrivals[6].ip += 1;
     let result = analyse(&path, 10, &arrivals, |_| false);
-    assert_eq!(result.astray, [(6, 0x100e)]);
+    assert_eq!(result.astray, [(6, 0x100d)]);
     assert!(!result.is_complete());
+    arrivals[6].ip += 1;
+    let result = analyse(&path, 10, &arrivals, |_| false);
+    assert_eq!((result.shifted, result.is_complete()), (1, true));
+    let result = analyse(&path, 10, &arrivals, |ip| ip == 0x100c);
+    assert_eq!((result.joined, result.shifted), (1, 0));
 }
 
 #[test]

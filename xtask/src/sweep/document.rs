@@ -50,6 +50,9 @@ pub struct Stretch {
     pub astray: Vec<Astray>,
     /// Arrivals that were taken together with another interrupt.
     pub joined: u32,
+    /// Arrivals that were taken a few instructions from where the path has them, since arming a timer takes another way
+    /// once the measured one is due.
+    pub shifted: u32,
     /// The interrupt's latency, in instructions.
     pub irq: Spread,
     /// The thread's latency.
@@ -208,6 +211,7 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
         },
         astray: found.astray.iter().map(astray).collect(),
         joined: found.joined,
+        shifted: found.shifted,
         irq: found.irq,
         thread: found.thread,
         wake: found.wake,

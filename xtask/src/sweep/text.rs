@@ -133,6 +133,7 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
     };
     let (swept, hit) = (sum(|it| it.swept), sum(|it| it.hit));
     let joined = sum(|it| it.joined);
+    let shifted = sum(|it| it.shifted);
     let boundaries = match document.config.step {
         1 => String::from("boundaries between two instructions"),
         step => format!("boundaries, every {step}th asked for (--step)"),
@@ -142,6 +143,13 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
         writeln!(
             out,
             "  {joined} arrivals were taken in the entry of another interrupt"
+        )?;
+    }
+    if shifted > 0 {
+        writeln!(
+            out,
+            "  {shifted} arrivals were taken near where the path has them: arming a timer takes another way once the\n  \
+             measured one is due"
         )?;
     }
     for it in &document.results {
