@@ -265,6 +265,29 @@ fn folders_are_left_alone_and_stdout_is_for_text() {
 }
 
 #[test]
+fn devices_and_links_are_written_to_and_not_replaced() {
+    let stage = Stage::new();
+    run(&stage);
+    let trace = |to: &str| {
+        let mut command = stage.xtask("", &["trace", "run", "-f", "csv", "-o", to]);
+        common::Done::of(command.output().unwrap())
+    };
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, stage.path(name)).unwrap();
+    let is_link = |name: &str| stage.path(name).symlink_metadata().unwrap().is_symlink();
+    link("/dev/full", "no-room");
+    trace("no-room").code(1).complains("No space left");
+    link("/dev/stdout", "shown");
+    trace("shown").code(0).says("ts_ns,cpu,pid,");
+    fs::write(stage.path("file"), "old").unwrap();
+    link("file", "alias");
+    trace("alias").code(0);
+    assert!(is_link("no-room") && is_link("shown") && is_link("alias"));
+    let text = fs::read_to_string(stage.path("file")).unwrap();
+    assert!(text.starts_with("ts_ns,cpu,pid,"), "{text}");
+    assert!(!stage.path("no-room.part").exists() && !stage.path("file.part").exists());
+}
+
+#[test]
 fn filters_choose_and_show_their_mistakes() {
     let stage = Stage::new();
     run(&stage);

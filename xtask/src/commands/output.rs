@@ -31,12 +31,26 @@ pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result
 }
 
 /// Runs `write` on a buffered file, which is complete or not there: it gets its name at the end. What was written before
-/// an error stays, under the name with `.part` behind it.
+/// an error stays, under the name with `.part` behind it. What is there and no ordinary file (a device, a pipe, a link to
+/// one) is not replaced, but written to.
 pub(super) fn to_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<ExitCode> {
     let cannot = || format!("cannot write {}", path.display());
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        let mut out = BufWriter::new(
+            File::options()
+                .write(true)
+                .open(path)
+                .with_context(cannot)?,
+        );
+        write(&mut out).with_context(cannot)?;
+        out.flush().with_context(cannot)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // A link stays one, and what it leads to is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     let part = Path::new(&name);
