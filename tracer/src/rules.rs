@@ -309,12 +309,14 @@ impl Rules {
         rules.find(|rule| rule.event.load(Relaxed) == event && event != 0)
     }
 
-    /// Says what is to be done about an event, and counts it in histograms.
+    /// Says what is to be done about an event, and counts it in histograms. `idle` has the [`bit`](Action::bit)s of the
+    /// actions that would change nothing now, as stopping what does not run: such a trigger does not act, and none of its
+    /// times is spent.
     ///
     /// # Context
     /// Any, NMI included.
     #[must_use]
-    pub fn judge(&self, rule: &Rule, raw: &Raw<'_>) -> Verdict {
+    pub fn judge(&self, rule: &Rule, raw: &Raw<'_>, idle: u32) -> Verdict {
         let holds = |range: &Range| {
             let code = range.of(&self.pool);
             code.is_none_or(|code| Program::assume(code).run(raw))
@@ -327,7 +329,7 @@ impl Rules {
             let Some(action) = trigger.action() else {
                 continue;
             };
-            if !holds(&trigger.condition) || !trigger.spend() {
+            if idle & action.bit() != 0 || !holds(&trigger.condition) || !trigger.spend() {
                 continue;
             }
             if action == Action::Hist {

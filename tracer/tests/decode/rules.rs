@@ -40,6 +40,10 @@ fn words(tid: u8, prio: u8, d: i16, took: u32) -> [u32; 3] {
 }
 
 fn judge(rules: &Rules, words: &[u32]) -> Verdict {
+    judge_idle(rules, words, 0)
+}
+
+fn judge_idle(rules: &Rules, words: &[u32], idle: u32) -> Verdict {
     let raw = Raw {
         words,
         cpu: 1,
@@ -47,7 +51,7 @@ fn judge(rules: &Rules, words: &[u32]) -> Verdict {
         ctx: 0,
     };
     match rules.find(EVENT) {
-        Some(rule) => rules.judge(rule, &raw),
+        Some(rule) => rules.judge(rule, &raw, idle),
         None => Verdict {
             is_recorded: true,
             actions: 0,
@@ -228,6 +232,20 @@ fn triggers_act_as_often_as_they_may() {
     assert!(RulesView::new(bytes(&rules)).find(EVENT).unwrap().is_soft);
     rules.remove_trigger(EVENT, 0).unwrap();
     assert!(rules.is_empty());
+}
+
+/// Stopping what does not run is no time that counts.
+#[test]
+fn what_would_change_nothing_is_not_spent() {
+    let rules = rules();
+    add(&rules, EVENT, "traceoff:1").unwrap();
+    add(&rules, EVENT, "traceon:1").unwrap();
+    let (off, on) = (Action::TraceOff.bit(), Action::TraceOn.bit());
+    let acts = |idle| judge_idle(&rules, &words(3, 0, 0, 0), idle).actions;
+    assert_eq!(acts(off), on);
+    assert_eq!(acts(off), 0);
+    assert_eq!(acts(on), off);
+    assert_eq!(acts(on), 0);
 }
 
 #[test]

@@ -179,15 +179,18 @@ fn judge(record: &Arguments) -> u32 {
     } else {
         0
     };
-    let verdict = TAKT_RULES.judge(
-        rule,
-        &Raw {
-            words: &words[..=record.extra().len()],
-            cpu: percpu::cpu() as u8,
-            tid: percpu::current_tid(),
-            ctx: percpu::preempt_byte() | irqs,
-        },
-    );
+    let raw = Raw {
+        words: &words[..=record.extra().len()],
+        cpu: percpu::cpu() as u8,
+        tid: percpu::current_tid(),
+        ctx: percpu::preempt_byte() | irqs,
+    };
+    let idle = if control::is_wanted() {
+        Action::TraceOn
+    } else {
+        Action::TraceOff
+    };
+    let verdict = TAKT_RULES.judge(rule, &raw, idle.bit());
     if verdict.actions & Action::TraceOn.bit() != 0 {
         control::tracing_on();
     }

@@ -96,7 +96,7 @@ fn table(words: &[u32]) {
                 tid,
                 ctx,
             };
-            let _ = rules.judge(rule, &raw);
+            let _ = rules.judge(rule, &raw, head >> 16 & 0xff);
         }
     }
 }

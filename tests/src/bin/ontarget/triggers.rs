@@ -239,6 +239,34 @@ target_test! {
         Ok(())
     }
 
+    /// `traceoff` while nothing is recorded, and `traceon` while something is, are none of the times that they may act.
+    fn triggers_that_change_nothing_do_not_count(Shared) {
+        reset()?;
+        set_of_event("event_trigger", ",traceoff,2,0,0,traceoff:2")?;
+        emit(0..20);
+        check!(!trace::is_wanted());
+        trace::tracing_on();
+        emit(20..40);
+        check!(!trace::is_wanted());
+        trace::tracing_on();
+        emit(40..60);
+        check!(trace::is_wanted());
+        let found = live();
+        check_eq!((found.nr, found.first, found.last), (22, Some(0), Some(59)));
+        reset()?;
+        set_of_event("event_trigger", ",traceon,1,0,0,traceon:1")?;
+        emit(0..20);
+        trace::tracing_off();
+        emit(20..40);
+        check!(trace::is_wanted());
+        trace::tracing_off();
+        emit(40..60);
+        check!(!trace::is_wanted());
+        check_eq!(live(), Found::range(0, 39));
+        reset()?;
+        Ok(())
+    }
+
     /// An event that is off occurs for its triggers and is not recorded; with the last one it is off again.
     fn triggers_see_events_that_are_off(Shared) {
         reset()?;
@@ -323,7 +351,9 @@ target_test! {
     fn maxima_are_kept(Shared) {
         reset()?;
         set_tracer("irqsoff")?;
-        check_eq!(set("snapshot=1"), Err(Errno::Busy));
+        for what in ["snapshot=0", "snapshot=1", "snapshot=2"] {
+            check_eq!(set(what), Err(Errno::Busy));
+        }
         let stretch = |first: u32, instructions: u64| {
             let guard = preempt::irq_save();
             emit(first..first + 3);
