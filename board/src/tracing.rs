@@ -69,6 +69,8 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Cpumask(mask) => trace::set_cpumask(mask)?,
         Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs)?,
         Setting::Clear => clear(),
+        // As Linux has it: there is nothing to free or to empty either.
+        Setting::Snapshot(_) if trace::snapshot::is_reserved() => return Err(Errno::Busy),
         Setting::Snapshot(Snapshot::Take) => trace::snapshot::take()?,
         Setting::Snapshot(Snapshot::Free) => trace::snapshot::free(),
         Setting::Snapshot(Snapshot::Clear) => trace::snapshot::clear(),
