@@ -136,14 +136,27 @@ impl Trigger {
         }
     }
 
-    /// Whether the other one is the same but for count and condition: there cannot be both, and one takes the other away.
+    /// Whether the other one is the same, so that there cannot be both and one takes the other away: count and condition do
+    /// not matter. Of histograms there may be several that differ in keys, values, order or condition, as in Linux.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        let keys = |hist: &Option<Hist>| -> Option<Vec<_>> {
-            let hist = hist.as_ref()?;
-            Some(hist.keys.iter().map(Key::text).collect())
+        let condition = |trigger: &Self| {
+            let condition = trigger.condition.as_ref();
+            condition.map(|(_, text)| text.clone())
         };
-        self.action == other.action && keys(&self.hist) == keys(&other.hist)
+        self.action == other.action
+            && match (&self.hist, &other.hist) {
+                (Some(hist), Some(of)) => hist.is_like(of) && condition(self) == condition(other),
+                _ => true,
+            }
+    }
+
+    /// Whether both are histograms with the same keys.
+    #[must_use]
+    pub fn has_keys_of(&self, other: &Self) -> bool {
+        let keys = |hist: &Hist| hist.keys.iter().map(Key::text).collect::<Vec<_>>();
+        let (hist, of) = (self.hist.as_ref(), other.hist.as_ref());
+        hist.is_some() && hist.map(keys) == of.map(keys)
     }
 }
 
@@ -223,6 +236,15 @@ impl Hist {
             }
         }
         Ok(hist)
+    }
+
+    /// Whether the other one counts and shows the same.
+    fn is_like(&self, other: &Self) -> bool {
+        let same_size = |hist: &Self| Self {
+            size: self.size,
+            ..hist.clone()
+        };
+        self.text() == same_size(other).text()
     }
 
     /// As ftrace shows it.

@@ -171,7 +171,7 @@ fn shown(key: &Key, quantity: &Quantity, raw: u64, names: &Names) -> String {
             format!("{:<16}[{value:10}]", names.threads.comm(raw as u8))
         }
         (_, Quantity::Comm) => format!("{:<50}", names.threads.comm(raw as u8)),
-        ("hex", _) => format!("{value:x}"),
+        ("hex", _) => format!("{:x}", value as u64),
         ("sym" | "sym-offset", _) => format!("[{raw:x}] {:<45}", names.symbol(raw)),
         _ => format!("{value:10}"),
     }

@@ -146,16 +146,23 @@ pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<
     };
     let rules = session.guest.rules()?;
     let rule = RulesView::new(&rules).find(event);
-    let same = rule
-        .iter()
-        .flat_map(|rule| rule.triggers())
-        .find(|other| Trigger::parse(other.text).is_ok_and(|other| other.is_like(&trigger)));
-    match (same, adds) {
+    let set: Vec<_> = (rule.iter().flat_map(|rule| rule.triggers()))
+        .filter_map(|set| Some((set, Trigger::parse(set.text).ok()?)))
+        .collect();
+    let same = set.iter().find(|(_, other)| other.is_like(&trigger));
+    let mut with_keys = set.iter().filter(|(_, other)| other.has_keys_of(&trigger));
+    let same = match with_keys.next() {
+        // To take a histogram away its keys will do, if no other has them.
+        Some(only) if !adds && with_keys.next().is_none() => Some(only),
+        _ => same,
+    };
+    match (same.map(|(set, _)| set), adds) {
         (Some(same), false) => {
             let line = format!("event_trigger_off={event},{}", same.place);
             return session.guest.set(&line);
         }
-        (None, false) => return Err(Errno::NOENT),
+        // As in Linux, taking away what is not there is no mistake.
+        (None, false) => return Ok(()),
         (Some(_), true) => {
             session.complain("trigger", command, 0, "The event has such a trigger");
             return Err(Errno::EXIST);
