@@ -306,6 +306,20 @@ pub fn counts(
     ring: &impl RingView<Error = std::io::Error>,
     view: &ControlView,
 ) -> super::Result<Counts> {
+    counts_before(ring, view, u64::MAX)
+}
+
+/// As [`counts`], without what was written in sub-buffer `end` and behind it. That must be a short time ago: it is in the
+/// ring.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn counts_before(
+    ring: &impl RingView<Error = std::io::Error>,
+    view: &ControlView,
+    end: u64,
+) -> super::Result<Counts> {
     let load = |word| ring.load(word).map_err(|error| errno(&error));
     let (size, nr) = (
         u64::from(view.sub_size.max(1)),
@@ -318,10 +332,16 @@ pub fn counts(
         ..Counts::default()
     };
     for seq in opened.saturating_sub(nr)..opened {
-        let mut raw = [0; 8];
-        let slot = (seq % nr * size) as u32 + SUB_COMMIT;
-        ring.copy(slot, &mut raw).map_err(|error| errno(&error))?;
-        let commit = u64::from_le_bytes(raw);
+        let word = |at: u32| {
+            let mut raw = [0; 8];
+            let slot = (seq % nr * size) as u32;
+            let copied = ring.copy(slot + at, &mut raw);
+            copied.map(|()| u64::from_le_bytes(raw))
+        };
+        // What was opened there began with this many. What was passed over has a header of before.
+        let has_new = seq >= end && word(0).map_err(|error| errno(&error))? == seq;
+        let counter = if has_new { SUB_HEADER - 8 } else { SUB_COMMIT };
+        let commit = word(counter).map_err(|error| errno(&error))?;
         let before = seq / nr * size;
         let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
         sum.bytes = sum.bytes.wrapping_add(bytes);

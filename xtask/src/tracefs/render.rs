@@ -163,17 +163,10 @@ fn records(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> 
         has_overrun |= stats.entries > content.nr_records + session.nr_read[cpu];
     }
     let mut out = Vec::new();
-    let mut head = Vec::new();
-    // Writing to a Vec does not fail.
-    let _ = write_header(&mut head, content.nr_records, written, view.nr_cpus);
-    let head = String::from_utf8_lossy(&head);
     let tracer = view.tracers().nth(view.tracer as usize).unwrap_or("nop");
     let plain = is_plain(session);
     if plain {
-        let _ = out.write_all(
-            head.replacen("tracer: nop", &format!("tracer: {tracer}"), 1)
-                .as_bytes(),
-        );
+        header(&mut out, tracer, content.nr_records, written, view.nr_cpus);
     }
     let mut names = names(session, &view);
     let mut started = [false; takt_tracer::control::MAX_CPUS];
@@ -184,6 +177,16 @@ fn records(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> 
         write_entry(&mut out, session, entry, &mut names);
     }
     Ok(out)
+}
+
+/// What stands before the records, with the tracer's name.
+pub(super) fn header(out: &mut Vec<u8>, tracer: &str, in_buffer: u64, written: u64, nr_cpus: u32) {
+    let mut head = Vec::new();
+    // Writing to a Vec does not fail.
+    let _ = write_header(&mut head, in_buffer, written, nr_cpus);
+    let head = String::from_utf8_lossy(&head);
+    let head = head.replacen("tracer: nop", &format!("tracer: {tracer}"), 1);
+    out.extend_from_slice(head.as_bytes());
 }
 
 /// Says where a CPU's buffer begins, if another one's began earlier.

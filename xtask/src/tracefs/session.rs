@@ -229,7 +229,7 @@ impl Session {
         let view = self.view()?;
         for cpu in Self::cpus(&view) {
             if let Some(ring) = self.guest.ring(&view, cpu) {
-                self.cleared[cpu] = buffer::counts(&ring, &view)?;
+                self.cleared[cpu] = buffer::counts_before(&ring, &view, view.cpus[cpu].cleared)?;
             }
             self.nr_read[cpu] = 0;
         }

@@ -24,7 +24,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 36] = [
+const TESTS: [(&str, Check); 37] = [
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -81,6 +81,10 @@ const TESTS: [(&str, Check); 36] = [
     ("tracefs_filters", tracefs_rules::filters),
     ("tracefs_triggers", tracefs_rules::triggers),
     ("tracefs_histograms", tracefs_rules::histograms),
+    (
+        "tracefs_histograms_beside",
+        tracefs_rules::histograms_beside,
+    ),
 ];
 
 /// Runs those whose names have `filter`.

@@ -91,6 +91,67 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
     ensure!(stacks.contains("\n => takt_kernel::"), "{stacks}");
     ensure!(after.matches("marker: hello\n").count() == 2, "{after}");
     ensure!(after.matches("<stack trace>\n").count() == 1, "{after}");
+
+    // While a latency tracer keeps its maxima there, a snapshot is neither taken nor freed.
+    let busy =
+        "echo irqsoff > current_tracer; echo 0 > snapshot; echo 1 > snapshot; echo 2 > snapshot";
+    let done = stage
+        .xtask(&["tracefs", "shell", "--no-install", "-c", busy])?
+        .code(1)?;
+    ensure!(
+        done.stderr.matches("Device or resource busy").count() == 3,
+        "{}",
+        done.stderr
+    );
+    // What is recorded goes on: as many are shown as were written, or fewer.
+    let looks = "echo > trace; cat trace\n".repeat(20);
+    let text = shell(stage, &format!("echo 1 > events/enable; {looks}"))?;
+    for line in text
+        .lines()
+        .filter(|line| line.contains("entries-in-buffer"))
+    {
+        let mut numbers = line.split(|char: char| !char.is_ascii_digit());
+        let mut next = || numbers.find_map(|number| number.parse::<u64>().ok());
+        let (in_buffer, written) = (next().context("none")?, next().context("none")?);
+        ensure!(in_buffer <= written, "{line}");
+    }
+    ensure!(text.matches("entries-in-buffer").count() == 20, "{text}");
+    Ok(())
+}
+
+/// Histograms with the same keys differ in their conditions, and each goes by what it is.
+pub(super) fn histograms_beside(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "echo 'hist:keys=next_pid:vals=next_prio if next_prio < 50' > @/trigger\n\
+         echo 'hist:keys=next_pid:vals=next_prio if next_prio > 50' >> @/trigger\n\
+         echo 'hist:keys=next_pid:vals=next_prio' >> @/trigger; cat @/trigger; echo ---\n\
+         echo '!hist:keys=next_pid' > @/trigger; echo '!hist:keys=next_pid:vals=next_prio if next_prio > 50' > @/trigger\n\
+         cat @/trigger; echo ---; sleep 0.1; cat @/hist; echo ---; echo '!hist:keys=next_pid:vals=next_prio' > @/trigger\n\
+         echo '!hist:keys=next_pid' > @/trigger; cat @/trigger",
+    )?;
+    let [set, left, hist, gone] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    let line = |condition: &str| {
+        format!(
+            "hist:keys=next_pid:vals=hitcount,next_prio:sort=hitcount:size=1024{condition} [active]\n"
+        )
+    };
+    let (below, above, all) = (
+        line(" if next_prio < 50"),
+        line(" if next_prio > 50"),
+        line(""),
+    );
+    ensure!(set == format!("{below}{above}{all}"), "{set}");
+    ensure!(left == format!("{below}{all}"), "{left}");
+    let tables: Vec<_> = hist.split("# event histogram").skip(1).collect();
+    let [below, all] = tables[..] else {
+        anyhow::bail!("{hist}");
+    };
+    let idle = "{ next_pid:          0 }";
+    ensure!(!below.contains(idle) && all.contains(idle), "{hist}");
+    ensure!(gone.starts_with("# Available triggers:\n"), "{gone}");
     Ok(())
 }
 
