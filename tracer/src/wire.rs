@@ -26,6 +26,8 @@ pub const CLOCK_ID: u32 = 2;
 
 /// Bytes of a `clock` record: time stamp, word, and the new upper half of the TSC.
 pub const CLOCK_LEN: u32 = 12;
+/// In a `clock` record's word: bits 24..=31 have the running thread, as they do in a record with context.
+pub const CLOCK_CURRENT: u32 = 1 << 8;
 
 /// Preempt-count byte, bits 0..=3: depth of `preempt_disable`.
 pub const CTX_DEPTH: u8 = 0x0f;

@@ -24,6 +24,7 @@ pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     Ok(Text::lock()?.patch(|text| {
         #[cfg(feature = "rules")]
         if super::rules::events::keep_on(id, on) {
+            tell_current();
             return jump_label::nr_places(id);
         }
         // SAFETY: every other CPU stands still.
@@ -40,7 +41,20 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
     let nr_places = unsafe { jump_label::set(text, id, on) };
     // SAFETY: as above.
     unsafe { places::set_event(text, id, on) };
+    if on {
+        tell_current();
+    }
     nr_places
+}
+
+/// Has the next record of each CPU say who runs: until now the events of who does may have been off, or left out by a filter.
+///
+/// # Context
+/// Any.
+pub(super) fn tell_current() {
+    for (_, control) in crate::smp::rings() {
+        control.arm();
+    }
 }
 
 /// Whether an event is on: whether any of its places is, and not for its triggers only.
@@ -54,6 +68,15 @@ pub fn is_enabled(id: u32) -> bool {
         return false;
     }
     jump_label::is_on(id)
+}
+
+/// As [`tell_current`], of this CPU.
+#[cfg(feature = "rules")]
+pub(super) fn tell_current_here() {
+    let here = crate::arch::percpu::cpu();
+    if let Some((_, control)) = crate::smp::rings().find(|(cpu, _)| *cpu == here) {
+        control.arm();
+    }
 }
 
 /// Whether recording is to be on, on the CPUs of [`CPUMASK`].

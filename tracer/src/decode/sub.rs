@@ -7,7 +7,8 @@ use super::record::{Context, Record, Value};
 use super::{Damage, Fault};
 use crate::event::{Layout, Place};
 use crate::wire::{
-    CLOCK_ID, CLOCK_LEN, Event, SUB_HEADER, SubHeader, VERSION, event_of, u32_at, u64_at,
+    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, Event, SUB_HEADER, SubHeader, VERSION, event_of, u32_at,
+    u64_at,
 };
 
 /// A sub-buffer, and how far it was read.
@@ -216,13 +217,17 @@ impl SubBuffer {
         }))
     }
 
-    /// A `clock` record. Its own time is not judged: it may have been written ahead of time, and then something else
+    /// A `clock` record, which may name the running thread. Its own time is not judged: it may have been written ahead of time, and then something else
     /// that comes first says the present half again.
     fn clock<'t>(&mut self) -> Result<Option<Record<'t>>, Fault> {
         let Some(half) = self.word_at(8) else {
             return Err(self.short(CLOCK_ID, CLOCK_LEN.into()));
         };
         self.half = half.into();
+        let word = self.word_at(4).unwrap_or(0);
+        if word & CLOCK_CURRENT != 0 {
+            [.., self.current] = word.to_le_bytes();
+        }
         self.at += CLOCK_LEN as usize;
         Ok(None)
     }

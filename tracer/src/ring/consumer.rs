@@ -136,7 +136,7 @@ pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
     if pos + u64::from(CLOCK_LEN) <= Geometry::<R>::end(pos)
         && ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN))
     {
-        put_half(ring, pos, upcoming);
+        put_half(ring, pos, upcoming, 0);
         // Whoever came in between has put the present half behind this one, and noted that.
         ring.cas(Word::TsHi, NO_HALF, upcoming >> 32);
     }

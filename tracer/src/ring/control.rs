@@ -1,12 +1,13 @@
 //! The control words of a ring, and what is done with them outside of writing.
 
 use core::mem::offset_of;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{CpuRing, Geometry};
 use crate::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
 
-/// The value of [`Word::Limit`] right after `tracing_on`: nothing fits, so the first writer takes the slow path.
+/// The value of [`Word::Limit`] right after `tracing_on`: nothing fits, so the first writer takes the slow path, and tells
+/// who runs.
 pub const ARMED: u64 = 1;
 
 /// The control words of one CPU's ring, for the kernel to embed in its per-CPU block.
@@ -52,6 +53,21 @@ pub struct RingControl {
 }
 
 impl RingControl {
+    /// Has the next writer tell who runs, since that may have changed without a record of it: some layouts leave it out,
+    /// and a reader takes whoever ran at the record before. Nothing happens while tracing is off.
+    ///
+    /// # Context
+    /// IRQ-safe, NMI-safe, from any CPU.
+    pub fn arm(&self) {
+        let mut limit = self.limit.load(Relaxed);
+        while limit > ARMED {
+            match self.limit.compare_exchange(limit, ARMED, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(found) => limit = found,
+            }
+        }
+    }
+
     /// The control words of a ring that was never used.
     pub const fn new() -> Self {
         Self {

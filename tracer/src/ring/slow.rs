@@ -7,7 +7,7 @@ use super::snapshot::{self, Halves};
 use super::writer::write;
 use super::{CpuRing, Geometry, Mode, Word};
 use crate::wire::{
-    CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
+    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
 };
 
 /// Records what the fast path could not, or loses and counts it.
@@ -44,13 +44,18 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
         let pos = ring.pos();
         let now = ring.now();
         let end = Geometry::<R>::end(pos);
-        // Perhaps stale.
-        raise_limit(ring, limit, end);
+        // Tracing was turned on, or somebody says that who runs may have changed without a record of it: the reader is
+        // told who runs. A new header tells it anyway.
+        let tells = limit == ARMED && pos != end;
+        if !tells {
+            // Perhaps stale.
+            raise_limit(ring, limit, end);
+        }
         if snapshot::is_pending(ring) || !matches!(turn, Turn::GoOn) {
             turn.claim(ring, pos);
         }
         let half = now >> 32;
-        let clock = if ring.load(Word::TsHi) == half {
+        let clock = if ring.load(Word::TsHi) == half && !tells {
             0
         } else {
             CLOCK_LEN
@@ -61,8 +66,16 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
                 continue;
             }
             if clock != 0 {
-                put_half(ring, pos, now);
+                let current = match tells {
+                    true => CLOCK_CURRENT | ring.ctx() & CURRENT,
+                    false => 0,
+                };
+                put_half(ring, pos, now, current);
                 ring.store(Word::TsHi, half);
+            }
+            if tells {
+                // Only now: whoever came in between has told it too.
+                raise_limit(ring, ring.load(Word::Limit), end);
             }
             return Some((pos + u64::from(clock), now as u32));
         }
@@ -131,11 +144,15 @@ fn raise_limit<R: CpuRing>(ring: R, limit: u64, end: u64) {
     }
 }
 
-/// Writes the `clock` record that was reserved at `pos`. It is no event: its bytes are committed, but no record.
-pub(super) fn put_half<R: CpuRing>(ring: R, pos: u64, now: u64) {
+/// The running thread in a record's word.
+const CURRENT: u32 = 0xff00_0000;
+
+/// Writes the `clock` record that was reserved at `pos`, with `current` in its word. It is no event: its bytes are committed,
+/// but no record.
+pub(super) fn put_half<R: CpuRing>(ring: R, pos: u64, now: u64, current: u32) {
     let at = Geometry::<R>::offset(pos);
     ring.store32::<0>(at, now as u32);
-    ring.store32::<4>(at, CLOCK_ID);
+    ring.store32::<4>(at, CLOCK_ID | current);
     ring.store32::<8>(at, (now >> 32) as u32);
     ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(CLOCK_LEN));
 }

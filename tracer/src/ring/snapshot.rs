@@ -16,7 +16,6 @@
 //! Whoever wants a snapshot counts [`Word::Wanted`] up and lowers the limit, so that the next writer comes to the slow path,
 //! finds it, and takes it. Until then what is recorded and what is kept is the same.
 
-use super::control::ARMED;
 use super::slow::{self, Turn};
 use super::{CpuRing, Geometry, RingControl, Word};
 use crate::wire::{COMMIT_BYTES, SUB_COMMIT, SUB_HEADER};
@@ -150,16 +149,7 @@ pub(super) fn taken<R: CpuRing>(ring: R, seq: u64) {
 /// IRQ-safe, NMI-safe, from any CPU.
 pub fn request(control: &RingControl) {
     control.wanted.fetch_add(1, Relaxed);
-    let mut limit = control.limit.load(Relaxed);
-    while limit > ARMED {
-        match control
-            .limit
-            .compare_exchange(limit, ARMED, Relaxed, Relaxed)
-        {
-            Ok(_) => return,
-            Err(found) => limit = found,
-        }
-    }
+    control.arm();
 }
 
 /// Takes a snapshot that was asked for at once, rather than with the next record. Nothing happens while tracing is off.

@@ -4,10 +4,11 @@ use std::io::Cursor;
 
 use proptest::prelude::*;
 use takt_tracer::decode::{Damage, Fault, FrameWriter, Item, SubBuffer, TraceFile};
+use takt_tracer::ring;
 use takt_tracer::wire::{CHANNEL_TRACE, FileHeader, FrameHeader, SUB_HEADER, SubHeader};
 
 use crate::corruption::read;
-use crate::world::{SUB, SWITCH, Sink, Switch, World, file_header, table};
+use crate::world::{Ring, SUB, SWITCH, Sink, Switch, World, file_header, table};
 
 /// A file with one frame that holds this sub-buffer, with a good sum.
 fn with_sub(payload: &[u8]) -> Vec<u8> {
@@ -279,4 +280,33 @@ fn switches_say_who_runs() {
         })
         .collect();
     assert_eq!(tids, [7, 8, 9]);
+}
+
+/// A switch does not say who ran; what was not recorded in between is made up for when recording goes on.
+#[test]
+fn who_runs_is_told_anew_when_recording_goes_on() {
+    let world = World::new(1);
+    world.at(0, 5, 0xc0, 7);
+    Switch::emit::<Sink>(SWITCH, 8u8, 0u8, 0u8, 0u8);
+    ring::tracing_off(Ring);
+    world.at(0, 6, 0xc0, 8);
+    Switch::emit::<Sink>(SWITCH, 9u8, 0u8, 0u8, 0u8);
+    ring::tracing_on(Ring);
+    world.at(0, 7, 0xc0, 9);
+    Switch::emit::<Sink>(SWITCH, 10u8, 0u8, 0u8, 0u8);
+    world.at(0, 8, 0xc0, 10);
+    Switch::emit::<Sink>(SWITCH, 11u8, 0u8, 0u8, 0u8);
+    let counters = ring::counters(Ring);
+    let table = table();
+    let mut trace = TraceFile::open(Cursor::new(world.finish())).unwrap();
+    let tids: Vec<_> = trace
+        .merge(&table)
+        .map(|item| match item.unwrap() {
+            Item::Record(record) => (record.ts, record.tid),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(tids, [(5, 7), (7, 9), (8, 10)]);
+    // Three records of 8 bytes, the header, and once who runs.
+    assert_eq!((counters.entries, counters.bytes), (3, 40 + 3 * 8 + 12));
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use takt_tracer::ring::observer::{Observed, Observer};
 use takt_tracer::ring::{self, Mode, Overwritten, Word};
-use takt_tracer::wire::SubHeader;
+use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SubHeader};
 
-use crate::cpu::{Action, Cpu, Injector};
+use crate::cpu::{Action, Cpu, Injector, Size};
 use crate::model::{check, read_sub};
 use crate::observer::View;
 
@@ -120,4 +120,35 @@ fn the_commit_counter_may_wrap() {
         Ok(Observed::Full { .. })
     ));
     assert_eq!(read_sub(&copy, 128, &run.attempts.borrow()).1.len(), 5);
+}
+
+/// Who was told to say who runs does so once, before its record, and loses nothing.
+#[test]
+fn the_next_record_says_who_runs() {
+    let tells = |cpu: &TestCpu| {
+        let copy = cpu.copy(0);
+        let words = copy[..cpu.word(Word::Pos) as usize].as_chunks().0.iter();
+        let words: Vec<_> = words.map(|word| u32::from_le_bytes(*word)).collect();
+        let tells = |word: &&u32| **word == CLOCK_ID | CLOCK_CURRENT | 5 << 24;
+        words.iter().filter(tells).count()
+    };
+    for is_toggled in [false, true] {
+        let cpu = TestCpu::new(Mode::Overwrite, 0);
+        let run = Injector::new(&cpu);
+        run.run(Action::Write(Size::B8));
+        assert_eq!(tells(&cpu), 0, "the header has told it");
+        if is_toggled {
+            run.run(Action::TracingOff);
+            run.run(Action::Write(Size::B8));
+            run.run(Action::Arm);
+            run.run(Action::TracingOn);
+        } else {
+            run.run(Action::Arm);
+        }
+        run.run(Action::Write(Size::B8));
+        assert_eq!(tells(&cpu), 1);
+        run.run(Action::Write(Size::B8));
+        assert_eq!(tells(&cpu), 1);
+        assert_eq!(check(&run, Mode::Overwrite).reads.len(), 3);
+    }
 }

@@ -218,6 +218,8 @@ pub(crate) enum Action {
     MakeRoom(u32),
     /// A snapshot is asked for.
     Snapshot,
+    /// The next writer is to tell who runs.
+    Arm,
     /// One after the other.
     Each(&'static [Action]),
 }
@@ -325,6 +327,7 @@ impl<'a, const SUB: u32, const N: u32> Injector<'a, SUB, N> {
                 self.asked.borrow_mut().push(self.cpu.tsc.load(SeqCst));
                 ring::snapshot::request(&self.cpu.control);
             }
+            Action::Arm => self.cpu.control.arm(),
             Action::Each(actions) => actions.iter().for_each(|action| self.run(*action)),
             Action::HalfJump => {
                 self.cpu.tsc.fetch_add(1 << 32, SeqCst);

@@ -177,7 +177,7 @@ fn at_every_choice(
 
 #[test]
 fn two_interrupts_at_every_pair_of_steps() {
-    const PAIRS: [[Action; 2]; 8] = [
+    const PAIRS: [[Action; 2]; 10] = [
         [B8, B8],
         [Action::Write(Size::B20), Action::Write(Size::B16)],
         [Action::HalfJump, B8],
@@ -186,6 +186,8 @@ fn two_interrupts_at_every_pair_of_steps() {
         [Action::Close, B8],
         [Action::TracingOff, Action::TracingOn],
         [Action::TracingOff, B8],
+        [Action::Arm, B8],
+        [B8, Action::Arm],
     ];
     let mut runs = 0;
     for used in uses() {

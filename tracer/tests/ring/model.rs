@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use takt_tracer::ring::{self, Mode, Word};
-use takt_tracer::wire::{CLOCK_ID, SUB_HEADER, SubHeader};
+use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SUB_HEADER, SubHeader};
 
 use crate::cpu::{Attempt, Cpu, Injector, Size, extra, text};
 
@@ -36,6 +36,8 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
             break;
         }
         if word0 & 0xff == CLOCK_ID {
+            let current = word0 >> 24;
+            assert_eq!(word0 & CLOCK_CURRENT != 0, current == 5, "who runs");
             // Its own time means nothing: it may have been written ahead of time.
             half = u64::from(word(bytes, at + 8));
             at += 12;

@@ -4,6 +4,9 @@
 //! own program lets it. The host compiles them (`takt_tracer::filter`). An event that has triggers and is not switched on
 //! occurs all the same, and is not recorded.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use takt_tracer::event::Event;
 use takt_tracer::filter::program::Raw;
 use takt_tracer::rules::{Action, Rule, RuleError, Rules};
 
@@ -12,10 +15,11 @@ use crate::arch::divert_records::divert_records;
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu};
+use crate::config::MAX_CPUS;
 use crate::error::Error;
 #[cfg(feature = "stacktrace")]
 use crate::trace::stack;
-use crate::trace::{control, snapshot};
+use crate::trace::{control, events, snapshot};
 
 /// What the host reads.
 #[unsafe(no_mangle)]
@@ -119,6 +123,7 @@ pub(in crate::trace) fn change(
 ) -> Result<(), Error> {
     Text::lock()?.patch(|writable| {
         act(writable)?;
+        control::tell_current();
         if TAKT_RULES.is_empty() && !has_stacks() {
             // SAFETY: every other CPU stands still.
             unsafe { divert_records(writable, false) };
@@ -161,12 +166,29 @@ fn id_of(word: u32) -> u32 {
     }
 }
 
+/// For each CPU, whether a switch was left out since the last one that was recorded.
+static LEFT_OUT: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
+
+/// A switch's record does not say who ran: that is whom the one before has switched to. If that one was left out, the
+/// reader has to be told.
+fn tell_who_runs(cpu: u8, id: u32, is_recorded: bool) {
+    if id != events::sched_switch::Event::id().number() {
+        return;
+    }
+    let left_out = &LEFT_OUT[usize::from(cpu) % MAX_CPUS];
+    if is_recorded && left_out.load(Relaxed) {
+        control::tell_current_here();
+    }
+    left_out.store(!is_recorded, Relaxed);
+}
+
 fn judge(record: &Arguments) -> u32 {
     let stack = match has_stacks() {
         true => Action::Stacktrace.bit(),
         false => 0,
     };
-    let Some(rule) = TAKT_RULES.find(id_of(record.word)) else {
+    let id = id_of(record.word);
+    let Some(rule) = TAKT_RULES.find(id) else {
         return RECORDED | stack;
     };
     let mut words = [0; 9];
@@ -191,6 +213,7 @@ fn judge(record: &Arguments) -> u32 {
         Action::TraceOff
     };
     let verdict = TAKT_RULES.judge(rule, &raw, idle.bit());
+    tell_who_runs(raw.cpu, id, verdict.is_recorded);
     if verdict.actions & Action::TraceOn.bit() != 0 {
         control::tracing_on();
     }

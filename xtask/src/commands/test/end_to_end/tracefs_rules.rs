@@ -40,6 +40,12 @@ pub(super) fn filters(stage: &Stage) -> Result<()> {
     ensure!(switches.len() > 10, "{trace}");
     for line in switches {
         ensure!(line.contains("next_comm=swapper/0 next_pid=0 "), "{line}");
+        // The switch before, to the one who ran, was left out; who ran is known all the same.
+        let (task, _) = line.trim_start().split_once('-').context("no task")?;
+        ensure!(
+            task != "<idle>" && line.contains(&format!("prev_comm={task} ")),
+            "{line}"
+        );
     }
     ensure!(kept == "next_pid == 0 && next_comm ~ \"swap*\"\n", "{kept}");
     let carets: Vec<_> = log.lines().filter_map(|line| line.find('^')).collect();
