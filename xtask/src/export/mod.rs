@@ -11,6 +11,8 @@ pub mod graph;
 pub mod latency;
 mod perfetto;
 mod slices;
+#[cfg(test)]
+mod test_events;
 mod text;
 mod trace_dat;
 

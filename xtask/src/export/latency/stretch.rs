@@ -1,0 +1,155 @@
+//! [`Stretch`]: the time that a latency tracer has kept, and how it is found in a trace.
+
+use std::collections::BTreeMap;
+
+use takt_tracer::control::Kept;
+use takt_tracer::decode::Record;
+
+/// What the latency tracers record at the end of a stretch that they keep.
+pub(super) const LATENCY_MAX: &str = "tracer:latency_max";
+
+/// A stretch of time that a latency tracer has kept, as the record `latency_max` at its end tells. Times in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it was met.
+    pub cpu: u8,
+    /// The thread that ran at its end, or was woken.
+    pub tid: u8,
+    /// The first record that belongs to it is not before this.
+    pub from: u64,
+    /// The last is not behind this.
+    pub to: u64,
+    /// How long it was.
+    pub cycles: u64,
+    /// Where it began: an address.
+    pub started_at: u64,
+    /// Where it ended.
+    pub ended_at: u64,
+    /// It is about a thread that was woken, and what ran meanwhile, on whatever CPU.
+    pub is_wakeup: bool,
+    /// The wake-up itself is on record: the first one.
+    pub(super) has_begin: bool,
+}
+
+impl Stretch {
+    /// One of which nothing is known but what the tracer has noted itself.
+    #[must_use]
+    pub fn without_records(kept: &Kept, is_wakeup: bool) -> Self {
+        Self {
+            cpu: kept.cpu as u8,
+            tid: kept.tid,
+            from: u64::MAX,
+            to: 0,
+            cycles: kept.cycles,
+            started_at: kept.started_at.into(),
+            ended_at: kept.ended_at.into(),
+            is_wakeup,
+            has_begin: false,
+        }
+    }
+
+    /// Whether a record belongs to it.
+    #[must_use]
+    pub fn has(&self, record: &Record<'_>) -> bool {
+        let is_its_cpu = self.is_wakeup || record.cpu == self.cpu;
+        is_its_cpu && (self.from..=self.to).contains(&record.ts)
+    }
+}
+
+/// Finds the last stretch of a trace.
+#[derive(Debug, Default)]
+pub struct Finder {
+    is_wakeup: bool,
+    /// What is looked for, if not the last.
+    wanted: Option<Kept>,
+    /// The wake-ups of threads that have not run since.
+    wakeups: BTreeMap<u8, u64>,
+    found: Option<Stretch>,
+    /// Whom the switch will be to that ends it.
+    awaited: Option<u8>,
+}
+
+impl Finder {
+    /// For the records of this tracer.
+    #[must_use]
+    pub fn new(tracer: &str) -> Self {
+        Self {
+            is_wakeup: is_wakeup(tracer),
+            ..Self::default()
+        }
+    }
+
+    /// Looks for this one.
+    #[must_use]
+    pub fn only(mut self, kept: Kept) -> Self {
+        self.wanted = Some(kept);
+        self
+    }
+
+    fn is_wanted(&self, record: &Record<'_>) -> bool {
+        self.wanted.is_none_or(|kept| {
+            record.cpu == kept.cpu as u8
+                && record.number("tid") == Some(kept.tid.into())
+                && record.number("latency") == Some(kept.cycles)
+                && record.number("started_at") == Some(kept.started_at.into())
+                && record.number("ended_at") == Some(kept.ended_at.into())
+        })
+    }
+
+    /// The next record, in the order of time.
+    pub fn see(&mut self, record: &Record<'_>) {
+        let number = |name| record.number(name).unwrap_or(0);
+        match record.event.name.as_str() {
+            "sched:sched_wakeup" => {
+                self.wakeups.insert(number("tid") as u8, record.ts);
+            }
+            "sched:sched_switch" => {
+                let next = number("next") as u8;
+                self.wakeups.remove(&next);
+                if let Some(found) = &mut self.found
+                    && found.cpu == record.cpu
+                    && self.awaited.take() == Some(next)
+                {
+                    found.to = record.ts;
+                }
+            }
+            LATENCY_MAX if self.is_wanted(record) => {
+                let (tid, cycles) = (number("tid") as u8, number("latency"));
+                let began = record.ts.saturating_sub(cycles);
+                let wakeups = self.wakeups.get(&tid).filter(|ts| **ts <= began);
+                let wakeup = wakeups.copied().filter(|_| self.is_wakeup);
+                self.found = Some(Stretch {
+                    cpu: record.cpu,
+                    tid,
+                    from: wakeup.unwrap_or(began),
+                    to: record.ts,
+                    cycles,
+                    started_at: number("started_at"),
+                    ended_at: number("ended_at"),
+                    is_wakeup: self.is_wakeup,
+                    has_begin: wakeup.is_some(),
+                });
+                self.awaited = self.is_wakeup.then_some(tid);
+            }
+            _ => {}
+        }
+    }
+
+    /// The last stretch, if there was one.
+    #[must_use]
+    pub fn found(&self) -> Option<Stretch> {
+        self.found
+    }
+}
+
+/// The tracers whose output is the stretch of the last maximum.
+#[must_use]
+pub fn is_latency_tracer(name: &str) -> bool {
+    ["irqsoff", "preemptoff", "preemptirqsoff"].contains(&name) || is_wakeup(name)
+}
+
+/// Whether a tracer follows threads that are woken.
+#[must_use]
+pub fn is_wakeup(name: &str) -> bool {
+    ["wakeup", "wakeup_rt"].contains(&name)
+}
