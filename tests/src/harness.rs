@@ -36,6 +36,9 @@ pub enum Expect {
     Slow,
     /// Passes, in a boot of its own with two CPUs that run at the same time, in real time.
     TwoCpus,
+    /// Passes, in a boot of its own with a capture, in real time and in another under icount, while the host injects
+    /// NMIs from the moment when the test [asks for them](ask_for_nmis); then the host judges what was recorded.
+    Nmis,
     /// Passes, in a boot of its own, and the host finds these texts on the serial port, in this order.
     Prints(&'static [&'static str]),
     /// Ends in a fault whose report, with names for the addresses, has these texts in this order.
@@ -208,6 +211,11 @@ macro_rules! note {
     };
 }
 
+/// Has the host inject NMIs until the machine ends. For a test that expects them ([`Expect::Nmis`]).
+pub fn ask_for_nmis() {
+    print(format_args!("inject: nmi\n"));
+}
+
 /// Prints a line for every test: `list KIND NAME`, and `text` lines for what is expected of it.
 pub fn list() {
     for test in tests() {
@@ -216,6 +224,7 @@ pub fn list() {
             Expect::Alone => ("alone", &[]),
             Expect::Slow => ("slow", &[]),
             Expect::TwoCpus => ("two-cpus", &[]),
+            Expect::Nmis => ("nmis", &[]),
             Expect::Prints(texts) => ("alone", texts),
             Expect::Fault(texts) => ("fault", texts),
         };

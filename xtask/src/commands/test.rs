@@ -12,6 +12,7 @@ mod end_to_end;
 mod guest;
 mod host;
 mod scratch;
+mod storm;
 mod tally;
 mod target;
 

@@ -5,12 +5,14 @@ pub mod command;
 pub mod exit;
 mod pin;
 pub mod process;
+pub mod qmp;
 pub mod ram;
 
 pub use accel::Accel;
 pub use command::Machine;
 pub use exit::GuestExit;
 pub use process::Process;
+pub use qmp::Qmp;
 pub use ram::Ram;
 
 use std::env;

@@ -19,6 +19,7 @@ mod round_robin;
 mod rules;
 mod settings;
 mod stacks;
+mod storm;
 mod stress;
 mod threads;
 mod timeouts;

@@ -1,18 +1,21 @@
 //! One boot of an image with tests.
 
 use std::fs::{self, File};
+use std::io::BufReader;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use super::scratch::Scratch;
 use crate::image::Elf;
 use crate::paths;
 use crate::qemu::process::MAX_CMDLINE;
-use crate::qemu::{self, Accel, GuestExit, Machine, Ram};
+use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, qmp};
 use crate::run::config::clock_keys;
 
 /// A boot.
@@ -30,6 +33,8 @@ pub(super) struct Boot<'b> {
     pub(super) shift: u8,
     /// How long it may take.
     pub(super) limit: Duration,
+    /// Injects NMIs from the moment when the guest asks for them to its end; what it records is captured.
+    pub(super) nmis: bool,
 }
 
 /// What came of it.
@@ -39,7 +44,14 @@ pub(super) struct Ended {
     pub(super) exit: Option<GuestExit>,
     /// What it wrote to the serial port.
     pub(super) serial: String,
+    /// The machine's files.
+    pub(super) dir: Scratch,
 }
+
+/// How often what goes on is looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// What a guest writes to the serial port that wants NMIs.
+const NMIS_ARE_WANTED: &str = "inject: nmi\n";
 
 impl Boot<'_> {
     /// Boots and waits for the end.
@@ -51,7 +63,12 @@ impl Boot<'_> {
             ram: ram.path().to_owned(),
             dir: scratch.path().to_owned(),
             // The ring is the tests' own: no one else takes anything out of it.
-            cmdline: format!("{}{} capture=off", self.words, clock_keys(self.accel)),
+            cmdline: format!(
+                "{}{}{}",
+                self.words,
+                clock_keys(self.accel),
+                if self.nmis { "" } else { " capture=off" }
+            ),
             smp: self.smp,
             accel: self.accel,
         };
@@ -63,13 +80,21 @@ impl Boot<'_> {
                 .spawn()
                 .context("cannot start QEMU")?,
         );
-        let exit = running.wait(self.limit)?;
+        let exit = if self.nmis {
+            running.wait_with_nmis(self.limit, &machine.serial())?
+        } else {
+            running.wait(self.limit)?
+        };
         let serial = fs::read(machine.serial()).unwrap_or_default();
         let mut serial = String::from_utf8_lossy(&serial).into_owned();
         if exit == Some(GuestExit::QemuFailed) {
             serial += &fs::read_to_string(&messages).unwrap_or_default();
         }
-        Ok(Ended { exit, serial })
+        Ok(Ended {
+            exit,
+            serial,
+            dir: scratch,
+        })
     }
 
     /// The machine that `latency-run` has, with a parallel port and this boot's clock.
@@ -97,6 +122,12 @@ impl Boot<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .process_group(0);
+        if self.nmis {
+            command
+                .args(qmp::ON_STDIO)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+        }
         if let Ok(messages) = messages.try_clone() {
             command.stderr(messages);
         }
@@ -115,9 +146,42 @@ impl Running {
             if let Some(status) = self.0.try_wait().context("QEMU cannot be watched")? {
                 return Ok(Some(status.into()));
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(TICK);
         }
         Ok(None)
+    }
+
+    /// As [`wait`](Self::wait), and injects NMIs meanwhile, from the moment when `serial` says that they are wanted.
+    fn wait_with_nmis(&mut self, limit: Duration, serial: &Path) -> Result<Option<GuestExit>> {
+        let (input, output) = (self.0.stdin.take(), self.0.stdout.take());
+        let (input, output) = input.zip(output).context("QEMU has no monitor")?;
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let injects = scope.spawn(|| {
+                // Connected at once: QEMU waits with its greeting for nobody.
+                let mut qmp = Qmp::new(BufReader::new(output), input)?;
+                while !fs::read_to_string(serial).is_ok_and(|text| text.contains(NMIS_ARE_WANTED)) {
+                    if has_ended.load(Relaxed) {
+                        return Ok(());
+                    }
+                    thread::sleep(TICK);
+                }
+                while !has_ended.load(Relaxed) && qmp.execute("inject-nmi")? {}
+                anyhow::Ok(())
+            });
+            let exit = self.wait(limit);
+            has_ended.store(true, Relaxed);
+            // Whoever waits for an answer gets an end of file.
+            let _ = self.0.kill();
+            let injected = injects
+                .join()
+                .map_err(|_| anyhow!("the thread that injects NMIs panicked"))?;
+            // An error of a monitor whose machine has ended says nothing.
+            match exit {
+                Ok(None) => injected.map(|()| None),
+                exit => exit,
+            }
+        })
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::guest::{Boot, Ended};
+use super::guest::Boot;
+use super::storm;
 use super::tally::Tally;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
@@ -40,6 +41,8 @@ enum Kind {
     Slow,
     /// A boot of its own with two CPUs, in real time.
     TwoCpus,
+    /// A boot of its own in real time and one under icount, each with NMIs from outside.
+    Nmis,
     /// A boot of its own that ends in a fault.
     Fault,
 }
@@ -66,7 +69,14 @@ pub(super) fn run(image: &Elf, filter: Option<&str>, tally: &Tally) {
         loop {
             let next = queue.lock().map_or(None, |mut queue| queue.pop());
             let Some(test) = next else { break };
-            tally.judge(PART, &test.name, &alone(image, &test));
+            if test.kind == Kind::Nmis {
+                for (accel, clock) in [(Accel::Tcg, "real time"), (Accel::TcgIcount, "icount")] {
+                    let name = format!("{} ({clock})", test.name);
+                    tally.judge(PART, &name, &with_nmis(image, &test, accel));
+                }
+            } else {
+                tally.judge(PART, &test.name, &alone(image, &test));
+            }
         }
     });
 }
@@ -77,7 +87,7 @@ fn list(image: &Elf) -> Result<Vec<Listed>> {
     ensure!(
         ended.exit == Some(GuestExit::Passed),
         "the image does not list its tests: {}",
-        said(&ended)
+        said(ended.exit, &ended.serial)
     );
     parse_list(&ended.serial)
 }
@@ -100,6 +110,7 @@ fn parse_list(serial: &str) -> Result<Vec<Listed>> {
                 "alone" => Kind::Alone,
                 "slow" => Kind::Slow,
                 "two-cpus" => Kind::TwoCpus,
+                "nmis" => Kind::Nmis,
                 "fault" => Kind::Fault,
                 _ => bail!("an unknown kind of test: {line}"),
             };
@@ -131,15 +142,33 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
         smp,
         shift,
         limit,
+        nmis: false,
     }
 }
 
+/// Boots a test with NMIs from outside, and judges it and what it recorded; gives what is worth noting.
+fn with_nmis(image: &Elf, test: &Listed, accel: Accel) -> Result<String> {
+    let words = format!("test={}", test.name);
+    let ended = Boot {
+        accel,
+        limit: SLOW_LIMIT,
+        nmis: true,
+        ..boot(image, &words, test.kind)
+    }
+    .run()?;
+    ensure!(
+        ended.exit == Some(GuestExit::Passed),
+        "{}",
+        said(ended.exit, &Symbolizer::new(image).annotate(&ended.serial))
+    );
+    let found = storm::judge(image, ended.dir.path(), &ended.serial)?;
+    Ok(format!("{} ({found})", notes(&ended.serial)))
+}
+
 /// How a boot ended that ended badly.
-fn said(ended: &Ended) -> String {
-    let how = ended
-        .exit
-        .map_or_else(|| "it did not end in time".into(), |exit| exit.to_string());
-    format!("{how}\n{}", ended.serial.trim_end())
+fn said(exit: Option<GuestExit>, serial: &str) -> String {
+    let how = exit.map_or_else(|| "it did not end in time".into(), |exit| exit.to_string());
+    format!("{how}\n{}", serial.trim_end())
 }
 
 /// Boots one test and judges it; gives what is worth noting.
@@ -153,13 +182,7 @@ fn alone(image: &Elf, test: &Listed) -> Result<String> {
         GuestExit::Passed
     };
     if ended.exit != Some(expected) {
-        return Err(anyhow!(
-            "{}",
-            said(&Ended {
-                serial: report,
-                ..ended
-            })
-        ));
+        return Err(anyhow!("{}", said(ended.exit, &report)));
     }
     let mut rest = report.as_str();
     for text in &test.texts {
@@ -215,7 +238,7 @@ fn run_together(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally)
         };
         let results = parse_results(&ended.serial);
         let Some(last) = results.last() else {
-            return tally.failed(PART, "boot", &said(&ended));
+            return tally.failed(PART, "boot", &said(ended.exit, &ended.serial));
         };
         after = format!(" after={}", last.name);
         left = left.saturating_sub(results.len());
@@ -226,10 +249,10 @@ fn run_together(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally)
                 Some(None) => tally.failed(
                     PART,
                     result.name,
-                    &said(&Ended {
-                        serial: Symbolizer::new(image).annotate(&tail(&ended.serial)),
-                        ..ended
-                    }),
+                    &said(
+                        ended.exit,
+                        &Symbolizer::new(image).annotate(&tail(&ended.serial)),
+                    ),
                 ),
             }
         }
