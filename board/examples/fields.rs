@@ -6,8 +6,8 @@
 
 use core::hint::black_box;
 
-use takt_kernel::trace::{self, Event};
-use takt_kernel::{irq, trace_event};
+use takt_kernel::trace::{self, Event, events};
+use takt_kernel::{irq, trace_event, trace_marker};
 use takt_tracer::{event, event_class};
 
 takt_board::entry!(main);
@@ -64,6 +64,7 @@ fn round(number: u8) {
         // Not empty: babeltrace2 shows the one before in that case.
         &"a_name_that_is_cut"[..=usize::from(number)]
     );
+    trace_marker!("round {number}: done");
     trace::stack::record_stack(0);
 }
 
@@ -88,6 +89,7 @@ fn main(_command_line: &'static str) {
         numbers::Event::id().number(),
         arrays::Event::id().number(),
         places::Event::id().number(),
+        events::print::Event::id().number(),
     ] {
         // No one else rewrites code now.
         let _ = trace::enable(event, true);

@@ -70,9 +70,10 @@ event_class! {
     print "mutex={mutex}";
 }
 event_class! {
-    /// A text.
-    pub class Text = "text", core8 { buf: * str }
-    print "{buf}";
+    /// A text, shown as ftrace shows what was written to `trace_marker`: behind the name of the function in Linux that
+    /// took it.
+    pub class Print = "print", core8 { buf: * str }
+    print "tracing_mark_write: {buf}";
 }
 
 event! {
@@ -151,5 +152,5 @@ event! {
 }
 event! {
     /// Emitted by `trace::marker`.
-    pub marker: Text = core "takt:marker";
+    pub print: Print = core "ftrace:print";
 }

@@ -240,7 +240,47 @@ pub(crate) fn preemption_enabling() {
 /// Any, NMI included.
 #[inline]
 pub fn marker(text: &str) {
-    crate::trace_event!(crate::trace::events::marker, text.as_bytes());
+    crate::trace_event!(crate::trace::events::print, text.as_bytes());
+}
+
+/// Records a text of the application's own, with values in it as in `format!`: [`marker`] in a macro's form (Linux:
+/// `trace_printk`). The text is made only while markers are on; what does not fit into a record is cut.
+///
+/// # Context
+/// Any, NMI included; the stack has to have room for the text, [`MAX_BYTES`](takt_tracer::wire::MAX_BYTES).
+#[macro_export]
+macro_rules! trace_marker {
+    ($($text:tt)+) => {
+        if $crate::static_branch!($crate::trace::events::print::ID) {
+            $crate::trace::format_marker(::core::format_args!($($text)+));
+        }
+    };
+}
+
+/// What [`trace_marker!`](crate::trace_marker) records while markers are on.
+///
+/// # Context
+/// As [`trace_marker!`](crate::trace_marker).
+#[doc(hidden)]
+#[cold]
+pub fn format_marker(text: core::fmt::Arguments<'_>) {
+    if let Some(text) = text.as_str() {
+        return record_marker(text);
+    }
+    let mut out = heapless::String::<{ takt_tracer::wire::MAX_BYTES }>::new();
+    // What does not fit is cut.
+    let _ = core::fmt::write(&mut Cut(&mut out), text);
+    record_marker(&out);
+}
+
+/// Takes what fits, to the character.
+struct Cut<'s>(&'s mut heapless::String<{ takt_tracer::wire::MAX_BYTES }>);
+
+impl core::fmt::Write for Cut<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        text.chars()
+            .try_for_each(|c| self.0.push(c).map_err(|_| core::fmt::Error))
+    }
 }
 
 /// As [`marker`], whether the event is on or not: what a host writes to `trace_marker` is always wanted.
@@ -248,7 +288,7 @@ pub fn marker(text: &str) {
 /// # Context
 /// Any, NMI included.
 pub fn record_marker(text: &str) {
-    use events::marker::Event as Marker;
+    use events::print::Event as Marker;
     <Marker as Event>::Class::emit::<KernelSink>(<Marker as Event>::id(), text.as_bytes());
 }
 

@@ -186,7 +186,7 @@ impl Names {
     pub fn line(&self, record: &Record<'_>) -> String {
         let message = self.message(record);
         match record.event.role {
-            Role::Function | Role::FunctionContext => message,
+            Role::Function | Role::FunctionContext | Role::Print => message,
             Role::Stack { callers } => stack(record, callers, self).trim_end().into(),
             _ => format!("{}: {message}", record.event.event()),
         }

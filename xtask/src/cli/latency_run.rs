@@ -50,7 +50,7 @@ pub struct LatencyRun {
     pub thread_threshold: Option<u64>,
 
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
-    /// [default: sched,irq,timer,timerlat,mutex,takt]
+    /// [default: sched,irq,timer,timerlat,mutex,print]
     #[arg(
         short,
         long,

@@ -132,7 +132,7 @@ pub struct Run {
         long = "event",
         value_name = "EVENTS",
         value_delimiter = ',',
-        default_value = "sched,irq,timer,mutex,takt"
+        default_value = "sched,irq,timer,mutex,print"
     )]
     pub events: Vec<String>,
     /// CPUs of the guest, 1 to 8.

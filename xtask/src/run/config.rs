@@ -11,7 +11,7 @@ use crate::image::functions::{Functions, Selection, ranges};
 use crate::qemu::Accel;
 
 /// Events that are recorded unless the user says otherwise.
-pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,takt";
+pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,print";
 
 /// Without these no one knows whose time it was.
 const GRAPH_EVENTS: [&str; 3] = [

@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use takt_kernel::trace::events::{
-    Contended, Create, Name, OneMutex, OneThread, OneTimer, Place, Prio, Switch, Text,
+    Contended, Create, Name, OneMutex, OneThread, OneTimer, Place, Print, Prio, Switch,
     TimerDeadline, Vector, Wakeup,
 };
 use takt_kernel::trace::{self, Event, Mode};
@@ -78,7 +78,7 @@ classes! {
     two Two wide "bench:two" trace_event (first: u32 = 1, second: u32 = 2);
     two_known Two wide "bench:two_known" trace_event_irqs_on (first: u32 = 1, second: u32 = 2);
     sample Sample core "bench:sample" trace_event_irqs_on (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
-    text Text core "bench:text" trace_event (buf: &'static [u8] = b"sixteen bytes!!!");
+    text Print core "bench:text" trace_event (buf: &'static [u8] = b"sixteen bytes!!!");
     create Create core "bench:create" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
     name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid comm;
     text_one TextOne wide "bench:text_one" trace_event (text: &'static [u8] = b"main", number: u32 = 7) as number text;

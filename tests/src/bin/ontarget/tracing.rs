@@ -8,7 +8,7 @@ use takt_kernel::arch::jump_label::{self, JumpEntry};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
-use takt_kernel::{Error, arch, irq, trace_event};
+use takt_kernel::{Error, arch, irq, trace_event, trace_marker};
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, note, target_test};
 use takt_tracer::wire::{self, SubHeader};
@@ -281,24 +281,28 @@ target_test! {
     /// A marker's text is in the ring, cut at the longest that there is.
     fn markers(Shared) {
         end();
-        let id = events::marker::Event::id().number();
+        let id = events::print::Event::id().number();
         trace::enable(id, true)?;
         trace::tracing_on();
         trace::marker("a word of the application's own");
         trace::marker("");
+        for number in 0..3 {
+            trace_marker!("round {number}{}", "!");
+        }
         let long = [b'x'; 2 * wire::MAX_BYTES];
         trace::marker(core::str::from_utf8(&long).unwrap_or(""));
         trace::tracing_off();
         trace::close(0);
         trace::enable(id, false)?;
-        let mut texts = 0;
+        let (mut texts, mut formatted) = (0, 0);
         let mut xs = 0;
         trace::drain(0, |sub| {
             texts += sub.windows(31).filter(|bytes| bytes == b"a word of the application's own").count();
+            formatted += sub.windows(8).filter(|bytes| matches!(bytes, [b'r', b'o', b'u', b'n', b'd', b' ', b'0'..b'3', b'!'])).count();
             xs = sub.split(|byte| *byte != b'x').map(<[u8]>::len).fold(xs, usize::max);
             true
         });
-        check_eq!((texts, xs), (1, wire::MAX_BYTES));
+        check_eq!((texts, formatted, xs), (1, 3, wire::MAX_BYTES));
         Ok(())
     }
 

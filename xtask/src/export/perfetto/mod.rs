@@ -198,7 +198,7 @@ fn known(format: &Format<'_>, record: &Record<'_>, names: &Names) -> Option<Even
             // IRQ_HANDLED
             ret: Some(1),
         }),
-        "takt:marker" => Event::Print(Print {
+        "ftrace:print" => Event::Print(Print {
             buf: Some(text("buf")?),
         }),
         _ => return None,

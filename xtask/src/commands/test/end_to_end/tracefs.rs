@@ -165,7 +165,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat function function_graph\nnop\nirqsoff\nnop\n",
         "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
         "# tracer: nop\n",
-        ": marker: a word to the wise\n",
+        ": tracing_mark_write: a word to the wise\n",
         ": sched_switch: prev_comm=",
         "prev_comm=timerlat/0 ",
         ": timerlat_irq: #",
@@ -390,7 +390,7 @@ impl Files {
         contains(&self.sh("echo 1 > nothing")?, "ermission denied")?;
         contains(&self.sh("cat nothing")?, "No such file")?;
         self.is("echo 64 > buffer_size_kb; cat buffer_size_kb", "64\n")?;
-        self.is("echo 0 > events/enable; echo > trace; echo hello > trace_marker; grep -c 'marker: hello' trace", "1\n")?;
+        self.is("echo 0 > events/enable; echo > trace; echo hello > trace_marker; grep -c 'tracing_mark_write: hello' trace", "1\n")?;
         contains(&self.sh("cat per_cpu/cpu0/stats")?, "entries: 1\n")?;
         self.pipe()
     }
@@ -403,11 +403,11 @@ impl Files {
                 .sh("cat per_cpu/cpu0/stats")?
                 .contains("read events: 1\n"))
         })?;
-        self.is("grep -c 'marker: hello' trace", "0\n")?;
+        self.is("grep -c 'tracing_mark_write: hello' trace", "0\n")?;
         self.is("echo more > trace_marker; echo nop > current_tracer", "")?;
         let said = pipe.wait()?.code(0)?.stdout;
-        contains(&said, "marker: hello\n")?;
-        contains(&said, "marker: more\n")?;
+        contains(&said, "tracing_mark_write: hello\n")?;
+        contains(&said, "tracing_mark_write: more\n")?;
         let mut pipe = Running::start(self.command("cat").arg("trace_pipe"))?;
         self.is("echo first > trace_marker", "")?;
         wait_until("nothing was taken", || {

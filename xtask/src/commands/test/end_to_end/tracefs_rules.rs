@@ -95,7 +95,10 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
     ensure!(freed.contains("* Snapshot is freed *"), "{freed}");
     ensure!(stacks.matches("<stack trace>\n").count() == 2, "{stacks}");
     ensure!(stacks.contains("\n => takt_kernel::"), "{stacks}");
-    ensure!(after.matches("marker: hello\n").count() == 2, "{after}");
+    ensure!(
+        after.matches("tracing_mark_write: hello\n").count() == 2,
+        "{after}"
+    );
     ensure!(after.matches("<stack trace>\n").count() == 1, "{after}");
 
     // While a latency tracer keeps its maxima there, a snapshot is neither taken nor freed.

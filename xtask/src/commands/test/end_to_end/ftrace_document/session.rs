@@ -286,14 +286,18 @@ pub(super) const SESSION: [Step; 42] = [
     // trace_marker, sched_switch
     (
         "echo > trace; echo 1 > tracing_on; echo hello world > trace_marker; echo 0 > tracing_on; cat trace",
-        &["=# tracer: nop", "COLUMNS", "~^HEADmarker: hello world$"],
+        &[
+            "=# tracer: nop",
+            "COLUMNS",
+            "~^HEADtracing_mark_write: hello world$",
+        ],
     ),
     (
         "cat latency_trace",
         &[
             "LATENCY nop",
             "LEGEND",
-            r"~^ *\S+-\d+ +0\S{4} +0\.000us : marker: hello world$",
+            r"~^ *\S+-\d+ +0\S{4} +0\.000us : tracing_mark_write: hello world$",
         ],
     ),
     (

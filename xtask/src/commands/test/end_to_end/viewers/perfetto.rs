@@ -134,7 +134,6 @@ impl Lines {
     fn event(self) -> Event {
         let bit = |bit, letter| if self.flags & bit != 0 { letter } else { '.' };
         let name = match self.name.as_str() {
-            "print" => "marker",
             name => name.rsplit(':').next().unwrap_or(name),
         };
         Event {

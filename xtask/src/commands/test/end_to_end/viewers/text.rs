@@ -36,6 +36,9 @@ pub(super) struct Event {
     pub(super) message: String,
 }
 
+/// The name of the event that is a text.
+const PRINT: &str = "print";
+
 /// The name of the event that is a stack.
 pub(super) const STACK: &str = "kernel_stack";
 
@@ -134,6 +137,8 @@ fn event_line(line: &str) -> Option<(u8, Event)> {
     let (time, rest) = rest.split_once(": ")?;
     let (name, message) = match rest {
         "<stack trace>" => (STACK, ""),
+        // As in Linux it has the name of a function before it instead of its own.
+        text if text.starts_with("tracing_mark_write: ") => (PRINT, text),
         rest => rest.split_once(':')?,
     };
     let event = Event {
