@@ -25,6 +25,7 @@
 //! | `stacktrace`, `func_stack_trace` | `0`, `1` | `trace_options=stacktrace`, `func_stack_trace` |
 //! | `function_profile`, `stack_tracer` | `0`, `1` | `function_profile_enabled`; `stacktrace`, `kernel.stack_tracer_enabled` |
 //! | `stack_max_size` | bytes | the same |
+//! | `stack_trace_filter` | ids of functions | the same |
 //! | `tracing_max_latency`, `tracing_thresh` | nanoseconds | the same (there microseconds) |
 //! | `hwlat_window`, `hwlat_width` | nanoseconds | `hwlat_detector/window`, `width` (there microseconds) |
 //!
@@ -137,6 +138,8 @@ pub enum Setting<'a> {
     FunctionProfile(bool),
     /// Whether the deepest use of each stack is looked for.
     StackTracer(bool),
+    /// The functions at whose entry it is looked for; `None` for all.
+    StackFilter(Option<Ids<'a>>),
     /// Forgets what was found of stacks, and what is to be found has to be deeper than so many bytes.
     StackMax(u32),
     /// The greatest latency so far, in ns.
@@ -160,6 +163,8 @@ pub enum List {
     GraphFilter,
     /// [`Setting::GraphNotrace`].
     GraphNotrace,
+    /// [`Setting::StackFilter`].
+    StackFilter,
 }
 
 impl List {
@@ -170,6 +175,7 @@ impl List {
             "ftrace_notrace" => Self::Notrace,
             "ftrace_graph_filter" => Self::GraphFilter,
             "ftrace_graph_notrace" => Self::GraphNotrace,
+            "stack_trace_filter" => Self::StackFilter,
             _ => return None,
         })
     }
@@ -351,6 +357,8 @@ impl<'a> Setting<'a> {
             "function_profile" => choice(value, ["0", "1"]).map(Self::FunctionProfile),
             "stack_tracer" => choice(value, ["0", "1"]).map(Self::StackTracer),
             "stack_max_size" => decimal(value).map(Self::StackMax).ok_or(Errno::Invalid),
+            "stack_trace_filter" if value == "*" => Ok(Self::StackFilter(None)),
+            "stack_trace_filter" => Ids::parse(value).map(|ids| Self::StackFilter(Some(ids))),
             "tracing_max_latency" => nanoseconds(value).map(Self::MaxLatency),
             "tracing_thresh" => nanoseconds(value).map(Self::Thresh),
             "hwlat_window" => nanoseconds(value).map(Self::HwlatWindow),
@@ -470,6 +478,12 @@ mod tests {
             Some(Ok(Setting::StackTracer(false)))
         );
         assert_eq!(parse("stack_max_size=96"), Some(Ok(Setting::StackMax(96))));
+        let all = parse("stack_trace_filter=*");
+        assert_eq!(all, Some(Ok(Setting::StackFilter(None))));
+        let Some(Ok(Setting::More(List::StackFilter, ids))) = parse("stack_trace_filter+=5") else {
+            unreachable!("it adds to a list")
+        };
+        assert!(ids.iter().eq([5]));
         assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
         assert_eq!(parse("hwlat_width=5"), Some(Ok(Setting::HwlatWidth(5))));
         assert_eq!(parse("hwlat_window=9"), Some(Ok(Setting::HwlatWindow(9))));
@@ -504,6 +518,7 @@ mod tests {
             ("function_profile=on", Errno::Invalid),
             ("stack_tracer=", Errno::Invalid),
             ("stack_max_size=-1", Errno::Invalid),
+            ("stack_trace_filter=x", Errno::Invalid),
             ("func_stack_trace=2", Errno::Invalid),
             ("tracing_max_latency=-1", Errno::Invalid),
             ("hwlat_width=", Errno::Invalid),

@@ -82,6 +82,7 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::Notrace(_)
         | Setting::More(..)
         | Setting::Pids(_)
+        | Setting::StackFilter(_)
         | Setting::GraphFilter(_)
         | Setting::GraphNotrace(_)
         | Setting::GraphDepth(_)
@@ -185,6 +186,9 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
                 filter
             };
             match list {
+                List::StackFilter => {
+                    function::set_stack_filter(&with_more(function::stack_filter()))?;
+                }
                 List::Filter => function::set_filter(&with_more(function::filter()))?,
                 List::Notrace => function::set_notrace(&with_more(function::notrace()))?,
                 List::GraphFilter => {
@@ -205,6 +209,10 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             function::set_pids(&tids)?;
         }
         Setting::GraphFilter(ids) => {
+        Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,
+        Setting::StackFilter(Some(ids)) => {
+            function::set_stack_filter(&Filter::of_ids(numbers(ids)))?;
+        }
             let roots = ids.map(|ids| Filter::of_ids(numbers(ids)));
             function::set_graph_functions(roots.as_ref())?;
         }

@@ -27,6 +27,8 @@ pub struct FunctionBlock {
     pub graph: &'static AtomicU64,
     /// That of `set_graph_notrace`.
     pub graph_notrace: &'static AtomicU64,
+    /// That of `stack_trace_filter`; all bits are set where nothing was chosen.
+    pub stack: &'static AtomicU64,
     /// First word of the set of threads in `set_ftrace_pid`: eight words of 32 bits.
     pub pids: &'static AtomicU32,
     /// Whether `graph` counts.
@@ -48,7 +50,7 @@ pub struct FunctionBlock {
 
 impl FunctionBlock {
     /// First eight bytes of a block in use.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN1");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN2");
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_FUNCTIONS";
 
@@ -66,6 +68,7 @@ pub struct FunctionView {
     pub notrace: u64,
     pub graph: u64,
     pub graph_notrace: u64,
+    pub stack: u64,
     pub pids: u64,
     pub has_graph: u64,
     pub has_pids: u64,
@@ -91,6 +94,7 @@ impl FunctionView {
             notrace: at(offset_of!(FunctionBlock, notrace)),
             graph: at(offset_of!(FunctionBlock, graph)),
             graph_notrace: at(offset_of!(FunctionBlock, graph_notrace)),
+            stack: at(offset_of!(FunctionBlock, stack)),
             pids: at(offset_of!(FunctionBlock, pids)),
             has_graph: at(offset_of!(FunctionBlock, has_graph)),
             has_pids: at(offset_of!(FunctionBlock, has_pids)),
@@ -104,4 +108,4 @@ impl FunctionView {
 }
 
 // Both sides have addresses of 64 bits.
-const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 13 * 8);
+const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 14 * 8);

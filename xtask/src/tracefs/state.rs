@@ -24,6 +24,8 @@ pub enum List {
     Graph,
     /// `set_graph_notrace`
     GraphNotrace,
+    /// `stack_trace_filter`
+    Stack,
 }
 
 /// What function_graph could not record.
@@ -92,6 +94,7 @@ impl Guest {
             List::Notrace => view.notrace,
             List::Graph => view.graph,
             List::GraphNotrace => view.graph_notrace,
+            List::Stack => view.stack,
         };
         if list == List::Graph && self.byte(view.has_graph)? == 0 {
             return Ok(None);
@@ -99,7 +102,7 @@ impl Guest {
         // Whole words: where nothing was chosen even the bits behind the last function are set.
         let (set, is_full) = self.bits(address, nr.next_multiple_of(64))?;
         let is_nothing = match list {
-            List::Filter => is_full,
+            List::Filter | List::Stack => is_full,
             _ => set.is_empty(),
         };
         Ok((!is_nothing).then(|| set.into_iter().filter(|id| *id < nr).collect()))

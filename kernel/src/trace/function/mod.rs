@@ -32,7 +32,9 @@ pub use hooks::{
 };
 pub use profile::{is_profiling, profile_of, set_profile};
 pub use set::{Filter, id_of};
-pub use stack_max::{is_stack_tracing, set_stack_max, set_stack_tracer, stack_max_of};
+pub use stack_max::{
+    is_stack_tracing, set_stack_filter, set_stack_max, set_stack_tracer, stack_filter, stack_max_of,
+};
 
 use profile::PROFILED;
 use set::SharedFilter;
@@ -93,6 +95,7 @@ static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
     notrace: NOTRACE.first_word(),
     graph: GRAPH_FUNCTIONS.first_word(),
     graph_notrace: GRAPH_NOTRACE.first_word(),
+    stack: stack_max::FILTER.first_word(),
     pids: &PIDS[0],
     has_graph: &HAS_GRAPH_FUNCTIONS,
     has_pids: &HAS_PIDS,
@@ -326,7 +329,7 @@ fn follow(choice: Tracer) -> Result<(), Error> {
     GRAPHED.store(&wanted_by(Tracer::Graph));
     let wanted_if = |is_on: bool, set: Filter| if is_on { set } else { Filter::NONE };
     PROFILED.store(&wanted_if(is_profiling(), wanted));
-    MEASURED.store(&wanted_if(is_stack_tracing(), Filter::ALL));
+    MEASURED.store(&wanted_if(is_stack_tracing(), stack_filter()));
     IS_GRAPH_ON.store(choice == Tracer::Graph, Relaxed);
     apply()
 }

@@ -14,11 +14,14 @@ use heapless::Vec;
 use takt_tracer::stack_max::{Deepest, MAX_FRAMES};
 
 use super::graph::{Place, place_of};
-use super::set::SharedFilter;
+use super::set::{Filter, SharedFilter};
 use crate::arch::interrupts;
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
+
+/// What was chosen by [`set_stack_filter`].
+pub(super) static FILTER: SharedFilter = SharedFilter::all();
 
 /// The functions whose entries measure, all things considered.
 pub(super) static MEASURED: SharedFilter = SharedFilter::none();
@@ -54,6 +57,27 @@ pub fn set_stack_tracer(on: bool) -> Result<(), Error> {
 #[must_use]
 pub fn is_stack_tracing() -> bool {
     ENABLED.load(Relaxed) != 0
+}
+
+/// Chooses the functions whose entries measure (ftrace: `stack_trace_filter`); [`Filter::ALL`] at the beginning. Whatever
+/// is in it, the chain of calls that is kept has every function that is under way.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// As [`start`](super::start).
+pub fn set_stack_filter(filter: &Filter) -> Result<(), Error> {
+    super::change(|_| FILTER.store(filter))
+}
+
+/// What [`set_stack_filter`] has chosen.
+///
+/// # Context
+/// Threads.
+#[must_use]
+pub fn stack_filter() -> Filter {
+    FILTER.load()
 }
 
 /// Forgets what was found; from here on only what is deeper than so many bytes is kept (ftrace: `stack_max_size`).

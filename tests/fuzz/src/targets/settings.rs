@@ -56,12 +56,15 @@ fn parse(text: &str) {
             assert_eq!(name, if on { "events" } else { "events_off" });
             assert!(ids.iter().eq(numbers(value)));
         }
-        Ok(Setting::Filter(None) | Setting::GraphFilter(None)) => assert_eq!(value, "*"),
+        Ok(Setting::Filter(None) | Setting::GraphFilter(None) | Setting::StackFilter(None)) => {
+            assert_eq!(value, "*")
+        }
         Ok(
             Setting::Filter(Some(ids))
             | Setting::GraphFilter(Some(ids))
             | Setting::Notrace(ids)
             | Setting::GraphNotrace(ids)
+            | Setting::StackFilter(Some(ids))
             | Setting::More(_, ids)
             | Setting::Pids(ids),
         ) => assert!(ids.iter().eq(numbers(value))),

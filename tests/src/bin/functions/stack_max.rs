@@ -6,7 +6,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use heapless::Vec;
 use takt_kernel::config::MAX_THREADS;
-use takt_kernel::trace::function::{self, set_stack_max, set_stack_tracer, stack_max_of};
+use takt_kernel::trace::function::{
+    self, Filter, set_stack_filter, set_stack_max, set_stack_tracer, stack_max_of,
+};
 use takt_kernel::{Error, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, target_test, worker};
@@ -125,6 +127,38 @@ target_test! {
         }
         let mine = found(usize::from(thread::current().id()));
         check!(mine.is_none_or(|mine| mine.frames[0].1 < 4000));
+        end()
+    }
+
+    /// `stack_trace_filter`: only at the entries of these functions it is looked how deep the stack is; what led there
+    /// is kept all the same.
+    fn only_the_functions_in_the_filter_measure(Shared) {
+        set_stack_max(0)?;
+        set_stack_filter(&Filter::of_addresses(&[third as fn(u32) -> u32 as usize]))?;
+        set_stack_tracer(true)?;
+        let nr = function::entry::nr_patched();
+        let thread = worker::create(0, PRIORITY + 1, planted, 0)?;
+        let number = usize::from(thread.id());
+        thread.start()?;
+        worker::join(&[thread])?;
+        let it = found(number);
+        let nr_stacks = (0..MAX_THREADS + 1).filter(|number| stack_max_of(*number).is_some()).count();
+        set_stack_filter(&Filter::ALL)?;
+        let nr_of_all = function::entry::nr_patched();
+        set_stack_tracer(false)?;
+        check_eq!(nr, 1);
+        check!(nr_of_all > 50, "{nr_of_all} functions measure without a filter");
+        check!(it.is_some());
+        if let Some(it) = it {
+            let functions = [third, second, first].map(|function: fn(u32) -> u32| function as usize);
+            check_eq!(it.frames[0].0, functions[0]);
+            for ((address, depth), (function, slot)) in it.frames.iter().zip(functions.iter().zip(&SLOTS[1..])) {
+                check!(address.wrapping_sub(*function) < 256, "{address:#x} is not in {function:#x}");
+                check_eq!(*depth, it.top - slot.load(Relaxed));
+            }
+        }
+        // Nobody else's stack was looked at.
+        check_eq!(nr_stacks, 1);
         end()
     }
 

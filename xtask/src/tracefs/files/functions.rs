@@ -27,7 +27,7 @@ macro_rules! list_file {
 }
 
 /// The files, in the root.
-pub(super) static FILES: [File; 8] = [
+pub(super) static FILES: [File; 9] = [
     File::new("available_filter_functions", Some(available), None).if_there(has_functions),
     File::new("function_graph_stats", Some(graph_stats), None).if_there(has_functions),
     File::new("max_graph_depth", Some(depth), Some(set_depth)).if_there(has_functions),
@@ -38,6 +38,7 @@ pub(super) static FILES: [File; 8] = [
         .if_there(has_functions),
     list_file!(GRAPH),
     list_file!(GRAPH_NOTRACE),
+    list_file!(STACK),
 ];
 
 const PIDS: &str = "set_ftrace_pid";
@@ -84,6 +85,13 @@ const GRAPH_NOTRACE: ListFile = ListFile {
     setting: "ftrace_graph_notrace",
     nothing: "",
     says: NONE_DISABLED,
+};
+const STACK: ListFile = ListFile {
+    name: "stack_trace_filter",
+    list: List::Stack,
+    setting: "stack_trace_filter",
+    nothing: "*",
+    says: ALL_ENABLED,
 };
 
 /// Whether the image has function tracers.
@@ -184,7 +192,7 @@ pub(in crate::tracefs) fn finish(
     is_new: bool,
     rest: &str,
 ) -> Result<()> {
-    let lists = [FILTER, NOTRACE, GRAPH, GRAPH_NOTRACE];
+    let lists = [FILTER, NOTRACE, GRAPH, GRAPH_NOTRACE, STACK];
     match lists.iter().find(|list| list.name == name) {
         Some(list) => choose(session, list, is_new, rest),
         None => choose_pids(session, is_new, rest),

@@ -294,6 +294,7 @@ tracing mini-HOWTO, of Takt:
   snapshot           - what was recorded before a moment, kept: 1 takes it, 0 frees it, 2 empties it
   stack_max_size     - bytes of the deepest use of a stack; written to forget what was found, and for the least to find
   stack_trace        - the deepest use of each stack, with the functions that reached it
+  stack_trace_filter - the functions at whose entry that is looked for
   stack_tracer_enabled - 1 looks for it; where the image has function tracing
   trace              - what was recorded; written with > to clear it. With a latency tracer: the stretch of the
                        last maximum; with function_graph: nested calls and their durations

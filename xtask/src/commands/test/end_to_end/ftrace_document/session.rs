@@ -8,7 +8,7 @@ pub(super) type Step = (&'static str, &'static [&'static str]);
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
-pub(super) const SESSION: [Step; 42] = [
+pub(super) const SESSION: [Step; 47] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
@@ -190,6 +190,35 @@ pub(super) const SESSION: [Step; 42] = [
     (
         "echo > set_ftrace_notrace; cat set_ftrace_notrace",
         &["=#### no functions disabled ####"],
+    ),
+    // The functions that the stack tracer checks.
+    (
+        "cat stack_trace_filter; echo '*workload*' > stack_trace_filter; cat stack_trace_filter",
+        &["=#### all functions enabled ####", "+workload"],
+    ),
+    (
+        "echo '!*workload*' >> stack_trace_filter; echo sleep_until >> stack_trace_filter; cat stack_trace_filter",
+        &["=takt_kernel::time::sleep_until"],
+    ),
+    (
+        "echo nonsense >> stack_trace_filter; cat stack_trace_filter error_log; echo > error_log",
+        &[
+            "=takt_kernel::time::sleep_until",
+            r"~^\[ +\d+\.\d{6}\] stack_trace_filter: error: No such function$",
+            "=  Command: nonsense",
+            "=           ^",
+        ],
+    ),
+    (
+        "echo 0 > stack_max_size; echo 1 > stack_tracer_enabled; sleep 0.1; echo 0 > stack_tracer_enabled; cat stack_trace",
+        &[
+            // Nothing else is checked, so each stack was deepest there.
+            r"+^(# stack of \S+: \d+ of \d+ bytes| +Depth    Size   Location    \(\d+ entries\)| +-----    ----   --------|  0\) +\d+ +\d+   takt_kernel::time::sleep_until\+0x0/0x[0-9a-f]+|(  [1-9]| [1-9]\d)\) .*)?$",
+        ],
+    ),
+    (
+        "echo > stack_trace_filter; cat stack_trace_filter; echo 0 > stack_max_size",
+        &["=#### all functions enabled ####"],
     ),
     // One thread's functions.
     (
