@@ -20,7 +20,7 @@ use crate::cmdline::CommandLine;
 use crate::line::LineBuffer;
 use crate::rtt;
 use crate::setting::{Errno, Setting};
-use crate::tracing::{self, CLEARED};
+use crate::tracing;
 
 /// Above the loads, which would not let it run, and below everything else.
 const PRIORITY: u8 = 5;
@@ -111,7 +111,4 @@ fn publish(block: &ControlBlock) {
         .store(u32::from(trace::is_overwriting()), Relaxed);
     block.capacity.store(trace::buffer_size() as u32, Relaxed);
     block.nr_cpus.store(smp::nr_online(), Relaxed);
-    for (of_cpu, cleared) in block.cpus.iter().zip(&CLEARED) {
-        of_cpu.cleared.store(cleared.load(Relaxed), Relaxed);
-    }
 }

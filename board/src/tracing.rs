@@ -1,8 +1,5 @@
 //! Carries out what the command line and the host set of the tracer ([`Setting`]).
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use takt_kernel::config::MAX_CPUS;
 use takt_kernel::trace::{self, Mode};
 
 use crate::capture;
@@ -10,9 +7,6 @@ use crate::cmdline::CommandLine;
 use crate::setting::{Errno, Setting, Snapshot};
 #[cfg(feature = "function")]
 use crate::setting::{Ids, List};
-
-/// For each CPU, the sub-buffer before which everything was cleared.
-pub(crate) static CLEARED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 /// Carries out the settings on the command line, in their order, and starts recording if an event or a tracer was
 /// switched on, unless `tracing_on=0` says otherwise.
@@ -82,13 +76,13 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::Notrace(_)
         | Setting::More(..)
         | Setting::Pids(_)
-        | Setting::StackFilter(_)
         | Setting::GraphFilter(_)
         | Setting::GraphNotrace(_)
         | Setting::GraphDepth(_)
         | Setting::FuncStackTrace(_)
         | Setting::FunctionProfile(_)
         | Setting::StackTracer(_)
+        | Setting::StackFilter(_)
         | Setting::StackMax(_) => functions(setting)?,
         Setting::StackTrace(on) => stack_after_events(on)?,
         Setting::MaxLatency(_)
@@ -104,10 +98,7 @@ fn clear() {
     if trace::snapshot::is_reserved() {
         trace::snapshot::clear();
     }
-    trace::forget(|cpu, seq| {
-        if let Some(cleared) = CLEARED.get(cpu) {
-            cleared.store(seq, Relaxed);
-        }
+    trace::forget(|cpu| {
         if !capture::is_active() {
             // Gives them back to the writers, who would lose what is new if they may not overwrite.
             trace::drain(cpu, |_| true);
@@ -186,9 +177,6 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
                 filter
             };
             match list {
-                List::StackFilter => {
-                    function::set_stack_filter(&with_more(function::stack_filter()))?;
-                }
                 List::Filter => function::set_filter(&with_more(function::filter()))?,
                 List::Notrace => function::set_notrace(&with_more(function::notrace()))?,
                 List::GraphFilter => {
@@ -197,6 +185,9 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
                 }
                 List::GraphNotrace => {
                     function::set_graph_notrace(&with_more(function::graph_notrace()))?;
+                }
+                List::StackFilter => {
+                    function::set_stack_filter(&with_more(function::stack_filter()))?;
                 }
             }
         }
@@ -209,10 +200,6 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             function::set_pids(&tids)?;
         }
         Setting::GraphFilter(ids) => {
-        Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,
-        Setting::StackFilter(Some(ids)) => {
-            function::set_stack_filter(&Filter::of_ids(numbers(ids)))?;
-        }
             let roots = ids.map(|ids| Filter::of_ids(numbers(ids)));
             function::set_graph_functions(roots.as_ref())?;
         }
@@ -222,6 +209,10 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
         Setting::FunctionProfile(on) => function::set_profile(on)?,
         Setting::StackTracer(on) => function::set_stack_tracer(on)?,
+        Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,
+        Setting::StackFilter(Some(ids)) => {
+            function::set_stack_filter(&Filter::of_ids(numbers(ids)))?;
+        }
         Setting::StackMax(bytes) => function::set_stack_max(bytes)?,
         Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),
         _ => return Err(Errno::NoEntry),

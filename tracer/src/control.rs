@@ -36,8 +36,6 @@ pub struct CpuControl {
     pub control: AtomicU64,
     /// Address of the ring's memory.
     pub memory: AtomicU64,
-    /// The sub-buffer before which everything was cleared.
-    pub cleared: AtomicU64,
 }
 
 /// See the module's documentation.
@@ -82,7 +80,7 @@ pub struct ControlBlock {
 
 impl ControlBlock {
     /// First eight bytes of a block in use.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTCTL1");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTCTL2");
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_CONTROL";
 
@@ -108,7 +106,6 @@ impl ControlBlock {
                 CpuControl {
                     control: AtomicU64::new(0),
                     memory: AtomicU64::new(0),
-                    cleared: AtomicU64::new(0),
                 }
             }; MAX_CPUS],
             tracers: [const { AtomicU8::new(0) }; NAMES_LEN],
@@ -149,8 +146,6 @@ pub struct CpuView {
     pub control: u64,
     /// [`CpuControl::memory`]
     pub memory: u64,
-    /// [`CpuControl::cleared`]
-    pub cleared: u64,
 }
 
 /// A block, read from the bytes of a RAM. Nothing in it is trusted to be possible.
@@ -192,7 +187,6 @@ impl ControlView {
             CpuView {
                 control: u64_at(at + offset_of!(CpuControl, control)),
                 memory: u64_at(at + offset_of!(CpuControl, memory)),
-                cleared: u64_at(at + offset_of!(CpuControl, cleared)),
             }
         };
         let mut tracers = [0; NAMES_LEN];

@@ -189,23 +189,18 @@ pub fn buffer_size() -> usize {
     ring::capacity(RingOf::new(0)) as usize
 }
 
-/// Ends the current sub-buffer of every CPU and says with each where the next one begins: what is before that is what
-/// was recorded up to now, and counts as being there no more. What is to be handed over still is. Recording pauses
-/// meanwhile.
+/// Ends the current sub-buffer of every CPU: what was recorded up to now counts as being there no more. What is to be handed
+/// over still is. Recording pauses meanwhile, also while `each` is told of each CPU.
 ///
 /// # Context
 /// Threads, one at a time.
-pub fn forget(mut each: impl FnMut(usize, u64)) {
-    use takt_tracer::ring::{CpuRing, Word};
+pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
         for (cpu, _) in crate::smp::rings() {
             let ring = RingOf::new(cpu);
             ring::close(ring);
             ring::snapshot::begin_anew(ring);
-            each(
-                cpu,
-                ring.load(Word::Pos) / crate::config::TRACE_SUB_SIZE as u64,
-            );
+            each(cpu);
         }
     });
 }

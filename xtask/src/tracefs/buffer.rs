@@ -280,8 +280,16 @@ fn oldest(ring: &impl RingView<Error = std::io::Error>, view: &ControlView) -> s
     } else {
         view.nr_subs
     };
-    let live_start = ring.load(Word::LiveStart).map_err(|error| errno(&error))?;
-    Ok(opened.saturating_sub(used.into()).max(live_start))
+    Ok(opened.saturating_sub(used.into()).max(live_start(ring)?))
+}
+
+/// The first sub-buffer that counts as recorded: since the last snapshot, or since the ring was cleared.
+///
+/// # Errors
+///
+/// If the guest's memory cannot be read.
+pub fn live_start(ring: &impl RingView<Error = std::io::Error>) -> super::Result<u64> {
+    ring.load(Word::LiveStart).map_err(|error| errno(&error))
 }
 
 /// The counters of a CPU's ring since the guest booted.

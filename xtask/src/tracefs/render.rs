@@ -35,8 +35,7 @@ fn content<'t>(
     cpu: Option<usize>,
 ) -> super::Result<Content<'t>> {
     let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(view).collect(), |cpu| vec![cpu]);
-    let begin = session.begin(view);
-    read(&session.guest, view, table, cpus, &begin, None)
+    read(&session.guest, view, table, cpus, &session.consumed, None)
 }
 
 /// Where the records of the stretch come from that a latency tracer has kept: the snapshot, where the rings overwrite what
@@ -209,13 +208,12 @@ pub(super) fn pipe(
 ) -> super::Result<Vec<u8>> {
     let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(view).collect(), |cpu| vec![cpu]);
     let table = Arc::clone(&session.table);
-    let begin = session.begin(view);
     let content = read(
         &session.guest,
         view,
         &table,
         cpus.iter().copied(),
-        &begin,
+        &session.consumed,
         Some(&session.lost),
     )?;
     for cpu in cpus {
@@ -337,8 +335,14 @@ fn stats_of(session: &Session, view: &ControlView, cpu: usize) -> super::Result<
 pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>> {
     let view = session.view()?;
     let table = Arc::clone(&session.table);
-    let begin = session.begin(&view);
-    let content = read(&session.guest, &view, &table, [cpu], &begin, None)?;
+    let content = read(
+        &session.guest,
+        &view,
+        &table,
+        [cpu],
+        &session.consumed,
+        None,
+    )?;
     let sums = stats_of(session, &view, cpu)?;
     let clock = TscClock::new(view.tsc_hz);
     let mut times = content.entries.iter().filter_map(|entry| match entry {

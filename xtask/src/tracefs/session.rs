@@ -207,17 +207,6 @@ impl Session {
         self.errors.add(now, file, command, at, what);
     }
 
-    /// Where reading begins on each CPU: what was cleared and what the pipes have read is gone.
-    pub(super) fn begin(&self, view: &ControlView) -> [Place; MAX_CPUS] {
-        std::array::from_fn(|cpu| {
-            let cleared = Place {
-                seq: view.cpus[cpu].cleared,
-                index: 0,
-            };
-            self.consumed[cpu].max(cleared)
-        })
-    }
-
     /// The CPUs that have a ring.
     pub(super) fn cpus(view: &ControlView) -> impl Iterator<Item = usize> + use<> {
         0..(view.nr_cpus as usize).clamp(1, MAX_CPUS)
@@ -229,7 +218,14 @@ impl Session {
         let view = self.view()?;
         for cpu in Self::cpus(&view) {
             if let Some(ring) = self.guest.ring(&view, cpu) {
-                self.cleared[cpu] = buffer::counts_before(&ring, &view, view.cpus[cpu].cleared)?;
+                let begin = buffer::live_start(&ring)?;
+                self.cleared[cpu] = buffer::counts_before(&ring, &view, begin)?;
+                // Whoever goes on reading misses nothing.
+                let begin = Place {
+                    seq: begin,
+                    index: 0,
+                };
+                self.consumed[cpu] = self.consumed[cpu].max(begin);
             }
             self.nr_read[cpu] = 0;
         }
