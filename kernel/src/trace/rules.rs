@@ -17,12 +17,11 @@ use crate::arch::stop::Text;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Arguments {
-    /// Its word as it will be written: id, fields, and the context where the layout has one.
-    pub word: u32,
+    /// Its word as it will be written (id, fields, and the context where the layout has one), then the extra words. What is
+    /// behind them means nothing.
+    pub words: [u32; 9],
     /// How many of the extra words there are.
     pub nr: u32,
-    /// The extra words. What is behind them means nothing.
-    pub extra: [u32; 8],
     /// The dynamic field; null if there is none.
     pub text: *const u8,
     /// Its length in bytes, as it was given.
@@ -30,10 +29,22 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// The word.
+    #[must_use]
+    pub const fn word(&self) -> u32 {
+        self.words[0]
+    }
+
+    /// The word and the extra words.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        self.words.get(..=self.nr as usize).unwrap_or(&self.words)
+    }
+
     /// The extra words.
     #[must_use]
     pub fn extra(&self) -> &[u32] {
-        self.extra.get(..self.nr as usize).unwrap_or(&self.extra)
+        self.words().get(1..).unwrap_or_default()
     }
 
     /// The dynamic field.

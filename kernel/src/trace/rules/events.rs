@@ -187,22 +187,17 @@ fn judge(record: &Arguments) -> u32 {
         true => Action::Stacktrace.bit(),
         false => 0,
     };
-    let id = id_of(record.word);
+    let id = id_of(record.word());
     let Some(rule) = TAKT_RULES.find(id) else {
         return RECORDED | stack;
     };
-    let mut words = [0; 9];
-    words[0] = record.word;
-    for (to, from) in words[1..].iter_mut().zip(record.extra()) {
-        *to = *from;
-    }
     let irqs = if interrupts::are_enabled() {
         IRQS_ON
     } else {
         0
     };
     let raw = Raw {
-        words: &words[..=record.extra().len()],
+        words: record.words(),
         cpu: percpu::cpu() as u8,
         tid: percpu::current_tid(),
         ctx: percpu::preempt_byte() | irqs,

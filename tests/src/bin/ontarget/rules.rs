@@ -151,7 +151,7 @@ fn word_of(number: usize, context: u32) -> u32 {
 
 /// Refuses every third, and wants to be told of every second.
 fn looks(record: &Arguments) -> u32 {
-    let Some(number) = number_of(record.word) else {
+    let Some(number) = number_of(record.word()) else {
         return 1;
     };
     let asked = ASKED.fetch_add(1, Relaxed);
@@ -160,7 +160,7 @@ fn looks(record: &Arguments) -> u32 {
     let context = CONTEXT.load(Relaxed);
     let mut wrong = 0;
     wrong |= u32::from(number != (asked % NR) as usize);
-    wrong |= u32::from(record.word != word_of(number, context)) << 1;
+    wrong |= u32::from(record.word() != word_of(number, context)) << 1;
     wrong |= u32::from(record.extra() != &extra(number)[..words]) << 2;
     wrong |= u32::from(record.text() != text) << 3;
     wrong |= u32::from(&raw const *record as usize % 8 != 0) << 4;
