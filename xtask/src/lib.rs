@@ -12,6 +12,7 @@
 //! | [`report`] | the results as text, JSON and CSV |
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
+//! | [`history`] | what is kept of every run |
 //! | [`commands`] | one module for each command |
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod commands;
 pub mod export;
 pub mod guest;
+pub mod history;
 pub mod image;
 pub mod paths;
 pub mod qemu;

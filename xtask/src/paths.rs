@@ -9,23 +9,40 @@ use std::path::{Path, PathBuf};
 pub fn workspace() -> PathBuf {
     let package = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    package.parent().map_or(package.clone(), Path::to_path_buf)
+    let top = package
+        .ancestors()
+        .find(|dir| dir.join("Cargo.lock").is_file());
+    top.or(package.parent()).unwrap_or(&package).to_path_buf()
+}
+
+/// Where cargo puts what it builds for the host.
+#[must_use]
+pub fn target() -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    workspace().join(target.unwrap_or_else(|| PathBuf::from("target")))
 }
 
 /// Where cargo puts the images. Apart from the host's builds, so that neither waits for the other
 /// nor rebuilds what the other's flags changed.
 #[must_use]
 pub fn image_target() -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    workspace()
-        .join(target.unwrap_or_else(|| PathBuf::from("target")))
-        .join("image")
+    target().join("image")
 }
 
 /// Where run folders are made unless the user says otherwise.
 #[must_use]
 pub fn runs() -> PathBuf {
     workspace().join("runs")
+}
+
+/// Where the history of runs is kept: what the user says, `TAKT_HISTORY`, or a hidden folder among the runs.
+#[must_use]
+pub fn history(given: Option<&Path>) -> PathBuf {
+    let variable = || env::var_os("TAKT_HISTORY").filter(|dir| !dir.is_empty());
+    given
+        .map(Path::to_path_buf)
+        .or_else(|| variable().map(PathBuf::from))
+        .unwrap_or_else(|| runs().join(".history"))
 }
 
 /// A path for people to read: from the current folder, if it lies there.

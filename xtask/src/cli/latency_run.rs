@@ -11,7 +11,8 @@ use super::values::{AccelChoice, Load, Tracer, Workload};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted.
-Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.")]
+Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept in;
+NO_COLOR is honoured.")]
 pub struct LatencyRun {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Workload::Timerlat, help_heading = "Measurement")]
@@ -117,6 +118,12 @@ pub struct LatencyRun {
     /// Write the results as JSON to this file; `-` is stdout, and then the text is left out.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Do not keep this run in the history (`xtask history`).
+    #[arg(long, conflicts_with = "history", help_heading = "Output")]
+    pub no_history: bool,
+    /// Keep it in the history in this folder [default: TAKT_HISTORY, or runs/.history].
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub history: Option<PathBuf>,
     /// Only the summary and the verdict, and nothing while it runs.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
@@ -131,7 +138,7 @@ pub struct LatencyRun {
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
         "irq_threshold", "thread_threshold", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
-        "dry_run",
+        "dry_run", "no_history", "history",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 mod latency_run;
 mod latency_sweep;
+mod report;
 mod tracefs;
 mod units;
 mod values;
@@ -14,6 +15,10 @@ use clap::{Args, Parser, Subcommand};
 
 pub use latency_run::LatencyRun;
 pub use latency_sweep::LatencySweep;
+pub use report::{
+    History, HistoryCommand, HistoryCompare, HistoryFilter, HistoryList, HistoryMerge, HistoryPlot,
+    HistoryShow, Metric, Report,
+};
 pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format, Load, Tracer, Workload};
@@ -51,6 +56,10 @@ pub enum Command {
     Trace(Trace),
     /// Prints the log of a run.
     Log(Read),
+    /// Makes an HTML page of one or several runs: pictures, causes of the worst latencies, comparison.
+    Report(Report),
+    /// The runs so far: lists, shows, compares, merges and draws them.
+    History(History),
     /// Boots an example or another image and prints its log and trace.
     Run(Run),
     /// Live control of the tracer, as Linux's tracefs: a shell on its files, or a FUSE mount.

@@ -11,6 +11,7 @@ use rustix::fs::Access;
 use takt_timerlat::stats::Status;
 
 use crate::cli::{LatencyRun, Tracer};
+use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
 use crate::paths;
 use crate::qemu::accel::{self, Selected};
@@ -65,6 +66,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         output: flags.output.as_deref(),
         is_quiet: flags.quiet,
     })?;
+    keep(flags, &finished.run, &finished.dir);
     let code = report(flags, &finished.run, &finished.dir)?;
     if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
         eprintln!("{} {error}", style("error:").red().bold().for_stderr());
@@ -72,6 +74,28 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         eprintln!("help: everything is in {}", paths::shown(&finished.dir));
     }
     Ok(code)
+}
+
+/// Keeps the run for the history. That it cannot be kept does not make it a bad run.
+fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
+    if flags.no_history {
+        return;
+    }
+    let setup = Setup {
+        append: flags.append.clone(),
+        live: flags.live,
+        image: flags.image.as_ref().map(|path| path.display().to_string()),
+        has_all_logs: flags.verbose >= 2,
+    };
+    let history = paths::history(flags.history.as_deref());
+    let folder = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let kept = Entry::new(run, &folder, setup).and_then(|entry| spool::write(&history, &entry));
+    if let Err(error) = kept {
+        term::note(format_args!(
+            "this run is not in the history: {error:#}; make room or name another folder by --history or TAKT_HISTORY \
+             (--no-history keeps nothing)"
+        ));
+    }
 }
 
 /// The image that suits the flags.

@@ -3,13 +3,14 @@
 mod bench;
 mod build;
 mod ci;
+mod companion;
 mod doctor;
 mod functions;
 mod fuzz;
 mod latency_run;
 mod latency_sweep;
 mod log;
-mod output;
+pub mod output;
 mod run;
 mod test;
 mod trace;
@@ -32,6 +33,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::LatencySweep(flags) => latency_sweep::run(&flags),
         Command::Doctor => doctor::run(),
         Command::Log(flags) => log::run(&flags),
+        Command::Report(_) | Command::History(_) => companion::run(),
         Command::Build(flags) => build::run(&flags),
         Command::Test(flags) => test::run(&flags),
         Command::Ci => ci::run(),

@@ -12,11 +12,15 @@ use crate::image::Elf;
 use crate::term::WithHelp;
 
 /// Buffered stdout.
-pub(super) type Output = BufWriter<StdoutLock<'static>>;
+pub type Output = BufWriter<StdoutLock<'static>>;
 
 /// Runs `print` on a buffered stdout. A reader that has seen enough is no error. What was written
 /// before an error comes out.
-pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCode> {
+///
+/// # Errors
+///
+/// Those of `print`, or that stdout cannot be written.
+pub fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut out);
     let flushed = out.flush().context("cannot write to stdout");
@@ -33,7 +37,11 @@ pub(super) fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result
 /// Runs `write` on a buffered file, which is complete or not there: it gets its name at the end. What was written before
 /// an error stays, under the name with `.part` behind it. What is there and no ordinary file (a device, a pipe, a link to
 /// one) is not replaced, but written to.
-pub(super) fn to_file(
+///
+/// # Errors
+///
+/// Those of `write`, or that the file cannot be written.
+pub fn to_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<ExitCode> {
@@ -66,7 +74,11 @@ pub(super) fn to_file(
 
 /// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is
 /// anything in it.
-pub(super) fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
+///
+/// # Errors
+///
+/// Those of `write`, or that the folder cannot be made.
+pub fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<ExitCode> {
     // A slash at the end would put the part inside.
     let path: PathBuf = path.components().collect();
     let path = path.as_path();
@@ -100,7 +112,11 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Refuses a file that was written by another image.
-pub(super) fn check_image(sum: u64, elf: &Elf) -> Result<()> {
+///
+/// # Errors
+///
+/// If it was.
+pub fn check_image(sum: u64, elf: &Elf) -> Result<()> {
     if sum != wire::checksum(&elf.data) {
         bail!(
             "byte 24: this was recorded by another image than {}",
@@ -111,12 +127,17 @@ pub(super) fn check_image(sum: u64, elf: &Elf) -> Result<()> {
 }
 
 /// Bytes of a file, for a message.
-pub(super) fn size(path: &Path) -> u64 {
+#[must_use]
+pub fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
 /// Refuses a file that ends too early, though between two frames.
-pub(super) fn check_end(size: u64, what: &str, found: u64, expected: u64) -> Result<()> {
+///
+/// # Errors
+///
+/// If it does.
+pub fn check_end(size: u64, what: &str, found: u64, expected: u64) -> Result<()> {
     if found < expected {
         bail!("byte {size}: the file ends after {found} of the run's {expected} {what}");
     }
@@ -124,6 +145,7 @@ pub(super) fn check_end(size: u64, what: &str, found: u64, expected: u64) -> Res
 }
 
 /// `1 place`, `2 places`.
-pub(super) fn places(count: u64) -> String {
+#[must_use]
+pub fn places(count: u64) -> String {
     format!("{count} place{}", if count == 1 { "" } else { "s" })
 }

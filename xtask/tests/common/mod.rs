@@ -61,6 +61,7 @@ impl Stage {
             .env("FAKE_GUEST_PID", self.path("pid"))
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
+            .env("TAKT_HISTORY", self.path("history"))
             .env_remove("LC_ALL")
             .current_dir(self.dir.path())
             .stdin(Stdio::null())

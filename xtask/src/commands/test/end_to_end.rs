@@ -160,6 +160,7 @@ impl Stage {
             .args(words)
             .env("NO_COLOR", "1")
             .env("LANG", "C.UTF-8")
+            .env("TAKT_HISTORY", self.history())
             .current_dir(paths::workspace())
             .stdin(Stdio::null())
             .output()
@@ -177,6 +178,11 @@ impl Stage {
         let mut words = vec!["latency-run", "--accel", "tcg", "-o", &dir];
         words.extend(flags.split_whitespace());
         self.xtask(&words)
+    }
+
+    /// Where the history of the runs is kept: not among the user's.
+    fn history(&self) -> String {
+        self.dir("history")
     }
 
     /// The path of a run folder.

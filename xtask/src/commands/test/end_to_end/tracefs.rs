@@ -233,7 +233,7 @@ pub(super) fn reader_changes_nothing(stage: &Stage) -> Result<()> {
     const FLAGS: &str = "-d 10s -q";
     stage.latency_run("unwatched", FLAGS)?.code(0)?;
     let dir = stage.dir("watched");
-    let mut words = vec!["latency-run", "--accel", "tcg", "-o", &dir];
+    let mut words = vec!["latency-run", "--no-history", "--accel", "tcg", "-o", &dir];
     words.extend(FLAGS.split_whitespace());
     let mut run = Running::xtask(&words)?;
     let mut seen = None;
@@ -262,6 +262,7 @@ pub(super) fn attach_and_control(stage: &Stage) -> Result<()> {
     let dir = stage.dir("live");
     let words = [
         "latency-run",
+        "--no-history",
         "--accel",
         "tcg",
         "-d",

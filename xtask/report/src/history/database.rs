@@ -1,0 +1,247 @@
+//! [`Database`]: one SQLite file, filled from the spool.
+//!
+//! Each spooled run is taken over in a transaction of its own, and its file removed after that is on the disk. A run is
+//! known by its id, so one that is taken over twice is there once. Whoever is killed in between loses and doubles nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use xtask::history::{Buckets, Entry, SCHEMA, spool};
+use xtask::paths;
+use xtask::term::{WithHelp, note};
+
+use super::schema;
+
+/// The file in the history's folder.
+pub const FILE: &str = "history.db";
+/// How long another program may keep the database busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The history of runs.
+#[derive(Debug)]
+pub struct Database {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the history in this folder, makes it if it is not there yet, brings it up to date and takes in what is in the
+    /// spool. A spooled file that is no run's is noted and left alone.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read or written, is damaged, or is of a newer version. Nothing is overwritten then.
+    pub fn open(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let path = dir.join(FILE);
+        let mut database = Self::connect(&path)?;
+        database.import(dir)?;
+        Ok(database)
+    }
+
+    fn connect(path: &Path) -> Result<Self> {
+        let cannot = || format!("the history {} cannot be used", path.display());
+        let mut connection = Connection::open(path).with_context(cannot)?;
+        connection.busy_timeout(PATIENCE).with_context(cannot)?;
+        prepare(&mut connection)
+            .with_context(cannot)
+            .help("nothing in it was changed; move it away, or name another folder by --history")?;
+        Ok(Self {
+            connection,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Takes in what is in the spool.
+    fn import(&mut self, dir: &Path) -> Result<()> {
+        let mut entries = Vec::new();
+        for path in spool::files(dir)? {
+            let read = fs::read_to_string(&path)
+                .map_err(anyhow::Error::from)
+                .and_then(|text| Entry::parse(&text));
+            match read {
+                Ok(entry) => entries.push((path, entry)),
+                // Another program that looks at the history has just taken it in.
+                Err(_) if !path.exists() => {}
+                Err(error) => note(format_args!(
+                    "{} is not taken into the history: {error:#}; it stays where it is",
+                    paths::shown(&path)
+                )),
+            }
+        }
+        entries.sort_by_key(|(_, entry)| entry.finished_unix_ns);
+        for (path, entry) in entries {
+            self.insert(&entry)
+                .with_context(|| {
+                    format!(
+                        "{} cannot be taken into the history {}",
+                        path.display(),
+                        self.path.display()
+                    )
+                })
+                .help("the run is still in the spool, and the next command tries again")?;
+            // Should this fail, the run is there already the next time.
+            let _ = fs::remove_file(&path);
+        }
+        Ok(())
+    }
+
+    /// Takes in a run, unless it is there already; says whether it was not.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; nothing of it is there then.
+    pub fn insert(&mut self, entry: &Entry) -> Result<bool> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let is_new = transaction.execute(
+            "INSERT OR IGNORE INTO runs
+                (id, started, git, result, accel, folder, setup, record, finished, configuration)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            (
+                &entry.id,
+                entry.record.timing.started_unix_s as i64,
+                &entry.record.git,
+                entry.record.result.word(),
+                entry.record.accel.accel.name(),
+                entry.folder.to_string_lossy(),
+                serde_json::to_string(&entry.setup)?,
+                serde_json::to_string(&entry.record)?,
+                entry.finished_unix_ns as i64,
+                entry.configuration().key(),
+            ),
+        )? != 0;
+        if is_new {
+            let mut insert = transaction.prepare(
+                "INSERT INTO histograms (run, slot, latency, ns, count) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?;
+            for (slot, buckets) in entry.histograms.iter().enumerate() {
+                for (latency, buckets) in [("irq", &buckets.irq), ("thread", &buckets.thread)] {
+                    for &(ns, count) in buckets {
+                        insert.execute((
+                            &entry.id,
+                            slot as i64,
+                            latency,
+                            ns as i64,
+                            count as i64,
+                        ))?;
+                    }
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(is_new)
+    }
+
+    /// The ids of all runs, the latest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read, here and below.
+    pub fn ids(&self) -> Result<Vec<String>> {
+        self.select_ids("SELECT id FROM runs ORDER BY finished DESC, rowid DESC", [])
+    }
+
+    /// The ids of all runs of a configuration, by its key, the latest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`ids`](Self::ids).
+    pub fn ids_of(&self, configuration: &str) -> Result<Vec<String>> {
+        self.select_ids(
+            "SELECT id FROM runs WHERE configuration = ?1 ORDER BY finished DESC, rowid DESC",
+            [configuration],
+        )
+    }
+
+    fn select_ids(&self, query: &str, parameters: impl rusqlite::Params) -> Result<Vec<String>> {
+        let mut statement = self.connection.prepare(query)?;
+        let rows = statement.query_map(parameters, |row| row.get(0))?;
+        rows.collect::<Result<_, _>>()
+            .map_err(|error| self.unreadable(error))
+    }
+
+    /// A run.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or damaged.
+    pub fn entry(&self, id: &str) -> Result<Entry> {
+        let row = self
+            .connection
+            .query_row(
+                "SELECT folder, setup, record, finished FROM runs WHERE id = ?1",
+                [id],
+                |row| {
+                    Ok((
+                        row.get::<_, String>(0)?,
+                        row.get::<_, String>(1)?,
+                        row.get::<_, String>(2)?,
+                        row.get::<_, i64>(3)?,
+                    ))
+                },
+            )
+            .optional()
+            .map_err(|error| self.unreadable(error))?;
+        let (folder, setup, record, finished) =
+            row.with_context(|| format!("there is no run {id} in the history"))?;
+        let damaged = || format!("run {id} is damaged in {}", self.path.display());
+        let record: xtask::report::record::RunRecord =
+            serde_json::from_str(&record).with_context(damaged)?;
+        let histograms = (0..record.slots.len())
+            .map(|slot| self.buckets(id, slot))
+            .collect::<Result<_>>()?;
+        let entry = Entry {
+            schema: SCHEMA.into(),
+            id: id.into(),
+            finished_unix_ns: finished as u64,
+            folder: folder.into(),
+            setup: serde_json::from_str(&setup).with_context(damaged)?,
+            record,
+            histograms,
+        };
+        entry.run().with_context(damaged)?;
+        Ok(entry)
+    }
+
+    fn buckets(&self, id: &str, slot: usize) -> Result<Buckets> {
+        let mut statement = self.connection.prepare(
+            "SELECT ns, count FROM histograms WHERE run = ?1 AND slot = ?2 AND latency = ?3 ORDER BY ns",
+        )?;
+        let mut of = |latency: &str| -> Result<Vec<(u64, u64)>> {
+            let rows = statement.query_map((id, slot as i64, latency), |row| {
+                Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64))
+            })?;
+            rows.collect::<Result<_, _>>()
+                .map_err(|error| self.unreadable(error))
+        };
+        Ok(Buckets {
+            irq: of("irq")?,
+            thread: of("thread")?,
+        })
+    }
+
+    fn unreadable(&self, error: rusqlite::Error) -> anyhow::Error {
+        anyhow!(error).context(format!(
+            "the history {} cannot be read",
+            self.path.display()
+        ))
+    }
+}
+
+/// What every connection needs, and the current schema.
+fn prepare(connection: &mut Connection) -> Result<()> {
+    // A run that was reported as kept is on the disk.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    schema::update(connection)?;
+    let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match sound.as_str() {
+        "ok" => Ok(()),
+        what => Err(anyhow!("it is damaged: {what}")),
+    }
+}

@@ -1,0 +1,82 @@
+//! `history merge`: the samples of several runs together.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use xtask::cli::HistoryMerge as Flags;
+use xtask::history::Entry;
+use xtask::report::Run;
+
+use super::{Database, compare, print, select, show};
+
+/// Prints the merged figures.
+pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for name in &flags.runs {
+        let id = select::one(database, name)?;
+        if entries.iter().any(|entry| entry.id == id) {
+            bail!("run {} is named twice", select::short(&id));
+        }
+        entries.push(database.entry(&id)?);
+    }
+    for other in entries.iter().skip(1) {
+        compare::check_alike(&entries[0], other, flags.force)?;
+    }
+    let runs = entries.iter().map(Entry::run).collect::<Result<Vec<_>>>()?;
+    let merged = merge(&runs)?;
+    if flags.json {
+        let ids: Vec<_> = entries.iter().map(|entry| &entry.id).collect();
+        let slots = merged.record.slots.iter().zip(&merged.distributions);
+        let slots: Vec<_> = slots
+            .map(|(slot, d)| {
+                let hist = |all: &takt_timerlat::stats::ExactHistogram| {
+                    json!({"figures": xtask::report::record::LatencyRecord::from(all), "hist": all.iter().collect::<Vec<_>>()})
+                };
+                json!({"slot": slot.slot, "cpu": slot.cpu, "irq": hist(&d.irq), "thread": hist(&d.thread)})
+            })
+            .collect();
+        let document = json!({"schema": "takt.history-merge/1", "runs": ids, "slots": slots});
+        return print(&format!("{}\n", serde_json::to_string_pretty(&document)?));
+    }
+    let names: Vec<_> = entries
+        .iter()
+        .map(|entry| select::short(&entry.id))
+        .collect();
+    print(&format!(
+        "{} runs together: {}\n\n{}",
+        entries.len(),
+        names.join(", "),
+        show::table(&merged)
+    ))
+}
+
+/// Merges the distributions of runs: the result has every sample of all. The rest is the first's.
+///
+/// # Errors
+///
+/// If they have not measured the same CPUs.
+pub fn merge(runs: &[Run]) -> Result<Run> {
+    let mut merged = runs.first().context("no runs")?.clone();
+    let places = |run: &Run| -> Vec<_> {
+        run.record
+            .slots
+            .iter()
+            .map(|slot| (slot.slot, slot.cpu))
+            .collect()
+    };
+    for run in &runs[1..] {
+        if places(run) != places(&merged) {
+            bail!("the runs have not measured the same CPUs");
+        }
+        for (into, from) in merged.distributions.iter_mut().zip(&run.distributions) {
+            into.irq.merge(&from.irq);
+            into.thread.merge(&from.thread);
+        }
+    }
+    for (slot, d) in merged.record.slots.iter_mut().zip(&merged.distributions) {
+        slot.irq = (&d.irq).into();
+        slot.thread = (&d.thread).into();
+    }
+    Ok(merged)
+}

@@ -1,0 +1,121 @@
+//! `history`: the database of runs.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`database`] | the SQLite file: opening, importing, reading |
+//! | [`schema`] | its versions and the ways from one to the next |
+//! | [`select`] | naming runs, filtering them |
+//! | [`list`], [`show`], [`compare`], [`merge`], [`plot`] | the commands |
+
+pub mod compare;
+pub mod database;
+mod list;
+pub mod merge;
+mod plot;
+pub mod schema;
+pub mod select;
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use takt_timerlat::stats::ExactHistogram;
+use xtask::cli::{History as Flags, HistoryCommand};
+use xtask::paths;
+use xtask::report::Run;
+
+pub use database::Database;
+
+/// Does what the flags say.
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    let dir = paths::history(flags.history.as_deref());
+    let database = Database::open(&dir)?;
+    match &flags.command {
+        HistoryCommand::List(flags) => list::run(&database, flags),
+        HistoryCommand::Show(flags) => show::run(&database, flags),
+        HistoryCommand::Compare(flags) => compare::run(&database, flags),
+        HistoryCommand::Merge(flags) => merge::run(&database, flags),
+        HistoryCommand::Plot(flags) => plot::run(&database, flags),
+    }
+}
+
+/// Digits of an id that people see.
+pub(crate) const SHORT: usize = 8;
+
+/// A run's latencies over all its measured threads: IRQ, thread.
+#[must_use]
+pub fn over_all(run: &Run) -> [ExactHistogram; 2] {
+    let mut both = [ExactHistogram::new(), ExactHistogram::new()];
+    for d in &run.distributions {
+        both[0].merge(&d.irq);
+        both[1].merge(&d.thread);
+    }
+    both
+}
+
+/// The figures of a distribution that are shown, with their names.
+pub(crate) fn figures(all: &ExactHistogram) -> [(&'static str, Option<u64>); 6] {
+    [
+        ("min", all.min()),
+        ("p50", all.percentile(500)),
+        ("p90", all.percentile(900)),
+        ("p99", all.percentile(990)),
+        ("p99.9", all.percentile(999)),
+        ("max", all.max()),
+    ]
+}
+
+/// A number, or a dash.
+pub(crate) fn or_dash(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// A time in seconds since 1970 as people read it, in UTC.
+pub(crate) fn date(unix_s: u64) -> String {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+/// Lines in columns; those of `right` are set to the right.
+pub(crate) fn columns(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> String {
+    let mut widths = Vec::new();
+    for row in rows {
+        for (nr, cell) in row.iter().enumerate() {
+            if widths.len() <= nr {
+                widths.push(0);
+            }
+            widths[nr] = cell.chars().count().max(widths[nr]);
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (nr, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[nr] - cell.chars().count());
+            line += &if right(nr) {
+                format!("{pad}{cell}  ")
+            } else {
+                format!("{cell}{pad}  ")
+            };
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// Prints to stdout. A reader that has seen enough is no error.
+pub(crate) fn print(text: &str) -> Result<ExitCode> {
+    use std::io::Write;
+    xtask::commands::output::to_stdout(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn dates_are_utc() {
+        assert_eq!(super::date(0), "1970-01-01 00:00:00");
+        assert_eq!(super::date(1_795_309_558), "2026-11-22 01:05:58");
+    }
+}

@@ -1,0 +1,120 @@
+//! `history plot`: a metric over runs.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::ValueEnum;
+use takt_timerlat::stats::ExactHistogram;
+use xtask::cli::{HistoryPlot as Flags, Metric};
+use xtask::commands::output;
+use xtask::history::Entry;
+use xtask::paths;
+use xtask::report::Run;
+use xtask::term::WithHelp;
+
+use super::{Database, columns, over_all, print, select};
+use crate::plot::trend::{self, Line};
+use crate::plot::{NR_SERIES, svg};
+
+/// Draws.
+pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+    let name = flags
+        .metric
+        .to_possible_value()
+        .map_or_else(String::new, |it| it.get_name().to_owned());
+    let path = flags
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{name}.svg")));
+    if path.extension().is_none_or(|it| it != "svg") {
+        bail!(
+            "{}: pictures are SVG, so its name has to end in .svg",
+            path.display()
+        );
+    }
+    let mut entries = entries(database, flags)?;
+    entries.reverse();
+    let labels: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.record.git.clone())
+        .collect();
+    let mut lines: Vec<Line> = Vec::new();
+    let mut rows = vec![
+        ["run", "revision", "conf.", &name]
+            .map(String::from)
+            .to_vec(),
+    ];
+    for (at, entry) in entries.iter().enumerate() {
+        let key = entry.configuration().key();
+        let value = value(flags.metric, &entry.run()?);
+        let shown = value.map_or_else(|| "-".into(), |value| value.to_string());
+        rows.push(vec![
+            select::short(&entry.id).into(),
+            entry.record.git.clone(),
+            key.clone(),
+            shown,
+        ]);
+        let Some(value) = value else { continue };
+        let line = match lines.iter_mut().position(|line| line.name == key) {
+            Some(at) => &mut lines[at],
+            None => {
+                lines.push(Line {
+                    name: key,
+                    ..Line::default()
+                });
+                let last = lines.len() - 1;
+                &mut lines[last]
+            }
+        };
+        line.points.push((at, value));
+    }
+    if lines.is_empty() {
+        return Err(anyhow!("no run has {name}")).help("cargo xtask history list");
+    }
+    if lines.len() > NR_SERIES {
+        return Err(anyhow!("these runs have {} configurations", lines.len()))
+            .help("choose one: --like RUN, or some: --config FIELD=VALUE");
+    }
+    let picture = trend::picture(&format!("{name} in ns"), &labels, &lines)?;
+    let picture = svg::standalone(&picture);
+    output::to_file(&path, |out| Ok(out.write_all(picture.as_bytes())?))?;
+    print(&format!(
+        "{}\n{}\n",
+        columns(&rows, |nr| nr == 3),
+        paths::shown(&path)
+    ))
+}
+
+/// The runs that are wanted: by default those like the latest.
+fn entries(database: &Database, flags: &Flags) -> Result<Vec<Entry>> {
+    if flags.filter.like.is_some() || !flags.filter.fields.is_empty() {
+        return select::filtered(database, &flags.filter);
+    }
+    let latest = database.entry(&select::one(database, "latest")?)?;
+    let ids = database.ids_of(&latest.configuration().key())?;
+    ids.iter().map(|id| database.entry(id)).collect()
+}
+
+/// A metric of a run over all measured threads.
+fn value(metric: Metric, run: &Run) -> Option<f64> {
+    use Metric::{
+        IrqAvg, IrqMax, IrqMin, IrqP50, IrqP99, IrqP999, ThreadAvg, ThreadMax, ThreadMin,
+        ThreadP50, ThreadP99, ThreadP999,
+    };
+    let [irq, thread] = over_all(run);
+    let all: &ExactHistogram = match metric {
+        IrqMin | IrqAvg | IrqP50 | IrqP99 | IrqP999 | IrqMax => &irq,
+        ThreadMin | ThreadAvg | ThreadP50 | ThreadP99 | ThreadP999 | ThreadMax => &thread,
+    };
+    let ns = match metric {
+        IrqAvg | ThreadAvg => return all.avg(),
+        IrqMin | ThreadMin => all.min(),
+        IrqP50 | ThreadP50 => all.percentile(500),
+        IrqP99 | ThreadP99 => all.percentile(990),
+        IrqP999 | ThreadP999 => all.percentile(999),
+        IrqMax | ThreadMax => all.max(),
+    };
+    ns.map(|ns| ns as f64)
+}

@@ -1,0 +1,66 @@
+//! `history show`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use takt_timerlat::stats::ExactHistogram;
+use xtask::cli::HistoryShow as Flags;
+use xtask::report::Run;
+
+use super::{Database, columns, date, figures, or_dash, print, select};
+
+/// Prints a run.
+pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+    let entry = database.entry(&select::one(database, &flags.run)?)?;
+    if flags.json {
+        return print(&format!("{}\n", serde_json::to_string_pretty(&entry)?));
+    }
+    let record = &entry.record;
+    let mut rows = vec![
+        vec!["run".into(), entry.id.clone()],
+        vec![
+            "ended".into(),
+            format!("{} UTC", date(entry.finished_unix_ns / 1_000_000_000)),
+        ],
+        vec!["revision".into(), record.git.clone()],
+        vec!["result".into(), record.result.word().into()],
+        vec!["1 ns means".into(), record.accel.accel.ns_means().into()],
+        vec!["folder".into(), entry.folder.display().to_string()],
+        vec!["configuration".into(), entry.configuration().key()],
+    ];
+    for (name, value) in entry.configuration().fields() {
+        rows.push(vec![format!("  {name}"), value]);
+    }
+    let text = columns(&rows, |_| false);
+    print(&format!("{text}\n{}", table(&entry.run()?)))
+}
+
+/// The figures of each measured thread.
+pub(super) fn table(run: &Run) -> String {
+    let mut rows = vec![
+        ["latency in ns", "", "count", "avg"]
+            .map(String::from)
+            .to_vec(),
+    ];
+    let titles = figures(&ExactHistogram::new()).map(|(name, _)| name.to_owned());
+    rows[0].extend(titles);
+    for (slot, d) in run.record.slots.iter().zip(&run.distributions) {
+        for (which, all) in [("IRQ", &d.irq), ("thread", &d.thread)] {
+            if all.count() == 0 {
+                continue;
+            }
+            let avg = all
+                .avg()
+                .map_or_else(|| "-".into(), |avg| format!("{avg:.1}"));
+            let mut row = vec![
+                format!("CPU {} slot {}", slot.cpu, slot.slot),
+                which.into(),
+                all.count().to_string(),
+                avg,
+            ];
+            row.extend(figures(all).map(|(_, value)| or_dash(value)));
+            rows.push(row);
+        }
+    }
+    columns(&rows, |nr| nr >= 2)
+}

@@ -1,0 +1,54 @@
+//! Reports of runs as HTML pages, and the history of runs: what `cargo xtask report` and `cargo xtask history` are
+//! carried out by. A package of its own, so that SQLite and the plotting library are built only by those who use them.
+//!
+//! ```text
+//! run folder ─► source ─► figures ──────────────► page ─► report.html
+//!    trace.bin ─► trace: samples, worst ten, causes ─┘▲
+//! bench.json ──► bench ───────────────► plot (SVG) ───┘
+//! latency-run ─► spool ─► history: database ─► list, show, compare, merge, plot
+//! ```
+//!
+//! | module | content |
+//! |---|---|
+//! | [`source`] | what a run is read from: its folder, or the history |
+//! | [`trace`] | samples over time, the worst activations and what they consist of |
+//! | [`plot`] | pictures |
+//! | [`page`] | the HTML page |
+//! | [`bench`] | the scale curves of `cargo xtask bench --json` |
+//! | [`history`] | the database of runs |
+//! | [`stats`] | the statistical tests |
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod history;
+pub mod page;
+pub mod plot;
+pub mod report;
+pub mod source;
+pub mod stats;
+pub mod trace;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use xtask::cli::Command;
+use xtask::term::{self, WithHelp};
+
+/// Parses the command line, which is that of `cargo xtask`, does what it says and gives the exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match xtask::cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let done = match cli.command {
+        Command::Report(flags) => report::run(&flags),
+        Command::History(flags) => history::run(&flags),
+        _ => Err(anyhow!("takt-report knows `report` and `history` only"))
+            .help("everything else is: cargo xtask"),
+    };
+    done.unwrap_or_else(|error| {
+        term::print_error(&error);
+        ExitCode::from(xtask::EXIT_ERROR)
+    })
+}

@@ -1,0 +1,131 @@
+//! Histograms, percentile curves and latency over time of one run.
+
+use anyhow::Result;
+
+use super::Reported;
+use super::figures::{Slot, slots};
+use super::html::{details, head, legend, note, picture, table};
+use crate::plot::histogram::{self, Buckets, Scale};
+use crate::plot::{Role, over_time, percentiles};
+use crate::trace::samples::Sample;
+
+/// The pictures of all measured threads.
+pub(super) fn section(nr: usize, run: &Reported) -> Result<String> {
+    let mut out = String::new();
+    let slots = slots(&run.source);
+    for (index, slot) in slots.iter().enumerate() {
+        if slots.len() > 1 {
+            out += &format!("<h3>{}</h3>\n", super::escape(&slot.name));
+        } else {
+            out += "<h3>Distribution</h3>\n";
+        }
+        out += "<div class=\"pictures\">\n";
+        out += &histograms(nr, run, index, slot)?;
+        out += &curve(run, index, slot)?;
+        out += &time(run, index, slot)?;
+        out += "</div>\n";
+    }
+    match &run.story {
+        Err(why) => {
+            out += &note(&format!("No latency over time and no causes: {why}."));
+        }
+        Ok(story) => {
+            for text in &story.notes {
+                out += &note(text);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn histograms(nr: usize, run: &Reported, index: usize, slot: &Slot) -> Result<String> {
+    let mut out = String::new();
+    let both = &run.source.run.distributions[index];
+    for (which, role, title, all) in [
+        ("irq", Role::Irq, "IRQ latency", &both.irq),
+        ("thread", Role::Thread, "Thread latency", &both.thread),
+    ] {
+        if which == "irq" && !slot.has_irq {
+            continue;
+        }
+        let buckets = histogram::cut(all, histogram::width([all]));
+        for (scale, word) in [(Scale::Linear, "linear"), (Scale::Log, "logarithmic")] {
+            let title = format!("{title}, {} ({word})", slot.name);
+            let svg = histogram::picture(&title, scale, &[(role, buckets.clone())])?;
+            let below = match scale {
+                Scale::Linear => String::new(),
+                Scale::Log => numbers(nr, index, which, &buckets),
+            };
+            out += &picture(&title, &svg, &below);
+        }
+    }
+    Ok(out)
+}
+
+/// The buckets of a picture as a table. Each says which part of the document's histogram it sums up.
+fn numbers(nr: usize, index: usize, which: &str, buckets: &Buckets) -> String {
+    let width = buckets.width;
+    let mut rows = head(0, &["from", "to", "count"]);
+    for (low, count) in &buckets.counts {
+        rows += &format!(
+            "<tr data-run=\"{nr}\" data-hist=\"/cpus/{index}/{which}/hist\"><td class=\"n\">{low}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{count}</td></tr>",
+            low + (width - 1)
+        );
+    }
+    if buckets.overflow != 0 {
+        rows += &format!(
+            "<tr><td class=\"n\">more</td><td></td><td class=\"n\">{}</td></tr>",
+            buckets.overflow
+        );
+    }
+    details("Numbers", &table(&rows))
+}
+
+fn curve(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
+    let both = &run.source.run.distributions[index];
+    let mut series = vec![(Role::Thread, &both.thread)];
+    let mut entries = vec![(Role::Thread, "thread latency".to_owned())];
+    if slot.has_irq {
+        series.insert(0, (Role::Irq, &both.irq));
+        entries.insert(0, (Role::Irq, "IRQ latency".to_owned()));
+    }
+    let title = format!("Percentiles, {}", slot.name);
+    let svg = percentiles::picture(&title, &series)?;
+    Ok(picture(&title, &svg, &legend(&entries)))
+}
+
+fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
+    let Ok(story) = &run.story else {
+        return Ok(String::new());
+    };
+    let number = run.source.run.record.slots[index].slot;
+    let hz = run.source.run.record.clocks.tsc_hz;
+    let clock = takt_tracer::decode::TscClock::new(hz);
+    let samples = || story.samples.iter().filter(|it| it.slot as usize == number);
+    let collect = |latency: fn(&Sample) -> Option<u32>| {
+        let point = |it: &Sample| Some((clock.ns(it.due()), clock.ns(latency(it)?.into())));
+        samples().filter_map(point).collect::<Vec<_>>()
+    };
+    let thread = collect(|it| Some(it.thread));
+    if thread.is_empty() {
+        return Ok(String::new());
+    }
+    let counted = run.source.run.record.slots[index].thread.count;
+    let (_, length) = over_time::ranges(&thread);
+    let nr = thread.len();
+    let mut entries = vec![(Role::Thread, "thread latency".to_owned())];
+    let mut series = vec![(Role::Thread, thread)];
+    if slot.has_irq {
+        entries.insert(0, (Role::Irq, "IRQ latency".to_owned()));
+        series.push((Role::Irq, collect(|it| it.irq)));
+    }
+    let title = format!("Latency over time, {}", slot.name);
+    let svg = over_time::picture(&title, &series)?;
+    let below = format!(
+        "{}<p class=\"small\">{nr} of {counted} samples are in the trace. A line is the range within {length} ns, a dot \
+         its maximum.</p>",
+        legend(&entries)
+    );
+    Ok(picture(&title, &svg, &below))
+}

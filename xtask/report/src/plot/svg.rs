@@ -1,0 +1,179 @@
+//! From plotters' SVG to one for the page: classes instead of colours, the size of whatever it stands in.
+
+use std::fmt::Write;
+
+/// Red and green of a colour that stands for a role; blue is the role's number.
+pub const MARKER: [u8; 2] = [0xfe, 0x01];
+
+/// The colours, by the numbers of roles: light, dark.
+const COLORS: &[(u8, &str, &str)] = &[
+    (0, "#1b1f24", "#e6e8eb"),
+    (1, "#e3e6ea", "#33383f"),
+    (2, "#8a929c", "#79828c"),
+    (3, "#0a7d78", "#3cc4bc"),
+    (4, "#a3480f", "#f2995a"),
+    (5, "#c2182b", "#ff7b86"),
+    (6, "#b9c0c8", "#4d555e"),
+    // Series.
+    (20, "#1f63b5", "#6aaef5"),
+    (21, "#b5560b", "#f4a052"),
+    (22, "#187a3c", "#5cc784"),
+    (23, "#8a2f9e", "#d48ae6"),
+    (24, "#b01f4d", "#f5819f"),
+    (25, "#0a7d78", "#3cc4bc"),
+    (26, "#6f5a00", "#d6ba3f"),
+    (27, "#4f4fb8", "#a3a3f7"),
+    // Causes, as in `trace::causes`.
+    (40, "#9aa3ad", "#6f7883"),
+    (41, "#c2182b", "#ff6b78"),
+    (42, "#e07a1f", "#f7a04f"),
+    (43, "#7fb5e6", "#33679c"),
+    (44, "#1f63b5", "#5a9fe8"),
+    (45, "#d8b400", "#e3c540"),
+    (46, "#187a3c", "#4fbf79"),
+    (47, "#8a2f9e", "#cf7fe3"),
+    (48, "#0a7d78", "#35b5ad"),
+    (49, "#b01f4d", "#f06d92"),
+    (50, "#4f4fb8", "#9696f0"),
+];
+
+/// The style sheet of the colours, which follows the reader's wish for light or dark.
+#[must_use]
+pub fn style() -> String {
+    let mut css = String::from(":root{color-scheme:light dark;");
+    for (number, light, _) in COLORS {
+        // Writing to a String does not fail.
+        let _ = write!(css, "--p{number}:{light};");
+    }
+    css.push_str("}\n@media (prefers-color-scheme:dark){:root{");
+    for (number, _, dark) in COLORS {
+        let _ = write!(css, "--p{number}:{dark};");
+    }
+    css.push_str("}}\n");
+    for (number, ..) in COLORS {
+        let _ = write!(
+            css,
+            ".f{number}{{fill:var(--p{number});background:var(--p{number})}}.s{number}{{stroke:var(--p{number})}}"
+        );
+    }
+    css.push('\n');
+    css
+}
+
+/// Makes a picture for the page of one by plotters.
+pub(super) fn finish(svg: &str, (width, height): (u32, u32), title: &str) -> String {
+    let body = svg
+        .find("<svg")
+        .and_then(|at| svg[at..].find('>').map(|end| at + end + 1))
+        .map_or("", |start| &svg[start..]);
+    let title = super::super::page::html::escape(title);
+    let mut out = format!(
+        "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+         aria-label=\"{title}\">\n"
+    );
+    let mut rest = body;
+    while let Some(start) = rest.find('<') {
+        out.push_str(rest[..start].trim_matches('\n'));
+        let end = rest[start..]
+            .find('>')
+            .map_or(rest.len(), |end| start + end + 1);
+        out.push_str(&tag(&rest[start..end]));
+        rest = &rest[end..];
+    }
+    out.push_str(rest.trim());
+    out
+}
+
+/// A picture with its own colours, for a file of its own.
+#[must_use]
+pub fn standalone(svg: &str) -> String {
+    let style = format!(
+        "<style>{}svg{{background:Canvas}}text{{font-family:sans-serif}}</style>",
+        style()
+    );
+    match svg.find('>') {
+        Some(at) => format!("{}{style}{}\n", &svg[..=at], &svg[at + 1..]),
+        None => svg.to_owned(),
+    }
+}
+
+/// A tag with classes for the colours that stand for roles.
+fn tag(tag: &str) -> String {
+    let mut out = tag.to_owned();
+    let mut classes = Vec::new();
+    for (attribute, letter) in [("fill", 'f'), ("stroke", 's')] {
+        let prefix = format!(" {attribute}=\"#{:02X}{:02X}", MARKER[0], MARKER[1]);
+        if let Some(at) = out.find(&prefix) {
+            let digits = at + prefix.len();
+            let number = out
+                .get(digits..digits + 2)
+                .and_then(|text| u8::from_str_radix(text, 16).ok());
+            if let Some(number) = number {
+                classes.push(format!("{letter}{number}"));
+                out.replace_range(at..digits + 3, "");
+            }
+        }
+    }
+    for boring in [" opacity=\"1\"", " font-family=\"sans-serif\""] {
+        if let Some(at) = out.find(boring) {
+            out.replace_range(at..at + boring.len(), "");
+        }
+    }
+    if !classes.is_empty() {
+        let name_end = out.find([' ', '/', '>']).unwrap_or(out.len());
+        out.insert_str(name_end, &format!(" class=\"{}\"", classes.join(" ")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Role;
+    use super::*;
+
+    #[test]
+    fn colours_become_classes() {
+        let number = Role::Thread.number();
+        let drawn = format!(
+            "<svg width=\"9\"><rect x=\"1\" opacity=\"1\" fill=\"#FE01{number:02X}\" stroke=\"none\"/>\n\
+             <line opacity=\"0.5\" stroke=\"#FE0100\"/></svg>\n"
+        );
+        let done = finish(&drawn, (9, 8), "a < b");
+        assert!(
+            done.contains("<rect class=\"f4\" x=\"1\" stroke=\"none\"/>"),
+            "{done}"
+        );
+        assert!(
+            done.contains("<line class=\"s0\" opacity=\"0.5\"/>"),
+            "{done}"
+        );
+        assert!(
+            done.contains("viewBox=\"0 0 9 8\"") && done.contains("a &lt; b"),
+            "{done}"
+        );
+        assert!(!done.contains('#') && done.ends_with("</svg>"), "{done}");
+    }
+
+    #[test]
+    fn every_role_has_its_colours() {
+        let roles = [
+            Role::Ink,
+            Role::Grid,
+            Role::Axis,
+            Role::Irq,
+            Role::Thread,
+            Role::Mark,
+            Role::Quiet,
+        ]
+        .into_iter()
+        .chain((0..super::super::NR_SERIES).map(Role::Series))
+        .chain((0..crate::trace::causes::Cause::ALL.len()).map(Role::Cause));
+        for role in roles {
+            let number = role.number();
+            assert!(
+                COLORS.iter().any(|(known, ..)| *known == number),
+                "{role:?}"
+            );
+        }
+    }
+}

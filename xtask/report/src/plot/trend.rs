@@ -1,0 +1,64 @@
+//! A metric over runs, the oldest first.
+
+use anyhow::Result;
+use plotters::prelude::*;
+
+use super::{Axis, Role, draw, short, text, ticks};
+
+/// Runs of one configuration: place among all, and value.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// What the runs have in common.
+    pub name: String,
+    /// Place and value of each.
+    pub points: Vec<(usize, f64)>,
+}
+
+/// Draws lines over runs whose revisions are `labels`.
+///
+/// # Errors
+///
+/// What plotters says.
+pub fn picture(title: &str, labels: &[String], lines: &[Line]) -> Result<String> {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let top = all().map(|&(_, value)| value).fold(1.0, f64::max) * 1.1;
+    let nr = labels.len().max(1);
+    // A label for each run, or for every so manieth.
+    let step = nr.div_ceil(8);
+    let size = (860, 420);
+    draw(size, title, |area| {
+        let marks = (0..nr).step_by(step).map(|at| at as f64).collect();
+        let x = Axis::new(-0.3..nr as f64 - 0.7, marks);
+        let y = Axis::new(0.0..top, ticks(0.0, top, 6));
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, text(Role::Ink))
+            .margin(10)
+            .margin_right(60)
+            .x_label_area_size(50)
+            .y_label_area_size(70)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .bold_line_style(Role::Grid.color())
+            .light_line_style(TRANSPARENT)
+            .axis_style(Role::Axis.color())
+            .label_style(text(Role::Ink))
+            .axis_desc_style(text(Role::Ink))
+            .x_label_formatter(&|at| labels.get(at.round() as usize).cloned().unwrap_or_default())
+            .y_label_formatter(&|ns| short(*ns))
+            .x_desc("revision")
+            .y_desc("ns")
+            .draw()?;
+        for (nr, line) in lines.iter().enumerate() {
+            let color = Role::Series(nr).color();
+            let points = || line.points.iter().map(|&(at, value)| (at as f64, value));
+            chart.draw_series([PathElement::new(
+                points().collect::<Vec<_>>(),
+                color.stroke_width(2),
+            )])?;
+            chart.draw_series(points().map(|at| Circle::new(at, 4, color.filled())))?;
+        }
+        Ok(())
+    })
+}

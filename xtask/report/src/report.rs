@@ -1,0 +1,75 @@
+//! `report`: the page of one or several runs.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use xtask::cli::Report as Flags;
+use xtask::commands::output;
+use xtask::paths;
+
+use crate::bench::Bench;
+use crate::page::{self, Reported};
+use crate::source::Source;
+use crate::trace;
+
+/// Runs that one page can tell apart.
+const MAX_RUNS: usize = crate::plot::NR_SERIES;
+
+/// Where bench's results are looked for if the user names no file.
+const BENCH: &str = "bench.json";
+
+/// The page's name in a run folder.
+const PAGE: &str = "report.html";
+
+/// Writes the page.
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    if flags.runs.len() > MAX_RUNS {
+        bail!(
+            "{} runs on one page are too many: at most {MAX_RUNS}",
+            flags.runs.len()
+        );
+    }
+    let history = paths::history(flags.history.as_deref());
+    let named: Vec<_> = match &*flags.runs {
+        [] => vec![None],
+        runs => runs.iter().map(|run| Some(run.as_str())).collect(),
+    };
+    let mut runs = Vec::new();
+    for named in named {
+        let source = Source::open(named, &history)?;
+        let story = match &source.folder {
+            Some(dir) => trace::read(dir, &source.run).map_err(|error| format!("{error:#}")),
+            None => Err(
+                "its run folder is not there any more, or holds another run; the history keeps histograms, no traces"
+                    .into(),
+            ),
+        };
+        runs.push(Reported { source, story });
+    }
+    let bench = match &flags.bench {
+        Some(path) => Some(Bench::read(path)?),
+        None => Some(paths::runs().join(BENCH))
+            .filter(|path| path.is_file())
+            .map(|path| Bench::read(&path))
+            .transpose()?,
+    };
+    let path = flags.output.clone().unwrap_or_else(|| default_path(&runs));
+    let html = page::write(&runs, bench.as_ref())?;
+    let code = output::to_file(&path, |out| Ok(out.write_all(html.as_bytes())?))?;
+    println!("{}", paths::shown(&path));
+    Ok(code)
+}
+
+/// In the first run's folder, or here.
+fn default_path(runs: &[Reported]) -> PathBuf {
+    let first = runs.first().map(|run| &run.source);
+    match first.and_then(|source| source.folder.as_ref()) {
+        Some(dir) => dir.join(PAGE),
+        None => {
+            let name = first.map_or("", |source| &source.name);
+            PathBuf::from(format!("report-{}.html", name.replace(' ', "-")))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a run is read from: its folder, or the history.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use serde_json::Value;
+use xtask::history::{Configuration, Setup};
+use xtask::paths;
+use xtask::report::{Buckets, Run, json, load};
+use xtask::run::folder;
+use xtask::term::WithHelp;
+
+use crate::history::{Database, select};
+
+/// A run that is reported on.
+#[derive(Debug)]
+pub struct Source {
+    /// What people call it.
+    pub name: String,
+    /// Its figures and distributions.
+    pub run: Run,
+    /// What `latency-run --json` says of it: the figures of the page are taken from here.
+    pub document: Value,
+    /// What was asked for.
+    pub configuration: Configuration,
+    /// Its folder, if it is still there.
+    pub folder: Option<PathBuf>,
+}
+
+impl Source {
+    /// Reads the run that `named` names: a folder, the name of one in `runs/`, or a run of the history. Nothing named
+    /// is the latest one in `runs/`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such run, or it cannot be read.
+    pub fn open(named: Option<&str>, history: &Path) -> Result<Self> {
+        let runs = paths::runs();
+        let Some(named) = named else {
+            return Self::of_folder(&folder::find(None, &runs)?);
+        };
+        let path = Path::new(named);
+        if path.is_dir() || runs.join(path).is_dir() {
+            return Self::of_folder(&folder::find(Some(path), &runs)?);
+        }
+        if !select::looks_like_a_name(named) {
+            return Err(anyhow!("there is no folder {named}"))
+                .help("name a run folder or a run of `cargo xtask history list`");
+        }
+        Self::of_history(named, history)
+    }
+
+    fn of_folder(dir: &Path) -> Result<Self> {
+        let run = load::load(dir)?;
+        let name = dir.file_name().unwrap_or(dir.as_os_str());
+        Self::new(
+            name.to_string_lossy().into_owned(),
+            run,
+            &Setup::default(),
+            Some(dir.to_owned()),
+        )
+    }
+
+    fn of_history(named: &str, history: &Path) -> Result<Self> {
+        let database = Database::open(history)?;
+        let entry = database.entry(&select::one(&database, named)?)?;
+        let run = entry.run()?;
+        // Another run may lie there by now.
+        let is_same = |dir: &PathBuf| load::load(dir).is_ok_and(|there| there.record == run.record);
+        let folder = Some(entry.folder.clone()).filter(is_same);
+        let name = format!("run {}", &entry.id[..8]);
+        Self::new(name, run, &entry.setup, folder)
+    }
+
+    fn new(name: String, run: Run, setup: &Setup, folder: Option<PathBuf>) -> Result<Self> {
+        let document = serde_json::from_str(&json::write(&run, Buckets::default())?)?;
+        Ok(Self {
+            name,
+            document,
+            configuration: Configuration::new(&run.record, setup),
+            run,
+            folder,
+        })
+    }
+
+    /// Whether every figure is exact: one nanosecond is one instruction.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        is_exact(&self.run)
+    }
+}
+
+/// Whether a run's figures are exact instructions.
+#[must_use]
+pub fn is_exact(run: &Run) -> bool {
+    run.record.accel.accel == xtask::qemu::Accel::TcgIcount
+}

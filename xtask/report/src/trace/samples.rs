@@ -1,0 +1,202 @@
+//! Each activation's latencies, from the workload's own events.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use takt_tracer::decode::{Item, Record};
+use xtask::report::Run;
+
+use super::Trace;
+
+/// Emitted by the thread; one for each activation.
+pub const THREAD: &str = "timerlat:timerlat_thread";
+/// Emitted in the timer's interrupt; timerlat only.
+pub const IRQ: &str = "timerlat:timerlat_irq";
+pub(super) const EXPIRE: &str = "timer:timer_expire";
+
+/// An activation. Times and latencies in cycles of the TSC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// On which CPU.
+    pub cpu: u8,
+    /// Of which measured thread.
+    pub slot: u32,
+    /// Its number there.
+    pub seqnum: u32,
+    /// The measured thread's id.
+    pub tid: u8,
+    /// When it was due, if the trace says so.
+    pub deadline: Option<u64>,
+    /// The timer that was due then.
+    pub timer: Option<u64>,
+    /// IRQ latency; cyclictest has none.
+    pub irq: Option<u32>,
+    /// Thread latency.
+    pub thread: u32,
+    /// The time stamp of the thread's record.
+    pub recorded: u64,
+}
+
+impl Sample {
+    /// When it was due; if the trace does not say so, some instructions later.
+    #[must_use]
+    pub fn due(&self) -> u64 {
+        self.deadline
+            .unwrap_or_else(|| self.recorded.saturating_sub(self.thread.into()))
+    }
+}
+
+/// A timer that expired: which, and when it was due.
+type Expired = (u64, u64);
+
+/// What the interrupt said of an activation whose thread has not run yet.
+#[derive(Clone, Copy)]
+struct Begun {
+    seqnum: u64,
+    latency: u64,
+    expired: Option<Expired>,
+}
+
+/// Reads all samples, in the order in which the threads ran.
+pub(super) fn read(trace: &mut Trace) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    // The last that expired on each CPU, and the last time that each timer did.
+    let mut last = BTreeMap::<u8, Expired>::new();
+    let mut own = BTreeMap::<(u8, u64), u64>::new();
+    let mut begun = BTreeMap::<(u8, u64), Begun>::new();
+    for item in trace.file.merge(&trace.decoder.table) {
+        let Item::Record(record) = item? else {
+            continue;
+        };
+        match record.event.name.as_str() {
+            EXPIRE => {
+                let (Some(timer), Some(at)) = (record.number("timer"), record.number("expires"))
+                else {
+                    continue;
+                };
+                last.insert(record.cpu, (timer, at));
+                own.insert((record.cpu, timer), at);
+            }
+            IRQ => {
+                if let Some((slot, seqnum, latency)) = fields(&record) {
+                    let expired = last.get(&record.cpu).copied();
+                    let what = Begun {
+                        seqnum,
+                        latency,
+                        expired,
+                    };
+                    begun.insert((record.cpu, slot), what);
+                }
+            }
+            THREAD => {
+                let Some((slot, seqnum, latency)) = fields(&record) else {
+                    continue;
+                };
+                let begun = begun
+                    .remove(&(record.cpu, slot))
+                    .filter(|begun| begun.seqnum == seqnum);
+                // cyclictest's threads sleep, and a sleeping thread's timer has its number.
+                let sleep = || {
+                    let timer = u64::from(record.tid);
+                    own.get(&(record.cpu, timer)).map(|&at| (timer, at))
+                };
+                let expired = begun.map_or_else(sleep, |begun| begun.expired);
+                // What was due cannot be later than what it led to.
+                let expired = expired.filter(|&(_, at)| at + latency <= record.ts);
+                samples.push(Sample {
+                    cpu: record.cpu,
+                    slot: slot as u32,
+                    seqnum: seqnum as u32,
+                    tid: record.tid,
+                    deadline: expired.map(|(_, at)| at),
+                    timer: expired.map(|(timer, _)| timer),
+                    // An interrupt that seems to be before its deadline wraps around.
+                    irq: begun.map(|begun| begun.latency as u32).map(|irq| {
+                        if i64::from(irq) > latency as i64 {
+                            0
+                        } else {
+                            irq
+                        }
+                    }),
+                    thread: latency as u32,
+                    recorded: record.ts,
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(samples)
+}
+
+/// Slot, number and latency of a sample's record.
+fn fields(record: &Record<'_>) -> Option<(u64, u64, u64)> {
+    let number = |name| record.number(name);
+    Some((number("slot")?, number("seqnum")?, number("timer_latency")?))
+}
+
+/// Removes the activations before those that the run has counted: its warm-up.
+pub(super) fn drop_warm_up(samples: &mut Vec<Sample>, run: &Run) {
+    let mut surplus = BTreeMap::<u32, usize>::new();
+    for sample in samples.iter() {
+        *surplus.entry(sample.slot).or_default() += 1;
+    }
+    for (slot, nr) in &mut surplus {
+        let counted = run
+            .record
+            .slots
+            .iter()
+            .find(|record| record.slot == *slot as usize)
+            .map_or(0, |record| record.thread.count);
+        *nr = nr.saturating_sub(usize::try_from(counted).unwrap_or(usize::MAX));
+    }
+    samples.retain(|sample| match surplus.get_mut(&sample.slot) {
+        Some(nr) if *nr > 0 => {
+            *nr -= 1;
+            false
+        }
+        _ => true,
+    });
+}
+
+/// The worst by thread latency, the worst first; of equal ones the earlier first.
+#[must_use]
+pub fn worst(samples: &[Sample], nr: usize) -> Vec<Sample> {
+    let mut sorted: Vec<_> = samples.iter().collect();
+    sorted.sort_by_key(|sample| (std::cmp::Reverse(sample.thread), sample.due(), sample.slot));
+    sorted.into_iter().take(nr).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seqnum: u32, thread: u32) -> Sample {
+        Sample {
+            cpu: 0,
+            slot: 0,
+            seqnum,
+            tid: 9,
+            deadline: Some(u64::from(seqnum) * 1000),
+            timer: Some(256),
+            irq: Some(4),
+            thread,
+            recorded: u64::from(seqnum) * 1000 + u64::from(thread) + 12,
+        }
+    }
+
+    #[test]
+    fn the_worst_come_first_and_of_equals_the_earlier() {
+        let samples = [sample(1, 500), sample(2, 900), sample(3, 900), sample(4, 7)];
+        let numbers: Vec<_> = worst(&samples, 3).iter().map(|it| it.seqnum).collect();
+        assert_eq!(numbers, [2, 3, 1]);
+    }
+
+    #[test]
+    fn without_a_deadline_the_record_says_roughly_when() {
+        let unknown = Sample {
+            deadline: None,
+            ..sample(5, 300)
+        };
+        assert_eq!(unknown.due(), 5012);
+    }
+}

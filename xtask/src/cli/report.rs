@@ -1,0 +1,161 @@
+//! Flags of `report` and `history`, which another program carries out (`takt-report`): it is built when it is first needed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Flags of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A RUN is a run folder, the name of one in runs/, or a run of the history: the first digits of its id, latest, latest~1 …
+The first use builds takt-report, which takes a minute or two.")]
+pub struct Report {
+    /// Runs; the first is the one that others are compared with [default: the latest in runs/].
+    #[arg(value_name = "RUN")]
+    pub runs: Vec<String>,
+    /// The page [default: report.html in the first run's folder].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Scale curves from this file, made by: cargo xtask bench --json FILE [default: runs/bench.json, if it is there].
+    #[arg(long, value_name = "FILE")]
+    pub bench: Option<PathBuf>,
+    /// Where the history is [default: TAKT_HISTORY, or runs/.history].
+    #[arg(long, value_name = "DIR")]
+    pub history: Option<PathBuf>,
+}
+
+/// Flags of `history`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
+latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there into
+the database, runs/.history/history.db. The first use builds takt-report, which takes a minute or two.
+Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
+pub struct History {
+    /// Where the history is [default: TAKT_HISTORY, or runs/.history].
+    #[arg(long, value_name = "DIR", global = true)]
+    pub history: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: HistoryCommand,
+}
+
+/// The commands of `history`.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// Lists the runs, the latest first.
+    List(HistoryList),
+    /// Shows a run: configuration, revision, figures.
+    Show(HistoryShow),
+    /// Compares two runs of the same configuration: exactly under icount, by statistical tests otherwise.
+    Compare(HistoryCompare),
+    /// Merges the histograms of runs of the same configuration and shows the figures of all samples together.
+    Merge(HistoryMerge),
+    /// Draws a metric over the runs of one configuration.
+    Plot(HistoryPlot),
+}
+
+/// Which runs.
+#[derive(Debug, Args)]
+pub struct HistoryFilter {
+    /// Only runs whose configuration has this field with this value, as in load=mix or period_ns=1000000; `show` lists
+    /// the fields. May be repeated.
+    #[arg(long = "config", value_name = "FIELD=VALUE")]
+    pub fields: Vec<String>,
+    /// Only runs of the same configuration as this one.
+    #[arg(long, value_name = "RUN")]
+    pub like: Option<String>,
+}
+
+/// Flags of `history list`.
+#[derive(Debug, Args)]
+pub struct HistoryList {
+    /// Which runs.
+    #[command(flatten)]
+    pub filter: HistoryFilter,
+    /// At most so many.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `history show`.
+#[derive(Debug, Args)]
+pub struct HistoryShow {
+    /// The run.
+    #[arg(value_name = "RUN", default_value = "latest")]
+    pub run: String,
+    /// As JSON, with the histograms.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `history compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Under icount both runs are exact, so every difference is one: it is printed in instructions. In real time two tests are made
+for each latency, both two-sided and at a level of 1 %: the two-sample Kolmogorov-Smirnov test (are the distributions the
+same?) with the asymptotic p-value, and Mann-Whitney's U (is one latency usually higher?) in the normal approximation with
+correction for ties and continuity. Exit code 0: no difference, or none shown; 2: there is one; 1: error.")]
+pub struct HistoryCompare {
+    /// The run to compare with.
+    #[arg(value_name = "A")]
+    pub a: String,
+    /// The run that is compared.
+    #[arg(value_name = "B", default_value = "latest")]
+    pub b: String,
+    /// Also if their configurations differ.
+    #[arg(long)]
+    pub force: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `history merge`.
+#[derive(Debug, Args)]
+pub struct HistoryMerge {
+    /// The runs.
+    #[arg(value_name = "RUN", required = true)]
+    pub runs: Vec<String>,
+    /// Also if their configurations differ; they must have measured the same CPUs all the same.
+    #[arg(long)]
+    pub force: bool,
+    /// As JSON, with the histograms.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `history plot`.
+#[derive(Debug, Args)]
+pub struct HistoryPlot {
+    /// What to draw, over all measured CPUs.
+    #[arg(value_enum, value_name = "METRIC")]
+    pub metric: Metric,
+    /// The picture: .svg or .png by its ending [default: METRIC.svg].
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Which runs [default: those of the latest run's configuration].
+    #[command(flatten)]
+    pub filter: HistoryFilter,
+}
+
+/// What can be drawn of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum Metric {
+    IrqMin,
+    IrqAvg,
+    IrqP50,
+    IrqP99,
+    IrqP999,
+    IrqMax,
+    ThreadMin,
+    ThreadAvg,
+    ThreadP50,
+    ThreadP99,
+    ThreadP999,
+    ThreadMax,
+}
