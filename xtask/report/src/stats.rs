@@ -190,3 +190,93 @@ fn probability(p: f64) -> String {
         p => format!("{p:.4}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn collect(samples: &[u64], times: u64) -> ExactHistogram {
+        let mut all = ExactHistogram::new();
+        samples.iter().for_each(|&ns| all.record_n(ns, times));
+        all
+    }
+
+    fn near(found: f64, expected: f64) {
+        let error = (found - expected).abs();
+        assert!(
+            error <= expected.abs() * 1e-9 + 1e-14,
+            "{found} instead of {expected}"
+        );
+    }
+
+    /// `scipy.special.kolmogorov`.
+    #[test]
+    fn kolmogorovs_distribution() {
+        for (x, p) in [
+            (0.3, 0.9999906941986655),
+            (0.8, 0.5441424115741981),
+            (1.0, 0.26999967167735456),
+            (1.17, 0.12939004218561884),
+            (1.19, 0.11774229287977166),
+            (1.5, 0.022217962616525127),
+            (2.5, 7.453306344157342e-6),
+        ] {
+            near(kolmogorov(x), p);
+        }
+        near(kolmogorov(0.0), 1.0);
+    }
+
+    /// `scipy.stats.ks_2samp` (its statistic; p by `scipy.special.kolmogorov`) and `mannwhitneyu(b, a)` with continuity.
+    #[test]
+    fn both_tests_say_what_scipys_say() {
+        let a = collect(&[300, 300, 301, 305, 305, 310, 340], 20);
+        let b = collect(&[300, 301, 301, 305, 306, 310, 345, 360], 20);
+        let found = test(&a, &b, LEVEL);
+        near(found.kolmogorov_smirnov.statistic, 0.25);
+        near(found.kolmogorov_smirnov.p, 0.00017685397731964344);
+        near(found.mann_whitney.statistic, 13800.0);
+        near(found.mann_whitney.p, 0.0004369066316969144);
+        assert!(found.is_different());
+        assert!(
+            found.words().contains("the second is usually larger"),
+            "{}",
+            found.words()
+        );
+    }
+
+    #[test]
+    fn equal_samples_and_none_are_no_difference() {
+        let one = collect(&[376], 1000);
+        let none = ExactHistogram::new();
+        for (a, b) in [(&one, &one), (&none, &none), (&one, &none)] {
+            let found = test(a, b, LEVEL);
+            assert!(!found.is_different(), "{found:?}");
+            assert!(found.mann_whitney.p.is_finite() && found.kolmogorov_smirnov.p.is_finite());
+        }
+        let other = collect(&[377], 1000);
+        assert!(test(&one, &other, LEVEL).is_different());
+    }
+
+    proptest! {
+        /// Both statistics by their definitions, on the samples themselves.
+        #[test]
+        fn histograms_give_what_samples_give(
+            a in prop::collection::vec(0u64..30, 1..40),
+            b in prop::collection::vec(0u64..30, 1..40),
+        ) {
+            let found = test(&collect(&a, 1), &collect(&b, 1), LEVEL);
+            let share = |of: &[u64], x: u64| of.iter().filter(|&&it| it <= x).count() as f64 / of.len() as f64;
+            let distance = (0..30).map(|x| (share(&a, x) - share(&b, x)).abs()).fold(0.0, f64::max);
+            prop_assert!((found.kolmogorov_smirnov.statistic - distance).abs() < 1e-12);
+            let pairs = a.iter().flat_map(|a| b.iter().map(move |b| match a.cmp(b) {
+                std::cmp::Ordering::Less => 1.0,
+                std::cmp::Ordering::Equal => 0.5,
+                std::cmp::Ordering::Greater => 0.0,
+            }));
+            prop_assert!((found.mann_whitney.statistic - pairs.sum::<f64>()).abs() < 1e-9);
+            prop_assert!((0.0..=1.0).contains(&found.mann_whitney.p));
+            prop_assert!((0.0..=1.0).contains(&found.kolmogorov_smirnov.p));
+        }
+    }
+}

@@ -14,6 +14,7 @@ use crate::qemu::command::RAM_MIB;
 use crate::qemu::ram::free_bytes;
 use crate::qemu::{self, Accel};
 use crate::run::probe;
+use crate::setup;
 use crate::setup::packages::{Manager, has_sudo, is_root};
 
 /// The state of one thing.
@@ -41,6 +42,7 @@ pub(super) fn run() -> Result<ExitCode> {
         qemu_there(),
         viewer("trace-cmd"),
         viewer("babeltrace2"),
+        browser(),
         setpriv(),
         shared_memory(),
         git(),
@@ -164,6 +166,15 @@ fn viewer(name: &'static str) -> Check {
         name,
         found,
         "not found: the tests that judge exports of traces need it, and install it",
+    )
+}
+
+fn browser() -> Check {
+    let found = setup::browser().map(|path| path.display().to_string());
+    optional(
+        "Chromium",
+        found,
+        "not found: the test that opens a report needs it, and installs it",
     )
 }
 

@@ -1,4 +1,6 @@
-//! Installing QEMU, FUSE's helper, and the programs that judge exports of traces, when they are missing.
+//! Installing QEMU, FUSE's helper, and the programs that judge exports of traces and reports, when they are missing.
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -9,6 +11,9 @@ use crate::term::{WithHelp, note};
 
 /// Programs that read the exports of traces.
 const VIEWERS: [&str; 2] = ["trace-cmd", "babeltrace2"];
+
+/// Names under which systems have Chromium.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Makes sure that there is a QEMU. Installs it with the system's package manager if that needs
 /// nobody's password, saying so first; otherwise says what to type.
@@ -55,6 +60,27 @@ pub fn ensure_viewers(may_install: bool) -> Result<()> {
         None => Ok(()),
         Some(program) => bail!("{program} was installed, and yet it is not there"),
     }
+}
+
+/// Makes sure that there is a Chromium, in which the tests open reports; gives its program. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If there is none in the end.
+pub fn ensure_browser(may_install: bool) -> Result<PathBuf> {
+    if let Some(program) = browser() {
+        return Ok(program);
+    }
+    install(BROWSERS[0], "Chromium", may_install, |manager| {
+        manager.browser
+    })?;
+    browser().context("Chromium was installed, and yet it is not there")
+}
+
+/// The Chromium that this machine has.
+#[must_use]
+pub fn browser() -> Option<PathBuf> {
+    BROWSERS.into_iter().find_map(which)
 }
 
 /// Installs a package for a program that is missing.

@@ -3,4 +3,4 @@
 pub mod install;
 pub mod packages;
 
-pub use install::{ensure_fuse, ensure_qemu, ensure_viewers};
+pub use install::{browser, ensure_browser, ensure_fuse, ensure_qemu, ensure_viewers};

@@ -25,6 +25,8 @@ pub struct Manager {
     pub linker: &'static str,
     /// The packages with trace-cmd and babeltrace2.
     pub viewers: &'static str,
+    /// The package with Chromium.
+    pub browser: &'static str,
 }
 
 const MANAGERS: [Manager; 5] = [
@@ -37,6 +39,7 @@ const MANAGERS: [Manager; 5] = [
         fuse: "fuse3",
         linker: "gcc libc6-dev",
         viewers: "trace-cmd babeltrace2",
+        browser: "chromium",
     },
     Manager {
         program: "dnf",
@@ -47,6 +50,7 @@ const MANAGERS: [Manager; 5] = [
         fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
+        browser: "chromium",
     },
     Manager {
         program: "pacman",
@@ -57,6 +61,7 @@ const MANAGERS: [Manager; 5] = [
         fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
+        browser: "chromium",
     },
     Manager {
         program: "zypper",
@@ -67,6 +72,7 @@ const MANAGERS: [Manager; 5] = [
         fuse: "fuse3",
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
+        browser: "chromium",
     },
     Manager {
         program: "apk",
@@ -77,6 +83,7 @@ const MANAGERS: [Manager; 5] = [
         fuse: "fuse3",
         linker: "gcc musl-dev",
         viewers: "trace-cmd babeltrace",
+        browser: "chromium",
     },
 ];
 

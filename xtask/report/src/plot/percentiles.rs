@@ -37,7 +37,7 @@ fn place(share: f64, end: f64) -> f64 {
 pub fn picture(title: &str, series: &[(Role, &ExactHistogram)]) -> Result<String> {
     let most = series.iter().map(|(_, all)| all.count()).max().unwrap_or(1);
     // One digit more than the largest share that is not all.
-    let end = (most.max(10) as f64).log10().ceil().clamp(1.0, 9.0) + 0.4;
+    let end = (most.max(10) as f64).log10().ceil().clamp(1.0, 9.0) + 0.8;
     let top = series
         .iter()
         .filter_map(|(_, all)| all.max())
@@ -46,7 +46,7 @@ pub fn picture(title: &str, series: &[(Role, &ExactHistogram)]) -> Result<String
         .max(1) as f64
         * 1.06;
     draw(SIZE, title, |area| {
-        let mut marks: Vec<f64> = (0..end as u32).map(f64::from).collect();
+        let mut marks: Vec<f64> = (0..=end as u32).map(f64::from).collect();
         marks.push(end);
         let x = Axis::new(0.0..end, marks);
         let y = Axis::new(0.0..top, ticks(0.0, top, 5));

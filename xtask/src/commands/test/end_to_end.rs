@@ -1,9 +1,12 @@
 //! End to end: what a user types, with the real image, and what comes of it.
 
 mod activation;
+mod browser;
 mod document;
 mod ftrace_document;
 mod functions;
+mod history;
+mod report;
 mod tracefs;
 mod tracefs_functions;
 mod tracefs_rules;
@@ -24,7 +27,7 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of running. All look at the same first run.
-const TESTS: [(&str, Check); 37] = [
+const TESTS: &[(&str, Check)] = &[
     ("two_runs_are_identical", two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -85,6 +88,8 @@ const TESTS: [(&str, Check); 37] = [
         "tracefs_histograms_beside",
         tracefs_rules::histograms_beside,
     ),
+    ("report_in_a_browser", report::in_a_browser),
+    ("history_of_runs", history::of_runs),
 ];
 
 /// Runs those whose names have `filter`.

@@ -11,7 +11,7 @@ use crate::paths;
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
 /// of the fuzz targets it is their seeds.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 18] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -24,6 +24,8 @@ const CRATES: [&str; 16] = [
     "takt-board",
     "--package",
     "xtask",
+    "--package",
+    "takt-report",
     "--package",
     "takt-fuzz",
     "--features",
