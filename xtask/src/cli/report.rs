@@ -134,7 +134,7 @@ pub struct HistoryPlot {
     /// What to draw, over all measured CPUs.
     #[arg(value_enum, value_name = "METRIC")]
     pub metric: Metric,
-    /// The picture: .svg or .png by its ending [default: METRIC.svg].
+    /// The picture, an SVG file [default: METRIC.svg].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Which runs [default: those of the latest run's configuration].

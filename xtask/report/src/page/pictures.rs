@@ -1,6 +1,7 @@
 //! Histograms, percentile curves and latency over time of one run.
 
 use anyhow::Result;
+use xtask::cli::format_ns;
 
 use super::Reported;
 use super::figures::{Slot, slots};
@@ -123,9 +124,10 @@ fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
     let title = format!("Latency over time, {}", slot.name);
     let svg = over_time::picture(&title, &series)?;
     let below = format!(
-        "{}<p class=\"small\">{nr} of {counted} samples are in the trace. A line is the range within {length} ns, a dot \
+        "{}<p class=\"small\">{nr} of {counted} samples are in the trace. A line is the range within {}, a dot \
          its maximum.</p>",
-        legend(&entries)
+        legend(&entries),
+        format_ns(length)
     );
     Ok(picture(&title, &svg, &below))
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::{Axis, Role, SIZE, draw, short, text, ticks};
+use super::{Axis, Role, SIZE, draw, nice_step, short, text, ticks};
 
 /// Places that a picture has.
 const NR_PLACES: usize = 180;
@@ -26,7 +26,7 @@ pub fn ranges(samples: &[(u64, u64)]) -> (Vec<Range>, u64) {
     let (Some(&(first, _)), Some(&(last, _))) = (samples.first(), samples.last()) else {
         return (Vec::new(), 1);
     };
-    let length = (last.saturating_sub(first) / NR_PLACES as u64 + 1).max(1);
+    let length = nice_step(last.saturating_sub(first) / NR_PLACES as u64 + 1);
     let mut ranges: Vec<(u64, Range)> = Vec::new();
     for &(at, ns) in samples {
         let place = at.saturating_sub(first) / length;

@@ -83,9 +83,10 @@ fn span(it: &Activation, slices: &[Slice]) -> (f64, f64) {
 ///
 /// What plotters says.
 pub fn picture(title: &str, it: &Activation) -> Result<String> {
-    let slices = slices(it);
-    let lanes = lanes(it, &slices);
+    let mut slices = slices(it);
     let (low, high) = span(it, &slices);
+    slices.retain(|slice| slice.to as f64 > low && (slice.from as f64) < high);
+    let lanes = lanes(it, &slices);
     let nr = lanes.len();
     let size = (860, 116 + 40 * nr as u32);
     let name = |lane: &Lane| match lane {
@@ -116,9 +117,6 @@ pub fn picture(title: &str, it: &Activation) -> Result<String> {
             .draw()?;
         for slice in &slices {
             let (from, to) = (slice.from as f64, slice.to as f64);
-            if to < low || from > high {
-                continue;
-            }
             let row = lanes
                 .iter()
                 .position(|lane| *lane == slice.lane)

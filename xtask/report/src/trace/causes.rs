@@ -221,7 +221,8 @@ impl Walk<'_> {
             }
             Kind::Waking { tid } if tid == u64::from(self.it.sample.tid) => self.is_waking = true,
             Kind::Woken { .. } => self.is_waking = false,
-            Kind::Switch { .. } => self.has_switched = true,
+            // One before has nothing to do with this thread.
+            Kind::Switch { .. } if event.ts > self.marks.exit => self.has_switched = true,
             _ => {}
         }
         self.state.see(event);
@@ -415,6 +416,24 @@ mod tests {
             found.contains(&(Cause::ThreadInterference, 40)),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_switch_before_the_handler_is_no_interference() {
+        let mut during = vec![
+            event(1020, LOAD, Kind::IrqExit),
+            event(1060, LOAD, Kind::Switch { next: 12 }),
+        ];
+        during.extend(way(1150, 12));
+        let it = activation(104, 420, on(LOAD, &[81]), during);
+        let mut expected = vec![
+            (Cause::IrqInterference, 20),
+            // In the one thread and in the other.
+            (Cause::IrqHandlerDelay, 40),
+            (Cause::IrqHandlerDelay, 44),
+        ];
+        expected.extend(ORDINARY);
+        assert_eq!(causes(&it), expected);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // What a report's page says and how it looks, as one object. Evaluated in the page by the browser test.
 (() => {
-  const text = (cell) => (cell.firstChild ? cell.firstChild.textContent : "");
+  const text = (cell) => (cell.firstChild ? cell.firstChild.textContent.trim() : "");
   const cells = (row) => [...row.cells].map((cell) => cell.textContent);
   const figures = [...document.querySelectorAll("[data-path]")].map((it) => ({
     run: Number(it.dataset.run), path: it.dataset.path, text: text(it),
@@ -43,7 +43,7 @@
     if (found < least) faint.push(`${element.tagName}.${element.getAttribute("class")} ${element.textContent.slice(0, 30)}: ${found.toFixed(2)}`);
   };
   for (const it of document.querySelectorAll("svg text")) look(it, getComputedStyle(it).fill, 4.5);
-  for (const it of document.querySelectorAll("p, li, td, th, summary, figcaption, a, h1, h2, h3"))
+  for (const it of document.querySelectorAll("p, li, span:not(.swatch), strong, code, td, th, summary, figcaption, a, h1, h2, h3"))
     look(it, getComputedStyle(it).color, 4.5);
 
   // Text in pictures: large enough, inside its picture, and not upon other text.
