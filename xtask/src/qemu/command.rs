@@ -42,15 +42,8 @@ impl Machine {
     /// QEMU's arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
-        let mut args = Vec::new();
+        let mut args = base(&self.ram, RAM_MIB, self.smp, self.accel);
         let mut add = |name: &str, value: &str| args.extend([OsString::from(name), value.into()]);
-        add("-machine", "q35,memory-backend=ram");
-        add("-object", &self.memory_backend());
-        add("-m", &format!("{RAM_MIB}M"));
-        add("-smp", &self.smp.to_string());
-        self.add_accel(&mut add);
-        add("-rtc", "base=2026-01-01,clock=vm");
-        add("-seed", "1");
         add("-device", "isa-debug-exit,iobase=0xf4,iosize=4");
         add(
             "-chardev",
@@ -66,35 +59,10 @@ impl Machine {
             &format!("file,id=ser,path={}", escape(&self.serial())),
         );
         add("-serial", "chardev:ser");
-        add("-display", "none");
-        args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(Into::into));
+        args.extend(BARE.map(Into::into));
         args.extend(["-kernel".into(), self.image.clone().into()]);
         args.extend(["-append".into(), OsString::from(&self.cmdline)]);
         args
-    }
-
-    fn memory_backend(&self) -> String {
-        let path = escape(&self.ram);
-        format!("memory-backend-file,id=ram,size={RAM_MIB}M,mem-path={path},share=on")
-    }
-
-    fn add_accel(&self, add: &mut impl FnMut(&str, &str)) {
-        match self.accel {
-            Accel::TcgIcount => {
-                add("-cpu", "max");
-                add("-accel", "tcg");
-                add("-icount", "shift=0,sleep=off");
-            }
-            Accel::Tcg => {
-                let threads = if self.smp > 1 { "multi" } else { "single" };
-                add("-cpu", "max");
-                add("-accel", &format!("tcg,thread={threads}"));
-            }
-            Accel::Kvm => {
-                add("-cpu", "host");
-                add("-accel", "kvm");
-            }
-        }
     }
 
     /// Whether QEMU is to have one of the host's CPUs only.
@@ -116,16 +84,63 @@ impl Machine {
         }
         words.push(super::program());
         words.extend(self.arguments());
-        let words: Vec<_> = words
-            .iter()
-            .map(|word| quote(&word.to_string_lossy()))
-            .collect();
-        words.join(" ")
+        shell(&words)
     }
 }
 
+/// What every machine has, whoever its guest is: chip set, RAM, CPUs, clock.
+#[must_use]
+pub fn base(ram: &Path, ram_mib: u64, smp: u8, accel: Accel) -> Vec<OsString> {
+    let mut args = Vec::new();
+    let mut add = |name: &str, value: &str| args.extend([OsString::from(name), value.into()]);
+    let ram = escape(ram);
+    let backend = format!("memory-backend-file,id=ram,size={ram_mib}M,mem-path={ram},share=on");
+    add("-machine", "q35,memory-backend=ram");
+    add("-object", &backend);
+    add("-m", &format!("{ram_mib}M"));
+    add("-smp", &smp.to_string());
+    match accel {
+        Accel::TcgIcount => {
+            add("-cpu", "max");
+            add("-accel", "tcg");
+            add("-icount", "shift=0,sleep=off");
+        }
+        Accel::Tcg => {
+            let threads = if smp > 1 { "multi" } else { "single" };
+            add("-cpu", "max");
+            add("-accel", &format!("tcg,thread={threads}"));
+        }
+        Accel::Kvm => {
+            add("-cpu", "host");
+            add("-accel", "kvm");
+        }
+    }
+    add("-rtc", "base=2026-01-01,clock=vm");
+    add("-seed", "1");
+    args
+}
+
+/// What every machine does without: devices that nobody asked for, and a second start.
+pub const BARE: [&str; 5] = [
+    "-display",
+    "none",
+    "-nodefaults",
+    "-no-user-config",
+    "-no-reboot",
+];
+
+/// Words as one would type them.
+#[must_use]
+pub fn shell(words: &[OsString]) -> String {
+    let words: Vec<_> = words
+        .iter()
+        .map(|word| quote(&word.to_string_lossy()))
+        .collect();
+    words.join(" ")
+}
+
 /// A path inside an option's comma-separated list.
-fn escape(path: &Path) -> String {
+pub(crate) fn escape(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 

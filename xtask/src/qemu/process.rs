@@ -48,6 +48,17 @@ impl Process {
                 "the kernel's command line has {len} bytes, and QEMU hands over at most {MAX_CMDLINE}"
             );
         }
+        let mut arguments = machine.arguments();
+        arguments.extend_from_slice(more);
+        Self::spawn(&arguments, machine.is_pinned(), messages)
+    }
+
+    /// Starts QEMU with these arguments, on one of the host's CPUs if it is to be pinned. As [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn spawn(arguments: &[OsString], is_pinned: bool, messages: &Path) -> Result<Self> {
         let program = super::program();
         let mut command = if paths::which("setpriv").is_some() {
             let mut command = Command::new("setpriv");
@@ -58,10 +69,9 @@ impl Process {
         };
         let messages = File::create(messages)
             .with_context(|| format!("cannot write {}", messages.display()))?;
-        let _pinned = machine.is_pinned().then(Pinned::new);
+        let _pinned = is_pinned.then(Pinned::new);
         let child = command
-            .args(machine.arguments())
-            .args(more)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(messages.try_clone()?)
             .stderr(messages)
@@ -69,6 +79,12 @@ impl Process {
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self { child })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The exit status, if it has ended.

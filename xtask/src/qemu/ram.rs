@@ -24,6 +24,7 @@ use super::command::RAM_MIB;
 pub struct Ram {
     file: File,
     path: PathBuf,
+    size: u64,
     has_name: Cell<bool>,
 }
 
@@ -35,18 +36,27 @@ impl Ram {
     ///
     /// If it cannot be made in either place.
     pub fn create(dir: &Path) -> Result<Self> {
+        Self::create_sized(dir, RAM_MIB)
+    }
+
+    /// The same for a guest with that many MiB.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_sized(dir: &Path, mib: u64) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("takt-{}-{number}.ram", std::process::id());
         let shm = Path::new("/dev/shm");
         remove_stale(shm);
-        if has_room(shm)
-            && let Ok(ram) = Self::create_at(&shm.join(&name))
+        if has_room(shm, mib)
+            && let Ok(ram) = Self::create_at(&shm.join(&name), mib)
         {
             return Ok(ram);
         }
         let path = dir.join(name);
-        Self::create_at(&path).with_context(|| {
+        Self::create_at(&path, mib).with_context(|| {
             format!(
                 "cannot make the file for the guest's RAM, {}",
                 path.display()
@@ -54,7 +64,7 @@ impl Ram {
         })
     }
 
-    fn create_at(path: &Path) -> io::Result<Self> {
+    fn create_at(path: &Path, mib: u64) -> io::Result<Self> {
         let open = || {
             OpenOptions::new()
                 .read(true)
@@ -74,9 +84,10 @@ impl Ram {
         let ram = Self {
             file,
             path: path.to_owned(),
+            size: mib << 20,
             has_name: Cell::new(true),
         };
-        ram.file.set_len(RAM_MIB << 20)?;
+        ram.file.set_len(ram.size)?;
         Ok(ram)
     }
 
@@ -96,6 +107,7 @@ impl Ram {
         Ok(Self {
             file,
             path: path.to_owned(),
+            size: RAM_MIB << 20,
             has_name: Cell::new(false),
         })
     }
@@ -128,7 +140,7 @@ impl Ram {
     /// If they do not fit or the file cannot be written.
     pub fn write_at(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         let end = address.checked_add(bytes.len() as u64);
-        if end.is_none_or(|end| end > RAM_MIB << 20) {
+        if end.is_none_or(|end| end > self.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.file.write_all_at(bytes, address)
@@ -174,8 +186,8 @@ fn remove_stale(dir: &Path) {
 }
 
 /// Whether a file system can hold the guest's RAM with something to spare.
-fn has_room(dir: &Path) -> bool {
-    free_bytes(dir).is_some_and(|free| free > (RAM_MIB << 20) * 5 / 4)
+fn has_room(dir: &Path, mib: u64) -> bool {
+    free_bytes(dir).is_some_and(|free| free > (mib << 20) * 5 / 4)
 }
 
 /// Bytes that are free where `path` is.

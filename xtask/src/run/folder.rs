@@ -14,6 +14,8 @@ use crate::term::WithHelp;
 
 /// The file by which a run folder is known.
 pub const RECORD: &str = "run.json";
+/// The file by which the folder of a comparison is known. It holds run folders.
+pub const COMPARISON: &str = "compare.json";
 /// Exact histograms.
 pub const HIST: &str = "hist.csv";
 /// Trace frames behind a file header.
@@ -174,9 +176,9 @@ pub fn is_run(dir: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// If it is there, is not empty and has no `run.json`.
+/// If it is there, is not empty and has neither `run.json` nor `compare.json`.
 pub fn check_replaceable(dir: &Path) -> Result<()> {
-    if !dir.exists() || is_run(dir) {
+    if !dir.exists() || is_run(dir) || dir.join(COMPARISON).is_file() {
         return Ok(());
     }
     let mut entries =

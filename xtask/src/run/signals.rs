@@ -1,7 +1,7 @@
 //! Ctrl-C: the first ends the measurement, the second ends the program.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,9 +24,11 @@ pub enum Wish {
 pub struct Watch {
     signals: Signals,
     wish: Wish,
-    /// While true, a signal ends the process.
-    is_deadly: Arc<AtomicBool>,
 }
+
+/// While true, a signal ends the process. One for all that watch one after the other: what one of them has registered
+/// stays, and must not end the process while the next one watches.
+static IS_DEADLY: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl Watch {
     /// Begins to watch.
@@ -35,14 +37,20 @@ impl Watch {
     ///
     /// If the system refuses.
     pub fn start() -> io::Result<Self> {
-        let is_deadly = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&is_deadly))?;
+        let mut is_new = false;
+        let is_deadly = IS_DEADLY.get_or_init(|| {
+            is_new = true;
+            Arc::default()
+        });
+        is_deadly.store(false, Relaxed);
+        if is_new {
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(is_deadly))?;
+            }
         }
         Ok(Self {
             signals: Signals::new([SIGINT, SIGTERM, SIGHUP])?,
             wish: Wish::None,
-            is_deadly,
         })
     }
 
@@ -60,6 +68,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.is_deadly.store(true, Relaxed);
+        if let Some(is_deadly) = IS_DEADLY.get() {
+            is_deadly.store(true, Relaxed);
+        }
     }
 }
