@@ -1,11 +1,12 @@
 //! Plays QEMU and a guest for the tests of `xtask`: understands QEMU's arguments, writes to the
 //! guest's RAM file and to the capture as a guest would, and ends as `FAKE_GUEST` says.
 //!
-//! `FAKE_GUEST_PID`, if set, names a file for this process's id.
+//! With an initramfs it plays Linux instead, as `FAKE_LINUX` says. `FAKE_GUEST_PID`, if set, names a file for this process's id.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod guest;
+mod linux;
 mod sub_buffer;
 
 use std::process::ExitCode;
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     if scenario == "bad-arguments" {
         eprintln!("fake-qemu: -icount: no such thing");
         return ExitCode::from(1);
+    }
+    if args.iter().any(|arg| arg == "-initrd") {
+        return linux::play(&args);
     }
     let arguments = arguments::Arguments::parse(&args);
     guest::play(&scenario, &guest::Guest::new(&arguments))

@@ -13,6 +13,7 @@
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`history`] | what is kept of every run |
+//! | [`compare`] | another system in the same QEMU, measured beside ours |
 //! | [`commands`] | one module for each command |
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
@@ -21,6 +22,7 @@
 
 pub mod cli;
 pub mod commands;
+pub mod compare;
 pub mod export;
 pub mod guest;
 pub mod history;

@@ -29,6 +29,12 @@ pub fn image_target() -> PathBuf {
     target().join("image")
 }
 
+/// Where the packages of Linux PREEMPT_RT are kept.
+#[must_use]
+pub fn linux_rt() -> PathBuf {
+    target().join("linux-rt")
+}
+
 /// Where run folders are made unless the user says otherwise.
 #[must_use]
 pub fn runs() -> PathBuf {

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod compare;
 mod latency_run;
 mod latency_sweep;
 mod report;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
+pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use latency_run::LatencyRun;
 pub use latency_sweep::LatencySweep;
 pub use report::{
@@ -46,6 +48,8 @@ pub enum Command {
     LatencyRun(Box<LatencyRun>),
     /// Moves an interrupt over every instruction of a stretch of code: the exact worst case of both latencies.
     LatencySweep(Box<LatencySweep>),
+    /// Measures another system in the same QEMU and prints both side by side.
+    Compare(Compare),
     /// Says what this machine has, what is missing and which accelerator would be used.
     Doctor,
     /// Runs every test, on the host and on the target.

@@ -10,7 +10,7 @@ use console::style;
 use rustix::fs::Access;
 use takt_timerlat::stats::Status;
 
-use crate::cli::{LatencyRun, Tracer};
+use crate::cli::{AccelChoice, LatencyRun, Tracer};
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
 use crate::paths;
@@ -19,7 +19,8 @@ use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
-use crate::run::{Plan, RunConfig, events, execute, folder, probe, words};
+use crate::run::execute::{self, Finished};
+use crate::run::{Plan, RunConfig, events, folder, probe, words};
 use crate::tracefs::launch::CONTROL_NS;
 use crate::{setup, term};
 
@@ -40,32 +41,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
         check_writable(file)?;
     }
-    setup::ensure_qemu(!flags.no_install)?;
-    let (elf, build_s) = image(flags)?;
-    let event_ids = event_ids(&config, &elf)?;
-    let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);
-    let accel = accel::select(flags.accel, !flags.no_icount, || {
-        probe::probe(&elf.path, Accel::Kvm)
-    })?;
-    if !flags.quiet {
-        eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
-        if let Some(output) = flags.output.as_deref().filter(|dir| folder::is_run(dir)) {
-            term::note(format_args!(
-                "{} holds an earlier run, which this one will replace",
-                output.display()
-            ));
-        }
-    }
-    let finished = execute::execute(&Plan {
-        config,
-        event_ids,
-        words,
-        accel,
-        elf: &elf,
-        build_s,
-        output: flags.output.as_deref(),
-        is_quiet: flags.quiet,
-    })?;
+    let finished = measure(flags, config)?;
     keep(flags, &finished.run, &finished.dir);
     let code = report(flags, &finished.run, &finished.dir)?;
     if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
@@ -74,6 +50,38 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         eprintln!("help: everything is in {}", paths::shown(&finished.dir));
     }
     Ok(code)
+}
+
+/// Builds the image and runs what the flags say; reports nothing.
+pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished> {
+    setup::ensure_qemu(!flags.no_install)?;
+    let (elf, build_s) = image(flags)?;
+    let event_ids = event_ids(&config, &elf)?;
+    let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);
+    let accel = accel::select(flags.accel, !flags.no_icount, || {
+        probe::probe(&elf.path, Accel::Kvm)
+    })?;
+    if !flags.quiet {
+        if flags.accel == AccelChoice::Auto {
+            eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+        }
+        if let Some(output) = flags.output.as_deref().filter(|dir| folder::is_run(dir)) {
+            term::note(format_args!(
+                "{} holds an earlier run, which this one will replace",
+                output.display()
+            ));
+        }
+    }
+    execute::execute(&Plan {
+        config,
+        event_ids,
+        words,
+        accel,
+        elf: &elf,
+        build_s,
+        output: flags.output.as_deref(),
+        is_quiet: flags.quiet,
+    })
 }
 
 /// Keeps the run for the history. That it cannot be kept does not make it a bad run.
@@ -119,7 +127,7 @@ fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
 }
 
 /// Refuses a file that could not be written in the end, before anything is measured. Makes none.
-fn check_writable(file: &Path) -> Result<()> {
+pub(super) fn check_writable(file: &Path) -> Result<()> {
     let cannot_write = || format!("cannot write {}", file.display());
     if file == Path::new("-") {
         return Ok(());
@@ -228,7 +236,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
 }
 
 /// Prints to stdout. A reader that has seen enough is no error.
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to stdout")

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod ci;
 mod companion;
+mod compare;
 mod doctor;
 mod functions;
 mod fuzz;
@@ -31,6 +32,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::LatencyRun(flags) => latency_run::run(&flags),
         Command::LatencySweep(flags) => latency_sweep::run(&flags),
+        Command::Compare(flags) => compare::run(&flags),
         Command::Doctor => doctor::run(),
         Command::Log(flags) => log::run(&flags),
         Command::Report(_) | Command::History(_) => companion::run(),

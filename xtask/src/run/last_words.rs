@@ -86,7 +86,7 @@ fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
 }
 
 /// The last lines of a text file, without empty ones at its end.
-fn tail(path: &Path, count: usize) -> Vec<String> {
+pub(crate) fn tail(path: &Path, count: usize) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<_> = text

@@ -83,6 +83,22 @@ pub fn browser() -> Option<PathBuf> {
     BROWSERS.into_iter().find_map(which)
 }
 
+/// Makes sure that a program is there which decompresses a kernel: `xz`, `zstd` or `gzip`. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If it is missing in the end.
+pub fn ensure_unpacker(program: &str, may_install: bool) -> Result<()> {
+    if which(program).is_some() {
+        return Ok(());
+    }
+    install(program, program, may_install, |manager| match program {
+        "xz" => manager.xz,
+        "zstd" => "zstd",
+        _ => "gzip",
+    })
+}
+
 /// Installs a package for a program that is missing.
 fn install(
     program: &str,

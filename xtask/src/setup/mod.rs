@@ -3,4 +3,6 @@
 pub mod install;
 pub mod packages;
 
-pub use install::{browser, ensure_browser, ensure_fuse, ensure_qemu, ensure_viewers};
+pub use install::{
+    browser, ensure_browser, ensure_fuse, ensure_qemu, ensure_unpacker, ensure_viewers,
+};

@@ -27,6 +27,8 @@ pub struct Manager {
     pub viewers: &'static str,
     /// The package with Chromium.
     pub browser: &'static str,
+    /// The package with xz.
+    pub xz: &'static str,
 }
 
 const MANAGERS: [Manager; 5] = [
@@ -40,6 +42,7 @@ const MANAGERS: [Manager; 5] = [
         linker: "gcc libc6-dev",
         viewers: "trace-cmd babeltrace2",
         browser: "chromium",
+        xz: "xz-utils",
     },
     Manager {
         program: "dnf",
@@ -51,6 +54,7 @@ const MANAGERS: [Manager; 5] = [
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
+        xz: "xz",
     },
     Manager {
         program: "pacman",
@@ -62,6 +66,7 @@ const MANAGERS: [Manager; 5] = [
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
+        xz: "xz",
     },
     Manager {
         program: "zypper",
@@ -73,6 +78,7 @@ const MANAGERS: [Manager; 5] = [
         linker: "gcc",
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
+        xz: "xz",
     },
     Manager {
         program: "apk",
@@ -84,6 +90,7 @@ const MANAGERS: [Manager; 5] = [
         linker: "gcc musl-dev",
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
+        xz: "xz",
     },
 ];
 

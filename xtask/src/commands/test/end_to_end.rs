@@ -2,6 +2,7 @@
 
 mod activation;
 mod browser;
+mod compare;
 mod document;
 mod ftrace_document;
 mod functions;
@@ -90,6 +91,7 @@ const TESTS: &[(&str, Check)] = &[
     ),
     ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),
+    ("compare_linux_rt", compare::linux_rt),
 ];
 
 /// Runs those whose names have `filter`.
