@@ -45,7 +45,7 @@ load_off() {
 
 say "init runs on $($B uname -r)"
 # The host reads this word of the memory to see how far the time has come.
-say "jiffies 0x$($B grep ' jiffies_64$' /proc/kallsyms | $B cut -d ' ' -f 1)"
+say "jiffies 0x$($B grep -m 1 ' jiffies_64$' /proc/kallsyms | $B cut -d ' ' -f 1)"
 
 $B grep -qw timerlat $T/available_tracers || fail "the kernel has no timerlat tracer"
 echo "$TAKT_PERIOD_US" > $T/osnoise/timerlat_period_us || fail "timerlat takes no period of $TAKT_PERIOD_US us"

@@ -49,7 +49,7 @@ impl LinuxMachine {
     /// Guest RAM in MiB. The trace lies in it as a ring, as a text of three times that size, and packed.
     #[must_use]
     pub fn ram_mib(settings: &Settings) -> u64 {
-        RAM_MIB + 5 * trace_kib(settings) / 1024
+        (RAM_MIB + 5 * trace_kib(settings) / 1024).next_multiple_of(32)
     }
 
     /// The kernel's command line.

@@ -67,6 +67,8 @@ pub struct Console {
     pub booted_ns: Option<u64>,
     /// What went wrong, in the words of `init` or of the kernel.
     pub failure: Option<String>,
+    /// The latest time that a line bears.
+    latest_ns: u64,
     /// Where the count of ticks lies.
     jiffies: Option<u64>,
 }
@@ -79,6 +81,7 @@ impl Console {
             phase: Phase::Booting,
             booted_ns: None,
             failure: None,
+            latest_ns: 0,
             jiffies: None,
         };
         for line in text.lines() {
@@ -88,6 +91,9 @@ impl Console {
     }
 
     fn take(&mut self, line: &str) {
+        if let Some((stamp, _)) = line.split_once(']') {
+            self.latest_ns = seconds(&format!("{stamp}]")).unwrap_or(self.latest_ns);
+        }
         if let Some((_, why)) = line.split_once("Kernel panic - ") {
             self.failure = Some(format!("Linux panicked: {}", why.trim()));
         }
@@ -253,11 +259,10 @@ impl<'w> Watcher<'w> {
             let begin = u64::from((300 * self.hz as u32).wrapping_neg());
             u64::from_le_bytes(bytes).checked_sub(begin)
         });
-        let now = ticks.map(|ticks| self.virtual_ns(ticks));
-        self.bar.set_position(now.unwrap_or(0));
-        let time = now.map_or(String::new(), |ns| {
-            format!(", {:.1} s of its time", ns as f64 / 1e9)
-        });
+        // Until it has said where they are, its words have times too.
+        let now = ticks.map_or(console.latest_ns, |ticks| self.virtual_ns(ticks));
+        self.bar.set_position(now);
+        let time = format!(", {:.1} s of its time", now as f64 / 1e9);
         self.bar
             .set_message(format!("Linux PREEMPT_RT: {}{time}", console.phase.name()));
         SignOfLife {
@@ -320,6 +325,7 @@ mod tests {
         assert_eq!(console.phase, Phase::Timerlat);
         assert_eq!(console.booted_ns, Some(1_758_832_000));
         assert_eq!(console.jiffies, Some(0x2a0_91c0));
+        assert_eq!(console.latest_ns, 1_802_345_000);
         assert_eq!(console.failure, None);
         assert!(console.phase < Phase::Done);
     }
