@@ -10,6 +10,7 @@
 //! | [`guest`] | reading the guest's memory: status block, RTT, its log |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
 //! | [`report`] | the results as text, JSON and CSV |
+//! | [`budget`] | latencies, costs and sizes beside their budgets |
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`history`] | what is kept of every run |
@@ -20,6 +21,7 @@
 //! threshold was hit, 3 tainted.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod cli;
 pub mod commands;
 pub mod compare;
@@ -40,6 +42,9 @@ use std::process::ExitCode;
 
 /// Exit code of an error, whatever it was.
 pub const EXIT_ERROR: u8 = 1;
+
+/// Exit code where a threshold or a budget was exceeded.
+pub const EXIT_THRESHOLD: u8 = 2;
 
 /// Parses the command line, does what it says and gives the exit code.
 #[must_use]

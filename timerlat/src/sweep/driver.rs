@@ -194,6 +194,12 @@ fn plan(within: u64) -> u64 {
     begin
 }
 
+/// Whether a sweep is under way.
+#[must_use]
+pub fn is_on() -> bool {
+    SHARED.is_on.load(Relaxed)
+}
+
 /// Begins the stretch under test. Without effect in a system that was not started for a sweep, and until all arrivals of
 /// a sweep are measured.
 ///

@@ -27,7 +27,7 @@ pub use block::{Arrival, EARLY, Place, ROOM, SweepBlock, SweepState, VERSION};
 pub use names::{Named, WORKLOADS, find};
 
 #[cfg(feature = "workload")]
-pub use driver::{Entry, Plan, Subject, begin, end, start};
+pub use driver::{Entry, Plan, Subject, begin, end, is_on, start};
 
 /// Begins the stretch under test. Without effect in a system that was not started for a sweep.
 #[cfg(feature = "workload")]

@@ -56,6 +56,8 @@ pub enum Command {
     Test(Test),
     /// Measures instruction counts and sizes.
     Bench(Bench),
+    /// Latency under test: measures everything that has a budget in takt.budget.toml and fails where it grew.
+    Budget(Budget),
     /// Prints the trace of a run as ftrace's text, or writes it in the format of another tool.
     Trace(Trace),
     /// Prints the log of a run.
@@ -236,6 +238,34 @@ pub struct Bench {
     /// One more row that may be above its limit: said, but no failure. May be repeated.
     #[arg(long, value_name = "ROW")]
     pub except: Vec<String>,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+}
+
+/// Flags of `budget`.
+#[derive(Debug, Args)]
+pub struct Budget {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BudgetCommand,
+}
+
+/// What `budget` does.
+#[derive(Debug, Subcommand)]
+pub enum BudgetCommand {
+    /// Measures, and says what grew, by how much and in which function. Exit code 2 if anything did.
+    Check(BudgetFlags),
+    /// Measures and writes the figures, with the revision that they are of.
+    Update(BudgetFlags),
+}
+
+/// Flags of both.
+#[derive(Debug, Args)]
+pub struct BudgetFlags {
+    /// Boots at the same time [default: the host's CPUs].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
     /// Never install anything.
     #[arg(long)]
     pub no_install: bool,

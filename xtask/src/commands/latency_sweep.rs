@@ -59,6 +59,38 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     show(flags, &document, folder.dir())
 }
 
+/// Sweeps every primitive of our own image and keeps nothing but the result.
+pub(super) fn primitives(jobs: usize) -> Result<Document> {
+    let dir = tempfile::Builder::new()
+        .prefix("takt-sweep-")
+        .tempdir()
+        .context("cannot make a temporary folder")?;
+    let recipe = Recipe {
+        name: "sweep".into(),
+        ..Recipe::takt(0)
+    };
+    let elf = Elf::open(&recipe.build()?.path)?;
+    let primitives = WORKLOADS.iter().filter(|it| !it.is_load);
+    let config = SweepConfig {
+        what: primitives
+            .map(|it| What::Workload(it.name.into()))
+            .collect(),
+        window_ns: None,
+        step: 1,
+        priority: 95,
+        event_ids: Vec::new(),
+        words: String::new(),
+        image: wire::checksum(&elf.data),
+        qemu: qemu::version().unwrap_or_default(),
+    };
+    let folder = Folder::create(dir.path(), &config, &elf.data)?;
+    let progress = Bar::new(false)?;
+    let all = Shard { index: 0, of: 1 };
+    let measured = sweep::run(&folder, &config, &elf, jobs, all, &progress);
+    progress.finish();
+    Ok(document::write(&config, None, &elf, &measured?))
+}
+
 fn load(dir: &Path) -> Result<Document> {
     let file = dir.join(document::FILE);
     let json = fs::read(&file)

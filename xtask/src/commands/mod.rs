@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 mod bench;
+mod budget;
 mod build;
 mod ci;
 mod companion;
@@ -42,6 +43,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
         Command::Tracefs(flags) => tracefs::run(&flags),
+        Command::Budget(flags) => budget::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
         Command::Functions(flags) => functions::run(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),

@@ -6,6 +6,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,6 +59,24 @@ pub struct Built {
     pub took: Duration,
 }
 
+/// The folders in which cargo keeps the crates' sources; those with a space in their names cannot stand among the flags.
+fn registries() -> Vec<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
+        let home = env::var_os("HOME")?;
+        Some(PathBuf::from(home).join(".cargo"))
+    });
+    let entries = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok());
+    let mut dirs: Vec<_> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| !path.to_string_lossy().contains(char::is_whitespace))
+        .collect();
+    dirs.sort();
+    dirs
+}
+
 impl Recipe {
     /// The image that `latency-run` boots.
     #[must_use]
@@ -98,6 +117,10 @@ impl Recipe {
     /// Environment variables that the build gets besides what is inherited.
     fn variables(&self) -> Vec<(&'static str, String)> {
         let mut flags = RUSTFLAGS.to_owned();
+        // Panics name the file that they come from, and crates lie elsewhere on each machine.
+        for dir in registries() {
+            flags.push_str(&format!(" --remap-path-prefix={}=/registry", dir.display()));
+        }
         let mut more = None;
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;

@@ -63,7 +63,7 @@ pub struct Stretch {
     pub worst: Vec<Worst>,
     /// The sections.
     pub sections: Vec<Where>,
-    /// Instructions of the path by function, the most first.
+    /// Instructions of the path by function (where it is inlined: `function in function`), the most first.
     pub functions: Vec<(String, u32)>,
 }
 
@@ -229,9 +229,7 @@ fn functions(ips: &[u64], names: &Names<'_>) -> Vec<(String, u32)> {
     }
     let mut by_name: HashMap<String, u32> = HashMap::new();
     for (ip, count) in counts {
-        let name = names.place(ip).function;
-        let name = name.split('+').next().unwrap_or_default().to_owned();
-        *by_name.entry(name).or_default() += count;
+        *by_name.entry(names.function(ip)).or_default() += count;
     }
     let mut all: Vec<_> = by_name.into_iter().collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

@@ -53,6 +53,20 @@ impl<'e> Names<'e> {
         self.entries.contains(&ip)
     }
 
+    /// The function whose instruction it is and, where that is inlined, the one that it is inlined in.
+    pub(super) fn function(&self, ip: u64) -> String {
+        let symbol = self.symbols.nearest(ip).unwrap_or_default();
+        let symbol = short(symbol.split('+').next().unwrap_or_default());
+        let frames = self.lines.lookup(ip);
+        let inner = frames
+            .first()
+            .map_or("", |frame| frame.split(" (").next().unwrap_or(""));
+        match short(inner) {
+            inner if inner.is_empty() || inner == symbol => symbol,
+            inner => format!("{inner} in {symbol}"),
+        }
+    }
+
     pub(super) fn place(&self, ip: u64) -> Place {
         let frames = self.lines.lookup(ip);
         let is_tool = |frame: &&String| TOOLS.iter().any(|file| frame.contains(file));

@@ -74,6 +74,15 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     })
 }
 
+/// All rows with their values, and the names of those above their limits.
+pub(super) fn figures() -> Result<(Vec<(String, u64)>, Vec<String>)> {
+    let rows = spec::rows(&measure()?);
+    let missed = rows.iter().filter(|row| row.misses_must());
+    let missed = missed.map(|row| row.name.clone()).collect();
+    let values = rows.into_iter().map(|row| (row.name, row.value));
+    Ok((values.collect(), missed))
+}
+
 fn measure() -> Result<Values> {
     let mut values = Values::new();
     let folder = images::Folder::create()?;

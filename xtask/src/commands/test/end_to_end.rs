@@ -8,6 +8,7 @@ mod ftrace_document;
 mod functions;
 mod history;
 mod report;
+mod sweep;
 mod tracefs;
 mod tracefs_functions;
 mod tracefs_rules;
@@ -88,6 +89,12 @@ const TESTS: &[(&str, Check)] = &[
     (
         "tracefs_histograms_beside",
         tracefs_rules::histograms_beside,
+    ),
+    ("sweep_finds_what_is_planted", sweep::finds_what_is_planted),
+    ("sweep_resumes_and_merges", sweep::resumes_and_merges),
+    (
+        "sweep_finds_what_samples_miss",
+        sweep::finds_what_samples_miss,
     ),
     ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),

@@ -1,0 +1,274 @@
+//! What grew, by how much and in which function.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::file::{Budget, Functions};
+
+/// A figure that is another one than its budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its name.
+    pub name: String,
+    /// What it may be.
+    pub budget: u64,
+    /// What it is.
+    pub now: u64,
+}
+
+impl Change {
+    fn by(&self) -> i128 {
+        i128::from(self.now) - i128::from(self.budget)
+    }
+}
+
+/// A function that has more or fewer instructions on some path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The function.
+    pub function: String,
+    /// By how much, on the path where it is most.
+    pub by: i128,
+    /// The paths.
+    pub paths: Vec<String>,
+}
+
+/// The figures beside their budgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Those above.
+    pub grown: Vec<Change>,
+    /// Those below.
+    pub shrunk: Vec<Change>,
+    /// Figures without a budget.
+    pub unknown: Vec<String>,
+    /// Budgets without a figure.
+    pub missing: Vec<String>,
+    /// The functions on the paths that changed.
+    pub functions: Vec<Moved>,
+    /// How many figures there are.
+    pub nr: usize,
+}
+
+/// Compares what was measured with the budgets.
+#[must_use]
+pub fn compare(
+    budget: &Budget,
+    figures: &BTreeMap<String, u64>,
+    functions: &BTreeMap<String, Functions>,
+) -> Comparison {
+    let mut found = Comparison {
+        nr: figures.len(),
+        ..Comparison::default()
+    };
+    for (name, now) in figures {
+        let Some(limit) = budget.figures.get(name) else {
+            found.unknown.push(name.clone());
+            continue;
+        };
+        let change = Change {
+            name: name.clone(),
+            budget: *limit,
+            now: *now,
+        };
+        match now.cmp(limit) {
+            std::cmp::Ordering::Greater => found.grown.push(change),
+            std::cmp::Ordering::Less => found.shrunk.push(change),
+            std::cmp::Ordering::Equal => {}
+        }
+    }
+    let is_gone = |name: &&String| !figures.contains_key(*name);
+    found.missing = budget.figures.keys().filter(is_gone).cloned().collect();
+    found.functions = moved(&budget.functions, functions);
+    found
+}
+
+fn moved(before: &BTreeMap<String, Functions>, now: &BTreeMap<String, Functions>) -> Vec<Moved> {
+    let mut all: BTreeMap<&str, Moved> = BTreeMap::new();
+    for (path, functions) in now {
+        let Some(old) = before.get(path) else {
+            continue;
+        };
+        let names: std::collections::BTreeSet<_> = functions.keys().chain(old.keys()).collect();
+        for name in names {
+            let of = |functions: &Functions| i128::from(functions.get(name).copied().unwrap_or(0));
+            let by = of(functions) - of(old);
+            if by == 0 {
+                continue;
+            }
+            let moved = all.entry(name).or_insert_with(|| Moved {
+                function: name.clone(),
+                by,
+                paths: Vec::new(),
+            });
+            if by.abs() > moved.by.abs() {
+                moved.by = by;
+            }
+            moved.paths.push(path.clone());
+        }
+    }
+    let mut all: Vec<_> = all.into_values().collect();
+    all.sort_by_key(|moved| (std::cmp::Reverse(moved.by), moved.function.clone()));
+    all
+}
+
+impl Comparison {
+    /// Whether nothing grew.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.grown.is_empty()
+    }
+
+    /// Whether the budgets are of the same figures.
+    #[must_use]
+    pub fn is_of_same(&self) -> bool {
+        self.unknown.is_empty() && self.missing.is_empty()
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String does not fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        for (what, changes) in [("grew", &self.grown), ("shrank", &self.shrunk)] {
+            if changes.is_empty() {
+                continue;
+            }
+            let names = changes.iter().map(|change| change.name.len());
+            let width = names.max().unwrap_or(0).max(8);
+            writeln!(
+                out,
+                "{:width$} {:>9} {:>9} {:>7}",
+                what, "budget", "now", "by"
+            )?;
+            for change in changes {
+                writeln!(
+                    out,
+                    "{:width$} {:>9} {:>9} {:>+7}",
+                    change.name,
+                    change.budget,
+                    change.now,
+                    change.by()
+                )?;
+            }
+            writeln!(out)?;
+        }
+        if !self.functions.is_empty() {
+            writeln!(out, "in the functions")?;
+            for moved in self.functions.iter().take(20) {
+                let paths = match moved.paths.as_slice() {
+                    [one] => one.clone(),
+                    [one, rest @ ..] => format!("{one} and {} more", rest.len()),
+                    [] => String::new(),
+                };
+                writeln!(
+                    out,
+                    "{:>+7}  {}  on the path of {paths}",
+                    moved.by, moved.function
+                )?;
+            }
+            if let Some(more) = self.functions.len().checked_sub(21) {
+                writeln!(out, "         and {} more", more + 1)?;
+            }
+            writeln!(out)?;
+        }
+        for (what, names) in [
+            ("without a budget", &self.unknown),
+            ("budgets without a figure", &self.missing),
+        ] {
+            if !names.is_empty() {
+                writeln!(out, "{what}: {}\n", names.join(", "))?;
+            }
+        }
+        writeln!(
+            out,
+            "budget: {} of {} figures grew, {} shrank",
+            self.grown.len(),
+            self.nr,
+            self.shrunk.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        all.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect()
+    }
+
+    fn budget() -> Budget {
+        Budget::new(
+            "r".into(),
+            "c".into(),
+            named(&[("bench.a", 10), ("sweep.b.length", 20), ("image.c", 30)]),
+            BTreeMap::from([
+                ("b".into(), named(&[("wake", 5), ("switch", 15)])),
+                ("d".into(), named(&[("wake", 7)])),
+            ]),
+        )
+    }
+
+    #[test]
+    fn the_same_is_kept() {
+        let budget = budget();
+        let found = compare(&budget, &budget.figures, &budget.functions);
+        assert!(found.is_kept() && found.is_of_same() && found.functions.is_empty());
+    }
+
+    #[test]
+    fn one_more_of_each_figure_is_caught() {
+        let budget = budget();
+        for name in budget.figures.keys() {
+            let mut figures = budget.figures.clone();
+            *figures.get_mut(name).unwrap() += 1;
+            let found = compare(&budget, &figures, &budget.functions);
+            assert!(!found.is_kept());
+            assert_eq!(found.grown.len(), 1);
+            assert_eq!((&found.grown[0].name, found.grown[0].by()), (name, 1));
+            *figures.get_mut(name).unwrap() -= 2;
+            let found = compare(&budget, &figures, &budget.functions);
+            assert!(found.is_kept() && found.shrunk.len() == 1);
+        }
+    }
+
+    #[test]
+    fn the_function_that_grew_is_named() {
+        let budget = budget();
+        let mut functions = budget.functions.clone();
+        functions.insert(
+            "b".into(),
+            named(&[("wake", 6), ("switch", 15), ("new", 2)]),
+        );
+        functions.insert("d".into(), named(&[("wake", 8)]));
+        let found = compare(&budget, &budget.figures, &functions);
+        let expected = [("new", 2, 1), ("wake", 1, 2)];
+        let is: Vec<_> = found
+            .functions
+            .iter()
+            .map(|it| (it.function.as_str(), it.by, it.paths.len()))
+            .collect();
+        assert_eq!(is, expected);
+        assert!(
+            found
+                .text()
+                .contains("+1  wake  on the path of b and 1 more")
+        );
+    }
+
+    #[test]
+    fn other_figures_are_told() {
+        let budget = budget();
+        let figures = named(&[("bench.a", 10), ("new", 1)]);
+        let found = compare(&budget, &figures, &budget.functions);
+        assert!(!found.is_of_same());
+        assert_eq!(found.unknown, ["new"]);
+        assert_eq!(found.missing, ["image.c", "sweep.b.length"]);
+    }
+}

@@ -1,0 +1,103 @@
+//! `budget`: latency under test.
+
+use std::collections::BTreeMap;
+use std::process::{Command, ExitCode};
+use std::thread::available_parallelism;
+
+use anyhow::{Context, Result, bail};
+
+use super::bench;
+use crate::budget::file::{FILE, Functions};
+use crate::budget::{Budget, compare, figures};
+use crate::cli::{Budget as Flags, BudgetCommand};
+use crate::run::provenance;
+use crate::term::WithHelp;
+use crate::{EXIT_THRESHOLD, paths, setup, term};
+
+/// Everything that has a budget.
+type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);
+
+/// Measures, and compares or writes.
+pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
+    let path = paths::workspace().join(FILE);
+    let compiler = compiler()?;
+    match &flags.command {
+        BudgetCommand::Check(flags) => {
+            // What is wrong with the file is said before minutes are spent.
+            let budget = Budget::read(&path, &compiler)?;
+            setup::ensure_qemu(!flags.no_install)?;
+            let (figures, functions) = measure(flags.jobs)?;
+            let found = compare::compare(&budget, &figures, &functions);
+            print!("{}", found.text());
+            if !found.is_of_same() {
+                return Err(anyhow::anyhow!(
+                    "{} is outdated: it has not the figures that are measured",
+                    path.display()
+                ))
+                .help("look at the figures, then: cargo xtask budget update");
+            }
+            if !found.is_kept() {
+                term::note("if that is meant: cargo xtask budget update");
+                return Ok(ExitCode::from(EXIT_THRESHOLD));
+            }
+            if !found.shrunk.is_empty() {
+                term::note("what shrank stays so with: cargo xtask budget update");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        BudgetCommand::Update(flags) => {
+            setup::ensure_qemu(!flags.no_install)?;
+            let (figures, functions) = measure(flags.jobs)?;
+            if let Ok(before) = Budget::read(&path, &compiler) {
+                print!("{}", compare::compare(&before, &figures, &functions).text());
+            }
+            Budget::new(provenance::git_revision(), compiler, figures, functions).write(&path)?;
+            println!("{} figures in {FILE}", count(&path)?);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn count(path: &std::path::Path) -> Result<usize> {
+    Ok(Budget::read(path, &compiler()?)?.figures.len())
+}
+
+/// The compiler that builds the images.
+fn compiler() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("--version")
+        .current_dir(paths::workspace())
+        .output()
+        .context("cannot run rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if text.is_empty() {
+        bail!("rustc does not tell its version");
+    }
+    Ok(text)
+}
+
+fn measure(jobs: Option<u16>) -> Result<Figures> {
+    let mut all = BTreeMap::new();
+    let (rows, missed) = bench::figures()?;
+    if !missed.is_empty() {
+        bail!(
+            "above the limit that no budget can raise: {}",
+            missed.join(", ")
+        );
+    }
+    for (name, value) in rows {
+        all.insert(format!("bench.{name}"), value);
+    }
+    eprintln!("Sweeping every primitive …");
+    let jobs = jobs.map_or_else(
+        || available_parallelism().map_or(1, usize::from),
+        usize::from,
+    );
+    let document = super::latency_sweep::primitives(jobs)?;
+    if !document.is_complete() {
+        bail!("the sweep is not complete; see cargo xtask latency-sweep");
+    }
+    let (of_sweep, functions) = figures::of_sweep(&document);
+    all.extend(of_sweep);
+    Ok((all, functions))
+}

@@ -1,0 +1,258 @@
+//! `latency-sweep`: what is planted is found to the instruction, wherever it is; a sweep that was killed, or cut into
+//! shards, gives what it gives in one piece.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{Done, Stage};
+use crate::sweep::analysis::Kind;
+use crate::sweep::document::{self, Document, Where};
+
+/// Instructions of what is planted (tests/src/bin/planted.rs).
+const PLANTED: u32 = 37;
+
+/// A place from 1 to 400 that is another one each time.
+fn anywhere() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    1 + now.map_or(7, |now| now.subsec_nanos() / 1_000) % 400
+}
+
+/// Sweeps the image `planted`.
+fn sweep(stage: &Stage, name: &str, append: &str, more: &[&str]) -> Result<Done> {
+    let dir = stage.dir(name);
+    let mut words = vec![
+        "latency-sweep",
+        "--package",
+        "takt-tests",
+        "--bin",
+        "planted",
+        "--quiet",
+        "-o",
+        &dir,
+        "--append",
+        append,
+    ];
+    words.extend(more);
+    stage.xtask(&words)
+}
+
+fn document(stage: &Stage, name: &str) -> Result<Document> {
+    Ok(serde_json::from_slice(&stage.read(name, document::FILE)?)?)
+}
+
+/// The sections of a kind that a sweep has found.
+fn sections(document: &Document, kind: Kind) -> Vec<&Where> {
+    document
+        .results
+        .iter()
+        .flat_map(|it| &it.sections)
+        .filter(|it| it.kind == kind)
+        .collect()
+}
+
+/// A section of 37 instructions at a random place, alone and under other circumstances: found with its line and length.
+pub(super) fn finds_what_is_planted(stage: &Stage) -> Result<()> {
+    let source = include_str!("../../../../../tests/src/bin/planted.rs");
+    let line = source
+        .lines()
+        .position(|line| line.contains("asm!(\"cli\""))
+        .context("the section is gone from its source")?;
+    let expected = format!("planted (tests/src/bin/planted.rs:{})", line + 1);
+    for kind in ["plain", "nested", "lock"] {
+        let at = anywhere();
+        let name = format!("planted-{kind}");
+        let told = format!("plant={kind} plant_at={at}");
+        sweep(stage, &name, &told, &[])?.code(0)?.says(&expected)?;
+        let document = document(stage, &name)?;
+        ensure!(document.is_complete(), "{told}: not complete");
+        let found = sections(&document, Kind::IrqsOff);
+        let is_it = |it: &&&Where| {
+            let begin = it.begin.as_ref();
+            it.length == PLANTED && begin.is_some_and(|begin| begin.line == expected)
+        };
+        ensure!(
+            found.iter().filter(is_it).count() == 1,
+            "{told}: no section of {PLANTED} at {expected} in {found:#?}"
+        );
+        let around = sections(&document, Kind::PreemptOff);
+        ensure!(
+            around.len() == usize::from(kind == "nested"),
+            "{told}: preemption is off in {around:#?}"
+        );
+        ensure!(around.iter().all(|it| it.length > PLANTED), "{around:#?}");
+    }
+    let mut lengths = Vec::new();
+    for long in ["", " plant_long=1"] {
+        let name = format!("interrupt{}", long.len());
+        sweep(
+            stage,
+            &name,
+            &format!("plant=interrupt plant_at=50{long}"),
+            &[],
+        )?
+        .code(0)?;
+        let document = document(stage, &name)?;
+        let found = sections(&document, Kind::Interrupt);
+        ensure!(found.len() == 1, "one interrupt: {found:#?}");
+        lengths.push(found[0].length);
+    }
+    ensure!(
+        lengths[1] - lengths[0] == PLANTED,
+        "in an interrupt: {lengths:?}"
+    );
+    let done = sweep(
+        stage,
+        "nothing",
+        "plant=none",
+        &["--workload", "no-such-thing"],
+    )?
+    .code(1)?;
+    ensure!(done.stderr.contains("no workload"), "{}", done.stderr);
+    Ok(())
+}
+
+/// A stretch of several parts.
+const LONG: &str = "plant=plain plant_at=3000";
+
+/// Killed while it works and resumed, and from two shards: the same as in one piece.
+pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
+    sweep(stage, "whole", LONG, &[])?.code(0)?;
+    let whole = document(stage, "whole")?;
+    let dir = stage.dir("killed");
+    kill_half_way(stage, &dir)?;
+    let parts = |dir: &str| fs::read_dir(format!("{dir}/parts")).map_or(0, Iterator::count);
+    ensure!(
+        parts(&dir) < parts(&stage.dir("whole")),
+        "it was done before it could be killed"
+    );
+    let resumed = ["latency-sweep", "--quiet", "--resume", &dir];
+    stage.xtask(&resumed)?.code(0)?;
+    ensure!(
+        document(stage, "killed")?.results == whole.results,
+        "resumed, it is another sweep"
+    );
+    for shard in ["1/2", "2/2"] {
+        let name = format!("shard-{}", &shard[..1]);
+        let done = sweep(stage, &name, LONG, &["--shard", shard])?.code(0)?;
+        ensure!(done.stderr.contains("--merge"), "{}", done.stderr);
+    }
+    let (one, two, merged) = (
+        stage.dir("shard-1"),
+        stage.dir("shard-2"),
+        stage.dir("merged"),
+    );
+    let words = [
+        "latency-sweep",
+        "--quiet",
+        "-o",
+        &merged,
+        "--merge",
+        &one,
+        &two,
+    ];
+    stage.xtask(&words)?.code(0)?;
+    ensure!(
+        document(stage, "merged")?.results == whole.results,
+        "merged, it is another sweep"
+    );
+    // Parts of another sweep are refused.
+    let other = stage.dir("other");
+    let words = [
+        "latency-sweep",
+        "--quiet",
+        "-o",
+        &other,
+        "--merge",
+        &one,
+        &stage.dir("planted-plain"),
+    ];
+    let done = stage.xtask(&words)?.code(1)?;
+    ensure!(done.stderr.contains("another sweep"), "{}", done.stderr);
+    Ok(())
+}
+
+/// Starts a sweep and kills it as soon as its first part is there.
+fn kill_half_way(stage: &Stage, dir: &str) -> Result<()> {
+    let mut child = Command::new("/proc/self/exe")
+        .args([
+            "latency-sweep",
+            "--package",
+            "takt-tests",
+            "--bin",
+            "planted",
+        ])
+        .args(["--quiet", "--jobs", "1", "-o", dir, "--append", LONG])
+        .current_dir(crate::paths::workspace())
+        .env("TAKT_HISTORY", stage.history())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let started = Instant::now();
+    let has_part = || {
+        fs::read_dir(format!("{dir}/parts")).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .any(|entry| !entry.file_name().to_string_lossy().contains("path"))
+        })
+    };
+    while !has_part() {
+        if started.elapsed() > Duration::from_secs(120) || child.try_wait()?.is_some() {
+            let _ = child.kill();
+            child.wait()?;
+            bail!("no part was measured");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// An hour of samples never meets the section; the sweep does.
+pub(super) fn finds_what_samples_miss(stage: &Stage) -> Result<()> {
+    let dir = stage.dir("sampled");
+    let append = "sample_hours=1 plant_at=30";
+    let words = [
+        "run",
+        "planted",
+        "--package",
+        "takt-tests",
+        "--bin",
+        "--event",
+        "none",
+        "--timeout",
+        "300",
+        "-o",
+        &dir,
+        "--append",
+        append,
+    ];
+    let done = stage.xtask(&words)?.code(0)?;
+    let line = done
+        .stdout
+        .lines()
+        .find(|line| line.contains("worst IRQ latency"))
+        .with_context(|| format!("nothing was sampled:\n{}{}", done.stdout, done.stderr))?;
+    let numbers: Vec<u32> = line
+        .split("sampled")
+        .nth(1)
+        .unwrap_or_default()
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let (samples, worst) = (numbers[0], numbers[1]);
+    sweep(stage, "swept", "plant=plain plant_at=30", &["--json", "-"])?.code(0)?;
+    let json: Value = serde_json::from_slice(&stage.read("swept", document::FILE)?)?;
+    let swept = json["results"][0]["irq"]["max"].as_u64().unwrap_or(0);
+    ensure!(
+        samples >= 359_000 && worst < 10 && swept >= u64::from(PLANTED),
+        "{samples} samples say {worst}, the sweep says {swept}"
+    );
+    Ok(())
+}
