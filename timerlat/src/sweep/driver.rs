@@ -187,7 +187,7 @@ pub(super) fn repeat(within: u64, mut prepare: impl FnMut(u64), mut stretch: imp
 fn plan(within: u64) -> u64 {
     // The same place in the ring each time.
     if trace::is_on() {
-        trace::forget(|_, _| {});
+        trace::forget(|_| {});
     }
     let begin = Instant::now().cycles() + within + LEAD;
     SHARED.planned.store(begin, Relaxed);

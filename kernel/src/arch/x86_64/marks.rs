@@ -19,10 +19,6 @@ pub const BEGIN_LEN: u64 = 5;
 #[unsafe(naked)]
 #[unsafe(export_name = "takt_mark_begin")]
 #[unsafe(link_section = ".text.notrace.marks")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
 pub extern "C" fn begin(at: &AtomicU64, when: u64) {
     naked_asm!(
         "rdtsc",
@@ -64,10 +60,6 @@ const OVERHEAD: u64 = 12;
 #[unsafe(naked)]
 #[unsafe(export_name = "takt_mark_end")]
 #[unsafe(link_section = ".text.notrace.marks")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
 pub extern "C" fn end(at: &AtomicU64) {
     naked_asm!(
         "rdtsc",
