@@ -166,8 +166,11 @@ impl Running {
                     }
                     thread::sleep(TICK);
                 }
-                while !has_ended.load(Relaxed) && qmp.execute("inject-nmi")? {}
-                anyhow::Ok(())
+                loop {
+                    if has_ended.load(Relaxed) || !qmp.execute("inject-nmi")? {
+                        return anyhow::Ok(());
+                    }
+                }
             });
             let exit = self.wait(limit);
             has_ended.store(true, Relaxed);

@@ -133,9 +133,7 @@ fn parse(text: &str) -> Result<Cpus> {
 impl Lines {
     fn event(self) -> Event {
         let bit = |bit, letter| if self.flags & bit != 0 { letter } else { '.' };
-        let name = match self.name.as_str() {
-            name => name.rsplit(':').next().unwrap_or(name),
-        };
+        let name = self.name.rsplit(':').next().unwrap_or(&self.name);
         Event {
             ns: self.ns,
             task: String::new(),
