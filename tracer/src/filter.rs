@@ -12,7 +12,8 @@
 //! (`sched_switch: …`, `sched:sched_switch: …`, or a system, `sched: …`) is for that one and lets others through.
 //!
 //! What is not understood is a `FilterError` with its place. All of it needs feature `std` but [`program`], the form in
-//! which a filter is worked out by the target: `Filters::compile` makes one, [`rules`](crate::rules) runs it.
+//! which a filter is worked out by the target (`Filters::compile` makes one, [`rules`](crate::rules) runs it), and the
+//! patterns, which it takes for the names of new threads.
 
 #[cfg(feature = "std")]
 mod bind;
@@ -22,7 +23,6 @@ mod compile;
 mod error;
 #[cfg(feature = "std")]
 mod eval;
-#[cfg(feature = "std")]
 mod glob;
 #[cfg(feature = "std")]
 mod parse;

@@ -344,6 +344,31 @@ impl Rules {
         verdict
     }
 
+    /// Whether a filter or a trigger's condition is about threads' names.
+    ///
+    /// # Context
+    /// Any.
+    #[must_use]
+    pub fn has_names(&self) -> bool {
+        self.programs().any(|program| program.has_names())
+    }
+
+    /// A thread has this name from now on: filters and conditions that are about names know it.
+    ///
+    /// # Context
+    /// IRQ-safe; not while a rule is changed.
+    pub fn named(&self, tid: u8, name: &str) {
+        self.programs().for_each(|program| program.named(tid, name));
+    }
+
+    fn programs(&self) -> impl Iterator<Item = Program<'_, AtomicU32>> {
+        let ranges = self.rules.iter().flat_map(|rule| {
+            let conditions = rule.triggers.iter().map(|trigger| &trigger.condition);
+            conditions.chain([&rule.filter])
+        });
+        ranges.filter_map(|range| Some(Program::assume(range.of(&self.pool)?)))
+    }
+
     /// Gives an event this filter, or takes its filter away if the program is empty. `text` is how it was written; what is
     /// longer than [`MAX_TEXT`] is cut off.
     ///

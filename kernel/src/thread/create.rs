@@ -210,6 +210,10 @@ fn create(
     {
         return end_traced(section, created);
     }
+    #[cfg(feature = "rules")]
+    if crate::static_branch!(crate::trace::rules::events::NAMES) {
+        return end_traced(section, created);
+    }
     section.leave_quietly();
     created
 }
@@ -220,6 +224,10 @@ fn end_traced(section: Section, created: Created) -> Created {
     // SAFETY: inside a section, and it was just created.
     let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
     let tid = t.tid.raw();
+    #[cfg(feature = "rules")]
+    if crate::static_branch!(crate::trace::rules::events::NAMES) {
+        crate::trace::rules::events::thread_named(tid, t.name_or_none());
+    }
     trace!(thread_name, tid, t.name_or_none().as_bytes());
     trace!(thread_create, tid, t.prio.rank(), sched::cpu_of(t));
     section.leave_quietly();

@@ -8,8 +8,8 @@ use super::bind::{Bound, Filters, Operand};
 use super::eval::compare;
 use super::glob;
 use super::program::{
-    ACCEPT, FROM_CPU, FROM_CTX, FROM_FIELD, FROM_TID, MASK, MAX_WORDS, RANGE, REJECT, SET, SIGNED,
-    TURNED,
+    ACCEPT, FROM_CPU, FROM_CTX, FROM_FIELD, FROM_TID, MASK, MAX_NAME, MAX_WORDS, NAME_DIFFERENT,
+    NAME_EQUAL, NAME_GLOB, RANGE, REJECT, SET, SIGNED, TURNED,
 };
 use super::tree::Op;
 use crate::decode::ftrace::{CommonField, Content, Whose, common_flags};
@@ -23,7 +23,8 @@ pub struct Unsupported(String);
 
 impl Filters<'_> {
     /// The program for an event, as [`Program`](super::program::Program) takes it; none if no filter is for the event.
-    /// The names and numbers of threads are those that are known now.
+    /// The names of threads are those that are known now; with what they are compared with is in the program, for
+    /// threads that get theirs later.
     ///
     /// # Errors
     /// [`Unsupported`] if a test is about a text in the record or about a symbol, or if the program would be too long.
@@ -70,6 +71,8 @@ enum Code {
         source: u32,
         field: u32,
         set: [u32; 8],
+        /// What the set is worked out from, if it is of names: how they are compared, and with what.
+        name: Option<(u32, String)>,
     },
     Range {
         field: u32,
@@ -225,14 +228,26 @@ impl Compiler<'_> {
             _ => return Ok(Code::Always(false)),
         };
         let (source, place) = self.thread(whose)?;
-        Ok(set(source, place, |tid| {
+        let mut code = set(source, place, |tid| {
             let comm = self.names.threads.comm(tid);
             match op {
                 Op::Glob => glob::matches(value, &comm),
                 Op::Ne => comm != value,
                 _ => comm == value,
             }
-        }))
+        });
+        if let Code::Set { name, .. } = &mut code {
+            let how = match op {
+                Op::Glob => NAME_GLOB,
+                Op::Ne => NAME_DIFFERENT,
+                _ => NAME_EQUAL,
+            };
+            if value.len() > MAX_NAME {
+                return Err(Unsupported(format!("a name of more than {MAX_NAME} bytes")));
+            }
+            *name = Some((how, value.into()));
+        }
+        Ok(code)
     }
 
     /// Where a thread stands.
@@ -288,9 +303,26 @@ impl Code {
         let both = |number: u64| [number as u32, (number >> 32) as u32];
         match self {
             Self::Always(_) => {}
-            Self::Set { source, field, set } => {
-                out.extend([SET | source << 8, places, *field]);
+            Self::Set {
+                source,
+                field,
+                set,
+                name,
+            } => {
+                let name = name.as_ref().map_or_else(Vec::new, |(how, text)| {
+                    let four = |bytes: &[u8]| {
+                        let mut word = [0; 4];
+                        word[..bytes.len()].copy_from_slice(bytes);
+                        u32::from_le_bytes(word)
+                    };
+                    let mut words = Vec::from([text.len() as u32 | how << 8]);
+                    words.extend(text.as_bytes().chunks(4).map(four));
+                    words
+                });
+                let kind = SET | source << 8 | (name.len() as u32) << 16;
+                out.extend([kind, places, *field]);
                 out.extend(set);
+                out.extend(name);
             }
             Self::Range { field, least, most } => {
                 out.extend([RANGE | FROM_FIELD << 8, places, *field]);
@@ -323,5 +355,10 @@ fn set(source: u32, field: u32, holds: impl Fn(u8) -> bool) -> Code {
     for byte in (0..=u8::MAX).filter(|byte| holds(*byte)) {
         set[usize::from(byte / 32)] |= 1 << (byte % 32);
     }
-    Code::Set { source, field, set }
+    Code::Set {
+        source,
+        field,
+        set,
+        name: None,
+    }
 }

@@ -2,8 +2,10 @@
 //!
 //! It is tests, one behind the other, each with a place to go on at if it holds and one if it does not. Places only lie
 //! further on, so a program comes to its end after as many steps as it has tests. A test of a byte (a thread, a CPU, the
-//! context) is a set of 256 bits: whatever the host knows of threads' names and numbers is worked out beforehand, and
-//! the target needs none of it.
+//! context) is a set of 256 bits: whatever the host knows of threads' names and numbers is worked out beforehand.
+//!
+//! A set that is about threads' names says which behind its bits, so that the target can work it out for a thread that gets
+//! its name later ([`Program::named`]). Whoever runs the program looks at the bits only.
 //!
 //! | words | |
 //! |---|---|
@@ -11,10 +13,14 @@
 //! | then for each test: 0 | bits 0..8 the kind (0 set, 1 range, 2 mask), 8..16 the source (0 CPU, 1 context, 2 thread, 3 field) |
 //! | 1 | bits 0..16 where to go on if it holds, 16..32 if not: a word's number, or `ACCEPT` or `REJECT` |
 //! | 2 | the field: bits 0..8 its word in the record, 8..16 its lowest bit, 16..24 its width, 24 signed, 25 the test is turned round |
-//! | 3.. | set: 8 words; range: the least and the greatest as `u64`, signed ones with their highest bit turned round; mask: a `u64` |
+//! | 3.. | set: 8 words, and a name of as many words as bits 16..24 of word 0 say; range: the least and the greatest as `u64`, signed ones with their highest bit turned round; mask: a `u64` |
+//! | name: 0 | bits 0..8 its length in bytes, 8.. how it is compared (0 equal, 1 different, 2 a pattern) |
+//! | 1.. | its bytes |
 //!
 //! # Context
 //! IRQ-safe, NMI-safe: nothing is written, nothing blocks.
+
+use super::glob;
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -37,6 +43,14 @@ pub(super) const FROM_FIELD: u32 = 3;
 pub(super) const SIGNED: u32 = 1 << 24;
 pub(super) const TURNED: u32 = 1 << 25;
 
+pub(super) const NAME_EQUAL: u32 = 0;
+pub(super) const NAME_DIFFERENT: u32 = 1;
+pub(super) const NAME_GLOB: u32 = 2;
+/// Bytes of the longest name or pattern.
+pub(super) const MAX_NAME: usize = 255;
+
+/// Words of a set's bits.
+const SET_WORDS: usize = 8;
 /// Words of a test before its operands.
 const HEAD: usize = 3;
 
@@ -107,7 +121,12 @@ impl<'p, W: Word> Program<'p, W> {
         let mut at = 1;
         while at < code.len() {
             *begins.get_mut(at / 32)? |= 1 << (at % 32);
-            at += HEAD + operands(code.get(at)?.get())?;
+            let head = code.get(at)?.get();
+            let end = at + HEAD + operands(head)?;
+            if nr_name_words(head) != 0 {
+                Name::read(code.get(at + HEAD + SET_WORDS..end)?)?;
+            }
+            at = end;
         }
         if at != code.len().max(1) {
             return None;
@@ -178,15 +197,95 @@ impl<'p, W: Word> Program<'p, W> {
     }
 }
 
+impl Program<'_, AtomicU32> {
+    /// Whether a test is about threads' names.
+    pub fn has_names(&self) -> bool {
+        self.tests().any(|(_, head)| nr_name_words(head) != 0)
+    }
+
+    /// A thread has this name from now on: the tests that are about names know it.
+    ///
+    /// # Context
+    /// IRQ-safe, NMI-safe; not while the program itself is changed.
+    pub fn named(&self, tid: u8, name: &str) {
+        for (at, head) in self.tests() {
+            let operands = self.code.get(at + HEAD..).unwrap_or_default();
+            let Some((set, behind)) = operands.split_at_checked(SET_WORDS) else {
+                return;
+            };
+            let wanted = behind.get(..nr_name_words(head)).and_then(Name::read);
+            if let (Some(wanted), Some(word)) = (wanted, set.get(usize::from(tid / 32))) {
+                let bit = 1 << (tid % 32);
+                if wanted.is_met_by(name) {
+                    word.fetch_or(bit, Relaxed);
+                } else {
+                    word.fetch_and(!bit, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Where each test begins, and its first word.
+    fn tests(&self) -> impl Iterator<Item = (usize, u32)> {
+        let mut at = 1;
+        core::iter::from_fn(move || {
+            let (begin, head) = (at, self.code.get(at)?.get());
+            at += HEAD + operands(head)?;
+            Some((begin, head))
+        })
+    }
+}
+
+/// A name that threads are compared with.
+struct Name {
+    how: u32,
+    len: usize,
+    bytes: [u8; MAX_NAME + 1],
+}
+
+impl Name {
+    /// Reads one; `None` if there is none.
+    fn read<W: Word>(words: &[W]) -> Option<Self> {
+        let (head, words) = words.split_first()?;
+        let (len, how) = ((head.get() & 0xff) as usize, head.get() >> 8);
+        let mut bytes = [0; MAX_NAME + 1];
+        for (four, word) in bytes.chunks_mut(4).zip(words) {
+            four.copy_from_slice(&word.get().to_le_bytes());
+        }
+        let name = Self { how, len, bytes };
+        name.text()?;
+        (how <= NAME_GLOB && words.len() == len.div_ceil(4)).then_some(name)
+    }
+
+    fn text(&self) -> Option<&str> {
+        core::str::from_utf8(self.bytes.get(..self.len)?).ok()
+    }
+
+    fn is_met_by(&self, name: &str) -> bool {
+        let wanted = self.text().unwrap_or("");
+        match self.how {
+            NAME_EQUAL => wanted == name,
+            NAME_DIFFERENT => wanted != name,
+            _ => glob::matches(wanted, name),
+        }
+    }
+}
+
+/// Words of the name behind a set's bits; 0 if it is not about names.
+fn nr_name_words(head: u32) -> usize {
+    (head >> 16 & 0xff) as usize
+}
+
 /// Words of operands that a test has; none if there is no such test.
 fn operands(head: u32) -> Option<usize> {
-    if head >> 8 > FROM_FIELD {
+    let name = nr_name_words(head);
+    if head >> 24 != 0 || head >> 8 & 0xff > FROM_FIELD {
         return None;
     }
     match head & 0xff {
-        SET => Some(8),
-        RANGE => Some(4),
-        MASK => Some(2),
+        SET => Some(SET_WORDS + name),
+        RANGE if name == 0 => Some(4),
+        MASK if name == 0 => Some(2),
         _ => None,
     }
 }

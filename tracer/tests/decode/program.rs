@@ -179,7 +179,7 @@ fn what_is_damaged_is_refused() {
         .compile(table.get(5).unwrap(), &names(0))
         .unwrap()
         .unwrap();
-    assert_eq!(code.len(), 1 + 7 + 11 + 5);
+    assert_eq!(code.len(), 1 + 7 + (11 + 2) + 5);
     assert!(Program::new(&code).is_some());
     for len in 0..code.len() {
         assert!(Program::new(&code[..len]).is_none(), "{len} words");
@@ -194,6 +194,13 @@ fn what_is_damaged_is_refused() {
         (2, 0xffff_0001),
         (2, 0xffff_0009),
         (9, 0x0001_ffff),
+        // A name where there is none, of another length, of no kind, and one that is no text.
+        (1, 0x1_0301),
+        (8, 0x1_0300),
+        (8, 0x102_0300),
+        (19, 0x0005),
+        (19, 0x0304),
+        (20, 0xffff_ffff),
     ] {
         let mut bad = code.clone();
         bad[at] = word;

@@ -202,6 +202,68 @@ fn a_filter_decides_what_is_recorded() {
     assert!(judge(&rules, &words(3, 0, 0, 5)).is_recorded);
 }
 
+/// What is said of a thread's name holds for threads that get theirs after the filter was made, by the same rules as for
+/// those that had theirs.
+#[test]
+fn threads_that_are_named_later_count() {
+    let is_let_through = |text: &str, tid: u8, named: &[(u8, &str)]| {
+        let rules = rules();
+        rules.set_filter(EVENT, &code(text), text).unwrap();
+        assert!(rules.has_names(), "{text}");
+        for (tid, name) in named {
+            rules.named(*tid, name);
+        }
+        judge(&rules, &words(tid, 5, 0, 0)).is_recorded
+    };
+    // Names of every length modulo a word, and what is wrong with them by a byte.
+    for (text, name, other) in [
+        ("comm == \"ctrl\"", "ctrl", "ctrl2"),
+        ("comm == \"ctrl/1\"", "ctrl/1", "ctrl/2"),
+        ("comm == \"a\"", "a", ""),
+        ("comm == \"\"", "", "a"),
+        (
+            "comm == \"längster name\"",
+            "längster name",
+            "langster name",
+        ),
+        ("comm ~ \"c*[0-3]\"", "ctrl/2", "ctrl/4"),
+        ("comm != \"ctrl\"", "x", "ctrl"),
+        ("!(comm == \"ctrl\")", "x", "ctrl"),
+        ("prio == 5 && (comm == \"x\" || comm ~ \"*y\")", "xy", "yx"),
+        ("COMM == \"nobody\" || comm == \"x\"", "x", "nobody"),
+    ] {
+        assert!(is_let_through(text, 200, &[(200, name)]), "{text}: {name}");
+        assert!(
+            !is_let_through(text, 200, &[(200, other)]),
+            "{text}: {other}"
+        );
+        // The id is used again, and only that one is meant.
+        assert!(is_let_through(
+            text,
+            9,
+            &[(9, other), (9, name), (8, other), (41, other)]
+        ));
+        assert!(!is_let_through(
+            text,
+            9,
+            &[(9, name), (9, other), (8, name), (41, name)]
+        ));
+    }
+    // Of whoever runs, and in a trigger's condition.
+    assert!(is_let_through("COMM == \"late\"", 9, &[(7, "late")]));
+    let rules = rules();
+    assert!(!rules.has_names());
+    add(&rules, EVENT, "traceoff if comm == \"late\"").unwrap();
+    let acts = || judge(&rules, &words(9, 5, 0, 0)).actions == Action::TraceOff.bit();
+    assert!(rules.has_names() && !acts());
+    rules.named(9, "late");
+    assert!(acts());
+    rules.remove_trigger(EVENT, 0).unwrap();
+    add(&rules, EVENT, "hist:keys=comm if prio < 3").unwrap();
+    rules.set_filter(EVENT, &code("pid == 3"), "").unwrap();
+    assert!(!rules.has_names());
+}
+
 #[test]
 fn triggers_act_as_often_as_they_may() {
     let rules = rules();

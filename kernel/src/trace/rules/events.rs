@@ -12,7 +12,7 @@ use takt_tracer::rules::{Action, Rule, RuleError, Rules};
 
 use super::{Arguments, divert};
 use crate::arch::divert_records::divert_records;
-use crate::arch::jump_label::{self, Writable};
+use crate::arch::jump_label::{self, Writable, keys};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu};
 use crate::config::MAX_CPUS;
@@ -24,6 +24,11 @@ use crate::trace::{control, events, snapshot};
 /// What the host reads.
 #[unsafe(no_mangle)]
 static TAKT_RULES: Rules = Rules::new();
+
+keys! {
+    /// Rules are about threads' names.
+    pub(crate) NAMES;
+}
 
 /// Bit 0 of what [`judge`] says; the others are those of [`Action::bit`].
 const RECORDED: u32 = 1;
@@ -124,6 +129,18 @@ pub(in crate::trace) fn change(
     Text::lock()?.patch(|writable| {
         act(writable)?;
         control::tell_current();
+        let has_names = TAKT_RULES.has_names();
+        let key = (&raw const NAMES) as u32;
+        // SAFETY: every other CPU stands still.
+        unsafe { jump_label::set(writable, key, has_names) };
+        if has_names {
+            // Whoever sent the program may not have known all of them; threads that are created from now on tell.
+            crate::thread::for_each(|thread| {
+                if usize::from(thread.id) >= MAX_CPUS {
+                    TAKT_RULES.named(thread.id, thread.name);
+                }
+            });
+        }
         if TAKT_RULES.is_empty() && !has_stacks() {
             // SAFETY: every other CPU stands still.
             unsafe { divert_records(writable, false) };
@@ -133,6 +150,14 @@ pub(in crate::trace) fn change(
         }
         Ok(())
     })
+}
+
+/// A thread was created, and has this name.
+///
+/// # Context
+/// Inside a section, while [`NAMES`] is on.
+pub(crate) fn thread_named(tid: u8, name: &str) {
+    TAKT_RULES.named(tid, name);
 }
 
 /// Whether every record is followed by a stack.

@@ -9,8 +9,8 @@ use takt_board::setting::{Errno, Setting};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::trace::{self, Event, latency, set_tracer};
 use takt_kernel::{preempt, trace_event};
-use takt_tests::harness::Failure;
-use takt_tests::worker::burn;
+use takt_tests::harness::{Failure, PRIORITY};
+use takt_tests::worker::{self, burn};
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observer, RingView};
@@ -183,7 +183,44 @@ fn live() -> Found {
     found
 }
 
+/// Stages a filter `COMM == "w3"` as a host compiles it that knows no thread of that name; it has 14 words.
+fn stage_name() -> Result<(), Errno> {
+    set("program=0,1,20200,fffeffff,0,0,0,0,0,0,0,0,0,2,3377")
+}
+
+/// Emits its argument, which stands for who runs.
+fn emitter(number: usize) {
+    emit(number as u32..number as u32 + 1);
+}
+
 target_test! {
+    /// A filter on a thread's name: threads that have it already, and that get it afterwards, by ids that others had.
+    fn names_of_threads_that_come_later(Shared) {
+        reset()?;
+        // Its id is that of the next ones.
+        let early = worker::create(3, PRIORITY + 1, emitter, 1)?;
+        stage_name()?;
+        set_of_event("event_filter", ",14,COMM == \"w3\"")?;
+        early.start()?;
+        worker::join(&[early])?;
+        for (number, slot) in [(2, 2), (3, 3), (4, 3), (5, 4), (6, 3)] {
+            let thread = worker::spawn(slot, PRIORITY + 1, emitter, number)?;
+            worker::join(&[thread])?;
+            check_eq!(thread.id(), early.id());
+        }
+        emit(7..8);
+        let found = live();
+        check_eq!((found.nr, found.first, found.last), (4, Some(1), Some(6)));
+        // Nobody asks for names any more.
+        set_of_event("event_filter", ",0,")?;
+        set("tracing_on=1")?;
+        let thread = worker::spawn(4, PRIORITY + 1, emitter, 8)?;
+        worker::join(&[thread])?;
+        check_eq!(live().last, Some(8));
+        reset()?;
+        Ok(())
+    }
+
     /// Only what the filter lets through is recorded, until it is taken away.
     fn filters_let_through(Shared) {
         reset()?;

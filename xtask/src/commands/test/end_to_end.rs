@@ -84,6 +84,10 @@ const TESTS: &[(&str, Check)] = &[
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
     ("tracefs_filters", tracefs_rules::filters),
+    (
+        "tracefs_filter_on_a_later_name",
+        tracefs_rules::filter_on_a_later_name,
+    ),
     ("tracefs_triggers", tracefs_rules::triggers),
     ("tracefs_histograms", tracefs_rules::histograms),
     (

@@ -60,6 +60,33 @@ pub(super) fn filters(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// A filter on a name lets a thread through that is created with it afterwards: the one of the hwlat detector, each time
+/// anew.
+pub(super) fn filter_on_a_later_name(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "echo 1000000 > tracing_thresh; echo 2000 > hwlat_detector/width; echo 20000 > hwlat_detector/window\n\
+         echo 'next_comm == \"hwlat\"' > @/filter; echo 1 > @/enable; sleep 0.05; cat trace; echo ---\n\
+         echo hwlat > current_tracer; sleep 0.3; cat trace; echo ---\n\
+         echo nop > current_tracer; echo > trace; echo hwlat > current_tracer; sleep 0.3; cat trace",
+    )?;
+    let [before, first, second] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    let switches = |trace: &str| {
+        let lines = trace.lines().filter(|line| line.contains("sched_switch: "));
+        let (its, others): (Vec<_>, Vec<_>) =
+            lines.partition(|line| line.contains("next_comm=hwlat "));
+        (its.len(), others.len())
+    };
+    ensure!(switches(before) == (0, 0), "{before}");
+    for trace in [first, second] {
+        let (its, others) = switches(trace);
+        ensure!(its > 0 && others == 0, "{trace}");
+    }
+    Ok(())
+}
+
 /// Triggers act as often as they may, are shown with what is left, and go by their name.
 pub(super) fn triggers(stage: &Stage) -> Result<()> {
     let text = shell(
