@@ -34,6 +34,8 @@ const MESSAGES: [(&str, &str); 3] = [
 /// A stage.
 pub(crate) struct Stage {
     dir: TempDir,
+    /// Where its runs are kept: neither among the user's nor on the stage.
+    history: TempDir,
 }
 
 impl Stage {
@@ -41,6 +43,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         let stage = Self {
             dir: tempfile::tempdir().unwrap(),
+            history: tempfile::tempdir().unwrap(),
         };
         fs::write(stage.path("image.elf"), image()).unwrap();
         stage
@@ -61,7 +64,7 @@ impl Stage {
             .env("FAKE_GUEST_PID", self.path("pid"))
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
-            .env("TAKT_HISTORY", self.path("history"))
+            .env("TAKT_HISTORY", self.history.path())
             .env_remove("LC_ALL")
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
