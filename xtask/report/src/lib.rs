@@ -14,7 +14,7 @@
 //! | [`trace`] | samples over time, the worst activations and what they consist of |
 //! | [`plot`] | pictures |
 //! | [`page`] | the HTML page |
-//! | [`bench`] | the scale curves of `cargo xtask bench --json` |
+//! | [`mod@bench`] | the scale curves of `cargo xtask bench --json` |
 //! | [`history`] | the database of runs |
 //! | [`stats`] | the statistical tests |
 #![forbid(unsafe_code)]

@@ -5,7 +5,7 @@
 //! | [`database`] | the SQLite file: opening, importing, reading |
 //! | [`schema`] | its versions and the ways from one to the next |
 //! | [`select`] | naming runs, filtering them |
-//! | [`list`], [`show`], [`compare`], [`merge`], [`plot`] | the commands |
+//! | `list`, `show`, [`compare`], [`merge`], `plot` | the commands |
 
 pub mod compare;
 pub mod database;

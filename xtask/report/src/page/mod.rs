@@ -8,11 +8,11 @@
 //! | module | part of the page |
 //! |---|---|
 //! | [`html`] | escaping, tables, legends |
-//! | [`figures`] | verdict, table of figures, configuration |
-//! | [`pictures`] | histograms, percentile curves, latency over time |
-//! | [`worst`] | causes of the worst ten, timeline of the worst |
-//! | [`comparison`] | several runs |
-//! | [`scale`] | the bench table's curves |
+//! | `figures` | verdict, table of figures, configuration |
+//! | `pictures` | histograms, percentile curves, latency over time |
+//! | `worst` | causes of the worst ten, timeline of the worst |
+//! | `comparison` | several runs |
+//! | `scale` | the bench table's curves |
 
 mod comparison;
 mod figures;

@@ -24,7 +24,7 @@ pub fn picture(title: &str, labels: &[String], lines: &[Line]) -> Result<String>
     let top = all().map(|&(_, value)| value).fold(1.0, f64::max) * 1.1;
     let nr = labels.len().max(1);
     // A label for each run, or for every so manieth.
-    let step = nr.div_ceil(8);
+    let step = nr.div_ceil(5);
     let size = (860, 420);
     draw(size, title, |area| {
         let marks = (0..nr).step_by(step).map(|at| at as f64).collect();
