@@ -71,7 +71,8 @@ fn header(out: &mut String, c: &Comparison, detail: Detail, width: usize) -> fmt
     line("machine", &machine(c))?;
     line(
         "1 ns means",
-        "one guest instruction, on both sides: no caches, no bus, no hardware's noise",
+        "one guest instruction, on both sides: no caches, no bus, no noise of hardware; Takt's figures are the same in \
+         every run, Linux's nearly",
     )?;
     line("period", &period(c))?;
     line("load", load(c.settings.load))?;
