@@ -33,10 +33,18 @@
 //!
 //! Parsing is pure, tested and fuzzed on the host.
 
-use core::ops::RangeInclusive;
+mod fields;
+mod lists;
+#[cfg(test)]
+mod tests;
+mod values;
 
+use fields::Fields;
 use takt_kernel::Error;
 use takt_tracer::rules::Action;
+use values::{choice, decimal, hexadecimal, nanoseconds};
+
+pub use lists::{Ids, Words};
 
 /// Why a setting was not carried out: the number that Linux gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
@@ -198,77 +206,6 @@ pub struct EventTrigger<'a> {
     pub text: &'a str,
 }
 
-/// Hexadecimal numbers separated by commas.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Words<'a>(&'a str);
-
-impl<'a> Words<'a> {
-    fn parse(text: &'a str) -> Result<Self, Errno> {
-        text.split(',')
-            .try_for_each(|word| hexadecimal(word).map(|_| ()))?;
-        Ok(Self(text))
-    }
-
-    /// The numbers.
-    pub fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
-        self.0.split(',').filter_map(|word| hexadecimal(word).ok())
-    }
-}
-
-/// The fields of a value that has several: separated by commas, the last one with whatever is in it.
-struct Fields<'a>(&'a str);
-
-impl<'a> Fields<'a> {
-    fn word(&mut self) -> Result<&'a str, Errno> {
-        let (word, rest) = self.0.split_once(',').ok_or(Errno::Invalid)?;
-        self.0 = rest;
-        Ok(word)
-    }
-
-    fn number(&mut self) -> Result<u32, Errno> {
-        decimal(self.word()?).ok_or(Errno::Invalid)
-    }
-
-    fn program(mut self) -> Result<Setting<'a>, Errno> {
-        Ok(Setting::Program {
-            at: self.number()? as usize,
-            words: Words::parse(self.0)?,
-        })
-    }
-
-    fn filter(mut self) -> Result<Setting<'a>, Errno> {
-        Ok(Setting::EventFilter {
-            event: self.number()?,
-            len: self.number()? as usize,
-            text: self.0,
-        })
-    }
-
-    fn trigger(mut self) -> Result<Setting<'a>, Errno> {
-        let event = self.number()?;
-        let action = Action::from_name(self.word()?).ok_or(Errno::Invalid)?;
-        let count = match self.word()? {
-            "-" => None,
-            count => Some(decimal(count).ok_or(Errno::Invalid)?),
-        };
-        Ok(Setting::EventTrigger(EventTrigger {
-            event,
-            action,
-            count,
-            nr_spec: self.number()? as usize,
-            nr_condition: self.number()? as usize,
-            text: self.0,
-        }))
-    }
-
-    fn trigger_off(mut self) -> Result<Setting<'a>, Errno> {
-        Ok(Setting::EventTriggerOff {
-            event: self.number()?,
-            place: decimal(self.0).ok_or(Errno::Invalid)? as usize,
-        })
-    }
-}
-
 /// What can be done with the snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Snapshot {
@@ -278,36 +215,6 @@ pub enum Snapshot {
     Take,
     /// Empties it.
     Clear,
-}
-
-/// Numbers separated by commas, and ranges of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ids<'a>(&'a str);
-
-impl<'a> Ids<'a> {
-    fn parse(text: &'a str) -> Result<Self, Errno> {
-        let parts = text.split(',').filter(|part| !part.is_empty());
-        if parts.clone().all(|part| range(part).is_some()) {
-            Ok(Self(text))
-        } else {
-            Err(Errno::Invalid)
-        }
-    }
-
-    /// The numbers.
-    pub fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
-        self.0.split(',').filter_map(range).flatten()
-    }
-}
-
-/// The greatest id of anything: a longer range would be gone through number by number all the same.
-const MAX_ID: u32 = 0xffff;
-
-/// `7` or `7-12`, both ends included.
-fn range(text: &str) -> Option<RangeInclusive<u32>> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (decimal(first)?, decimal(last)?);
-    (first <= last && last <= MAX_ID).then_some(first..=last)
 }
 
 impl<'a> Setting<'a> {
@@ -365,168 +272,5 @@ impl<'a> Setting<'a> {
             "hwlat_width" => nanoseconds(value).map(Self::HwlatWidth),
             _ => return None,
         })
-    }
-}
-
-fn choice(value: &str, [off, on]: [&str; 2]) -> Result<bool, Errno> {
-    if value == on {
-        Ok(true)
-    } else if value == off {
-        Ok(false)
-    } else {
-        Err(Errno::Invalid)
-    }
-}
-
-/// A number of 32 bits, digits only.
-fn decimal(text: &str) -> Option<u32> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_plain)
-}
-
-fn nanoseconds(text: &str) -> Result<u64, Errno> {
-    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_plain {
-        return Err(Errno::Invalid);
-    }
-    text.parse().map_err(|_| Errno::Overflow)
-}
-
-fn hexadecimal(text: &str) -> Result<u32, Errno> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Errno::Invalid);
-    }
-    u32::from_str_radix(digits, 16).map_err(|_| Errno::Overflow)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Option<Result<Setting<'_>, Errno>> {
-        Setting::parse(text)
-    }
-
-    #[test]
-    fn settings_are_read() {
-        assert_eq!(parse("ftrace=nop"), Some(Ok(Setting::Tracer("nop"))));
-        assert_eq!(parse("tracing_on=0"), Some(Ok(Setting::TracingOn(false))));
-        assert_eq!(
-            parse("trace_marker=a b=c"),
-            Some(Ok(Setting::Marker("a b=c")))
-        );
-        assert_eq!(parse("mode=flight"), Some(Ok(Setting::Overwrite(true))));
-        assert_eq!(parse("tracing_cpumask=f"), Some(Ok(Setting::Cpumask(15))));
-        assert_eq!(parse("trace_buf_subs=8"), Some(Ok(Setting::BufferSize(8))));
-        assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear)));
-        let Some(Ok(Setting::Program { at: 8, words })) = parse("program=8,1f,0,ffffffff") else {
-            unreachable!("they are words")
-        };
-        assert!(words.iter().eq([0x1f, 0, u32::MAX]));
-        assert_eq!(
-            parse("event_filter=4,13,prio < 10, or not"),
-            Some(Ok(Setting::EventFilter {
-                event: 4,
-                len: 13,
-                text: "prio < 10, or not"
-            }))
-        );
-        assert_eq!(
-            parse("event_trigger=6,traceoff,3,0,5,if x"),
-            Some(Ok(Setting::EventTrigger(EventTrigger {
-                event: 6,
-                action: Action::TraceOff,
-                count: Some(3),
-                nr_spec: 0,
-                nr_condition: 5,
-                text: "if x"
-            })))
-        );
-        assert_eq!(
-            parse("event_trigger_off=6,1"),
-            Some(Ok(Setting::EventTriggerOff { event: 6, place: 1 }))
-        );
-        let taken = Setting::Snapshot(Snapshot::Take);
-        assert_eq!(parse("snapshot=1"), Some(Ok(taken)));
-        let Some(Ok(Setting::Events { ids, on: false })) = parse("events_off=4,,6") else {
-            unreachable!("it is a list")
-        };
-        assert!(ids.iter().eq([4, 6]));
-        let Some(Ok(Setting::Filter(Some(ids)))) = parse("ftrace_filter=3,7-9") else {
-            unreachable!("it is a list with a range")
-        };
-        assert!(ids.iter().eq([3, 7, 8, 9]));
-        let Some(Ok(Setting::More(List::GraphNotrace, ids))) = parse("ftrace_graph_notrace+=1-2")
-        else {
-            unreachable!("it adds to a list")
-        };
-        assert!(ids.iter().eq([1, 2]));
-        assert_eq!(parse("ftrace_pid+=1"), None);
-        assert_eq!(parse("ftrace_filter=*"), Some(Ok(Setting::Filter(None))));
-        assert_eq!(parse("stacktrace=0"), Some(Ok(Setting::StackTrace(false))));
-        assert_eq!(
-            parse("func_stack_trace=1"),
-            Some(Ok(Setting::FuncStackTrace(true)))
-        );
-        assert_eq!(
-            parse("function_profile=1"),
-            Some(Ok(Setting::FunctionProfile(true)))
-        );
-        assert_eq!(
-            parse("stack_tracer=0"),
-            Some(Ok(Setting::StackTracer(false)))
-        );
-        assert_eq!(parse("stack_max_size=96"), Some(Ok(Setting::StackMax(96))));
-        let all = parse("stack_trace_filter=*");
-        assert_eq!(all, Some(Ok(Setting::StackFilter(None))));
-        let Some(Ok(Setting::More(List::StackFilter, ids))) = parse("stack_trace_filter+=5") else {
-            unreachable!("it adds to a list")
-        };
-        assert!(ids.iter().eq([5]));
-        assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
-        assert_eq!(parse("hwlat_width=5"), Some(Ok(Setting::HwlatWidth(5))));
-        assert_eq!(parse("hwlat_window=9"), Some(Ok(Setting::HwlatWindow(9))));
-    }
-
-    #[test]
-    fn nonsense_has_linuxs_numbers() {
-        for (text, error) in [
-            ("tracing_on=2", Errno::Invalid),
-            ("tracing_on=", Errno::Invalid),
-            ("events=4,x", Errno::Invalid),
-            ("events=+4", Errno::Invalid),
-            ("events=99999999999", Errno::Invalid),
-            ("mode=", Errno::Invalid),
-            ("tracing_cpumask=g", Errno::Invalid),
-            ("tracing_cpumask=", Errno::Invalid),
-            ("tracing_cpumask=100000000", Errno::Overflow),
-            ("trace_buf_subs=-1", Errno::Invalid),
-            ("trace_clear=1", Errno::Invalid),
-            ("snapshot=3", Errno::Invalid),
-            ("program=1", Errno::Invalid),
-            ("program=1,", Errno::Invalid),
-            ("program=1,100000000", Errno::Overflow),
-            ("event_filter=4", Errno::Invalid),
-            ("event_trigger=6,explode,-,0,0,", Errno::Invalid),
-            ("event_trigger=6,hist,-,0,0", Errno::Invalid),
-            ("event_trigger_off=6", Errno::Invalid),
-            ("ftrace_filter=9-7", Errno::Invalid),
-            ("ftrace_filter=0-65536", Errno::Invalid),
-            ("ftrace_pid=x", Errno::Invalid),
-            ("stacktrace=", Errno::Invalid),
-            ("function_profile=on", Errno::Invalid),
-            ("stack_tracer=", Errno::Invalid),
-            ("stack_max_size=-1", Errno::Invalid),
-            ("stack_trace_filter=x", Errno::Invalid),
-            ("func_stack_trace=2", Errno::Invalid),
-            ("tracing_max_latency=-1", Errno::Invalid),
-            ("hwlat_width=", Errno::Invalid),
-            ("tracing_max_latency=99999999999999999999", Errno::Overflow),
-        ] {
-            assert_eq!(parse(text), Some(Err(error)), "{text}");
-        }
-        assert_eq!(parse("period_ns=1"), None);
-        assert_eq!(parse("ftrace"), None);
     }
 }
