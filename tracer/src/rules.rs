@@ -7,12 +7,15 @@
 //! It decides only; what a trigger does is its owner's: [`Verdict`].
 
 mod hist;
+mod rule;
 mod view;
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub use hist::{ENTRIES, Entry, Hist, HistSpec, LOG2, MAX_KEYS, MAX_VALUES};
+use rule::Range;
+pub use rule::Rule;
 pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
 
 use crate::filter::program::{Program, Raw};
@@ -96,158 +99,6 @@ pub struct Verdict {
     pub is_recorded: bool,
     /// The [`bit`](Action::bit)s of the triggers that act; not that of [`Action::Hist`], which has acted.
     pub actions: u32,
-}
-
-/// A range of the pool.
-#[repr(C)]
-#[derive(Debug)]
-struct Range {
-    start: AtomicU32,
-    len: AtomicU32,
-}
-
-impl Range {
-    const fn new() -> Self {
-        Self {
-            start: AtomicU32::new(0),
-            len: AtomicU32::new(0),
-        }
-    }
-
-    fn of<'p>(&self, pool: &'p [AtomicU32]) -> Option<&'p [AtomicU32]> {
-        let (start, len) = (self.start.load(Relaxed), self.len.load(Relaxed));
-        let range = start as usize..start as usize + len as usize;
-        pool.get(range).filter(|words| !words.is_empty())
-    }
-
-    fn set(&self, (start, len): (u32, u32)) {
-        // The length last and first: a range that is being changed is empty.
-        self.len.store(0, Relaxed);
-        self.start.store(start, Relaxed);
-        self.len.store(len, Relaxed);
-    }
-}
-
-/// How a rule was written.
-#[repr(C)]
-#[derive(Debug)]
-struct Text {
-    len: AtomicU64,
-    bytes: [AtomicU8; MAX_TEXT],
-}
-
-impl Text {
-    const fn new() -> Self {
-        Self {
-            len: AtomicU64::new(0),
-            bytes: [const { AtomicU8::new(0) }; MAX_TEXT],
-        }
-    }
-
-    fn set(&self, text: &str) {
-        self.len.store(0, Relaxed);
-        for (byte, cell) in text.bytes().zip(&self.bytes) {
-            cell.store(byte, Relaxed);
-        }
-        self.len.store(text.len().min(MAX_TEXT) as u64, Relaxed);
-    }
-}
-
-/// A trigger of an event.
-#[repr(C)]
-#[derive(Debug)]
-struct Trigger {
-    /// [`Action`] as a number; 0 if there is none.
-    action: AtomicU32,
-    /// Which histogram.
-    hist: AtomicU32,
-    /// How often it acts from here on.
-    left: AtomicU64,
-    condition: Range,
-    /// A histogram's keys and values.
-    spec: Range,
-    text: Text,
-}
-
-impl Trigger {
-    const fn new() -> Self {
-        Self {
-            action: AtomicU32::new(0),
-            hist: AtomicU32::new(0),
-            left: AtomicU64::new(0),
-            condition: Range::new(),
-            spec: Range::new(),
-            text: Text::new(),
-        }
-    }
-
-    fn action(&self) -> Option<Action> {
-        Action::from_number(self.action.load(Relaxed))
-    }
-
-    /// Counts down; whether it may act.
-    fn spend(&self) -> bool {
-        let spent = self.left.fetch_update(Relaxed, Relaxed, |left| match left {
-            UNLIMITED => Some(UNLIMITED),
-            left => left.checked_sub(1),
-        });
-        spent.is_ok()
-    }
-}
-
-/// The rules of an event.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Rule {
-    /// The event's id; 0 if nobody has this place.
-    event: AtomicU32,
-    /// 1 if the event occurs for its triggers only and is not recorded.
-    is_soft: AtomicU32,
-    filter: Range,
-    filter_text: Text,
-    triggers: [Trigger; MAX_TRIGGERS],
-}
-
-impl Rule {
-    const fn new() -> Self {
-        Self {
-            event: AtomicU32::new(0),
-            is_soft: AtomicU32::new(0),
-            filter: Range::new(),
-            filter_text: Text::new(),
-            triggers: [const { Trigger::new() }; MAX_TRIGGERS],
-        }
-    }
-
-    /// Whether the event occurs for its triggers only.
-    #[must_use]
-    pub fn is_soft(&self) -> bool {
-        self.is_soft.load(Relaxed) != 0
-    }
-
-    /// Says whether the event occurs for its triggers only.
-    pub fn set_soft(&self, is_soft: bool) {
-        self.is_soft.store(u32::from(is_soft), Relaxed);
-    }
-
-    /// Whether there is a trigger.
-    #[must_use]
-    pub fn has_triggers(&self) -> bool {
-        self.triggers
-            .iter()
-            .any(|trigger| trigger.action().is_some())
-    }
-
-    fn has_filter(&self) -> bool {
-        self.filter.len.load(Relaxed) != 0
-    }
-
-    fn ranges(&self) -> impl Iterator<Item = &Range> {
-        self.triggers
-            .iter()
-            .flat_map(|trigger| [&trigger.condition, &trigger.spec])
-            .chain([&self.filter])
-    }
 }
 
 /// The table.

@@ -3,7 +3,8 @@
 use core::mem::offset_of;
 
 use super::hist::{ENTRIES, Entry, Hist, MAX_KEYS, MAX_VALUES, READY};
-use super::{Action, MAX_RULES, MAX_TEXT, MAX_TRIGGERS, Rule, Rules, Text, Trigger};
+use super::rule::{Text, Trigger};
+use super::{Action, MAX_RULES, MAX_TEXT, MAX_TRIGGERS, Rule, Rules};
 
 /// A text of the table.
 struct TextView<'b>(&'b [u8]);
