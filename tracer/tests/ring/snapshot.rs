@@ -244,3 +244,35 @@ fn asked_for_at_every_step() {
     println!("{runs} runs, {nr_complete} without a loss");
     assert!(runs > 50_000 && nr_complete > runs / 10 * 9);
 }
+
+/// A snapshot for which the other half is not free, since a writer is still inside, is taken as soon as it is.
+#[test]
+fn what_was_refused_is_taken_later() {
+    // Round to the fourth sub-buffer; the next snapshot needs the first one, then.
+    const MEANWHILE: Action = Action::Each(&[
+        Action::Storm(18),
+        Action::Snapshot,
+        B8,
+        Action::Snapshot,
+        B8,
+    ]);
+    let mut nr_refused = 0;
+    for step in 1.. {
+        let cpu = TestCpu::new(Mode::Overwrite, 5);
+        let run = Injector::new(&cpu);
+        run.run(B8);
+        run.plan(&[(step, MEANWHILE)]);
+        run.run(B8);
+        if !run.is_done() {
+            break;
+        }
+        let refused = check(&run, Mode::Overwrite).counters.commit_overrun;
+        let is_pending = || cpu.word(Word::Taken) != cpu.word(Word::Wanted);
+        assert_eq!(is_pending(), refused > 0, "step {step}");
+        run.run(B8);
+        assert!(!is_pending(), "step {step}");
+        assert_eq!(cpu.word(Word::LiveStart), u64::from(N), "step {step}");
+        nr_refused += refused;
+    }
+    assert!(nr_refused > 0);
+}

@@ -57,7 +57,7 @@ pub struct Guest {
     /// tracing_cpumask= as Linux spells them.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub append: String,
-    /// CPUs of the guest, 1 to 8. With more than one, events can be switched at boot only (trace_event=).
+    /// CPUs of the guest, 1 to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
     /// What runs beside timerlat.
