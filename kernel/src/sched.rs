@@ -3,6 +3,8 @@
 //! Everything here runs inside a kernel section. Trace points: `sched_waking` when a wake-up is begun,
 //! `sched_wakeup` when the thread stands in its run queue, `sched_switch` before the registers change.
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use takt_scheduler::{Next, PrioQueue, Priority, Resched, RunQueue, ThreadId, TimerId, TimerQueue};
 
 use crate::arch::percpu::{self, PerCpu};
@@ -383,6 +385,16 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
     wake(section, tid, Woken::TimedOut);
 }
 
+/// How often a waiting thread was moved in its queue; changes inside a section only.
+static NR_MOVED: AtomicU32 = AtomicU32::new(0);
+
+/// How often a thread was moved within the queue it waits in. Who goes through a queue in several sections begins anew
+/// when that has changed: one further on may now stand before.
+#[inline(always)]
+pub(crate) fn nr_moved() -> u32 {
+    NR_MOVED.load(Relaxed)
+}
+
 /// Moves a thread to another effective priority, wherever it is queued.
 pub(crate) fn requeue(
     section: &mut Section,
@@ -423,6 +435,7 @@ pub(crate) fn requeue(
         let queue = unsafe { &mut *t.wait_queue };
         queue.remove(section.links(), tid, from);
         queue.push_back(section.links(), tid, to);
+        NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
     }
 }
 

@@ -1,9 +1,24 @@
 //! Event flags: 32 bits that threads wait for in combinations.
+//!
+//! Setting flags is a search through the waiters, from the most important on, a section for each of them. It is the
+//! object's and not the setter's: [`EventFlags::search`] says who is looked at next, and whoever has to do with the
+//! flags while a search is under way first carries it to its end. So does a waiter before its wait returns, which makes
+//! two things sure:
+//! * A setter that is preempted by the first it woke keeps none of the others waiting until it runs again.
+//! * On one CPU each operation finds those before it complete: who is woken by a flag cannot clear it before all others
+//!   that waited for it are woken, too. (With several CPUs another may look at the flags or clear them between two
+//!   sections, as it might between two calls.)
+//!
+//! Where a search stands is a thread's number, good for as long as that thread stands where it stood: its mark
+//! (`searched` in its control block) ends when it waits anew, and no thread may have been moved in a queue since. The
+//! search else begins anew; to look at a waiter twice does no harm.
 
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicU16, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+
+use takt_scheduler::{PrioQueue, Priority, ThreadId};
 
 use super::Waiters;
 use crate::arch::percpu;
@@ -51,6 +66,11 @@ impl Mode {
 /// A word of flags.
 pub struct EventFlags {
     flags: AtomicU32,
+    /// One more than the number of the waiter that is looked at next, or 0 while there is no search. Changes inside a
+    /// section only.
+    search: AtomicU16,
+    /// [`sched::nr_moved`] when the search came there.
+    nr_moved: AtomicU32,
     waiters: Waiters,
 }
 
@@ -60,6 +80,8 @@ impl EventFlags {
     pub const fn new(initial: u32) -> Self {
         Self {
             flags: AtomicU32::new(initial),
+            search: AtomicU16::new(0),
+            nr_moved: AtomicU32::new(0),
             waiters: Waiters::new(),
         }
     }
@@ -70,15 +92,22 @@ impl EventFlags {
     }
 
     /// Sets bits and wakes every waiter whose condition now holds, the most important first; a waiter that clears
-    /// bits takes them from those after it.
+    /// bits takes them from those after it. A section for each waiter.
     ///
     /// # Context
-    /// Threads and interrupt handlers.
+    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, they stay off for all waiters.
     pub fn set(&self, bits: u32) {
+        self.finish_search();
         let mut section = lock::enter();
         self.flags.fetch_or(bits, Release);
-        self.wake_satisfied(&mut section);
-        section.leave();
+        let waiters = self.waiters.get(&section);
+        let first = waiters.top();
+        self.search_from(&mut section, first);
+        if first.is_some() {
+            self.search_on(section);
+        } else {
+            section.leave_quietly();
+        }
     }
 
     /// Clears bits and gives those that were set before.
@@ -86,28 +115,80 @@ impl EventFlags {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn clear(&self, bits: u32) -> u32 {
+        self.finish_search();
         self.flags.fetch_and(!bits, Relaxed)
     }
 
-    fn wake_satisfied(&self, section: &mut Section) {
+    /// Carries a search that is under way to its end.
+    #[inline(always)]
+    fn finish_search(&self) {
+        if self.search.load(Relaxed) != 0 {
+            core::hint::cold_path();
+            self.search_on(lock::enter());
+        }
+    }
+
+    /// Goes on with the search, a section for each waiter, of which the first has begun.
+    #[inline(never)]
+    fn search_on(&self, mut section: Section) {
+        while self.look_at_next(&mut section) {
+            section.leave();
+            section = lock::enter();
+        }
+        section.leave();
+    }
+
+    /// The search goes on at this waiter, or is over.
+    #[inline(always)]
+    fn search_from(&self, _section: &mut Section, next: Option<(ThreadId, Priority)>) {
+        let place = next.map_or(0, |(tid, _)| {
+            // SAFETY: inside a section.
+            unsafe { (*tcb(tid)).searched = true };
+            u16::from(tid.raw()) + 1
+        });
+        self.search.store(place, Relaxed);
+        self.nr_moved.store(sched::nr_moved(), Relaxed);
+    }
+
+    /// The waiter that is looked at next, unless the search is over.
+    #[inline(always)]
+    fn next_searched(&self, waiters: &PrioQueue) -> Option<(ThreadId, Priority)> {
+        let tid = ThreadId::new(self.search.load(Relaxed).checked_sub(1)? as u8);
+        // SAFETY: inside a section, as the queue's reference shows.
+        let t = unsafe { &*tcb(tid) };
+        let is_there = t.searched && core::ptr::eq(t.wait_queue, self.waiters.as_ptr());
+        if is_there && self.nr_moved.load(Relaxed) == sched::nr_moved() {
+            Some((tid, t.prio))
+        } else {
+            // It has left or waits anew, or another may have been moved from behind it to before it.
+            waiters.top()
+        }
+    }
+
+    /// Looks at one waiter; says whether there is another.
+    #[inline(always)]
+    fn look_at_next(&self, section: &mut Section) -> bool {
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let mut at = waiters.top();
-        while let Some((tid, prio)) = at {
-            at = waiters.next_after(section.links(), tid, prio);
-            // SAFETY: inside a section.
-            let t = unsafe { &mut *tcb(tid) };
-            let (mask, mode) = (t.exchange as u32, Mode::from_number(t.exchange2));
-            let flags = self.flags.load(Relaxed);
-            if mode.is_satisfied(flags, mask) {
-                if mode.clears() {
-                    self.flags.fetch_and(!mask, Relaxed);
-                }
-                t.exchange = flags as usize;
-                waiters.remove(section.links(), tid, prio);
-                sched::wake_taken(section, tid);
+        let Some((tid, prio)) = self.next_searched(waiters) else {
+            self.search_from(section, None);
+            return false;
+        };
+        let next = waiters.next_after(section.links(), tid, prio);
+        self.search_from(section, next);
+        // SAFETY: inside a section.
+        let t = unsafe { &mut *tcb(tid) };
+        let (mask, mode) = (t.exchange as u32, Mode::from_number(t.exchange2));
+        let flags = self.flags.load(Relaxed);
+        if mode.is_satisfied(flags, mask) {
+            if mode.clears() {
+                self.flags.fetch_and(!mask, Relaxed);
             }
+            t.exchange = flags as usize;
+            waiters.remove(section.links(), tid, prio);
+            sched::wake_taken(section, tid);
         }
+        next.is_some()
     }
 
     /// Gives the flags if the condition holds, as they were before any clearing.
@@ -121,6 +202,7 @@ impl EventFlags {
         if mask == 0 {
             return Err(Error::InvalidArgument);
         }
+        self.finish_search();
         let section = lock::enter();
         let flags = self.take(&section, mask, mode);
         section.leave_quietly();
@@ -137,9 +219,12 @@ impl EventFlags {
         if mask == 0 {
             return Err(Error::InvalidArgument);
         }
+        self.finish_search();
         let mut section = lock::enter();
         let result = self.wait_in(&mut section, mask, mode, deadline);
         section.leave();
+        // Those after this one, before it does anything with the flags.
+        self.finish_search();
         result
     }
 
@@ -172,6 +257,7 @@ impl EventFlags {
         let t = unsafe { &mut *percpu::current() };
         t.exchange = mask as usize;
         t.exchange2 = mode as usize;
+        t.searched = false;
         match sched::block(
             section,
             Wait::Queue,

@@ -107,6 +107,8 @@ pub struct Tcb {
     pub(crate) blocked_on: *const RawMutex,
     /// First of the contended mutexes it holds, linked through them.
     pub(crate) held: *const RawMutex,
+    /// It has not begun to wait anew since a search through its wait queue came to it.
+    pub(crate) searched: bool,
     /// Who waits for its end.
     pub(crate) joiner: Option<ThreadId>,
     pub(crate) name: Option<&'static str>,
