@@ -1,18 +1,28 @@
 //! Condition variable.
+//!
+//! Notifying all is one step: those who wait become those who are notified, and an empty queue takes their place. They
+//! are then woken, a section for each, with interrupts and preemption on in between. Who is woken first may be more
+//! important than the notifier and preempt it: so whoever comes back from a wait first wakes those that are still
+//! there, and none of them has to wait until the notifier runs again.
+
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::mutex::Long;
 use super::{MutexGuard, Waiters};
-use crate::config::MAX_THREADS;
 use crate::error::Error;
-use crate::lock;
-use crate::preempt;
+use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::{Wait, Woken};
 use crate::time::Instant;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.
 pub struct Condvar {
-    waiters: Waiters,
+    /// Those who wait, and those who are notified and not yet woken; [`Condvar::nr_flips`] says which is which.
+    queues: [Waiters; 2],
+    /// How often all were notified; changes inside a section only.
+    nr_flips: AtomicUsize,
+    /// How many were woken after all were notified, wrapping; changes inside a section only.
+    nr_woken: AtomicUsize,
 }
 
 impl Default for Condvar {
@@ -26,8 +36,22 @@ impl Condvar {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            waiters: Waiters::new(),
+            queues: [const { Waiters::new() }; 2],
+            nr_flips: AtomicUsize::new(0),
+            nr_woken: AtomicUsize::new(0),
         }
+    }
+
+    /// Those who wait.
+    #[inline(always)]
+    fn waiting(&self) -> &Waiters {
+        &self.queues[self.nr_flips.load(Relaxed) & 1]
+    }
+
+    /// Those who are notified and not yet woken.
+    #[inline(always)]
+    fn notified(&self) -> &Waiters {
+        &self.queues[(self.nr_flips.load(Relaxed) & 1) ^ 1]
     }
 
     /// Unlocks the mutex, waits to be notified, and locks it again; the first two are one step.
@@ -62,7 +86,7 @@ impl Condvar {
             &mut section,
             t,
             Wait::Queue,
-            self.waiters.as_ptr(),
+            self.waiting().as_ptr(),
             deadline.cycles(),
         );
         // Nothing runs between: interrupts are off. The thread is in the queue before the mutex is free.
@@ -78,6 +102,8 @@ impl Condvar {
         sched::switch_to(&mut section, next);
         // SAFETY: as above. Not by `t`: the waker wrote there meanwhile.
         let woken = unsafe { (*crate::arch::percpu::current()).woken };
+        // Those that were notified together with this one.
+        section = self.wake_notified(section);
         let locked = mutex.lock_in(&mut section, sched::FOREVER, Long::Accepted);
         section.leave();
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
@@ -99,19 +125,51 @@ impl Condvar {
     pub fn notify_one(&self) -> bool {
         let mut section = lock::enter();
         // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiters.as_ptr() };
+        let waiters = unsafe { &mut *self.waiting().as_ptr() };
         let woken = sched::wake_first(&mut section, waiters).is_some();
         section.leave();
         woken
     }
 
-    /// Wakes all waiters, one section for each; says how many. No thread of this CPU runs before all are woken, so one
-    /// that waits again is not woken twice. With other CPUs, at most as many wake-ups as there can be threads.
+    /// Wakes all who wait now, the most important first; says how many. A section for each: what they do when they run
+    /// may come before the last is woken, but one that waits again is not woken twice. Those that others notify
+    /// meanwhile in the same way count as well.
     ///
     /// # Context
-    /// Threads and interrupt handlers.
+    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, they stay off for all waiters.
     pub fn notify_all(&self) -> usize {
-        let _all = preempt::disable();
-        (0..MAX_THREADS).take_while(|_| self.notify_one()).count()
+        let section = self.wake_notified(lock::enter());
+        // No one is left in the other queue: it is for those who wait from now on.
+        self.nr_flips.fetch_add(1, Relaxed);
+        let before = self.nr_woken.load(Relaxed);
+        let section = self.wake_notified(section);
+        let woken = self.nr_woken.load(Relaxed).wrapping_sub(before);
+        section.leave();
+        woken
+    }
+
+    /// Wakes those who are notified, each in a section of its own. The last one of them, or the caller's if there is no
+    /// one, goes on.
+    #[inline(always)]
+    fn wake_notified(&self, section: Section) -> Section {
+        if self.notified().get(&section).is_empty() {
+            section
+        } else {
+            self.wake_some_notified(section)
+        }
+    }
+
+    #[inline(never)]
+    fn wake_some_notified(&self, mut section: Section) -> Section {
+        loop {
+            // SAFETY: inside a section, where this is the only reference.
+            let notified = unsafe { &mut *self.notified().as_ptr() };
+            if sched::wake_first(&mut section, notified).is_none() {
+                return section;
+            }
+            self.nr_woken.fetch_add(1, Relaxed);
+            section.leave();
+            section = lock::enter();
+        }
     }
 }
