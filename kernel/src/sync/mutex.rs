@@ -39,6 +39,8 @@ pub(crate) struct RawMutex {
     waiters: Waiters,
     /// Next in the owner's list of contended mutexes.
     next_held: Cell<*const RawMutex>,
+    /// The one before it there, null for the first.
+    prev_held: Cell<*const RawMutex>,
 }
 
 // SAFETY: the queue and the link change inside a section only.
@@ -52,6 +54,7 @@ impl RawMutex {
             word: AtomicU32::new(FREE),
             waiters: Waiters::new(),
             next_held: Cell::new(core::ptr::null()),
+            prev_held: Cell::new(core::ptr::null()),
         }
     }
 
@@ -199,29 +202,31 @@ impl RawMutex {
         }
     }
 
+    /// Puts it on its owner's list.
     fn hold(&self, _section: &Section, owner: ThreadId) {
         // SAFETY: inside a section.
         let t = unsafe { &mut *tcb(owner) };
+        // SAFETY: the list holds contended mutexes, which their waiters borrow.
+        if let Some(first) = unsafe { t.held.as_ref() } {
+            first.prev_held.set(self);
+        }
+        self.prev_held.set(core::ptr::null());
         self.next_held.set(t.held);
         t.held = self;
     }
 
+    /// Takes it off its owner's list, on which it is, since it is contended.
     fn release(&self, _section: &Section, owner: ThreadId) {
-        // SAFETY: inside a section.
-        let t = unsafe { &mut *tcb(owner) };
-        if core::ptr::eq(t.held, self) {
-            t.held = self.next_held.get();
-            return;
+        let (prev, next) = (self.prev_held.get(), self.next_held.get());
+        // SAFETY: the list holds contended mutexes, which their waiters borrow.
+        match unsafe { prev.as_ref() } {
+            Some(prev) => prev.next_held.set(next),
+            // SAFETY: inside a section.
+            None => unsafe { (*tcb(owner)).held = next },
         }
-        let mut at = t.held;
-        while !at.is_null() {
-            // SAFETY: the list holds contended mutexes, which their waiters borrow.
-            let held = unsafe { &*at };
-            if core::ptr::eq(held.next_held.get(), self) {
-                held.next_held.set(self.next_held.get());
-                return;
-            }
-            at = held.next_held.get();
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.prev_held.set(prev);
         }
     }
 
