@@ -2,6 +2,7 @@
 #![no_std]
 #![no_main]
 
+mod arrivals;
 mod condvar;
 mod day;
 mod devices;

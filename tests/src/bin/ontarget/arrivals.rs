@@ -1,0 +1,253 @@
+//! What is done in several sections, with an interrupt that does something to the same object at every instruction of
+//! it: no wake-up is lost, none comes twice.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex};
+use takt_kernel::thread::{self, Thread};
+use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_tests::harness::{Outcome, PRIORITY};
+use takt_tests::journal::{note, take};
+use takt_tests::worker::{NR, after_us, burn, join, spawn};
+use takt_tests::{check, check_eq, target_test};
+
+/// Waiting threads.
+const WAITERS: usize = 5;
+/// Instructions from the reading of the clock to the last arrival; longer than any of the operations.
+const WINDOW: u64 = 3_000;
+/// Threads that came back from a wait.
+static WOKEN: [AtomicU32; NR] = [const { AtomicU32::new(0) }; NR];
+/// The waiting threads end the next time.
+static END: AtomicU32 = AtomicU32::new(0);
+/// What the interrupt changes the priority of.
+static THREADS: [spin::Once<Thread>; 2] = [const { spin::Once::new() }; 2];
+
+fn woken() -> [u32; WAITERS] {
+    core::array::from_fn(|slot| WOKEN[slot].load(Relaxed))
+}
+
+/// Runs `operation` again and again, with the timer's interrupt an instruction later each time; `check` looks at what
+/// became of it, when all has come to rest.
+fn at_every_instruction(
+    interrupt: fn(usize, Expiry),
+    mut operation: impl FnMut(),
+    mut check: impl FnMut(u64) -> Outcome,
+) -> Outcome {
+    let timer = Timer::new(interrupt, 0)?;
+    for arrival in 0..WINDOW {
+        let begin = Instant::now();
+        timer.arm(begin + 100 + arrival);
+        operation();
+        burn(WINDOW + 500);
+        check!(!timer.cancel(), "the interrupt at {arrival} did not come");
+        check(arrival)?;
+    }
+    Ok(())
+}
+
+static FLAGS: EventFlags = EventFlags::new(0);
+
+/// Waits for its own flag, and takes it.
+fn waits_for_its_flag(slot: usize) {
+    while END.load(Relaxed) == 0 {
+        if FLAGS
+            .wait(1 << slot, Mode::AllClear, Instant::NEVER)
+            .is_ok()
+        {
+            WOKEN[slot].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Waits for a flag that all wait for, and clears it as soon as it is woken.
+fn waits_for_one_flag(slot: usize) {
+    while END.load(Relaxed) == 0 {
+        if FLAGS.wait(1, Mode::Any, Instant::NEVER).is_ok() {
+            FLAGS.clear(1);
+            WOKEN[slot].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Ends the waiting threads, which `wake` wakes.
+fn end(threads: &[Thread], wake: impl FnOnce()) -> Outcome {
+    END.store(1, Relaxed);
+    wake();
+    join(threads)?;
+    END.store(0, Relaxed);
+    for woken in &WOKEN {
+        woken.store(0, Relaxed);
+    }
+    FLAGS.clear(u32::MAX);
+    Ok(())
+}
+
+/// Threads of three priorities above the test's.
+fn spawn_waiters(entry: fn(usize)) -> Result<[Thread; WAITERS], takt_kernel::Error> {
+    let mut threads = [thread::current(); WAITERS];
+    for (slot, thread) in threads.iter_mut().enumerate() {
+        *thread = spawn(slot, PRIORITY + 1 + (slot % 3) as u8, entry, slot)?;
+    }
+    Ok(threads)
+}
+
+static DEADLINE_OF_FIRST: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Waits until the time-out that the test has chosen; the others of the queue wait for ever.
+fn waits_with_time_out(slot: usize) {
+    while END.load(Relaxed) == 0 {
+        let deadline = Instant::from_cycles(DEADLINE_OF_FIRST.load(Relaxed) as u64);
+        let _ = FLAGS.wait(1, Mode::Any, deadline);
+        WOKEN[slot].fetch_add(1, Relaxed);
+        // Until the test has looked.
+        let _ = thread::park(Instant::NEVER);
+    }
+}
+
+static LOCK: Mutex<u32> = Mutex::new(0);
+static CHANGED: Condvar = Condvar::new();
+
+fn waits_for_change(slot: usize) {
+    let Ok(mut guard) = LOCK.lock() else { return };
+    while END.load(Relaxed) == 0 {
+        if CHANGED.wait(&mut guard).is_ok() {
+            WOKEN[slot].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Moves two of the waiting threads: each time the one to the other's place.
+fn moves_waiters(_: usize, _: Expiry) {
+    let turn = CALLS.fetch_add(1, Relaxed) as u8 % 2;
+    for (number, thread) in THREADS.iter().enumerate() {
+        if let Some(thread) = thread.get() {
+            let priority = PRIORITY + 1 + 4 * ((number as u8 + turn) % 2);
+            let _ = thread.set_priority(priority);
+        }
+    }
+}
+
+target_test! {
+    /// Flags that an interrupt sets while others are being set: each wakes its own, once.
+    fn flags_set_meanwhile(Alone) {
+        let threads = spawn_waiters(waits_for_its_flag)?;
+        let mut rounds = 0;
+        at_every_instruction(|_, _| FLAGS.set(0b10101), || FLAGS.set(0b01010), |arrival| {
+            rounds += 1;
+            check!(woken() == [rounds; WAITERS], "arrival {arrival}: {:?} of {rounds}", woken());
+            check_eq!(FLAGS.get(), 0);
+            Ok(())
+        })?;
+        end(&threads, || FLAGS.set(u32::MAX))
+    }
+
+    /// A flag that the first thread that it wakes clears at once wakes the others all the same, wherever an interrupt
+    /// moves two of them in the queue.
+    fn flag_cleared_by_the_woken(Alone) {
+        let threads = spawn_waiters(waits_for_one_flag)?;
+        THREADS[0].call_once(|| threads[1]);
+        THREADS[1].call_once(|| threads[3]);
+        let mut rounds = 0;
+        at_every_instruction(moves_waiters, || FLAGS.set(1), |arrival| {
+            rounds += 1;
+            check!(woken() == [rounds; WAITERS], "arrival {arrival}: {:?} of {rounds}", woken());
+            check_eq!(FLAGS.get(), 0);
+            Ok(())
+        })?;
+        end(&threads, || FLAGS.set(1))
+    }
+
+    /// A waiter whose time-out comes while the flag is being set is woken once, by the one or the other, and those
+    /// behind it are woken.
+    fn time_out_meanwhile(Alone) {
+        DEADLINE_OF_FIRST.store(usize::MAX, Relaxed);
+        let threads = spawn_waiters(waits_with_time_out)?;
+        for arrival in 0..WINDOW {
+            // All come to wait again, with a deadline that lies in the operation.
+            FLAGS.set(1);
+            burn(200);
+            FLAGS.clear(1);
+            let before = woken();
+            let deadline = Instant::now() + 4_000 + arrival;
+            DEADLINE_OF_FIRST.store(usize::MAX, Relaxed);
+            for (slot, thread) in threads.iter().enumerate() {
+                let mine = if slot == 1 { deadline.cycles() as usize } else { usize::MAX };
+                DEADLINE_OF_FIRST.store(mine, Relaxed);
+                thread.unpark()?;
+            }
+            while Instant::now() < Instant::from_cycles(deadline.cycles() - arrival) {}
+            FLAGS.set(1);
+            burn(WINDOW + 500);
+            let after = woken();
+            check!(after == before.map(|n| n + 1), "arrival {arrival}: {before:?}, then {after:?}");
+            FLAGS.clear(1);
+        }
+        END.store(1, Relaxed);
+        for thread in &threads {
+            thread.unpark()?;
+        }
+        end(&threads, || FLAGS.set(1))
+    }
+
+    /// All are notified once more by an interrupt meanwhile: each is woken at least once and at most twice, and no one
+    /// is left behind.
+    fn notified_meanwhile(Alone) {
+        let threads = spawn_waiters(waits_for_change)?;
+        let mut before = woken();
+        at_every_instruction(|_, _| { CHANGED.notify_all(); }, || { CHANGED.notify_all(); }, |arrival| {
+            let now = woken();
+            for (before, now) in before.iter().zip(now) {
+                check!((1..=2).contains(&(now - before)), "arrival {arrival}: woken {} times", now - before);
+            }
+            before = now;
+            Ok(())
+        })?;
+        end(&threads, || { CHANGED.notify_all(); })
+    }
+
+    /// Wherever an interrupt moves two of them in the queue, notifying all wakes each once.
+    fn notified_and_moved(Alone) {
+        let threads = spawn_waiters(waits_for_change)?;
+        THREADS[0].call_once(|| threads[1]);
+        THREADS[1].call_once(|| threads[3]);
+        let mut rounds = 0;
+        at_every_instruction(moves_waiters, || { CHANGED.notify_all(); }, |arrival| {
+            rounds += 1;
+            check!(woken() == [rounds; WAITERS], "arrival {arrival}: {:?} of {rounds}", woken());
+            Ok(())
+        })?;
+        end(&threads, || { CHANGED.notify_all(); })
+    }
+
+    /// Timers that expire at once have an interrupt each: in the order in which they were armed, each with a time of its
+    /// own, and a thread that one of them wakes runs when all are done.
+    fn timers_at_once(Alone) {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        fn expired(number: usize, expiry: Expiry) {
+            let last = LAST.swap(expiry.at as usize, Relaxed) as u64;
+            note(if expiry.at > last { number as u32 } else { 99 });
+        }
+        fn woken_by_timer(_: usize) {
+            let result = thread::park(Instant::NEVER);
+            note(if result.is_ok() { 50 } else { 98 });
+        }
+        let thread = spawn(0, PRIORITY + 1, woken_by_timer, 0)?;
+        let first = Timer::waking(thread, expired, 0)?;
+        let others: [Result<Timer, takt_kernel::Error>; 7] = core::array::from_fn(|n| Timer::new(expired, n + 1));
+        let at = after_us(50);
+        first.arm(at);
+        for timer in &others {
+            if let Ok(timer) = timer {
+                timer.arm(at);
+            }
+        }
+        burn(60_000);
+        let order = take();
+        check_eq!(order.len(), 9);
+        check_eq!(order.iter().filter(|number| **number == 50).count(), 1);
+        check!(order.iter().filter(|number| **number != 50).copied().eq(0..8), "{order:?}");
+        join(&[thread])
+            .map_err(Into::into)
+    }
+}
