@@ -225,16 +225,15 @@ fn handle_timer(at: u64) -> Section {
     section
 }
 
-/// Runs the earliest timer if its deadline is not after `at` and sets the hardware to the next.
-///
-/// One and not all that are due: if the next one is due as well, its interrupt comes as soon as this one has returned.
-/// Other interrupts and the threads that were woken get in between, so that however many timers expire at once,
-/// interrupts are off for one of them at a time. Of timers that are due the earliest still comes first.
+/// Runs every timer whose deadline is not after `at` and sets the hardware to the next.
 #[inline(always)]
 pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    // SAFETY: inside a section, and the reference ends with the statement.
-    let expired = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at);
-    if let Some((id, deadline)) = expired {
+    let pop = || {
+        // SAFETY: inside a section, and the reference ends with the call.
+        let sched = unsafe { sched::of_cpu(cpu) };
+        sched.timers.pop_expired(at)
+    };
+    while let Some((id, deadline)) = pop() {
         trace!(timer_expire, u32::from(id.raw()), deadline);
         let index = id.index();
         if index >= MAX_THREADS {
