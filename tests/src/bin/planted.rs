@@ -58,7 +58,7 @@ static SAMPLES: AtomicU64 = AtomicU64::new(0);
 static SAMPLER: spin::Once<Timer> = spin::Once::new();
 
 /// Time between two samples, in nanoseconds.
-const PERIOD: u64 = 10_000_000;
+const PERIOD: u64 = 40_000_000;
 
 fn sampled(_: usize, expiry: Expiry) {
     WORST.fetch_max(expiry.at - expiry.deadline, Relaxed);

@@ -78,7 +78,7 @@ fn compiler() -> Result<String> {
 
 fn measure(jobs: Option<u16>) -> Result<Figures> {
     let mut all = BTreeMap::new();
-    let (rows, missed) = bench::figures()?;
+    let bench::Figures { rows, missed } = bench::figures()?;
     if !missed.is_empty() {
         bail!(
             "above the limit that no budget can raise: {}",

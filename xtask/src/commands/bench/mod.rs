@@ -74,13 +74,22 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     })
 }
 
-/// All rows with their values, and the names of those above their limits.
-pub(super) fn figures() -> Result<(Vec<(String, u64)>, Vec<String>)> {
+/// What budgets take from here.
+pub(super) struct Figures {
+    /// Each row's name and value.
+    pub(super) rows: Vec<(String, u64)>,
+    /// The names of those above their limits.
+    pub(super) missed: Vec<String>,
+}
+
+/// Measures everything and prints nothing.
+pub(super) fn figures() -> Result<Figures> {
     let rows = spec::rows(&measure()?);
     let missed = rows.iter().filter(|row| row.misses_must());
-    let missed = missed.map(|row| row.name.clone()).collect();
-    let values = rows.into_iter().map(|row| (row.name, row.value));
-    Ok((values.collect(), missed))
+    Ok(Figures {
+        missed: missed.map(|row| row.name.clone()).collect(),
+        rows: rows.into_iter().map(|row| (row.name, row.value)).collect(),
+    })
 }
 
 fn measure() -> Result<Values> {
