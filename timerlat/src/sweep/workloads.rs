@@ -128,8 +128,10 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
             simple(|| ignore(thread.resume()));
         }
         "trace" => {
-            trace::tracing_on();
-            simple(|| {
+            fill();
+            // Its first record opens a sub-buffer, which is a stretch of its own.
+            let prepare = |_| trace::record_marker("none");
+            repeat(0, prepare, || {
                 trace::record_marker("one");
                 trace::record_marker("another, longer");
             });
@@ -292,6 +294,15 @@ fn thread_end() -> Result<(), Error> {
 /// A text as long as a marker may be.
 const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+/// Goes round the ring once, so that all runs find it full.
+fn fill() {
+    trace::tracing_on();
+    for _ in 0..2 * takt_kernel::config::TRACE_NR_SUBS {
+        trace::record_marker(LONG);
+        trace::forget(|_| {});
+    }
+}
+
 /// Fills the open sub-buffer up to a place where the next record has no room.
 fn trace_slow() {
     trace::tracing_on();
@@ -300,6 +311,7 @@ fn trace_slow() {
         trace::record_marker(LONG);
         trace::counters_of(0).bytes - before
     };
+    fill();
     let room = takt_kernel::config::TRACE_SUB_SIZE as u64 - 64;
     let prepare = |_| {
         for _ in 0..room / per_record.max(1) {

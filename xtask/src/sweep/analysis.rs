@@ -187,9 +187,12 @@ fn usual(latencies: impl Iterator<Item = u32>) -> Option<u32> {
         .map(|(latency, _)| latency)
 }
 
-/// How many instructions after the deadline the hardware interrupts: as many as bring the most arrivals onto the path.
+/// How many instructions after the deadline the hardware interrupts: as many as bring the most of the first arrivals onto
+/// the path. Further on the path may have loops, in which all look alike.
 fn lateness(path: &Path, arrivals: &[Arrival], base: u32) -> i32 {
     let early = EARLY.cast_signed();
+    let near = NEAR.cast_signed();
+    let arrivals = || arrivals.iter().filter(|arrival| arrival.position < near);
     let on_path = |late: i32| {
         let is_on = |arrival: &&Arrival| {
             let ip = u32::try_from(arrival.position + late)
@@ -197,7 +200,7 @@ fn lateness(path: &Path, arrivals: &[Arrival], base: u32) -> i32 {
                 .and_then(|at| path.at(at));
             arrival.irq == base && ip.is_some_and(|ip| ip as u32 == arrival.ip)
         };
-        arrivals.iter().filter(is_on).count()
+        arrivals().filter(is_on).count()
     };
     // The smallest of those that are as good.
     (0..=early)
