@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -125,7 +126,9 @@ impl Budget {
         let text = format!("{HEAD}{}", basic_toml::to_string(self)?);
         let dir = path.parent().context("a file has a folder")?;
         let write = || -> Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(dir)?;
+            let mut file = tempfile::Builder::new()
+                .permissions(fs::Permissions::from_mode(0o644))
+                .tempfile_in(dir)?;
             std::io::Write::write_all(&mut file, text.as_bytes())?;
             file.persist(path)?;
             Ok(())
