@@ -32,7 +32,7 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 const STEPS: [Step; 9] = [
     step("tests", "xtask test"),
     step("example", "xtask run hello"),
-    step("budgets and limits", "xtask budget check"),
+    step("benchmarks and sizes", "xtask bench"),
     step("fuzzing", "xtask fuzz --seconds 5"),
     step("format", "fmt --all --check"),
     step(

@@ -209,6 +209,9 @@ fn lateness(path: &Path, arrivals: &[Arrival], base: u32) -> i32 {
         .unwrap_or(0)
 }
 
+/// Instructions of an interrupt's entry up to its time stamp, and some more.
+const ENTRY: u32 = 6;
+
 /// How far another way through the timers' queue may lead from the path.
 const NEAR: u32 = 64;
 
@@ -250,9 +253,13 @@ fn irqs_off(
             continue;
         }
         end = Some(taken);
-        let kind = match path.at(position) {
-            Some(ip) if is_entry(ip) => Kind::Interrupt,
-            _ => Kind::IrqsOff,
+        // Those that arrive in the entry's first instructions are taken together with it.
+        let is_interrupt = (position.saturating_sub(ENTRY)..=position)
+            .any(|at| path.at(at).is_some_and(&is_entry));
+        let kind = if is_interrupt {
+            Kind::Interrupt
+        } else {
+            Kind::IrqsOff
         };
         sections.push(section(kind, path, position, taken));
     }
