@@ -41,14 +41,16 @@ fn filler(rounds: u64) {
 
 static LOCK: Mutex<()> = Mutex::new(());
 static HAS_EXPIRED: AtomicBool = AtomicBool::new(false);
-static IS_LONG: AtomicBool = AtomicBool::new(false);
 
-/// In the timer's interrupt: some instructions more if it is to be long.
-fn expired() {
-    if IS_LONG.load(Relaxed) {
-        // SAFETY: touches nothing.
-        unsafe { asm!(".rept {nops}", "nop", ".endr", nops = const LENGTH) };
-    }
+/// In the timer's interrupt.
+fn expired(_: usize, _: Expiry) {
+    HAS_EXPIRED.store(true, Relaxed);
+}
+
+/// The same, longer by as many instructions.
+fn expired_late(_: usize, _: Expiry) {
+    // SAFETY: touches nothing.
+    unsafe { asm!(".rept {nops}", "nop", ".endr", nops = const LENGTH) };
     HAS_EXPIRED.store(true, Relaxed);
 }
 
@@ -97,13 +99,13 @@ fn main(command_line: &'static str) {
     let line = CommandLine(command_line);
     let at = line.number("plant_at", 20).unwrap_or(20);
     let kind = line.get("plant").unwrap_or("none");
-    IS_LONG.store(line.get("plant_long").is_some(), Relaxed);
     if let Ok(hours) = line.number("sample_hours", 0)
         && hours != 0
     {
         return sample(hours, at);
     }
-    let Ok(timer) = Timer::new(|_, _| expired(), 0) else {
+    let is_long = line.get("plant_long").is_some();
+    let Ok(timer) = Timer::new(if is_long { expired_late } else { expired }, 0) else {
         return;
     };
     if thread::current().set_priority(PRIORITY).is_err() {
