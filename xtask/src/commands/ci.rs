@@ -32,7 +32,8 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 const STEPS: [Step; 9] = [
     step("tests", "xtask test"),
     step("example", "xtask run hello"),
-    step("benchmarks and sizes", "xtask bench"),
+    // Measures what `bench` does and refuses a row above its limit, too.
+    step("budgets and limits", "xtask budget check"),
     step("fuzzing", "xtask fuzz --seconds 5"),
     step("format", "fmt --all --check"),
     step(
