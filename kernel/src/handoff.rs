@@ -17,6 +17,7 @@ use crate::quantum;
 use crate::sched::{self, IrqExit};
 use crate::thread::tcb::{Tcb, WAITING, Woken, tcb};
 use crate::trace;
+use crate::wait;
 
 /// What the first half of a call leaves to the second: a switch, or only the call's result. Two registers.
 #[repr(C)]
@@ -110,20 +111,6 @@ impl Handoff {
         Ok(())
     }
 
-    /// The second half of a call that waits: how the wait ended, or the result of a call that did not wait.
-    #[inline(always)]
-    pub(crate) fn finish_wait(self) -> Result<(), Error> {
-        if self.next.is_null() {
-            return self.finish();
-        }
-        self.carry_out();
-        // SAFETY: the running thread's own block; written last by the one that woke it.
-        match unsafe { (*percpu::current()).woken } {
-            Woken::Object => Ok(()),
-            Woken::TimedOut => Err(Error::TimedOut),
-        }
-    }
-
     /// The switch at the end of an interrupt, which the interrupt's stub carries out.
     #[inline(always)]
     pub(crate) fn into_irq_exit(self) -> IrqExit {
@@ -193,7 +180,7 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
     }
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(t.percpu) };
-    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
+    match sched.rq.wakeup(section.ready_links(), t.tid, t.prio) {
         Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
@@ -231,25 +218,22 @@ fn end_with_resched(section: Section, t: &mut Tcb) -> Handoff {
     Handoff::end(section, Ok(()))
 }
 
-/// The end of a call's first half that took a thread out of its wait queue: as [`wake_taken`](sched::wake_taken).
+/// The end of a call's first half that took a thread out of its wait queue: as [`wake_taken`](wait::wake_taken).
 #[inline(always)]
 pub(crate) fn end_with_wake_taken(section: Section, tid: ThreadId) -> Handoff {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
-    if t.has_timeout || crate::static_branch!(trace::events::sched_waking::ID) {
+    if t.state != WAITING || crate::static_branch!(trace::events::sched_waking::ID) {
         return end_with_rare_wake(section, tid);
     }
     t.wait_queue = core::ptr::null_mut();
     t.woken = Woken::Object;
-    t.state &= !WAITING;
-    if t.state != 0 {
-        return Handoff::stay(section, Ok(()));
-    }
+    t.state = 0;
     end_with_wakeup(section, t)
 }
 
 #[inline(never)]
 fn end_with_rare_wake(mut section: Section, tid: ThreadId) -> Handoff {
-    sched::wake_taken(&mut section, tid);
+    wait::wake_taken(&mut section, tid);
     Handoff::end(section, Ok(()))
 }

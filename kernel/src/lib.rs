@@ -29,6 +29,7 @@ mod lock;
 mod quantum;
 mod sched;
 mod soft_timer;
+mod wait;
 
 pub use error::Error;
 pub use sched::yield_now;

@@ -29,12 +29,14 @@ static LOCK: TicketMutex<()> = TicketMutex::new(());
 static OWNER: AtomicU32 = AtomicU32::new(u32::MAX);
 static DEPTH: AtomicU32 = AtomicU32::new(0);
 
+/// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
 struct Shared(UnsafeCell<Links<MAX_THREADS>>);
 
 // SAFETY: reached only through a section.
 unsafe impl Sync for Shared {}
 
-static LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+static WAIT_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
 
 /// Interrupts are off and the kernel's data are this CPU's alone. Ends with [`Section::leave`].
 #[must_use = "a section must be left"]
@@ -156,11 +158,18 @@ fn unlock() {
 }
 
 impl Section {
-    /// The links of all priority queues.
+    /// The links of all run queues.
     #[inline(always)]
-    pub(crate) fn links(&mut self) -> &mut Links<MAX_THREADS> {
+    pub(crate) fn ready_links(&mut self) -> &mut Links<MAX_THREADS> {
         // SAFETY: the section is exclusive, and the reference ends with the borrow of the section.
-        unsafe { &mut *LINKS.0.get() }
+        unsafe { &mut *READY_LINKS.0.get() }
+    }
+
+    /// The links of all wait queues.
+    #[inline(always)]
+    pub(crate) fn wait_links(&mut self) -> &mut Links<MAX_THREADS> {
+        // SAFETY: as for the run queues' links.
+        unsafe { &mut *WAIT_LINKS.0.get() }
     }
 
     /// Ends the section and switches threads if one that was woken inside is more important.
@@ -168,11 +177,12 @@ impl Section {
     pub(crate) fn leave(self) {
         // Whoever keeps interrupts off around this section does not expect to be switched out; the switch then waits
         // until they are on again.
-        if self.is_switch_due() {
-            crate::sched::preempt(&self);
-        }
+        let is_switch_due = self.is_switch_due();
         unlock();
         self.restore();
+        if is_switch_due {
+            crate::sched::preempt();
+        }
     }
 
     /// Whether interrupts were on when the section began.
@@ -211,16 +221,6 @@ impl Section {
     pub(crate) fn relock(&self) {
         lock_thread();
     }
-
-    /// A second handle of the same section, for code that works inside someone else's.
-    #[inline(always)]
-    pub(crate) fn again(&self) -> Section {
-        Section { restore: false }
-    }
-
-    /// Drops a handle made by [`Section::again`]; the section goes on.
-    #[inline(always)]
-    pub(crate) fn end_again(self) {}
 
     #[inline(always)]
     fn restore(self) {

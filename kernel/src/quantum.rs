@@ -40,7 +40,9 @@ pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
     let id = quantum_timer(unsafe { (*cpu).cpu });
     // SAFETY: inside a section.
     let running = unsafe { &*tcb(sched.rq.current()) };
-    if running.round_robin == 0 || sched.timers.is_armed(id) || !sched.rq.has_peer(section.links())
+    if running.round_robin == 0
+        || sched.timers.is_armed(id)
+        || !sched.rq.has_peer(section.ready_links())
     {
         return;
     }
@@ -64,7 +66,7 @@ pub(crate) fn quantum_expired(section: &mut Section, cpu: *mut PerCpu) {
     } else {
         Policy::Fifo
     };
-    if sched.rq.quantum_expired(section.links(), policy) == Resched::Preempt {
+    if sched.rq.quantum_expired(section.ready_links(), policy) == Resched::Preempt {
         resched(cpu);
     }
 }

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use takt_scheduler::{Next, PrioQueue, Priority, Resched, RunQueue, ThreadId, TimerId, TimerQueue};
+use takt_scheduler::{Next, Placement, Priority, Resched, RunQueue, ThreadId, TimerQueue};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{switch, tsc};
@@ -13,8 +13,7 @@ use crate::config::TIMER_IDS;
 use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::quantum;
-use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
-use crate::time;
+use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Woken, tcb};
 use crate::trace::{self, trace};
 
 /// The scheduling state of one CPU.
@@ -37,9 +36,6 @@ impl CpuSched {
     }
 }
 
-/// A deadline that never comes.
-pub(crate) const FOREVER: u64 = u64::MAX;
-
 /// The scheduling state of a thread's CPU.
 ///
 /// # Safety
@@ -60,18 +56,40 @@ pub(crate) fn resched(cpu: *mut PerCpu) {
     percpu::set_need_resched();
 }
 
-/// A waiting thread becomes ready. Its wait queue, if any, no longer holds it.
+/// A waiting thread becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
+/// queue, if any, no longer holds it.
 #[inline(always)]
 pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
-    let t = tcb(tid);
-    // SAFETY: inside a section; control blocks are static.
-    let t = unsafe { &mut *t };
-    trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
-    t.woken = woken;
-    t.state &= !WAITING;
-    if t.state == 0 {
+    if let Some(t) = end_wait(tid, woken) {
         enqueue(section, t);
     }
+}
+
+/// As [`wake`], but the thread goes before its equals, the running one as well.
+pub(crate) fn wake_ahead(section: &mut Section, tid: ThreadId, woken: Woken) -> bool {
+    let Some(t) = end_wait(tid, woken) else {
+        return false;
+    };
+    trace::woken(t);
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    let due = sched.rq.wakeup_ahead(section.ready_links(), t.tid, t.prio);
+    after_wakeup(section, t, due);
+    true
+}
+
+/// A thread's wait is over: gives its block if it has to be put into its run queue, with its links free.
+#[inline(always)]
+fn end_wait<'a>(tid: ThreadId, woken: Woken) -> Option<&'a mut Tcb> {
+    // SAFETY: inside a section, as every caller is; control blocks are static.
+    let t = unsafe { &mut *tcb(tid) };
+    trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
+    t.woken = woken;
+    if t.state & WAITING == 0 {
+        return None;
+    }
+    t.state &= !WAITING;
+    (t.state == 0).then_some(t)
 }
 
 /// Puts a thread that has become ready into its run queue.
@@ -80,7 +98,13 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
     trace::woken(t);
-    match sched.rq.wakeup(section.links(), t.tid, t.prio) {
+    let due = sched.rq.wakeup(section.ready_links(), t.tid, t.prio);
+    after_wakeup(section, t, due);
+}
+
+#[inline(always)]
+fn after_wakeup(section: &mut Section, t: &mut Tcb, due: Resched) {
+    match due {
         Resched::Preempt => resched(t.percpu),
         Resched::Keep => quantum::quantum_needed(section, t),
     }
@@ -174,14 +198,28 @@ pub(crate) fn switch_for_good(mut section: Section, next: Next) -> ! {
     unsafe { switch::leave_for_good(next) }
 }
 
-/// A wake-up made a switch due and nothing forbids it: take it now.
+/// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.
+///
+/// Not in that section: so the switch does not add to the time that its wake-up took with interrupts off. Not traced:
+/// the function tracer enables preemption itself.
 #[inline(never)]
-pub(crate) fn preempt(section: &Section) {
-    let mut inner = section.again();
-    // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { (*percpu::this()).sched.rq.pick_next() };
-    switch_to(&mut inner, next);
-    inner.end_again();
+#[unsafe(link_section = ".text.notrace.preempt")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) fn preempt() {
+    crate::arch::interrupts::disable();
+    trace::section_begun(true);
+    // Not as a thread that is about to change its state: one that another CPU suspended meanwhile leaves here, and no
+    // further interrupt need come to it.
+    let mut section = lock::enter_held();
+    if percpu::resched_now() {
+        // SAFETY: this CPU's own, inside a section.
+        let next = unsafe { (*percpu::this()).sched.rq.pick_next() };
+        switch_to(&mut section, next);
+    }
+    section.leave_quietly();
 }
 
 /// `preempt_enable` found a switch due.
@@ -194,11 +232,7 @@ pub(crate) fn preempt(section: &Section) {
 pub(crate) extern "C" fn preempt_schedule() {
     // With interrupts off the switch waits for the section's end or the interrupt's.
     if crate::arch::interrupts::are_enabled() {
-        crate::arch::interrupts::disable();
-        trace::section_begun(true);
-        // Not as a thread that is about to change its state: one that another CPU suspended meanwhile leaves here, and
-        // no further interrupt need come to it.
-        lock::enter_held().leave();
+        preempt();
     }
 }
 
@@ -269,122 +303,6 @@ pub(crate) fn may_block_as(current: &Tcb) -> bool {
     percpu::is_preemptible() && current.atomic == 0
 }
 
-/// The calling thread waits, in `queue` if one is given, at most until `deadline`; returns how it was woken.
-///
-/// The time-out takes the thread out of the queue; what else the object keeps is for the caller to put right.
-#[inline(always)]
-pub(crate) fn block(
-    section: &mut Section,
-    wait: Wait,
-    queue: *mut PrioQueue,
-    deadline: u64,
-) -> Woken {
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
-    begin_wait(section, t, wait, queue, deadline);
-    // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
-    switch_to(section, next);
-    // SAFETY: the running thread's own block, inside a section.
-    unsafe { (*percpu::current()).woken }
-}
-
-/// [`block`] as the last act of a call's first half.
-#[inline(always)]
-pub(crate) fn end_with_block(
-    mut section: Section,
-    wait: Wait,
-    queue: *mut PrioQueue,
-    deadline: u64,
-) -> Handoff {
-    let prev = percpu::current();
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *prev };
-    let cpu = t.percpu;
-    begin_wait(&mut section, t, wait, queue, deadline);
-    // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(cpu) }.rq.pick_next();
-    Handoff::switch(section, cpu, prev, next)
-}
-
-/// The first half of [`block`]: the running thread `t` is no longer ready and stands where it waits, but still runs.
-#[inline(always)]
-pub(crate) fn begin_wait(
-    section: &mut Section,
-    t: &mut Tcb,
-    wait: Wait,
-    queue: *mut PrioQueue,
-    deadline: u64,
-) {
-    // SAFETY: this CPU's own, inside a section.
-    unsafe { of_cpu(t.percpu) }
-        .rq
-        .dequeue(section.links(), t.tid, t.prio);
-    t.state |= WAITING;
-    t.wait = wait;
-    t.wait_queue = queue;
-    if !queue.is_null() {
-        // SAFETY: the object outlives the wait, since the waiting thread borrows it; inside a section.
-        unsafe { (*queue).push_back(section.links(), t.tid, t.prio) };
-    }
-    t.has_timeout = deadline != FOREVER;
-    if deadline != FOREVER {
-        time::insert(section, t.percpu, timeout_id(t.tid), deadline);
-    }
-}
-
-/// The timer of a thread's time-outs.
-#[inline(always)]
-pub(crate) fn timeout_id(tid: ThreadId) -> TimerId {
-    TimerId::new(u16::from(tid.raw()))
-}
-
-/// Takes the most important thread out of a wait queue and makes it ready.
-#[inline(always)]
-pub(crate) fn wake_first(section: &mut Section, queue: &mut PrioQueue) -> Option<ThreadId> {
-    let (tid, _) = queue.pop(section.links())?;
-    wake_taken(section, tid);
-    Some(tid)
-}
-
-/// Makes a thread ready that was just taken out of its wait queue.
-#[inline(always)]
-pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
-    // SAFETY: inside a section.
-    let t = unsafe { &mut *tcb(tid) };
-    t.wait_queue = core::ptr::null_mut();
-    cancel_timeout(t);
-    wake(section, tid, Woken::Object);
-}
-
-/// Disarms the time-out of a thread that is woken otherwise.
-#[inline(always)]
-pub(crate) fn cancel_timeout(t: &mut Tcb) {
-    if t.has_timeout {
-        time::cancel(t.percpu, timeout_id(t.tid));
-    }
-}
-
-/// A thread's time-out has come.
-#[inline(always)]
-pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
-    // SAFETY: inside a section.
-    let t = unsafe { &mut *tcb(tid) };
-    if !t.wait_queue.is_null() {
-        // SAFETY: the thread stands in that queue, and the object outlives its wait.
-        unsafe { (*t.wait_queue).remove(section.links(), tid, t.prio) };
-        t.wait_queue = core::ptr::null_mut();
-        if !t.blocked_on.is_null() {
-            // SAFETY: a thread that waits for a mutex borrows it.
-            let mutex = unsafe { &*t.blocked_on };
-            t.blocked_on = core::ptr::null();
-            // Now and not when this thread runs: with its boost the owner could keep it from running.
-            mutex.waiter_left(section);
-        }
-    }
-    wake(section, tid, Woken::TimedOut);
-}
-
 /// How often a waiting thread was moved in its queue; changes inside a section only.
 static NR_MOVED: AtomicU32 = AtomicU32::new(0);
 
@@ -396,12 +314,7 @@ pub(crate) fn nr_moved() -> u32 {
 }
 
 /// Moves a thread to another effective priority, wherever it is queued.
-pub(crate) fn requeue(
-    section: &mut Section,
-    tid: ThreadId,
-    to: Priority,
-    placement: takt_scheduler::Placement,
-) {
+pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placement: Placement) {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
     if t.is_idle() {
@@ -418,24 +331,40 @@ pub(crate) fn requeue(
     );
     t.prio = to;
     if t.state == 0 {
-        // SAFETY: inside a section.
-        let sched = unsafe { of_cpu(t.percpu) };
-        if sched
-            .rq
-            .set_priority(section.links(), tid, from, to, placement)
-            == Resched::Preempt
-        {
-            resched(t.percpu);
-        } else if sched.nr_round_robin != 0 {
-            // It, or the running thread, may now have a peer.
-            quantum::start_quantum(section, t.percpu);
-        }
-    } else if !t.wait_queue.is_null() {
-        // SAFETY: the thread stands in that queue, and the object outlives its wait.
-        let queue = unsafe { &mut *t.wait_queue };
-        queue.remove(section.links(), tid, from);
-        queue.push_back(section.links(), tid, to);
-        NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
+        requeue_ready(section, t, from, placement);
+    }
+    // A thread that has announced its wait and has not begun it stands in both.
+    if !t.wait_queue.is_null() {
+        requeue_waiting(section, t, from);
+    }
+}
+
+/// Moves a ready thread within its run queue.
+fn requeue_ready(section: &mut Section, t: &mut Tcb, from: Priority, placement: Placement) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    if sched
+        .rq
+        .set_priority(section.ready_links(), t.tid, from, t.prio, placement)
+        == Resched::Preempt
+    {
+        resched(t.percpu);
+    } else if sched.nr_round_robin != 0 {
+        // It, or the running thread, may now have a peer.
+        quantum::start_quantum(section, t.percpu);
+    }
+}
+
+/// Moves a thread within the queue it waits in.
+fn requeue_waiting(section: &mut Section, t: &mut Tcb, from: Priority) {
+    // SAFETY: the thread stands in that queue, and the object outlives its wait; inside a section.
+    let queue = unsafe { &mut *t.wait_queue };
+    queue.remove(section.wait_links(), t.tid, from);
+    queue.push_back(section.wait_links(), t.tid, t.prio);
+    NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
+    // SAFETY: a thread that waits for a mutex borrows it.
+    if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
+        mutex.waiter_moved(section);
     }
 }
 
@@ -446,7 +375,7 @@ pub(crate) fn suspend_current(section: &mut Section, t: &mut Tcb) -> Next {
     // SAFETY: inside a section.
     unsafe { of_cpu(t.percpu) }
         .rq
-        .block_current(section.links())
+        .block_current(section.ready_links())
 }
 
 /// Suspends another thread: it runs no more until resumed, whatever wakes it.
@@ -459,7 +388,7 @@ pub(crate) fn suspend_other(section: &mut Section, t: &mut Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
     let runs_elsewhere = sched.rq.current() == t.tid;
-    sched.rq.dequeue(section.links(), t.tid, t.prio);
+    sched.rq.dequeue(section.ready_links(), t.tid, t.prio);
     if runs_elsewhere {
         resched(t.percpu);
     }
@@ -484,6 +413,8 @@ fn begin_yield() -> Handoff {
     let mut section = lock::enter_thread();
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(cpu) }.rq.yield_current(section.links());
+    let next = unsafe { of_cpu(cpu) }
+        .rq
+        .yield_current(section.ready_links());
     Handoff::switch(section, cpu, percpu::current(), next)
 }

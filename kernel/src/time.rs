@@ -17,6 +17,7 @@ use crate::quantum;
 use crate::sched::{self, IrqExit};
 use crate::thread::tcb::Wait;
 use crate::trace::trace;
+use crate::wait;
 
 pub use crate::soft_timer::{Expiry, Timer};
 
@@ -116,11 +117,10 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
-    let mut section = lock::enter_thread();
     if deadline.0 > tsc::now() {
-        sched::block(&mut section, Wait::Sleep, core::ptr::null_mut(), deadline.0);
+        let section = lock::enter_thread();
+        wait::wait_until(section, Wait::Sleep, core::ptr::null_mut(), deadline.0);
     }
-    section.leave();
     Ok(())
 }
 
@@ -239,7 +239,7 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
         if index >= MAX_THREADS {
             crate::soft_timer::expired(section, id, Expiry { deadline, at });
         } else if index >= MAX_CPUS {
-            sched::timed_out(section, ThreadId::new(index as u8));
+            wait::timed_out(section, ThreadId::new(index as u8));
         } else {
             quantum::quantum_expired(section, cpu);
         }

@@ -46,12 +46,14 @@
 mod ids;
 mod links;
 pub mod pi;
+mod prio_counts;
 mod prio_queue;
 mod run_queue;
 mod timer_queue;
 
 pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;
+pub use prio_counts::PrioCounts;
 pub use prio_queue::{Iter, PrioQueue};
 pub use run_queue::{Next, Placement, Policy, Resched, RunQueue};
 pub use timer_queue::{Cancelled, Inserted, TimerQueue};

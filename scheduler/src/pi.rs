@@ -6,8 +6,8 @@
 //! and carries the changes out.
 //!
 //! The order of things when a thread finds a mutex taken:
-//! 1. [`check_chain`]: waiting must not close a cycle.
-//! 2. the kernel moves the thread from the run queue to the mutex's wait queue;
+//! 1. the kernel puts the thread into the mutex's wait queue;
+//! 2. [`Check`]: its wait must not close a cycle;
 //! 3. [`Walk::new`] at the owner, then [`Walk::step`] and execute, until there is no change.
 //!
 //! Whenever waiters leave otherwise (timeout, unlock, change of priority), only the third is
@@ -15,8 +15,10 @@
 //!
 //! # Invariants
 //! * A step looks at one thread and gives at most one change; between two steps the kernel may
-//!   let interrupts in, since each step looks anew.
-//! * At most [`MAX_CHAIN`] threads are changed without a chance to let interrupts in.
+//!   let interrupts in and other threads run, since each step looks anew.
+//! * So may it between two portions of a check. Of the threads that close a cycle, the one that
+//!   began to wait last finds it: the other waits last at least as long. A cycle that is found
+//!   may be none if a thread has ceased to wait since the check began; then it is made again.
 //!
 //! # Source
 //! L. Sha, R. Rajkumar, J. P. Lehoczky: Priority Inheritance Protocols, IEEE Transactions on
@@ -84,29 +86,50 @@ pub fn effective_priority(
     top_waiters.into_iter().fold(base, Priority::max_important)
 }
 
-/// Whether `tid` may wait for `mutex`; gives the number of threads in the chain behind it.
-///
-/// # Errors
-/// [`PiError::Deadlock`] if the chain comes back to `tid`, [`PiError::ChainTooLong`] if it does
-/// not end within [`MAX_CHAIN`] threads (as one with a cycle beyond `tid` never does).
-pub fn check_chain<W: PiWorld>(
-    world: &W,
-    tid: ThreadId,
-    mutex: W::Mutex,
-) -> Result<usize, PiError> {
-    let mut next = world.owner_of(mutex);
-    let mut nr_threads = 0;
-    while let Some(owner) = next {
-        if owner == tid {
-            return Err(PiError::Deadlock);
+/// Whether a thread may wait for a mutex: a look along the chain behind it, in portions.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    waiter: ThreadId,
+    next: Option<ThreadId>,
+    nr_threads: usize,
+}
+
+impl Check {
+    /// Whether `waiter` may wait for a mutex of `owner`.
+    #[inline]
+    #[must_use]
+    pub const fn new(waiter: ThreadId, owner: Option<ThreadId>) -> Self {
+        Self {
+            waiter,
+            next: owner,
+            nr_threads: 0,
         }
-        if nr_threads == MAX_CHAIN {
-            return Err(PiError::ChainTooLong);
-        }
-        nr_threads += 1;
-        next = owner_of_blocker(world, owner);
     }
-    Ok(nr_threads)
+
+    /// Looks at so many threads more. When it has come to the end, gives the number of threads in
+    /// the chain.
+    ///
+    /// # Errors
+    /// [`PiError::Deadlock`] if the chain comes back to the waiter, [`PiError::ChainTooLong`] if it
+    /// does not end within [`MAX_CHAIN`] threads (as one with a cycle beyond the waiter never does).
+    pub fn go_on<W: PiWorld>(
+        &mut self,
+        world: &W,
+        portion: usize,
+    ) -> Result<Option<usize>, PiError> {
+        for _ in 0..portion {
+            let Some(owner) = self.next else { break };
+            if owner == self.waiter {
+                return Err(PiError::Deadlock);
+            }
+            if self.nr_threads == MAX_CHAIN {
+                return Err(PiError::ChainTooLong);
+            }
+            self.nr_threads += 1;
+            self.next = owner_of_blocker(world, owner);
+        }
+        Ok(self.next.is_none().then_some(self.nr_threads))
+    }
 }
 
 /// The thread that holds what `tid` waits for.

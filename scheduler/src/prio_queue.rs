@@ -27,7 +27,7 @@ pub struct PrioQueue {
 
 /// The most important level of a bitmap.
 #[inline(always)]
-const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
+pub(crate) const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
     if bitmap[0] != 0 {
         return Some(bitmap[0].trailing_zeros());
     }

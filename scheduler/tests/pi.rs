@@ -1,7 +1,7 @@
 //! Priority inheritance, carried out as a kernel would, against a naive fixed point.
 
 use proptest::prelude::*;
-use takt_scheduler::pi::{MAX_CHAIN, PiError, PiWorld, Walk, check_chain, effective_priority};
+use takt_scheduler::pi::{Check, MAX_CHAIN, PiError, PiWorld, Walk, effective_priority};
 use takt_scheduler::{Links, Placement, PrioQueue, Priority, ThreadId};
 
 fn tid(index: usize) -> ThreadId {
@@ -101,9 +101,22 @@ impl World {
         }
     }
 
+    /// Whether the thread may wait for the mutex, looked at in portions.
+    fn check_wait(&self, t: usize, m: usize, portion: usize) -> Result<usize, PiError> {
+        let mut check = Check::new(tid(t), self.owner_of(m));
+        loop {
+            if let Some(depth) = check.go_on(self, portion)? {
+                return Ok(depth);
+            }
+        }
+    }
+
     /// Takes the mutex, waits for it, or is told that it must not.
     fn lock(&mut self, t: usize, m: usize) -> Result<usize, PiError> {
-        let depth = check_chain(self, tid(t), m)?;
+        let depth = self.check_wait(t, m, usize::MAX)?;
+        for portion in 1..4 {
+            assert_eq!(self.check_wait(t, m, portion), Ok(depth));
+        }
         match self.mutexes[m].owner {
             None => self.mutexes[m].owner = Some(t),
             Some(owner) => {

@@ -12,8 +12,9 @@ use super::{MutexGuard, Waiters};
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{Wait, Woken};
+use crate::thread::tcb::Wait;
 use crate::time::Instant;
+use crate::wait;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.
 pub struct Condvar {
@@ -80,42 +81,24 @@ impl Condvar {
         }
         let mutex = guard.raw();
         let mut section = lock::enter_thread();
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *crate::arch::percpu::current() };
-        sched::begin_wait(
-            &mut section,
-            t,
-            Wait::Queue,
-            self.waiting().as_ptr(),
-            deadline.cycles(),
-        );
-        // Nothing runs between: interrupts are off. The thread is in the queue before the mutex is free.
-        let unlocked = mutex.unlock_in(&mut section);
+        // The thread stands in the queue before the mutex is free, so no notification is missed.
+        wait::announce(&mut section, Wait::Queue, self.waiting().as_ptr());
+        section.leave_quietly();
+        let unlocked = mutex.unlock();
         debug_assert!(
             unlocked.is_ok(),
             "the guard says that this thread owns the mutex"
         );
-        // SAFETY: this CPU's own, inside a section.
-        let next = unsafe { sched::of_cpu(crate::arch::percpu::this()) }
-            .rq
-            .pick_next();
-        sched::switch_to(&mut section, next);
-        // SAFETY: as above. Not by `t`: the waker wrote there meanwhile.
-        let woken = unsafe { (*crate::arch::percpu::current()).woken };
+        let woken = wait::finish(deadline.cycles());
         // Those that were notified together with this one.
-        section = self.wake_notified(section);
-        let locked = mutex.lock_in(&mut section, sched::FOREVER, Long::Accepted);
-        section.leave();
+        self.wake_notified(lock::enter_thread()).leave();
+        let locked = mutex.lock(Instant::NEVER, Long::Accepted);
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
             locked.is_ok(),
             "the mutex cannot be locked again after the wait: a deadlock, or its owner has ended"
         );
-        if woken == Woken::TimedOut {
-            Err(Error::TimedOut)
-        } else {
-            Ok(())
-        }
+        woken.result()
     }
 
     /// Wakes the most important waiter; says whether there was one.
@@ -126,7 +109,7 @@ impl Condvar {
         let mut section = lock::enter();
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiting().as_ptr() };
-        let woken = sched::wake_first(&mut section, waiters).is_some();
+        let woken = wait::wake_first(&mut section, waiters).is_some();
         section.leave();
         woken
     }
@@ -164,7 +147,7 @@ impl Condvar {
         loop {
             // SAFETY: inside a section, where this is the only reference.
             let notified = unsafe { &mut *self.notified().as_ptr() };
-            if sched::wake_first(&mut section, notified).is_none() {
+            if wait::wake_first(&mut section, notified).is_none() {
                 return section;
             }
             self.nr_woken.fetch_add(1, Relaxed);

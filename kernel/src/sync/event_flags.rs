@@ -25,8 +25,9 @@ use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{Wait, Woken, tcb};
+use crate::thread::tcb::{Wait, tcb};
 use crate::time::Instant;
+use crate::wait;
 
 /// What a waiter wants of its bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,7 +175,7 @@ impl EventFlags {
             self.search_from(section, None);
             return false;
         };
-        let next = waiters.next_after(section.links(), tid, prio);
+        let next = waiters.next_after(section.wait_links(), tid, prio);
         self.search_from(section, next);
         // SAFETY: inside a section.
         let t = unsafe { &mut *tcb(tid) };
@@ -185,8 +186,8 @@ impl EventFlags {
                 self.flags.fetch_and(!mask, Relaxed);
             }
             t.exchange = flags as usize;
-            waiters.remove(section.links(), tid, prio);
-            sched::wake_taken(section, tid);
+            waiters.remove(section.wait_links(), tid, prio);
+            wait::wake_taken(section, tid);
         }
         next.is_some()
     }
@@ -220,9 +221,7 @@ impl EventFlags {
             return Err(Error::InvalidArgument);
         }
         self.finish_search();
-        let mut section = lock::enter();
-        let result = self.wait_in(&mut section, mask, mode, deadline);
-        section.leave();
+        let result = self.wait_after_search(mask, mode, deadline);
         // Those after this one, before it does anything with the flags.
         self.finish_search();
         result
@@ -240,17 +239,14 @@ impl EventFlags {
         Some(flags)
     }
 
-    fn wait_in(
-        &self,
-        section: &mut Section,
-        mask: u32,
-        mode: Mode,
-        deadline: Instant,
-    ) -> Result<u32, Error> {
-        if let Some(flags) = self.take(section, mask, mode) {
+    fn wait_after_search(&self, mask: u32, mode: Mode, deadline: Instant) -> Result<u32, Error> {
+        let section = lock::enter();
+        if let Some(flags) = self.take(&section, mask, mode) {
+            section.leave_quietly();
             return Ok(flags);
         }
         if !sched::may_block() {
+            section.leave_quietly();
             return Err(Error::WrongContext);
         }
         // SAFETY: the running thread's own block, inside a section.
@@ -258,15 +254,10 @@ impl EventFlags {
         t.exchange = mask as usize;
         t.exchange2 = mode as usize;
         t.searched = false;
-        match sched::block(
-            section,
-            Wait::Queue,
-            self.waiters.as_ptr(),
-            deadline.cycles(),
-        ) {
-            // SAFETY: the running thread's own block, inside a section. Not by `t`: the waker wrote there meanwhile.
-            Woken::Object => Ok(unsafe { (*percpu::current()).exchange } as u32),
-            Woken::TimedOut => Err(Error::TimedOut),
-        }
+        let queue = self.waiters.as_ptr();
+        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
+            .result()
+            // SAFETY: the running thread's own block. Not by `t`: the waker wrote there meanwhile.
+            .map(|()| unsafe { (*percpu::current()).exchange } as u32)
     }
 }

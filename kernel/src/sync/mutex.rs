@@ -5,6 +5,9 @@
 //! computed. Unlocking a contended mutex hands it to the most important waiter. A handle comes back only after four
 //! million threads with the same id, so the word of a thread that has ended is no one else's.
 //!
+//! A thread that finds it locked announces its wait, then looks for deadlocks, lends its priority to one owner after the
+//! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex.
+//!
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.
 
@@ -15,20 +18,24 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_scheduler::ThreadId;
-use takt_scheduler::pi::{PiError, Walk, check_chain};
+use takt_scheduler::pi::{Check, PiError};
+use takt_scheduler::{Priority, ThreadId};
 
 use super::{Waiters, pi};
 use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{EXITED, HANDLE, Wait, Woken, tcb};
+use crate::thread::tcb::{EXITED, HANDLE, Tcb, Wait, Woken, tcb};
 use crate::time::Instant;
 use crate::trace::trace;
+use crate::wait;
 
 const FREE: u32 = 0;
 const CONTENDED: u32 = 1 << 31;
+
+/// How many threads of a chain are looked at in one section.
+const CHECKED_AT_ONCE: usize = 4;
 
 const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
 
@@ -37,6 +44,8 @@ pub(crate) struct RawMutex {
     /// 0, or the owner's handle, + `CONTENDED` while someone waits.
     word: AtomicU32,
     waiters: Waiters,
+    /// Priority of the most important waiter, as its owner has noted it.
+    top: Cell<Option<Priority>>,
     /// Next in the owner's list of contended mutexes.
     next_held: Cell<*const RawMutex>,
     /// The one before it there, null for the first.
@@ -53,17 +62,10 @@ impl RawMutex {
         Self {
             word: AtomicU32::new(FREE),
             waiters: Waiters::new(),
+            top: Cell::new(None),
             next_held: Cell::new(core::ptr::null()),
             prev_held: Cell::new(core::ptr::null()),
         }
-    }
-
-    pub(crate) fn waiters(&self) -> &Waiters {
-        &self.waiters
-    }
-
-    pub(crate) fn next_held(&self) -> *const RawMutex {
-        self.next_held.get()
     }
 
     /// The owner; where someone waits, it has not ended.
@@ -80,53 +82,64 @@ impl RawMutex {
     }
 
     #[inline(always)]
-    pub(crate) fn lock(&self, deadline: Instant) -> Result<(), Error> {
+    pub(crate) fn lock(&self, deadline: Instant, long: Long) -> Result<(), Error> {
         if self.try_lock() {
             return Ok(());
         }
-        self.lock_slow(deadline)
+        self.lock_slow(deadline, long)
     }
 
     #[inline(never)]
-    fn lock_slow(&self, deadline: Instant) -> Result<(), Error> {
+    fn lock_slow(&self, deadline: Instant, long: Long) -> Result<(), Error> {
         if !sched::may_block() {
             return Err(Error::WrongContext);
         }
+        let Some(owner) = self.begin_wait()? else {
+            return Ok(());
+        };
+        // From here on the thread stands in the queue, and an unlock may give it the mutex.
+        if let Err(error) = self.check(long) {
+            let _ = pi::walk(owner);
+            return Err(error);
+        }
+        // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
+        // do not inherit: the limit is documented in `config`.
+        let _ = pi::walk(owner);
+        match wait::finish(deadline.cycles()) {
+            Woken::TimedOut => self.end_boosts(),
+            Woken::Object | Woken::Not => self.end_wait(),
+        }
+    }
+
+    /// Takes the mutex after all; or announces a wait for it, and gives its owner.
+    fn begin_wait(&self) -> Result<Option<ThreadId>, Error> {
         let mut section = lock::enter_thread();
-        let result = self.lock_in(&mut section, deadline.cycles(), Long::Refused);
-        section.leave();
+        let result = self.begin_wait_in(&mut section);
+        section.leave_quietly();
         result
     }
 
-    /// Locks inside a section.
-    pub(crate) fn lock_in(
-        &self,
-        section: &mut Section,
-        deadline: u64,
-        long: Long,
-    ) -> Result<(), Error> {
-        let me = ThreadId::new(percpu::current_tid());
+    #[inline(always)]
+    fn begin_wait_in(&self, section: &mut Section) -> Result<Option<ThreadId>, Error> {
         // Another CPU's fast path may give it back or take it while this one looks.
         let owner = loop {
             let word = self.word.load(Relaxed);
             if word == FREE {
                 if self.try_lock() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 continue;
             }
             let owner = living_owner(word)?;
-            match check_chain(&pi::World(section), me, core::ptr::from_ref(self)) {
-                Err(PiError::ChainTooLong) if long == Long::Accepted => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => {}
+            if owner.raw() == percpu::current_tid() {
+                return Err(Error::Deadlock);
             }
             if self.contend(section, word, owner) {
                 break owner;
             }
         };
         // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *tcb(me) };
+        let t = unsafe { &mut *percpu::current() };
         t.blocked_on = self;
         trace!(
             mutex_contended,
@@ -134,37 +147,92 @@ impl RawMutex {
             u32::from(t.prio.rank()),
             self as *const Self as u32
         );
-        // The owner must inherit before this thread leaves the CPU, and inheritance looks at the wait queue: so stand
-        // in it first.
-        let cpu_next = self.enqueue_self(section, t, owner, deadline);
-        sched::switch_to(section, cpu_next);
-        // SAFETY: as above; anew, since the waker wrote there meanwhile.
-        let t = unsafe { &mut *tcb(me) };
-        t.blocked_on = core::ptr::null();
-        if t.woken == Woken::TimedOut {
-            return Err(Error::TimedOut);
+        wait::announce(section, Wait::Queue, self.waiters.as_ptr());
+        self.note_top(section, owner);
+        Ok(Some(owner))
+    }
+
+    /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
+    /// meanwhile closes none.
+    fn check(&self, long: Long) -> Result<(), Error> {
+        let me = ThreadId::new(percpu::current_tid());
+        let mut nr_ended = pi::nr_ended();
+        let mut check = Check::new(me, self.owner());
+        loop {
+            let mut section = lock::enter_thread();
+            // SAFETY: the running thread's own block, inside a section.
+            let t = unsafe { &mut *tcb(me) };
+            let mut is_done: Result<bool, Error> = Ok(true);
+            if t.woken == Woken::Not {
+                is_done = match check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE) {
+                    Ok(depth) => Ok(depth.is_some()),
+                    Err(_) if nr_ended != pi::nr_ended() => {
+                        // Some thread of the chain has gone on since, so what was seen need not have been at one time.
+                        nr_ended = pi::nr_ended();
+                        check = Check::new(me, self.owner());
+                        Ok(false)
+                    }
+                    Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
+                    Err(error) => {
+                        self.take_back(&mut section, t);
+                        Err(error.into())
+                    }
+                };
+            }
+            section.leave_quietly();
+            if is_done? {
+                return Ok(());
+            }
         }
+    }
+
+    /// The running thread will not wait as announced.
+    fn take_back(&self, section: &mut Section, t: &mut Tcb) {
+        t.woken = Woken::Object;
+        t.blocked_on = core::ptr::null();
+        wait::leave_queue(section, t);
+        self.waiter_left(section);
+    }
+
+    /// The wait was ended by the owner.
+    fn end_wait(&self) -> Result<(), Error> {
         // Not handed over: given up by an owner that has ended.
-        if self.word.load(Relaxed) & !CONTENDED != t.handle {
+        if self.word.load(Relaxed) & !CONTENDED != my_handle() {
             return Err(Error::OwnerDied);
         }
         trace!(mutex_acquired, self as *const Self as u32);
         Ok(())
     }
 
-    fn enqueue_self(
-        &self,
-        section: &mut Section,
-        t: &mut crate::thread::tcb::Tcb,
-        owner: ThreadId,
-        deadline: u64,
-    ) -> takt_scheduler::Next {
-        sched::begin_wait(section, t, Wait::Queue, self.waiters.as_ptr(), deadline);
-        // A chain too long was refused by `check_chain`; threads that join from behind may make it longer, and then
-        // those beyond the limit do not inherit: the limit is documented in `config`.
-        let _ = pi::walk(section, Walk::new(owner));
-        // SAFETY: this CPU's own, inside a section.
-        unsafe { sched::of_cpu(percpu::this()) }.rq.pick_next()
+    /// The wait was ended by its time-out: what the owners along the chain inherited through it ends.
+    ///
+    /// The timer's interrupt leaves that to the thread, since it grows with the chain. One of those owners may run, and
+    /// be as important as this thread through its boost: so the thread goes before its equals until it is done, and
+    /// behind them then.
+    fn end_boosts(&self) -> Result<(), Error> {
+        if let Some(owner) = self.owner() {
+            let _ = pi::walk(owner);
+        }
+        // SAFETY: the running thread's own block.
+        if core::mem::replace(unsafe { &mut (*percpu::current()).is_ahead }, false) {
+            sched::yield_now();
+        }
+        Err(Error::TimedOut)
+    }
+
+    /// The time-out of `t` came and took it out of the queue.
+    pub(crate) fn timed_out(&self, section: &mut Section, t: &mut Tcb) {
+        t.blocked_on = core::ptr::null();
+        let owner = self.owner();
+        self.waiter_left(section);
+        if sched::wake_ahead(section, t.tid, Woken::TimedOut) {
+            t.is_ahead = true;
+        } else if t.state != 0
+            && let Some(owner) = owner
+        {
+            // It does not run soon: it is suspended.
+            let _ = pi::walk(owner);
+        }
     }
 
     /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.
@@ -185,20 +253,50 @@ impl RawMutex {
 
     /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
     pub(crate) fn let_go(&self, section: &mut Section) {
-        let me = ThreadId::new(percpu::current_tid());
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let waiter = waiters.pop(section.links());
-        if waiters.is_empty() {
-            self.release(section, me);
-            self.word.fetch_and(!CONTENDED, Relaxed);
-        }
-        // Before the waiter runs; it cannot fail where a boost ends.
-        let _ = pi::walk(section, Walk::new(me));
+        let waiter = waiters.pop(section.wait_links());
+        self.waiter_left(section);
         if let Some((waiter, _)) = waiter {
             // SAFETY: inside a section.
             unsafe { (*tcb(waiter)).blocked_on = core::ptr::null() };
-            sched::wake_taken(section, waiter);
+            wait::wake_taken(section, waiter);
+        }
+    }
+
+    /// A waiter was taken out of the queue, which does not become the owner.
+    fn waiter_left(&self, section: &mut Section) {
+        pi::wait_ended();
+        let Some(owner) = self.owner() else { return };
+        self.note_top(section, owner);
+        if self.waiters.get(section).is_empty() {
+            self.release(section, owner);
+            self.word.fetch_and(!CONTENDED, Relaxed);
+        }
+    }
+
+    /// A waiter was moved in the queue to another priority.
+    pub(crate) fn waiter_moved(&self, section: &mut Section) {
+        if let Some(owner) = self.owner() {
+            self.note_top(section, owner);
+        }
+    }
+
+    /// The most important waiter may be another one: its owner inherits from that.
+    #[inline(always)]
+    fn note_top(&self, section: &Section, owner: ThreadId) {
+        let top = self.waiters.get(section).top_priority();
+        let noted = self.top.replace(top);
+        if noted == top {
+            return;
+        }
+        // SAFETY: inside a section.
+        let inherits = unsafe { &mut (*tcb(owner)).inherits };
+        if let Some(noted) = noted {
+            inherits.remove(noted);
+        }
+        if let Some(top) = top {
+            inherits.add(top);
         }
     }
 
@@ -230,16 +328,6 @@ impl RawMutex {
         }
     }
 
-    /// A waiter's time-out came and took it out of the queue: its boost ends.
-    pub(crate) fn waiter_left(&self, section: &mut Section) {
-        let Some(owner) = self.owner() else { return };
-        if self.waiters.get(section).is_empty() && self.word.load(Relaxed) & CONTENDED != 0 {
-            self.release(section, owner);
-            self.word.fetch_and(!CONTENDED, Relaxed);
-        }
-        let _ = pi::walk(section, Walk::new(owner));
-    }
-
     #[inline(always)]
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         if self
@@ -257,12 +345,18 @@ impl RawMutex {
         let mut section = lock::enter();
         let result = self.unlock_in(&mut section);
         section.leave();
+        // SAFETY: the running thread's own block, of which it reads two bytes.
+        let t = unsafe { &*percpu::current() };
+        if t.prio != t.base {
+            // It is as important as the waiter was that now owns the mutex, and no longer has to be.
+            let _ = pi::walk(t.tid);
+        }
         result
     }
 
     /// Unlocks inside a section; the most important waiter owns it then.
-    pub(crate) fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
-        let me = ThreadId::new(percpu::current_tid());
+    #[inline(always)]
+    fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
         let mine = my_handle();
         let word = self.word.load(Relaxed);
         if word != mine | CONTENDED {
@@ -272,27 +366,37 @@ impl RawMutex {
             self.word.store(FREE, Release);
             return Ok(());
         }
-        self.release(section, me);
+        self.hand_over(section);
+        Ok(())
+    }
+
+    /// Makes the most important waiter the owner.
+    #[inline(always)]
+    fn hand_over(&self, section: &mut Section) {
+        let me = ThreadId::new(percpu::current_tid());
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let Some((next, _)) = waiters.pop(section.links()) else {
-            // The last waiter's time-out came and it has not run since.
-            self.word.store(FREE, Release);
-            return pi::walk(section, Walk::new(me));
+        let Some((next, prio)) = waiters.pop(section.wait_links()) else {
+            // A contended mutex has a waiter.
+            debug_assert!(false, "the contended bit ends with the last waiter");
+            return;
         };
-        let contended = if waiters.is_empty() { 0 } else { CONTENDED };
+        self.top.set(None);
         // SAFETY: inside a section.
-        let handle = unsafe { (*tcb(next)).handle };
-        self.word.store(handle | contended, Relaxed);
-        if contended != 0 {
+        unsafe { (*tcb(me)).inherits.remove(prio) };
+        self.release(section, me);
+        // SAFETY: inside a section.
+        let heir = unsafe { &mut *tcb(next) };
+        heir.blocked_on = core::ptr::null();
+        pi::wait_ended();
+        if waiters.is_empty() {
+            self.word.store(heir.handle, Relaxed);
+        } else {
+            self.word.store(heir.handle | CONTENDED, Relaxed);
             self.hold(section, next);
+            self.note_top(section, next);
         }
-        // SAFETY: inside a section.
-        unsafe { (*tcb(next)).blocked_on = core::ptr::null() };
-        // The new owner was the most important waiter, so it has nothing to inherit; this thread loses its boost.
-        pi::walk(section, Walk::new(me))?;
-        sched::wake_taken(section, next);
-        Ok(())
+        wait::wake_taken(section, next);
     }
 }
 
@@ -369,7 +473,7 @@ impl<T> Mutex<T> {
     /// As [`Mutex::lock`], and [`Error::TimedOut`].
     #[inline]
     pub fn lock_until(&self, deadline: Instant) -> Result<MutexGuard<'_, T>, Error> {
-        self.raw.lock(deadline)?;
+        self.raw.lock(deadline, Long::Refused)?;
         Ok(self.guard())
     }
 

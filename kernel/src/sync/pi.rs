@@ -1,16 +1,25 @@
 //! Priority inheritance: showing the kernel's tables to the scheduler's policy and carrying out its changes.
 
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
 use super::mutex::RawMutex;
 use crate::error::Error;
-use crate::lock::Section;
+use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::tcb;
 
 /// The tables, inside a section.
-pub(crate) struct World<'a>(pub(crate) &'a Section);
+pub(crate) struct World<'a>(PhantomData<&'a Section>);
+
+impl<'a> World<'a> {
+    pub(crate) fn of(_section: &'a Section) -> Self {
+        Self(PhantomData)
+    }
+}
 
 impl PiWorld for World<'_> {
     type Mutex = *const RawMutex;
@@ -27,17 +36,7 @@ impl PiWorld for World<'_> {
 
     fn top_waiter(&self, tid: ThreadId) -> Option<Priority> {
         // SAFETY: inside a section.
-        let mut mutex = unsafe { (*tcb(tid)).held };
-        let mut top: Option<Priority> = None;
-        while !mutex.is_null() {
-            // SAFETY: the list holds contended mutexes, which their waiters borrow.
-            let held = unsafe { &*mutex };
-            if let Some(prio) = held.waiters().get(self.0).top_priority() {
-                top = Some(top.map_or(prio, |top| Priority::max_important(top, prio)));
-            }
-            mutex = held.next_held();
-        }
-        top
+        unsafe { (*tcb(tid)).inherits.top() }
     }
 
     fn blocked_on(&self, tid: ThreadId) -> Option<Self::Mutex> {
@@ -52,15 +51,38 @@ impl PiWorld for World<'_> {
     }
 }
 
-/// Follows a chain of owners and gives each the priority it has to have.
-pub(crate) fn walk(section: &mut Section, mut walk: Walk) -> Result<(), Error> {
-    loop {
-        match walk.step(&World(section)) {
-            Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),
-            Ok(None) => return Ok(()),
-            Err(error) => return Err(error.into()),
+/// How many waits for mutexes have ended, wrapping; changes inside a section only.
+static NR_ENDED: AtomicU32 = AtomicU32::new(0);
+
+/// A thread no longer waits for a mutex: what was seen of a chain before may not fit to what is seen after.
+#[inline(always)]
+pub(crate) fn wait_ended() {
+    NR_ENDED.store(nr_ended().wrapping_add(1), Relaxed);
+}
+
+/// How many waits for mutexes have ended, wrapping.
+#[inline(always)]
+pub(crate) fn nr_ended() -> u32 {
+    NR_ENDED.load(Relaxed)
+}
+
+/// Follows a chain of owners and gives each the priority it has to have, a section for each.
+///
+/// Threads of the chain may go on or end in between: each thread is looked at anew, and one that needs no change ends
+/// the walk. Whoever changes the chain does its own.
+#[inline(never)]
+pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
+    let mut walk = Walk::new(from);
+    while walk.pending().is_some() {
+        let mut section = lock::enter();
+        let change = walk.step(&World::of(&section));
+        if let Ok(Some(change)) = &change {
+            sched::requeue(&mut section, change.tid, change.to, change.placement);
         }
+        section.leave();
+        change?;
     }
+    Ok(())
 }
 
 impl From<PiError> for Error {

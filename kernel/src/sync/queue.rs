@@ -11,8 +11,9 @@ use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{Wait, Woken, tcb};
+use crate::thread::tcb::{Wait, tcb};
 use crate::time::Instant;
+use crate::wait;
 
 /// A queue of up to `N` messages.
 pub struct Queue<T, const N: usize> {
@@ -153,7 +154,7 @@ impl<T, const N: usize> Queue<T, N> {
         let result = match self.give(&mut section, message) {
             None => Ok(()),
             Some(message) if sched::may_block() => {
-                self.send_blocking(&mut section, message, deadline)
+                return self.send_blocking(section, message, deadline);
             }
             Some(message) => Err((message, Error::WrongContext)),
         };
@@ -166,12 +167,12 @@ impl<T, const N: usize> Queue<T, N> {
     fn give(&self, section: &mut Section, message: T) -> Option<T> {
         // SAFETY: inside a section, where this is the only reference.
         let receivers = unsafe { &mut *self.receivers.as_ptr() };
-        if let Some((tid, _)) = receivers.pop(section.links()) {
+        if let Some((tid, _)) = receivers.pop(section.wait_links()) {
             // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits.
             let slot = unsafe { (*tcb(tid)).exchange } as *mut MaybeUninit<T>;
             // SAFETY: as above.
             unsafe { slot.write(MaybeUninit::new(message)) };
-            sched::wake_taken(section, tid);
+            wait::wake_taken(section, tid);
             return None;
         }
         let ring = self.ring(section);
@@ -185,7 +186,7 @@ impl<T, const N: usize> Queue<T, N> {
     #[inline(never)]
     fn send_blocking(
         &self,
-        section: &mut Section,
+        section: Section,
         message: T,
         deadline: Instant,
     ) -> Result<(), (T, Error)> {
@@ -193,16 +194,11 @@ impl<T, const N: usize> Queue<T, N> {
         // SAFETY: the running thread's own block, inside a section.
         let t = unsafe { &mut *percpu::current() };
         t.exchange = (&raw const slot) as usize;
-        match sched::block(
-            section,
-            Wait::Queue,
-            self.senders.as_ptr(),
-            deadline.cycles(),
-        ) {
-            Woken::Object => Ok(()),
+        let queue = self.senders.as_ptr();
+        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
+            .result()
             // SAFETY: no receiver took it.
-            Woken::TimedOut => Err((unsafe { slot.assume_init() }, Error::TimedOut)),
-        }
+            .map_err(|error| (unsafe { slot.assume_init() }, error))
     }
 
     /// Receives, waiting for a message as long as it takes.
@@ -238,7 +234,7 @@ impl<T, const N: usize> Queue<T, N> {
         let mut section = lock::enter();
         let result = match self.take(&mut section) {
             Some(message) => Ok(message),
-            None if sched::may_block() => self.receive_blocking(&mut section, deadline),
+            None if sched::may_block() => return self.receive_blocking(section, deadline),
             None => Err(Error::WrongContext),
         };
         section.leave();
@@ -251,32 +247,27 @@ impl<T, const N: usize> Queue<T, N> {
         let message = self.ring(section).pop()?;
         // SAFETY: inside a section, where this is the only reference.
         let senders = unsafe { &mut *self.senders.as_ptr() };
-        if let Some((tid, _)) = senders.pop(section.links()) {
+        if let Some((tid, _)) = senders.pop(section.wait_links()) {
             // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
             let next = unsafe { (*tcb(tid)).exchange } as *const T;
             // SAFETY: as above.
             let next = unsafe { next.read() };
             self.ring(section).push(next);
-            sched::wake_taken(section, tid);
+            wait::wake_taken(section, tid);
         }
         Some(message)
     }
 
     #[inline(never)]
-    fn receive_blocking(&self, section: &mut Section, deadline: Instant) -> Result<T, Error> {
+    fn receive_blocking(&self, section: Section, deadline: Instant) -> Result<T, Error> {
         let mut slot = MaybeUninit::<T>::uninit();
         // SAFETY: the running thread's own block, inside a section.
         let t = unsafe { &mut *percpu::current() };
         t.exchange = (&raw mut slot) as usize;
-        match sched::block(
-            section,
-            Wait::Queue,
-            self.receivers.as_ptr(),
-            deadline.cycles(),
-        ) {
+        let queue = self.receivers.as_ptr();
+        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
+            .result()
             // SAFETY: the sender that woke this thread wrote the message first.
-            Woken::Object => Ok(unsafe { slot.assume_init_read() }),
-            Woken::TimedOut => Err(Error::TimedOut),
-        }
+            .map(|()| unsafe { slot.assume_init_read() })
     }
 }

@@ -15,6 +15,7 @@ use crate::lock::{self, Section};
 use crate::sched;
 use crate::thread::tcb::Wait;
 use crate::time::Instant;
+use crate::wait;
 
 const CONTENDED: i32 = -1;
 
@@ -74,7 +75,7 @@ impl Semaphore {
         let mut section = lock::enter();
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        if let Some((tid, _)) = waiters.pop(section.links()) {
+        if let Some((tid, _)) = waiters.pop(section.wait_links()) {
             if waiters.is_empty() {
                 self.count.store(0, Relaxed);
             }
@@ -145,7 +146,7 @@ impl Semaphore {
         if self.try_take().is_ok() {
             return Ok(());
         }
-        let result = self.begin_take(deadline).finish_wait();
+        let result = self.begin_take(deadline).finish();
         if result == Err(Error::TimedOut) {
             self.give_up();
         }
@@ -164,21 +165,18 @@ impl Semaphore {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        sched::end_with_block(section, Wait::Queue, self.waiters.as_ptr(), sched::FOREVER)
+        wait::end_with_block(section, Wait::Queue, self.waiters.as_ptr())
     }
 
-    /// Apart, so that arming a timer costs nothing where there is none.
+    /// Apart, since this wait goes in steps.
     #[inline(never)]
     fn begin_take_until(&self, section: Section, deadline: Instant) -> Handoff {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        sched::end_with_block(
-            section,
-            Wait::Queue,
-            self.waiters.as_ptr(),
-            deadline.cycles(),
-        )
+        let queue = self.waiters.as_ptr();
+        let woken = wait::wait_until(section, Wait::Queue, queue, deadline.cycles());
+        Handoff::result(woken.result())
     }
 
     /// Says that someone waits; or takes a permit after all, and says true.

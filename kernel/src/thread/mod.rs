@@ -15,7 +15,6 @@ mod table;
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_scheduler::pi::Walk;
 use takt_scheduler::{Priority, ThreadId};
 
 use crate::arch::percpu;
@@ -27,6 +26,7 @@ use crate::sched;
 use crate::sync::pi;
 use crate::time::{self, Instant};
 use crate::trace::trace;
+use crate::wait;
 
 pub use create::Builder;
 pub(crate) use create::adopt_idle;
@@ -94,17 +94,16 @@ pub fn exit(code: usize) -> ! {
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
         // SAFETY: inside a section.
-        let waiting = unsafe { &mut *tcb(joiner) };
+        let waiting = unsafe { &*tcb(joiner) };
         // Unless its time-out woke it already and it has not run since.
-        if waiting.state & WAITING != 0 {
-            sched::cancel_timeout(waiting);
+        if waiting.woken == Woken::Not {
             sched::wake(&mut section, joiner, Woken::Object);
         }
     }
     // SAFETY: this CPU's own, inside a section.
     let next = unsafe { sched::of_cpu(percpu::this()) }
         .rq
-        .block_current(section.links());
+        .block_current(section.ready_links());
     sched::switch_for_good(section, next)
 }
 
@@ -126,21 +125,31 @@ pub fn park(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
+    if deadline != Instant::NEVER {
+        return park_until(deadline);
+    }
     let mut section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
-    let mut woken = Woken::Object;
     if !t.token {
-        woken = sched::block(
-            &mut section,
-            Wait::Park,
-            core::ptr::null_mut(),
-            deadline.cycles(),
-        );
+        wait::block(&mut section, Wait::Park, core::ptr::null_mut());
     }
-    // A notification that came after the time-out, before this thread ran, counts.
-    let is_notified = t.token || woken == Woken::Object;
     t.token = false;
+    section.leave_quietly();
+    Ok(())
+}
+
+/// [`park`] in steps.
+#[inline(never)]
+fn park_until(deadline: Instant) -> Result<(), Error> {
+    let section = lock::enter_thread();
+    let nothing = core::ptr::null_mut();
+    let woken = wait::wait_until(section, Wait::Park, nothing, deadline.cycles());
+    let section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    // A notification that came after the time-out, before this thread ran, counts.
+    let is_notified = core::mem::replace(&mut t.token, false) || woken == Woken::Object;
     section.leave_quietly();
     if is_notified {
         Ok(())
@@ -295,7 +304,6 @@ impl Thread {
     pub(crate) fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
         let t = self.block(section)?;
         if t.state & WAITING != 0 && t.wait == Wait::Park {
-            sched::cancel_timeout(t);
             sched::wake(section, self.tid(), Woken::Object);
         } else {
             t.token = true;
@@ -314,33 +322,44 @@ impl Thread {
             return Err(Error::WrongContext);
         }
         let mut section = lock::enter_thread();
-        let result = self.join_in(&mut section, deadline.cycles());
-        section.leave();
+        let is_announced = self.begin_join(&mut section);
+        section.leave_quietly();
+        let mut woken = Woken::Object;
+        if is_announced? {
+            woken = wait::finish(deadline.cycles());
+        }
+        let mut section = lock::enter_thread();
+        let result = self.end_join(&mut section, woken);
+        section.leave_quietly();
         result
     }
 
-    fn join_in(&self, section: &mut Section, deadline: u64) -> Result<usize, Error> {
+    /// Announces the wait for its end, unless it has ended already.
+    fn begin_join(&self, section: &mut Section) -> Result<bool, Error> {
         let t = self.block(section)?;
         if core::ptr::eq(percpu::current(), t) {
             return Err(Error::Deadlock);
         }
-        if t.state & EXITED == 0 {
-            if t.joiner.is_some() {
-                return Err(Error::InvalidState);
-            }
-            let me = current().tid();
-            t.joiner = Some(me);
-            let woken = sched::block(section, Wait::Join, core::ptr::null_mut(), deadline);
-            // Meanwhile another thread may have joined it first, and its block be someone else's.
-            let t = self.block(section)?;
-            if woken == Woken::TimedOut {
-                if t.joiner == Some(me) {
-                    t.joiner = None;
-                }
-                return Err(Error::TimedOut);
-            }
+        if t.state & EXITED != 0 {
+            return Ok(false);
         }
+        if t.joiner.is_some() {
+            return Err(Error::InvalidState);
+        }
+        t.joiner = Some(current().tid());
+        wait::announce(section, Wait::Join, core::ptr::null_mut());
+        Ok(true)
+    }
+
+    fn end_join(&self, section: &mut Section, woken: Woken) -> Result<usize, Error> {
+        // Meanwhile another thread may have joined it first, and its block be someone else's.
         let t = self.block(section)?;
+        if woken == Woken::TimedOut {
+            if t.joiner == Some(current().tid()) {
+                t.joiner = None;
+            }
+            return Err(Error::TimedOut);
+        }
         // SAFETY: inside a section.
         unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
         t.clear();
@@ -360,16 +379,17 @@ impl Thread {
     /// Threads and interrupt handlers.
     pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
-        let mut section = lock::enter();
-        let result = self.block(&section).and_then(|t| {
+        let section = lock::enter();
+        let changed = self.block(&section).and_then(|t| {
             if t.is_idle() {
                 return Err(Error::InvalidState);
             }
             t.base = priority;
-            pi::walk(&mut section, Walk::new(self.tid()))
+            Ok(())
         });
-        section.leave();
-        result
+        section.leave_quietly();
+        changed?;
+        pi::walk(self.tid())
     }
 
     /// Its effective priority.

@@ -3,11 +3,12 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use takt_scheduler::{PrioQueue, Priority, ThreadId};
+use takt_scheduler::{PrioCounts, PrioQueue, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::MAX_THREADS;
+use crate::error::Error;
 use crate::sync::mutex::RawMutex;
 
 /// Waiting for an object, a time or a notification.
@@ -49,8 +50,20 @@ pub(crate) enum Wait {
 pub(crate) enum Woken {
     /// By what it waited for.
     Object,
+    /// It has not: the thread waits, or has announced that it will.
+    Not,
     /// By its time-out.
     TimedOut,
+}
+
+impl Woken {
+    /// The result of a wait.
+    pub(crate) fn result(self) -> Result<(), Error> {
+        match self {
+            Self::TimedOut => Err(Error::TimedOut),
+            Self::Object | Self::Not => Ok(()),
+        }
+    }
 }
 
 /// What the kernel keeps of a thread. Its [`TrapFrame`] lies right before it; those and the first cache line are all
@@ -92,8 +105,8 @@ pub struct Tcb {
     pub(crate) woken: Woken,
     /// A notification came while it did not wait for one.
     pub(crate) token: bool,
-    /// The wait has a time-out.
-    pub(crate) has_timeout: bool,
+    /// A time-out put it before its equals, where it stands until it has put the priorities of others right.
+    pub(crate) is_ahead: bool,
     /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
     pub(crate) atomic: u8,
 
@@ -107,6 +120,8 @@ pub struct Tcb {
     pub(crate) blocked_on: *const RawMutex,
     /// First of the contended mutexes it holds, linked through them.
     pub(crate) held: *const RawMutex,
+    /// The priority of the most important waiter of each of those.
+    pub(crate) inherits: PrioCounts,
     /// It has not begun to wait anew since a search through its wait queue came to it.
     pub(crate) searched: bool,
     /// Who waits for its end.
@@ -148,6 +163,7 @@ impl Tcb {
         self.joiner = None;
         // A mutex that the thread did not give back stays owned, but no one who uses this block next inherits from it.
         self.held = core::ptr::null();
+        self.inherits = PrioCounts::new();
         self.round_robin = 0;
         self.quantum = 0;
         self.quantum_left = 0;

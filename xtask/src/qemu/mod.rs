@@ -7,6 +7,7 @@ mod pin;
 pub mod process;
 pub mod qmp;
 pub mod ram;
+mod served;
 
 pub use accel::Accel;
 pub use command::Machine;
@@ -14,6 +15,7 @@ pub use exit::GuestExit;
 pub use process::Process;
 pub use qmp::Qmp;
 pub use ram::Ram;
+pub use served::Served;
 
 use std::env;
 use std::ffi::OsString;

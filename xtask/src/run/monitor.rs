@@ -15,9 +15,10 @@ use super::live::Live;
 use super::signals::{Watch, Wish};
 use crate::guest::rtt::{self, Rtt};
 use crate::qemu::ram::free_bytes;
-use crate::qemu::{GuestExit, Machine, Process, Ram};
+use crate::qemu::{GuestExit, Machine, Process, Ram, Served};
 
-/// A guest that shows no sign of life for this long has stopped answering.
+/// A guest that shows no sign of life for this long has stopped answering; while the host is busy with others it takes
+/// longer.
 pub const SILENCE: Duration = Duration::from_secs(8);
 /// A guest that was asked to stop has this long for it.
 const STOP_WITHIN: Duration = Duration::from_secs(3);
@@ -100,7 +101,8 @@ impl<'r> Monitor<'r> {
         let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
         let started = Instant::now();
         let mut sampled: Option<Instant> = None;
-        let mut alive = (SignOfLife::default(), started);
+        let mut alive = SignOfLife::default();
+        let mut silent = Served::new(self.process.id());
         let mut stop: Option<StopRequest> = None;
         let ending = loop {
             if let Some(status) = self.process.try_wait()? {
@@ -119,8 +121,9 @@ impl<'r> Monitor<'r> {
             if sampled.is_none_or(|at| at.elapsed() >= SAMPLE) {
                 sampled = Some(Instant::now());
                 let sign = self.sample(live)?;
-                if sign != alive.0 {
-                    alive = (sign, Instant::now());
+                if sign != alive {
+                    alive = sign;
+                    silent.restart();
                 }
                 if free_bytes(&self.dir).is_some_and(|free| free < DISK_RESERVE) {
                     break Ending::DiskFull;
@@ -132,7 +135,7 @@ impl<'r> Monitor<'r> {
             {
                 break Ending::DidNotStop;
             }
-            if alive.1.elapsed() >= SILENCE {
+            if silent.elapsed() >= SILENCE {
                 break Ending::Silent;
             }
             thread::sleep(TICK);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path as FilePath, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use takt_timerlat::stats::view::Memory;
@@ -16,7 +16,7 @@ use super::path::{Marks, Path};
 use crate::guest::log::Decoder;
 use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
 
 /// A guest that measures no further arrival for this long, in real time, has stopped.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -102,7 +102,8 @@ impl Booter<'_> {
         let messages = dir.join("messages");
         let exit = {
             let mut process = Process::start_with(&machine, more, &messages)?;
-            let mut last = (0, Instant::now());
+            let mut last = 0;
+            let mut silent = Served::new(process.id());
             loop {
                 if let Some(status) = process.try_wait()? {
                     break GuestExit::of(status, &messages);
@@ -111,10 +112,11 @@ impl Booter<'_> {
                     bail!("interrupted");
                 }
                 let nr = Block::new(self.elf, &ram)?.word(NR).unwrap_or(0);
-                if nr != last.0 {
-                    last = (nr, Instant::now());
+                if nr != last {
+                    last = nr;
+                    silent.restart();
                     measured(nr);
-                } else if last.1.elapsed() > SILENCE {
+                } else if silent.elapsed() > SILENCE {
                     bail!(
                         "the guest has measured {nr} arrivals of `{}` and then none for {} s: the stretch does not end",
                         what.name(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -15,7 +15,7 @@ use super::scratch::Scratch;
 use crate::image::Elf;
 use crate::paths;
 use crate::qemu::process::MAX_CMDLINE;
-use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, qmp};
+use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
 use crate::run::config::clock_keys;
 
 /// A boot.
@@ -139,10 +139,10 @@ impl Boot<'_> {
 struct Running(Child);
 
 impl Running {
-    /// Waits for the end, as long as it may take.
+    /// Waits for the end, as long as it may take; time for which the host was busy with others does not count.
     fn wait(&mut self, limit: Duration) -> Result<Option<GuestExit>> {
-        let started = Instant::now();
-        while started.elapsed() < limit {
+        let served = Served::new(self.0.id());
+        while served.elapsed() < limit {
             if let Some(status) = self.0.try_wait().context("QEMU cannot be watched")? {
                 return Ok(Some(status.into()));
             }

@@ -1,0 +1,202 @@
+//! Waiting: how a thread stops being ready, and how that ends.
+//!
+//! A wait without a time-out is one section ([`block`], [`end_with_block`]). All others go in steps, with interrupts
+//! and preemption on in between, so that no stretch with interrupts off is longer than the longest step:
+//! 1. [`announce`]: the thread says what it waits for and stands in the object's queue. It is still ready and runs.
+//! 2. What else has to be done before it waits: unlocking a mutex, lending its priority.
+//! 3. [`finish`]: arms the time-out, waits, disarms the time-out.
+//!
+//! Whoever ends a wait does the same whether it has begun or not: the thread is taken out of the queue and its
+//! [`Tcb::woken`] says how. One that has not begun to wait then does not.
+//!
+//! # Invariants
+//! * `woken` is [`Woken::Not`] from the announcement until the wait is over, at the latest when [`finish`] returns; then whoever comes later, the time-out
+//!   above all, changes nothing. So a thread disarms its time-out itself, and not who wakes it.
+//! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
+
+use takt_scheduler::{PrioQueue, ThreadId, TimerId};
+
+use crate::arch::percpu;
+use crate::handoff::Handoff;
+use crate::lock::{self, Section};
+use crate::sched::{self, of_cpu};
+use crate::thread::tcb::{Tcb, WAITING, Wait, Woken, tcb};
+use crate::time;
+
+/// A deadline that never comes.
+pub(crate) const FOREVER: u64 = u64::MAX;
+
+/// The calling thread waits without a time-out, in `queue` if one is given.
+#[inline(always)]
+pub(crate) fn block(section: &mut Section, wait: Wait, queue: *mut PrioQueue) {
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    stand_in(section, t, wait, queue);
+    begin(section, t);
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
+    sched::switch_to(section, next);
+}
+
+/// [`block`] as the last act of a call's first half.
+#[inline(always)]
+pub(crate) fn end_with_block(mut section: Section, wait: Wait, queue: *mut PrioQueue) -> Handoff {
+    let prev = percpu::current();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *prev };
+    let cpu = t.percpu;
+    begin(&mut section, t);
+    stand_in(&mut section, t, wait, queue);
+    // SAFETY: this CPU's own, inside a section.
+    let next = unsafe { of_cpu(cpu) }.rq.pick_next();
+    Handoff::switch(section, cpu, prev, next)
+}
+
+/// What the thread waits for.
+#[inline(always)]
+fn stand_in(section: &mut Section, t: &mut Tcb, wait: Wait, queue: *mut PrioQueue) {
+    t.wait = wait;
+    t.wait_queue = queue;
+    if !queue.is_null() {
+        // SAFETY: the object outlives the wait, since the waiting thread borrows it; inside a section.
+        unsafe { (*queue).push_back(section.wait_links(), t.tid, t.prio) };
+    }
+}
+
+/// The running thread `t` is no longer ready, but still runs.
+#[inline(always)]
+fn begin(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: this CPU's own, inside a section.
+    unsafe { of_cpu(t.percpu) }
+        .rq
+        .dequeue(section.ready_links(), t.tid, t.prio);
+    t.state |= WAITING;
+}
+
+/// The calling thread announces a wait, which [`finish`] carries out. It must come to that.
+#[inline(always)]
+pub(crate) fn announce(section: &mut Section, wait: Wait, queue: *mut PrioQueue) {
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    t.woken = Woken::Not;
+    stand_in(section, t, wait, queue);
+}
+
+/// Waits in steps, of which the object's section is the first.
+pub(crate) fn wait_until(
+    mut section: Section,
+    wait: Wait,
+    queue: *mut PrioQueue,
+    deadline: u64,
+) -> Woken {
+    announce(&mut section, wait, queue);
+    section.leave();
+    finish(deadline)
+}
+
+/// Waits as announced, until `deadline` at most; returns how the wait ended.
+///
+/// The time-out takes the thread out of the queue; what else the object keeps is for the caller to put right.
+#[inline(never)]
+pub(crate) fn finish(deadline: u64) -> Woken {
+    if deadline == FOREVER {
+        return wait_announced();
+    }
+    arm_timeout(deadline);
+    let woken = wait_announced();
+    if woken == Woken::Object {
+        disarm_timeout();
+    }
+    woken
+}
+
+#[inline(always)]
+fn arm_timeout(deadline: u64) {
+    let mut section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &*percpu::current() };
+    if t.woken == Woken::Not {
+        time::insert(&mut section, t.percpu, timeout_id(t.tid), deadline);
+    }
+    section.leave_quietly();
+}
+
+#[inline(always)]
+fn disarm_timeout() {
+    let section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &*percpu::current() };
+    time::cancel(t.percpu, timeout_id(t.tid));
+    section.leave_quietly();
+}
+
+/// Waits, unless that is over.
+#[inline(always)]
+fn wait_announced() -> Woken {
+    let mut section = lock::enter_thread();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    if t.woken == Woken::Not && t.token && t.wait == Wait::Park {
+        t.woken = Woken::Object;
+    }
+    if t.woken == Woken::Not {
+        begin(&mut section, t);
+        // SAFETY: this CPU's own, inside a section.
+        let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
+        sched::switch_to(&mut section, next);
+    }
+    // SAFETY: the running thread's own block. Not by `t`: the waker wrote there meanwhile.
+    let woken = unsafe { (*percpu::current()).woken };
+    section.leave_quietly();
+    woken
+}
+
+/// The timer of a thread's time-outs.
+#[inline(always)]
+fn timeout_id(tid: ThreadId) -> TimerId {
+    TimerId::new(u16::from(tid.raw()))
+}
+
+/// Takes the most important thread out of a wait queue and makes it ready.
+#[inline(always)]
+pub(crate) fn wake_first(section: &mut Section, queue: &mut PrioQueue) -> Option<ThreadId> {
+    let (tid, _) = queue.pop(section.wait_links())?;
+    wake_taken(section, tid);
+    Some(tid)
+}
+
+/// Makes a thread ready that was just taken out of its wait queue.
+#[inline(always)]
+pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
+    // SAFETY: inside a section.
+    unsafe { (*tcb(tid)).wait_queue = core::ptr::null_mut() };
+    sched::wake(section, tid, Woken::Object);
+}
+
+/// Takes a thread out of the queue that it stands in.
+#[inline(always)]
+pub(crate) fn leave_queue(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: the thread stands in that queue, and the object outlives its wait.
+    unsafe { (*t.wait_queue).remove(section.wait_links(), t.tid, t.prio) };
+    t.wait_queue = core::ptr::null_mut();
+}
+
+/// A thread's time-out has come.
+#[inline(always)]
+pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
+    // SAFETY: inside a section.
+    let t = unsafe { &mut *tcb(tid) };
+    if t.woken != Woken::Not {
+        // It was woken and has not come to disarm it.
+        return;
+    }
+    if !t.wait_queue.is_null() {
+        leave_queue(section, t);
+        // SAFETY: a thread that waits for a mutex borrows it.
+        if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
+            mutex.timed_out(section, t);
+            return;
+        }
+    }
+    sched::wake(section, tid, Woken::TimedOut);
+}
