@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 
-use super::bench;
+use super::{bench, output};
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
 use crate::cli::{Budget as Flags, BudgetCommand};
@@ -28,7 +28,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             setup::ensure_qemu(!flags.no_install)?;
             let (figures, functions) = measure(flags.jobs)?;
             let found = compare::compare(&budget, &figures, &functions);
-            print!("{}", found.text());
+            output::print(&found.text())?;
             if !found.is_of_same() {
                 return Err(anyhow::anyhow!(
                     "{} is outdated: it has not the figures that are measured",
@@ -49,7 +49,8 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             setup::ensure_qemu(!flags.no_install)?;
             let (figures, functions) = measure(flags.jobs)?;
             if let Ok(before) = Budget::read(&path, &compiler) {
-                print!("{}", compare::compare(&before, &figures, &functions).text());
+                let found = compare::compare(&before, &figures, &functions);
+                output::print(&found.text())?;
             }
             Budget::new(provenance::git_revision(), compiler, figures, functions).write(&path)?;
             println!("{} figures in {FILE}", count(&path)?);

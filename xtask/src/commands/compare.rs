@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use console::style;
 
-use super::latency_run;
+use super::{latency_run, output};
 use crate::cli::{Cli, Command, Compare, CompareCommand, LatencyRun, LinuxRt};
 use crate::compare::linux;
 use crate::compare::machine::LinuxMachine;
@@ -42,7 +42,7 @@ fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
         folder::check_replaceable(output)?;
     }
     if let Some(file) = &flags.json {
-        latency_run::check_writable(file)?;
+        output::check_writable(file)?;
     }
     setup::ensure_qemu(!flags.no_install)?;
     let kept = flags.packages.clone().unwrap_or_else(paths::linux_rt);
@@ -241,25 +241,17 @@ fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyR
 }
 
 fn report(flags: &LinuxRt, comparison: &Comparison, document: &str, dir: &Path) -> Result<()> {
-    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
-    if to_stdout {
-        return latency_run::print(document);
+    if !flags.json.as_deref().is_some_and(output::is_stdout) {
+        let detail = match (flags.quiet, flags.verbose) {
+            (true, _) => Detail::Quiet,
+            (false, 0) => Detail::Normal,
+            (false, _) => Detail::Verbose,
+        };
+        let width = term::width().min(120);
+        output::print(&table::write(comparison, dir, detail, width))?;
     }
-    let detail = match (flags.quiet, flags.verbose) {
-        (true, _) => Detail::Quiet,
-        (false, 0) => Detail::Normal,
-        (false, _) => Detail::Verbose,
-    };
-    latency_run::print(&table::write(
-        comparison,
-        dir,
-        detail,
-        term::width().min(120),
-    ))?;
     match &flags.json {
-        Some(path) => {
-            fs::write(path, document).with_context(|| format!("cannot write {}", path.display()))
-        }
+        Some(file) => output::to_named(file, document),
         None => Ok(()),
     }
 }

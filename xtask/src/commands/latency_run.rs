@@ -1,15 +1,13 @@
 //! `latency-run`: the main job.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use console::style;
-use rustix::fs::Access;
 use takt_timerlat::stats::Status;
 
+use super::output;
 use crate::cli::{AccelChoice, LatencyRun, Tracer};
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
@@ -39,7 +37,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         folder::check_replaceable(output)?;
     }
     if let Some(file) = &flags.json {
-        check_writable(file)?;
+        output::check_writable(file)?;
     }
     let finished = measure(flags, config)?;
     keep(flags, &finished.run, &finished.dir);
@@ -126,30 +124,6 @@ fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
     Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
 }
 
-/// Refuses a file that could not be written in the end, before anything is measured. Makes none.
-pub(super) fn check_writable(file: &Path) -> Result<()> {
-    let cannot_write = || format!("cannot write {}", file.display());
-    if file == Path::new("-") {
-        return Ok(());
-    }
-    if let Ok(there) = file.metadata() {
-        // Opening a pipe and closing it again would be the end for its reader.
-        let is_plain = there.is_file() || there.is_dir();
-        let open = || OpenOptions::new().append(true).open(file).map(drop);
-        return is_plain
-            .then(open)
-            .unwrap_or(Ok(()))
-            .with_context(cannot_write);
-    }
-    let dir = match file.parent() {
-        Some(dir) if dir != Path::new("") => dir,
-        _ => Path::new("."),
-    };
-    rustix::fs::access(dir, Access::WRITE_OK)
-        .map_err(io::Error::from)
-        .with_context(cannot_write)
-}
-
 /// What goes to the kernel's command line besides the measurement.
 fn words(flags: &LatencyRun, elf: &Elf) -> Result<String> {
     let mut words = words::translate(&flags.append, elf)?.line;
@@ -202,8 +176,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
         width: flags.bucket_size,
         limit: flags.entries,
     };
-    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
-    if !to_stdout {
+    if !flags.json.as_deref().is_some_and(output::is_stdout) {
         let detail = match (flags.quiet, flags.verbose) {
             (true, _) => Detail::Quiet,
             (false, 0) => Detail::Normal,
@@ -213,7 +186,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
             width: term::width(),
             is_utf8: term::is_utf8(),
         };
-        print(&text::write(
+        output::print(&text::write(
             run,
             dir,
             Format {
@@ -223,24 +196,8 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
             },
         ))?;
     }
-    if let Some(path) = &flags.json {
-        let document = json::write(run, buckets)?;
-        if to_stdout {
-            print(&document)?;
-        } else {
-            fs::write(path, document)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+    if let Some(file) = &flags.json {
+        output::to_named(file, &json::write(run, buckets)?)?;
     }
     Ok(ExitCode::from(run.record.result.exit_code()))
-}
-
-/// Prints to stdout. A reader that has seen enough is no error.
-pub(super) fn print(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to stdout")
-        }
-        _ => Ok(()),
-    }
 }

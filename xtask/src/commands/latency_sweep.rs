@@ -1,7 +1,6 @@
 //! `latency-sweep`: the exact worst case.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -12,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use takt_timerlat::sweep::{SweepBlock, WORKLOADS, find};
 use takt_tracer::wire;
 
+use super::output;
 use crate::cli::LatencySweep;
 use crate::image::symbolize::SymbolNames;
 use crate::image::{Elf, Recipe};
@@ -28,6 +28,9 @@ use crate::{EXIT_ERROR, paths, qemu, setup, term};
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     if let Some(dir) = &flags.from {
         return show(flags, &load(dir)?, dir);
+    }
+    if let Some(file) = &flags.json {
+        output::check_writable(file)?;
     }
     setup::ensure_qemu(!flags.no_install)?;
     let (folder, config) = open(flags)?;
@@ -242,17 +245,11 @@ fn entry(name: &str, elf: &Elf) -> Result<What> {
 
 /// Prints the results.
 fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCode> {
-    let is_json_out = flags.json.as_deref() == Some(Path::new("-"));
     if let Some(file) = &flags.json {
-        let json = serde_json::to_string_pretty(document)? + "\n";
-        if is_json_out {
-            print(&json)?;
-        } else {
-            fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
-        }
+        output::to_named(file, &(serde_json::to_string_pretty(document)? + "\n"))?;
     }
-    if !is_json_out {
-        print(&text::render(document))?;
+    if !flags.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&text::render(document))?;
         eprintln!("results in {}", paths::shown(dir));
     }
     if document.is_complete() {
@@ -265,16 +262,6 @@ fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCod
     term::note(format_args!("the sweep is not complete: {advice}"));
     let is_shard = flags.shard.is_some() && document.results.iter().all(|it| it.astray.is_empty());
     Ok(ExitCode::from(if is_shard { 0 } else { EXIT_ERROR }))
-}
-
-/// Prints to stdout. A reader that has seen enough is no error.
-fn print(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to stdout")
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Progress on stderr, and Ctrl-C.

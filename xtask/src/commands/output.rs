@@ -1,11 +1,12 @@
-//! What the reading commands have in common.
+//! What commands write: to stdout, to a file, to a folder.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::Access;
 use takt_tracer::wire;
 
 use crate::image::Elf;
@@ -32,6 +33,61 @@ pub fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCo
         }
         result => result.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Prints a text to stdout. A reader that has seen enough is no error.
+///
+/// # Errors
+///
+/// If stdout cannot be written.
+pub fn print(text: &str) -> Result<ExitCode> {
+    to_stdout(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// Whether the user means stdout by the name of a file.
+#[must_use]
+pub fn is_stdout(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Writes a text to the file that the user named: `-` is stdout.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn to_named(file: &Path, text: &str) -> Result<()> {
+    if is_stdout(file) {
+        return print(text).map(drop);
+    }
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Refuses a file that [`to_named`] could not write in the end, before anything is measured. Makes none.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn check_writable(file: &Path) -> Result<()> {
+    let cannot_write = || format!("cannot write {}", file.display());
+    if is_stdout(file) {
+        return Ok(());
+    }
+    if let Ok(there) = file.metadata() {
+        // Opening a pipe and closing it again would be the end for its reader.
+        let is_plain = there.is_file() || there.is_dir();
+        let open = || OpenOptions::new().append(true).open(file).map(drop);
+        return is_plain
+            .then(open)
+            .unwrap_or(Ok(()))
+            .with_context(cannot_write);
+    }
+    let dir = match file.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    };
+    rustix::fs::access(dir, Access::WRITE_OK)
+        .map_err(io::Error::from)
+        .with_context(cannot_write)
 }
 
 /// Runs `write` on a buffered file, which is complete or not there: it gets its name at the end. What was written before

@@ -11,7 +11,7 @@ use xtask::history::Entry;
 use xtask::report::Run;
 use xtask::term::{WithHelp, note};
 
-use super::{Database, columns, figures, or_dash, print, select};
+use super::{Database, columns, figures, or_dash, print, print_json, select};
 use crate::source::is_exact;
 use crate::stats::{self, LEVEL, Tests};
 
@@ -30,7 +30,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
             "is_exact": comparison.is_exact, "is_different": comparison.is_different(),
             "latencies": comparison.latencies,
         });
-        print(&format!("{}\n", serde_json::to_string_pretty(&document)?))?;
+        print_json(&document)?;
     } else {
         let head: Vec<_> = [("A", &a), ("B", &b)]
             .map(|(name, entry)| {

@@ -8,7 +8,7 @@ use xtask::cli::HistoryList as Flags;
 use xtask::cli::format_ns;
 use xtask::history::Entry;
 
-use super::{Database, columns, date, figures, or_dash, over_all, print, select};
+use super::{Database, columns, date, figures, or_dash, over_all, print, print_json, select};
 
 /// Prints the runs, the latest first.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
@@ -17,7 +17,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     if flags.json {
         let runs = entries.iter().map(json).collect::<Result<Vec<_>>>()?;
         let document = json!({"schema": "takt.history-list/1", "runs": runs});
-        return print(&format!("{}\n", serde_json::to_string_pretty(&document)?));
+        return print_json(&document);
     }
     if entries.is_empty() {
         return print("no runs\n");

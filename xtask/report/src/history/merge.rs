@@ -8,7 +8,7 @@ use xtask::cli::HistoryMerge as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
 
-use super::{Database, compare, print, select, show};
+use super::{Database, compare, print, print_json, select, show};
 
 /// Prints the merged figures.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
@@ -37,7 +37,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
             })
             .collect();
         let document = json!({"schema": "takt.history-merge/1", "runs": ids, "slots": slots});
-        return print(&format!("{}\n", serde_json::to_string_pretty(&document)?));
+        return print_json(&document);
     }
     let names: Vec<_> = entries
         .iter()

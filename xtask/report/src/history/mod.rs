@@ -19,8 +19,10 @@ mod show;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
+use xtask::commands::output::print;
 use xtask::paths;
 use xtask::report::Run;
 
@@ -105,10 +107,9 @@ pub(crate) fn columns(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> St
     out
 }
 
-/// Prints to stdout. A reader that has seen enough is no error.
-pub(crate) fn print(text: &str) -> Result<ExitCode> {
-    use std::io::Write;
-    xtask::commands::output::to_stdout(|out| Ok(out.write_all(text.as_bytes())?))
+/// Prints a document.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<ExitCode> {
+    print(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
 #[cfg(test)]

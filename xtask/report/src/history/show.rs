@@ -7,13 +7,13 @@ use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryShow as Flags;
 use xtask::report::Run;
 
-use super::{Database, columns, date, figures, or_dash, print, select};
+use super::{Database, columns, date, figures, or_dash, print, print_json, select};
 
 /// Prints a run.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     let entry = database.entry(&select::one(database, &flags.run)?)?;
     if flags.json {
-        return print(&format!("{}\n", serde_json::to_string_pretty(&entry)?));
+        return print_json(&entry);
     }
     let record = &entry.record;
     let mut rows = vec![

@@ -21,12 +21,11 @@ mod spec;
 mod table;
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use super::output;
 use crate::cli::Bench;
 use crate::setup;
 use crate::term::note;
@@ -39,23 +38,19 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     if let Some(name) = images::asked_for() {
         return images::build_here(&name);
     }
+    if let Some(file) = &flags.json {
+        output::check_writable(file)?;
+    }
     setup::ensure_qemu(!flags.no_install)?;
     let values = measure()?;
     let rows = spec::rows(&values);
-    let to_stdout = flags.json.as_deref() == Some(Path::new("-"));
     if flags.markdown {
-        print!("{}", table::markdown(&rows));
-    } else if !to_stdout {
-        print!("{}", table::text(&rows));
+        output::print(&table::markdown(&rows))?;
+    } else if !flags.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&table::text(&rows))?;
     }
-    if let Some(path) = &flags.json {
-        let document = table::json(&rows)?;
-        if to_stdout {
-            print!("{document}");
-        } else {
-            fs::write(path, document)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
+    if let Some(file) = &flags.json {
+        output::to_named(file, &table::json(&rows)?)?;
     }
     let missed: Vec<_> = rows
         .iter()
