@@ -1,6 +1,5 @@
 //! `report`: the page of one or several runs.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,9 +56,8 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     };
     let path = flags.output.clone().unwrap_or_else(|| default_path(&runs));
     let html = page::write(&runs, bench.as_ref())?;
-    let code = output::to_file(&path, |out| Ok(out.write_all(html.as_bytes())?))?;
-    println!("{}", paths::shown(&path));
-    Ok(code)
+    output::write_whole(&path, html.as_bytes())?;
+    output::print(&format!("{}\n", paths::shown(&path)))
 }
 
 /// In the first run's folder, or here.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use takt_tracer::wire;
 
+use crate::commands::output::write_whole;
 use crate::term::WithHelp;
 
 /// Its name, at the top of the workspace.
@@ -124,16 +124,7 @@ impl Budget {
     /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = format!("{HEAD}{}", basic_toml::to_string(self)?);
-        let dir = path.parent().context("a file has a folder")?;
-        let write = || -> Result<()> {
-            let mut file = tempfile::Builder::new()
-                .permissions(fs::Permissions::from_mode(0o644))
-                .tempfile_in(dir)?;
-            std::io::Write::write_all(&mut file, text.as_bytes())?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        write_whole(path, text.as_bytes())
     }
 }
 

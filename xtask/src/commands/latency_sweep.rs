@@ -58,7 +58,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     ))?;
     let document = document::write(&config, Some(provenance::git_revision()), &elf, &measured);
     let json = serde_json::to_string_pretty(&document)?;
-    folder.write(&folder.dir().join(document::FILE), json.as_bytes())?;
+    output::write_whole(&folder.dir().join(document::FILE), json.as_bytes())?;
     show(flags, &document, folder.dir())
 }
 

@@ -128,6 +128,15 @@ pub fn to_file(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes a file with these bytes, which is complete or not there, as [`to_file`].
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    to_file(path, |out| Ok(out.write_all(bytes)?)).map(drop)
+}
+
 /// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is
 /// anything in it.
 ///

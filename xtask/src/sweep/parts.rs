@@ -2,7 +2,6 @@
 //! where it was, and parts that several machines measured are merged by being put together.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +10,7 @@ use takt_timerlat::sweep::Arrival;
 
 use super::config::{SweepConfig, What};
 use super::path::Path;
+use crate::commands::output::write_whole;
 use crate::run::folder::IMAGE;
 use crate::term::WithHelp;
 
@@ -59,9 +59,9 @@ impl Folder {
         fs::create_dir_all(dir.join(PARTS))
             .with_context(|| format!("cannot make {}", dir.display()))?;
         let folder = Self { dir: dir.into() };
-        folder.write(&folder.dir.join(IMAGE), image)?;
+        write_whole(&folder.image(), image)?;
         // Last: who finds it finds the rest.
-        folder.write(&folder.dir.join(PLAN), &serde_json::to_vec_pretty(config)?)?;
+        write_whole(&folder.dir.join(PLAN), &serde_json::to_vec_pretty(config)?)?;
         Ok(folder)
     }
 
@@ -114,7 +114,7 @@ impl Folder {
                 continue;
             };
             if path.extension().is_some_and(|it| it == "json") {
-                self.write(&self.dir.join(PARTS).join(name), &fs::read(&path)?)?;
+                write_whole(&self.dir.join(PARTS).join(name), &fs::read(&path)?)?;
             }
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Folder {
             ips: path.ips.clone(),
             tail: path.tail.clone(),
         };
-        self.write(&self.path_file(what), &serde_json::to_vec(&file)?)
+        write_whole(&self.path_file(what), &serde_json::to_vec(&file)?)
     }
 
     /// The arrivals of a part, if it was measured.
@@ -182,7 +182,7 @@ impl Folder {
             arrivals: arrivals.iter().map(numbers).collect(),
         };
         let path = self.part_file(what, first, count);
-        self.write(&path, &serde_json::to_vec(&file)?)
+        write_whole(&path, &serde_json::to_vec(&file)?)
     }
 
     fn part_file(&self, what: &What, first: u32, count: u32) -> PathBuf {
@@ -193,21 +193,6 @@ impl Folder {
     fn path_file(&self, what: &What) -> PathBuf {
         let name = format!("{}-path.json", what.file_stem());
         self.dir.join(PARTS).join(name)
-    }
-
-    /// Writes a file whole: under another name first.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn write(&self, path: &FilePath, bytes: &[u8]) -> Result<()> {
-        let write = || -> std::io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
-            file.write_all(bytes)?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

@@ -1,6 +1,5 @@
 //! `history plot`: a metric over runs.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -79,7 +78,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     }
     let picture = trend::picture(&format!("{name} in ns"), &labels, &lines)?;
     let picture = svg::standalone(&picture);
-    output::to_file(&path, |out| Ok(out.write_all(picture.as_bytes())?))?;
+    output::write_whole(&path, picture.as_bytes())?;
     print(&format!(
         "{}\n{}\n",
         columns(&rows, |nr| nr == 3),
