@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
-use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 
@@ -52,15 +51,12 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
                 let found = compare::compare(&before, &figures, &functions);
                 output::print(&found.text())?;
             }
+            let nr = figures.len();
             Budget::new(provenance::git_revision(), compiler, figures, functions).write(&path)?;
-            println!("{} figures in {FILE}", count(&path)?);
+            println!("{nr} figures in {FILE}");
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-fn count(path: &std::path::Path) -> Result<usize> {
-    Ok(Budget::read(path, &compiler()?)?.figures.len())
 }
 
 /// The compiler that builds the images.
@@ -79,21 +75,17 @@ fn compiler() -> Result<String> {
 
 fn measure(jobs: Option<u16>) -> Result<Figures> {
     let mut all = BTreeMap::new();
-    let bench::Figures { rows, missed } = bench::figures()?;
+    let bench::Rows { values, missed } = bench::rows()?;
     if !missed.is_empty() {
         bail!(
             "above the limit that no budget can raise: {}",
             missed.join(", ")
         );
     }
-    for (name, value) in rows {
+    for (name, value) in values {
         all.insert(format!("bench.{name}"), value);
     }
     eprintln!("Sweeping every primitive …");
-    let jobs = jobs.map_or_else(
-        || available_parallelism().map_or(1, usize::from),
-        usize::from,
-    );
     let document = super::latency_sweep::primitives(jobs)?;
     if !document.is_complete() {
         bail!("the sweep is not complete; see cargo xtask latency-sweep");

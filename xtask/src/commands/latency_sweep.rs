@@ -4,25 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use takt_timerlat::sweep::{SweepBlock, WORKLOADS, find};
-use takt_tracer::wire;
+use takt_timerlat::sweep::{SweepBlock, find};
 
 use super::output;
 use crate::cli::LatencySweep;
-use crate::image::symbolize::SymbolNames;
+use crate::image::symbolize::{SymbolNames, without_hash};
 use crate::image::{Elf, Recipe};
 use crate::run::signals::{Watch, Wish};
 use crate::run::{events, folder, provenance, words};
 use crate::sweep::document::{self, Document};
 use crate::sweep::parts::Folder;
-use crate::sweep::work::Shard;
+use crate::sweep::work::{Shard, jobs};
 use crate::sweep::{self, Progress, SweepConfig, What, text};
 use crate::term::WithHelp;
-use crate::{EXIT_ERROR, paths, qemu, setup, term};
+use crate::{EXIT_ERROR, paths, setup, term};
 
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
@@ -45,12 +43,8 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         },
         None => Shard { index: 0, of: 1 },
     };
-    let jobs = match flags.jobs {
-        Some(jobs) => jobs.into(),
-        None => available_parallelism().map_or(1, usize::from),
-    };
     let progress = Bar::new(flags.quiet)?;
-    let measured = sweep::run(&folder, &config, &elf, jobs, shard, &progress);
+    let measured = sweep::run(&folder, &config, &elf, jobs(flags.jobs), shard, &progress);
     progress.finish();
     let measured = measured.help(format!(
         "what was measured is kept: cargo xtask latency-sweep --resume {}",
@@ -63,7 +57,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
 }
 
 /// Sweeps every primitive of our own image and keeps nothing but the result.
-pub(super) fn primitives(jobs: usize) -> Result<Document> {
+pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<Document> {
     let dir = tempfile::Builder::new()
         .prefix("takt-sweep-")
         .tempdir()
@@ -73,23 +67,11 @@ pub(super) fn primitives(jobs: usize) -> Result<Document> {
         ..Recipe::takt(0)
     };
     let elf = Elf::open(&recipe.build()?.path)?;
-    let primitives = WORKLOADS.iter().filter(|it| !it.is_load);
-    let config = SweepConfig {
-        what: primitives
-            .map(|it| What::Workload(it.name.into()))
-            .collect(),
-        window_ns: None,
-        step: 1,
-        priority: 95,
-        event_ids: Vec::new(),
-        words: String::new(),
-        image: wire::checksum(&elf.data),
-        qemu: qemu::version().unwrap_or_default(),
-    };
+    let config = SweepConfig::new(What::primitives(), &elf);
     let folder = Folder::create(dir.path(), &config, &elf.data)?;
     let progress = Bar::new(false)?;
     let all = Shard { index: 0, of: 1 };
-    let measured = sweep::run(&folder, &config, &elf, jobs, all, &progress);
+    let measured = sweep::run(&folder, &config, &elf, jobs(nr_jobs), all, &progress);
     progress.finish();
     Ok(document::write(&config, None, &elf, &measured?))
 }
@@ -129,14 +111,12 @@ fn open(flags: &LatencySweep) -> Result<(Folder, SweepConfig)> {
         .help("an image that can be swept calls takt_board::sweep::start at its beginning")?;
     let table = crate::image::events::table(&elf)?;
     let config = SweepConfig {
-        what: what(flags, &elf)?,
         window_ns: flags.window,
         step: flags.step,
         priority: flags.priority,
         event_ids: events::resolve(&flags.events, &words::known(&table))?,
         words: words::translate(&flags.append, &elf)?.line,
-        image: wire::checksum(&elf.data),
-        qemu: qemu::version().unwrap_or_default(),
+        ..SweepConfig::new(what(flags, &elf)?, &elf)
     };
     let folder = Folder::create(&output(flags)?, &config, &elf.data)?;
     Ok((folder, config))
@@ -171,18 +151,11 @@ fn image(flags: &LatencySweep) -> Result<Elf> {
 fn what(flags: &LatencySweep, elf: &Elf) -> Result<Vec<What>> {
     let is_own = flags.example.is_none() && flags.bin.is_none() && flags.image.is_none();
     let mut what = Vec::new();
-    let mut add = |name: &str| what.push(What::Workload(name.into()));
     for name in &flags.workload {
-        let all = |is_load| {
-            WORKLOADS
-                .iter()
-                .filter(move |it| it.is_load == is_load)
-                .map(|it| it.name)
-        };
         match name.as_str() {
-            "all" => all(false).for_each(&mut add),
-            "loads" => all(true).for_each(&mut add),
-            name if find(name).is_some() => add(name),
+            "all" => what.extend(What::primitives()),
+            "loads" => what.extend(What::loads()),
+            name if find(name).is_some() => what.push(What::Workload(name.into())),
             name => {
                 return Err(anyhow::anyhow!("there is no workload `{name}`"))
                     .help("cargo xtask latency-sweep --help lists them");
@@ -193,8 +166,7 @@ fn what(flags: &LatencySweep, elf: &Elf) -> Result<Vec<What>> {
         what.push(entry(name, elf)?);
     }
     if what.is_empty() && is_own {
-        let primitives = WORKLOADS.iter().filter(|it| !it.is_load);
-        what.extend(primitives.map(|it| What::Workload(it.name.into())));
+        what = What::primitives();
     } else if what.is_empty() {
         what.push(What::Marked);
     }
@@ -211,10 +183,7 @@ fn what(flags: &LatencySweep, elf: &Elf) -> Result<Vec<What>> {
 fn entry(name: &str, elf: &Elf) -> Result<What> {
     let names = SymbolNames::new(elf);
     let is_meant = |full: &str| {
-        let plain = full.rsplit_once("::h").map_or(full, |(plain, hash)| {
-            let is_hash = hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit());
-            if is_hash { plain } else { full }
-        });
+        let plain = without_hash(full);
         plain == name || plain.ends_with(&format!("::{name}"))
     };
     let found: Vec<_> = names

@@ -160,6 +160,19 @@ impl<'e> Symbolizer<'e> {
     }
 }
 
+/// A function's name without the hash that the compiler puts behind it.
+#[must_use]
+pub fn without_hash(name: &str) -> &str {
+    match name.rsplit_once("::h") {
+        Some((plain, hash))
+            if hash.len() == 16 && hash.bytes().all(|it| it.is_ascii_hexdigit()) =>
+        {
+            plain
+        }
+        _ => name,
+    }
+}
+
 /// `file:line`.
 fn place_text(place: &addr2line::Location<'_>) -> String {
     let file = shorten(place.file.unwrap_or("?"));

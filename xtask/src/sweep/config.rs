@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use takt_timerlat::sweep;
+use takt_tracer::wire;
 
-use crate::qemu::Accel;
+use crate::image::Elf;
+use crate::qemu::{self, Accel};
 use crate::run::config::clock_keys;
 
 /// A stretch of code.
@@ -24,6 +26,23 @@ pub enum What {
 }
 
 impl What {
+    /// All workloads but the loads.
+    #[must_use]
+    pub fn primitives() -> Vec<Self> {
+        Self::workloads(|it| !it.is_load)
+    }
+
+    /// All loads.
+    #[must_use]
+    pub fn loads() -> Vec<Self> {
+        Self::workloads(|it| it.is_load)
+    }
+
+    fn workloads(is_meant: fn(&sweep::Named) -> bool) -> Vec<Self> {
+        let names = sweep::WORKLOADS.iter().filter(|it| is_meant(it));
+        names.map(|it| Self::Workload(it.name.into())).collect()
+    }
+
     /// The name in tables and files.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -87,6 +106,21 @@ pub struct SweepConfig {
 pub const LOAD_WINDOW_NS: u64 = 20_000;
 
 impl SweepConfig {
+    /// Every instruction of these stretches of an image, with nothing recorded.
+    #[must_use]
+    pub fn new(what: Vec<What>, image: &Elf) -> Self {
+        Self {
+            what,
+            window_ns: None,
+            step: 1,
+            priority: 95,
+            event_ids: Vec::new(),
+            words: String::new(),
+            image: wire::checksum(&image.data),
+            qemu: qemu::version().unwrap_or_default(),
+        }
+    }
+
     /// The kernel's command line for `count` arrivals of a stretch from `first` on.
     #[must_use]
     pub fn cmdline(&self, what: &What, first: u32, count: u32) -> String {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::image::Elf;
-use crate::image::symbolize::{SymbolNames, Symbolizer};
+use crate::image::symbolize::{SymbolNames, Symbolizer, without_hash};
 
 /// Where an instruction stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -88,11 +88,7 @@ impl<'e> Names<'e> {
 /// A name without its crate's path and hash: the last two parts are enough beside a file and a line.
 fn short(frame: &str) -> String {
     let (name, place) = frame.split_once(" (").unwrap_or((frame, ""));
-    let mut parts: Vec<_> = name.split("::").collect();
-    let is_hash = |part: &&str| part.len() == 17 && part.starts_with('h');
-    if parts.last().is_some_and(is_hash) {
-        parts.pop();
-    }
+    let parts: Vec<_> = without_hash(name).split("::").collect();
     let from = parts.len().saturating_sub(2);
     let name = parts[from..].join("::");
     if place.is_empty() {

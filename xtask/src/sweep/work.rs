@@ -25,6 +25,13 @@ pub struct Shard {
     pub of: u32,
 }
 
+/// How many boots at the same time: as many as the user wants, or one for each of the host's CPUs.
+#[must_use]
+pub fn jobs(wanted: Option<u16>) -> usize {
+    let for_each_cpu = || thread::available_parallelism().map_or(1, usize::from);
+    wanted.map_or_else(for_each_cpu, usize::from)
+}
+
 /// Who is told how far the sweep has come.
 pub trait Progress: Sync {
     /// The paths are being read: so many of so many.

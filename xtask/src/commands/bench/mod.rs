@@ -70,20 +70,20 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
 }
 
 /// What budgets take from here.
-pub(super) struct Figures {
+pub(super) struct Rows {
     /// Each row's name and value.
-    pub(super) rows: Vec<(String, u64)>,
+    pub(super) values: Vec<(String, u64)>,
     /// The names of those above their limits.
     pub(super) missed: Vec<String>,
 }
 
 /// Measures everything and prints nothing.
-pub(super) fn figures() -> Result<Figures> {
+pub(super) fn rows() -> Result<Rows> {
     let rows = spec::rows(&measure()?);
     let missed = rows.iter().filter(|row| row.misses_must());
-    Ok(Figures {
+    Ok(Rows {
         missed: missed.map(|row| row.name.clone()).collect(),
-        rows: rows.into_iter().map(|row| (row.name, row.value)).collect(),
+        values: rows.into_iter().map(|row| (row.name, row.value)).collect(),
     })
 }
 
