@@ -24,33 +24,48 @@ pub struct Process {
     child: Child,
 }
 
+/// QEMU without arguments. It gets a process group of its own: Ctrl-C at the terminal is for us, not for QEMU. Where
+/// `setpriv` is there, it dies with us.
+pub(crate) fn command() -> Command {
+    let program = super::program();
+    let mut command = if paths::which("setpriv").is_some() {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.process_group(0);
+    command
+}
+
 impl Process {
     /// Boots a machine. QEMU's own messages go to `messages`.
-    ///
-    /// It gets a process group of its own: Ctrl-C at the terminal is for us, not for QEMU.
     ///
     /// # Errors
     ///
     /// If QEMU cannot be started, or would not hand over the command line.
     pub fn start(machine: &Machine, messages: &Path) -> Result<Self> {
-        Self::start_with(machine, &[], messages)
+        Self::start_with(machine, |arguments| arguments, messages)
     }
 
-    /// The same with more of QEMU's arguments.
+    /// The same with QEMU's arguments changed.
     ///
     /// # Errors
     ///
     /// As [`Process::start`].
-    pub fn start_with(machine: &Machine, more: &[OsString], messages: &Path) -> Result<Self> {
+    pub fn start_with(
+        machine: &Machine,
+        change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
+        messages: &Path,
+    ) -> Result<Self> {
         let len = machine.cmdline.len();
         if len > MAX_CMDLINE {
             bail!(
                 "the kernel's command line has {len} bytes, and QEMU hands over at most {MAX_CMDLINE}"
             );
         }
-        let mut arguments = machine.arguments();
-        arguments.extend_from_slice(more);
-        Self::spawn(&arguments, machine.is_pinned(), messages)
+        Self::spawn(&change(machine.arguments()), machine.is_pinned(), messages)
     }
 
     /// Starts QEMU with these arguments, on one of the host's CPUs if it is to be pinned. As [`start`](Self::start).
@@ -59,25 +74,16 @@ impl Process {
     ///
     /// If it cannot be started.
     pub fn spawn(arguments: &[OsString], is_pinned: bool, messages: &Path) -> Result<Self> {
-        let program = super::program();
-        let mut command = if paths::which("setpriv").is_some() {
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
-            command
-        } else {
-            Command::new(&program)
-        };
         let messages = File::create(messages)
             .with_context(|| format!("cannot write {}", messages.display()))?;
         let _pinned = is_pinned.then(Pinned::new);
-        let child = command
+        let child = command()
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(messages.try_clone()?)
             .stderr(messages)
-            .process_group(0)
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .with_context(|| format!("cannot start {}", super::program().display()))?;
         Ok(Self { child })
     }
 

@@ -1,9 +1,9 @@
 //! One boot of the image, and its block of results.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::thread;
 use std::time::Duration;
 
@@ -16,11 +16,14 @@ use super::path::{Marks, Path};
 use crate::guest::log::Decoder;
 use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
+use crate::qemu::{self, Accel, GuestExit, Machine, Process, Ram, Served};
+use crate::run::last_words::tail;
 
 /// A guest that measures no further arrival for this long, in real time, has stopped.
 const SILENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(20);
+/// Lines that are shown of each thing that a guest that failed has said.
+const LAST_LINES: usize = 12;
 
 /// What a boot says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,9 @@ impl Booter<'_> {
         let marks = Marks::of(self.elf)?;
         let scratch = self.scratch()?;
         let log = scratch.path().join("executed");
-        let results = self.boot(scratch.path(), what, 0, 0, &marks.arguments(&log), &|_| {})?;
+        let version = qemu::version().unwrap_or_default();
+        let logged = |arguments| marks.logged(arguments, &version, &log);
+        let results = self.boot(scratch.path(), what, 0, 0, logged, &|_| {})?;
         let file = File::open(&log).context("QEMU has not logged what it executed")?;
         let path = marks.read(BufReader::with_capacity(1 << 20, file))?;
         if path.len() != results.length {
@@ -71,7 +76,8 @@ impl Booter<'_> {
         measured: &dyn Fn(u32),
     ) -> Result<Results> {
         let scratch = self.scratch()?;
-        self.boot(scratch.path(), what, first, count, &[], measured)
+        let as_they_are = |arguments| arguments;
+        self.boot(scratch.path(), what, first, count, as_they_are, measured)
     }
 
     fn scratch(&self) -> Result<tempfile::TempDir> {
@@ -87,7 +93,7 @@ impl Booter<'_> {
         what: &What,
         first: u32,
         count: u32,
-        more: &[OsString],
+        change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
         measured: &dyn Fn(u32),
     ) -> Result<Results> {
         let ram = Ram::create(dir)?;
@@ -101,7 +107,7 @@ impl Booter<'_> {
         };
         let messages = dir.join("messages");
         let exit = {
-            let mut process = Process::start_with(&machine, more, &messages)?;
+            let mut process = Process::start_with(&machine, change, &messages)?;
             let mut last = 0;
             let mut silent = Served::new(process.id());
             loop {
@@ -138,34 +144,29 @@ impl Booter<'_> {
     fn died(
         &self,
         machine: &Machine,
-        messages: &PathBuf,
+        messages: &FilePath,
         what: &What,
         exit: GuestExit,
         ram: &Ram,
     ) -> String {
-        let mut text = format!("the sweep of `{}` failed: {exit}", what.name());
-        let mut add = |said: &str| {
-            for line in said.lines().rev().take(12).collect::<Vec<_>>().iter().rev() {
-                text.push_str("\n    ");
-                text.push_str(line);
-            }
-        };
-        add(&fs::read_to_string(messages).unwrap_or_default());
-        add(&fs::read_to_string(machine.serial()).unwrap_or_default());
-        add(&log(self.elf, ram).unwrap_or_default());
-        text
+        let log = log(self.elf, ram).unwrap_or_default();
+        let mut lines = vec![format!("the sweep of `{}` failed: {exit}", what.name())];
+        lines.extend(tail(messages, LAST_LINES));
+        lines.extend(tail(&machine.serial(), LAST_LINES));
+        lines.extend_from_slice(&log[log.len().saturating_sub(LAST_LINES)..]);
+        lines.join("\n    ")
     }
 }
 
 /// What the guest has logged.
-fn log(elf: &Elf, ram: &Ram) -> Option<String> {
+fn log(elf: &Elf, ram: &Ram) -> Option<Vec<String>> {
     let bytes = Rtt::new(elf, ram)?.pending(UP_LOG).ok()?;
     let decoder = Decoder::new(elf).ok()?;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     decoder
         .stream()
-        .push(&bytes, |line| text.push_str(&format!("{line}\n")));
-    Some(text)
+        .push(&bytes, |line| lines.push(line.to_string()));
+    Some(lines)
 }
 
 /// Words of the block's head.

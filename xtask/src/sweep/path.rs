@@ -12,7 +12,6 @@ use std::io::{self, BufRead};
 use anyhow::{Context, Result, bail};
 
 use crate::image::Elf;
-use crate::qemu;
 
 /// Instructions that are kept behind the end of the stretch: an interrupt that arrives at its last instructions may be
 /// taken there.
@@ -78,13 +77,21 @@ impl Marks {
         })
     }
 
-    /// QEMU's arguments for logging every instruction to `file`.
-    pub(super) fn arguments(&self, file: &std::path::Path) -> Vec<OsString> {
-        let one_by_one: &[&str] = if has_one_insn_per_tb() {
-            &["-accel", "tcg,one-insn-per-tb=on"]
+    /// QEMU's arguments, of this version, with every instruction logged to `file`.
+    pub(super) fn logged(
+        &self,
+        mut args: Vec<OsString>,
+        qemu: &str,
+        file: &std::path::Path,
+    ) -> Vec<OsString> {
+        if has_one_insn_per_tb(qemu) {
+            // Of several accelerators QEMU takes the first.
+            for tcg in args.iter_mut().filter(|it| *it == "tcg") {
+                *tcg = "tcg,one-insn-per-tb=on".into();
+            }
         } else {
-            &["-singlestep"]
-        };
+            args.push("-singlestep".into());
+        }
         let ranges = format!(
             "{:#x}..{:#x},{:#x}..{:#x}",
             self.start,
@@ -92,7 +99,6 @@ impl Marks {
             self.begun,
             self.text_end - 1
         );
-        let mut args: Vec<OsString> = one_by_one.iter().map(Into::into).collect();
         args.extend(["-d", "exec,nochain", "-dfilter", &ranges, "-D"].map(Into::into));
         args.push(file.into());
         args
@@ -118,10 +124,9 @@ impl Marks {
     }
 }
 
-/// `-singlestep` has another name from QEMU 8.1 on.
-fn has_one_insn_per_tb() -> bool {
-    let version = qemu::version().unwrap_or_default();
-    let mut numbers = version
+/// `-singlestep` has another name from QEMU 8.1 on, and is the accelerator's.
+fn has_one_insn_per_tb(qemu: &str) -> bool {
+    let mut numbers = qemu
         .split_once("version ")
         .map_or("", |(_, rest)| rest)
         .split(|c: char| !c.is_ascii_digit())
@@ -253,8 +258,23 @@ mod tests {
 
     #[test]
     fn only_the_kernels_text_is_logged() {
-        let words: Vec<_> = MARKS.arguments("/tmp/log".as_ref());
-        let has = |word: &str| words.iter().any(|it| it == word);
-        assert!(has("0x1000..0x10ff,0x1110..0x1fff") && has("exec,nochain"));
+        let before = ["-accel", "tcg", "-icount", "shift=0"].map(OsString::from);
+        let logged = |version: &str| {
+            let version = format!("QEMU emulator version {version} (Debian)");
+            MARKS.logged(before.to_vec(), &version, "/tmp/log".as_ref())
+        };
+        for (version, one_by_one) in [
+            ("7.2.22", "-singlestep"),
+            ("8.0.4", "-singlestep"),
+            ("8.1.0", "tcg,one-insn-per-tb=on"),
+            ("10.0.2", "tcg,one-insn-per-tb=on"),
+        ] {
+            let words = logged(version);
+            let nr = |word: &str| words.iter().filter(|it| *it == word).count();
+            assert_eq!(nr("0x1000..0x10ff,0x1110..0x1fff"), 1);
+            assert_eq!((nr("exec,nochain"), nr("-accel")), (1, 1));
+            assert_eq!(nr(one_by_one), 1, "{words:?}");
+            assert_eq!(nr("tcg") + nr("tcg,one-insn-per-tb=on"), 1, "{words:?}");
+        }
     }
 }
