@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::BufReader;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,9 +12,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::scratch::Scratch;
 use crate::image::Elf;
-use crate::paths;
-use crate::qemu::process::MAX_CMDLINE;
-use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
+use crate::qemu::process::{self, MAX_CMDLINE};
+use crate::qemu::{Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
 use crate::run::config::clock_keys;
 
 /// A boot.
@@ -99,15 +97,6 @@ impl Boot<'_> {
 
     /// The machine that `latency-run` has, with a parallel port and this boot's clock.
     fn command(&self, machine: &Machine, messages: &File) -> Command {
-        let program = qemu::program();
-        // Where `setpriv` is there, QEMU dies with us.
-        let mut command = if paths::which("setpriv").is_some() {
-            let mut command = Command::new("setpriv");
-            command.args(["--pdeathsig", "KILL", "--"]).arg(&program);
-            command
-        } else {
-            Command::new(&program)
-        };
         let clock = format!("shift={},sleep=off", self.shift);
         let arguments = machine
             .arguments()
@@ -116,12 +105,12 @@ impl Boot<'_> {
                 Some("shift=0,sleep=off") => clock.clone().into(),
                 _ => argument,
             });
+        let mut command = process::command();
         command
             .args(arguments)
             .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0);
+            .stdout(Stdio::null());
         if self.nmis {
             command
                 .args(qmp::ON_STDIO)
