@@ -1,6 +1,7 @@
 //! Where things are: the workspace, the build directory, the run folders.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The top folder of the workspace. `cargo run` says where this package is; when the binary is
@@ -67,6 +68,17 @@ pub fn shown(path: &Path) -> std::path::Display<'_> {
 #[must_use]
 pub fn is_process_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Whether a hidden name has, behind one of these marks, the number of a process that is no more: what bears it was left
+/// over.
+#[must_use]
+pub fn is_left_over(name: &OsStr, marks: &[&str]) -> bool {
+    let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else {
+        return false;
+    };
+    let pid = |mark: &&str| name.rsplit_once(mark)?.1.parse().ok();
+    marks.iter().find_map(pid).is_some_and(is_process_gone)
 }
 
 /// Finds a program in `PATH`.

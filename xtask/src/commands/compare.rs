@@ -15,11 +15,12 @@ use crate::compare::linux;
 use crate::compare::machine::LinuxMachine;
 use crate::compare::packages::Packages;
 use crate::compare::record::{Comparison, Latencies, Linux, Takt};
-use crate::compare::table::{self, Detail};
+use crate::compare::table;
 use crate::compare::{PRIORITY, Settings, verdict};
 use crate::qemu::accel::host_cpu;
 use crate::qemu::{self, command};
 use crate::report::Verdict;
+use crate::report::text::Detail;
 use crate::run::execute::Finished;
 use crate::run::{RunConfig, RunFolder, folder, provenance};
 use crate::{paths, setup, term};
@@ -242,11 +243,7 @@ fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyR
 
 fn report(flags: &LinuxRt, comparison: &Comparison, document: &str, dir: &Path) -> Result<()> {
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
-        let detail = match (flags.quiet, flags.verbose) {
-            (true, _) => Detail::Quiet,
-            (false, 0) => Detail::Normal,
-            (false, _) => Detail::Verbose,
-        };
+        let detail = Detail::of(flags.quiet, flags.verbose);
         let width = term::width().min(120);
         output::print(&table::write(comparison, dir, detail, width))?;
     }

@@ -177,11 +177,6 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
         limit: flags.entries,
     };
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
-        let detail = match (flags.quiet, flags.verbose) {
-            (true, _) => Detail::Quiet,
-            (false, 0) => Detail::Normal,
-            (false, _) => Detail::Verbose,
-        };
         let canvas = Canvas {
             width: term::width(),
             is_utf8: term::is_utf8(),
@@ -190,7 +185,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
             run,
             dir,
             Format {
-                detail,
+                detail: Detail::of(flags.quiet, flags.verbose),
                 buckets,
                 canvas,
             },

@@ -10,17 +10,7 @@ use super::verdict::Limit;
 use crate::cli::{Load, format_ns};
 use crate::paths;
 use crate::report::Verdict;
-
-/// How much is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detail {
-    /// The figures and the verdict.
-    Quiet,
-    /// Also what was measured, and how.
-    Normal,
-    /// Also all packages.
-    Verbose,
-}
+use crate::report::text::{Detail, result};
 
 /// The text about a comparison in `dir`, at most `width` columns wide where words can be wrapped.
 #[must_use]
@@ -234,24 +224,12 @@ fn limits(out: &mut String, limits: &[Limit]) -> fmt::Result {
 }
 
 fn verdict(out: &mut String, c: &Comparison) -> fmt::Result {
-    for taint in &c.taint {
-        writeln!(out, "{:<12} {taint}", "tainted by")?;
-    }
-    if let Some(error) = &c.error {
-        writeln!(out, "{:<12} {error}", "error")?;
-    }
-    let word = c.result.word();
-    let word = match c.result {
-        Verdict::Passed => style(word).green(),
-        Verdict::Threshold | Verdict::Tainted => style(word).yellow(),
-        Verdict::Error => style(word).red(),
-    };
     let why = match c.result {
         Verdict::Passed => ": every limit holds",
         Verdict::Threshold => ": not every limit holds",
         _ => "",
     };
-    writeln!(out, "{:<12} {}{why}", "result", word.bold())
+    result(out, &c.taint, c.error.as_deref(), c.result, why)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use takt_timerlat::stats::ExactHistogram;
 use takt_tracer::wire;
 
 use crate::report::Run;
-use crate::report::record::{Distributions, LatencyRecord, RunRecord};
+use crate::report::record::{Distributions, RunRecord};
 
 /// Schema of an entry.
 pub const SCHEMA: &str = "takt.history/1";
@@ -122,8 +122,8 @@ impl Entry {
         let distributions = self.record.slots.iter().zip(&self.histograms);
         let distributions = distributions.map(|(slot, buckets)| {
             Ok(Distributions {
-                irq: histogram(&buckets.irq, &slot.irq)?,
-                thread: histogram(&buckets.thread, &slot.thread)?,
+                irq: slot.irq.histogram(&buckets.irq)?,
+                thread: slot.thread.histogram(&buckets.thread)?,
             })
         });
         Ok(Run {
@@ -137,34 +137,6 @@ impl Entry {
     pub fn configuration(&self) -> Configuration {
         Configuration::new(&self.record, &self.setup)
     }
-}
-
-/// A distribution from its buckets and its exact figures.
-///
-/// # Errors
-///
-/// If they do not belong together.
-pub fn histogram(buckets: &[(u64, u64)], record: &LatencyRecord) -> Result<ExactHistogram> {
-    let limits = (
-        record.min.unwrap_or_default(),
-        record.max.unwrap_or_default(),
-    );
-    if limits.0 > limits.1 {
-        bail!("the minimum is above the maximum");
-    }
-    let nr: u128 = buckets.iter().map(|&(_, count)| u128::from(count)).sum();
-    if nr + u128::from(record.overflow) != u128::from(record.count) {
-        bail!(
-            "the histogram has {nr} samples, the run {}",
-            record.count.saturating_sub(record.overflow)
-        );
-    }
-    Ok(ExactHistogram::from_parts(
-        buckets.iter().copied(),
-        record.overflow,
-        limits,
-        record.sum,
-    ))
 }
 
 /// All that makes two runs comparable: what was asked for, and on what it ran. The revision is no part of it.

@@ -82,12 +82,7 @@ pub fn files(history: &Path) -> Result<Vec<PathBuf>> {
 /// Removes what killed writers left.
 fn remove_stale(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .filter(|name| name.starts_with('.'))
-            .and_then(|name| name.rsplit_once(".tmp-")?.1.parse::<u32>().ok());
-        if pid.is_some_and(paths::is_process_gone) {
+        if paths::is_left_over(&entry.file_name(), &[".tmp-"]) {
             // The next writer tries again.
             let _ = fs::remove_file(entry.path());
         }

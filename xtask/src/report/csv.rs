@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
-use takt_timerlat::stats::ExactHistogram;
 
 use super::record::{Distributions, LatencyRecord, SlotRecord};
 
@@ -70,21 +69,7 @@ pub fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
         }
     }
     let mut columns = columns.into_iter();
-    let mut next = |record: &LatencyRecord| {
-        let buckets = columns.next().unwrap_or_default();
-        let limits = (
-            record.min.unwrap_or_default(),
-            record.max.unwrap_or_default(),
-        );
-        if limits.0 > limits.1 {
-            bail!("the run's minimum is above its maximum");
-        }
-        let all = ExactHistogram::from_parts(buckets, record.overflow, limits, record.sum);
-        if all.count() != record.count {
-            bail!("it has {} samples, the run {}", all.count(), record.count);
-        }
-        Ok(all)
-    };
+    let mut next = |record: &LatencyRecord| record.histogram(&columns.next().unwrap_or_default());
     slots
         .iter()
         .map(|slot| {
@@ -100,6 +85,7 @@ pub fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use takt_timerlat::stats::ExactHistogram;
 
     fn slot(slot: usize, distributions: &Distributions) -> SlotRecord {
         SlotRecord {

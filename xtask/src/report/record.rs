@@ -1,6 +1,7 @@
 //! [`RunRecord`]: what is known of a run, as `run.json` keeps it. The distributions are in
 //! `hist.csv`.
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::stats::ExactHistogram;
 
@@ -144,6 +145,33 @@ pub struct LatencyRecord {
     pub overflow: u64,
 }
 
+impl LatencyRecord {
+    /// The distribution of these figures with these buckets: value in ns and how often it came.
+    ///
+    /// # Errors
+    ///
+    /// If they do not belong together.
+    pub fn histogram(&self, buckets: &[(u64, u64)]) -> Result<ExactHistogram> {
+        let limits = (self.min.unwrap_or_default(), self.max.unwrap_or_default());
+        ensure!(
+            limits.0 <= limits.1,
+            "the run's minimum is above its maximum"
+        );
+        let nr: u128 = buckets.iter().map(|&(_, count)| u128::from(count)).sum();
+        ensure!(
+            nr + u128::from(self.overflow) == u128::from(self.count),
+            "the histogram has {nr} samples, the run {}",
+            self.count.saturating_sub(self.overflow)
+        );
+        Ok(ExactHistogram::from_parts(
+            buckets.iter().copied(),
+            self.overflow,
+            limits,
+            self.sum,
+        ))
+    }
+}
+
 impl From<&ExactHistogram> for LatencyRecord {
     fn from(all: &ExactHistogram) -> Self {
         Self {
@@ -205,6 +233,20 @@ pub struct Distributions {
     pub thread: ExactHistogram,
 }
 
+impl Distributions {
+    /// Takes in all of `other`'s samples.
+    pub fn merge(&mut self, other: &Self) {
+        self.irq.merge(&other.irq);
+        self.thread.merge(&other.thread);
+    }
+
+    /// Both, with their names.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, &ExactHistogram); 2] {
+        [("IRQ", &self.irq), ("thread", &self.thread)]
+    }
+}
+
 /// A run with everything that a report needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -212,4 +254,14 @@ pub struct Run {
     pub record: RunRecord,
     /// What `hist.csv` has, one for each of the record's slots.
     pub distributions: Vec<Distributions>,
+}
+
+impl Run {
+    /// The latencies of all its measured threads together.
+    #[must_use]
+    pub fn over_all(&self) -> Distributions {
+        let mut all = Distributions::default();
+        self.distributions.iter().for_each(|d| all.merge(d));
+        all
+    }
 }

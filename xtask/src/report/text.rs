@@ -23,8 +23,20 @@ pub enum Detail {
     Quiet,
     /// Also header, histograms and trace.
     Normal,
-    /// Also clocks, threads and command lines.
+    /// Also everything else: clocks, threads, command lines.
     Verbose,
+}
+
+impl Detail {
+    /// What `--quiet` and so many `--verbose` ask for.
+    #[must_use]
+    pub fn of(is_quiet: bool, nr_verbose: u8) -> Self {
+        match (is_quiet, nr_verbose) {
+            (true, _) => Self::Quiet,
+            (false, 0) => Self::Normal,
+            (false, _) => Self::Verbose,
+        }
+    }
 }
 
 /// How the report looks.
@@ -246,11 +258,7 @@ fn row(out: &mut String, slot: &str, which: &str, all: &ExactHistogram) -> std::
 
 /// One for each latency, all measured threads together.
 fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
-    let mut all = super::record::Distributions::default();
-    for distributions in &run.distributions {
-        all.irq.merge(&distributions.irq);
-        all.thread.merge(&distributions.thread);
-    }
+    let all = run.over_all();
     let whose = match run.distributions.len() {
         0 => return Ok(()),
         1 => String::new(),
@@ -307,17 +315,34 @@ fn verdict(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             "stopped by"
         )?;
     }
-    for taint in &record.taint {
+    result(
+        out,
+        &record.taint,
+        record.error.as_deref(),
+        record.result,
+        "",
+    )
+}
+
+/// The last lines of every report: what is wrong, and the verdict with `why` behind it.
+pub(crate) fn result(
+    out: &mut String,
+    taint: &[String],
+    error: Option<&str>,
+    result: Verdict,
+    why: &str,
+) -> std::fmt::Result {
+    for taint in taint {
         writeln!(out, "{:<12} {taint}", "tainted by")?;
     }
-    if let Some(error) = &record.error {
+    if let Some(error) = error {
         writeln!(out, "{:<12} {error}", "error")?;
     }
-    let word = record.result.word();
-    let word = match record.result {
-        Verdict::Passed => style(word).green(),
-        Verdict::Threshold | Verdict::Tainted => style(word).yellow(),
-        Verdict::Error => style(word).red(),
+    let word = style(result.word());
+    let word = match result {
+        Verdict::Passed => word.green(),
+        Verdict::Threshold | Verdict::Tainted => word.yellow(),
+        Verdict::Error => word.red(),
     };
-    writeln!(out, "{:<12} {}", "result", word.bold())
+    writeln!(out, "{:<12} {}{why}", "result", word.bold())
 }

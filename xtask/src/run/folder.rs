@@ -220,14 +220,7 @@ fn is_taken(error: &io::Error) -> bool {
 /// Removes what killed runs left: hidden folders that name a process which is no more.
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else {
-            continue;
-        };
-        let pid = [".tmp-", ".old-"]
-            .iter()
-            .find_map(|mark| name.rsplit_once(mark)?.1.parse::<u32>().ok());
-        if pid.is_some_and(paths::is_process_gone) {
+        if paths::is_left_over(&entry.file_name(), &[".tmp-", ".old-"]) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
