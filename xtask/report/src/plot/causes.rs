@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::{Axis, Role, draw, short, text, ticks};
+use super::{Axis, Role, above, draw, frame, mesh, ticks};
 use crate::trace::causes::Piece;
 
 /// Draws the bars, the first on top. Each has its number at its left.
@@ -12,34 +12,17 @@ use crate::trace::causes::Piece;
 ///
 /// What plotters says.
 pub fn picture(title: &str, bars: &[(String, &[Piece])]) -> Result<String> {
-    let top = bars
-        .iter()
-        .flat_map(|(_, pieces)| pieces.iter().map(|piece| piece.to))
-        .max()
-        .unwrap_or(1)
-        .max(1) as f64
-        * 1.03;
+    let pieces = bars.iter().flat_map(|(_, pieces)| *pieces);
+    let top = above(pieces.map(|piece| piece.to));
     let nr = bars.len().max(1);
     let size = (460, 70 + 26 * nr as u32);
     draw(size, title, |area| {
         let x = Axis::new(0.0..top, ticks(0.0, top, 5));
         let centres: Vec<f64> = (0..nr).map(|at| at as f64 + 0.5).collect();
         let y = Axis::new(nr as f64..0.0, centres);
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(20)
-            .x_label_area_size(46)
-            .y_label_area_size(62)
-            .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
+        let mut chart = frame(area, 20).build_cartesian_2d(x, y)?;
+        mesh(&mut chart)
             .disable_y_mesh()
-            .bold_line_style(Role::Grid.color())
-            .light_line_style(TRANSPARENT)
-            .axis_style(Role::Axis.color())
-            .label_style(text(Role::Ink))
-            .axis_desc_style(text(Role::Ink))
-            .x_label_formatter(&|ns| short(*ns))
             .y_label_formatter(&|at| {
                 bars.get(*at as usize)
                     .map(|(label, _)| label.clone())

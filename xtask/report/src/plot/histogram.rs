@@ -1,10 +1,13 @@
 //! How often each latency came.
 
+use std::fmt;
+
 use anyhow::Result;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 use takt_timerlat::stats::ExactHistogram;
 
-use super::{Axis, Role, SIZE, draw, nice_step, short, text, ticks};
+use super::{Axis, Chart, Drawn, Role, SIZE, draw, frame, mesh, nice_step, ticks};
 
 /// Buckets that a picture has at most, about.
 const NR_BUCKETS: u64 = 80;
@@ -16,6 +19,15 @@ pub enum Scale {
     Linear,
     /// Heights are logarithms of counts: what is rare is seen as well.
     Log,
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Linear => "linear",
+            Self::Log => "logarithmic",
+        })
+    }
 }
 
 /// A distribution cut into buckets of one width: the smallest value of each and its count.
@@ -68,68 +80,57 @@ pub fn picture(title: &str, scale: Scale, series: &[(Role, Buckets)]) -> Result<
     let x = (low - margin).max(0.0 - width)..high + margin;
     // Whole values stand in the middle of their bars.
     let shift = if width <= 1.0 { 0.5 } else { 0.0 };
+    let shapes = Shapes {
+        series,
+        width,
+        shift,
+    };
     draw(SIZE, title, |area| {
-        let points = ticks(x.start.max(0.0), x.end, 5);
-        let x = Axis::new(x.clone(), points);
-        let mut builder = ChartBuilder::on(area);
-        builder
-            .margin(8)
-            .margin_right(18)
-            .x_label_area_size(46)
-            .y_label_area_size(62);
-        let shapes = |floor: f64| {
-            series.iter().flat_map(move |(role, buckets)| {
-                let (color, counts) = (role.color(), &buckets.counts);
-                if series.len() == 1 {
-                    let bar = move |&(low, count): &(u64, u64)| {
-                        let low = low as f64 - shift;
-                        let corners = [(low, floor), (low + width, count as f64)];
-                        Shape::Bar(Rectangle::new(corners, color.filled()))
-                    };
-                    counts.iter().map(bar).collect::<Vec<_>>()
-                } else {
-                    let line = outline(counts, width, shift, floor);
-                    vec![Shape::Line(PathElement::new(line, color.stroke_width(2)))]
-                }
-            })
-        };
-        // The two kinds of axes are two types, so this stands here twice.
-        macro_rules! chart {
-            ($y:expr, $floor:expr) => {{
-                let mut chart = builder.build_cartesian_2d(x, $y)?;
-                chart
-                    .configure_mesh()
-                    .disable_x_mesh()
-                    .bold_line_style(Role::Grid.color())
-                    .light_line_style(TRANSPARENT)
-                    .axis_style(Role::Axis.color())
-                    .label_style(text(Role::Ink))
-                    .axis_desc_style(text(Role::Ink))
-                    .x_label_formatter(&|ns| short(*ns))
-                    .y_label_formatter(&|count| short(*count))
-                    .y_labels(5)
-                    .x_desc("latency in ns")
-                    .draw()?;
-                for shape in shapes($floor) {
-                    match shape {
-                        Shape::Bar(bar) => chart.draw_series([bar])?,
-                        Shape::Line(line) => chart.draw_series([line])?,
-                    };
-                }
-            }};
-        }
+        let x = Axis::new(x.clone(), ticks(x.start.max(0.0), x.end, 5));
+        let builder = &mut frame(area, 18);
         match scale {
-            Scale::Linear => chart!(0.0..top * 1.05, 0.0),
-            Scale::Log => chart!((0.5..(top * 1.5).max(10.0)).log_scale(), 0.5),
+            Scale::Linear => shapes.draw(0.0, builder.build_cartesian_2d(x, 0.0..top * 1.05)?),
+            Scale::Log => {
+                let y = (0.5..(top * 1.5).max(10.0)).log_scale();
+                shapes.draw(0.5, builder.build_cartesian_2d(x, y)?)
+            }
         }
-        Ok(())
     })
 }
 
-/// What one bucket or one run becomes.
-enum Shape {
-    Bar(Rectangle<(f64, f64)>),
-    Line(PathElement<(f64, f64)>),
+/// What is drawn, whatever the axes are.
+struct Shapes<'s> {
+    series: &'s [(Role, Buckets)],
+    width: f64,
+    /// How far left of its value a bucket begins.
+    shift: f64,
+}
+
+impl Shapes<'_> {
+    fn draw<Y>(&self, floor: f64, mut chart: Chart<'_, '_, Axis, Y>) -> Drawn
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        mesh(&mut chart)
+            .disable_x_mesh()
+            .y_labels(5)
+            .x_desc("latency in ns")
+            .draw()?;
+        for (role, buckets) in self.series {
+            let (color, counts) = (role.color(), &buckets.counts);
+            if self.series.len() == 1 {
+                chart.draw_series(counts.iter().map(|&(low, count)| {
+                    let low = low as f64 - self.shift;
+                    let corners = [(low, floor), (low + self.width, count as f64)];
+                    Rectangle::new(corners, color.filled())
+                }))?;
+            } else {
+                let line = outline(counts, self.width, self.shift, floor);
+                chart.draw_series([PathElement::new(line, color.stroke_width(2))])?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The outline of bars, from left to right.

@@ -24,13 +24,17 @@ pub mod timeline;
 pub mod trend;
 
 use anyhow::{Result, anyhow};
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 pub(crate) use axis::Axis;
 
 /// Where is drawn.
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What is drawn in.
+pub(crate) type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 /// What plotters may say.
 pub(crate) type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -113,6 +117,60 @@ pub(crate) fn draw(
             .map_err(|error| anyhow!("cannot draw `{title}`: {error}"))?;
     }
     Ok(svg::finish(&text, size, title))
+}
+
+/// A chart with the margins and the room for labels that most have; the last label of its axis needs `right` pixels.
+pub(crate) fn frame<'a, 'b>(
+    area: &'a Area<'b>,
+    right: i32,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .margin(8)
+        .margin_right(right)
+        .x_label_area_size(46)
+        .y_label_area_size(62);
+    builder
+}
+
+/// The axes of a chart and the lines behind it, in their colours; labels are short numbers.
+pub(crate) fn mesh<'a, 'c, 'b, X, Y>(
+    chart: &'c mut Chart<'a, 'b, X, Y>,
+) -> MeshStyle<'a, 'c, X, Y, SVGBackend<'b>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let mut mesh = chart.configure_mesh();
+    mesh.bold_line_style(Role::Grid.color())
+        .light_line_style(TRANSPARENT)
+        .axis_style(Role::Axis.color())
+        .label_style(text(Role::Ink))
+        .axis_desc_style(text(Role::Ink))
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| short(*value));
+    mesh
+}
+
+/// Draws a line from point to point, and the points.
+pub(crate) fn dotted<X, Y>(
+    chart: &mut Chart<'_, '_, X, Y>,
+    role: Role,
+    points: Vec<(f64, f64)>,
+) -> Drawn
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    let dot = role.color().filled();
+    chart.draw_series(points.iter().map(|&at| Circle::new(at, 4, dot)))?;
+    chart.draw_series([PathElement::new(points, role.color().stroke_width(2))])?;
+    Ok(())
+}
+
+/// The end of an axis on which there is some room above all of these.
+pub(crate) fn above(values: impl Iterator<Item = u64>) -> f64 {
+    values.max().unwrap_or(1).max(1) as f64 * 1.06
 }
 
 /// A number on an axis: short.

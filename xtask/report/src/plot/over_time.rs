@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::{Axis, Role, SIZE, draw, nice_step, short, text, ticks};
+use super::{Axis, Role, SIZE, above, draw, frame, mesh, nice_step, ticks};
 
 /// Places that a picture has.
 const NR_PLACES: usize = 180;
@@ -71,26 +71,13 @@ pub fn picture(title: &str, series: &[(Role, Vec<(u64, u64)>)]) -> Result<String
         (high, high + 1.0)
     };
     let margin = (high - low) * 0.02;
-    let top = all().map(|range| range.max).max().unwrap_or(1).max(1) as f64 * 1.06;
+    let top = above(all().map(|range| range.max));
     draw(SIZE, title, |area| {
         let y = Axis::new(0.0..top, ticks(0.0, top, 5));
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(20)
-            .x_label_area_size(46)
-            .y_label_area_size(62)
-            .build_cartesian_2d(low - margin..high + margin, y)?;
-        chart
-            .configure_mesh()
+        let mut chart = frame(area, 20).build_cartesian_2d(low - margin..high + margin, y)?;
+        mesh(&mut chart)
             .disable_x_mesh()
-            .bold_line_style(Role::Grid.color())
-            .light_line_style(TRANSPARENT)
-            .axis_style(Role::Axis.color())
-            .label_style(text(Role::Ink))
-            .axis_desc_style(text(Role::Ink))
             .x_labels(5)
-            .x_label_formatter(&|at| short(*at))
-            .y_label_formatter(&|ns| short(*ns))
             .x_desc(format!("the guest's time in {name}; latency in ns"))
             .draw()?;
         for (role, ranges) in &series {

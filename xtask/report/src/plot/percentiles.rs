@@ -5,7 +5,7 @@ use anyhow::Result;
 use plotters::prelude::*;
 use takt_timerlat::stats::ExactHistogram;
 
-use super::{Axis, Role, SIZE, draw, short, text, ticks};
+use super::{Axis, Role, SIZE, above, draw, frame, mesh, ticks};
 
 /// The curve's points: the share of samples that are not larger, and the latency.
 #[must_use]
@@ -38,33 +38,15 @@ pub fn picture(title: &str, series: &[(Role, &ExactHistogram)]) -> Result<String
     let most = series.iter().map(|(_, all)| all.count()).max().unwrap_or(1);
     // One digit more than the largest share that is not all.
     let end = (most.max(10) as f64).log10().ceil().clamp(1.0, 9.0) + 0.8;
-    let top = series
-        .iter()
-        .filter_map(|(_, all)| all.max())
-        .max()
-        .unwrap_or(1)
-        .max(1) as f64
-        * 1.06;
+    let top = above(series.iter().filter_map(|(_, all)| all.max()));
     draw(SIZE, title, |area| {
         let mut marks: Vec<f64> = (0..=end as u32).map(f64::from).collect();
         marks.push(end);
         let x = Axis::new(0.0..end, marks);
         let y = Axis::new(0.0..top, ticks(0.0, top, 5));
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(26)
-            .x_label_area_size(46)
-            .y_label_area_size(62)
-            .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
-            .bold_line_style(Role::Grid.color())
-            .light_line_style(TRANSPARENT)
-            .axis_style(Role::Axis.color())
-            .label_style(text(Role::Ink))
-            .axis_desc_style(text(Role::Ink))
+        let mut chart = frame(area, 26).build_cartesian_2d(x, y)?;
+        mesh(&mut chart)
             .x_label_formatter(&|place| percent(*place, end))
-            .y_label_formatter(&|ns| short(*ns))
             .x_desc("percent of samples; latency in ns")
             .draw()?;
         for (role, all) in series {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Axis, Role, draw, text, ticks};
+use super::{Axis, Role, draw, frame, mesh, text, ticks};
 use crate::trace::window::{Activation, Kind, State};
 
 /// A lane.
@@ -97,20 +97,11 @@ pub fn picture(title: &str, it: &Activation) -> Result<String> {
         let x = Axis::new(low..high, ticks(low, high, 10));
         let centres = (0..nr).map(|at| at as f64 + 0.5).collect();
         let y = Axis::new(nr as f64..-0.9, centres);
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(24)
-            .x_label_area_size(46)
+        let mut chart = frame(area, 24)
             .y_label_area_size(120)
             .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
+        mesh(&mut chart)
             .disable_y_mesh()
-            .bold_line_style(Role::Grid.color())
-            .light_line_style(TRANSPARENT)
-            .axis_style(Role::Axis.color())
-            .label_style(text(Role::Ink))
-            .axis_desc_style(text(Role::Ink))
             .x_label_formatter(&|ns| format!("{ns:.0}"))
             .y_label_formatter(&|at| lanes.get(*at as usize).map(&name).unwrap_or_default())
             .x_desc("ns after the deadline")
@@ -151,13 +142,10 @@ pub fn picture(title: &str, it: &Activation) -> Result<String> {
         }
         let latency = it.ns(it.sample.thread.into()) as f64;
         let mark = Role::Mark.color();
-        for (at, label, side) in [
-            (0.0, "deadline", HPos::Right),
-            (latency, "the thread reads the clock", HPos::Right),
-        ] {
+        for (at, label) in [(0.0, "deadline"), (latency, "the thread reads the clock")] {
             let line = vec![(at, -0.1), (at, nr as f64)];
             chart.draw_series([PathElement::new(line, mark.stroke_width(2))])?;
-            let style = text(Role::Mark).pos(Pos::new(side, VPos::Bottom));
+            let style = text(Role::Mark).pos(Pos::new(HPos::Right, VPos::Bottom));
             chart.draw_series([Text::new(label, (at, -0.15), style)])?;
         }
         Ok(())

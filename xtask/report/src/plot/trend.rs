@@ -3,10 +3,10 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::{Axis, Role, draw, short, text, ticks};
+use super::{Axis, Role, dotted, draw, mesh, text, ticks};
 
 /// Runs of one configuration: place among all, and value.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Line {
     /// What the runs have in common.
     pub name: String,
@@ -37,27 +37,15 @@ pub fn picture(title: &str, labels: &[String], lines: &[Line]) -> Result<String>
             .x_label_area_size(50)
             .y_label_area_size(70)
             .build_cartesian_2d(x, y)?;
-        chart
-            .configure_mesh()
+        mesh(&mut chart)
             .disable_x_mesh()
-            .bold_line_style(Role::Grid.color())
-            .light_line_style(TRANSPARENT)
-            .axis_style(Role::Axis.color())
-            .label_style(text(Role::Ink))
-            .axis_desc_style(text(Role::Ink))
             .x_label_formatter(&|at| labels.get(at.round() as usize).cloned().unwrap_or_default())
-            .y_label_formatter(&|ns| short(*ns))
             .x_desc("revision")
             .y_desc("ns")
             .draw()?;
         for (nr, line) in lines.iter().enumerate() {
-            let color = Role::Series(nr).color();
-            let points = || line.points.iter().map(|&(at, value)| (at as f64, value));
-            chart.draw_series([PathElement::new(
-                points().collect::<Vec<_>>(),
-                color.stroke_width(2),
-            )])?;
-            chart.draw_series(points().map(|at| Circle::new(at, 4, color.filled())))?;
+            let points = line.points.iter().map(|&(at, value)| (at as f64, value));
+            dotted(&mut chart, Role::Series(nr), points.collect())?;
         }
         Ok(())
     })
