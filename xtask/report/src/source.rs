@@ -68,7 +68,7 @@ impl Source {
         // Another run may lie there by now.
         let is_same = |dir: &PathBuf| load::load(dir).is_ok_and(|there| there.record == run.record);
         let folder = Some(entry.folder.clone()).filter(is_same);
-        let name = format!("run {}", &entry.id[..8]);
+        let name = format!("run {}", select::short(&entry.id));
         Self::new(name, run, &entry.setup, folder)
     }
 

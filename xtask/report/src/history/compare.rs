@@ -9,6 +9,7 @@ use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryCompare as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
+use xtask::report::judge::slot_name;
 use xtask::term::{WithHelp, note};
 
 use super::{Database, columns, figures, or_dash, print, print_json, select};
@@ -219,21 +220,10 @@ impl Latency {
 
 /// A run's latencies that have samples, by name.
 fn named(run: &Run) -> Vec<(String, &ExactHistogram)> {
-    let is_several = |cpu| {
-        run.record
-            .slots
-            .iter()
-            .filter(|slot| slot.cpu == cpu)
-            .count()
-            > 1
-    };
     let mut all = Vec::new();
-    for (slot, d) in run.record.slots.iter().zip(&run.distributions) {
-        let mut place = format!("CPU {}", slot.cpu);
-        if is_several(slot.cpu) {
-            place += &format!(" slot {}", slot.slot);
-        }
-        for (which, histogram) in [("IRQ", &d.irq), ("thread", &d.thread)] {
+    for (slot, both) in run.record.slots.iter().zip(&run.distributions) {
+        let place = slot_name(run.record.config.workload, slot);
+        for (which, histogram) in both.named() {
             if histogram.count() != 0 {
                 all.push((format!("{place} {which} latency"), histogram));
             }

@@ -7,13 +7,14 @@ use serde_json::json;
 use xtask::cli::HistoryList as Flags;
 use xtask::cli::format_ns;
 use xtask::history::Entry;
+use xtask::report::record::Distributions;
 
-use super::{Database, columns, date, figures, or_dash, over_all, print, print_json, select};
+use super::{Database, columns, date, figures, or_dash, print, print_json, select};
 
 /// Prints the runs, the latest first.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
-    let mut entries = select::filtered(database, &flags.filter)?;
-    entries.truncate(flags.limit.unwrap_or(usize::MAX));
+    let limit = flags.limit.unwrap_or(usize::MAX);
+    let entries = select::filtered(database, &flags.filter, limit)?;
     if flags.json {
         let runs = entries.iter().map(json).collect::<Result<Vec<_>>>()?;
         let document = json!({"schema": "takt.history-list/1", "runs": runs});
@@ -51,7 +52,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
 fn row(entry: &Entry) -> Result<Vec<String>> {
     let record = &entry.record;
     let config = &record.config;
-    let [irq, thread] = over_all(&entry.run()?);
+    let Distributions { irq, thread } = entry.run()?.over_all();
     Ok(vec![
         select::short(&entry.id).into(),
         date(entry.finished_unix_ns / 1_000_000_000),
@@ -72,7 +73,7 @@ fn row(entry: &Entry) -> Result<Vec<String>> {
 
 /// What a list in JSON says of a run.
 fn json(entry: &Entry) -> Result<serde_json::Value> {
-    let [irq, thread] = over_all(&entry.run()?);
+    let Distributions { irq, thread } = entry.run()?.over_all();
     let of = |all| {
         let named = figures(all).map(|(name, value)| (name.to_owned(), json!(value)));
         let mut object: serde_json::Map<_, _> = named.into_iter().collect();

@@ -70,8 +70,7 @@ pub fn merge(runs: &[Run]) -> Result<Run> {
             bail!("the runs have not measured the same CPUs");
         }
         for (into, from) in merged.distributions.iter_mut().zip(&run.distributions) {
-            into.irq.merge(&from.irq);
-            into.thread.merge(&from.thread);
+            into.merge(from);
         }
     }
     for (slot, d) in merged.record.slots.iter_mut().zip(&merged.distributions) {

@@ -24,7 +24,6 @@ use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
 use xtask::commands::output::print;
 use xtask::paths;
-use xtask::report::Run;
 
 pub use database::Database;
 
@@ -41,20 +40,6 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     }
 }
 
-/// Digits of an id that people see.
-pub(crate) const SHORT: usize = 8;
-
-/// A run's latencies over all its measured threads: IRQ, thread.
-#[must_use]
-pub fn over_all(run: &Run) -> [ExactHistogram; 2] {
-    let mut both = [ExactHistogram::new(), ExactHistogram::new()];
-    for d in &run.distributions {
-        both[0].merge(&d.irq);
-        both[1].merge(&d.thread);
-    }
-    both
-}
-
 /// The figures of a distribution that are shown, with their names.
 pub(crate) fn figures(all: &ExactHistogram) -> [(&'static str, Option<u64>); 6] {
     [
@@ -68,7 +53,7 @@ pub(crate) fn figures(all: &ExactHistogram) -> [(&'static str, Option<u64>); 6] 
 }
 
 /// A number, or a dash.
-pub(crate) fn or_dash(value: Option<u64>) -> String {
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 

@@ -11,9 +11,10 @@ use xtask::commands::output;
 use xtask::history::Entry;
 use xtask::paths;
 use xtask::report::Run;
+use xtask::report::record::Distributions;
 use xtask::term::WithHelp;
 
-use super::{Database, columns, over_all, print, select};
+use super::{Database, columns, or_dash, print, select};
 use crate::plot::trend::{self, Line};
 use crate::plot::{NR_SERIES, svg};
 
@@ -48,26 +49,20 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     for (at, entry) in entries.iter().enumerate() {
         let key = entry.configuration().key();
         let value = value(flags.metric, &entry.run()?);
-        let shown = value.map_or_else(|| "-".into(), |value| value.to_string());
         rows.push(vec![
             select::short(&entry.id).into(),
             entry.record.git.clone(),
             key.clone(),
-            shown,
+            or_dash(value),
         ]);
         let Some(value) = value else { continue };
-        let line = match lines.iter_mut().position(|line| line.name == key) {
-            Some(at) => &mut lines[at],
-            None => {
-                lines.push(Line {
-                    name: key,
-                    ..Line::default()
-                });
-                let last = lines.len() - 1;
-                &mut lines[last]
-            }
-        };
-        line.points.push((at, value));
+        match lines.iter_mut().find(|line| line.name == key) {
+            Some(line) => line.points.push((at, value)),
+            None => lines.push(Line {
+                name: key,
+                points: vec![(at, value)],
+            }),
+        }
     }
     if lines.is_empty() {
         return Err(anyhow!("no run has {name}")).help("cargo xtask history list");
@@ -89,7 +84,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
 /// The runs that are wanted: by default those like the latest.
 fn entries(database: &Database, flags: &Flags) -> Result<Vec<Entry>> {
     if flags.filter.like.is_some() || !flags.filter.fields.is_empty() {
-        return select::filtered(database, &flags.filter);
+        return select::filtered(database, &flags.filter, usize::MAX);
     }
     let latest = database.entry(&select::one(database, "latest")?)?;
     let ids = database.ids_of(&latest.configuration().key())?;
@@ -102,7 +97,7 @@ fn value(metric: Metric, run: &Run) -> Option<f64> {
         IrqAvg, IrqMax, IrqMin, IrqP50, IrqP99, IrqP999, ThreadAvg, ThreadMax, ThreadMin,
         ThreadP50, ThreadP99, ThreadP999,
     };
-    let [irq, thread] = over_all(run);
+    let Distributions { irq, thread } = run.over_all();
     let all: &ExactHistogram = match metric {
         IrqMin | IrqAvg | IrqP50 | IrqP99 | IrqP999 | IrqMax => &irq,
         ThreadMin | ThreadAvg | ThreadP50 | ThreadP99 | ThreadP999 | ThreadMax => &thread,

@@ -5,7 +5,7 @@ use xtask::cli::HistoryFilter;
 use xtask::history::Entry;
 use xtask::term::WithHelp;
 
-use super::{Database, SHORT};
+use super::Database;
 
 const LATEST: &str = "latest";
 
@@ -56,12 +56,16 @@ pub fn one(database: &Database, name: &str) -> Result<String> {
     }
 }
 
-/// The runs that a filter lets through, the latest first.
+/// The runs that a filter lets through, the latest first, at most `limit` of them.
 ///
 /// # Errors
 ///
 /// If the filter is none, or the database cannot be read.
-pub(crate) fn filtered(database: &Database, filter: &HistoryFilter) -> Result<Vec<Entry>> {
+pub(crate) fn filtered(
+    database: &Database,
+    filter: &HistoryFilter,
+    limit: usize,
+) -> Result<Vec<Entry>> {
     let ids = match &filter.like {
         Some(name) => {
             let like = database.entry(&one(database, name)?)?;
@@ -78,6 +82,9 @@ pub(crate) fn filtered(database: &Database, filter: &HistoryFilter) -> Result<Ve
     }
     let mut entries = Vec::new();
     for id in ids {
+        if entries.len() >= limit {
+            break;
+        }
         let entry = database.entry(&id)?;
         let configuration = entry.configuration();
         if let Some((name, _)) = fields
@@ -97,6 +104,9 @@ pub(crate) fn filtered(database: &Database, filter: &HistoryFilter) -> Result<Ve
     }
     Ok(entries)
 }
+
+/// Digits of an id that people see.
+const SHORT: usize = 8;
 
 /// The part of an id that people see.
 #[must_use]

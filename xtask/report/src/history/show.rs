@@ -6,6 +6,7 @@ use anyhow::Result;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryShow as Flags;
 use xtask::report::Run;
+use xtask::report::judge::slot_name;
 
 use super::{Database, columns, date, figures, or_dash, print, print_json, select};
 
@@ -45,18 +46,15 @@ pub(super) fn table(run: &Run) -> String {
     let titles = figures(&ExactHistogram::new()).map(|(name, _)| name.to_owned());
     rows[0].extend(titles);
     for (slot, d) in run.record.slots.iter().zip(&run.distributions) {
-        for (which, all) in [("IRQ", &d.irq), ("thread", &d.thread)] {
+        for (which, all) in d.named() {
             if all.count() == 0 {
                 continue;
             }
-            let avg = all
-                .avg()
-                .map_or_else(|| "-".into(), |avg| format!("{avg:.1}"));
             let mut row = vec![
-                format!("CPU {} slot {}", slot.cpu, slot.slot),
+                slot_name(run.record.config.workload, slot),
                 which.into(),
                 all.count().to_string(),
-                avg,
+                or_dash(all.avg().map(|avg| format!("{avg:.1}"))),
             ];
             row.extend(figures(all).map(|(_, value)| or_dash(value)));
             rows.push(row);

@@ -2,10 +2,9 @@
 
 use anyhow::Result;
 use serde_json::Value;
-use takt_timerlat::stats::ExactHistogram;
 
 use super::Reported;
-use super::figures::{COLUMNS, slots};
+use super::figures::{COLUMNS, Latency, slots};
 use super::html::{cell, escape, head, legend, note, picture, table};
 use crate::history::compare;
 use crate::plot::histogram::{self, Scale};
@@ -35,32 +34,23 @@ pub(super) fn section(runs: &[Reported]) -> Result<String> {
         .min()
         .unwrap_or(0);
     for index in 0..nr_slots {
-        let slot = &slots(&runs[0].source)[index];
+        let slot = &slots(&runs[0].source.run)[index];
         out += &format!(
             "<h3>{}</h3>\n<div class=\"pictures\">\n",
             escape(&slot.name)
         );
-        for (title, which) in [("IRQ latency", 0), ("Thread latency", 1)] {
-            if which == 0 && !slot.has_irq {
-                continue;
-            }
-            out += &pictures(runs, index, which, &format!("{title}, {}", slot.name))?;
+        for latency in slot.latencies {
+            let title = format!("{}, {}", latency.title(), slot.name);
+            out += &pictures(runs, index, *latency, &title)?;
         }
         out += "</div>\n";
     }
     Ok(out + "</section>\n")
 }
 
-fn distribution(run: &Reported, index: usize, which: usize) -> &ExactHistogram {
-    let both = &run.source.run.distributions[index];
-    if which == 0 { &both.irq } else { &both.thread }
-}
-
-fn pictures(runs: &[Reported], index: usize, which: usize, title: &str) -> Result<String> {
-    let all: Vec<_> = runs
-        .iter()
-        .map(|run| distribution(run, index, which))
-        .collect();
+fn pictures(runs: &[Reported], index: usize, latency: Latency, title: &str) -> Result<String> {
+    let distributions = runs.iter().map(|run| &run.source.run.distributions[index]);
+    let all: Vec<_> = distributions.map(|both| latency.of(both)).collect();
     let width = histogram::width(all.iter().copied());
     let series: Vec<_> = all
         .iter()
@@ -68,8 +58,8 @@ fn pictures(runs: &[Reported], index: usize, which: usize, title: &str) -> Resul
         .map(|(nr, all)| (Role::Series(nr), histogram::cut(all, width)))
         .collect();
     let mut out = String::new();
-    for (scale, word) in [(Scale::Linear, "linear"), (Scale::Log, "logarithmic")] {
-        let title = format!("{title} ({word})");
+    for scale in [Scale::Linear, Scale::Log] {
+        let title = format!("{title} ({scale})");
         out += &picture(&title, &histogram::picture(&title, scale, &series)?, "");
     }
     let curves: Vec<_> = all
@@ -115,24 +105,22 @@ fn differences(runs: &[Reported]) -> String {
         .chain(COLUMNS.map(|(title, _)| title))
         .collect();
     let mut rows = head(3, &titles);
-    for (index, slot) in slots(&runs[0].source).iter().enumerate() {
-        for (which, title) in [("irq", "IRQ"), ("thread", "thread")] {
-            if which == "irq" && !slot.has_irq {
-                continue;
-            }
+    for (index, slot) in slots(&runs[0].source.run).iter().enumerate() {
+        for latency in slot.latencies {
             for (nr, run) in runs.iter().enumerate() {
                 let document = &run.source.document;
                 if document.pointer(&format!("/cpus/{index}")).is_none() {
                     continue;
                 }
                 rows += &format!(
-                    "<tr><th scope=\"row\">{}</th><td>{title}</td><td><span class=\"swatch f{}\"></span>{}</td>",
+                    "<tr><th scope=\"row\">{}</th><td>{}</td><td><span class=\"swatch f{}\"></span>{}</td>",
                     escape(&slot.name),
+                    latency.name(),
                     Role::Series(nr).number(),
                     escape(&run.source.name)
                 );
                 for (_, column) in COLUMNS {
-                    let path = format!("/cpus/{index}/{which}/{column}");
+                    let path = format!("/cpus/{index}/{}/{column}", latency.key());
                     let mut shown = cell(nr, document, &path);
                     let first = runs[0].source.document.pointer(&path);
                     if let Some(more) =

@@ -1,8 +1,12 @@
 //! A run's verdict, its figures, its configuration.
 
-use serde_json::Value;
+use takt_timerlat::stats::ExactHistogram;
+use xtask::report::Run;
+use xtask::report::judge::slot_name;
+use xtask::report::record::{Distributions, SlotRecord};
 
-use super::html::{cell, details, escape, figure, head, note, origin, table};
+use super::html::{cell, details, escape, figure, head, legend, note, origin, table};
+use crate::plot::Role;
 use crate::source::Source;
 
 /// Columns of the figures: title, and name in the document.
@@ -16,26 +20,84 @@ pub(super) const COLUMNS: [(&str, &str); 7] = [
     ("max", "max"),
 ];
 
+/// One of the two latencies of a measured thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latency {
+    /// Of the interrupt.
+    Irq,
+    /// Of the thread.
+    Thread,
+}
+
+impl Latency {
+    /// Its name in the document.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Irq => "irq",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// Its name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Irq => "IRQ",
+            Self::Thread => "thread",
+        }
+    }
+
+    /// Its name in titles.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Irq => "IRQ latency",
+            Self::Thread => "Thread latency",
+        }
+    }
+
+    /// Its colour in the pictures of one run.
+    pub(super) fn role(self) -> Role {
+        match self {
+            Self::Irq => Role::Irq,
+            Self::Thread => Role::Thread,
+        }
+    }
+
+    /// Its samples.
+    pub(super) fn of(self, both: &Distributions) -> &ExactHistogram {
+        match self {
+            Self::Irq => &both.irq,
+            Self::Thread => &both.thread,
+        }
+    }
+}
+
 /// A measured thread of a run.
 pub(super) struct Slot {
     /// What people call it.
     pub(super) name: String,
-    /// Whether there is an IRQ latency.
-    pub(super) has_irq: bool,
+    /// The latencies that it has.
+    pub(super) latencies: &'static [Latency],
+}
+
+impl Slot {
+    /// What the colours in its pictures mean.
+    pub(super) fn legend(&self) -> String {
+        let entry = |latency: &Latency| (latency.role(), format!("{} latency", latency.name()));
+        legend(&self.latencies.iter().map(entry).collect::<Vec<_>>())
+    }
 }
 
 /// The measured threads of a run, in the order of its document.
-pub(super) fn slots(source: &Source) -> Vec<Slot> {
-    let is_cyclictest = source.document["config"]["workload"] == "cyclictest";
-    let slot = |cpu: &Value| Slot {
-        name: match cpu["slot"].as_u64() {
-            Some(slot) if is_cyclictest => format!("CPU {}, thread {slot}", figure(&cpu["cpu"])),
-            _ => format!("CPU {}", figure(&cpu["cpu"])),
+pub(super) fn slots(run: &Run) -> Vec<Slot> {
+    let slots = run.record.slots.iter().zip(&run.distributions);
+    let slot = |(slot, both): (&SlotRecord, &Distributions)| Slot {
+        name: slot_name(run.record.config.workload, slot),
+        latencies: match both.irq.count() {
+            0 => &[Latency::Thread],
+            _ => &[Latency::Irq, Latency::Thread],
         },
-        has_irq: cpu["irq"]["count"].as_u64() != Some(0),
     };
-    let cpus = source.document["cpus"].as_array();
-    cpus.into_iter().flatten().map(slot).collect()
+    slots.map(slot).collect()
 }
 
 /// Verdict and figures.
@@ -72,21 +134,20 @@ pub(super) fn section(run: usize, source: &Source) -> String {
         .chain(["missed"])
         .collect();
     let mut rows = head(2, &titles);
-    for (nr, slot) in slots(source).iter().enumerate() {
-        for (which, title) in [("irq", "IRQ"), ("thread", "thread")] {
-            if which == "irq" && !slot.has_irq {
-                continue;
-            }
+    for (nr, slot) in slots(&source.run).iter().enumerate() {
+        for latency in slot.latencies {
             rows += &format!(
-                "<tr><th scope=\"row\">{}</th><td>{title}</td>",
-                escape(&slot.name)
+                "<tr><th scope=\"row\">{}</th><td>{}</td>",
+                escape(&slot.name),
+                latency.name()
             );
             for (_, column) in COLUMNS {
-                rows += &cell(run, document, &format!("/cpus/{nr}/{which}/{column}"));
+                let path = format!("/cpus/{nr}/{}/{column}", latency.key());
+                rows += &cell(run, document, &path);
             }
-            rows += &match which {
-                "thread" => cell(run, document, &format!("/cpus/{nr}/missed")),
-                _ => "<td></td>".into(),
+            rows += &match latency {
+                Latency::Thread => cell(run, document, &format!("/cpus/{nr}/missed")),
+                Latency::Irq => "<td></td>".into(),
             };
             rows += "</tr>";
         }

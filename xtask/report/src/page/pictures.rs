@@ -4,16 +4,16 @@ use anyhow::Result;
 use xtask::cli::format_ns;
 
 use super::Reported;
-use super::figures::{Slot, slots};
-use super::html::{details, head, legend, note, picture, table};
+use super::figures::{Latency, Slot, slots};
+use super::html::{details, head, note, picture, table};
 use crate::plot::histogram::{self, Buckets, Scale};
-use crate::plot::{Role, over_time, percentiles};
+use crate::plot::{over_time, percentiles};
 use crate::trace::samples::Sample;
 
 /// The pictures of all measured threads.
 pub(super) fn section(nr: usize, run: &Reported) -> Result<String> {
     let mut out = String::new();
-    let slots = slots(&run.source);
+    let slots = slots(&run.source.run);
     for (index, slot) in slots.iter().enumerate() {
         if slots.len() > 1 {
             out += &format!("<h3>{}</h3>\n", super::escape(&slot.name));
@@ -42,20 +42,16 @@ pub(super) fn section(nr: usize, run: &Reported) -> Result<String> {
 fn histograms(nr: usize, run: &Reported, index: usize, slot: &Slot) -> Result<String> {
     let mut out = String::new();
     let both = &run.source.run.distributions[index];
-    for (which, role, title, all) in [
-        ("irq", Role::Irq, "IRQ latency", &both.irq),
-        ("thread", Role::Thread, "Thread latency", &both.thread),
-    ] {
-        if which == "irq" && !slot.has_irq {
-            continue;
-        }
+    for latency in slot.latencies {
+        let all = latency.of(both);
         let buckets = histogram::cut(all, histogram::width([all]));
-        for (scale, word) in [(Scale::Linear, "linear"), (Scale::Log, "logarithmic")] {
-            let title = format!("{title}, {} ({word})", slot.name);
-            let svg = histogram::picture(&title, scale, &[(role, buckets.clone())])?;
+        let series = [(latency.role(), buckets.clone())];
+        for scale in [Scale::Linear, Scale::Log] {
+            let title = format!("{}, {} ({scale})", latency.title(), slot.name);
+            let svg = histogram::picture(&title, scale, &series)?;
             let below = match scale {
                 Scale::Linear => String::new(),
-                Scale::Log => numbers(nr, index, which, &buckets),
+                Scale::Log => numbers(nr, index, *latency, &buckets),
             };
             out += &picture(&title, &svg, &below);
         }
@@ -64,8 +60,8 @@ fn histograms(nr: usize, run: &Reported, index: usize, slot: &Slot) -> Result<St
 }
 
 /// The buckets of a picture as a table. Each says which part of the document's histogram it sums up.
-fn numbers(nr: usize, index: usize, which: &str, buckets: &Buckets) -> String {
-    let width = buckets.width;
+fn numbers(nr: usize, index: usize, latency: Latency, buckets: &Buckets) -> String {
+    let (which, width) = (latency.key(), buckets.width);
     let mut rows = head(0, &["from", "to", "count"]);
     for (low, count) in &buckets.counts {
         rows += &format!(
@@ -85,15 +81,11 @@ fn numbers(nr: usize, index: usize, which: &str, buckets: &Buckets) -> String {
 
 fn curve(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
     let both = &run.source.run.distributions[index];
-    let mut series = vec![(Role::Thread, &both.thread)];
-    let mut entries = vec![(Role::Thread, "thread latency".to_owned())];
-    if slot.has_irq {
-        series.insert(0, (Role::Irq, &both.irq));
-        entries.insert(0, (Role::Irq, "IRQ latency".to_owned()));
-    }
+    let series = slot.latencies.iter();
+    let series: Vec<_> = series.map(|it| (it.role(), it.of(both))).collect();
     let title = format!("Percentiles, {}", slot.name);
     let svg = percentiles::picture(&title, &series)?;
-    Ok(picture(&title, &svg, &legend(&entries)))
+    Ok(picture(&title, &svg, &slot.legend()))
 }
 
 fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
@@ -104,29 +96,30 @@ fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
     let hz = run.source.run.record.clocks.tsc_hz;
     let clock = takt_tracer::decode::TscClock::new(hz);
     let samples = || story.samples.iter().filter(|it| it.slot as usize == number);
-    let collect = |latency: fn(&Sample) -> Option<u32>| {
-        let point = |it: &Sample| Some((clock.ns(it.due()), clock.ns(latency(it)?.into())));
+    let collect = |latency: Latency| {
+        let cycles = |it: &Sample| match latency {
+            Latency::Irq => it.irq,
+            Latency::Thread => Some(it.thread),
+        };
+        let point = |it: &Sample| Some((clock.ns(it.due()), clock.ns(cycles(it)?.into())));
         samples().filter_map(point).collect::<Vec<_>>()
     };
-    let thread = collect(|it| Some(it.thread));
+    let thread = collect(Latency::Thread);
     if thread.is_empty() {
         return Ok(String::new());
     }
     let counted = run.source.run.record.slots[index].thread.count;
     let (_, length) = over_time::ranges(&thread);
     let nr = thread.len();
-    let mut entries = vec![(Role::Thread, "thread latency".to_owned())];
-    let mut series = vec![(Role::Thread, thread)];
-    if slot.has_irq {
-        entries.insert(0, (Role::Irq, "IRQ latency".to_owned()));
-        series.push((Role::Irq, collect(|it| it.irq)));
-    }
+    // The IRQ latencies are drawn last: they are below most of the others.
+    let series = slot.latencies.iter().rev();
+    let series: Vec<_> = series.map(|it| (it.role(), collect(*it))).collect();
     let title = format!("Latency over time, {}", slot.name);
     let svg = over_time::picture(&title, &series)?;
     let below = format!(
         "{}<p class=\"small\">{nr} of {counted} samples are in the trace. A line is the range within {}, a dot \
          its maximum.</p>",
-        legend(&entries),
+        slot.legend(),
         format_ns(length)
     );
     Ok(picture(&title, &svg, &below))
