@@ -11,8 +11,8 @@ use super::values::{AccelChoice, Load, Tracer, Workload};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted.
-Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept in;
-NO_COLOR is honoured.")]
+Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
+in; NO_COLOR is honoured.")]
 pub struct LatencyRun {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Workload::Timerlat, help_heading = "Measurement")]
@@ -83,7 +83,13 @@ pub struct LatencyRun {
     pub max_graph_depth: Option<u32>,
     /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
     /// tracing_cpumask= as Linux spells them.
-    #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Trace")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Trace"
+    )]
     pub append: String,
     /// Let `tracefs --attach` control the tracer while this runs: a thread of the guest looks for its settings every
     /// 5 ms, which the latencies show.

@@ -7,11 +7,18 @@ use takt_timerlat::sweep::WORKLOADS;
 
 use super::units;
 
+/// The flags that say what is swept and how: a sweep that was begun has its own.
+const PLAN: [&str; 11] = [
+    "workload", "entry", "example", "bin", "package", "image", "window", "step", "priority",
+    "events", "append",
+];
+
 /// Flags of `latency-sweep`.
 #[derive(Debug, Args)]
 #[command(after_long_help = workloads_help())]
 pub struct LatencySweep {
-    /// What is interrupted: a name of the list below, `all` (all but the loads) or `loads`; lists and repeated.
+    /// What is interrupted: a name of the list below, `all` (all but the loads) or `loads`; lists and repeated
+    /// [default: all; with --example, --bin or --image what that marks].
     #[arg(
         long,
         value_name = "NAME",
@@ -53,8 +60,8 @@ pub struct LatencySweep {
     /// Instructions from one arrival to the next; above 1 the maximum may be missed.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "How")]
     pub step: u32,
-    /// Priority of the measured thread, 70 to 99.
-    #[arg(short = 'P', long, value_name = "PRIO", default_value_t = 95, value_parser = clap::value_parser!(u8).range(70..=99), help_heading = "How")]
+    /// Priority of the measured thread, 70 to 99 (FIFO), also as f:95.
+    #[arg(short = 'P', long, value_name = "PRIO", default_value = "95", value_parser = priority, help_heading = "How")]
     pub priority: u8,
     /// Trace events that are on: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
     #[arg(
@@ -67,7 +74,13 @@ pub struct LatencySweep {
     )]
     pub events: Vec<String>,
     /// More words for the kernel's command line.
-    #[arg(long, value_name = "TEXT", default_value = "", help_heading = "How")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "How"
+    )]
     pub append: String,
     /// Boots at the same time [default: the host's CPUs].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "Work")]
@@ -76,11 +89,14 @@ pub struct LatencySweep {
     #[arg(long, value_name = "I/N", value_parser = shard, help_heading = "Work")]
     pub shard: Option<(u32, u32)>,
     /// Take over what was measured in these folders, of the same image with the same flags; with --resume: into that one.
-    #[arg(long, value_name = "DIR", num_args = 1.., help_heading = "Work")]
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = PLAN, help_heading = "Work")]
     pub merge: Vec<PathBuf>,
     /// Go on with the sweep in this folder, which was interrupted, with its image and its flags.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["workload", "entry", "example", "bin", "image", "window", "output"], help_heading = "Work")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = PLAN, conflicts_with = "output", help_heading = "Work")]
     pub resume: Option<PathBuf>,
+    /// Never install anything.
+    #[arg(long, help_heading = "Work")]
+    pub no_install: bool,
     /// Folder for the results [default: the next free runs/sweep-NNN].
     #[arg(short, long, value_name = "DIR", help_heading = "Results")]
     pub output: Option<PathBuf>,
@@ -88,16 +104,13 @@ pub struct LatencySweep {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub json: Option<PathBuf>,
     /// Show the results in this folder again; nothing is booted.
-    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = PLAN, conflicts_with_all = ["resume", "merge", "shard", "output"], help_heading = "Results")]
     pub from: Option<PathBuf>,
     /// No progress.
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Results")]
     pub quiet: bool,
-    /// Never install anything.
-    #[arg(long)]
-    pub no_install: bool,
-    /// Show cargo's own output.
-    #[arg(short, long, action = clap::ArgAction::Count)]
+    /// Show cargo's own output; twice: also put every log level into the image.
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Results")]
     pub verbose: u8,
 }
 
@@ -107,9 +120,18 @@ fn workloads_help() -> String {
         text.push_str(&format!("  {:20} {}\n", workload.name, workload.about));
     }
     text.push_str(
-        "\nExit code: 0 every boundary was met where it was expected, 1 an error, or the sweep is not complete.",
+        "\nExit codes: 0 every boundary that was asked for was met where it was expected, 1 error, or the sweep is not \
+         complete.\nEnvironment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.",
     );
     text
+}
+
+/// A priority that is above all threads of a workload.
+fn priority(text: &str) -> Result<u8, String> {
+    match units::priority(text)? {
+        priority @ 70.. => Ok(priority),
+        _ => Err("the measured thread has to be above the workloads' own: 70 to 99".into()),
+    }
 }
 
 fn shard(text: &str) -> Result<(u32, u32), String> {

@@ -139,7 +139,12 @@ pub struct Run {
     pub bin: bool,
     /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
     /// tracing_cpumask= as Linux spells them.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub append: String,
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
     #[arg(
@@ -254,9 +259,12 @@ pub struct Budget {
 /// What `budget` does.
 #[derive(Debug, Subcommand)]
 pub enum BudgetCommand {
-    /// Measures, and says what grew, by how much and in which function. Exit code 2 if anything did.
+    /// Measures, and says what grew beyond its figure in takt.budget.toml, by how much and in which function.
+    #[command(after_help = "\
+Every benchmark and a sweep of every primitive are measured, which takes some minutes.
+Exit codes: 0 nothing grew, 1 error, or takt.budget.toml has other figures or another compiler's, 2 something grew.")]
     Check(BudgetFlags),
-    /// Measures and writes the figures, with the revision that they are of.
+    /// Measures and writes takt.budget.toml anew, with the revision that the figures are of.
     Update(BudgetFlags),
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A RUN is a run folder, the name of one in runs/, or a run of the history: the first digits of its id, latest, latest~1 …
-The first use builds takt-report, which takes a minute or two.")]
+The first use builds takt-report, which takes some minutes.")]
 pub struct Report {
     /// Runs; the first is the one that others are compared with [default: the latest in runs/].
     #[arg(value_name = "RUN")]
@@ -28,8 +28,8 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
-latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there into
-the database, runs/.history/history.db. The first use builds takt-report, which takes a minute or two.
+latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there \
+into the database, runs/.history/history.db. The first use builds takt-report, which takes some minutes.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
     /// Where the history is [default: TAKT_HISTORY, or runs/.history].
@@ -95,10 +95,11 @@ pub struct HistoryShow {
 /// Flags of `history compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Under icount both runs are exact, so every difference is one: it is printed in instructions. In real time two tests are made
-for each latency, both two-sided and at a level of 1 %: the two-sample Kolmogorov-Smirnov test (are the distributions the
-same?) with the asymptotic p-value, and Mann-Whitney's U (is one latency usually higher?) in the normal approximation with
-correction for ties and continuity. Exit code 0: no difference, or none shown; 2: there is one; 1: error.")]
+Under icount both runs are exact, so every difference is one: it is printed in instructions. In real time two tests are \
+made for each latency, both two-sided, at a level of 1 % for the two together: the two-sample Kolmogorov-Smirnov test \
+(are the distributions the same?) with the asymptotic p-value, and Mann-Whitney's U (is one latency usually higher?) in \
+the normal approximation with correction for ties and continuity.
+Exit codes: 0 no difference, or none shown, 1 error, 2 there is one.")]
 pub struct HistoryCompare {
     /// The run to compare with.
     #[arg(value_name = "A")]

@@ -25,7 +25,8 @@ use crate::{EXIT_ERROR, paths, setup, term};
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     if let Some(dir) = &flags.from {
-        return show(flags, &load(dir)?, dir);
+        let dir = named(dir)?;
+        return show(flags, &load(&dir)?, &dir);
     }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
@@ -33,7 +34,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
     setup::ensure_qemu(!flags.no_install)?;
     let (folder, config) = open(flags)?;
     for other in &flags.merge {
-        folder.take_over(&config, other)?;
+        folder.take_over(&config, &named(other)?)?;
     }
     let elf = Elf::open(&folder.image())?;
     let shard = match flags.shard {
@@ -76,6 +77,11 @@ pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<Document> {
     Ok(document::write(&config, None, &elf, &measured?))
 }
 
+/// The folder of an earlier sweep, by its path or by its name in runs/.
+fn named(dir: &Path) -> Result<PathBuf> {
+    folder::named_folder(dir, &paths::runs())
+}
+
 fn load(dir: &Path) -> Result<Document> {
     let file = dir.join(document::FILE);
     let json = fs::read(&file)
@@ -97,10 +103,10 @@ fn load(dir: &Path) -> Result<Document> {
 /// The folder to work in and what is swept there: that of an earlier sweep, or a new one.
 fn open(flags: &LatencySweep) -> Result<(Folder, SweepConfig)> {
     if let Some(dir) = &flags.resume {
-        return Folder::open(dir);
+        return Folder::open(&named(dir)?);
     }
     if let Some(first) = flags.merge.first() {
-        let (from, config) = Folder::open(first)?;
+        let (from, config) = Folder::open(&named(first)?)?;
         let image = fs::read(from.image()).context("cannot read the image of the sweep")?;
         let folder = Folder::create(&output(flags)?, &config, &image)?;
         return Ok((folder, config));

@@ -236,16 +236,24 @@ pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
     let Some(dir) = named else {
         return latest(runs);
     };
-    let inside = runs.join(dir);
-    let dir = match dir.is_dir() {
-        true => dir,
-        false if inside.is_dir() => &inside,
-        false => bail!("there is no folder {}", dir.display()),
-    };
-    if !is_run(dir) {
+    let dir = named_folder(dir, runs)?;
+    if !is_run(&dir) {
         bail!("{} is not a run folder: it has no {RECORD}", dir.display());
     }
-    Ok(dir.to_owned())
+    Ok(dir)
+}
+
+/// The folder that is named, by its path or by its name in `runs`.
+///
+/// # Errors
+///
+/// If it is not there.
+pub fn named_folder(dir: &Path, runs: &Path) -> Result<PathBuf> {
+    let places = [dir.to_owned(), runs.join(dir)];
+    places
+        .into_iter()
+        .find(|place| place.is_dir())
+        .with_context(|| format!("there is no folder {}", dir.display()))
 }
 
 fn latest(runs: &Path) -> Result<PathBuf> {
