@@ -25,25 +25,19 @@ fn heading(text: &str) -> console::StyledObject<&str> {
     style(text).bold()
 }
 
-fn name_width(document: &Document) -> usize {
-    let widths = document.results.iter().map(|it| it.name.len());
-    widths.max().unwrap_or(0).max("workload".len())
-}
-
 fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
-    let width = name_width(document);
-    writeln!(
-        out,
-        "{}",
-        heading(&format!(
-            "{:width$} {:>7}   {:>5} {:>5} {:>5}   {:>5} {:>5} {:>5}   {:>5}",
-            "in instructions", "length", "IRQ", "p50", "max", "thread", "p50", "max", "wake"
-        ))
-    )?;
+    const TITLE: &str = "in instructions";
+    let names = document.results.iter().map(|it| it.name.len());
+    let width = names.max().unwrap_or(0).max(TITLE.len());
+    let head = format!(
+        "{TITLE:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
+        "length", "IRQ min", "p50", "max", "thread min", "p50", "max", "wake max"
+    );
+    writeln!(out, "{}", heading(&head))?;
     for it in &document.results {
         writeln!(
             out,
-            "{:width$} {:>7}   {:>5} {:>5} {:>5}   {:>6} {:>5} {:>5}   {:>5}",
+            "{:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
             it.name,
             it.length,
             it.irq.min,
@@ -53,12 +47,11 @@ fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
             it.thread.p50,
             it.thread.max,
             it.wake.max,
-            width = width.max("in instructions".len()),
         )?;
     }
     writeln!(
         out,
-        "length: of the stretch; IRQ, thread: latency, least, median, most; wake: from the interrupt's entry to the thread, most\n"
+        "length: of the stretch; IRQ, thread: latency; wake: from the interrupt's entry to the thread\n"
     )
 }
 
