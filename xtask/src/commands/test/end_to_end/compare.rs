@@ -1,7 +1,6 @@
 //! The real Linux PREEMPT_RT beside the real Takt.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::Stage;
 
@@ -29,8 +28,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
         );
         return Ok(());
     }
-    let json: Value =
-        serde_json::from_str(&done.code(0)?.stdout).context("--json - prints no JSON")?;
+    let json = done.code(0)?.json()?;
     ensure!(json["result"] == "passed", "result {}", json["result"]);
     ensure!(
         json["linux"]["version"]
@@ -52,7 +50,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
     }
 
     let flags = "-d 300ms --warm-up 100ms -e timerlat --json -";
-    let alone: Value = serde_json::from_str(&stage.latency_run("alone", flags)?.code(0)?.stdout)?;
+    let alone = stage.latency_run("alone", flags)?.code(0)?.json()?;
     for latency in ["irq", "thread"] {
         let (alone, beside) = (
             &alone["cpus"][0][latency]["hist"],

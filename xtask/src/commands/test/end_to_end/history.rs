@@ -24,8 +24,7 @@ pub(super) fn of_runs(stage: &Stage) -> Result<()> {
             "{} is not {name}",
             run["folder"]
         );
-        let words = ["latency-run", "--from", &stage.dir(name), "--json", "-"];
-        let document: Value = serde_json::from_str(&stage.xtask(&words)?.stdout)?;
+        let document = stage.document(name)?;
         for (ours, theirs) in [
             ("max", "max"),
             ("p50", "p50"),
@@ -46,7 +45,7 @@ pub(super) fn of_runs(stage: &Stage) -> Result<()> {
         .code(2)?
         .says(" instructions")?;
     let merged = history(&["merge", "--json", "latest~2", "latest~1"])?.code(0)?;
-    let merged: Value = serde_json::from_str(&merged.stdout)?;
+    let merged = merged.json()?;
     let count = runs[1]["thread"]["count"].as_u64().context("no count")?;
     ensure!(
         merged["slots"][0]["thread"]["figures"]["count"] == 2 * count,
@@ -65,7 +64,7 @@ pub(super) fn of_runs(stage: &Stage) -> Result<()> {
 
 fn list(stage: &Stage, more: &[&str]) -> Result<Vec<Value>> {
     let words = [&["history", "list", "--json"], more].concat();
-    let list: Value = serde_json::from_str(&stage.xtask(&words)?.code(0)?.stdout)?;
+    let list = stage.xtask(&words)?.code(0)?.json()?;
     Ok(list["runs"].as_array().context("no runs")?.clone())
 }
 

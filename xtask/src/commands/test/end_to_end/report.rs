@@ -183,10 +183,7 @@ fn look_at(browser: &mut Browser, page: &Path, look: Look, name: &str) -> Result
 fn check_figures(stage: &Stage, names: &[&str], facts: &Value) -> Result<()> {
     let documents = names
         .iter()
-        .map(|name| {
-            let words = ["latency-run", "--from", &stage.dir(name), "--json", "-"];
-            Ok(serde_json::from_str::<Value>(&stage.xtask(&words)?.stdout)?)
-        })
+        .map(|name| stage.document(name))
         .collect::<Result<Vec<_>>>()?;
     let list = |name: &str| facts[name].as_array().with_context(|| format!("no {name}"));
     let of = |it: &Value| Ok::<_, anyhow::Error>(it["run"].as_u64().context("no run")? as usize);

@@ -2,7 +2,7 @@
 //! shards, gives what it gives in one piece.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,23 +22,20 @@ fn anywhere() -> u32 {
     1 + now.map_or(7, |now| now.subsec_micros()) % 400
 }
 
+/// A sweep of the image `planted`.
+const PLANTED_IMAGE: [&str; 6] = [
+    "latency-sweep",
+    "--package",
+    "takt-tests",
+    "--bin",
+    "planted",
+    "--quiet",
+];
+
 /// Sweeps the image `planted`.
 fn sweep(stage: &Stage, name: &str, append: &str, more: &[&str]) -> Result<Done> {
     let dir = stage.dir(name);
-    let mut words = vec![
-        "latency-sweep",
-        "--package",
-        "takt-tests",
-        "--bin",
-        "planted",
-        "--quiet",
-        "-o",
-        &dir,
-        "--append",
-        append,
-    ];
-    words.extend(more);
-    stage.xtask(&words)
+    stage.xtask(&[&PLANTED_IMAGE[..], &["-o", &dir, "--append", append], more].concat())
 }
 
 fn document(stage: &Stage, name: &str) -> Result<Document> {
@@ -178,18 +175,13 @@ pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
 
 /// Starts a sweep and kills it as soon as its first part is there.
 fn kill_half_way(stage: &Stage, dir: &str) -> Result<()> {
-    let mut child = Command::new("/proc/self/exe")
-        .args([
-            "latency-sweep",
-            "--package",
-            "takt-tests",
-            "--bin",
-            "planted",
-        ])
-        .args(["--quiet", "--jobs", "1", "-o", dir, "--append", LONG])
-        .current_dir(crate::paths::workspace())
-        .env("TAKT_HISTORY", stage.history())
-        .stdin(Stdio::null())
+    let words = [
+        &PLANTED_IMAGE[..],
+        &["--jobs", "1", "-o", dir, "--append", LONG],
+    ]
+    .concat();
+    let mut child = stage
+        .command(&words)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
@@ -198,7 +190,8 @@ fn kill_half_way(stage: &Stage, dir: &str) -> Result<()> {
         fs::read_dir(format!("{dir}/parts")).is_ok_and(|entries| {
             entries
                 .flatten()
-                .any(|entry| !entry.file_name().to_string_lossy().contains("path"))
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .any(|name| name.ends_with(".json") && !name.contains("path"))
         })
     };
     while !has_part() {

@@ -1,0 +1,200 @@
+//! `latency-run`: what is measured, how it ends, and that it does so again to the byte.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{Stage, document};
+
+/// Same image, same flags, same bytes.
+pub(super) fn two_runs_are_identical(stage: &Stage) -> Result<()> {
+    stage.latency_run("second", "-d 300ms")?.code(0)?;
+    ["hist.csv", "trace.bin", "log.bin"]
+        .iter()
+        .try_for_each(|file| stage.same(file, "first", "second"))
+}
+
+/// The same on two CPUs, whose activations are staggered.
+pub(super) fn identical_on_two_cpus(stage: &Stage) -> Result<()> {
+    for load in ["none", "irq", "mix"] {
+        let names = ["1", "2"].map(|number| format!("two-{load}-{number}"));
+        for name in &names {
+            stage
+                .latency_run(name, &format!("-d 100ms --smp 2 --load {load}"))?
+                .code(0)?;
+        }
+        ["hist.csv", "trace.bin"]
+            .iter()
+            .try_for_each(|file| stage.same(file, &names[0], &names[1]))?;
+    }
+    Ok(())
+}
+
+/// The same where everything happens at once.
+pub(super) fn identical_under_load(stage: &Stage) -> Result<()> {
+    for name in ["mixed-1", "mixed-2"] {
+        stage
+            .latency_run(name, "-d 30ms -e all --load mix")?
+            .code(0)?;
+    }
+    ["hist.csv", "trace.bin"]
+        .iter()
+        .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
+}
+
+/// A threshold below every IRQ latency: the run ends with the first activation, and so does the trace.
+pub(super) fn irq_threshold(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("irq", "-d 300ms -i 0.001")?
+        .code(2)?
+        .says("threshold")?;
+    let trace = stage.trace("irq")?;
+    let last = trace.last().context("the trace is empty")?;
+    ensure!(
+        last["event"] == "timerlat:timerlat_irq",
+        "the trace ends with {last}"
+    );
+    ensure!(
+        last["fields"]["seqnum"] == 1,
+        "it was not the first activation: {last}"
+    );
+    Ok(())
+}
+
+/// The same for the thread's.
+pub(super) fn thread_threshold(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("thread", "-d 300ms -T 0.05")?
+        .code(2)?
+        .says("threshold")?;
+    let trace = stage.trace("thread")?;
+    let last = trace.last().context("the trace is empty")?;
+    ensure!(
+        last["event"] == "timerlat:timerlat_thread",
+        "the trace ends with {last}"
+    );
+    stage
+        .latency_run("high", "-d 50ms -i 100 -T 100")?
+        .code(0)?;
+    Ok(())
+}
+
+/// QEMU may wake a halted CPU some instructions late, once in ten thousand times (see `set_halt_margin` in the kernel):
+/// in the idle system no activation may differ from the others.
+pub(super) fn every_halt_ends_in_time(stage: &Stage) -> Result<()> {
+    let flags = "-p 100 -d 2s -e none --json -";
+    let done = stage.latency_run("halts", flags)?.code(0)?;
+    let run = done.json()?;
+    for context in ["irq", "thread"] {
+        let latency = &run["cpus"][0][context];
+        ensure!(latency["count"] == 20_000, "{latency}");
+        ensure!(latency["min"] == latency["max"], "{context}: {latency}");
+    }
+    Ok(())
+}
+
+/// More events than time to hand them over: some are lost, counted, and the run is worth nothing.
+pub(super) fn lost_events_taint(stage: &Stage) -> Result<()> {
+    let done = stage
+        .latency_run("tainted", "-p 1 -e all --load mix -d 20ms --json -")?
+        .code(3)?;
+    let run = done.json()?;
+    ensure!(run["result"] == "tainted", "result {}", run["result"]);
+    ensure!(
+        run["taint"]
+            .as_array()
+            .is_some_and(|taint| !taint.is_empty()),
+        "no taint is named"
+    );
+    let lost = run["trace"]["dropped"].as_u64().unwrap_or(0)
+        + run["trace"]["overrun"].as_u64().unwrap_or(0);
+    ensure!(lost > 0, "no event is counted as lost: {}", run["trace"]);
+    Ok(())
+}
+
+/// A report on a run folder is the report of the run.
+pub(super) fn report_from_folder(stage: &Stage) -> Result<()> {
+    let again = stage
+        .xtask(&["latency-run", "--from", &stage.dir("first")])?
+        .code(0)?;
+    ensure!(
+        again.stdout == stage.stdout,
+        "first\n{}\nand from the folder\n{}",
+        stage.stdout,
+        again.stdout
+    );
+    // The exit code is that of the run, too.
+    stage.latency_run("stopped", "-d 50ms -i 0.001")?.code(2)?;
+    stage
+        .xtask(&["latency-run", "--from", &stage.dir("stopped")])?
+        .code(2)?;
+    stage
+        .xtask(&["latency-run", "--from", &stage.dir("nothing")])?
+        .code(1)?;
+    Ok(())
+}
+
+/// The JSON document has every field that is promised, and its sums are right.
+pub(super) fn json_schema(stage: &Stage) -> Result<()> {
+    document::check(&stage.document("first")?)
+}
+
+/// The log has the messages of the start and of the end.
+pub(super) fn log_is_decoded(stage: &Stage) -> Result<()> {
+    let done = stage.xtask(&["log", &stage.dir("first")])?.code(0)?;
+    done.says("INFO")?
+        .says("1000000000 Hz")?
+        .says("period 1000000 ns")?
+        .says("done")?;
+    Ok(())
+}
+
+pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
+    stage
+        .latency_run("cyclic", "--workload cyclictest -t 3 -d 100ms")?
+        .code(0)?
+        .says("result       passed")?;
+    Ok(())
+}
+
+/// Eight threads that together have more to do than there is time. The less important ones cannot keep up: each
+/// activation either comes, late as it may be, or is counted as missed, and none is made up for.
+pub(super) fn missed_activations(stage: &Stage) -> Result<()> {
+    let flags = "--workload cyclictest -p 2 -t 8 --distance 0.1 -d 2ms -e none --json -";
+    let done = stage.latency_run("missed", flags)?.code(0)?;
+    let run = done.json()?;
+    let mut missed_by_all = 0;
+    for slot in 0..8 {
+        let row = &run["cpus"][slot];
+        let number = |value: &Value| value.as_u64().context("no number");
+        let (count, missed) = (number(&row["thread"]["count"])?, number(&row["missed"])?);
+        missed_by_all += missed;
+        let due = 2_000_000u64.div_ceil(2_000 + 100 * slot as u64);
+        // The last sample may come behind the end, and with it what was missed since.
+        ensure!(
+            (due..=due + 2).contains(&(count + missed)),
+            "thread {slot}: {count} samples and {missed} missed of {due}"
+        );
+        ensure!(
+            slot > 0 || missed == 0,
+            "the most important one missed {missed}"
+        );
+    }
+    ensure!(missed_by_all > 1000, "only {missed_by_all} were missed");
+    Ok(())
+}
+
+/// Each load lets the measurement through.
+pub(super) fn every_load(stage: &Stage) -> Result<()> {
+    for load in ["cpu", "irq", "lock", "mix"] {
+        stage
+            .latency_run(load, &format!("-d 20ms --load {load}"))?
+            .code(0)?
+            .says("result       passed")?;
+    }
+    // The most threads that there can be.
+    stage
+        .latency_run("mix-8", "-d 5ms --smp 8 --load mix")?
+        .code(0)?
+        .says("result       passed")?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! [`Stage`]: where commands are typed and looked at.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::super::scratch::Scratch;
+use crate::paths;
+
+/// A folder with one finished run in it.
+pub(super) struct Stage {
+    pub(super) scratch: Scratch,
+    /// Whether programs that are missing may be installed.
+    pub(super) may_install: bool,
+    /// What the first run printed.
+    pub(super) stdout: String,
+}
+
+/// A command that is over.
+pub(super) struct Done {
+    pub(super) code: Option<i32>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+impl Done {
+    /// Demands an exit code.
+    pub(super) fn code(self, code: i32) -> Result<Self> {
+        ensure!(
+            self.code == Some(code),
+            "exit code {:?}, not {code}:\n{}{}",
+            self.code,
+            self.stdout,
+            self.stderr
+        );
+        Ok(self)
+    }
+
+    /// The JSON on stdout.
+    pub(super) fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout)
+            .with_context(|| format!("no JSON: {}{}", self.stdout, self.stderr))
+    }
+
+    /// Demands a text on stdout.
+    pub(super) fn says(self, text: &str) -> Result<Self> {
+        ensure!(
+            self.stdout.contains(text),
+            "no `{text}` in\n{}",
+            self.stdout
+        );
+        Ok(self)
+    }
+}
+
+impl Stage {
+    pub(super) fn new(may_install: bool) -> Result<Self> {
+        let mut stage = Self {
+            scratch: Scratch::new()?,
+            may_install,
+            stdout: String::new(),
+        };
+        stage.stdout = stage.latency_run("first", "-d 300ms")?.code(0)?.stdout;
+        Ok(stage)
+    }
+
+    /// Ourselves with these words; the history is the stage's.
+    pub(super) fn command(&self, words: &[&str]) -> Command {
+        // By this name it is still there when cargo has replaced the file while building the host's tests.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(words)
+            .env("NO_COLOR", "1")
+            .env("LANG", "C.UTF-8")
+            .env("TAKT_HISTORY", self.history())
+            .current_dir(paths::workspace())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs ourselves with these words.
+    pub(super) fn xtask(&self, words: &[&str]) -> Result<Done> {
+        let output = self
+            .command(words)
+            .output()
+            .context("cannot run this program once more")?;
+        Ok(Done {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// `latency-run` under icount with these flags into the folder `name`.
+    pub(super) fn latency_run(&self, name: &str, flags: &str) -> Result<Done> {
+        let dir = self.dir(name);
+        let mut words = vec!["latency-run", "--accel", "tcg", "-o", &dir];
+        words.extend(flags.split_whitespace());
+        self.xtask(&words)
+    }
+
+    /// Where the history of the runs is kept: not among the user's.
+    pub(super) fn history(&self) -> String {
+        self.dir("history")
+    }
+
+    /// The path of a run folder.
+    pub(super) fn dir(&self, name: &str) -> String {
+        self.scratch.path().join(name).display().to_string()
+    }
+
+    pub(super) fn read(&self, name: &str, file: &str) -> Result<Vec<u8>> {
+        let path = Path::new(&self.dir(name)).join(file);
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Demands that a file is the same in two run folders, and not empty.
+    pub(super) fn same(&self, file: &str, one: &str, other: &str) -> Result<()> {
+        let (one, other) = (self.read(one, file)?, self.read(other, file)?);
+        ensure!(!one.is_empty(), "{file} is empty");
+        let differs = one.iter().zip(&other).position(|(a, b)| a != b);
+        ensure!(
+            one == other,
+            "{file}: {} and {} bytes, different from byte {differs:?} on",
+            one.len(),
+            other.len()
+        );
+        Ok(())
+    }
+
+    /// What `latency-run --json` says of an earlier run that passed.
+    pub(super) fn document(&self, name: &str) -> Result<Value> {
+        self.xtask(&["latency-run", "--from", &self.dir(name), "--json", "-"])?
+            .code(0)?
+            .json()
+    }
+
+    /// The records of a run's trace, as `trace --json` prints them.
+    pub(super) fn trace(&self, name: &str) -> Result<Vec<Value>> {
+        let done = self.xtask(&["trace", &self.dir(name), "--json"])?.code(0)?;
+        done.stdout
+            .lines()
+            .map(|line| serde_json::from_str(line).context("a line of `trace --json`"))
+            .collect()
+    }
+
+    pub(super) fn first(&self) -> Result<Vec<Value>> {
+        self.trace("first")
+    }
+}

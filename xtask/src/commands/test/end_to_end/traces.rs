@@ -1,0 +1,117 @@
+//! What the trace of a run says, in whatever format.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Stage;
+
+/// Priorities are shown as in ftrace, whichever event shows them: FIFO 95 is 4, the idle thread 120.
+pub(super) fn priorities_are_ftraces(stage: &Stage) -> Result<()> {
+    let trace = stage.first()?;
+    let shown = |event: &str, field: &str, of: &str, comm: &str| {
+        let is_it = |record: &&Value| record["event"] == event && record["fields"][of] == comm;
+        let found = trace.iter().find(is_it);
+        found.map(|record| record["fields"][field].clone())
+    };
+    for (event, field, of, comm, expected) in [
+        ("sched:sched_wakeup", "prio", "tid_comm", "timerlat/0", 4),
+        (
+            "sched:sched_switch",
+            "next_prio",
+            "next_comm",
+            "timerlat/0",
+            4,
+        ),
+        (
+            "sched:sched_switch",
+            "next_prio",
+            "next_comm",
+            "swapper/0",
+            120,
+        ),
+    ] {
+        let shown =
+            shown(event, field, of, comm).with_context(|| format!("no {event} of {comm}"))?;
+        ensure!(shown == expected, "{event} of {comm}: {field} is {shown}");
+    }
+    Ok(())
+}
+
+/// The stacks of a flame graph hold every ns from the first record to the last, the timer's interrupts among them.
+pub(super) fn flamegraph_adds_up(stage: &Stage) -> Result<()> {
+    let done = stage
+        .xtask(&["trace", &stage.dir("first"), "--format", "flamegraph"])?
+        .code(0)?;
+    let mut sum = 0;
+    for line in done.stdout.lines() {
+        let (_, ns) = line.rsplit_once(' ').context("no number")?;
+        sum += ns.parse::<u64>()?;
+    }
+    let trace = stage.first()?;
+    let at = |record: Option<&Value>| record.and_then(|record| record["ts_ns"].as_u64());
+    let (first, last) = (at(trace.first()), at(trace.last()));
+    ensure!(
+        Some(sum) == last.zip(first).map(|(last, first)| last - first),
+        "{sum} ns in all, from {first:?} to {last:?}"
+    );
+    ensure!(
+        done.stdout.contains("CPU 0;swapper/0;irq 80 "),
+        "no interrupts of the idle thread"
+    );
+    Ok(())
+}
+
+/// In Chrome's format slices end in the order in which they began, reversed, and lie in time one after the other; those
+/// of interrupts lie in those of threads.
+pub(super) fn chrome_slices_nest(stage: &Stage) -> Result<()> {
+    let done = stage
+        .xtask(&["trace", &stage.dir("first"), "--format", "chrome"])?
+        .code(0)?;
+    let trace = done.json()?;
+    let events = trace["traceEvents"].as_array().context("no events")?;
+    let (mut open, mut last, mut nr_irqs) = (Vec::new(), 0.0, 0);
+    for event in events {
+        let begins = match event["ph"].as_str() {
+            Some("B") => true,
+            Some("E") => false,
+            _ => continue,
+        };
+        let ts = event["ts"].as_f64().context("no time")?;
+        ensure!(ts >= last, "back in time: {event}");
+        last = ts;
+        if begins {
+            let name = event["name"].as_str().context("no name")?;
+            let is_irq = name.starts_with("irq ");
+            ensure!(open.len() == usize::from(is_irq), "{name} inside {open:?}");
+            nr_irqs += u32::from(is_irq);
+            open.push(name);
+        } else {
+            ensure!(open.pop().is_some(), "nothing is open: {event}");
+        }
+    }
+    ensure!(open.is_empty(), "left open: {open:?}");
+    ensure!(nr_irqs >= 300, "only {nr_irqs} interrupts");
+    Ok(())
+}
+
+/// Interrupts are disabled and enabled in turn, by the kernel's own sections too. Besides, an interrupt disables them
+/// itself, and a switch to a thread that an interrupt preempted enables them.
+pub(super) fn irqs_off_in_turn(stage: &Stage) -> Result<()> {
+    let events = "irq_disable,irq_enable,irq_handler_entry,sched_switch";
+    stage
+        .latency_run("sections", &format!("-d 20ms -e {events} --load lock"))?
+        .code(0)?;
+    let mut last = String::new();
+    let mut nr_sections = 0;
+    for record in stage.trace("sections")? {
+        let event = record["event"].as_str().context("no event")?.to_owned();
+        ensure!(
+            event != last || !event.starts_with("preemptirq:"),
+            "{event} twice: {record}"
+        );
+        nr_sections += u32::from(event == "preemptirq:irq_enable");
+        last = event;
+    }
+    ensure!(nr_sections > 1000, "only {nr_sections} sections");
+    Ok(())
+}
