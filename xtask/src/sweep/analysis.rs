@@ -301,5 +301,4 @@ fn section(kind: Kind, path: &Path, first: u32, end: u32) -> Section {
 }
 
 #[cfg(test)]
-#[path = "analysis_tests.rs"]
 mod tests;
