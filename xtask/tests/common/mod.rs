@@ -5,6 +5,8 @@
     reason = "each test file uses its own part of it"
 )]
 
+pub(crate) mod linux;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
