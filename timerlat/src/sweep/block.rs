@@ -119,7 +119,7 @@ impl Arrival {
     }
 }
 
-/// The block. Its head is five words, then come the entries.
+/// The block.
 #[repr(C)]
 pub struct SweepBlock {
     /// [`VERSION`] once the rest is valid.
@@ -139,8 +139,6 @@ pub struct SweepBlock {
 impl SweepBlock {
     /// Name of the symbol by which the host finds the block.
     pub const SYMBOL: &str = "TAKT_SWEEP";
-    /// Words of the head.
-    pub const HEAD: usize = 5;
 
     /// All zeros.
     #[must_use]
@@ -161,8 +159,6 @@ impl Default for SweepBlock {
         Self::new()
     }
 }
-
-const _: () = assert!(core::mem::offset_of!(SweepBlock, entries) == SweepBlock::HEAD * 4);
 
 #[cfg(test)]
 mod tests {

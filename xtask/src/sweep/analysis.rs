@@ -105,14 +105,6 @@ pub struct Analysis {
     pub sections: Vec<Section>,
 }
 
-impl Analysis {
-    /// Whether an interrupt arrived at every boundary, and each where it was expected.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.not_hit.is_empty() && self.astray.is_empty()
-    }
-}
-
 /// Analyses the arrivals at the first `swept` boundaries of a path, in any order. `is_entry` tells whether an instruction
 /// is the first of an interrupt's entry.
 #[must_use]

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
+use std::mem::offset_of;
 use std::path::Path as FilePath;
 use std::thread;
 use std::time::Duration;
@@ -117,7 +118,9 @@ impl Booter<'_> {
                 if (self.is_over)() {
                     bail!("interrupted");
                 }
-                let nr = Block::new(self.elf, &ram)?.word(NR).unwrap_or(0);
+                let nr = Block::new(self.elf, &ram)?
+                    .word(offset_of!(SweepBlock, nr))
+                    .unwrap_or(0);
                 if nr != last {
                     last = nr;
                     silent.restart();
@@ -133,7 +136,7 @@ impl Booter<'_> {
             }
         };
         let block = Block::new(self.elf, &ram)?;
-        let state = SweepState::from_u32(block.word(STATE)?);
+        let state = SweepState::from_u32(block.word(offset_of!(SweepBlock, state))?);
         if exit != GuestExit::Passed || state != Some(SweepState::Done) {
             bail!("{}", self.died(&machine, &messages, what, exit, &ram));
         }
@@ -169,12 +172,6 @@ fn log(elf: &Elf, ram: &Ram) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// Words of the block's head.
-const STATE: u64 = 1;
-const NR: u64 = 2;
-const LENGTH: u64 = 3;
-const LENGTH_BEFORE: u64 = 4;
-
 /// The guest's block.
 struct Block<'r> {
     ram: &'r Ram,
@@ -189,18 +186,20 @@ impl<'r> Block<'r> {
         Ok(Self { ram, address })
     }
 
-    fn word(&self, number: u64) -> Result<u32> {
+    /// The word that lies so many bytes behind the block's beginning.
+    fn word(&self, offset: usize) -> Result<u32> {
         let mut bytes = [0; 4];
-        self.ram
-            .read_exact_at(self.address + 4 * number, &mut bytes)?;
+        let address = self.address + offset as u64;
+        self.ram.read_exact_at(address, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
     fn results(&self, what: &What) -> Result<Results> {
-        if self.word(0)? != VERSION {
+        if self.word(offset_of!(SweepBlock, version))? != VERSION {
             bail!("the image was built by another version of Takt");
         }
-        let [length, before] = [self.word(LENGTH)?, self.word(LENGTH_BEFORE)?];
+        let length = self.word(offset_of!(SweepBlock, length))?;
+        let before = self.word(offset_of!(SweepBlock, length_before))?;
         if length != before {
             bail!(
                 "`{}` is not the same each time: it took {before} instructions once and {length} the next time; a sweep \
@@ -208,9 +207,9 @@ impl<'r> Block<'r> {
                 what.name()
             );
         }
-        let nr = (self.word(NR)? as usize).min(ROOM);
+        let nr = (self.word(offset_of!(SweepBlock, nr))? as usize).min(ROOM);
         let mut bytes = vec![0; nr * Arrival::SIZE];
-        let entries = self.address + 4 * SweepBlock::HEAD as u64;
+        let entries = self.address + offset_of!(SweepBlock, entries) as u64;
         self.ram.read_exact_at(entries, &mut bytes)?;
         let (entries, _) = bytes.as_chunks::<{ Arrival::SIZE }>();
         Ok(Results {

@@ -7,6 +7,7 @@ use takt_tracer::wire;
 use crate::image::Elf;
 use crate::qemu::{self, Accel};
 use crate::run::config::clock_keys;
+use crate::run::execute::with_words;
 
 /// A stretch of code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +126,7 @@ impl SweepConfig {
     #[must_use]
     pub fn cmdline(&self, what: &What, first: u32, count: u32) -> String {
         let ids: Vec<_> = self.event_ids.iter().map(ToString::to_string).collect();
-        let mut line = format!(
+        let line = format!(
             "{} sweep_first={first} sweep_count={count} sweep_step={} sweep_window_ns={} prio={} events={} mode=overwrite{}",
             what.words(),
             self.step,
@@ -134,11 +135,7 @@ impl SweepConfig {
             ids.join(","),
             clock_keys(Accel::TcgIcount),
         );
-        if !self.words.is_empty() {
-            line.push(' ');
-            line.push_str(&self.words);
-        }
-        line
+        with_words(line, &self.words)
     }
 
     /// How many instructions of a stretch of this length are swept.
