@@ -91,13 +91,11 @@ impl Console {
     }
 
     fn take(&mut self, line: &str) {
-        if let Some((stamp, _)) = line.split_once(']') {
-            self.latest_ns = seconds(&format!("{stamp}]")).unwrap_or(self.latest_ns);
-        }
+        self.latest_ns = stamp_ns(line).unwrap_or(self.latest_ns);
         if let Some((_, why)) = line.split_once("Kernel panic - ") {
             self.failure = Some(format!("Linux panicked: {}", why.trim()));
         }
-        let Some((stamp, words)) = line.split_once("takt: ") else {
+        let Some((_, words)) = line.split_once("takt: ") else {
             return;
         };
         let phase = match words.trim() {
@@ -113,7 +111,7 @@ impl Console {
                         .ok()
                         .and_then(|address| address.checked_sub(KERNEL_MAP));
                 } else if words.starts_with("init runs") {
-                    self.booted_ns = seconds(stamp);
+                    self.booted_ns = stamp_ns(line);
                     self.phase = Phase::Init;
                 }
                 return;
@@ -123,9 +121,9 @@ impl Console {
     }
 }
 
-/// The time stamp of a line of the kernel's log, `[    1.758832] `, in ns.
-fn seconds(stamp: &str) -> Option<u64> {
-    let stamp = stamp.trim().strip_prefix('[')?.strip_suffix(']')?;
+/// The time stamp of a line of the kernel's log, `[    1.758832] …`, in ns.
+fn stamp_ns(line: &str) -> Option<u64> {
+    let (stamp, _) = line.trim_start().strip_prefix('[')?.split_once(']')?;
     let (whole, micros) = stamp.trim().split_once('.')?;
     let micros = micros.parse::<u64>().ok().filter(|_| micros.len() == 6)?;
     Some(whole.parse::<u64>().ok()? * 1_000_000_000 + micros * 1_000)
