@@ -13,5 +13,4 @@ pub mod compare;
 pub mod figures;
 pub mod file;
 
-pub use compare::Comparison;
 pub use file::Budget;

@@ -38,7 +38,7 @@ pub struct Setup {
 /// The two distributions of a measured thread: value in ns and how often it came, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "names as in the reports")]
-pub struct Buckets {
+pub struct Histograms {
     pub irq: Vec<(u64, u64)>,
     pub thread: Vec<(u64, u64)>,
 }
@@ -59,7 +59,7 @@ pub struct Entry {
     /// `run.json`.
     pub record: RunRecord,
     /// `hist.csv`, one for each of the record's slots.
-    pub histograms: Vec<Buckets>,
+    pub histograms: Vec<Histograms>,
 }
 
 impl Entry {
@@ -82,7 +82,7 @@ impl Entry {
             histograms: run
                 .distributions
                 .iter()
-                .map(|d| Buckets {
+                .map(|d| Histograms {
                     irq: buckets(&d.irq),
                     thread: buckets(&d.thread),
                 })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use xtask::history::{Buckets, Entry, SCHEMA, spool};
+use xtask::history::{Entry, Histograms, SCHEMA, spool};
 use xtask::paths;
 use xtask::term::{WithHelp, note};
 
@@ -193,7 +193,7 @@ impl Database {
         let record: xtask::report::record::RunRecord =
             serde_json::from_str(&record).with_context(damaged)?;
         let histograms = (0..record.slots.len())
-            .map(|slot| self.buckets(id, slot))
+            .map(|slot| self.histograms(id, slot))
             .collect::<Result<_>>()?;
         let entry = Entry {
             schema: SCHEMA.into(),
@@ -208,7 +208,7 @@ impl Database {
         Ok(entry)
     }
 
-    fn buckets(&self, id: &str, slot: usize) -> Result<Buckets> {
+    fn histograms(&self, id: &str, slot: usize) -> Result<Histograms> {
         let mut statement = self.connection.prepare(
             "SELECT ns, count FROM histograms WHERE run = ?1 AND slot = ?2 AND latency = ?3 ORDER BY ns",
         )?;
@@ -219,7 +219,7 @@ impl Database {
             rows.collect::<Result<_, _>>()
                 .map_err(|error| self.unreadable(error))
         };
-        Ok(Buckets {
+        Ok(Histograms {
             irq: of("irq")?,
             thread: of("thread")?,
         })

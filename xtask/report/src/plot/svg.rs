@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::page::html::escape;
+
 /// Red and green of a colour that stands for a role; blue is the role's number.
 pub const MARKER: [u8; 2] = [0xfe, 0x01];
 
@@ -66,7 +68,7 @@ pub(super) fn finish(svg: &str, (width, height): (u32, u32), title: &str) -> Str
         .find("<svg")
         .and_then(|at| svg[at..].find('>').map(|end| at + end + 1))
         .map_or("", |start| &svg[start..]);
-    let title = super::super::page::html::escape(title);
+    let title = escape(title);
     let mut out = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
          aria-label=\"{title}\">\n"

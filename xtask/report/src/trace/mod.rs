@@ -65,8 +65,6 @@ pub struct Story {
     pub samples: Vec<Sample>,
     /// The worst by thread latency, the worst first.
     pub worst: Vec<Activation>,
-    /// Events that are not in the trace.
-    pub lost: u64,
     /// Why something is not there, for people.
     pub notes: Vec<String>,
 }
@@ -78,10 +76,7 @@ pub struct Story {
 /// If it cannot be read; damage is only noted.
 pub fn read(dir: &Path, run: &Run) -> Result<Story> {
     let mut trace = Trace::open(dir, run)?;
-    let mut story = Story {
-        lost: trace.file.nr_lost(),
-        ..Story::default()
-    };
+    let mut story = Story::default();
     let damages = trace.file.nr_damages();
     if damages != 0 {
         story.notes.push(format!(
@@ -89,10 +84,10 @@ pub fn read(dir: &Path, run: &Run) -> Result<Story> {
             output::places(damages)
         ));
     }
-    if story.lost != 0 {
+    let lost = trace.file.nr_lost();
+    if lost != 0 {
         story.notes.push(format!(
-            "{} events are not in the trace, so activations may be missing here and causes may be incomplete.",
-            story.lost
+            "{lost} events are not in the trace, so activations may be missing here and causes may be incomplete."
         ));
     }
     story.samples = samples::read(&mut trace)?;
