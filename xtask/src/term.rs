@@ -52,6 +52,14 @@ pub fn note(text: impl fmt::Display) {
     eprintln!("{} {text}", style("note:").cyan().bold().for_stderr());
 }
 
+/// The last lines of a text, without empty ones around it.
+#[must_use]
+pub fn last_lines(text: &str, count: usize) -> Vec<&str> {
+    let text = text.trim_matches(['\r', '\n', ' ']);
+    let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    lines[lines.len().saturating_sub(count)..].to_vec()
+}
+
 /// Columns of stdout's terminal; 100 if it is none.
 #[must_use]
 pub fn width() -> usize {

@@ -8,6 +8,8 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
+use crate::term::last_lines;
+
 /// What a program wrote to stdout.
 ///
 /// # Errors
@@ -21,7 +23,7 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot run {name}"))?;
     if !output.status.success() {
-        bail!("{name}: {}", last_lines(&output.stderr));
+        bail!("{name}: {}", last_words(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -48,16 +50,15 @@ pub(super) fn filter(command: &mut Command, input: &[u8], target: &Path) -> Resu
         child.wait_with_output()
     })?;
     if !output.status.success() {
-        bail!("{name}: {}", last_lines(&output.stderr));
+        bail!("{name}: {}", last_words(&output.stderr));
     }
     Ok(())
 }
 
 /// The end of what a program said.
-fn last_lines(said: &[u8]) -> String {
+fn last_words(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
-    let lines: Vec<_> = text.trim().lines().collect();
-    match &lines[lines.len().saturating_sub(4)..] {
+    match &*last_lines(&text, 4) {
         [] => "it failed without a word".into(),
         lines => lines.join("\n  "),
     }

@@ -14,6 +14,7 @@ use crate::guest::log::{Decoder, Line};
 use crate::guest::trace;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
+use crate::term::last_lines;
 
 /// Lines that are shown of each source.
 const LINES: usize = 10;
@@ -89,10 +90,6 @@ fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
 pub(crate) fn tail(path: &Path, count: usize) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<_> = text
-        .trim_matches(['\r', '\n', ' '])
-        .lines()
-        .map(|line| line.trim_end().to_owned())
-        .collect();
-    lines[lines.len().saturating_sub(count)..].to_vec()
+    let lines = last_lines(&text, count).into_iter();
+    lines.map(str::to_owned).collect()
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::paths::which;
+use crate::term::last_lines;
 
 /// A package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,8 +200,7 @@ fn run_as_root<'a>(program: &str, args: impl Iterator<Item = &'a str>) -> Result
         .output()
         .map_err(|error| format!("cannot run {program}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<_> = said.trim().lines().collect();
-    let said = lines[lines.len().saturating_sub(6)..].join("\n");
+    let said = last_lines(&said, 6).join("\n");
     if output.status.success() {
         Ok(said)
     } else {

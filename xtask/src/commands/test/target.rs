@@ -13,12 +13,15 @@ use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
 use crate::qemu::process::MAX_CMDLINE;
 use crate::qemu::{Accel, GuestExit};
+use crate::term::last_lines;
 
 const PART: &str = "target";
 /// How long a boot may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long one may take whose test is known to be slow.
 const SLOW_LIMIT: Duration = Duration::from_secs(600);
+/// Lines that are shown of what a machine that stopped has said.
+const LAST_LINES: usize = 40;
 /// 128 ns an instruction, for the slow ones.
 const SLOW_SHIFT: u8 = 7;
 
@@ -251,18 +254,13 @@ fn run_together(image: &Elf, tests: &[Listed], is_filtered: bool, tally: &Tally)
                     result.name,
                     &said(
                         ended.exit,
-                        &Symbolizer::new(image).annotate(&tail(&ended.serial)),
+                        &Symbolizer::new(image)
+                            .annotate(&last_lines(&ended.serial, LAST_LINES).join("\n")),
                     ),
                 ),
             }
         }
     }
-}
-
-/// The last lines of a text.
-fn tail(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
 /// What a shared boot says of one test.
