@@ -1,7 +1,11 @@
 //! What the arrivals of one stretch say: whether they met the path, which of its boundaries were met, how long was waited
 //! and for which sections.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use takt_timerlat::stats::ExactHistogram;
 use takt_timerlat::sweep::{Arrival, EARLY};
 
 use super::path::Path;
@@ -60,18 +64,15 @@ pub struct Spread {
 
 impl Spread {
     fn of(values: impl Iterator<Item = u32>) -> Self {
-        let mut values: Vec<_> = values.collect();
-        values.sort_unstable();
-        // The smallest value that so many of a hundred are not above.
-        let rank = |percent: usize| {
-            let index = (values.len() * percent).div_ceil(100).max(1) - 1;
-            values.get(index).copied().unwrap_or_default()
-        };
+        let mut all = ExactHistogram::new();
+        values.for_each(|value| all.record(value.into()));
+        // What went in as a u32 comes out as one.
+        let figure = |value: Option<u64>| value.unwrap_or_default() as u32;
         Self {
-            min: rank(0),
-            p50: rank(50),
-            p99: rank(99),
-            max: rank(100),
+            min: figure(all.min()),
+            p50: figure(all.percentile(500)),
+            p99: figure(all.percentile(990)),
+            max: figure(all.max()),
         }
     }
 }
@@ -167,16 +168,15 @@ pub fn analyse(
 
 /// The latency of an interrupt that nothing delays: the most frequent one, which is the entry's own.
 fn usual(latencies: impl Iterator<Item = u32>) -> Option<u32> {
-    let mut counts = std::collections::BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for latency in latencies {
         *counts.entry(latency).or_insert(0u32) += 1;
     }
     // The smaller one of two that are equally frequent.
-    let most = counts.values().max().copied()?;
-    counts
+    let most = counts
         .into_iter()
-        .find(|(_, count)| *count == most)
-        .map(|(latency, _)| latency)
+        .max_by_key(|(latency, count)| (*count, Reverse(*latency)));
+    most.map(|(latency, _)| latency)
 }
 
 /// How many instructions after the deadline the hardware interrupts: as many as bring the most of the first arrivals onto
