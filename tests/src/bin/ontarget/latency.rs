@@ -1,5 +1,7 @@
 //! The latency tracers: stretches of known length, planted, and found with their length and places.
 
+mod planted;
+
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -14,6 +16,8 @@ use takt_kernel::{Error, arch, irq, preempt, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
+
+use planted::{is_in, nested, overlapping, without_either, without_irqs, without_preemption};
 
 /// Longer than any stretch of the kernel's own on the way, in instructions.
 const LONG: u64 = 20_000;
@@ -43,71 +47,9 @@ fn longest(name: &str, act: impl FnOnce()) -> Result<Latency, Failure> {
     }
 }
 
-/// Whether a place lies in a function of this module's: no other of them begins between.
-fn is_in(place: u32, function: usize) -> bool {
-    let ours = [
-        without_irqs as *const () as usize,
-        without_preemption as *const () as usize,
-        without_either as *const () as usize,
-        overlapping as *const () as usize,
-        nested as *const () as usize,
-    ];
-    let place = place as usize;
-    let owner = ours.iter().filter(|begin| **begin <= place).max();
-    owner == Some(&function) && place - function < 1000
-}
-
-/// Interrupts disabled for `instructions` and what the guard takes.
-#[inline(never)]
-fn without_irqs(instructions: u64) {
-    let guard = preempt::irq_save();
-    burn(instructions);
-    drop(guard);
-}
-
-#[inline(never)]
-fn without_preemption(instructions: u64) {
-    let guard = preempt::disable();
-    burn(instructions);
-    drop(guard);
-}
-
-/// Both, the one reaching over the end of the other.
-#[inline(never)]
-fn without_either(instructions: u64) {
-    let preemption = preempt::disable();
-    burn(instructions);
-    let interrupts = preempt::irq_save();
-    burn(instructions);
-    drop(preemption);
-    burn(instructions);
-    drop(interrupts);
-}
-
-/// Guards that end in the order in which they were made.
-#[inline(never)]
-fn overlapping(instructions: u64) {
-    let first = preempt::irq_save();
-    burn(instructions);
-    let second = preempt::irq_save();
-    drop(first);
-    burn(instructions);
-    drop(second);
-}
-
-/// Sections inside another one.
-#[inline(never)]
-fn nested(instructions: u64) {
-    let outer = preempt::irq_save();
-    without_irqs(instructions);
-    let _ = GO.give();
-    let _ = GO.try_take();
-    drop(outer);
-}
-
 /// A stretch of a known length within a function: both lengths are found, and what the guards add to them is the same
 /// and little.
-fn planted(name: &str, plant: fn(u64), times: u64) -> Result<(), Failure> {
+fn is_exact(name: &str, plant: fn(u64), times: u64) -> Result<(), Failure> {
     let [short, long] = [LONG, LONG + 1000].map(|length| {
         longest(name, || black_box(plant)(length)).map(|found| (found.cycles, found))
     });
@@ -167,26 +109,26 @@ fn waiter(_: usize) {
 target_test! {
     /// `irqsoff` finds the stretch, its length to the instruction, and where it began and ended.
     fn irqsoff_is_exact(Shared) {
-        planted("irqsoff", without_irqs, 1)
+        is_exact("irqsoff", without_irqs, 1)
     }
 
     /// The last of several guards ends it, whichever that is.
     fn irqsoff_of_guards_that_overlap(Shared) {
-        planted("irqsoff", overlapping, 2)
+        is_exact("irqsoff", overlapping, 2)
     }
 
     /// `preemptoff` likewise.
     fn preemptoff_is_exact(Shared) {
-        planted("preemptoff", without_preemption, 1)
+        is_exact("preemptoff", without_preemption, 1)
     }
 
     /// `preemptirqsoff` follows from the one to the other; the other two see their part of it.
     fn preemptirqsoff_is_exact(Shared) {
-        planted("preemptirqsoff", without_either, 3)?;
-        planted("preemptirqsoff", without_irqs, 1)?;
-        planted("preemptirqsoff", without_preemption, 1)?;
-        planted("irqsoff", without_either, 2)?;
-        planted("preemptoff", without_either, 2)
+        is_exact("preemptirqsoff", without_either, 3)?;
+        is_exact("preemptirqsoff", without_irqs, 1)?;
+        is_exact("preemptirqsoff", without_preemption, 1)?;
+        is_exact("irqsoff", without_either, 2)?;
+        is_exact("preemptoff", without_either, 2)
     }
 
     /// Nested sections are part of the outermost.
