@@ -32,6 +32,14 @@ pub(super) struct TracingFiles {
     is_ending: Arc<AtomicBool>,
 }
 
+/// The path of what is called so in a folder; the root's path is empty.
+fn inside(folder: &str, name: &str) -> String {
+    match folder {
+        "" => name.to_owned(),
+        folder => format!("{folder}/{name}"),
+    }
+}
+
 impl TracingFiles {
     /// The files of `session`; once `is_ending`, pipes have an end.
     pub(super) fn new(session: Arc<Mutex<Session>>, is_ending: Arc<AtomicBool>) -> Self {
@@ -121,11 +129,7 @@ impl Filesystem for TracingFiles {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.path(parent).and_then(|parent| {
             let name = name.to_str().ok_or(Errno::ENOENT)?;
-            let path = match parent.as_str() {
-                "" => name.to_owned(),
-                parent => format!("{parent}/{name}"),
-            };
-            self.attr(&path)
+            self.attr(&inside(&parent, name))
         });
         match found {
             Ok(attr) => reply.entry(&TTL, &attr, Generation(0)),
@@ -300,11 +304,7 @@ impl Filesystem for TracingFiles {
             (ino.into(), FileType::Directory, "..".to_owned()),
         ];
         for (name, is_dir) in names {
-            let full = match path.as_str() {
-                "" => name.clone(),
-                path => format!("{path}/{name}"),
-            };
-            let number = lock(&self.inodes).number(&full);
+            let number = lock(&self.inodes).number(&inside(&path, &name));
             let kind = match is_dir {
                 true => FileType::Directory,
                 false => FileType::RegularFile,
