@@ -1,9 +1,10 @@
 //! The ring buffer: one per CPU, static, without locks, written by threads, interrupts and NMIs alike.
 //!
 //! # How it works
-//! A ring is [`CpuRing::NR_SUBS`] sub-buffers of [`CpuRing::SUB_SIZE`] bytes. The word *pos* counts every byte
-//! ever reserved and never wraps, so that *pos* modulo the ring's size is a place and *pos* divided by the
-//! sub-buffer's size is a sequence number. A writer
+//! A ring is [`CpuRing::NR_SUBS`] sub-buffers of [`CpuRing::SUB_SIZE`] bytes. The word *pos* says where it is written and
+//! never wraps: its low half is the offset in the ring, its upper half counts how often the ring was gone through
+//! ([`position`]). So a writer has the place without computing anything, and whoever opens a sub-buffer its sequence
+//! number. A writer
 //!
 //! 1. **reserves**: loads *pos*, reads the TSC, and moves *pos* on by a compare-and-exchange;
 //! 2. **writes** its words at the old *pos*;
@@ -28,12 +29,13 @@
 pub mod consumer;
 mod control;
 pub mod observer;
+pub mod position;
 mod slow;
 pub mod snapshot;
 mod text;
 mod writer;
 
-pub use consumer::{Full, Overwritten, announce, close, consume, make_room, peek_full};
+pub use consumer::{Full, Overwritten, announce, close, consume, make_room, nr_full, peek_full};
 pub use control::{
     ARMED, Counters, Mode, RingControl, Word, capacity, counters, is_on, set_capacity, set_mode,
     tracing_off, tracing_on,
@@ -174,10 +176,13 @@ impl<R: CpuRing> Geometry<R> {
         }
     };
 
+    /// Bytes of the ring.
+    const SIZE: u64 = Self::SUB * R::NR_SUBS as u64;
+
     /// The offset in the ring of position `pos`.
     #[inline(always)]
     const fn offset(pos: u64) -> u32 {
-        (pos & (Self::SUB * R::NR_SUBS as u64 - 1)) as u32
+        (pos & (Self::SIZE - 1)) as u32
     }
 
     /// The offset in the ring of the sub-buffer in which position `pos` lies.
@@ -186,14 +191,19 @@ impl<R: CpuRing> Geometry<R> {
         Self::offset(pos & !(Self::SUB - 1))
     }
 
-    /// The first sub-buffer boundary that is not below `pos`.
+    /// The first sub-buffer boundary that is not below `pos`. Where the ring ends it is its end, not its beginning.
     const fn end(pos: u64) -> u64 {
         (pos + Self::SUB - 1) & !(Self::SUB - 1)
     }
 
-    /// The sequence number of the sub-buffer that begins at `start`.
-    const fn seq(start: u64) -> u64 {
-        start / Self::SUB
+    /// The sequence number of the sub-buffer in which `pos` lies, or which begins there.
+    const fn seq(pos: u64) -> u64 {
+        position::bytes(pos, Self::SIZE) / Self::SUB
+    }
+
+    /// The position at which sub-buffer `seq` begins.
+    const fn start(seq: u64) -> u64 {
+        position::after(seq * Self::SUB, Self::SIZE)
     }
 
     /// The byte part of the commit counter of `seq`'s slot when every sub-buffer before `seq` in it is complete.

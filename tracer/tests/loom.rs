@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
-use takt_tracer::ring::{self, CpuRing, RingControl, Word};
+use takt_tracer::ring::{self, CpuRing, RingControl, Word, position};
 use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
 const SUB: u32 = 64;
@@ -147,7 +147,9 @@ fn model(writes: u32, setup: fn(&Cpu), observe: fn(&Cpu)) {
         let writer = {
             let cpu = Arc::clone(&cpu);
             loom::thread::spawn(move || {
-                let first = (cpu.load(Word::Pos) / u64::from(SUB) * 3) as u32;
+                let first = (position::bytes(cpu.load(Word::Pos), u64::from(SUB * N))
+                    / u64::from(SUB)
+                    * 3) as u32;
                 (0..writes).for_each(|serial| ring::record8(&*cpu, 4 | (first + serial) << 8));
             })
         };

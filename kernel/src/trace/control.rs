@@ -314,9 +314,7 @@ pub fn has_full() -> bool {
 /// [`TRACE_NR_SUBS`]: crate::config::TRACE_NR_SUBS
 #[must_use]
 pub fn nr_full() -> u64 {
-    use takt_tracer::ring::{CpuRing, Word};
-    (KernelRing.pos() / crate::config::TRACE_SUB_SIZE as u64)
-        .saturating_sub(KernelRing.load(Word::Consumed))
+    ring::nr_full(KernelRing)
 }
 
 /// Ends a CPU's current sub-buffer, so that everything recorded can be handed over. While tracing is off.

@@ -37,7 +37,7 @@ pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
         .load(Word::Consumed)
         .max(opened.saturating_sub(u64::from(R::NR_SUBS)));
     for seq in oldest..Geometry::<R>::seq(pos) {
-        let offset = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+        let offset = Geometry::<R>::offset(Geometry::<R>::start(seq));
         let commit = ring.load64(offset + SUB_COMMIT);
         if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq + u64::from(R::NR_SUBS)) {
             return None; // a writer is still inside
@@ -55,6 +55,14 @@ pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
     None
 }
 
+/// How many sub-buffers wait to be taken, those that were passed over among them, whether writers are inside or not.
+///
+/// # Context
+/// Any.
+pub fn nr_full<R: CpuRing>(ring: R) -> u64 {
+    Geometry::<R>::seq(ring.pos()).saturating_sub(ring.load(Word::Consumed))
+}
+
 /// Gives a sub-buffer back to the writers after it was handed over.
 ///
 /// # Errors
@@ -63,7 +71,7 @@ pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
 /// # Context
 /// The consumer thread.
 pub fn consume<R: CpuRing>(ring: R, full: Full) -> Result<(), Overwritten> {
-    let reuse = (full.seq + u64::from(R::NR_SUBS)) * Geometry::<R>::SUB;
+    let reuse = Geometry::<R>::start(full.seq + u64::from(R::NR_SUBS));
     if ring.pos() > reuse {
         return Err(Overwritten);
     }

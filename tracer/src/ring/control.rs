@@ -18,7 +18,7 @@ pub const ARMED: u64 = 1;
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct RingControl {
-    /// Bytes reserved since the beginning; never wraps.
+    /// How far was reserved: a [`position`](super::position). Never comes back to a value that it had.
     pub pos: AtomicU64,
     /// End of the current sub-buffer, in the measure of `pos`; 0 while tracing is off, [`ARMED`] when just on.
     pub limit: AtomicU64,
@@ -264,7 +264,7 @@ pub fn counters<R: CpuRing>(ring: R) -> Counters {
         ..Counters::default()
     };
     for seq in opened.saturating_sub(nr_subs)..opened {
-        let at = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+        let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         let commit = ring.load64(at + SUB_COMMIT);
         let before = (seq / nr_subs) * Geometry::<R>::SUB;
         let bytes = before + (commit.wrapping_sub(before) & COMMIT_BYTES);

@@ -7,8 +7,8 @@
 //!
 //! Context: any; it only loads.
 
-use super::Word;
 use super::snapshot::Halves;
+use super::{Word, position};
 use crate::wire::{COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader};
 
 /// How an observer gets at a ring.
@@ -123,7 +123,7 @@ impl Observer {
     /// If `out` is not as long as a sub-buffer.
     pub fn poll<V: RingView>(&mut self, view: &V, out: &mut [u8]) -> Result<Observed, V::Error> {
         let size = u64::from(self.sub_size);
-        let pos = view.load(Word::Pos)?;
+        let pos = self.written(view)?;
         let oldest = pos.div_ceil(size).saturating_sub(u64::from(self.nr_subs));
         if self.next < oldest {
             self.missed += self.nr_opened(view, self.next, oldest)?;
@@ -132,7 +132,7 @@ impl Observer {
         while self.next < pos / size {
             let seq = self.next;
             let found = self.copy(view, seq, out)?;
-            if view.load(Word::Pos)? > self.reuse(seq) {
+            if self.written(view)? > self.reuse(seq) {
                 return Ok(Observed::Overwritten);
             }
             match found {
@@ -171,7 +171,7 @@ impl Observer {
     ) -> Result<impl Iterator<Item = u64> + use<V>, V::Error> {
         let size = u64::from(self.sub_size);
         let nr_subs = u64::from(self.nr_subs);
-        let opened = view.load(Word::Pos)?.div_ceil(size);
+        let opened = self.written(view)?.div_ceil(size);
         let live_start = view.load(Word::LiveStart)?;
         let halves = Halves::new(view.load(Word::Halves)?, self.nr_subs);
         let is_pending = view.load(Word::Wanted)? != view.load(Word::Taken)?;
@@ -238,10 +238,10 @@ impl Observer {
         out: &mut [u8],
     ) -> Result<Observed, V::Error> {
         let size = u64::from(self.sub_size);
-        let seq = view.load(Word::Pos)? / size;
+        let seq = self.written(view)? / size;
         let copied = self.copy(view, seq, out)?;
         // Loaded after the commit counter: if both agree, nobody was inside when the copy began.
-        let pos = view.load(Word::Pos)?;
+        let pos = self.written(view)?;
         if pos / size != seq {
             return Ok(Observed::Overwritten);
         }
@@ -292,12 +292,21 @@ impl Observer {
         })
     }
 
+    /// How many bytes were ever reserved.
+    ///
+    /// # Errors
+    /// Those of the view.
+    pub fn written<V: RingView>(&self, view: &V) -> Result<u64, V::Error> {
+        let size = u64::from(self.sub_size) * u64::from(self.nr_subs);
+        Ok(position::bytes(view.load(Word::Pos)?, size))
+    }
+
     /// The offset of the slot of sub-buffer `seq`.
     const fn slot(&self, seq: u64) -> u32 {
         (seq % self.nr_subs as u64) as u32 * self.sub_size
     }
 
-    /// `pos` is beyond this once the slot of `seq` is used again.
+    /// More than this was reserved once the slot of `seq` is used again.
     const fn reuse(&self, seq: u64) -> u64 {
         seq.saturating_add(self.nr_subs as u64)
             .saturating_mul(self.sub_size as u64)

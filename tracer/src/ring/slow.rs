@@ -167,19 +167,18 @@ pub(super) enum Opened {
     Refused(Word),
 }
 
-/// The commit counter of the slot for the sub-buffer that begins at `start`, if the slot is free for it and so are those
-/// of the sub-buffers between `end` and it; else the word that counts what is lost for this reason.
-fn free_slot<R: CpuRing>(ring: R, end: u64, start: u64) -> Result<u64, Word> {
-    let seq = Geometry::<R>::seq(start);
+/// The commit counter of the slot for sub-buffer `seq`, if the slot is free for it and so are those of the sub-buffers
+/// from `next` to it; else the word that counts what is lost for this reason.
+fn free_slot<R: CpuRing>(ring: R, next: u64, seq: u64) -> Result<u64, Word> {
     let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
     if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
         return Err(Word::Dropped);
     }
     // Those that are passed over too: who opens one may not have written its header yet.
-    if start != end && !snapshot::are_free(ring, end, start) {
+    if seq != next && !snapshot::are_free(ring, next, seq) {
         return Err(Word::CommitOverrun);
     }
-    let commit = ring.load64(Geometry::<R>::offset(start) + SUB_COMMIT);
+    let commit = ring.load64(Geometry::<R>::offset(Geometry::<R>::start(seq)) + SUB_COMMIT);
     if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
         return Err(Word::CommitOverrun);
     }
@@ -190,12 +189,13 @@ fn free_slot<R: CpuRing>(ring: R, end: u64, start: u64) -> Result<u64, Word> {
 /// sub-buffer in which `pos` lies, and with those that are passed over.
 pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn) -> Opened {
     let end = Geometry::<R>::end(pos);
-    let mut seq = Geometry::<R>::seq(end);
+    let next = Geometry::<R>::seq(end);
+    let mut seq = next;
     if ring.load(Word::Halves) != 0 || !matches!(turn, Turn::GoOn) {
         seq = snapshot::place(ring, seq, turn);
     }
-    let start = seq * Geometry::<R>::SUB;
-    let commit = match free_slot(ring, end, start) {
+    let start = Geometry::<R>::start(seq);
+    let commit = match free_slot(ring, next, seq) {
         Ok(commit) => commit,
         // The finding holds only if it was this slot's turn all the while.
         Err(_) if ring.pos() != pos => return Opened::Raced,
@@ -212,8 +212,8 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     // From here on the rest of the old sub-buffer, what is passed over, the header and `len` bytes are ours. `commit` is
     // still the slot's: nobody was inside, and nobody could reserve there before us.
     pad(ring, pos, end);
-    if start != end {
-        snapshot::pass_over(ring, end, start);
+    if seq != next {
+        snapshot::pass_over(ring, next, seq);
     }
     let [_, _, ctx, current] = ring.ctx().to_le_bytes();
     let version = SubHeader::VERSION;

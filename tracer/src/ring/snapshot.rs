@@ -90,12 +90,12 @@ pub(super) fn place<R: CpuRing>(ring: R, seq: u64, turn: Turn) -> u64 {
     Halves::of(ring, turn, seq).map_or(seq, |halves| halves.next(seq, turn))
 }
 
-/// Whether nobody is inside the slots of the sub-buffers from position `from` to `to`.
+/// Whether nobody is inside the slots of the sub-buffers `from` to `to`.
 #[cold]
 #[inline(never)]
 pub(super) fn are_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
-    (Geometry::<R>::seq(from)..Geometry::<R>::seq(to)).all(|seq| {
-        let at = Geometry::<R>::offset(seq * Geometry::<R>::SUB);
+    (from..to).all(|seq| {
+        let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         let commit = ring.load64(at + SUB_COMMIT);
         commit & COMMIT_BYTES == Geometry::<R>::complete_before(seq)
     })
@@ -106,20 +106,18 @@ pub(super) fn is_pending<R: CpuRing>(ring: R) -> bool {
     ring.load(Word::Taken) != ring.load(Word::Wanted)
 }
 
-/// Passes over the sub-buffers from position `from` to `to`: the claim to them is the caller's. They count as filled; what
+/// Passes over the sub-buffers `from` to `to`: the claim to them is the caller's. They count as filled; what
 /// stands in their slots stays, with as many records as it had.
 #[cold]
 #[inline(never)]
 pub(super) fn pass_over<R: CpuRing>(ring: R, from: u64, to: u64) {
-    let mut start = from;
-    while start < to {
-        let at = Geometry::<R>::offset(start);
+    for seq in from..to {
+        let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         // The commit counter last: with it the slot is free for the next who comes round.
         ring.add64::<{ SUB_HEADER - 8 }>(at, Geometry::<R>::SUB);
         ring.add64::<SUB_COMMIT>(at, Geometry::<R>::SUB);
-        start += Geometry::<R>::SUB;
     }
-    ring.add(Word::Skipped, to - from);
+    ring.add(Word::Skipped, (to - from) * Geometry::<R>::SUB);
 }
 
 /// A snapshot was taken: recording goes on in sub-buffer `seq`.

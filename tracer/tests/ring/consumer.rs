@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use takt_tracer::ring::observer::{Observed, Observer};
-use takt_tracer::ring::{self, Mode, Overwritten, Word};
+use takt_tracer::ring::{self, Mode, Overwritten, position};
 use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SubHeader};
 
 use crate::cpu::{Action, Cpu, Injector, Size};
@@ -96,7 +96,7 @@ fn the_commit_counter_may_wrap() {
     let cpu: Cpu<128, 2> = Cpu::new(Mode::Overwrite, 0);
     let lives = (1u64 << 24) / 128;
     let pos = (lives - 1) * 2 * 128;
-    cpu.control.pos.store(pos, SeqCst);
+    cpu.control.pos.store(position::after(pos, 2 * 128), SeqCst);
     for slot in 0..2 {
         let bytes = (lives - 1) * 128;
         let commit = bytes + (77 << 24);
@@ -112,7 +112,7 @@ fn the_commit_counter_may_wrap() {
         (counters.entries, counters.dropped, counters.commit_overrun),
         (194, 0, 0)
     );
-    assert_eq!(counters.bytes, cpu.word(Word::Pos));
+    assert_eq!(counters.bytes, cpu.written());
     let mut observer = Observer::new(128, 2).unwrap();
     let mut copy = vec![0; 128];
     assert!(matches!(
@@ -127,7 +127,7 @@ fn the_commit_counter_may_wrap() {
 fn the_next_record_says_who_runs() {
     let tells = |cpu: &TestCpu| {
         let copy = cpu.copy(0);
-        let words = copy[..cpu.word(Word::Pos) as usize].as_chunks().0.iter();
+        let words = copy[..cpu.written() as usize].as_chunks().0.iter();
         let words: Vec<_> = words.map(|word| u32::from_le_bytes(*word)).collect();
         let tells = |word: &&u32| **word == CLOCK_ID | CLOCK_CURRENT | 5 << 24;
         words.iter().filter(tells).count()

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use takt_tracer::ring::{self, CpuRing, Mode, RingControl, Word};
+use takt_tracer::ring::{self, CpuRing, Mode, RingControl, Word, position};
 
 /// The memory of one CPU's ring and its clock.
 pub(crate) struct Cpu<const SUB: u32, const N: u32> {
@@ -36,6 +36,11 @@ impl<const SUB: u32, const N: u32> Cpu<SUB, N> {
 
     pub(crate) fn word(&self, word: Word) -> u64 {
         self.control.word(word).load(SeqCst)
+    }
+
+    /// How many bytes were ever reserved.
+    pub(crate) fn written(&self) -> u64 {
+        position::bytes(self.word(Word::Pos), u64::from(SUB * N))
     }
 
     /// The bytes of the sub-buffer at `offset`.

@@ -337,7 +337,7 @@ fn room_is_made_only_where_little_is_left() {
         start.enter(&run);
         run.run(Action::MakeRoom(32));
         check(&run, Mode::StopWhenFull);
-        cpu.word(ring::Word::Pos)
+        cpu.written()
     };
     assert_eq!(pos_after(SUB - 32), u64::from(SUB - 32));
     assert_eq!(pos_after(SUB - 28), u64::from(SUB + HEADER));
@@ -350,10 +350,10 @@ fn an_announced_half_is_noted() {
     let run = Injector::new(&cpu);
     run.run(B8);
     run.run(Action::AnnounceNext);
-    let before = cpu.word(ring::Word::Pos);
+    let before = cpu.written();
     assert_eq!(cpu.word(ring::Word::TsHi), 8);
     run.run(Action::Each(&[Action::HalfJump, B8]));
-    assert_eq!(cpu.word(ring::Word::Pos), before + 8);
+    assert_eq!(cpu.written(), before + 8);
     check(&run, Mode::StopWhenFull);
 }
 

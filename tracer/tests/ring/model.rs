@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use takt_tracer::ring::{self, Mode, Word};
+use takt_tracer::ring::{self, Mode, Word, position};
 use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SUB_HEADER, SubHeader};
 
 use crate::cpu::{Attempt, Cpu, Injector, Size, extra, text};
@@ -124,10 +124,10 @@ pub(crate) fn check_parts<const SUB: u32, const N: u32>(
     mode: Mode,
 ) -> Outcome {
     let counters = ring::counters(cpu.quiet());
-    let pos = cpu.word(Word::Pos);
+    let pos = cpu.written();
     let opened = pos.div_ceil(u64::from(SUB));
     let consumed = cpu.word(Word::Consumed);
-    let limit = cpu.word(Word::Limit);
+    let limit = position::bytes(cpu.word(Word::Limit), u64::from(SUB * N));
     assert!(
         limit <= ring::ARMED || limit <= opened * u64::from(SUB),
         "the limit {limit} lies beyond the sub-buffer of {pos}"

@@ -198,7 +198,7 @@ fn writers_at_every_step_of_an_observer_spoil_nothing() {
                 },
                 || run.attempts.borrow().clone(),
             );
-            let total = cpu.word(Word::Pos) / u64::from(SUB);
+            let total = cpu.written() / u64::from(SUB);
             if steps.get() < step {
                 break;
             }

@@ -2,8 +2,8 @@
 
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, Record, SubBuffer};
-use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
+use takt_tracer::ring::{Word, position};
 use takt_tracer::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader};
 
 use super::errno;
@@ -273,14 +273,24 @@ impl Lane<'_, '_> {
 
 /// The first sub-buffer that counts as being in the ring.
 fn oldest(ring: &impl RingView<Error = std::io::Error>, view: &ControlView) -> super::Result<u64> {
-    let pos = ring.load(Word::Pos).map_err(|error| errno(&error))?;
-    let opened = pos.div_ceil(view.sub_size.max(1).into());
+    let opened = nr_opened(ring, view)?;
     let used = if view.is_overwrite {
         view.capacity
     } else {
         view.nr_subs
     };
     Ok(opened.saturating_sub(used.into()).max(live_start(ring)?))
+}
+
+/// How many sub-buffers were ever opened.
+fn nr_opened(
+    ring: &impl RingView<Error = std::io::Error>,
+    view: &ControlView,
+) -> super::Result<u64> {
+    let pos = ring.load(Word::Pos).map_err(|error| errno(&error))?;
+    let size = u64::from(view.sub_size.max(1));
+    let written = position::bytes(pos, size.wrapping_mul(view.nr_subs.max(1).into()));
+    Ok(written.div_ceil(size))
 }
 
 /// The first sub-buffer that counts as recorded: since the last snapshot, or since the ring was cleared.
@@ -333,7 +343,7 @@ pub fn counts_before(
         u64::from(view.sub_size.max(1)),
         u64::from(view.nr_subs.max(1)),
     );
-    let opened = load(Word::Pos)?.div_ceil(size);
+    let opened = nr_opened(ring, view)?;
     let mut sum = Counts {
         dropped: load(Word::Dropped)?,
         commit_overrun: load(Word::CommitOverrun)?,

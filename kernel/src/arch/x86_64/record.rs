@@ -22,7 +22,7 @@ use takt_tracer::ring::Word;
 use takt_tracer::wire;
 
 use super::percpu::{self, PerCpu};
-use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use crate::config::TRACE_SUB_SIZE;
 
 /// In a record's context: interrupts were enabled.
 pub(crate) const IRQS_ON: u32 = 1 << 22;
@@ -54,7 +54,8 @@ global_asm!(
     "takt_\\name\\()_rest:",
     ".endm",
     //
-    // Reserves up to rdx, which is computed by `new` from r8, the position. Then: rax = place in the ring, r8d = time.
+    // Reserves up to rdx, which is computed by `new` from r8, the position. Then: eax = place in the ring, r8d = time. The
+    // upper half of rax counts rounds, so addresses are computed with 32 bits, to which gs is added.
     ".macro TAKT_RESERVE new:vararg",
     "rdtsc",
     "cmp edx, gs:[{TS_HI}]",
@@ -65,9 +66,8 @@ global_asm!(
     "xchg rax, r8",
     "cmpxchg gs:[{POS}], rdx",
     "jne 8f",
-    "and eax, {RING_SIZE} - 1",
-    "mov gs:[rax + {RING}], r8d",
-    "mov gs:[rax + {RING} + 4], ecx",
+    "mov gs:[eax + {RING}], r8d",
+    "mov gs:[eax + {RING} + 4], ecx",
     ".endm",
     //
     ".macro TAKT_RECORD name, len",
@@ -75,18 +75,18 @@ global_asm!(
     "TAKT_RESERVE lea rdx, [r8 + \\len]",
     ".if \\len >= 12",
     ".ifeq \\len - 16",
-    "mov gs:[rax + {RING} + 8], esi",
-    "mov gs:[rax + {RING} + 12], r9d",
+    "mov gs:[eax + {RING} + 8], esi",
+    "mov gs:[eax + {RING} + 12], r9d",
     ".else",
-    "mov gs:[rax + {RING} + 8], edi",
+    "mov gs:[eax + {RING} + 8], edi",
     ".endif",
     ".endif",
     ".if \\len >= 20",
-    "mov gs:[rax + {RING} + 12], esi",
-    "mov gs:[rax + {RING} + 16], r9d",
+    "mov gs:[eax + {RING} + 12], esi",
+    "mov gs:[eax + {RING} + 16], r9d",
     ".endif",
     ".if \\len >= 24",
-    "mov gs:[rax + {RING} + 20], r10d",
+    "mov gs:[eax + {RING} + 20], r10d",
     ".endif",
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + \\len",
@@ -138,24 +138,24 @@ global_asm!(
     "and r10d, {COMMIT_RECORD} + 0x3c",
     "TAKT_RESERVE lea rdx, [r8 + r10 - {COMMIT_RECORD}]",
     ".if \\head > 8",
-    "mov gs:[rax + {RING} + 8], r9d",
+    "mov gs:[eax + {RING} + 8], r9d",
     ".endif",
-    "mov gs:[rax + {RING} + \\head], esi",
+    "mov gs:[eax + {RING} + \\head], esi",
     "cmp esi, 8",
     "jb 7f",
     "mov rdx, [rdi]",
-    "mov gs:[rax + {RING} + \\head + 4], rdx",
+    "mov gs:[eax + {RING} + \\head + 4], rdx",
     "mov rdx, [rdi + rsi - 8]",
-    "mov gs:[rax + rsi + {RING} + \\head + 4 - 8], rdx",
+    "mov gs:[eax + esi + {RING} + \\head + 4 - 8], rdx",
     "6:",
     "and eax, -{SUB_SIZE}",
     "add gs:[rax + {RING} + {COMMIT}], r10",
     "ret",
     "7:",
     "mov edx, [rdi]",
-    "mov gs:[rax + {RING} + \\head + 4], edx",
+    "mov gs:[eax + {RING} + \\head + 4], edx",
     "mov edx, [rdi + rsi - 4]",
-    "mov gs:[rax + rsi + {RING} + \\head + 4 - 4], edx",
+    "mov gs:[eax + esi + {RING} + \\head + 4 - 4], edx",
     "jmp 6b",
     "8:",
     "mov eax, (\\head - 8) / 4",
@@ -196,7 +196,6 @@ global_asm!(
     LIMIT = const CONTROL + Word::Limit.offset() as usize,
     TS_HI = const CONTROL + Word::TsHi.offset() as usize,
     RING = const offset_of!(PerCpu, ring_memory),
-    RING_SIZE = const TRACE_SUB_SIZE * TRACE_NR_SUBS,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT_RECORD = const wire::COMMIT_RECORD,
