@@ -324,10 +324,10 @@ pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placem
     let from = t.prio;
     trace!(
         prio_change,
-        tid.raw(),
-        from.rank(),
-        to.rank(),
-        t.base.rank()
+        t.word().tid(),
+        t.word().prio(),
+        t.word().base(),
+        to.rank()
     );
     t.prio = to;
     if t.state == 0 {

@@ -155,6 +155,13 @@ impl Tcb {
         self.atomic & NEVER_WAITS != 0
     }
 
+    /// What a record says of a thread, by one load.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> ThreadWord {
+        // SAFETY: an aligned word of four bytes in the block, as asserted below.
+        ThreadWord(unsafe { (&raw const self.preempt).cast::<u32>().read() })
+    }
+
     /// Forgets the thread that used the block. A free block has zeros here, which its next thread begins with.
     pub(crate) fn clear(&mut self) {
         self.runtime = 0;
@@ -179,6 +186,37 @@ const _: () = assert!(
     core::mem::offset_of!(Tcb, tid) == core::mem::offset_of!(Tcb, preempt) + 1,
     "a switch reads both at once"
 );
+
+const _: () = assert!(
+    core::mem::offset_of!(Tcb, preempt).is_multiple_of(4)
+        && core::mem::offset_of!(Tcb, prio) == core::mem::offset_of!(Tcb, preempt) + 2
+        && core::mem::offset_of!(Tcb, base) == core::mem::offset_of!(Tcb, preempt) + 3,
+    "a record has several of these from one word"
+);
+
+/// The word of a control block that has the thread's id and its priorities. Classes of events have them in the same
+/// order, so that one instruction takes several.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadWord(u32);
+
+impl ThreadWord {
+    #[inline(always)]
+    pub(crate) fn tid(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    /// The rank of the effective priority.
+    #[inline(always)]
+    pub(crate) fn prio(self) -> u8 {
+        (self.0 >> 16) as u8
+    }
+
+    /// The rank of the thread's own priority.
+    #[inline(always)]
+    pub(crate) fn base(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+}
 
 /// What MXCSR is at a thread's beginning: all floating-point exceptions masked, as the ABI wants.
 pub(crate) const MXCSR: u32 = 0x1f80;

@@ -174,12 +174,13 @@ pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
         return;
     }
     let record = || {
+        let word = next.word();
         trace!(
             sched_switch,
-            next.tid.raw(),
-            prev.prio.rank(),
-            next.prio.rank(),
-            prev_state(prev.state)
+            word.tid(),
+            word.prio(),
+            prev_state(prev.state),
+            prev.prio.rank()
         );
     };
     #[cfg(feature = "latency-tracers")]
@@ -312,12 +313,21 @@ pub fn record_threads() {
 /// The letter of a thread that is left: 0 R, 1 S, 2 T, 3 X.
 #[inline(always)]
 pub(crate) fn prev_state(state: u8) -> u32 {
-    use crate::thread::tcb::{EXITED, SUSPENDED, WAITING};
-    match state {
-        0 => 0,
-        s if s & EXITED != 0 => 3,
-        s if s & SUSPENDED != 0 => 2,
-        s if s & WAITING != 0 => 1,
-        _ => 0,
-    }
+    /// Two bits for each state.
+    const LETTERS: u32 = {
+        use crate::thread::tcb::{EXITED, SUSPENDED, WAITING};
+        let (mut letters, mut state) = (0, 0);
+        while state < 16 {
+            let letter = match state {
+                s if s & EXITED != 0 => 3,
+                s if s & SUSPENDED != 0 => 2,
+                s if s & WAITING != 0 => 1,
+                _ => 0,
+            };
+            letters |= letter << (2 * state);
+            state += 1;
+        }
+        letters
+    };
+    LETTERS >> (2 * u32::from(state) & 31) & 3
 }

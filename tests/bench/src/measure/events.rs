@@ -32,10 +32,11 @@ event_class! {
     print "{number} {text}";
 }
 
-/// Declares an event for each class, and a function that measures each. `as` gives the order of the event's fields where
-/// the function takes them in another: a text first, as the recording functions take it.
+/// Declares an event for each class, and a function that measures each. `as` gives the event's fields where the function
+/// takes them otherwise: what goes to the first register of the recording functions first, and in one word what the
+/// kernel has in one word of a thread's control block.
 macro_rules! classes {
-    ($($event:ident $class:ident $kind:ident $name:literal $trace:ident ($($arg:ident: $ty:ty = $value:expr),*) $(as $($order:ident)*)?;)*) => {
+    ($($event:ident $class:ident $kind:ident $name:literal $trace:ident ($($arg:ident: $ty:ty = $value:expr),*) $(as $($field:expr),+)?;)*) => {
         $(event! {
             /// Emitted by the benchmark.
             pub $event: $class = $kind $name;
@@ -49,29 +50,31 @@ macro_rules! classes {
                 #[inline(never)]
                 fn site($($arg: $ty),*) -> u32 {
                     let before = stamp();
-                    classes!(@emit $trace $event ($($arg)*) $(($($order)*))?);
+                    classes!(@emit $trace $event [$($arg),*] $([$($field),+])?);
                     stamp().wrapping_sub(before)
                 }
                 class(stringify!($event), <$event::Event as Event>::id().number(), || site($(black_box($value)),*));
             })*
         }
     };
-    (@emit $trace:ident $event:ident ($($arg:ident)*) $(($($order:ident)*))?) => {
-        classes!(@emit_so $trace $event $(($($order)*))? ($($arg)*))
-    };
-    (@emit_so $trace:ident $event:ident ($($arg:ident)*) $($rest:tt)*) => {
+    (@emit $trace:ident $event:ident [$($arg:ident),*]) => {
         $trace!($event $(, $arg)*)
+    };
+    (@emit $trace:ident $event:ident [$($arg:ident),*] [$($field:expr),+]) => {
+        $trace!($event $(, $field)*)
     };
 }
 
 classes! {
-    switch Switch core "bench:switch" trace_event_irqs_off (next: u8 = 7, prev_prio: u8 = 50, next_prio: u8 = 51, state: u8 = 1);
-    wakeup Wakeup core "bench:wakeup" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
+    switch Switch core "bench:switch" trace_event_irqs_off (thread: u32 = 0x3233_0780, state: u32 = 1, prev_prio: u32 = 50)
+        as (thread >> 8) as u8, (thread >> 16) as u8, state, prev_prio;
+    wakeup Wakeup core "bench:wakeup" trace_event_irqs_off (cpu: u32 = 0, tid: u8 = 7, prio: u8 = 50) as tid, prio, cpu;
     vector Vector core "bench:vector" trace_event_irqs_off (vector: u32 = 0x50);
     timer_deadline TimerDeadline core "bench:timer_deadline" trace_event_irqs_off (timer: u32 = 300, expires: u64 = 1 << 40);
     one_timer OneTimer core "bench:one_timer" trace_event_irqs_off (timer: u32 = 300);
     one_thread OneThread core "bench:one_thread" trace_event_irqs_off (tid: u32 = 7);
-    prio Prio core "bench:prio" trace_event_irqs_off (tid: u8 = 7, old: u8 = 50, new: u8 = 51, base: u8 = 50);
+    prio Prio core "bench:prio" trace_event_irqs_off (thread: u32 = 0x3232_0780, new: u32 = 51)
+        as (thread >> 8) as u8, (thread >> 16) as u8, (thread >> 24) as u8, new;
     place Place core "bench:place" trace_event (caller: u32 = 0x20_0000);
     contended Contended core "bench:contended" trace_event_irqs_off (owner: u32 = 7, prio: u32 = 50, mutex: u32 = 0x20_0000);
     one_mutex OneMutex core "bench:one_mutex" trace_event_irqs_off (mutex: u32 = 0x20_0000);
@@ -79,9 +82,9 @@ classes! {
     two_known Two wide "bench:two_known" trace_event_irqs_on (first: u32 = 1, second: u32 = 2);
     sample Sample core "bench:sample" trace_event_irqs_on (slot: u32 = 0, seqnum: u32 = 7, latency: u32 = 187);
     text Print core "bench:text" trace_event (buf: &'static [u8] = b"sixteen bytes!!!");
-    create Create core "bench:create" trace_event_irqs_off (tid: u8 = 7, prio: u8 = 50, cpu: u32 = 0);
-    name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid comm;
-    text_one TextOne wide "bench:text_one" trace_event (text: &'static [u8] = b"main", number: u32 = 7) as number text;
+    create Create core "bench:create" trace_event_irqs_off (cpu: u32 = 0, tid: u8 = 7, prio: u8 = 50) as tid, prio, cpu;
+    name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid, comm;
+    text_one TextOne wide "bench:text_one" trace_event (text: &'static [u8] = b"main", number: u32 = 7) as number, text;
 }
 
 /// Enough records to see several sub-buffers begin.
