@@ -154,7 +154,7 @@ impl Rules {
     /// # Context
     /// Any, NMI included.
     #[must_use]
-    #[inline]
+    #[inline(never)]
     pub fn find(&self, event: u32) -> Option<&Rule> {
         let mut rules = self.rules.iter();
         rules.find(|rule| rule.event.load(Relaxed) == event && event != 0)
@@ -167,6 +167,7 @@ impl Rules {
     /// # Context
     /// Any, NMI included.
     #[must_use]
+    #[inline(never)]
     pub fn judge(&self, rule: &Rule, raw: &Raw<'_>, idle: u32) -> Verdict {
         let holds = |range: &Range| {
             let code = range.of(&self.pool);
@@ -228,6 +229,7 @@ impl Rules {
     ///
     /// # Context
     /// While nobody else runs.
+    #[inline(never)]
     pub fn set_filter(&self, event: u32, code: &[u32], text: &str) -> Result<(), RuleError> {
         if code.is_empty() {
             if let Some(rule) = self.find(event) {
@@ -256,6 +258,7 @@ impl Rules {
     ///
     /// # Context
     /// While nobody else runs.
+    #[inline(never)]
     pub fn add_trigger(
         &self,
         event: u32,
@@ -306,6 +309,7 @@ impl Rules {
     ///
     /// # Context
     /// While nobody else runs.
+    #[inline(never)]
     pub fn remove_trigger(&self, event: u32, place: usize) -> Result<(), RuleError> {
         let rule = self.find(event).ok_or(RuleError::Missing)?;
         let trigger = rule
@@ -321,6 +325,7 @@ impl Rules {
     }
 
     /// The rules of an event, or a place for them.
+    #[inline(never)]
     fn claim(&self, event: u32) -> Result<&Rule, RuleError> {
         if let Some(rule) = self.find(event) {
             return Ok(rule);
@@ -353,6 +358,7 @@ impl Rules {
     }
 
     /// Copies words into the pool, in the first gap that has room for them.
+    #[inline(never)]
     fn store(&self, words: &[u32]) -> Result<(u32, u32), RuleError> {
         if words.is_empty() {
             return Ok((0, 0));

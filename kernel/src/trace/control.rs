@@ -20,6 +20,7 @@ pub use takt_tracer::ring::Counters;
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
+#[inline(never)]
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     Ok(Text::lock()?.patch(|text| {
         #[cfg(feature = "rules")]
@@ -36,6 +37,7 @@ pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
 ///
 /// # Safety
 /// Every other CPU stands still.
+#[inline(never)]
 pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
     // SAFETY: the caller's duty.
     let nr_places = unsafe { jump_label::set(text, id, on) };
@@ -51,6 +53,7 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
 ///
 /// # Context
 /// Any.
+#[inline(never)]
 pub(super) fn tell_current() {
     for (_, control) in crate::smp::rings() {
         control.arm();
@@ -92,6 +95,7 @@ const ALL_CPUS: u32 = u32::MAX >> (32 - MAX_CPUS);
 ///
 /// # Context
 /// Any, NMI included.
+#[inline(never)]
 pub fn tracing_on() {
     WANTED.store(true, Relaxed);
     let mask = CPUMASK.load(Relaxed);
@@ -110,7 +114,7 @@ pub fn tracing_on() {
 ///
 /// # Context
 /// Any, NMI included.
-#[inline]
+#[inline(never)]
 pub fn tracing_off() {
     WANTED.store(false, Relaxed);
     for (_, control) in crate::smp::rings() {
@@ -207,6 +211,16 @@ pub fn forget(mut each: impl FnMut(usize)) {
 
 /// Nothing is recorded while `act` runs.
 pub(super) fn paused(act: impl FnOnce()) {
+    let was_wanted = pause();
+    act();
+    if was_wanted {
+        tracing_on();
+    }
+}
+
+/// Says whether anything was recorded before.
+#[inline(never)]
+fn pause() -> bool {
     let was_wanted = is_wanted();
     tracing_off();
     if crate::smp::nr_online() > 1 {
@@ -216,10 +230,7 @@ pub(super) fn paused(act: impl FnOnce()) {
             core::hint::spin_loop();
         }
     }
-    act();
-    if was_wanted {
-        tracing_on();
-    }
+    was_wanted
 }
 
 /// A write takes less than this.
@@ -297,16 +308,17 @@ const ROOM: u32 = 512;
 /// # Context
 /// The idle thread.
 pub(crate) fn prepare(upcoming: u64) {
-    ring::make_room(KernelRing, ROOM);
+    let ring = RingOf::here();
+    ring::make_room(ring, ROOM);
     if upcoming != u64::MAX {
-        ring::announce(KernelRing, upcoming);
+        ring::announce(ring, upcoming);
     }
 }
 
 /// Whether a complete sub-buffer of this CPU waits to be handed over.
 #[must_use]
 pub fn has_full() -> bool {
-    ring::peek_full(KernelRing).is_some()
+    ring::peek_full(RingOf::here()).is_some()
 }
 
 /// How many sub-buffers of this CPU's ring wait to be handed over, of [`TRACE_NR_SUBS`].

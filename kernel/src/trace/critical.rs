@@ -76,7 +76,7 @@ impl Cpu {
         self.since.store(tsc::now(), Relaxed);
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn end(&self, place: u32, hook: Hook) {
         let now = tsc::now();
         let since = self.since.swap(0, Relaxed);

@@ -38,6 +38,9 @@ const DEFAULT_THRESH: u64 = 10_000;
 pub(super) const DEFAULT_WINDOW: u64 = 1_000_000_000;
 pub(super) const DEFAULT_WIDTH: u64 = 500_000_000;
 
+/// How often the thread looks whether it is to end, in nanoseconds.
+const LOOK: u64 = 10_000_000;
+
 static WINDOW: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_window;
 static WIDTH: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_width;
 static ENDS: AtomicBool = AtomicBool::new(false);
@@ -140,8 +143,10 @@ fn body(_: usize) {
                 ..latency::here(longest, here, here)
             });
         }
-        // The time-out is what is waited for.
-        let _ = thread::park(next);
+        // Not all at once: who stops the tracer waits for its end.
+        while !ENDS.load(Relaxed) && Instant::now() < next {
+            let _ = time::sleep_until(next.min(Instant::after_nanos(LOOK)));
+        }
     }
 }
 
@@ -168,8 +173,7 @@ impl Tracer for Hwlat {
         ENDS.store(true, Relaxed);
         let thread = THREAD.lock().take();
         if let Some(thread) = thread {
-            // Both fail only for a thread that has ended.
-            let _ = thread.unpark();
+            // Fails only for a thread that has ended.
             let _ = thread.join(Instant::NEVER);
         }
         EVENTS.stop()?;

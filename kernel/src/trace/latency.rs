@@ -68,6 +68,7 @@ pub fn max() -> u64 {
 ///
 /// # Context
 /// Threads.
+#[inline(never)]
 pub fn set_max(nanos: u64) {
     without_interrupts(|| {
         let mut kept = KEPT.lock();
@@ -117,6 +118,7 @@ pub fn last() -> Option<Latency> {
 static EVENTS: Events = Events::new(&[|| latency_max::Event::id().number()]);
 
 /// A tracer of latencies begins: nothing was seen yet.
+#[inline(never)]
 pub(super) fn start() -> Result<(), Error> {
     set_max(0);
     // A complete capture keeps everything anyway.
@@ -125,6 +127,7 @@ pub(super) fn start() -> Result<(), Error> {
 }
 
 /// It ends; the latency that was kept stays, the trace of it goes.
+#[inline(never)]
 pub(super) fn stop() -> Result<(), Error> {
     EVENTS.stop()?;
     snapshot::reserve(false);

@@ -49,6 +49,7 @@ impl Place {
 
     /// # Safety
     /// That of [`jump_label::set`].
+    #[inline(never)]
     unsafe fn set(&self, text: &mut Writable, user: u8, on: bool) {
         let before = self.users.load(Relaxed);
         let after = if on { before | user } else { before & !user };
@@ -74,6 +75,8 @@ static PLACES: [Place; 7] = [
 ///
 /// # Safety
 /// That of [`jump_label::set`].
+#[cold]
+#[inline(never)]
 pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     if let Some(place) = PLACES.iter().find(|place| (place.event)() == id) {
         // SAFETY: the caller's duty.
@@ -85,6 +88,8 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 ///
 /// # Safety
 /// That of [`jump_label::set`].
+#[cold]
+#[inline(never)]
 pub(super) unsafe fn set_tracer(text: &mut Writable, keys: &[&'static [u8; 2]], on: bool) {
     let is_wanted = |place: &&Place| keys.iter().any(|key| core::ptr::eq(*key, place.key));
     for place in PLACES.iter().filter(is_wanted) {

@@ -2,13 +2,17 @@
 
 use core::arch::asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
 
 use takt_tracer::event::Sink;
 use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::percpu::{self, PerCpu};
-use crate::arch::{record, tsc};
+use crate::arch::record;
 use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const CONTROL: usize = offset_of!(PerCpu, ring);
@@ -149,7 +153,7 @@ impl CpuRing for KernelRing {
 
 /// What the fast paths in assembly leave over: a record of `len` bytes, its first two extra words in `ab`.
 pub(crate) extern "C" fn record_slowly(word: u32, ab: u64, cd: u64, len: u32) {
-    ring::record_slowly(KernelRing, word, ab, cd, len);
+    ring::record_slowly(RingOf::here(), word, ab, cd, len);
 }
 
 /// Records any number of extra words, and a text if the pointer is not null.
@@ -167,7 +171,7 @@ pub(crate) unsafe extern "C" fn record_bytes(
     let extra = unsafe { core::slice::from_raw_parts(extra, nr) };
     // SAFETY: as above.
     let text = (!text.is_null()).then(|| unsafe { core::slice::from_raw_parts(text, len) });
-    ring::record_bytes(KernelRing, word, extra, text);
+    ring::record_bytes(RingOf::here(), word, extra, text);
 }
 
 /// The halves of a pair of extra words.
@@ -255,33 +259,34 @@ sink! {
     IrqsOnSink, record::IRQS_ON, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
 }
 
-/// A CPU's ring, reached from anywhere: for handing over and counting, not for writing while its CPU writes.
+/// A CPU's ring, reached from anywhere: for what its CPU does slowly, for handing over and counting; another CPU does not
+/// write while its CPU writes. Each step is one instruction, as those of [`KernelRing`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RingOf {
-    block: *mut PerCpu,
-    cpu: u8,
-}
+pub(super) struct RingOf(*mut PerCpu);
 
 impl RingOf {
     pub(super) fn new(cpu: usize) -> Self {
-        Self {
-            block: percpu::of(cpu),
-            cpu: cpu as u8,
-        }
+        Self(percpu::of(cpu))
+    }
+
+    /// That of this CPU.
+    #[inline(always)]
+    pub(super) fn here() -> Self {
+        Self(percpu::this())
     }
 
     fn word(self, word: Word) -> &'static AtomicU64 {
         // SAFETY: the block is static and the control words are atomics.
-        unsafe { (*self.block).ring.word(word) }
+        unsafe { (*self.0).ring.word(word) }
     }
 
     fn at(self, offset: u32) -> *mut u8 {
-        (self.block as usize + RING + offset as usize % (TRACE_SUB_SIZE * TRACE_NR_SUBS)) as *mut u8
+        (self.0 as usize + RING + offset as usize % (TRACE_SUB_SIZE * TRACE_NR_SUBS)) as *mut u8
     }
 
     /// Addresses of the control words and of the ring's memory.
     pub(super) fn place(self) -> (usize, usize) {
-        (self.block as usize + CONTROL, self.block as usize + RING)
+        (self.0 as usize + CONTROL, self.0 as usize + RING)
     }
 
     /// The memory of a sub-buffer.
@@ -291,35 +296,56 @@ impl RingOf {
     }
 }
 
+/// Keeps the compiler from moving a step before the one above it. What interrupts this CPU sees them in this order.
+#[inline(always)]
+fn in_order() {
+    compiler_fence(SeqCst);
+}
+
 impl CpuRing for RingOf {
     const SUB_SIZE: u32 = TRACE_SUB_SIZE as u32;
     const NR_SUBS: u32 = TRACE_NR_SUBS as u32;
 
     fn now(self) -> u64 {
-        tsc::now()
+        // Stays where it is, as the steps around it do.
+        KernelRing.now()
     }
 
     fn ctx(self) -> u32 {
-        0x0080_0000
+        let irqs_on = match crate::arch::interrupts::are_enabled() {
+            true => record::IRQS_ON,
+            false => 0,
+        };
+        // SAFETY: the context word of a block that is static; another CPU's is what it is at the moment.
+        irqs_on | unsafe { (self.0 as *const u8).add(percpu::CONTEXT).cast::<u32>().read_volatile() }
     }
 
     fn cpu(self) -> u8 {
-        self.cpu
+        // SAFETY: set once, before the CPU records anything.
+        unsafe { (*self.0).cpu as u8 }
     }
 
+    #[inline(always)]
     fn load(self, word: Word) -> u64 {
+        in_order();
         self.word(word).load(Relaxed)
     }
 
+    #[inline(always)]
     fn store(self, word: Word, value: u64) {
+        in_order();
         self.word(word).store(value, Relaxed);
     }
 
+    #[inline(always)]
     fn add(self, word: Word, value: u64) {
+        in_order();
         self.word(word).fetch_add(value, Relaxed);
     }
 
+    #[inline(always)]
     fn cas(self, word: Word, old: u64, new: u64) -> bool {
+        in_order();
         self.word(word)
             .compare_exchange(old, new, Relaxed, Relaxed)
             .is_ok()
@@ -327,25 +353,33 @@ impl CpuRing for RingOf {
 
     #[cfg(feature = "function")]
     fn opening(self) {
-        super::function::forget_context(self.cpu.into());
+        super::function::forget_context(self.cpu().into());
     }
 
+    #[inline(always)]
     fn load64(self, offset: u32) -> u64 {
+        in_order();
         // SAFETY: inside the ring.
         unsafe { self.at(offset).cast::<u64>().read_volatile() }
     }
 
+    #[inline(always)]
     fn store32<const DISP: u32>(self, offset: u32, value: u32) {
+        in_order();
         // SAFETY: inside the ring, in bytes that the caller has reserved.
         unsafe { self.at(offset + DISP).cast::<u32>().write_volatile(value) };
     }
 
+    #[inline(always)]
     fn store64<const DISP: u32>(self, offset: u32, value: u64) {
+        in_order();
         // SAFETY: as `store32`; the ring's words are at least 4-aligned.
         unsafe { self.at(offset + DISP).cast::<u64>().write_unaligned(value) };
     }
 
+    #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
+        in_order();
         // SAFETY: a commit counter, 8-aligned, inside the ring.
         unsafe { AtomicU64::from_ptr(self.at(offset + DISP).cast()) }.fetch_add(value, Relaxed);
     }

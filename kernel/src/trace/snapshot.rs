@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use takt_tracer::ring::snapshot;
 
 use super::control;
-use super::ring::{KernelRing, RingOf};
+use super::ring::RingOf;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 
@@ -60,11 +60,13 @@ pub(super) fn keep_if_reserved() {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn keep() {
     for (_, control) in crate::smp::rings() {
         snapshot::request(control);
     }
-    snapshot::settle(KernelRing);
+    snapshot::settle(RingOf::here());
 }
 
 /// Forgets the snapshot, and gives its half of each ring back. Recording pauses meanwhile.

@@ -56,6 +56,7 @@ impl Events {
         &self.ours
     }
 
+    #[inline(never)]
     pub(super) fn start(&self) -> Result<(), Error> {
         for (bit, id) in self.ids.iter().enumerate() {
             if !control::is_enabled(id()) {
@@ -66,6 +67,7 @@ impl Events {
         Ok(())
     }
 
+    #[inline(never)]
     pub(super) fn stop(&self) -> Result<(), Error> {
         for (bit, id) in self.ids.iter().enumerate() {
             if self.ours.load(Relaxed) & 1 << bit != 0 {

@@ -79,6 +79,7 @@ impl LatencyBlock {
     }
 
     /// Notes what is kept now. One at a time.
+    #[inline(never)]
     pub fn keep(&self, kept: Option<Kept>) {
         let nr = self.nr_kept.load(Relaxed);
         self.nr_kept.store(nr.wrapping_add(1), Relaxed);

@@ -30,6 +30,7 @@ pub struct Overwritten;
 ///
 /// # Context
 /// The consumer thread.
+#[inline(never)]
 pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
     let pos = ring.pos();
     let opened = Geometry::<R>::seq(Geometry::<R>::end(pos));
@@ -89,6 +90,7 @@ pub fn consume<R: CpuRing>(ring: R, full: Full) -> Result<(), Overwritten> {
 ///
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
+#[inline(never)]
 pub fn close<R: CpuRing>(ring: R) {
     loop {
         let pos = ring.pos();

@@ -32,7 +32,7 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
 ///
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
-#[inline]
+#[inline(never)]
 pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
     let mut turn = Turn::GoOn;
     loop {
@@ -134,6 +134,7 @@ impl Turn {
 
 /// Moves the limit to the end of the sub-buffer that is open, if it is on and was not there. If the exchange fails, somebody
 /// has repaired it, or turned tracing off: both shall stand.
+#[inline(never)]
 fn raise_limit<R: CpuRing>(ring: R, limit: u64, end: u64) {
     if limit == 0 || limit >= end || !ring.cas(Word::Limit, limit, end) {
         return;
@@ -169,6 +170,7 @@ pub(super) enum Opened {
 
 /// The commit counter of the slot for sub-buffer `seq`, if the slot is free for it and so are those of the sub-buffers
 /// from `next` to it; else the word that counts what is lost for this reason.
+#[inline(never)]
 fn free_slot<R: CpuRing>(ring: R, next: u64, seq: u64) -> Result<u64, Word> {
     let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
     if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
@@ -187,6 +189,7 @@ fn free_slot<R: CpuRing>(ring: R, next: u64, seq: u64) -> Result<u64, Word> {
 
 /// Opens the next sub-buffer and reserves `len` bytes in it, in one exchange together with what was left of the
 /// sub-buffer in which `pos` lies, and with those that are passed over.
+#[inline(never)]
 pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn) -> Opened {
     let end = Geometry::<R>::end(pos);
     let next = Geometry::<R>::seq(end);

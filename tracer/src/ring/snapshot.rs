@@ -174,6 +174,7 @@ pub fn begin_anew<R: CpuRing>(ring: R) {
 ///
 /// # Context
 /// Only while tracing is off, as [`release`].
+#[inline(never)]
 pub fn forget<R: CpuRing>(ring: R) {
     if is_pending(ring) {
         // All that is recorded would be in it.

@@ -79,6 +79,8 @@ pub fn entries() -> &'static [JumpEntry] {
 ///
 /// # Safety
 /// No one relies on the key's uses changing one after the other.
+#[cold]
+#[inline(never)]
 pub unsafe fn set(text: &mut Writable, key: u32, on: bool) -> usize {
     let mut nr = 0;
     let code = if on { JUMP } else { TEST };
@@ -97,6 +99,8 @@ fn uses(key: u32) -> impl Iterator<Item = &'static JumpEntry> {
 }
 
 /// Whether the uses of the key with this address are switched on; `false` if there are none.
+#[cold]
+#[inline(never)]
 pub fn is_on(key: u32) -> bool {
     uses(key)
         .next()
@@ -136,6 +140,7 @@ impl Writable {
     ///
     /// # Safety
     /// The bytes are what may be executed there.
+    #[inline(never)]
     pub unsafe fn write(&mut self, address: usize, bytes: &[u8]) {
         let (word, offset) = ((address & !7) as *mut u64, address & 7);
         if offset + bytes.len() <= 8 {

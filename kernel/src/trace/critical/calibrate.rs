@@ -57,12 +57,13 @@ impl Hook {
 /// How often each is measured: the first times right after the code was rewritten take longer on a real machine.
 const ROUNDS: usize = 16;
 
-/// The shortest of some stretches, with the tracer's own instructions.
-#[inline(always)]
-fn shortest(stretch: impl Fn(&Cpu)) -> u64 {
+/// The shortest of some stretches, with the tracer's own instructions. They are called, which takes place before they begin
+/// and after they end.
+#[inline(never)]
+fn shortest(stretch: fn(&Cpu)) -> u64 {
     let cpu = this();
     let mut shortest = u64::MAX;
-    // Each stretch stands here once: the compiler would write down every round.
+    // The compiler would write down every round.
     for _ in 0..black_box(ROUNDS) {
         stretch(cpu);
         shortest = shortest.min(cpu.last.load(Relaxed));
@@ -123,14 +124,17 @@ fn measure() {
         trace::section_ends();
     });
     let irqs_begin = both.saturating_sub(irqs_end);
-    let inside = |act: fn()| {
-        let with = shortest(|_| {
-            trace::section_begun(true);
-            act();
-            trace::section_ends();
-        });
-        with.saturating_sub(both)
-    };
+    /// What it takes between two places that are measured to take `both`.
+    macro_rules! inside {
+        ($act:expr) => {{
+            let with = shortest(|_| {
+                trace::section_begun(true);
+                $act;
+                trace::section_ends();
+            });
+            with.saturating_sub(both)
+        }};
+    }
     let returns_end = shortest(|cpu| {
         begun_now(cpu);
         super::irq_returns(0);
@@ -139,8 +143,8 @@ fn measure() {
         trace::irq_entered(0, tsc::now());
         super::irq_returns(0);
     });
-    let preempt_off = inside(trace::preemption_disabled);
-    let preempt_on = inside(trace::preemption_enabling);
+    let preempt_off = inside!(trace::preemption_disabled());
+    let preempt_on = inside!(trace::preemption_enabling());
 
     // Preemption is disabled: what is watched begins and ends with that.
     percpu::preempt_inc(|| {});
@@ -154,18 +158,20 @@ fn measure() {
         trace::preemption_enabling();
     });
     let preempt_begin = both.saturating_sub(preempt_end);
-    let inside = |act: fn()| {
-        let with = shortest(|_| {
-            trace::preemption_disabled();
-            act();
-            trace::preemption_enabling();
-        });
-        with.saturating_sub(both)
-    };
-    let irqs_off = inside(|| trace::section_begun(true));
-    let irqs_on = inside(trace::section_ends);
-    let irq_entered = inside(|| trace::irq_entered(0, 0));
-    let irq_returns = inside(|| super::irq_returns(0));
+    macro_rules! inside {
+        ($act:expr) => {{
+            let with = shortest(|_| {
+                trace::preemption_disabled();
+                $act;
+                trace::preemption_enabling();
+            });
+            with.saturating_sub(both)
+        }};
+    }
+    let irqs_off = inside!(trace::section_begun(true));
+    let irqs_on = inside!(trace::section_ends());
+    let irq_entered = inside!(trace::irq_entered(0, 0));
+    let irq_returns = inside!(super::irq_returns(0));
     WATCHED.store(0, Relaxed);
     extern "C" fn none() {}
     percpu::preempt_dec(none);
