@@ -14,8 +14,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub use hist::{ENTRIES, Entry, Hist, HistSpec, LOG2, MAX_KEYS, MAX_VALUES};
-use rule::Range;
 pub use rule::Rule;
+use rule::{Range, RangeOf};
 pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
 
 use crate::filter::program::{Program, Raw};
@@ -202,7 +202,9 @@ impl Rules {
     /// Any.
     #[must_use]
     pub fn has_names(&self) -> bool {
-        self.programs().any(|program| program.has_names())
+        let mut has_names = false;
+        self.each_program(&mut |program| has_names |= program.has_names());
+        has_names
     }
 
     /// A thread has this name from now on: filters and conditions that are about names know it.
@@ -210,15 +212,19 @@ impl Rules {
     /// # Context
     /// IRQ-safe; not while a rule is changed.
     pub fn named(&self, tid: u8, name: &str) {
-        self.programs().for_each(|program| program.named(tid, name));
+        self.each_program(&mut |program| program.named(tid, name));
     }
 
-    fn programs(&self) -> impl Iterator<Item = Program<'_, AtomicU32>> {
-        let ranges = self.rules.iter().flat_map(|rule| {
-            let conditions = rule.triggers.iter().map(|trigger| &trigger.condition);
-            conditions.chain([&rule.filter])
-        });
-        ranges.filter_map(|range| Some(Program::assume(range.of(&self.pool)?)))
+    /// Every filter and every trigger's condition.
+    #[inline(never)]
+    fn each_program(&self, each: &mut dyn FnMut(Program<'_, AtomicU32>)) {
+        for rule in &self.rules {
+            rule.each_range(&mut |range, what| {
+                if let (RangeOf::Program, Some(code)) = (what, range.of(&self.pool)) {
+                    each(Program::assume(code));
+                }
+            });
+        }
     }
 
     /// Gives an event this filter, or takes its filter away if the program is empty. `text` is how it was written; what is
@@ -363,22 +369,27 @@ impl Rules {
         if words.is_empty() {
             return Ok((0, 0));
         }
-        let used = || {
-            let ranges = self.rules.iter().flat_map(Rule::ranges);
-            ranges
-                .map(|range| (range.start.load(Relaxed), range.len.load(Relaxed)))
-                .filter(|(_, len)| *len != 0)
-        };
         let len = words.len() as u32;
-        let is_free =
-            |start: &u32| used().all(|(other, of)| start + len <= other || other + of <= *start);
-        let ends = used().map(|(start, len)| start + len);
-        let start = ends
-            .chain([0])
-            .filter(|start| start + len <= POOL as u32)
-            .filter(is_free)
-            .min()
-            .ok_or(RuleError::Full)?;
+        let mut start = 0;
+        loop {
+            // Behind what lies where it was to be.
+            let mut next = start;
+            for rule in &self.rules {
+                rule.each_range(&mut |range, _| {
+                    let (other, of) = (range.start.load(Relaxed), range.len.load(Relaxed));
+                    if of != 0 && other < start + len && start < other + of {
+                        next = next.max(other + of);
+                    }
+                });
+            }
+            if next == start {
+                break;
+            }
+            start = next;
+        }
+        if start + len > POOL as u32 {
+            return Err(RuleError::Full);
+        }
         for (word, cell) in words.iter().zip(&self.pool[start as usize..]) {
             cell.store(*word, Relaxed);
         }

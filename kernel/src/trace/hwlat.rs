@@ -116,6 +116,11 @@ fn watch(width: u64, thresh: u64) -> Seen {
     seen
 }
 
+#[inline(never)]
+fn cycles(nanos: u64) -> u64 {
+    time::nanos_to_cycles(nanos)
+}
+
 fn body(_: usize) {
     let mut seqnum = 0;
     while !ENDS.load(Relaxed) {
@@ -125,7 +130,7 @@ fn body(_: usize) {
             0 => DEFAULT_THRESH,
             thresh => thresh,
         };
-        let seen = watch(time::nanos_to_cycles(width), time::nanos_to_cycles(thresh));
+        let seen = watch(cycles(width), cycles(thresh));
         if seen.count > 0 {
             seqnum += 1;
             let longest = seen.inner.max(seen.outer);

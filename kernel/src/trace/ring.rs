@@ -317,7 +317,13 @@ impl CpuRing for RingOf {
             false => 0,
         };
         // SAFETY: the context word of a block that is static; another CPU's is what it is at the moment.
-        irqs_on | unsafe { (self.0 as *const u8).add(percpu::CONTEXT).cast::<u32>().read_volatile() }
+        irqs_on
+            | unsafe {
+                (self.0 as *const u8)
+                    .add(percpu::CONTEXT)
+                    .cast::<u32>()
+                    .read_volatile()
+            }
     }
 
     fn cpu(self) -> u8 {

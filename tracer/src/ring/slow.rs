@@ -4,7 +4,6 @@
 
 use super::control::{ARMED, capacity};
 use super::snapshot::{self, Halves};
-use super::writer::write;
 use super::{CpuRing, Geometry, Mode, Word};
 use crate::wire::{
     CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
@@ -15,15 +14,13 @@ use crate::wire::{
 #[inline(never)]
 pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
     if let Some((pos, ts)) = reserve(ring, len) {
-        write(
-            ring,
-            Geometry::<R>::offset(pos),
-            ts,
-            len,
-            word,
-            first,
-            second,
-        );
+        let at = Geometry::<R>::offset(pos);
+        ring.store32::<0>(at, ts);
+        ring.store32::<4>(at, word);
+        let words = [first, first >> 32, second, second >> 32];
+        for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
+            ring.store32::<0>(at, word as u32);
+        }
         ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
     }
 }

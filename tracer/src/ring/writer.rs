@@ -30,15 +30,7 @@ fn record<R: CpuRing, const LEN: u32>(
 
 /// Writes the record of `len` bytes that was reserved at offset `at` of the ring.
 #[inline(always)]
-pub(super) fn write<R: CpuRing>(
-    ring: R,
-    at: u32,
-    ts: u32,
-    len: u32,
-    word: u32,
-    first: u64,
-    second: u64,
-) {
+fn write<R: CpuRing>(ring: R, at: u32, ts: u32, len: u32, word: u32, first: u64, second: u64) {
     ring.store32::<0>(at, ts);
     ring.store32::<4>(at, word);
     match len {

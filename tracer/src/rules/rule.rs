@@ -4,6 +4,15 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::{Action, MAX_TEXT, MAX_TRIGGERS, UNLIMITED};
 
+/// What lies in a range.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RangeOf {
+    /// A filter, or a trigger's condition.
+    Program,
+    /// A histogram's keys and values.
+    Spec,
+}
+
 /// A range of the pool.
 #[repr(C)]
 #[derive(Debug)]
@@ -148,10 +157,13 @@ impl Rule {
         self.filter.len.load(Relaxed) != 0
     }
 
-    pub(super) fn ranges(&self) -> impl Iterator<Item = &Range> {
-        self.triggers
-            .iter()
-            .flat_map(|trigger| [&trigger.condition, &trigger.spec])
-            .chain([&self.filter])
+    /// Every range that the rule may have.
+    #[inline(never)]
+    pub(super) fn each_range(&self, each: &mut dyn FnMut(&Range, RangeOf)) {
+        for trigger in &self.triggers {
+            each(&trigger.condition, RangeOf::Program);
+            each(&trigger.spec, RangeOf::Spec);
+        }
+        each(&self.filter, RangeOf::Program);
     }
 }

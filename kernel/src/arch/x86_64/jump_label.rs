@@ -114,6 +114,28 @@ pub fn nr_places(key: u32) -> usize {
     uses(key).count()
 }
 
+/// Lifts write protection and returns CR0 as it was. Not inlined, since there are many who patch.
+///
+/// # Safety
+/// That of [`Writable::with`].
+#[inline(never)]
+unsafe fn lift() -> Cr0Flags {
+    let cr0 = Cr0::read();
+    // SAFETY: the caller's duty.
+    unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
+    cr0
+}
+
+/// # Safety
+/// `cr0` is what [`lift`] has returned.
+#[inline(never)]
+unsafe fn restore(cr0: Cr0Flags) {
+    // SAFETY: the caller's duty.
+    unsafe { Cr0::write(cr0) };
+    // Serialise, so that this CPU does not go on with bytes fetched before.
+    core::arch::x86_64::__cpuid(0);
+}
+
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
 #[derive(Debug)]
 pub struct Writable(());
@@ -123,15 +145,13 @@ impl Writable {
     ///
     /// # Safety
     /// Interrupts are off, and no other CPU executes what is written.
+    #[inline(always)]
     pub unsafe fn with<R>(write: impl FnOnce(&mut Self) -> R) -> R {
-        let cr0 = Cr0::read();
         // SAFETY: write protection is lifted only while `write` runs, with interrupts off.
-        unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
+        let cr0 = unsafe { lift() };
         let result = write(&mut Self(()));
         // SAFETY: as it was.
-        unsafe { Cr0::write(cr0) };
-        // Serialise, so that this CPU does not go on with bytes fetched before.
-        core::arch::x86_64::__cpuid(0);
+        unsafe { restore(cr0) };
         result
     }
 

@@ -28,8 +28,14 @@ static STOPPED: AtomicU32 = AtomicU32::new(0);
 
 /// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
 /// be stopped.
-pub struct Text {
-    _guard: MutexGuard<'static, ()>,
+pub struct Text(Option<MutexGuard<'static, ()>>);
+
+impl Drop for Text {
+    /// Not inlined, since there are many who patch.
+    #[inline(never)]
+    fn drop(&mut self) {
+        self.0 = None;
+    }
 }
 
 impl Text {
@@ -42,12 +48,11 @@ impl Text {
     /// Threads that may block.
     #[inline(never)]
     pub fn lock() -> Result<Self, Error> {
-        Ok(Self {
-            _guard: TEXT.lock()?,
-        })
+        Ok(Self(Some(TEXT.lock()?)))
     }
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
+    #[inline(always)]
     pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
         let were_enabled = stop_others();
         // SAFETY: interrupts are off, and every other CPU stands still.

@@ -72,11 +72,18 @@ const TRACER_ASSEMBLY: [&str; 8] = [
     "takt_thunk_preempt_",
 ];
 
+/// What a mangled name of what is for rules has in it.
+const RULES: [&str; 4] = [
+    "5trace5rules",
+    "11takt_tracer5rules",
+    "11takt_tracer6filter",
+    "14divert_records",
+];
+
 /// What of the tracer is for rules: filters and triggers.
 fn is_for_rules(name: &str) -> bool {
     let is_assembly = name.starts_with("takt_rec");
-    name.contains("5trace5rules")
-        || name.contains("14divert_records")
+    RULES.iter().any(|part| name.contains(part))
         || is_assembly && (name.contains("_diverted") || name.ends_with("_copy"))
 }
 
