@@ -245,6 +245,7 @@ struct Name {
 
 impl Name {
     /// Reads one; `None` if there is none.
+    #[inline(never)]
     fn read<W: Word>(words: &[W]) -> Option<Self> {
         let (head, words) = words.split_first()?;
         let (len, how) = ((head.get() & 0xff) as usize, head.get() >> 8);
@@ -257,10 +258,12 @@ impl Name {
         (how <= NAME_GLOB && words.len() == len.div_ceil(4)).then_some(name)
     }
 
+    #[inline(never)]
     fn text(&self) -> Option<&str> {
         core::str::from_utf8(self.bytes.get(..self.len)?).ok()
     }
 
+    #[inline(never)]
     fn is_met_by(&self, name: &str) -> bool {
         let wanted = self.text().unwrap_or("");
         match self.how {
