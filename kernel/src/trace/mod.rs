@@ -329,5 +329,5 @@ pub(crate) fn prev_state(state: u8) -> u32 {
         }
         letters
     };
-    LETTERS >> (2 * u32::from(state) & 31) & 3
+    LETTERS.wrapping_shr(2 * u32::from(state)) & 3
 }

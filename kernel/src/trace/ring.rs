@@ -312,18 +312,14 @@ impl CpuRing for RingOf {
     }
 
     fn ctx(self) -> u32 {
+        in_order();
         let irqs_on = match crate::arch::interrupts::are_enabled() {
             true => record::IRQS_ON,
             false => 0,
         };
-        // SAFETY: the context word of a block that is static; another CPU's is what it is at the moment.
-        irqs_on
-            | unsafe {
-                (self.0 as *const u8)
-                    .add(percpu::CONTEXT)
-                    .cast::<u32>()
-                    .read_volatile()
-            }
+        let context = (self.0 as *const u32).wrapping_byte_add(percpu::CONTEXT);
+        // SAFETY: a word of a static block. Another CPU's is what it is at the moment.
+        irqs_on | unsafe { context.read_volatile() }
     }
 
     fn cpu(self) -> u8 {

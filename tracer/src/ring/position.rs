@@ -16,7 +16,8 @@ pub const fn bytes(position: u64, size: u64) -> u64 {
 /// The position behind so many bytes, in a ring of `size` bytes; at the ring's end it is the beginning of the next round.
 #[must_use]
 pub const fn after(bytes: u64, size: u64) -> u64 {
-    (bytes / size) << 32 | bytes % size
+    let (rounds, offset) = (bytes / size, bytes % size);
+    rounds << 32 | offset
 }
 
 #[cfg(test)]
