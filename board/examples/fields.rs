@@ -6,6 +6,7 @@
 
 use core::hint::black_box;
 
+use takt_kernel::arch::interrupts;
 use takt_kernel::trace::{self, Event, events};
 use takt_kernel::{irq, trace_event, trace_marker};
 use takt_tracer::{event, event_class};
@@ -42,7 +43,7 @@ event! {
 }
 
 /// The software interrupt in which a stack is recorded.
-const VECTOR: u8 = 35;
+const VECTOR: u8 = interrupts::FIRST_DEVICE_VECTOR + 3;
 
 #[inline(never)]
 fn round(number: u8) {

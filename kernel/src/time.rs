@@ -225,7 +225,10 @@ fn handle_timer(at: u64) -> Section {
     section
 }
 
-/// Runs every timer whose deadline is not after `at` and sets the hardware to the next.
+/// Runs every timer whose deadline is not after `at`, and sets the hardware to the next.
+///
+/// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
+/// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[inline(always)]
 pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
     let pop = || {
@@ -242,6 +245,11 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
             wait::timed_out(section, ThreadId::new(index as u8));
         } else {
             quantum::quantum_expired(section, cpu);
+        }
+        // SAFETY: inside a section.
+        let next = unsafe { sched::of_cpu(cpu) }.timers.earliest_deadline();
+        if next > at || apic::is_other_pending() {
+            break;
         }
     }
     // SAFETY: inside a section.

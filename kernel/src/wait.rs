@@ -110,7 +110,9 @@ pub(crate) fn finish(deadline: u64) -> Woken {
     woken
 }
 
-#[inline(always)]
+/// Not inlined, as the other steps: one instruction at least has to stand between `sti` and the next `cli`, or no
+/// interrupt comes in between.
+#[inline(never)]
 fn arm_timeout(deadline: u64) {
     let mut section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
@@ -121,7 +123,7 @@ fn arm_timeout(deadline: u64) {
     section.leave_quietly();
 }
 
-#[inline(always)]
+#[inline(never)]
 fn disarm_timeout() {
     let section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
@@ -131,7 +133,7 @@ fn disarm_timeout() {
 }
 
 /// Waits, unless that is over.
-#[inline(always)]
+#[inline(never)]
 fn wait_announced() -> Woken {
     let mut section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.

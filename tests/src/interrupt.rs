@@ -2,13 +2,14 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
+use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
 use takt_kernel::arch::port::Port;
 use takt_kernel::irq;
 
 /// Vector of interrupts that a thread raises by an instruction.
-pub const SOFTWARE: u8 = 33;
+pub const SOFTWARE: u8 = FIRST_DEVICE_VECTOR + 1;
 /// Vector of the interval timer's interrupts.
-const DEVICE: u8 = 34;
+const DEVICE: u8 = FIRST_DEVICE_VECTOR + 2;
 
 static ON_SOFTWARE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 static ON_DEVICE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());

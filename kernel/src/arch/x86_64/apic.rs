@@ -10,7 +10,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use volatile::VolatilePtr;
 use x86_64::registers::model_specific::Msr;
 
-use super::interrupts::{self, SPURIOUS_VECTOR, TIMER_VECTOR};
+use super::interrupts::{
+    self, FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, SPURIOUS_VECTOR, TIMER_VECTOR,
+};
 use super::tsc;
 
 const APIC_BASE: u32 = 0x1b;
@@ -20,6 +22,7 @@ const ID: usize = 0x20;
 const TASK_PRIORITY: usize = 0x80;
 const SPURIOUS: usize = 0xf0;
 const IN_SERVICE: usize = 0x100;
+const REQUEST: usize = 0x200;
 const ICR_LOW: usize = 0x300;
 const ICR_HIGH: usize = 0x310;
 const LVT_TIMER: usize = 0x320;
@@ -107,6 +110,18 @@ pub fn end_of_interrupt() {
             options(nostack, preserves_flags)
         )
     };
+}
+
+/// Whether a device's interrupt or another CPU's kick waits for this CPU: one load each.
+///
+/// # Source
+/// Intel SDM volume 3A, 11.8.4: the interrupt request register, a bit for each vector.
+#[inline(always)]
+pub(crate) fn is_other_pending() -> bool {
+    const DEVICES: usize = REQUEST + 16 * (FIRST_DEVICE_VECTOR as usize / 32);
+    const KICK: usize = REQUEST + 16 * (KICK_VECTOR as usize / 32);
+    const { assert!(FIRST_DEVICE_VECTOR % 32 == 0 && NR_DEVICE_VECTORS == 32) };
+    register(DEVICES).read() != 0 || register(KICK).read() & 1 << (KICK_VECTOR % 32) != 0
 }
 
 /// The highest vector in service, for interrupts that no one expected.

@@ -171,7 +171,7 @@ global_asm!(
     "call {idle}",
     "ud2",
     //
-    // Device interrupts: three-instruction stubs, one per vector from 32 up, 16 bytes apart; the last is that of all
+    // Device interrupts: three-instruction stubs, one per vector, 16 bytes apart; the last is that of all
     // unexpected vectors. Each loads the address of its slot in the table of handlers.
     ".global takt_irq_stubs",
     ".balign 16",

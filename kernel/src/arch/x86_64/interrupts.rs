@@ -6,8 +6,9 @@ use core::cell::UnsafeCell;
 use x86_64::VirtAddr;
 use x86_64::structures::idt::{Entry, HandlerFunc, InterruptDescriptorTable};
 
-/// First vector of device interrupts.
-pub const FIRST_DEVICE_VECTOR: u8 = 32;
+/// First vector of device interrupts. Of a higher class than the timer's (the local APIC serves the highest sixteen
+/// first): a device's interrupt comes before the timers that are still due.
+pub const FIRST_DEVICE_VECTOR: u8 = 0x60;
 /// How many vectors devices have.
 pub const NR_DEVICE_VECTORS: usize = 32;
 /// The local APIC timer.
@@ -129,6 +130,15 @@ fn address(stub: unsafe extern "C" fn()) -> VirtAddr {
     VirtAddr::new(stub as *const () as u64)
 }
 
+/// Which of the devices' stubs a vector has: its own, or the last one, of the unexpected.
+fn device_stub(vector: usize) -> usize {
+    vector
+        .wrapping_sub(usize::from(FIRST_DEVICE_VECTOR))
+        .min(NR_DEVICE_VECTORS)
+}
+
+const _: () = assert!(TIMER_VECTOR >> 4 < FIRST_DEVICE_VECTOR >> 4);
+
 /// Fills the table. Every vector leads somewhere: an exception's stub, a device's, or the one for the unexpected.
 ///
 /// # Safety
@@ -154,8 +164,7 @@ pub unsafe fn init_table() {
             }
             _ if vector == usize::from(KICK_VECTOR) => (address(takt_irq_kick), IST_IRQ),
             _ if vector == usize::from(SPURIOUS_VECTOR) => (address(takt_irq_spurious), IST_IRQ),
-            _ if vector < 32 + NR_DEVICE_VECTORS => (devices + 16 * (vector as u64 - 32), IST_IRQ),
-            _ => (devices + 16 * NR_DEVICE_VECTORS as u64, IST_IRQ),
+            _ => (devices + 16 * device_stub(vector) as u64, IST_IRQ),
         };
         // SAFETY: in bounds; every gate has the same layout.
         let gate = unsafe { gates.add(vector) };

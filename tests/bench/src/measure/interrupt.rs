@@ -2,6 +2,7 @@
 
 use core::arch::asm;
 
+use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
 use takt_kernel::irq;
 use takt_kernel::sync::Semaphore;
 
@@ -10,8 +11,8 @@ use crate::clock::{START, Value};
 use crate::report::insn;
 use crate::threads::{MAIN, join, must, spawn};
 
-const VECTOR: u8 = 32;
-const VECTOR_WAKE: u8 = 33;
+const VECTOR: u8 = FIRST_DEVICE_VECTOR;
+const VECTOR_WAKE: u8 = FIRST_DEVICE_VECTOR + 1;
 
 /// Causes an interrupt of this vector.
 #[inline(always)]

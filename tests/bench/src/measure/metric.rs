@@ -1,6 +1,7 @@
 //! ThreadX's thread_metric suite: instructions for one count of each test's own counters, loops included.
 
 use spin::Once;
+use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
 use takt_kernel::sync::{Queue, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::{irq, yield_now};
@@ -14,8 +15,8 @@ use crate::threads::{MAIN, create, join, must, spawn};
 /// Rounds of each test.
 const NR: u32 = 2_000;
 
-const VECTOR_GIVE: u8 = 34;
-const VECTOR_RESUME: u8 = 35;
+const VECTOR_GIVE: u8 = FIRST_DEVICE_VECTOR + 2;
+const VECTOR_RESUME: u8 = FIRST_DEVICE_VECTOR + 3;
 
 static COUNTERS: [Value; 5] = [const { Value::new() }; 5];
 
