@@ -10,7 +10,6 @@
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::{descriptors, percpu};
-use crate::config::IDLE_STACK_SIZE;
 
 /// A stack. What can be interrupted has a higher rank than what interrupts it.
 #[derive(Clone, Copy)]
@@ -45,14 +44,9 @@ impl Stack {
         let thread = || {
             // SAFETY: the running thread's block; what is read does not change while it runs.
             let thread = unsafe { percpu::current().as_ref() }?;
-            let bottom = if thread.is_idle() {
-                thread.stack_top.wrapping_sub(IDLE_STACK_SIZE)
-            } else {
-                thread.stack_bottom
-            };
             Some(Self {
                 rank: Rank::Thread,
-                bottom,
+                bottom: thread.stack_bottom,
                 top: thread.stack_top,
             })
         };

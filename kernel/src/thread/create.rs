@@ -9,7 +9,7 @@ use super::stack::{self, Stack};
 use super::tcb::{self, CREATED, tcb};
 use super::{Policy, Thread};
 use crate::arch::{percpu, switch};
-use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::config::{IDLE_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -248,6 +248,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.percpu = cpu;
     t.name = Some("idle");
     t.resume = switch::resume_idle();
+    t.stack_bottom = stack_top.wrapping_sub(IDLE_STACK_SIZE);
     t.stack_top = stack_top;
     t.rsp = stack_top;
     t.mxcsr = tcb::MXCSR;

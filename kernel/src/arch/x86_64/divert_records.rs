@@ -177,4 +177,7 @@ pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
         // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
         unsafe { text.write(function.place as usize, &code) };
     }
+    // It has no need of these functions otherwise.
+    #[cfg(feature = "function")]
+    crate::trace::function::records_are_judged(on);
 }

@@ -29,6 +29,9 @@ pub struct PerCpu {
     pub irq_stack_top: usize,
     /// Local APIC id.
     pub apic_id: u32,
+    /// The shadow stack on which a function was put last (see `trace::function::shadow`).
+    #[cfg(feature = "function")]
+    pub(crate) function_shadow: u32,
     /// Interrupts taken since boot; the host's sign of life.
     pub nr_irqs: u64,
     /// Unexpected vectors and spurious interrupts seen.

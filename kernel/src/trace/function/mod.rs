@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!  function's entry: NOP ─ patched ─> call thunk ─┬─> record of 8 bytes      only the tracer wants it
-//!                                                 ├─> graph_entry ─> record, and the return hooked
+//!                                                 ├─> record of 12 bytes, and the return hooked
 //!                                                 └─> dispatch ─> hooks      hooks, or hooks and a tracer
 //! ```
 //!
@@ -18,9 +18,11 @@
 pub mod entry;
 pub mod events;
 pub mod graph;
+mod graph_thunk;
 mod hooks;
 mod profile;
 mod set;
+mod shadow;
 mod stack_max;
 mod thunk;
 
@@ -79,6 +81,9 @@ static GRAPH_NOTRACE: SharedFilter = SharedFilter::none();
 static HAS_GRAPH_NOTRACE: AtomicBool = AtomicBool::new(false);
 static MAX_DEPTH: AtomicU32 = AtomicU32::new(u32::MAX);
 
+/// Records are to be made by the record functions, which someone has diverted.
+static ARE_RECORDS_JUDGED: AtomicBool = AtomicBool::new(false);
+
 /// Option `func_stack_trace`.
 #[unsafe(export_name = "TAKT_FUNC_STACK_TRACE")]
 static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
@@ -102,7 +107,7 @@ static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
     max_depth: &MAX_DEPTH,
     graph_events: GRAPH_EVENTS.ours(),
     overrun: &graph::NR_OVERRUN,
-    missed_returns: &graph::NR_MISSED_RETURNS,
+    missed_returns: &shadow::NR_MISSED_RETURNS,
     skipped: &graph::NR_SKIPPED,
 };
 
@@ -300,6 +305,17 @@ pub fn has_stack_trace() -> bool {
 /// Any.
 pub fn set_max_graph_depth(depth: u32) {
     MAX_DEPTH.store(if depth == 0 { u32::MAX } else { depth }, Relaxed);
+    graph_thunk::follow();
+}
+
+/// Whoever wants to look at every record before it is made does so from now on, or no longer.
+///
+/// # Context
+/// Any.
+#[cfg(feature = "rules")]
+pub(crate) fn records_are_judged(are_judged: bool) {
+    ARE_RECORDS_JUDGED.store(are_judged, Relaxed);
+    graph_thunk::follow();
 }
 
 #[inline(always)]
@@ -331,6 +347,7 @@ fn follow(choice: Tracer) -> Result<(), Error> {
     PROFILED.store(&wanted_if(is_profiling(), wanted));
     MEASURED.store(&wanted_if(is_stack_tracing(), stack_filter()));
     IS_GRAPH_ON.store(choice == Tracer::Graph, Relaxed);
+    graph_thunk::follow();
     apply()
 }
 
@@ -352,7 +369,7 @@ fn apply() -> Result<(), Error> {
                 (true, ..) if has_stack_trace() => Some(thunk::ops()),
                 (true, false, false) if is_filtered => Some(thunk::trace_pid()),
                 (true, false, false) => Some(thunk::trace()),
-                (false, true, false) => Some(thunk::graph()),
+                (false, true, false) => Some(graph_thunk::entry()),
                 _ => Some(thunk::ops()),
             };
             // SAFETY: an entry of the list, a thunk, and every other CPU stands still.

@@ -13,8 +13,8 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use heapless::Vec;
 use takt_tracer::stack_max::{Deepest, MAX_FRAMES};
 
-use super::graph::{Place, place_of};
 use super::set::{Filter, SharedFilter};
+use super::shadow::{Place, place_of};
 use crate::arch::interrupts;
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, MAX_THREADS};

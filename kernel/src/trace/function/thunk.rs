@@ -28,8 +28,6 @@ unsafe extern "C" {
     fn takt_function_trace();
     fn takt_function_trace_pid();
     fn takt_function_ops();
-    fn takt_function_graph();
-    fn takt_graph_return();
 }
 
 /// The function tracer's thunk.
@@ -45,16 +43,6 @@ pub(super) fn trace_pid() -> usize {
 /// The thunk for everything else: hooks, and several users of one function.
 pub(super) fn ops() -> usize {
     takt_function_ops as *const () as usize
-}
-
-/// The function graph's thunk.
-pub(super) fn graph() -> usize {
-    takt_function_graph as *const () as usize
-}
-
-/// Where functions return to that the function graph has hooked.
-pub(super) fn graph_return() -> usize {
-    takt_graph_return as *const () as usize
 }
 
 /// A context that no record has.
@@ -185,17 +173,20 @@ global_asm!(
     ".global takt_function_ops",
     "takt_function_ops:",
     "TAKT_CALL_WITH_IPS {ops}",
+    // What the function graph's own thunks leave over (see `graph_thunk`): an entry, as it was.
     ".balign 64",
-    ".global takt_function_graph",
-    "takt_function_graph:",
+    ".global takt_function_graph_slow",
+    "takt_function_graph_slow:",
     "TAKT_CALL_WITH_IPS {graph_entry}",
     //
-    // A hooked function has returned. Kept is what may hold its result; the place of the return address, which the
-    // return has just left, gets the right one.
+    // A hooked function has returned; at the second of the two the stack pointer is where its return address was, which
+    // gets the right one. Kept is what may hold its result.
     ".balign 64",
-    ".global takt_graph_return",
-    "takt_graph_return:",
+    ".global takt_graph_return_timed",
+    "takt_graph_return_timed:",
     "sub rsp, 8",
+    ".global takt_graph_return_slow",
+    "takt_graph_return_slow:",
     ".irp r, rax,rdx,rcx,r8,r9",
     "push \\r",
     ".endr",

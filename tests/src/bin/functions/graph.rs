@@ -17,15 +17,18 @@ use crate::records::{address, caller, leaf, other};
 
 /// Entry or return of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
-    is_entry: bool,
-    ip: usize,
-    depth: u32,
-    is_irq: bool,
-    tid: u8,
+pub(crate) struct Step {
+    pub(crate) is_entry: bool,
+    pub(crate) ip: usize,
+    pub(crate) depth: u32,
+    pub(crate) is_irq: bool,
+    pub(crate) tid: u8,
+    /// As every record has it: preempt-count byte, and in the upper half the running thread.
+    pub(crate) context: u16,
 }
 
-fn begin(filter: &[usize]) -> Result<(), Error> {
+#[inline(never)]
+pub(crate) fn begin(filter: &[usize]) -> Result<(), Error> {
     finish()?;
     trace::set_mode(Mode::StopWhenFull);
     function::set_filter(&Filter::of_addresses(filter))?;
@@ -34,23 +37,33 @@ fn begin(filter: &[usize]) -> Result<(), Error> {
     Ok(())
 }
 
-fn finish() -> Result<Vec<Step, 128>, Error> {
+#[inline(never)]
+pub(crate) fn finish() -> Result<Vec<Step, 128>, Error> {
     trace::tracing_off();
     function::stop()?;
     function::set_filter(&Filter::ALL)?;
     function::set_graph_functions(None)?;
     function::set_graph_notrace(&Filter::NONE)?;
     function::set_max_graph_depth(0);
-    trace::close(0);
     let mut steps = Vec::new();
-    trace::drain(0, |sub| {
-        steps_in(sub, &mut steps);
-        true
+    take(&mut |step| {
+        // What is more is not looked at.
+        let _ = steps.push(step);
     });
     Ok(steps)
 }
 
-fn steps_in(sub: &[u8], steps: &mut Vec<Step, 128>) {
+/// Gives away what was recorded of functions on this CPU, while recording is off.
+#[inline(never)]
+pub(crate) fn take(step: &mut dyn FnMut(Step)) {
+    trace::close(0);
+    trace::drain(0, |sub| {
+        steps_in(sub, step);
+        true
+    });
+}
+
+fn steps_in(sub: &[u8], step: &mut dyn FnMut(Step)) {
     let ids = [
         events::funcgraph_entry::Event::id().number(),
         events::funcgraph_exit::Event::id().number(),
@@ -67,12 +80,13 @@ fn steps_in(sub: &[u8], steps: &mut Vec<Step, 128>) {
             break;
         }
         if ids.contains(&id) {
-            let _ = steps.push(Step {
+            step(Step {
                 is_entry: id == ids[0],
                 ip: entry::image_start() + (extra & 0xfff) as usize * entry::BLOCK,
                 depth: record >> 8 & 0x7f,
                 is_irq: record >> 15 & 1 != 0,
                 tid: (extra >> 12) as u8,
+                context: (record >> 16) as u16,
             });
         }
         // No other record has another length here.
@@ -81,7 +95,8 @@ fn steps_in(sub: &[u8], steps: &mut Vec<Step, 128>) {
 }
 
 /// What a step is about, for comparing.
-fn plain(steps: &[Step]) -> Vec<(bool, usize, u32), 128> {
+#[inline(never)]
+pub(crate) fn plain(steps: &[Step]) -> Vec<(bool, usize, u32), 128> {
     steps
         .iter()
         .map(|step| (step.is_entry, step.ip, step.depth))
@@ -89,7 +104,7 @@ fn plain(steps: &[Step]) -> Vec<(bool, usize, u32), 128> {
 }
 
 #[inline(never)]
-fn outer(number: u32) -> u32 {
+pub(crate) fn outer(number: u32) -> u32 {
     caller(number) + other(number) + black_box(1)
 }
 
@@ -125,7 +140,7 @@ fn large(number: u64) -> Large {
     Large([black_box(number); 6])
 }
 
-fn nests(_: usize) {
+pub(crate) fn nests(_: usize) {
     outer(1);
 }
 
@@ -204,7 +219,8 @@ target_test! {
 
     /// Whatever a function returns comes through.
     fn results_are_kept(Shared) {
-        let all = |number: u64| (pair(number), wide(number), real(number as f64, 1.5), large(number));
+        // Bits: to print floating-point numbers takes more code than there is room for.
+        let all = |number: u64| (pair(number), wide(number), real(number as f64, 1.5).to_bits(), large(number));
         let before = all(12);
         begin(&[pair as fn(u64) -> _ as usize, wide as fn(u64) -> _ as usize, real as fn(f64, f64) -> _ as usize,
             large as fn(u64) -> _ as usize])?;

@@ -3,6 +3,7 @@
 #![no_main]
 
 mod graph;
+mod graph_ways;
 mod hooks;
 mod live;
 mod profile;

@@ -47,6 +47,7 @@ fn block(address: usize) -> usize {
     (address - entry::image_start()) / entry::BLOCK
 }
 
+#[inline(never)]
 fn begin(filter: &[usize]) -> Result<(), Error> {
     finish()?;
     trace::set_mode(Mode::StopWhenFull);
@@ -57,6 +58,7 @@ fn begin(filter: &[usize]) -> Result<(), Error> {
 }
 
 /// Ends tracing and gives what this CPU's ring has of functions.
+#[inline(never)]
 fn finish() -> Result<Vec<Call, 64>, Error> {
     trace::tracing_off();
     function::stop()?;

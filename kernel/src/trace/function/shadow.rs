@@ -1,0 +1,346 @@
+//! Shadow stacks: the functions that are under way, for the function graph and the profiler.
+//!
+//! There is one for each thread, and one for each CPU's interrupt stack. Which of them a function belongs to is told by
+//! where its return address lies: on the running thread's stack or on the CPU's interrupt stack. On any other stack
+//! (exceptions, and the few steps of a switch in which the running thread is the next one already) it belongs to none. So
+//! each is used by one context only, and needs no protection but against itself.
+//!
+//! A function that switches returns to the one that jumps: on a stack that is no longer the running thread's. Its frame is
+//! on the shadow stack that was the last one of this CPU to get one, or has to be searched for.
+//!
+//! The assembly in `graph_thunk` uses them too, where everything is as it mostly is: [`Shadow::at`] has [`SLOW`] wherever
+//! it is not.
+
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{block_of, entry};
+use crate::arch::percpu::{self, PerCpu};
+use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
+use crate::thread::tcb::Tcb;
+
+/// A function that is under way.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    /// Where its return address lies.
+    pub(super) slot: usize,
+    /// What stood there.
+    pub(super) ret: usize,
+    /// The function and the thread, as its records have them: the block in bits 0 to 11, the thread's number in bits 12
+    /// to 19. Assembly stores these eight bytes as one, as those of a function that is recorded and not timed.
+    pub(super) what: u32,
+    pub(super) part: Part,
+    /// Whether `entered` counts.
+    pub(super) is_timed: bool,
+    /// When it was entered.
+    pub(super) entered: u64,
+}
+
+/// What part a function has in the graph.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It is recorded.
+    Recorded = 0,
+    /// None: it is there for its time only. What it calls may have one.
+    None,
+    /// It is not recorded, nor what it calls.
+    Muted,
+}
+
+impl Frame {
+    const NONE: Self = Self {
+        slot: 0,
+        ret: 0,
+        what: 0,
+        part: Part::Recorded,
+        is_timed: false,
+        entered: 0,
+    };
+
+    #[inline(always)]
+    pub(super) fn new(slot: *mut usize, ret: usize, ip: u32, part: Part) -> Self {
+        Self {
+            slot: slot as usize,
+            ret,
+            what: block_of(ip as usize) as u32 & 0xfff | u32::from(percpu::current_tid()) << 12,
+            part,
+            ..Self::NONE
+        }
+    }
+
+    /// The number of the function's block.
+    #[inline(always)]
+    pub(super) fn block(&self) -> usize {
+        self.what as usize & 0xfff
+    }
+
+    /// The thread that it runs on, or that it has interrupted.
+    #[inline(always)]
+    pub(super) fn tid(&self) -> u8 {
+        (self.what >> 12) as u8
+    }
+
+    /// Where the function begins: every function begins a block.
+    #[inline(always)]
+    pub(super) fn ip(&self) -> u32 {
+        (entry::image_start() + self.block() * entry::BLOCK) as u32
+    }
+}
+
+/// In [`Shadow::at`]: not for assembly, since someone is at work here or the function on top is no ordinary one.
+const SLOW: u32 = 1 << 31;
+
+/// What a function more under way adds to [`Shadow::at`].
+pub(super) const STEP: u32 = size_of::<Frame>() as u32;
+
+/// The functions under way on one stack.
+#[repr(C)]
+pub(super) struct Shadow {
+    /// The first one is none, but the stack itself: its `slot` is the stack's end, above every return address; 0 if
+    /// no stack was seen yet.
+    frames: [Frame; GRAPH_DEPTH + 1],
+    /// Where in `frames` the uppermost is, in bytes, and [`SLOW`].
+    at: u32,
+    /// In a record's word: whether this is an interrupt stack's.
+    irq: u32,
+    /// Someone is at work on it: what is entered meanwhile on the same stack is not hooked.
+    is_busy: bool,
+}
+
+/// Of records of entries and returns: the bit `irq`.
+const IRQ: u32 = 1 << 15;
+
+#[repr(transparent)]
+pub(super) struct Shadows(UnsafeCell<[Shadow; NR]>);
+
+const NR: usize = MAX_THREADS + MAX_CPUS;
+
+// SAFETY: each is used by one thread or by one CPU's interrupts; see the module's text.
+unsafe impl Sync for Shadows {}
+
+/// Zeros, so that they lie in `.bss`: the threads' first, then the interrupt stacks'.
+pub(super) static SHADOWS: Shadows = Shadows(UnsafeCell::new(
+    [const {
+        Shadow {
+            frames: [Frame::NONE; GRAPH_DEPTH + 1],
+            at: 0,
+            irq: 0,
+            is_busy: false,
+        }
+    }; NR],
+));
+
+/// What assembly knows of all this.
+pub(super) mod layout {
+    use super::*;
+
+    pub(in super::super) const SIZE: usize = size_of::<Shadow>();
+    pub(in super::super) const AT: usize = offset_of!(Shadow, at);
+    pub(in super::super) const IRQ: usize = offset_of!(Shadow, irq);
+    /// The end of the stack.
+    pub(in super::super) const END: usize = offset_of!(Shadow, frames) + SLOT;
+    pub(in super::super) const SLOT: usize = offset_of!(Frame, slot);
+    pub(in super::super) const RET: usize = offset_of!(Frame, ret);
+    pub(in super::super) const WHAT: usize = offset_of!(Frame, what);
+    pub(in super::super) const THREAD_TID: usize = offset_of!(Tcb, tid);
+    pub(in super::super) const THREAD_BOTTOM: usize = offset_of!(Tcb, stack_bottom);
+    pub(in super::super) const THREAD_TOP: usize = offset_of!(Tcb, stack_top);
+
+    const _: () = assert!(
+        offset_of!(Shadow, frames) == 0 && STEP == 32 && GRAPH_DEPTH < 1 << 16,
+        "as the assembly has it"
+    );
+    const _: () = assert!(
+        WHAT.is_multiple_of(8) && offset_of!(Frame, entered) == WHAT + 8,
+        "what, part and is_timed are stored as one"
+    );
+}
+
+/// Functions that were entered and never returned.
+pub(super) static NR_MISSED_RETURNS: AtomicU64 = AtomicU64::new(0);
+
+/// Which stack an address lies on.
+pub(super) struct Place {
+    /// The number of its shadow stack.
+    pub(super) index: usize,
+    /// The stack's lowest address and the one above its highest.
+    pub(super) bottom: usize,
+    pub(super) top: usize,
+}
+
+impl Place {
+    #[inline(always)]
+    pub(super) fn has(&self, slot: usize) -> bool {
+        (self.bottom..self.top).contains(&slot)
+    }
+}
+
+/// The stack of this CPU's threads or interrupts that an address lies on.
+#[inline(always)]
+pub(super) fn place_of(slot: usize) -> Option<Place> {
+    let cpu: *const PerCpu = percpu::this();
+    // SAFETY: this CPU's own block; the field does not change once it runs.
+    let top = unsafe { (*cpu).irq_stack_top };
+    let place = Place {
+        index: MAX_THREADS + percpu::cpu(),
+        bottom: top.wrapping_sub(IRQ_STACK_SIZE),
+        top,
+    };
+    if place.has(slot) {
+        return Some(place);
+    }
+    // SAFETY: the running thread's block; what is read does not change while it runs.
+    let thread = unsafe { &*percpu::current() };
+    let place = Place {
+        index: thread.tid.index(),
+        bottom: thread.stack_bottom,
+        top: thread.stack_top,
+    };
+    place.has(slot).then_some(place)
+}
+
+/// The shadow stack of that number.
+#[inline(always)]
+pub(super) fn shadow(index: usize) -> *mut Shadow {
+    // SAFETY: in bounds: an index is that of a thread, or of a CPU behind those.
+    unsafe { SHADOWS.0.get().cast::<Shadow>().add(index) }
+}
+
+/// All of them, by number.
+pub(super) fn all() -> impl Iterator<Item = (usize, *mut Shadow)> {
+    (0..NR).map(|index| (index, shadow(index)))
+}
+
+/// Says that a function was put on the shadow stack of that number, of all on this CPU the last.
+#[inline(always)]
+pub(super) fn note_last(index: usize) {
+    let cpu: *mut PerCpu = percpu::this();
+    // SAFETY: this CPU's own word.
+    let last = unsafe { &raw mut (*cpu).function_shadow };
+    // SAFETY: as above; written as a whole, and whoever comes in between writes another as well.
+    unsafe { last.write_volatile((index * size_of::<Shadow>()) as u32) };
+}
+
+/// The one that was noted so; perhaps none.
+#[inline(always)]
+pub(super) fn last() -> *mut Shadow {
+    let cpu: *const PerCpu = percpu::this();
+    // SAFETY: this CPU's own word.
+    let last = unsafe { (&raw const (*cpu).function_shadow).read_volatile() };
+    shadow(last as usize / size_of::<Shadow>())
+}
+
+/// Whoever was on this stack before, under another number, has left it for good: a stack has one shadow stack, so that
+/// return addresses can be searched for.
+#[cold]
+#[inline(never)]
+fn forget_others(place: &Place) {
+    for (index, other) in all() {
+        // SAFETY: that of a thread which has ended, if it was this stack's.
+        let end = unsafe { &raw mut (*other).frames[0].slot };
+        // SAFETY: an aligned word, of whomever.
+        if index != place.index && unsafe { end.read_volatile() } == place.top {
+            // SAFETY: as above.
+            unsafe { &mut *other }.adopt_none();
+        }
+    }
+}
+
+impl Shadow {
+    /// How many functions are under way.
+    #[inline(always)]
+    pub(super) fn depth(&self) -> usize {
+        ((self.at & !SLOW) / STEP) as usize
+    }
+
+    /// The functions under way, the outermost first.
+    #[inline(always)]
+    pub(super) fn frames(&self) -> &[Frame] {
+        self.frames.get(1..=self.depth()).unwrap_or_default()
+    }
+
+    /// The innermost one.
+    #[inline(always)]
+    pub(super) fn top(&self) -> Option<&Frame> {
+        self.frames().last()
+    }
+
+    /// Puts another one on top; `None` if there is no room.
+    #[inline(always)]
+    pub(super) fn push(&mut self, frame: Frame) -> Option<&mut Frame> {
+        let depth = self.depth() + 1;
+        *self.frames.get_mut(depth)? = frame;
+        self.set_depth(depth);
+        self.frames.get_mut(depth)
+    }
+
+    /// Drops all but the first so many.
+    #[inline(always)]
+    pub(super) fn set_depth(&mut self, depth: usize) {
+        let is_ordinary =
+            |frame: &Frame| depth == 0 || frame.part == Part::Recorded && !frame.is_timed;
+        let is_fast = !self.is_busy && self.frames.get(depth).is_some_and(is_ordinary);
+        let at = depth as u32 * STEP | if is_fast { 0 } else { SLOW };
+        // SAFETY: a field of its own. Volatile: backtraces read it at any moment, and so does assembly.
+        unsafe { (&raw mut self.at).write_volatile(at) };
+    }
+
+    #[inline(always)]
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Someone is at work on it, or no longer.
+    #[inline(always)]
+    pub(super) fn set_busy(&mut self, is_busy: bool) {
+        // SAFETY: a field of its own. Volatile: what recurs in between has to see it.
+        unsafe { (&raw mut self.is_busy).write_volatile(is_busy) };
+        self.set_depth(self.depth());
+    }
+
+    /// Whether its functions are those of this stack: threads' numbers are used again.
+    #[inline(always)]
+    pub(super) fn is_of(&self, place: &Place) -> bool {
+        self.frames[0].slot == place.top
+    }
+
+    /// Makes it no one's.
+    fn adopt_none(&mut self) {
+        NR_MISSED_RETURNS.fetch_add(self.depth() as u64, Relaxed);
+        self.set_depth(0);
+        self.frames[0].slot = 0;
+    }
+
+    /// Makes it this stack's. What is under way on another one never returned.
+    #[inline(always)]
+    pub(super) fn adopt(&mut self, place: &Place) {
+        if !self.is_of(place) {
+            self.adopt_none();
+            self.frames[0].slot = place.top;
+            self.irq = if place.index >= MAX_THREADS { IRQ } else { 0 };
+            forget_others(place);
+        }
+    }
+
+    /// Whether it is an interrupt stack's.
+    #[inline(always)]
+    pub(super) fn is_irq(&self) -> bool {
+        self.irq != 0
+    }
+
+    /// Drops what never returned: nothing whose return address lies below `slot` can still be under way, and at `slot`
+    /// only a function whose last act was to jump here, so that the return address is the trampoline's.
+    #[inline(always)]
+    pub(super) fn drop_dead(&mut self, slot: usize, is_hooked: bool) {
+        while let Some(top) = self.top() {
+            if top.slot > slot || (top.slot == slot && is_hooked) {
+                return;
+            }
+            self.set_depth(self.depth() - 1);
+            NR_MISSED_RETURNS.fetch_add(1, Relaxed);
+        }
+    }
+}
