@@ -9,7 +9,7 @@ use takt_kernel::trace::function::graph::graph_counters;
 use takt_kernel::trace::function::{self, Filter, entry, events};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, thread};
-use takt_tests::harness::PRIORITY;
+use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, target_test, worker};
 use takt_tracer::wire;
 
@@ -94,6 +94,19 @@ fn steps_in(sub: &[u8], step: &mut dyn FnMut(Step)) {
     }
 }
 
+/// Whether steps are about what they should be.
+#[track_caller]
+#[inline(never)]
+pub(crate) fn check_steps(steps: &[Step], expected: &[(bool, usize, u32)]) -> Result<(), Failure> {
+    let found = plain(steps);
+    if found.as_slice() != expected {
+        return Err(Failure::new(format_args!(
+            "{found:x?} is not {expected:x?}"
+        )));
+    }
+    Ok(())
+}
+
 /// What a step is about, for comparing.
 #[inline(never)]
 pub(crate) fn plain(steps: &[Step]) -> Vec<(bool, usize, u32), 128> {
@@ -156,7 +169,7 @@ target_test! {
             (true, a, 0), (true, b, 1), (true, c, 2), (false, c, 2), (false, b, 1), (true, d, 1), (false, d, 1),
             (false, a, 0),
         ];
-        check_eq!(plain(&steps).as_slice(), expected);
+        check_steps(&steps, &expected)?;
         let me = thread::current().id();
         check!(steps.iter().all(|step| step.tid == me && !step.is_irq));
         Ok(())
@@ -169,7 +182,7 @@ target_test! {
         function::set_max_graph_depth(2);
         outer(1);
         let steps = finish()?;
-        check_eq!(plain(&steps).as_slice(), [(true, a, 0), (true, b, 1), (false, b, 1), (false, a, 0)]);
+        check_steps(&steps, &[(true, a, 0), (true, b, 1), (false, b, 1), (false, a, 0)])?;
         Ok(())
     }
 
@@ -180,12 +193,12 @@ target_test! {
         function::set_graph_functions(Some(&Filter::of_addresses(&[b])))?;
         outer(1);
         let steps = finish()?;
-        check_eq!(plain(&steps).as_slice(), [(true, b, 0), (true, c, 1), (false, c, 1), (false, b, 0)]);
+        check_steps(&steps, &[(true, b, 0), (true, c, 1), (false, c, 1), (false, b, 0)])?;
         begin(&[a, b, c, d])?;
         function::set_graph_notrace(&Filter::of_addresses(&[b]))?;
         outer(1);
         let steps = finish()?;
-        check_eq!(plain(&steps).as_slice(), [(true, a, 0), (true, d, 1), (false, d, 1), (false, a, 0)]);
+        check_steps(&steps, &[(true, a, 0), (true, d, 1), (false, d, 1), (false, a, 0)])?;
         Ok(())
     }
 
@@ -198,7 +211,7 @@ target_test! {
         let steps = finish()?;
         check_eq!(steps.len(), 8);
         check!(steps[..4].iter().all(|step| step.is_irq) && steps[4..].iter().all(|step| !step.is_irq));
-        check_eq!(plain(&steps[..4]), plain(&steps[4..]));
+        check_steps(&steps[..4], &plain(&steps[4..]))?;
         Ok(())
     }
 
@@ -212,7 +225,7 @@ target_test! {
         worker::join(&[thread])?;
         let steps = finish()?;
         check_eq!(steps.len(), 16);
-        check_eq!(plain(&steps[..8]), plain(&steps[8..]));
+        check_steps(&steps[..8], &plain(&steps[8..]))?;
         check_eq!((steps[0].tid, steps[8].tid), (thread.id(), thread::current().id()));
         Ok(())
     }

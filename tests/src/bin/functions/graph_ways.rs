@@ -3,7 +3,7 @@
 
 use core::arch::asm;
 use core::hint::black_box;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
 
 use heapless::{LinearMap, Vec};
 use takt_kernel::config::GRAPH_DEPTH;
@@ -16,7 +16,7 @@ use takt_kernel::{preempt, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, note, target_test, worker};
 
-use crate::graph::{Step, begin, finish, nests, outer, plain, take};
+use crate::graph::{Step, begin, check_steps, finish, nests, outer, plain, take};
 use crate::records::{address, caller, leaf, other};
 
 /// Which of the two ways entries and returns take.
@@ -194,6 +194,7 @@ struct Nesting {
 
 impl Nesting {
     /// What is deeper than an entry never returned; what returns was entered, at this depth, if its entry is known.
+    #[inline(never)]
     fn follow(&mut self, step: Step) -> Result<(), Failure> {
         let depth = step.depth as usize;
         if step.is_entry {
@@ -232,6 +233,7 @@ fn follow_all() -> Result<u32, Failure> {
     Ok(stacks.values().map(|stack| stack.nr_exits).sum())
 }
 
+static MAIN: AtomicU16 = AtomicU16::new(0);
 static CALLS: AtomicU32 = AtomicU32::new(0);
 static GO_ON: AtomicBool = AtomicBool::new(false);
 static THERE: Semaphore = Semaphore::new(0, 1);
@@ -272,6 +274,20 @@ fn calls_in(steps: impl Iterator<Item = Step>) -> Option<u32> {
     (nr % 4 == 0).then_some(nr / 4)
 }
 
+/// What was recorded is one call of `caller` by the other and so many by the thread.
+#[inline(never)]
+fn check_calls(at: u32, nr: u32, is_other: fn(&Step) -> bool) -> Result<(), Failure> {
+    let mut steps = Vec::<Step, 128>::new();
+    take(&mut |step| steps.push(step).unwrap_or_default());
+    let of = |other| calls_in(steps.iter().filter(|step| is_other(step) == other).copied());
+    let found = (of(true), of(false));
+    check!(
+        found == (Some(1), Some(nr)),
+        "{at}: {found:?} of {nr} calls, {steps:x?}"
+    );
+    Ok(())
+}
+
 /// How many instructions a call of `caller` takes, all in all, is less than this.
 const SWEPT: u32 = 500;
 
@@ -290,7 +306,7 @@ target_test! {
             check_eq!(steps.len(), 3 * 8 + 2 * 4);
             let expected = expected.get_or_insert_with(|| steps.clone());
             // The other thread's number may be another.
-            check_eq!(plain(&steps), plain(expected));
+            check_steps(&steps, &plain(expected))?;
             for (step, expected) in steps.iter().zip(expected.iter()) {
                 check!(step.is_irq == expected.is_irq && step.context & 0xff == expected.context & 0xff,
                     "{way:?}: {step:x?} is not {expected:x?}");
@@ -393,7 +409,7 @@ target_test! {
             (true, c, 2), (false, c, 2), (false, b, 1), (false, a, 0),
             (true, d, 0), (true, e, 1), (false, e, 1), (false, d, 0), (true, c, 0), (false, c, 0),
         ];
-        check_eq!(plain(&steps).as_slice(), expected);
+        check_steps(&steps, &expected)?;
         Ok(())
     }
 
@@ -412,10 +428,7 @@ target_test! {
                 nr += 1;
             }
             trace::tracing_off();
-            let mut steps = Vec::<Step, 128>::new();
-            take(&mut |step| steps.push(step).unwrap_or_default());
-            let of = |is_irq| calls_in(steps.iter().copied().filter(|step| step.is_irq == is_irq));
-            check!((of(true), of(false)) == (Some(1), Some(nr)), "{at}: {nr} calls, {steps:x?}");
+            check_calls(at, nr, |step| step.is_irq)?;
         }
         finish()?;
         Ok(())
@@ -427,7 +440,7 @@ target_test! {
         let thread = worker::spawn(0, PRIORITY + 1, in_another_thread, 0)?;
         begin(&[caller, leaf].map(address))?;
         trace::tracing_off();
-        let me = thread::current().id();
+        MAIN.store(thread::current().id().into(), Relaxed);
         for at in 0..SWEPT {
             CALLS.store(400 + at, Relaxed);
             trace::tracing_on();
@@ -438,10 +451,7 @@ target_test! {
                 nr += 1;
             }
             trace::tracing_off();
-            let mut steps = Vec::<Step, 128>::new();
-            take(&mut |step| steps.push(step).unwrap_or_default());
-            let of = |is_mine| calls_in(steps.iter().copied().filter(|step| (step.tid == me) == is_mine));
-            check!((of(false), of(true)) == (Some(1), Some(nr)), "{at}: {nr} calls, {steps:x?}");
+            check_calls(at, nr, |step| u16::from(step.tid) != MAIN.load(Relaxed))?;
         }
         GO_ON.store(false, Relaxed);
         THERE.give()?;
