@@ -132,12 +132,13 @@ fn functions(number: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The function graph, at all functions.
+/// The function graph, at all functions. In real time the machine first translates what was patched, which takes longer
+/// than a short sleep; others have the CPU only if the thread does sleep.
 fn graph(_: u32) -> Result<(), Failure> {
     function::start_graph()?;
-    sleep_nanos(20_000)?;
+    sleep_nanos(200_000)?;
     function::stop()?;
-    sleep_nanos(5_000)?;
+    sleep_nanos(50_000)?;
     Ok(())
 }
 
