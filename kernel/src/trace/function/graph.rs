@@ -105,12 +105,7 @@ fn at_entry(slot: *mut usize, act: impl FnOnce(&mut Shadow, &Place, usize)) {
 
 /// Puts a function on its shadow stack, has it return to the trampoline, and records it. `None` if there is no room.
 #[inline(always)]
-fn push<'s>(
-    shadow: &'s mut Shadow,
-    index: usize,
-    slot: *mut usize,
-    frame: Frame,
-) -> Option<&'s mut Frame> {
+fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: Frame) -> Option<&mut Frame> {
     let (depth, is_irq) = (shadow.depth(), shadow.is_irq());
     let pushed = shadow.push(frame);
     if pushed.is_none() {

@@ -229,7 +229,9 @@ pub(super) fn note_last(index: usize) {
 pub(super) fn last() -> *mut Shadow {
     let cpu: *const PerCpu = percpu::this();
     // SAFETY: this CPU's own word.
-    let last = unsafe { (&raw const (*cpu).function_shadow).read_volatile() };
+    let last = unsafe { &raw const (*cpu).function_shadow };
+    // SAFETY: as above.
+    let last = unsafe { last.read_volatile() };
     shadow(last as usize / size_of::<Shadow>())
 }
 
@@ -283,7 +285,8 @@ impl Shadow {
         let is_ordinary =
             |frame: &Frame| depth == 0 || frame.part == Part::Recorded && !frame.is_timed;
         let is_fast = !self.is_busy && self.frames.get(depth).is_some_and(is_ordinary);
-        let at = depth as u32 * STEP | if is_fast { 0 } else { SLOW };
+        let slow = if is_fast { 0 } else { SLOW };
+        let at = (depth as u32 * STEP) | slow;
         // SAFETY: a field of its own. Volatile: backtraces read it at any moment, and so does assembly.
         unsafe { (&raw mut self.at).write_volatile(at) };
     }
