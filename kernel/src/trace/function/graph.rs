@@ -1,12 +1,12 @@
 //! The function graph: entry and return of functions.
 //!
 //! At the entry of a function its return address, on the stack, is replaced by that of a trampoline, and kept on a
-//! shadow stack (see [`shadow`](super::shadow)). Where that has no place for it the function is not hooked.
+//! shadow stack (see `shadow`). Where that has no place for it the function is not hooked.
 //!
 //! Some functions never return: a thread's last, or the interrupt that finds the idle thread waiting. What they left is
 //! dropped when something is called from further up the same stack: the place of its return address is higher.
 //!
-//! What goes straight through is done in assembly (see [`graph_thunk`](super::graph_thunk)); everything else, and all of
+//! What goes straight through is done in assembly (see `graph_thunk`); everything else, and all of
 //! it that others need, is here.
 //!
 //! Durations are the host's business: records say on which stack a function runs, and the events of the scheduler and
