@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
+use takt_kernel::arch::apic;
 use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
 use takt_kernel::arch::port::Port;
 use takt_kernel::irq;
@@ -35,6 +36,16 @@ pub fn raise(function: fn()) {
     ON_SOFTWARE.store(function as *mut (), Relaxed);
     // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
     unsafe { core::arch::asm!("int {}", const SOFTWARE) };
+}
+
+/// Has an interrupt of a device's vector run `function` as soon as interrupts are on.
+///
+/// Source: Intel SDM volume 3A, 11.6.1 (interrupt command register, shorthand for the CPU itself).
+pub fn request(function: fn()) {
+    const ASSERT: u32 = 1 << 14;
+    const TO_ITSELF: u32 = 1 << 18;
+    ON_SOFTWARE.store(function as *mut (), Relaxed);
+    apic::send(0, u32::from(SOFTWARE) | ASSERT | TO_ITSELF);
 }
 
 const IO_APIC: usize = 0xfec0_0000;

@@ -43,7 +43,30 @@ fn rearms(_: usize, expiry: Expiry) {
 
 static SHARED: spin::Once<[Timer; 2]> = spin::Once::new();
 
+/// Notes its number; those of even number have a device interrupt as well.
+fn interrupted(number: usize, _: Expiry) {
+    note(number as u32);
+    if number.is_multiple_of(2) {
+        interrupt::request(|| note(99));
+    }
+}
+
 target_test! {
+    /// A device's interrupt comes before the timers that are due as well, and none of those is forgotten.
+    fn devices_come_between_timers(Alone) {
+        let mut timers = [None; 6];
+        for (number, timer) in timers.iter_mut().enumerate() {
+            *timer = Some(Timer::new(interrupted, number)?);
+        }
+        let deadline = after_us(50);
+        for timer in timers.into_iter().flatten() {
+            timer.arm(deadline);
+        }
+        sleep_until(after_us(200))?;
+        check_eq!(take(), [0, 99, 1, 2, 99, 3, 4, 99, 5]);
+        Ok(())
+    }
+
     /// Timers expire in the order of their deadlines, not of their arming, and each once.
     fn order_of_deadlines(Shared) {
         let timers = [Timer::new(noted, 1)?, Timer::new(noted, 2)?, Timer::new(noted, 3)?];
