@@ -231,26 +231,8 @@ fn handle_timer(at: u64) -> Section {
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[inline(always)]
 pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    let pop = || {
-        // SAFETY: inside a section, and the reference ends with the call.
-        let sched = unsafe { sched::of_cpu(cpu) };
-        sched.timers.pop_expired(at)
-    };
-    while let Some((id, deadline)) = pop() {
-        trace!(timer_expire, u32::from(id.raw()), deadline);
-        let index = id.index();
-        if index >= MAX_THREADS {
-            crate::soft_timer::expired(section, id, Expiry { deadline, at });
-        } else if index >= MAX_CPUS {
-            wait::timed_out(section, ThreadId::new(index as u8));
-        } else {
-            quantum::quantum_expired(section, cpu);
-        }
-        // SAFETY: inside a section.
-        let next = unsafe { sched::of_cpu(cpu) }.timers.earliest_deadline();
-        if next > at || apic::is_other_pending() {
-            break;
-        }
+    if expire_first(section, cpu, at) {
+        expire_others(section, cpu, at);
     }
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
@@ -259,6 +241,33 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
     if sched.armed != u64::MAX {
         apic::arm(sched.armed);
     }
+}
+
+/// Apart, since one timer at a time is what most interrupts find.
+#[cold]
+#[inline(never)]
+fn expire_others(section: &mut Section, cpu: *mut PerCpu, at: u64) {
+    while !apic::is_other_pending() && expire_first(section, cpu, at) {}
+}
+
+/// Runs the earliest timer if it is due; says whether the next one is due as well.
+#[inline(always)]
+fn expire_first(section: &mut Section, cpu: *mut PerCpu, at: u64) -> bool {
+    // SAFETY: inside a section, and the reference ends with the call.
+    let Some((id, deadline)) = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at) else {
+        return false;
+    };
+    trace!(timer_expire, u32::from(id.raw()), deadline);
+    let index = id.index();
+    if index >= MAX_THREADS {
+        crate::soft_timer::expired(section, id, Expiry { deadline, at });
+    } else if index >= MAX_CPUS {
+        wait::timed_out(section, ThreadId::new(index as u8));
+    } else {
+        quantum::quantum_expired(section, cpu);
+    }
+    // SAFETY: inside a section.
+    unsafe { sched::of_cpu(cpu) }.timers.earliest_deadline() <= at
 }
 
 /// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,

@@ -116,7 +116,8 @@ pub fn end_of_interrupt() {
 ///
 /// # Source
 /// Intel SDM volume 3A, 11.8.4: the interrupt request register, a bit for each vector.
-#[inline(always)]
+#[cold]
+#[inline(never)]
 pub(crate) fn is_other_pending() -> bool {
     const DEVICES: usize = REQUEST + 16 * (FIRST_DEVICE_VECTOR as usize / 32);
     const KICK: usize = REQUEST + 16 * (KICK_VECTOR as usize / 32);
