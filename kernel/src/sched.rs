@@ -60,36 +60,17 @@ pub(crate) fn resched(cpu: *mut PerCpu) {
 /// queue, if any, no longer holds it.
 #[inline(always)]
 pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
-    if let Some(t) = end_wait(tid, woken) {
-        enqueue(section, t);
-    }
-}
-
-/// As [`wake`], but the thread goes before its equals, the running one as well.
-pub(crate) fn wake_ahead(section: &mut Section, tid: ThreadId, woken: Woken) -> bool {
-    let Some(t) = end_wait(tid, woken) else {
-        return false;
-    };
-    trace::woken(t);
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(t.percpu) };
-    let due = sched.rq.wakeup_ahead(section.ready_links(), t.tid, t.prio);
-    after_wakeup(section, t, due);
-    true
-}
-
-/// A thread's wait is over: gives its block if it has to be put into its run queue, with its links free.
-#[inline(always)]
-fn end_wait<'a>(tid: ThreadId, woken: Woken) -> Option<&'a mut Tcb> {
-    // SAFETY: inside a section, as every caller is; control blocks are static.
+    // SAFETY: inside a section; control blocks are static.
     let t = unsafe { &mut *tcb(tid) };
     trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
     t.woken = woken;
     if t.state & WAITING == 0 {
-        return None;
+        return;
     }
     t.state &= !WAITING;
-    (t.state == 0).then_some(t)
+    if t.state == 0 {
+        enqueue(section, t);
+    }
 }
 
 /// Puts a thread that has become ready into its run queue.
@@ -98,13 +79,7 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(t.percpu) };
     trace::woken(t);
-    let due = sched.rq.wakeup(section.ready_links(), t.tid, t.prio);
-    after_wakeup(section, t, due);
-}
-
-#[inline(always)]
-fn after_wakeup(section: &mut Section, t: &mut Tcb, due: Resched) {
-    match due {
+    match sched.rq.wakeup(section.ready_links(), t.tid, t.prio) {
         Resched::Preempt => resched(t.percpu),
         Resched::Keep => quantum::quantum_needed(section, t),
     }

@@ -196,8 +196,7 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
         leave_queue(section, t);
         // SAFETY: a thread that waits for a mutex borrows it.
         if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
-            mutex.timed_out(section, t);
-            return;
+            mutex.waiter_gone(section, t);
         }
     }
     sched::wake(section, tid, Woken::TimedOut);

@@ -8,7 +8,7 @@
 //! The order of things when a thread finds a mutex taken:
 //! 1. the kernel puts the thread into the mutex's wait queue;
 //! 2. [`Check`]: its wait must not close a cycle;
-//! 3. [`Walk::new`] at the owner, then [`Walk::step`] and execute, until there is no change.
+//! 3. [`Walk::new`] at the owner, then [`Walk::step`] and execute, to the end of the chain.
 //!
 //! Whenever waiters leave otherwise (timeout, unlock, change of priority), only the third is
 //! needed, starting at the thread whose priority may have changed.
@@ -169,16 +169,18 @@ impl Walk {
         self.nr_visited = 0;
     }
 
-    /// Looks at the next thread: what to change, or `None` at the end. The walk ends at the first
-    /// thread whose priority is right, for then nothing changes beyond it.
+    /// Looks at the next thread: what to change, or `None` if its priority is right. The walk goes
+    /// to the end of the chain ([`pending`](Self::pending) says whether there is more), also behind
+    /// a thread whose priority is right: another walk may have changed that one and have been
+    /// interrupted before its next step.
     ///
     /// The change must be executed before the next step.
     ///
     /// # Errors
     /// [`PiError::ChainTooLong`] if there is more to do after [`MAX_CHAIN`] threads. The changes
     /// made so far are right; to make the others, let interrupts in, [`renew`](Self::renew) and
-    /// go on. It can happen though [`check_chain`] was asked before each wait, because a chain
-    /// may also grow at the end that was already checked.
+    /// go on. It can happen though a [`Check`] was made for each wait, because a chain may also
+    /// grow at the end that was already checked.
     #[inline]
     pub fn step<W: PiWorld>(&mut self, world: &W) -> Result<Option<Change<W::Mutex>>, PiError> {
         let Some(tid) = self.next else {
@@ -186,16 +188,15 @@ impl Walk {
         };
         let from = world.effective(tid);
         let to = effective_priority(world.base(tid), world.top_waiter(tid));
-        if from == to {
-            self.next = None;
-            return Ok(None);
-        }
-        if self.nr_visited == MAX_CHAIN {
+        let blocked_on = world.blocked_on(tid);
+        if self.nr_visited == MAX_CHAIN && (from != to || blocked_on.is_some()) {
             return Err(PiError::ChainTooLong);
         }
         self.nr_visited += 1;
-        let blocked_on = world.blocked_on(tid);
         self.next = blocked_on.and_then(|mutex| world.owner_of(mutex));
+        if from == to {
+            return Ok(None);
+        }
         Ok(Some(Change {
             tid,
             from,

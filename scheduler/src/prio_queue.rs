@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! * The bit of a level is set iff it holds a thread; its head means something only then.
-//! * A thread is in at most one queue, at the priority it was pushed with: `remove` and the others
+//! * A thread is in at most one queue of those that share [`Links`], at the priority it was pushed with: `remove` and the others
 //!   believe their caller in that. A caller that errs gets a wrong order, never memory unsafety.
 
 use crate::{Links, Priority, ThreadId};

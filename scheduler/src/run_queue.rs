@@ -128,21 +128,6 @@ impl RunQueue {
         self.resched_for(prio)
     }
 
-    /// A thread has become ready that goes before its equals, the running one as well.
-    pub const fn wakeup_ahead<const N: usize>(
-        &mut self,
-        links: &mut Links<N>,
-        tid: ThreadId,
-        prio: Priority,
-    ) -> Resched {
-        self.queue.push_front(links, tid, prio);
-        if prio.rank() <= self.level {
-            Resched::Preempt
-        } else {
-            Resched::Keep
-        }
-    }
-
     /// Chooses the most important thread and counts it as running.
     #[inline(always)]
     pub const fn pick_next(&mut self) -> Next {
@@ -190,8 +175,6 @@ impl RunQueue {
     }
 
     /// The running thread is no longer ready. Never [`Next::Stay`].
-    ///
-    /// Its links are free afterwards: it may be pushed to a wait queue.
     ///
     /// # Context
     /// Not in the idle thread, which cannot block.

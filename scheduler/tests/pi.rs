@@ -76,7 +76,8 @@ impl World {
         let mut nr_changes = 0;
         loop {
             let change = match walk.step(self) {
-                Ok(None) => return nr_changes,
+                Ok(None) if walk.pending().is_none() => return nr_changes,
+                Ok(None) => continue,
                 Ok(Some(change)) => change,
                 Err(error) => {
                     assert_eq!(error, PiError::ChainTooLong);
@@ -366,6 +367,21 @@ fn a_walk_ends_where_nothing_changes() {
     assert_eq!(world.propagate(2), 0);
     world.lock(3, 2).expect("no cycle");
     assert_eq!(world.threads[0].effective, prio(60));
+    world.check();
+}
+
+#[test]
+fn a_walk_goes_on_behind_a_thread_that_another_walk_has_changed() {
+    let mut world = chain(3);
+    world.threads[2].base = prio(90);
+    // The other walk: its first step, and then something more important runs.
+    let change = Walk::new(tid(2)).step(&world).expect("short");
+    let change = change.expect("a change");
+    world.threads[2].effective = change.to;
+    let waiters = &mut world.mutexes[1].waiters;
+    waiters.remove(&mut world.links, change.tid, change.from);
+    waiters.push_back(&mut world.links, change.tid, change.to);
+    assert_eq!(world.propagate(2), 2);
     world.check();
 }
 

@@ -98,15 +98,12 @@ impl RawMutex {
             return Ok(());
         };
         // From here on the thread stands in the queue, and an unlock may give it the mutex.
-        if let Err(error) = self.check(long) {
-            let _ = pi::walk(owner);
-            return Err(error);
-        }
+        self.check(long)?;
         // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
         // do not inherit: the limit is documented in `config`.
         let _ = pi::walk(owner);
         match wait::finish(deadline.cycles()) {
-            Woken::TimedOut => self.end_boosts(),
+            Woken::TimedOut => Err(Error::TimedOut),
             Woken::Object | Woken::Not => self.end_wait(),
         }
     }
@@ -156,7 +153,7 @@ impl RawMutex {
     /// meanwhile closes none.
     fn check(&self, long: Long) -> Result<(), Error> {
         let me = ThreadId::new(percpu::current_tid());
-        let mut nr_ended = pi::nr_ended();
+        let nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
         loop {
             let mut section = lock::enter_thread();
@@ -164,14 +161,14 @@ impl RawMutex {
             let t = unsafe { &mut *tcb(me) };
             let mut is_done: Result<bool, Error> = Ok(true);
             if t.woken == Woken::Not {
-                is_done = match check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE) {
+                let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
+                if seen.is_err() && nr_ended != pi::nr_ended() {
+                    // Some thread of the chain may have gone on since, so that what was seen was not at one time.
+                    check = Check::new(me, self.owner());
+                    seen = check.go_on(&pi::World::of(&section), usize::MAX);
+                }
+                is_done = match seen {
                     Ok(depth) => Ok(depth.is_some()),
-                    Err(_) if nr_ended != pi::nr_ended() => {
-                        // Some thread of the chain has gone on since, so what was seen need not have been at one time.
-                        nr_ended = pi::nr_ended();
-                        check = Check::new(me, self.owner());
-                        Ok(false)
-                    }
                     Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
                     Err(error) => {
                         self.take_back(&mut section, t);
@@ -189,9 +186,8 @@ impl RawMutex {
     /// The running thread will not wait as announced.
     fn take_back(&self, section: &mut Section, t: &mut Tcb) {
         t.woken = Woken::Object;
-        t.blocked_on = core::ptr::null();
         wait::leave_queue(section, t);
-        self.waiter_left(section);
+        self.waiter_gone(section, t);
     }
 
     /// The wait was ended by the owner.
@@ -204,33 +200,15 @@ impl RawMutex {
         Ok(())
     }
 
-    /// The wait was ended by its time-out: what the owners along the chain inherited through it ends.
+    /// `t` was taken out of the queue by its time-out, or gave up: what the owners along the chain inherited through it ends.
     ///
-    /// The timer's interrupt leaves that to the thread, since it grows with the chain. One of those owners may run, and
-    /// be as important as this thread through its boost: so the thread goes before its equals until it is done, and
-    /// behind them then.
-    fn end_boosts(&self) -> Result<(), Error> {
-        if let Some(owner) = self.owner() {
-            let _ = pi::walk(owner);
-        }
-        // SAFETY: the running thread's own block.
-        if core::mem::replace(unsafe { &mut (*percpu::current()).is_ahead }, false) {
-            sched::yield_now();
-        }
-        Err(Error::TimedOut)
-    }
-
-    /// The time-out of `t` came and took it out of the queue.
-    pub(crate) fn timed_out(&self, section: &mut Section, t: &mut Tcb) {
+    /// All of them at once, though that grows with the chain: `t` may not run for long, and whoever is changed meanwhile
+    /// would not know what is still to be done.
+    pub(crate) fn waiter_gone(&self, section: &mut Section, t: &mut Tcb) {
         t.blocked_on = core::ptr::null();
         let owner = self.owner();
         self.waiter_left(section);
-        if sched::wake_ahead(section, t.tid, Woken::TimedOut) {
-            t.is_ahead = true;
-        } else if t.state != 0
-            && let Some(owner) = owner
-        {
-            // It does not run soon: it is suspended.
+        if let Some(owner) = owner {
             let _ = pi::walk(owner);
         }
     }

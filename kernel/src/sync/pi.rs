@@ -68,8 +68,8 @@ pub(crate) fn nr_ended() -> u32 {
 
 /// Follows a chain of owners and gives each the priority it has to have, a section for each.
 ///
-/// Threads of the chain may go on or end in between: each thread is looked at anew, and one that needs no change ends
-/// the walk. Whoever changes the chain does its own.
+/// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
+/// own walk. Inside a section it is one stretch.
 #[inline(never)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     let mut walk = Walk::new(from);

@@ -105,8 +105,6 @@ pub struct Tcb {
     pub(crate) woken: Woken,
     /// A notification came while it did not wait for one.
     pub(crate) token: bool,
-    /// A time-out put it before its equals, where it stands until it has put the priorities of others right.
-    pub(crate) is_ahead: bool,
     /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
     pub(crate) atomic: u8,
 
