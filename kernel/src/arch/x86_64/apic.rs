@@ -121,7 +121,7 @@ pub fn end_of_interrupt() {
 pub(crate) fn is_other_pending() -> bool {
     const DEVICES: usize = REQUEST + 16 * (FIRST_DEVICE_VECTOR as usize / 32);
     const KICK: usize = REQUEST + 16 * (KICK_VECTOR as usize / 32);
-    const { assert!(FIRST_DEVICE_VECTOR % 32 == 0 && NR_DEVICE_VECTORS == 32) };
+    const { assert!(FIRST_DEVICE_VECTOR.is_multiple_of(32) && NR_DEVICE_VECTORS == 32) };
     register(DEVICES).read() != 0 || register(KICK).read() & 1 << (KICK_VECTOR % 32) != 0
 }
 
