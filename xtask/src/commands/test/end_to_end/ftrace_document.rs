@@ -196,7 +196,9 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
 fn pipe_shows_calls(files: &Files) -> Result<()> {
     let said = files.sh(
         "echo '*workload::account' > set_graph_function; echo > trace; echo function_graph > current_tracer\n\
-         echo 1 > tracing_on; cat trace_pipe & sleep 0.3; echo nop > current_tracer; wait; echo > set_graph_function",
+         echo 1 > tracing_on; out=$(mktemp); cat trace_pipe > $out &\n\
+         n=0; until grep -q '}' $out || [ $n = 200 ]; do sleep 0.1; n=$((n + 1)); done\n\
+         echo nop > current_tracer; wait; echo > set_graph_function; cat $out; rm $out",
     )?;
     let call = Regex::new(r"(?m)^ 0\)   +\|  takt_timerlat::workload::account\(\) \{$")?;
     let end = Regex::new(r"(?m)^ 0\) [ +!#*] \d+\.\d{3} us +\|  \}$")?;
