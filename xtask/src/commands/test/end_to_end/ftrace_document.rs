@@ -214,7 +214,7 @@ fn seen_by_others(stage: &Stage, files: &Files) -> Result<()> {
     files.sh(
         "echo sleep_until > set_ftrace_filter; echo 3 > max_graph_depth; echo 10 > set_ftrace_pid",
     )?;
-    let commands = "cat set_ftrace_filter max_graph_depth set_ftrace_pid; echo '*preempt' > set_ftrace_notrace\n\
+    let commands = "cat set_ftrace_filter max_graph_depth set_ftrace_pid; echo '*wait::finish' > set_ftrace_notrace\n\
                     echo 7 > tracing_thresh";
     let done = stage.xtask(&["tracefs", "shell", "--attach", "tracefs", "-c", commands])?;
     let seen = done.code(0)?.stdout;
@@ -224,7 +224,7 @@ fn seen_by_others(stage: &Stage, files: &Files) -> Result<()> {
     );
     let here = files.sh("cat set_ftrace_notrace tracing_thresh")?;
     ensure!(
-        here == "takt_kernel::sched::preempt\n7\n",
+        here == "takt_kernel::wait::finish\n7\n",
         "from the other came\n{here}"
     );
     files.sh("echo > set_ftrace_filter; echo > set_ftrace_notrace; echo > set_ftrace_pid; echo 0 > max_graph_depth")?;

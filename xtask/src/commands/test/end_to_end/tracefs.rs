@@ -415,7 +415,8 @@ impl Files {
             Ok(self.sh("grep -c first trace")? == "0\n")
         })?;
         ensure!(!pipe.is_over()?, "an empty pipe has ended");
-        pipe.signal(Signal::INT);
+        // Not the signal of Ctrl-C: what a shell starts in the background ignores that, and so do all its children.
+        pipe.signal(Signal::TERM);
         let done = pipe.wait()?;
         ensure!(
             done.code.is_none(),
