@@ -14,6 +14,7 @@
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`history`] | what is kept of every run |
+//! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`compare`] | another system in the same QEMU, measured beside ours |
 //! | [`commands`] | one module for each command |
 //!
@@ -29,6 +30,7 @@ pub mod export;
 pub mod guest;
 pub mod history;
 pub mod image;
+pub mod output;
 pub mod paths;
 pub mod qemu;
 pub mod report;

@@ -14,6 +14,7 @@
 //! | [`trace`] | samples over time, the worst activations and what they consist of |
 //! | [`plot`] | pictures |
 //! | [`page`] | the HTML page |
+//! | [`markup`] | texts in HTML and SVG |
 //! | [`mod@bench`] | the scale curves of `cargo xtask bench --json` |
 //! | [`history`] | the database of runs |
 //! | [`stats`] | the statistical tests |
@@ -21,6 +22,7 @@
 
 pub mod bench;
 pub mod history;
+pub mod markup;
 pub mod page;
 pub mod plot;
 pub mod report;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use xtask::cli::Report as Flags;
-use xtask::commands::output;
+use xtask::output;
 use xtask::paths;
 
 use crate::bench::Bench;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use takt_tracer::wire;
 
-use crate::commands::output::write_whole;
+use crate::output::write_whole;
 use crate::term::WithHelp;
 
 /// Its name, at the top of the workspace.

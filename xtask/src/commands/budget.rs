@@ -5,13 +5,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
-use super::{bench, output};
+use super::bench;
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
 use crate::cli::{Budget as Flags, BudgetCommand};
 use crate::run::provenance;
 use crate::term::WithHelp;
-use crate::{EXIT_THRESHOLD, paths, setup, term};
+use crate::{EXIT_THRESHOLD, output, paths, setup, term};
 
 /// Everything that has a budget.
 type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use console::style;
 
-use super::{latency_run, output};
+use super::latency_run;
 use crate::cli::{Cli, Command, Compare, CompareCommand, LatencyRun, LinuxRt};
 use crate::compare::linux;
 use crate::compare::machine::LinuxMachine;
@@ -23,7 +23,7 @@ use crate::report::Verdict;
 use crate::report::text::Detail;
 use crate::run::execute::Finished;
 use crate::run::{RunConfig, RunFolder, folder, provenance};
-use crate::{paths, setup, term};
+use crate::{output, paths, setup, term};
 
 /// More activations than this take Linux hours.
 const MAX_ACTIVATIONS: u64 = 200_000;

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::output;
 use crate::cli::Functions as Flags;
 use crate::image::functions::{Functions, Selection};
 use crate::image::{Elf, Recipe};
+use crate::output;
 
 /// Prints what ftrace's `available_filter_functions` shows, or the part of it that is asked for.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

@@ -7,11 +7,9 @@ use anyhow::Result;
 use console::style;
 use takt_timerlat::stats::Status;
 
-use super::output;
 use crate::cli::{AccelChoice, LatencyRun, Tracer};
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
-use crate::paths;
 use crate::qemu::accel::{self, Selected};
 use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
@@ -20,7 +18,7 @@ use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
 use crate::run::{Plan, RunConfig, events, folder, probe, words};
 use crate::tracefs::launch::CONTROL_NS;
-use crate::{setup, term};
+use crate::{output, paths, setup, term};
 
 /// Runs a measurement, or reports on an earlier one.
 pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use takt_timerlat::sweep::{SweepBlock, find};
 
-use super::output;
 use crate::cli::LatencySweep;
 use crate::image::symbolize::{SymbolNames, without_hash};
 use crate::image::{Elf, Recipe};
@@ -20,7 +19,7 @@ use crate::sweep::parts::Folder;
 use crate::sweep::work::{Shard, jobs};
 use crate::sweep::{self, Progress, SweepConfig, What, text};
 use crate::term::WithHelp;
-use crate::{EXIT_ERROR, paths, setup, term};
+use crate::{EXIT_ERROR, output, paths, setup, term};
 
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {

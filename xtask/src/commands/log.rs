@@ -8,13 +8,13 @@ use anyhow::{Context, Result, bail};
 use console::style;
 use takt_tracer::decode::{Entry, FrameReader};
 
-use super::output::{self, Output};
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
 use crate::image::Elf;
+use crate::output::{self, Output};
 use crate::paths;
 use crate::report::load::Facts;
-use crate::run::folder;
+use crate::run::{folder, recorded};
 
 /// Prints the log. What is damaged is said on stderr; the lines before and behind it are printed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -25,14 +25,14 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     let frames = FrameReader::log(BufReader::new(file))
         .with_context(|| format!("cannot read {}", path.display()))?;
-    output::check_image(frames.header().image, &elf)?;
+    recorded::check_image(frames.header().image, &elf)?;
     let facts = Facts::read(&dir);
     facts.check_tsc(frames.header().tsc_hz)?;
-    let size = output::size(&path);
+    let size = recorded::size(&path);
     output::to_stdout(|out| {
         let found = print(frames, &decoder, flags.json, out)?;
         let expected = facts.capture.map_or(0, |capture| capture.log.frames);
-        output::check_end(size, "frames", found, expected)
+        recorded::check_end(size, "frames", found, expected)
     })
 }
 
@@ -64,7 +64,7 @@ fn print(
         std::mem::replace(&mut written, Ok(()))?;
     }
     if damages != 0 {
-        bail!("the log is damaged in {}", output::places(damages));
+        bail!("the log is damaged in {}", recorded::places(damages));
     }
     if stream.malformed() != 0 {
         bail!("{} messages of the log make no sense", stream.malformed());

@@ -12,7 +12,6 @@ mod fuzz;
 mod latency_run;
 mod latency_sweep;
 mod log;
-pub mod output;
 mod run;
 mod test;
 mod trace;

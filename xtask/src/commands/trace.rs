@@ -10,16 +10,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
-use super::output;
 use crate::cli::{Format, Trace as Flags};
 use crate::export::latency::{Finder, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
-use crate::paths;
 use crate::report::load::{self, Facts};
-use crate::run::folder;
+use crate::run::{folder, recorded};
 use crate::term::WithHelp;
+use crate::{output, paths};
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -100,7 +99,7 @@ impl Source {
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let trace = TraceFile::open(BufReader::new(file))
             .with_context(|| format!("cannot read {}", path.display()))?;
-        output::check_image(trace.header().image, &elf)?;
+        recorded::check_image(trace.header().image, &elf)?;
         let facts = Facts::read(dir);
         facts.check_tsc(trace.header().tsc_hz)?;
         let (decoder, tracer) = decoder(dir, &elf, trace.header().tsc_hz)?;
@@ -108,7 +107,7 @@ impl Source {
             trace,
             decoder,
             filters: Vec::new(),
-            size: output::size(&path),
+            size: recorded::size(&path),
             expected: facts.capture.map_or(0, |capture| capture.events),
             tracer,
         })
@@ -176,9 +175,9 @@ impl Source {
         }
         export.end(&names)?;
         if damages != 0 {
-            bail!("the trace is damaged in {}", output::places(damages));
+            bail!("the trace is damaged in {}", recorded::places(damages));
         }
-        output::check_end(self.size, "events", found, self.expected)
+        recorded::check_end(self.size, "events", found, self.expected)
     }
 }
 

@@ -24,6 +24,7 @@ pub mod live;
 pub mod monitor;
 pub mod probe;
 pub mod provenance;
+pub mod recorded;
 pub mod signals;
 pub mod words;
 

@@ -10,7 +10,7 @@ use takt_timerlat::sweep::Arrival;
 
 use super::config::{SweepConfig, What};
 use super::path::Path;
-use crate::commands::output::write_whole;
+use crate::output::write_whole;
 use crate::run::folder::IMAGE;
 use crate::term::WithHelp;
 

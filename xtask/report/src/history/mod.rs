@@ -22,7 +22,7 @@ use anyhow::Result;
 use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
-use xtask::commands::output::print;
+use xtask::output::print;
 use xtask::paths;
 
 pub use database::Database;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::page::html::escape;
+use crate::markup::escape;
 
 /// Red and green of a colour that stands for a role; blue is the role's number.
 pub const MARKER: [u8; 2] = [0xfe, 0x01];

@@ -16,12 +16,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use takt_tracer::decode::TraceFile;
-use xtask::commands::output;
 use xtask::guest::trace::Decoder;
 use xtask::image::Elf;
 use xtask::report::Run;
 use xtask::report::load::Facts;
-use xtask::run::folder;
+use xtask::run::{folder, recorded};
 
 use samples::Sample;
 use window::Activation;
@@ -47,7 +46,7 @@ impl Trace {
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let file = TraceFile::open(BufReader::new(file))
             .with_context(|| format!("cannot read {}", path.display()))?;
-        output::check_image(file.header().image, &elf)?;
+        recorded::check_image(file.header().image, &elf)?;
         Facts::read(dir).check_tsc(file.header().tsc_hz)?;
         let threads = &run.record.threads;
         let names = threads
@@ -81,7 +80,7 @@ pub fn read(dir: &Path, run: &Run) -> Result<Story> {
     if damages != 0 {
         story.notes.push(format!(
             "The trace is damaged in {}: cargo xtask trace says where.",
-            output::places(damages)
+            recorded::places(damages)
         ));
     }
     let lost = trace.file.nr_lost();

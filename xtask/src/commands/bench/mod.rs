@@ -25,10 +25,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::output;
 use crate::cli::Bench;
-use crate::setup;
 use crate::term::note;
+use crate::{output, setup};
 
 /// What was measured: the value by the row's name.
 type Values = HashMap<String, u64>;

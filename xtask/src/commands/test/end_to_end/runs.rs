@@ -41,18 +41,18 @@ pub(super) fn identical_under_load(stage: &Stage) -> Result<()> {
         .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
 }
 
+/// A run that a threshold stops; gives the last record of its trace, which is this event.
+fn stopped_at(stage: &Stage, name: &str, flags: &str, event: &str) -> Result<Value> {
+    let done = stage.latency_run(name, &format!("-d 300ms {flags}"))?;
+    done.code(2)?.says("threshold")?;
+    let last = stage.trace(name)?.pop().context("the trace is empty")?;
+    ensure!(last["event"] == event, "the trace ends with {last}");
+    Ok(last)
+}
+
 /// A threshold below every IRQ latency: the run ends with the first activation, and so does the trace.
 pub(super) fn irq_threshold(stage: &Stage) -> Result<()> {
-    stage
-        .latency_run("irq", "-d 300ms -i 0.001")?
-        .code(2)?
-        .says("threshold")?;
-    let trace = stage.trace("irq")?;
-    let last = trace.last().context("the trace is empty")?;
-    ensure!(
-        last["event"] == "timerlat:timerlat_irq",
-        "the trace ends with {last}"
-    );
+    let last = stopped_at(stage, "irq", "-i 0.001", "timerlat:timerlat_irq")?;
     ensure!(
         last["fields"]["seqnum"] == 1,
         "it was not the first activation: {last}"
@@ -62,16 +62,7 @@ pub(super) fn irq_threshold(stage: &Stage) -> Result<()> {
 
 /// The same for the thread's.
 pub(super) fn thread_threshold(stage: &Stage) -> Result<()> {
-    stage
-        .latency_run("thread", "-d 300ms -T 0.05")?
-        .code(2)?
-        .says("threshold")?;
-    let trace = stage.trace("thread")?;
-    let last = trace.last().context("the trace is empty")?;
-    ensure!(
-        last["event"] == "timerlat:timerlat_thread",
-        "the trace ends with {last}"
-    );
+    stopped_at(stage, "thread", "-T 0.05", "timerlat:timerlat_thread")?;
     stage
         .latency_run("high", "-d 50ms -i 100 -T 100")?
         .code(0)?;

@@ -5,11 +5,9 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use rustix::fs::Access;
-use takt_tracer::wire;
 
-use crate::image::Elf;
 use crate::term::WithHelp;
 
 /// Buffered stdout.
@@ -174,43 +172,4 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .and_then(serde_json::Error::io_error_kind);
         io.or(json) == Some(io::ErrorKind::BrokenPipe)
     })
-}
-
-/// Refuses a file that was written by another image.
-///
-/// # Errors
-///
-/// If it was.
-pub fn check_image(sum: u64, elf: &Elf) -> Result<()> {
-    if sum != wire::checksum(&elf.data) {
-        bail!(
-            "byte 24: this was recorded by another image than {}",
-            elf.path.display()
-        );
-    }
-    Ok(())
-}
-
-/// Bytes of a file, for a message.
-#[must_use]
-pub fn size(path: &Path) -> u64 {
-    path.metadata().map_or(0, |meta| meta.len())
-}
-
-/// Refuses a file that ends too early, though between two frames.
-///
-/// # Errors
-///
-/// If it does.
-pub fn check_end(size: u64, what: &str, found: u64, expected: u64) -> Result<()> {
-    if found < expected {
-        bail!("byte {size}: the file ends after {found} of the run's {expected} {what}");
-    }
-    Ok(())
-}
-
-/// `1 place`, `2 places`.
-#[must_use]
-pub fn places(count: u64) -> String {
-    format!("{count} place{}", if count == 1 { "" } else { "s" })
 }
