@@ -189,13 +189,14 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
             section.leave_disabled();
             Handoff::result(Ok(()))
         }
-        Resched::Preempt if percpu::is_preemptible() => {
-            let next = sched.rq.pick_next();
+        // No one that is more important was ready before, or a reschedule would be due.
+        Resched::Preempt if percpu::is_calm() => {
+            let next = sched.rq.pick_woken(t.tid, t.prio);
             Handoff::switch(section, t.percpu, percpu::current(), next)
         }
         Resched::Preempt => {
             percpu::set_need_resched();
-            Handoff::stay(section, Ok(()))
+            Handoff::end(section, Ok(()))
         }
     }
 }

@@ -175,13 +175,15 @@ impl Section {
     /// Ends the section and switches threads if one that was woken inside is more important.
     #[inline(always)]
     pub(crate) fn leave(self) {
+        unlock();
         // Whoever keeps interrupts off around this section does not expect to be switched out; the switch then waits
         // until they are on again.
-        let is_switch_due = self.is_switch_due();
-        unlock();
-        self.restore();
-        if is_switch_due {
-            crate::sched::preempt();
+        if self.restore {
+            self.restore();
+            // An interrupt in between has taken the switch already, if it was due.
+            if percpu::resched_now() {
+                crate::sched::preempt();
+            }
         }
     }
 

@@ -11,15 +11,12 @@ use crate::sched::{of_cpu, resched};
 use crate::thread::tcb::{Tcb, tcb};
 use crate::time;
 
-/// A thread came to wait beside the running one: a round-robin thread of the same priority now needs its quantum
-/// timed.
+/// A thread came to wait beside the running one, on a CPU with round-robin threads: one of the same priority now needs
+/// its quantum timed.
 #[inline(always)]
 pub(crate) fn quantum_needed(section: &mut Section, woken: &Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(woken.percpu) };
-    if sched.nr_round_robin == 0 {
-        return;
-    }
     // SAFETY: inside a section.
     let running = unsafe { &*tcb(sched.rq.current()) };
     if running.round_robin != 0 && running.prio == woken.prio {

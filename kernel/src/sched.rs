@@ -64,24 +64,26 @@ pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
     let t = unsafe { &mut *tcb(tid) };
     trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
     t.woken = woken;
-    if t.state & WAITING == 0 {
-        return;
-    }
-    t.state &= !WAITING;
-    if t.state == 0 {
+    if t.state == WAITING {
+        t.state = 0;
         enqueue(section, t);
+    } else {
+        // Suspended as well, or not waiting yet.
+        t.state &= !WAITING;
     }
 }
 
 /// Puts a thread that has become ready into its run queue.
 #[inline(always)]
 pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
+    let cpu = t.percpu;
     // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(t.percpu) };
+    let sched = unsafe { of_cpu(cpu) };
     trace::woken(t);
     match sched.rq.wakeup(section.ready_links(), t.tid, t.prio) {
-        Resched::Preempt => resched(t.percpu),
-        Resched::Keep => quantum::quantum_needed(section, t),
+        Resched::Preempt => resched(cpu),
+        Resched::Keep if sched.nr_round_robin != 0 => quantum::quantum_needed(section, t),
+        Resched::Keep => {}
     }
 }
 
@@ -160,15 +162,17 @@ pub(crate) fn switch_to(section: &mut Section, next: Next) {
     section.relock();
 }
 
-/// The running thread, which has ended, gives way to what was chosen. Neither its stack nor its block is touched once
-/// the section is over: another CPU may use them at once.
-pub(crate) fn switch_for_good(mut section: Section, next: Next) -> ! {
+/// The running thread, which has ended, gives way for good. Neither its stack nor its block is touched once the section
+/// is over: another CPU may use them at once.
+#[inline(always)]
+pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { &(*cpu).sched };
+    let sched = unsafe { &mut (*cpu).sched };
+    let next = sched.rq.block_current(section.ready_links());
     // An ended thread is in no run queue, so it cannot be chosen.
     let next = chosen(sched, next).unwrap_or_else(|| tcb(sched.rq.idle()));
-    commit_switch(&mut section, cpu, percpu::current(), next);
+    commit_switch(&mut section, cpu, prev, next);
     // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
     unsafe { switch::leave_for_good(next) }
 }
@@ -288,13 +292,20 @@ pub(crate) fn nr_moved() -> u32 {
     NR_MOVED.load(Relaxed)
 }
 
-/// Moves a thread to another effective priority, wherever it is queued.
-pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placement: Placement) {
+/// Moves a thread to another effective priority, wherever it is queued; says whether it stands in a wait queue. If that is
+/// a mutex's, its owner has yet to learn of it ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
+#[inline(always)]
+pub(crate) fn requeue(
+    section: &mut Section,
+    tid: ThreadId,
+    to: Priority,
+    placement: Placement,
+) -> bool {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
     if t.is_idle() {
         // It stands in no queue. Whoever waits for its mutex is not ready, and it runs when no one else is.
-        return;
+        return false;
     }
     let from = t.prio;
     trace!(
@@ -309,9 +320,11 @@ pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placem
         requeue_ready(section, t, from, placement);
     }
     // A thread that has announced its wait and has not begun it stands in both.
-    if !t.wait_queue.is_null() {
+    let is_waiting = !t.wait_queue.is_null();
+    if is_waiting {
         requeue_waiting(section, t, from);
     }
+    is_waiting
 }
 
 /// Moves a ready thread within its run queue.
@@ -337,10 +350,6 @@ fn requeue_waiting(section: &mut Section, t: &mut Tcb, from: Priority) {
     queue.remove(section.wait_links(), t.tid, from);
     queue.push_back(section.wait_links(), t.tid, t.prio);
     NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
-    // SAFETY: a thread that waits for a mutex borrows it.
-    if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
-        mutex.waiter_moved(section);
-    }
 }
 
 /// Suspends the running thread: it runs no more until resumed. Says who is next.

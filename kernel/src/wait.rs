@@ -10,8 +10,9 @@
 //! [`Tcb::woken`] says how. One that has not begun to wait then does not.
 //!
 //! # Invariants
-//! * `woken` is [`Woken::Not`] from the announcement until the wait is over, at the latest when [`finish`] returns; then whoever comes later, the time-out
-//!   above all, changes nothing. So a thread disarms its time-out itself, and not who wakes it.
+//! * `woken` is [`Woken::Not`] from the announcement until the wait is over, at the latest when [`finish`] returns; then
+//!   whoever comes later, the time-out above all, changes nothing. So a thread disarms its time-out itself, and not who
+//!   wakes it.
 //! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
 
 use takt_scheduler::{PrioQueue, ThreadId, TimerId};

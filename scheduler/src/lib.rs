@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+mod levels;
 mod links;
 pub mod pi;
 mod prio_counts;

@@ -1,8 +1,8 @@
 //! The links of all queues: for each thread, the one after and the one before it.
 //!
-//! A thread stands in at most one [`PrioQueue`](crate::PrioQueue) of those that share a table, so one
-//! serves all run queues of the system and one all wait queues. Two arrays of bytes, not one of pairs, spare the instruction that would double
-//! the index.
+//! A thread stands in at most one [`PrioQueue`](crate::PrioQueue) of those that share a table, so
+//! one serves all run queues of the system and one all wait queues. Two arrays of bytes, not one of
+//! pairs, spare the instruction that would double the index.
 
 use crate::ThreadId;
 

@@ -7,9 +7,11 @@
 //!
 //! # Invariants
 //! * The bit of a level is set iff it holds a thread; its head means something only then.
-//! * A thread is in at most one queue of those that share [`Links`], at the priority it was pushed with: `remove` and the others
-//!   believe their caller in that. A caller that errs gets a wrong order, never memory unsafety.
+//! * A thread is in at most one queue of those that share [`Links`], at the priority it was pushed
+//!   with: `remove` and the others believe their caller in that. A caller that errs gets a wrong
+//!   order, never memory unsafety.
 
+use crate::levels::Levels;
 use crate::{Links, Priority, ThreadId};
 
 /// A queue of threads by priority; every operation is O(1) but iteration.
@@ -17,27 +19,10 @@ use crate::{Links, Priority, ThreadId};
 /// All operations on a queue must be given the same [`Links`].
 #[derive(Clone, Debug)]
 pub struct PrioQueue {
-    /// Bit `l % 64` of word `l / 64`: level `l` is not empty. A level is the rank of its priority, so
-    /// that the lowest bit is the first: `bsf` gives it as it is, whereas `bsr` would need two `xor`
-    /// more.
-    bitmap: [u64; 2],
-    /// First thread of each level. 128 and not 100, so that no index needs a check.
-    head: [u8; 128],
-}
-
-/// The most important level of a bitmap.
-#[inline(always)]
-pub(crate) const fn first_level(bitmap: [u64; 2]) -> Option<u32> {
-    if bitmap[0] != 0 {
-        return Some(bitmap[0].trailing_zeros());
-    }
-    // Priorities below 36: two instructions more.
-    core::hint::cold_path();
-    if bitmap[1] != 0 {
-        Some(bitmap[1].trailing_zeros() | 64)
-    } else {
-        None
-    }
+    /// Those that are not empty.
+    levels: Levels,
+    /// First thread of each level.
+    head: [u8; Levels::NR],
 }
 
 impl PrioQueue {
@@ -45,8 +30,8 @@ impl PrioQueue {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            bitmap: [0; 2],
-            head: [0; 128],
+            levels: Levels::new(),
+            head: [0; Levels::NR],
         }
     }
 
@@ -54,14 +39,14 @@ impl PrioQueue {
     #[inline(always)]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.bitmap[0] | self.bitmap[1] == 0
+        self.levels.is_empty()
     }
 
     /// Whether a thread of this priority is queued.
     #[inline(always)]
     #[must_use]
     pub const fn has_level(&self, prio: Priority) -> bool {
-        self.bitmap[Self::word(prio)] & Self::bit(prio) != 0
+        self.levels.has(prio)
     }
 
     /// Queues a thread behind its equals.
@@ -72,10 +57,10 @@ impl PrioQueue {
         tid: ThreadId,
         prio: Priority,
     ) {
-        if self.set_level(prio) {
-            links.link_before(self.head(prio), tid);
-        } else {
+        if self.levels.insert(prio) {
             self.set_head(prio, tid);
+        } else {
+            links.link_before(self.head(prio), tid);
         }
     }
 
@@ -87,12 +72,10 @@ impl PrioQueue {
         tid: ThreadId,
         prio: Priority,
     ) {
-        if self.set_level(prio) {
+        if !self.levels.insert(prio) {
             links.link_before(self.head(prio), tid);
-            self.set_head(prio, tid);
-        } else {
-            self.set_head(prio, tid);
         }
+        self.set_head(prio, tid);
     }
 
     /// Takes a queued thread out, wherever it stands. `prio` is what it was pushed with.
@@ -105,7 +88,7 @@ impl PrioQueue {
     ) {
         let next = links.next(tid);
         if next.raw() == tid.raw() {
-            self.clear_level(prio);
+            self.levels.remove(prio);
         } else {
             links.unlink(tid, next);
             if self.is_head(tid, prio) {
@@ -118,17 +101,14 @@ impl PrioQueue {
     #[inline(always)]
     #[must_use]
     pub const fn top(&self) -> Option<(ThreadId, Priority)> {
-        self.first_of(first_level(self.bitmap))
+        self.first_of(self.levels.first())
     }
 
     /// The priority of the most important thread.
     #[inline(always)]
     #[must_use]
     pub const fn top_priority(&self) -> Option<Priority> {
-        match first_level(self.bitmap) {
-            Some(level) => Some(Priority::from_level(level as u8)),
-            None => None,
-        }
+        self.levels.first_priority()
     }
 
     /// Takes the most important thread out; of equals, the first.
@@ -142,7 +122,7 @@ impl PrioQueue {
         };
         let next = links.next(tid);
         if next.raw() == tid.raw() {
-            self.clear_level(prio);
+            self.levels.remove(prio);
         } else {
             links.unlink(tid, next);
             self.set_head(prio, next);
@@ -192,14 +172,7 @@ impl PrioQueue {
         if !self.is_head(next, prio) {
             return Some((next, prio));
         }
-        let bit = Self::bit(prio);
-        let below = !(bit | (bit - 1));
-        let lower = if Self::word(prio) == 0 {
-            [self.bitmap[0] & below, self.bitmap[1]]
-        } else {
-            [0, self.bitmap[1] & below]
-        };
-        self.first_of(first_level(lower))
+        self.first_of(self.levels.below(prio).first())
     }
 
     /// All threads in order of importance, equals in the order of the queue.
@@ -213,30 +186,13 @@ impl PrioQueue {
         }
     }
 
-    /// Marks a level as not empty; whether it was so before.
-    #[inline(always)]
-    const fn set_level(&mut self, prio: Priority) -> bool {
-        let was_set = self.has_level(prio);
-        if !was_set {
-            self.bitmap[Self::word(prio)] |= Self::bit(prio);
-        }
-        was_set
-    }
-
-    /// Marks a level as empty.
-    #[inline(always)]
-    const fn clear_level(&mut self, prio: Priority) {
-        // One `rol`, where the complement of the bit would take a shift and a `not`.
-        self.bitmap[Self::word(prio)] &= (!1u64).rotate_left(Self::level(prio) as u32);
-    }
-
     /// First thread of a level, if there is such a level.
     #[inline(always)]
     const fn first_of(&self, level: Option<u32>) -> Option<(ThreadId, Priority)> {
         match level {
             // From `level` itself, not by way of the priority, which would narrow it to a byte.
             Some(level) => Some((
-                ThreadId::new(self.head[level as usize & 127]),
+                ThreadId::new(self.head[level as usize & (Levels::NR - 1)]),
                 Priority::from_level(level as u8),
             )),
             None => None,
@@ -246,30 +202,12 @@ impl PrioQueue {
     /// First thread of a level that is not empty.
     #[inline(always)]
     const fn head(&self, prio: Priority) -> ThreadId {
-        ThreadId::new(self.head[Self::level(prio)])
+        ThreadId::new(self.head[Levels::index(prio)])
     }
 
     #[inline(always)]
     const fn set_head(&mut self, prio: Priority, tid: ThreadId) {
-        self.head[Self::level(prio)] = tid.raw();
-    }
-
-    /// The level of a priority as an index that needs no check.
-    #[inline(always)]
-    const fn level(prio: Priority) -> usize {
-        prio.rank() as usize & 127
-    }
-
-    /// Which word of the bitmap holds a level.
-    #[inline(always)]
-    const fn word(prio: Priority) -> usize {
-        Self::level(prio) >> 6
-    }
-
-    /// The bit of a level within its word.
-    #[inline(always)]
-    const fn bit(prio: Priority) -> u64 {
-        1 << (Self::level(prio) & 63)
+        self.head[Levels::index(prio)] = tid.raw();
     }
 }
 

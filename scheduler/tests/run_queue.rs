@@ -125,6 +125,8 @@ impl Model {
 enum Op {
     /// Wakes the thread; if it is ready already, suspends or blocks it.
     Toggle(u8, u8),
+    /// Wakes the thread, and lets it run at once if it is more important and no reschedule is due.
+    WakeAndPick(u8, u8),
     Pick,
     Yield,
     Block,
@@ -144,6 +146,7 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
     let policy = || prop_oneof![Just(Policy::Fifo), Just(Policy::RoundRobin)];
     let op = prop_oneof![
         5 => (t(), p()).prop_map(|(t, p)| Op::Toggle(t, p)),
+        3 => (t(), p()).prop_map(|(t, p)| Op::WakeAndPick(t, p)),
         3 => Just(Op::Pick),
         2 => Just(Op::Yield),
         1 => Just(Op::Block),
@@ -172,6 +175,13 @@ fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op:
                 let expected = model.pick();
                 assert_eq!(run_queue.block_current(links), expected);
                 assert_ne!(expected, Next::Stay);
+            }
+        }
+        Op::WakeAndPick(t, p) => {
+            if !model.is_ready[usize::from(t)] && !model.is_due && model.beats_current(p) {
+                model.enqueue(t, p);
+                assert_eq!(run_queue.wakeup(links, tid(t), prio(p)), Resched::Preempt);
+                assert_eq!(run_queue.pick_woken(tid(t), prio(p)), model.pick());
             }
         }
         Op::Pick => assert_eq!(run_queue.pick_next(), model.pick()),

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::mutex::Long;
+use super::raw_mutex::Long;
 use super::{MutexGuard, Waiters};
 use crate::error::Error;
 use crate::lock::{self, Section};

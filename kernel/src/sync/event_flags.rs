@@ -14,7 +14,7 @@
 //! search else begins anew; to look at a waiter twice does no harm.
 
 use core::sync::atomic::{
-    AtomicU16, AtomicU32,
+    AtomicU8, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -24,6 +24,7 @@ use super::Waiters;
 use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::preempt;
 use crate::sched;
 use crate::thread::tcb::{Wait, tcb};
 use crate::time::Instant;
@@ -33,44 +34,61 @@ use crate::wait;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Any of them.
-    Any,
+    Any = 0,
     /// All of them.
-    All,
+    All = Wanted::ALL,
     /// Any, and those that were set are cleared by the wake-up.
-    AnyClear,
+    AnyClear = Wanted::CLEAR,
     /// All, and they are cleared by the wake-up.
-    AllClear,
+    AllClear = Wanted::ALL | Wanted::CLEAR,
 }
 
-impl Mode {
-    const fn is_satisfied(self, flags: u32, mask: u32) -> bool {
-        match self {
-            Self::Any | Self::AnyClear => flags & mask != 0,
-            Self::All | Self::AllClear => flags & mask == mask,
+/// What a waiter wants, as its control block has it: the bits, and the number of the [`Mode`].
+#[derive(Clone, Copy)]
+struct Wanted {
+    mask: u32,
+    mode: usize,
+}
+
+impl Wanted {
+    const ALL: isize = 1;
+    const CLEAR: isize = 2;
+
+    const fn new(mask: u32, mode: Mode) -> Self {
+        Self {
+            mask,
+            mode: mode as usize,
         }
     }
 
+    #[inline(always)]
+    const fn is_satisfied(self, flags: u32) -> bool {
+        let found = flags & self.mask;
+        if self.mode & Self::ALL as usize != 0 {
+            found == self.mask
+        } else {
+            // Branches are fewer instructions than to choose between both results.
+            core::hint::cold_path();
+            found != 0
+        }
+    }
+
+    #[inline(always)]
     const fn clears(self) -> bool {
-        matches!(self, Self::AnyClear | Self::AllClear)
-    }
-
-    const fn from_number(number: usize) -> Self {
-        match number {
-            0 => Self::Any,
-            1 => Self::All,
-            2 => Self::AnyClear,
-            _ => Self::AllClear,
-        }
+        self.mode & Self::CLEAR as usize != 0
     }
 }
+
+/// In [`EventFlags::search`]: there is none.
+const NO_SEARCH: u8 = 0;
 
 /// A word of flags.
 pub struct EventFlags {
     flags: AtomicU32,
-    /// One more than the number of the waiter that is looked at next, or 0 while there is no search. Changes inside a
-    /// section only.
-    search: AtomicU16,
-    /// [`sched::nr_moved`] when the search came there.
+    /// The number of the waiter that is looked at next, or 0, which an idle thread has, while there is no search. Changes
+    /// inside a section only.
+    search: AtomicU8,
+    /// [`sched::nr_moved`] when the search began, or began anew.
     nr_moved: AtomicU32,
     waiters: Waiters,
 }
@@ -81,7 +99,7 @@ impl EventFlags {
     pub const fn new(initial: u32) -> Self {
         Self {
             flags: AtomicU32::new(initial),
-            search: AtomicU16::new(0),
+            search: AtomicU8::new(NO_SEARCH),
             nr_moved: AtomicU32::new(0),
             waiters: Waiters::new(),
         }
@@ -99,15 +117,21 @@ impl EventFlags {
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, they stay off for all waiters.
     pub fn set(&self, bits: u32) {
         self.finish_search();
-        let mut section = lock::enter();
+        let section = lock::enter();
         self.flags.fetch_or(bits, Release);
-        let waiters = self.waiters.get(&section);
-        let first = waiters.top();
-        self.search_from(&mut section, first);
-        if first.is_some() {
-            self.search_on(section);
-        } else {
+        let Some(first) = self.waiters.get(&section).top() else {
             section.leave_quietly();
+            return;
+        };
+        self.nr_moved.store(sched::nr_moved(), Relaxed);
+        self.search_from(first);
+        // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
+        let guard = preempt::disable();
+        section.leave_quietly();
+        let is_more = self.look_at_next();
+        drop(guard);
+        if is_more {
+            self.search_on();
         }
     }
 
@@ -125,36 +149,32 @@ impl EventFlags {
     fn finish_search(&self) {
         if self.search.load(Relaxed) != 0 {
             core::hint::cold_path();
-            self.search_on(lock::enter());
+            self.search_on();
         }
     }
 
-    /// Goes on with the search, a section for each waiter, of which the first has begun.
+    /// Goes on with the search, a section for each waiter.
     #[inline(never)]
-    fn search_on(&self, mut section: Section) {
-        while self.look_at_next(&mut section) {
-            section.leave();
-            section = lock::enter();
-        }
-        section.leave();
+    fn search_on(&self) {
+        while self.look_at_next() {}
     }
 
-    /// The search goes on at this waiter, or is over.
+    /// The search goes on at this waiter. Inside a section.
     #[inline(always)]
-    fn search_from(&self, _section: &mut Section, next: Option<(ThreadId, Priority)>) {
-        let place = next.map_or(0, |(tid, _)| {
-            // SAFETY: inside a section.
-            unsafe { (*tcb(tid)).searched = true };
-            u16::from(tid.raw()) + 1
-        });
-        self.search.store(place, Relaxed);
-        self.nr_moved.store(sched::nr_moved(), Relaxed);
+    fn search_from(&self, (tid, _): (ThreadId, Priority)) {
+        // SAFETY: inside a section.
+        unsafe { (*tcb(tid)).searched = true };
+        self.search.store(tid.raw(), Relaxed);
     }
 
     /// The waiter that is looked at next, unless the search is over.
     #[inline(always)]
     fn next_searched(&self, waiters: &PrioQueue) -> Option<(ThreadId, Priority)> {
-        let tid = ThreadId::new(self.search.load(Relaxed).checked_sub(1)? as u8);
+        let search = self.search.load(Relaxed);
+        if search == NO_SEARCH {
+            return None;
+        }
+        let tid = ThreadId::new(search);
         // SAFETY: inside a section, as the queue's reference shows.
         let t = unsafe { &*tcb(tid) };
         let is_there = t.searched && core::ptr::eq(t.wait_queue, self.waiters.as_ptr());
@@ -162,28 +182,44 @@ impl EventFlags {
             Some((tid, t.prio))
         } else {
             // It has left or waits anew, or another may have been moved from behind it to before it.
+            core::hint::cold_path();
+            self.nr_moved.store(sched::nr_moved(), Relaxed);
             waiters.top()
         }
     }
 
-    /// Looks at one waiter; says whether there is another.
+    /// Looks at one waiter in a section of its own; says whether there is another.
+    #[inline(never)]
+    fn look_at_next(&self) -> bool {
+        let mut section = lock::enter();
+        let is_more = self.look_at_next_in(&mut section);
+        section.leave();
+        is_more
+    }
+
     #[inline(always)]
-    fn look_at_next(&self, section: &mut Section) -> bool {
+    fn look_at_next_in(&self, section: &mut Section) -> bool {
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
         let Some((tid, prio)) = self.next_searched(waiters) else {
-            self.search_from(section, None);
+            self.search.store(NO_SEARCH, Relaxed);
             return false;
         };
         let next = waiters.next_after(section.wait_links(), tid, prio);
-        self.search_from(section, next);
+        match next {
+            Some(next) => self.search_from(next),
+            None => self.search.store(NO_SEARCH, Relaxed),
+        }
         // SAFETY: inside a section.
         let t = unsafe { &mut *tcb(tid) };
-        let (mask, mode) = (t.exchange as u32, Mode::from_number(t.exchange2));
+        let wanted = Wanted {
+            mask: t.exchange as u32,
+            mode: t.exchange2,
+        };
         let flags = self.flags.load(Relaxed);
-        if mode.is_satisfied(flags, mask) {
-            if mode.clears() {
-                self.flags.fetch_and(!mask, Relaxed);
+        if wanted.is_satisfied(flags) {
+            if wanted.clears() {
+                self.flags.fetch_and(!wanted.mask, Relaxed);
             }
             t.exchange = flags as usize;
             waiters.remove(section.wait_links(), tid, prio);
@@ -205,7 +241,7 @@ impl EventFlags {
         }
         self.finish_search();
         let section = lock::enter();
-        let flags = self.take(&section, mask, mode);
+        let flags = self.take(&section, Wanted::new(mask, mode));
         section.leave_quietly();
         flags.ok_or(Error::WouldBlock)
     }
@@ -221,27 +257,27 @@ impl EventFlags {
             return Err(Error::InvalidArgument);
         }
         self.finish_search();
-        let result = self.wait_after_search(mask, mode, deadline);
+        let result = self.wait_after_search(Wanted::new(mask, mode), deadline);
         // Those after this one, before it does anything with the flags.
         self.finish_search();
         result
     }
 
     /// The flags if the condition holds; the modes that clear do so.
-    fn take(&self, _section: &Section, mask: u32, mode: Mode) -> Option<u32> {
+    fn take(&self, _section: &Section, wanted: Wanted) -> Option<u32> {
         let flags = self.flags.load(Acquire);
-        if !mode.is_satisfied(flags, mask) {
+        if !wanted.is_satisfied(flags) {
             return None;
         }
-        if mode.clears() {
-            self.flags.fetch_and(!mask, Relaxed);
+        if wanted.clears() {
+            self.flags.fetch_and(!wanted.mask, Relaxed);
         }
         Some(flags)
     }
 
-    fn wait_after_search(&self, mask: u32, mode: Mode, deadline: Instant) -> Result<u32, Error> {
+    fn wait_after_search(&self, wanted: Wanted, deadline: Instant) -> Result<u32, Error> {
         let section = lock::enter();
-        if let Some(flags) = self.take(&section, mask, mode) {
+        if let Some(flags) = self.take(&section, wanted) {
             section.leave_quietly();
             return Ok(flags);
         }
@@ -251,8 +287,8 @@ impl EventFlags {
         }
         // SAFETY: the running thread's own block, inside a section.
         let t = unsafe { &mut *percpu::current() };
-        t.exchange = mask as usize;
-        t.exchange2 = mode as usize;
+        t.exchange = wanted.mask as usize;
+        t.exchange2 = wanted.mode;
         t.searched = false;
         let queue = self.waiters.as_ptr();
         wait::wait_until(section, Wait::Queue, queue, deadline.cycles())

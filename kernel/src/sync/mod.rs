@@ -10,11 +10,12 @@
 //!
 //! All are `const`-constructible statics. A waiting thread borrows the object, so it cannot go away meanwhile.
 
-pub(crate) mod mutex;
 pub(crate) mod pi;
+pub(crate) mod raw_mutex;
 
 mod condvar;
 mod event_flags;
+mod mutex;
 mod queue;
 mod semaphore;
 

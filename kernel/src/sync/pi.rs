@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
-use super::mutex::RawMutex;
+use super::raw_mutex::RawMutex;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -66,23 +66,39 @@ pub(crate) fn nr_ended() -> u32 {
     NR_ENDED.load(Relaxed)
 }
 
-/// Follows a chain of owners and gives each the priority it has to have, a section for each.
+/// Follows a chain of owners and gives each the priority it has to have: a section for each, and another for the owner
+/// behind it to learn of that.
 ///
 /// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
 /// own walk. Inside a section it is one stretch.
 #[inline(never)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     let mut walk = Walk::new(from);
-    while walk.pending().is_some() {
+    while let Some(tid) = walk.pending() {
         let mut section = lock::enter();
         let change = walk.step(&World::of(&section));
+        let mut is_moved = false;
         if let Ok(Some(change)) = &change {
-            sched::requeue(&mut section, change.tid, change.to, change.placement);
+            is_moved = sched::requeue(&mut section, change.tid, change.to, change.placement);
         }
         section.leave();
         change?;
+        if is_moved {
+            tell_owner(tid);
+        }
     }
     Ok(())
+}
+
+/// The owner of the mutex that a thread waits for inherits from that thread's new priority.
+#[inline(never)]
+fn tell_owner(waiter: ThreadId) {
+    let mut section = lock::enter();
+    // SAFETY: inside a section; a thread that waits for a mutex borrows it.
+    if let Some(mutex) = unsafe { (*tcb(waiter)).blocked_on.as_ref() } {
+        mutex.waiter_moved(&mut section);
+    }
+    section.leave_quietly();
 }
 
 impl From<PiError> for Error {

@@ -74,23 +74,23 @@ pub fn exit(code: usize) -> ! {
         sched::may_block(),
         "only a thread with preemption enabled can exit"
     );
+    let me = percpu::current();
+    // SAFETY: the running thread's own block; read by others when it has ended.
+    unsafe { (*me).exit_code = code };
     let mut section = lock::enter_thread();
     // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
-    // SAFETY: the running thread's own block, inside a section.
-    let held = || unsafe { (*percpu::current()).held };
-    while !held().is_null() {
-        // SAFETY: the list holds mutexes that their waiters borrow.
-        unsafe { &*held() }.let_go(&mut section);
+    // SAFETY: the running thread's own block, inside a section; the list holds mutexes that their waiters borrow.
+    while let Some(held) = unsafe { (*me).held.as_ref() } {
+        held.let_go(&mut section);
         section.leave();
         section = lock::enter_thread();
     }
     // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
+    let t = unsafe { &mut *me };
     trace!(thread_exit, u32::from(t.tid.raw()));
     // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
     // which ends only when this CPU has left both.
     unsafe { (*(t.stack_top as *const AtomicBool)).store(false, Relaxed) };
-    t.exit_code = code;
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
         // SAFETY: inside a section.
@@ -100,11 +100,7 @@ pub fn exit(code: usize) -> ! {
             sched::wake(&mut section, joiner, Woken::Object);
         }
     }
-    // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { sched::of_cpu(percpu::this()) }
-        .rq
-        .block_current(section.ready_links());
-    sched::switch_for_good(section, next)
+    sched::switch_for_good(section, me)
 }
 
 /// The calling thread.

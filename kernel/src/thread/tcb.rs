@@ -9,7 +9,7 @@ use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::MAX_THREADS;
 use crate::error::Error;
-use crate::sync::mutex::RawMutex;
+use crate::sync::raw_mutex::RawMutex;
 
 /// Waiting for an object, a time or a notification.
 pub(crate) const WAITING: u8 = 1;

@@ -49,7 +49,8 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
     nr_places
 }
 
-/// Has the next record of each CPU say who runs: until now the events of who does may have been off, or left out by a filter.
+/// Has the next record of each CPU say who runs: until now the events of who does may have been off, or left out by a
+/// filter.
 ///
 /// # Context
 /// Any.

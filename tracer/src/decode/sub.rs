@@ -217,8 +217,8 @@ impl SubBuffer {
         }))
     }
 
-    /// A `clock` record, which may name the running thread. Its own time is not judged: it may have been written ahead of time, and then something else
-    /// that comes first says the present half again.
+    /// A `clock` record, which may name the running thread. Its own time is not judged: it may have been written ahead of
+    /// time, and then something else that comes first says the present half again.
     fn clock<'t>(&mut self) -> Result<Option<Record<'t>>, Fault> {
         let Some(half) = self.word_at(8) else {
             return Err(self.short(CLOCK_ID, CLOCK_LEN.into()));

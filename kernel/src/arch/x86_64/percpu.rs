@@ -217,6 +217,17 @@ pub fn is_preemptible() -> bool {
     true
 }
 
+/// Whether nothing keeps this CPU from switching and no reschedule is due: one compare and one branch.
+#[inline(always)]
+pub fn is_calm() -> bool {
+    // SAFETY: reads one byte of this CPU's block; the label is inside this function.
+    unsafe {
+        asm!("cmp byte ptr gs:[{}], {}", "jne {}", const PREEMPT, const NO_RESCHED as i8, label { return false },
+             options(nostack, readonly));
+    }
+    true
+}
+
 /// How often preemption is disabled.
 #[inline(always)]
 pub fn depth() -> u8 {

@@ -31,7 +31,7 @@ use super::{
     ARE_RECORDS_JUDGED, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, HAS_PIDS, IS_GRAPH_ON, MAX_DEPTH,
 };
 use crate::arch::percpu::{self, PerCpu};
-use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_THREADS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_THREADS, TRACE_SUB_SIZE};
 
 unsafe extern "C" {
     fn takt_function_graph();
@@ -134,7 +134,8 @@ global_asm!(
     "imul r10, r10, {SHADOW_SIZE}",
     ".endm",
     //
-    // Reserves a record, or goes to `other`: rax = place in the ring, where the time stamp stands. Uses rdx, rsi.
+    // Reserves a record, or goes to `other`: eax = place in the ring, where the time stamp stands. Uses rdx, rsi. The
+    // upper half of rax counts rounds, so addresses are computed with 32 bits.
     ".macro TAKT_GRAPH_RESERVE other",
     "mov rsi, gs:[{POS}]",
     "rdtsc",
@@ -146,8 +147,7 @@ global_asm!(
     "xchg rax, rsi",
     "cmpxchg gs:[{POS}], rdx",
     "jne \\other",
-    "and eax, {RING_SIZE} - 1",
-    "mov gs:[rax + {RING}], esi",
+    "mov gs:[eax + {RING}], esi",
     ".endm",
     // Writes its word: r11 = where the uppermost frame is. A frame's 32 bytes are a depth's 256 in the word.
     ".macro TAKT_GRAPH_WORD id:vararg",
@@ -158,11 +158,11 @@ global_asm!(
     "or esi, gs:[{CONTEXT}]",
     "or esi, dword ptr [{shadows} + r10 + {IRQ}]",
     "lea esi, [rsi + 8 * r11 + \\id]",
-    "mov gs:[rax + {RING} + 4], esi",
+    "mov gs:[eax + {RING} + 4], esi",
     ".endm",
     // Writes the rest, which is in edx, and commits.
     ".macro TAKT_GRAPH_COMMIT",
-    "mov gs:[rax + {RING} + 8], edx",
+    "mov gs:[eax + {RING} + 8], edx",
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT12}",
     ".endm",
@@ -275,7 +275,6 @@ global_asm!(
     LIMIT = const CONTROL + Word::Limit.offset() as usize,
     TS_HI = const CONTROL + Word::TsHi.offset() as usize,
     RING = const offset_of!(PerCpu, ring_memory),
-    RING_SIZE = const TRACE_SUB_SIZE * TRACE_NR_SUBS,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT12 = const wire::commit_of(12),

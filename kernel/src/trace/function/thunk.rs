@@ -22,7 +22,7 @@ use takt_tracer::ring::Word;
 use takt_tracer::wire;
 
 use crate::arch::percpu::{self, PerCpu};
-use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use crate::config::TRACE_SUB_SIZE;
 
 unsafe extern "C" {
     fn takt_function_trace();
@@ -110,8 +110,8 @@ global_asm!(
     "mov rax, r10",
     "cmpxchg gs:[{POS}], rdx",
     "jne 8f",
-    "and eax, {RING_SIZE} - 1",
-    "mov gs:[rax + {RING}], r11d",
+    // The upper half of rax counts rounds, so addresses are computed with 32 bits.
+    "mov gs:[eax + {RING}], r11d",
     // The blocks: the image begins at a multiple of 4096 of them.
     "mov edx, [rsp + 8]",
     "mov r10d, [rsp + 16]",
@@ -120,7 +120,7 @@ global_asm!(
     "shl r10d, 14",
     "and r10d, 0xfff00000",
     "lea edx, [r10 + 4 * rdx + {function}]",
-    "mov gs:[rax + {RING} + 4], edx",
+    "mov gs:[eax + {RING} + 4], edx",
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT8}",
     "pop rdx",
@@ -141,13 +141,12 @@ global_asm!(
     "mov rax, r10",
     "cmpxchg gs:[{POS}], rdx",
     "jne 7f",
-    "and eax, {RING_SIZE} - 1",
-    "mov gs:[rax + {RING}], r11d",
+    "mov gs:[eax + {RING}], r11d",
     "movzx edx, cx",
     "xor ecx, edx",
     "shl edx, 13", // from bit 9 to the place in a record
     "lea edx, [rdx + rcx + {function_context}]",
-    "mov gs:[rax + {RING} + 4], edx",
+    "mov gs:[eax + {RING} + 4], edx",
     "mov edx, [rsp + 16]",
     "mov r10d, [rsp + 24]",
     "shr edx, 6",
@@ -156,7 +155,7 @@ global_asm!(
     "and r10d, 0x3ffc0",
     "shl r10d, 6",
     "or edx, r10d",
-    "mov gs:[rax + {RING} + 8], edx",
+    "mov gs:[eax + {RING} + 8], edx",
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT12}",
     "pop rcx",
@@ -213,7 +212,6 @@ global_asm!(
     LIMIT = const CONTROL + Word::Limit.offset() as usize,
     TS_HI = const CONTROL + Word::TsHi.offset() as usize,
     RING = const offset_of!(PerCpu, ring_memory),
-    RING_SIZE = const TRACE_SUB_SIZE * TRACE_NR_SUBS,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT8 = const wire::commit_of(8),

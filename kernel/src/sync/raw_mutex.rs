@@ -1,0 +1,408 @@
+//! The mutex without its data: ownership, waiting, transitive priority inheritance.
+//!
+//! The lock word holds the owner's handle; while no one waits, lock and unlock are a compare-and-swap each. The first
+//! waiter sets the contended bit and puts the mutex on the owner's list of contended mutexes, from which inheritance is
+//! computed. Unlocking a contended mutex hands it to the most important waiter. A handle comes back only after four
+//! million threads with the same id, so the word of a thread that has ended is no one else's.
+//!
+//! A thread that finds it locked announces its wait, then looks for deadlocks, lends its priority to one owner after the
+//! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex.
+//!
+//! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
+//! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.
+
+use core::cell::Cell;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use takt_scheduler::pi::{Check, PiError};
+use takt_scheduler::{Priority, ThreadId};
+
+use super::{Waiters, pi};
+use crate::arch::percpu;
+use crate::error::Error;
+use crate::lock::{self, Section};
+use crate::sched;
+use crate::thread::tcb::{EXITED, HANDLE, Tcb, Wait, Woken, tcb};
+use crate::time::Instant;
+use crate::trace::trace;
+use crate::wait;
+
+const FREE: u32 = 0;
+const CONTENDED: u32 = 1 << 31;
+
+/// How many threads of a chain are looked at in one section.
+const CHECKED_AT_ONCE: usize = 4;
+
+const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
+
+/// The mutex without its data.
+pub(crate) struct RawMutex {
+    /// 0, or the owner's handle, + `CONTENDED` while someone waits.
+    word: AtomicU32,
+    waiters: Waiters,
+    /// Priority of the most important waiter, as its owner has noted it.
+    top: Cell<Option<Priority>>,
+    /// Next in the owner's list of contended mutexes.
+    next_held: Cell<*const RawMutex>,
+    /// The one before it there, null for the first.
+    prev_held: Cell<*const RawMutex>,
+}
+
+// SAFETY: the queue and the link change inside a section only.
+unsafe impl Sync for RawMutex {}
+// SAFETY: not moved while anyone waits, since waiters borrow it.
+unsafe impl Send for RawMutex {}
+
+impl RawMutex {
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            waiters: Waiters::new(),
+            top: Cell::new(None),
+            next_held: Cell::new(core::ptr::null()),
+            prev_held: Cell::new(core::ptr::null()),
+        }
+    }
+
+    /// The owner; where someone waits, it has not ended.
+    pub(crate) fn owner(&self) -> Option<ThreadId> {
+        let word = self.word.load(Relaxed);
+        (word != FREE).then(|| ThreadId::new(word as u8))
+    }
+
+    #[inline(always)]
+    pub(super) fn try_lock(&self) -> bool {
+        self.word
+            .compare_exchange(FREE, my_handle(), Acquire, Relaxed)
+            .is_ok()
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self, deadline: Instant, long: Long) -> Result<(), Error> {
+        if self.try_lock() {
+            return Ok(());
+        }
+        self.lock_slow(deadline, long)
+    }
+
+    #[inline(never)]
+    fn lock_slow(&self, deadline: Instant, long: Long) -> Result<(), Error> {
+        if !sched::may_block() {
+            return Err(Error::WrongContext);
+        }
+        let Some(owner) = self.begin_wait()? else {
+            return Ok(());
+        };
+        // From here on the thread stands in the queue, and an unlock may give it the mutex.
+        self.check(long)?;
+        // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
+        // do not inherit: the limit is documented in `config`.
+        let _ = pi::walk(owner);
+        match wait::finish(deadline.cycles()) {
+            Woken::TimedOut => Err(Error::TimedOut),
+            Woken::Object | Woken::Not => self.end_wait(),
+        }
+    }
+
+    /// Takes the mutex after all; or announces a wait for it, and gives its owner.
+    fn begin_wait(&self) -> Result<Option<ThreadId>, Error> {
+        let mut section = lock::enter_thread();
+        let result = self.begin_wait_in(&mut section);
+        section.leave_quietly();
+        result
+    }
+
+    #[inline(always)]
+    fn begin_wait_in(&self, section: &mut Section) -> Result<Option<ThreadId>, Error> {
+        // Another CPU's fast path may give it back or take it while this one looks.
+        let owner = loop {
+            let word = self.word.load(Relaxed);
+            if word == FREE {
+                if self.try_lock() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let owner = living_owner(word)?;
+            if owner.raw() == percpu::current_tid() {
+                return Err(Error::Deadlock);
+            }
+            if self.contend(section, word, owner) {
+                break owner;
+            }
+        };
+        // SAFETY: the running thread's own block, inside a section.
+        let t = unsafe { &mut *percpu::current() };
+        t.blocked_on = self;
+        trace!(
+            mutex_contended,
+            u32::from(owner.raw()),
+            u32::from(t.prio.rank()),
+            self as *const Self as u32
+        );
+        wait::announce(section, Wait::Queue, self.waiters.as_ptr());
+        self.note_top(section, owner);
+        Ok(Some(owner))
+    }
+
+    /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
+    /// meanwhile closes none.
+    fn check(&self, long: Long) -> Result<(), Error> {
+        let me = ThreadId::new(percpu::current_tid());
+        let nr_ended = pi::nr_ended();
+        let mut check = Check::new(me, self.owner());
+        loop {
+            let mut section = lock::enter_thread();
+            // SAFETY: the running thread's own block, inside a section.
+            let t = unsafe { &mut *tcb(me) };
+            let mut is_done: Result<bool, Error> = Ok(true);
+            if t.woken == Woken::Not {
+                let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
+                if seen.is_err() && nr_ended != pi::nr_ended() {
+                    // Some thread of the chain may have gone on since, so that what was seen was not at one time.
+                    check = Check::new(me, self.owner());
+                    seen = check.go_on(&pi::World::of(&section), usize::MAX);
+                }
+                is_done = match seen {
+                    Ok(depth) => Ok(depth.is_some()),
+                    Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
+                    Err(error) => {
+                        self.take_back(&mut section, t);
+                        Err(error.into())
+                    }
+                };
+            }
+            section.leave_quietly();
+            if is_done? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The running thread will not wait as announced.
+    fn take_back(&self, section: &mut Section, t: &mut Tcb) {
+        t.woken = Woken::Object;
+        wait::leave_queue(section, t);
+        self.waiter_gone(section, t);
+    }
+
+    /// The wait was ended by the owner.
+    fn end_wait(&self) -> Result<(), Error> {
+        // Not handed over: given up by an owner that has ended.
+        if self.word.load(Relaxed) & !CONTENDED != my_handle() {
+            return Err(Error::OwnerDied);
+        }
+        trace!(mutex_acquired, self as *const Self as u32);
+        Ok(())
+    }
+
+    /// `t` was taken out of the queue by its time-out, or gave up: what the owners along the chain inherited through it ends.
+    ///
+    /// All of them at once, though that grows with the chain: `t` may not run for long, and whoever is changed meanwhile
+    /// would not know what is still to be done.
+    pub(crate) fn waiter_gone(&self, section: &mut Section, t: &mut Tcb) {
+        t.blocked_on = core::ptr::null();
+        let owner = self.owner();
+        self.waiter_left(section);
+        if let Some(owner) = owner {
+            let _ = pi::walk(owner);
+        }
+    }
+
+    /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.
+    fn contend(&self, section: &Section, word: u32, owner: ThreadId) -> bool {
+        if word & CONTENDED == 0 {
+            let contended = word | CONTENDED;
+            if self
+                .word
+                .compare_exchange(word, contended, Relaxed, Relaxed)
+                .is_err()
+            {
+                return false;
+            }
+            self.hold(section, owner);
+        }
+        true
+    }
+
+    /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
+    pub(crate) fn let_go(&self, section: &mut Section) {
+        // SAFETY: inside a section, where this is the only reference.
+        let waiters = unsafe { &mut *self.waiters.as_ptr() };
+        let waiter = waiters.pop(section.wait_links());
+        self.waiter_left(section);
+        if let Some((waiter, _)) = waiter {
+            // SAFETY: inside a section.
+            unsafe { (*tcb(waiter)).blocked_on = core::ptr::null() };
+            wait::wake_taken(section, waiter);
+        }
+    }
+
+    /// A waiter was taken out of the queue, which does not become the owner.
+    fn waiter_left(&self, section: &mut Section) {
+        pi::wait_ended();
+        let Some(owner) = self.owner() else { return };
+        self.note_top(section, owner);
+        if self.waiters.get(section).is_empty() {
+            self.release(section, owner);
+            self.word.fetch_and(!CONTENDED, Relaxed);
+        }
+    }
+
+    /// A waiter was moved in the queue to another priority. Some section later: until then the owner inherits from what
+    /// was noted.
+    pub(crate) fn waiter_moved(&self, section: &mut Section) {
+        if let Some(owner) = self.owner() {
+            self.note_top(section, owner);
+        }
+    }
+
+    /// The most important waiter may be another one: its owner inherits from that.
+    #[inline(always)]
+    fn note_top(&self, section: &Section, owner: ThreadId) {
+        let top = self.waiters.get(section).top_priority();
+        let noted = self.top.replace(top);
+        if noted == top {
+            return;
+        }
+        // SAFETY: inside a section.
+        let inherits = unsafe { &mut (*tcb(owner)).inherits };
+        if let Some(noted) = noted {
+            inherits.remove(noted);
+        }
+        if let Some(top) = top {
+            inherits.add(top);
+        }
+    }
+
+    /// Puts it on its owner's list.
+    fn hold(&self, _section: &Section, owner: ThreadId) {
+        // SAFETY: inside a section.
+        let t = unsafe { &mut *tcb(owner) };
+        // SAFETY: the list holds contended mutexes, which their waiters borrow.
+        if let Some(first) = unsafe { t.held.as_ref() } {
+            first.prev_held.set(self);
+        }
+        self.prev_held.set(core::ptr::null());
+        self.next_held.set(t.held);
+        t.held = self;
+    }
+
+    /// Takes it off its owner's list, on which it is, since it is contended.
+    fn release(&self, _section: &Section, owner: ThreadId) {
+        let (prev, next) = (self.prev_held.get(), self.next_held.get());
+        // SAFETY: the list holds contended mutexes, which their waiters borrow.
+        match unsafe { prev.as_ref() } {
+            Some(prev) => prev.next_held.set(next),
+            // SAFETY: inside a section.
+            None => unsafe { (*tcb(owner)).held = next },
+        }
+        // SAFETY: as above.
+        if let Some(next) = unsafe { next.as_ref() } {
+            next.prev_held.set(prev);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(&self) -> Result<(), Error> {
+        if self
+            .word
+            .compare_exchange(my_handle(), FREE, Release, Relaxed)
+            .is_ok()
+        {
+            return Ok(());
+        }
+        self.unlock_slow()
+    }
+
+    #[inline(never)]
+    fn unlock_slow(&self) -> Result<(), Error> {
+        let mut section = lock::enter();
+        let result = self.unlock_in(&mut section);
+        section.leave();
+        // SAFETY: the running thread's own block, of which it reads two bytes.
+        let t = unsafe { &*percpu::current() };
+        if t.prio != t.base {
+            // It is as important as the waiter was that now owns the mutex, and no longer has to be.
+            let _ = pi::walk(t.tid);
+        }
+        result
+    }
+
+    /// Unlocks inside a section; the most important waiter owns it then.
+    #[inline(always)]
+    fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
+        let mine = my_handle();
+        let word = self.word.load(Relaxed);
+        if word != mine | CONTENDED {
+            if word != mine {
+                return Err(Error::NotOwner);
+            }
+            self.word.store(FREE, Release);
+            return Ok(());
+        }
+        self.hand_over(section);
+        Ok(())
+    }
+
+    /// Makes the most important waiter the owner.
+    #[inline(always)]
+    fn hand_over(&self, section: &mut Section) {
+        let me = ThreadId::new(percpu::current_tid());
+        // SAFETY: inside a section, where this is the only reference.
+        let waiters = unsafe { &mut *self.waiters.as_ptr() };
+        let Some((next, _)) = waiters.pop(section.wait_links()) else {
+            // A contended mutex has a waiter.
+            debug_assert!(false, "the contended bit ends with the last waiter");
+            return;
+        };
+        // Not the waiter's priority, which may have changed since it was noted.
+        if let Some(noted) = self.top.take() {
+            // SAFETY: inside a section.
+            unsafe { (*tcb(me)).inherits.remove(noted) };
+        }
+        self.release(section, me);
+        // SAFETY: inside a section.
+        let heir = unsafe { &mut *tcb(next) };
+        heir.blocked_on = core::ptr::null();
+        pi::wait_ended();
+        if waiters.is_empty() {
+            self.word.store(heir.handle, Relaxed);
+        } else {
+            self.word.store(heir.handle | CONTENDED, Relaxed);
+            self.hold(section, next);
+            self.note_top(section, next);
+        }
+        wait::wake_taken(section, next);
+    }
+}
+
+/// What becomes of a chain of owners that is too long for inheritance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Long {
+    /// The mutex is not locked.
+    Refused,
+    /// Those at its end inherit nothing.
+    Accepted,
+}
+
+/// The running thread's handle.
+#[inline(always)]
+fn my_handle() -> u32 {
+    // SAFETY: the running thread's own block.
+    unsafe { (*percpu::current()).handle }
+}
+
+/// The owner that the word of a locked mutex names, unless it has ended. Inside a section.
+fn living_owner(word: u32) -> Result<ThreadId, Error> {
+    let owner = ThreadId::new(word as u8);
+    // SAFETY: inside a section.
+    let t = unsafe { &*tcb(owner) };
+    if t.handle != word & HANDLE || t.state & EXITED != 0 {
+        return Err(Error::OwnerDied);
+    }
+    Ok(owner)
+}

@@ -1,0 +1,102 @@
+//! Which levels of priority are in use: a bitmap, of which the most important level is known at once.
+
+use crate::Priority;
+
+/// A set of levels. All zeros are an empty one.
+///
+/// Bit `l % 64` of word `l / 64` is level `l`. A level is the rank of its priority, so that the lowest bit is the first:
+/// `bsf` gives it as it is, whereas `bsr` would need two `xor` more.
+#[derive(Clone, Debug)]
+pub(crate) struct Levels([u64; 2]);
+
+impl Levels {
+    /// Tables with something for each level have so many entries: 128 and not 100, so that no index needs a check.
+    pub(crate) const NR: usize = 128;
+
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self([0; 2])
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0[0] | self.0[1] == 0
+    }
+
+    /// Whether the level of this priority is in the set.
+    #[inline(always)]
+    pub(crate) const fn has(&self, prio: Priority) -> bool {
+        self.0[Self::word(prio)] & Self::bit(prio) != 0
+    }
+
+    /// Says whether it was not there.
+    #[inline(always)]
+    pub(crate) const fn insert(&mut self, prio: Priority) -> bool {
+        let word = &mut self.0[Self::word(prio)];
+        // One `bts` of a copy, where to test the bit first takes its mask as well.
+        let with = *word | Self::bit(prio);
+        let is_new = with != *word;
+        if is_new {
+            *word = with;
+        }
+        is_new
+    }
+
+    #[inline(always)]
+    pub(crate) const fn remove(&mut self, prio: Priority) {
+        // One `rol`, where the complement of the bit would take a shift and a `not`.
+        self.0[Self::word(prio)] &= (!1u64).rotate_left(Self::index(prio) as u32);
+    }
+
+    /// The most important level. As a number and not as a priority, which would narrow it to a byte.
+    #[inline(always)]
+    pub(crate) const fn first(&self) -> Option<u32> {
+        if self.0[0] != 0 {
+            return Some(self.0[0].trailing_zeros());
+        }
+        // Priorities below 36: two instructions more.
+        core::hint::cold_path();
+        if self.0[1] != 0 {
+            Some(self.0[1].trailing_zeros() | 64)
+        } else {
+            None
+        }
+    }
+
+    /// The priority of the most important level.
+    #[inline(always)]
+    pub(crate) const fn first_priority(&self) -> Option<Priority> {
+        match self.first() {
+            Some(level) => Some(Priority::from_level(level as u8)),
+            None => None,
+        }
+    }
+
+    /// Those that are less important than this priority.
+    #[inline(always)]
+    pub(crate) const fn below(&self, prio: Priority) -> Self {
+        let bit = Self::bit(prio);
+        let below = !(bit | (bit - 1));
+        if Self::word(prio) == 0 {
+            Self([self.0[0] & below, self.0[1]])
+        } else {
+            Self([0, self.0[1] & below])
+        }
+    }
+
+    /// The level of a priority as an index of a table.
+    #[inline(always)]
+    pub(crate) const fn index(prio: Priority) -> usize {
+        prio.rank() as usize & (Self::NR - 1)
+    }
+
+    #[inline(always)]
+    const fn word(prio: Priority) -> usize {
+        Self::index(prio) >> 6
+    }
+
+    #[inline(always)]
+    const fn bit(prio: Priority) -> u64 {
+        1 << (Self::index(prio) & 63)
+    }
+}
