@@ -111,7 +111,7 @@ pub(crate) extern "C" fn idle() -> ! {
 #[inline(always)]
 fn idle_loop() -> ! {
     loop {
-        crate::trace::control::prepare(time::next_deadline());
+        crate::trace::prepare(time::next_deadline());
         fault::idle();
         time::idle_wait();
     }

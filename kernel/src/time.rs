@@ -353,14 +353,14 @@ fn wake_before(deadline: u64, margin: u64) -> u64 {
     latest.saturating_sub(mine) / round * round + mine
 }
 
-/// The next deadline of this CPU in cycles; `u64::MAX` if there is none.
-pub(crate) fn next_deadline() -> u64 {
+/// The next deadline of this CPU; [`Instant::NEVER`] if there is none.
+pub(crate) fn next_deadline() -> Instant {
     // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
-    unsafe { (*percpu::this()).sched.timers.earliest_deadline() }
+    Instant(unsafe { (*percpu::this()).sched.timers.earliest_deadline() })
 }
 
 /// Time from now to the next deadline of this CPU, in nanoseconds.
 #[must_use]
 pub fn nanos_until_next() -> u64 {
-    cycles_to_nanos(next_deadline().saturating_sub(tsc::now()))
+    cycles_to_nanos(next_deadline().0.saturating_sub(tsc::now()))
 }

@@ -10,6 +10,7 @@ use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
 use crate::error::Error;
+use crate::time::Instant;
 
 pub use takt_tracer::ring::Counters;
 
@@ -300,19 +301,23 @@ pub fn drain(cpu: usize, mut deliver: impl FnMut(&'static [u8]) -> bool) -> usiz
     nr
 }
 
-/// Bytes that the idle thread keeps free in the current sub-buffer: what a few activations with every event on record.
+/// Bytes that [`prepare`] keeps free in the current sub-buffer: what a few activations with every event on record.
 const ROOM: u32 = 512;
 
-/// Does ahead of time what the next records would have to do besides recording: opens the next sub-buffer if little
-/// room is left, and notes the upper half of the TSC at `upcoming`, the next deadline.
+/// Does ahead of time what the next records of this CPU would have to do besides recording: opens the next sub-buffer if
+/// little room is left, and notes the upper half of the TSC at `upcoming`, the next deadline, unless that is
+/// [`Instant::NEVER`].
+///
+/// The idle thread does it before it waits. Who must not be delayed by it, on a CPU that may never idle, does it at the
+/// end of each activation.
 ///
 /// # Context
-/// The idle thread.
-pub(crate) fn prepare(upcoming: u64) {
+/// Threads.
+pub fn prepare(upcoming: Instant) {
     let ring = RingOf::here();
     ring::make_room(ring, ROOM);
-    if upcoming != u64::MAX {
-        ring::announce(ring, upcoming);
+    if upcoming != Instant::NEVER {
+        ring::announce(ring, upcoming.cycles());
     }
 }
 

@@ -31,8 +31,8 @@ mod wakeup;
 
 pub use control::{
     Counters, buffer_size, close, counters_of, cpumask, drain, enable, forget, has_full,
-    is_enabled, is_on, is_overwriting, is_wanted, nr_full, place_of, set_buffer_size, set_cpumask,
-    set_mode, tracing_off, tracing_on,
+    is_enabled, is_on, is_overwriting, is_wanted, nr_full, place_of, prepare, set_buffer_size,
+    set_cpumask, set_mode, tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, IrqsOnSink, KernelRing, KernelSink};
 pub(crate) use ring::{record_bytes, record_slowly};

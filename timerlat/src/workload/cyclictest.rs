@@ -59,6 +59,7 @@ fn run(slot: usize) -> Result<(), Error> {
     let mut seq = 0u32;
     while !is_over(abs) {
         seq = seq.wrapping_add(1);
+        super::housekeeping(cpu, abs);
         sleep_until(Instant::from_cycles(abs))?;
         let now = Instant::now().cycles();
         let latency = now.wrapping_sub(abs);
@@ -66,7 +67,6 @@ fn run(slot: usize) -> Result<(), Error> {
         if latency > SHARED.stop_thread.load(Relaxed) {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
         }
-        super::housekeeping(cpu);
         abs = account(stats, None, abs, now, interval);
     }
     Ok(())

@@ -252,9 +252,9 @@ fn wait(nr_threads: u32) -> Result<(), Error> {
 /// Given by each measured thread at its end.
 static ENDED: Semaphore = Semaphore::new(0, MAX_SLOTS as u32);
 
-/// Between two activations, after the sample: a command of the host's, and a sign of life where the idle thread never
-/// runs.
-fn housekeeping(cpu: usize) {
+/// Before the activation at `next`, and after the sample of the one before: a command of the host's, a sign of life, and
+/// room for the records of that activation, all for when the idle thread never runs.
+fn housekeeping(cpu: usize, next: u64) {
     if (hooks().command)() == Some(b's') {
         stop_now();
     }
@@ -263,6 +263,7 @@ fn housekeeping(cpu: usize) {
             .heartbeat
             .store(takt_kernel::irq::count(cpu), Relaxed);
     }
+    takt_kernel::trace::prepare(Instant::from_cycles(next));
 }
 
 /// Marks the calling thread as ended.

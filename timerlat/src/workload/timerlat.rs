@@ -101,6 +101,7 @@ fn run(slot: usize) -> Result<(), Error> {
     while !is_over(abs) {
         let seq = instance.seq.load(Relaxed).wrapping_add(1);
         instance.seq.store(seq, Relaxed);
+        super::housekeeping(cpu, abs);
         timer.arm(Instant::from_cycles(abs));
         thread::park(Instant::NEVER)?;
         let now = Instant::now().cycles();
@@ -110,7 +111,6 @@ fn run(slot: usize) -> Result<(), Error> {
         if latency > threshold {
             threshold_hit(Measure::Thread, slot, latency, u64::from(seq));
         }
-        super::housekeeping(cpu);
         let irq = instance.irq_latency.load(Relaxed);
         abs = account(stats, Some(irq), abs, now, period);
     }

@@ -117,7 +117,7 @@ pub fn close<R: CpuRing>(ring: R) {
 /// the next slot is not free.
 ///
 /// # Context
-/// The idle thread of the ring's CPU: outside of every measured path.
+/// A thread of the ring's CPU: outside of every measured path.
 pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
     if ring.load(Word::Limit) == 0 {
         return false;
@@ -133,7 +133,7 @@ pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
 /// before that time, it finds the half of its own time not noted and writes a `clock` record itself.
 ///
 /// # Context
-/// The idle thread of the ring's CPU: outside of every measured path.
+/// A thread of the ring's CPU: outside of every measured path.
 pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
     let limit = ring.load(Word::Limit);
     if limit == 0 || ring.load(Word::TsHi) == upcoming >> 32 {
