@@ -292,20 +292,15 @@ pub(crate) fn nr_moved() -> u32 {
     NR_MOVED.load(Relaxed)
 }
 
-/// Moves a thread to another effective priority, wherever it is queued; says whether it stands in a wait queue. If that is
-/// a mutex's, its owner has yet to learn of it ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
+/// Moves a thread to another effective priority, wherever it is queued. The owner of a mutex that it waits for has yet to
+/// learn of it ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
 #[inline(always)]
-pub(crate) fn requeue(
-    section: &mut Section,
-    tid: ThreadId,
-    to: Priority,
-    placement: Placement,
-) -> bool {
+pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placement: Placement) {
     // SAFETY: inside a section.
     let t = unsafe { &mut *tcb(tid) };
     if t.is_idle() {
         // It stands in no queue. Whoever waits for its mutex is not ready, and it runs when no one else is.
-        return false;
+        return;
     }
     let from = t.prio;
     trace!(
@@ -320,11 +315,18 @@ pub(crate) fn requeue(
         requeue_ready(section, t, from, placement);
     }
     // A thread that has announced its wait and has not begun it stands in both.
-    let is_waiting = !t.wait_queue.is_null();
-    if is_waiting {
-        requeue_waiting(section, t, from);
+    if t.wait_queue.is_null() {
+        return;
     }
-    is_waiting
+    requeue_waiting(section, t, from);
+    if t.state == 0 {
+        core::hint::cold_path();
+        // It may go on before its owner is told otherwise, and its own walk begins behind it.
+        // SAFETY: a thread that waits for a mutex borrows it.
+        if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
+            mutex.waiter_moved(section);
+        }
+    }
 }
 
 /// Moves a ready thread within its run queue.

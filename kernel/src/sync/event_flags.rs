@@ -126,7 +126,7 @@ impl EventFlags {
         self.nr_moved.store(sched::nr_moved(), Relaxed);
         self.search_from(first);
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
-        let guard = preempt::disable();
+        let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
         let is_more = self.look_at_next();
         drop(guard);

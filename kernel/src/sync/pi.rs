@@ -77,13 +77,16 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     while let Some(tid) = walk.pending() {
         let mut section = lock::enter();
         let change = walk.step(&World::of(&section));
-        let mut is_moved = false;
-        if let Ok(Some(change)) = &change {
-            is_moved = sched::requeue(&mut section, change.tid, change.to, change.placement);
+        match &change {
+            Ok(Some(change)) => {
+                sched::requeue(&mut section, change.tid, change.to, change.placement);
+            }
+            // Whoever has changed it may have been interrupted before it told the owner.
+            Ok(None) => tell_owner_in(&mut section, tid),
+            Err(_) => {}
         }
         section.leave();
-        change?;
-        if is_moved {
+        if change?.is_some() && walk.pending().is_some() {
             tell_owner(tid);
         }
     }
@@ -94,11 +97,16 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
 #[inline(never)]
 fn tell_owner(waiter: ThreadId) {
     let mut section = lock::enter();
+    tell_owner_in(&mut section, waiter);
+    section.leave_quietly();
+}
+
+#[inline(always)]
+fn tell_owner_in(section: &mut Section, waiter: ThreadId) {
     // SAFETY: inside a section; a thread that waits for a mutex borrows it.
     if let Some(mutex) = unsafe { (*tcb(waiter)).blocked_on.as_ref() } {
-        mutex.waiter_moved(&mut section);
+        mutex.waiter_moved(section);
     }
-    section.leave_quietly();
 }
 
 impl From<PiError> for Error {

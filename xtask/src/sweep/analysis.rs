@@ -140,7 +140,7 @@ pub fn analyse(
         if arrival.irq < base || (is_entry(ip) && ip as u32 != arrival.ip) {
             joined += 1;
         } else if ip as u32 != arrival.ip {
-            if is_near(path, taken, arrival.ip) {
+            if shift(path, taken, arrival.ip, 0).is_some() {
                 shifted += 1;
             } else {
                 astray.push((arrival.position.cast_unsigned(), arrival.ip.into()));
@@ -207,10 +207,19 @@ const ENTRY: u32 = 6;
 /// How far another way through the timers' queue may lead from the path.
 const NEAR: u32 = 64;
 
-/// Whether the path has an instruction near a position.
-fn is_near(path: &Path, position: u32, ip: u32) -> bool {
-    (position.saturating_sub(NEAR)..=position + NEAR)
-        .any(|at| path.at(at).is_some_and(|it| it as u32 == ip))
+/// How far from a position the path has an instruction that is looked for: as far as `guess` says, or as little as may
+/// be; `None` if it is not near.
+fn shift(path: &Path, position: u32, ip: u32, guess: i32) -> Option<i32> {
+    let is_there = |shift: &i32| {
+        let at = position.checked_add_signed(*shift);
+        at.and_then(|at| path.at(at))
+            .is_some_and(|it| it as u32 == ip)
+    };
+    let near = NEAR.cast_signed();
+    let mut tried = [guess, 0]
+        .into_iter()
+        .chain((1..=near).flat_map(|by| [by, -by]));
+    tried.find(is_there)
 }
 
 /// Position of the instruction before which the interrupt was taken.
@@ -229,7 +238,8 @@ fn gaps(at: &[Option<Arrival>]) -> Vec<(u32, u32)> {
     gaps
 }
 
-/// Arrivals that were taken at the same place had to wait for the same section, from the first of them on.
+/// Arrivals that were taken at the same place had to wait for the same section, from the first of them on. Where the way
+/// to them was longer or shorter than the path, the section is where the path has the instruction that ended it.
 fn irqs_off(
     path: &Path,
     at: &[Option<Arrival>],
@@ -238,13 +248,17 @@ fn irqs_off(
 ) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut end = None;
+    let mut by = 0;
     for arrival in at.iter().flatten() {
         let position = arrival.position.cast_unsigned();
         let taken = delivered(arrival, base);
+        by = shift(path, taken, arrival.ip, by).unwrap_or(0);
         if taken == position || end == Some(taken) {
             continue;
         }
         end = Some(taken);
+        let position = position.saturating_add_signed(by);
+        let taken = taken.saturating_add_signed(by);
         // Those that arrive in the entry's first instructions are taken together with it.
         let is_interrupt = (position.saturating_sub(ENTRY)..=position)
             .any(|at| path.at(at).is_some_and(&is_entry));
@@ -262,9 +276,13 @@ fn irqs_off(
 fn preempt_off(path: &Path, at: &[Option<Arrival>], base: u32) -> Vec<Section> {
     let mut sections = Vec::new();
     let mut open: Option<(u32, u32)> = None;
+    let mut by = 0;
     for arrival in at.iter().flatten() {
         let position = arrival.position.cast_unsigned();
         let taken = delivered(arrival, base);
+        by = shift(path, taken, arrival.ip, by).unwrap_or(0);
+        let position = position.saturating_add_signed(by);
+        let taken = taken.saturating_add_signed(by);
         match (&mut open, arrival.preempt_depth) {
             (Some((_, end)), 1..) => *end = taken + 1,
             (None, 1..) => open = Some((position, taken + 1)),

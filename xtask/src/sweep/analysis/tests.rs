@@ -156,6 +156,31 @@ fn who_meets_another_path_is_astray() {
 }
 
 #[test]
+fn a_section_behind_a_longer_way_is_found_where_the_path_has_it() {
+    let mut steps = vec![Plain; 80];
+    steps.push(Cli);
+    steps.extend([Plain; 20]);
+    steps.push(Sti);
+    steps.extend([Plain; 10]);
+    steps.push(PreemptOff);
+    steps.extend([Plain; 7]);
+    steps.push(PreemptOn);
+    steps.extend([Plain; 10]);
+    let straight = analysed(&steps);
+    assert_eq!(straight.sections.len(), 2);
+    for longer in [-9, 28] {
+        let (path, mut arrivals) = sweep(&steps);
+        arrivals.retain(|arrival| arrival.position < 70 || arrival.position + longer >= 70);
+        for arrival in arrivals.iter_mut().filter(|arrival| arrival.position >= 70) {
+            arrival.position += longer;
+        }
+        let result = analyse(&path, path.len() + 28, &arrivals, |_| false);
+        assert!(result.shifted > 0);
+        assert_eq!(result.sections, straight.sections, "{longer} longer");
+    }
+}
+
+#[test]
 fn how_late_the_hardware_is_is_found_out() {
     let steps = [
         Plain, Plain, Cli, Plain, Plain, Sti, Plain, Plain, Plain, Plain, Plain, Plain,
