@@ -51,6 +51,7 @@ mod prio_counts;
 mod prio_queue;
 mod run_queue;
 mod timer_queue;
+mod timer_tree;
 
 pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;

@@ -1,28 +1,28 @@
-//! Armed timers in order of their deadlines.
+//! Armed timers in order of their deadlines, all static.
 //!
-//! A binary min-heap, all static. The earliest timer, the root, lies outside of the array: to
-//! read it is one load, and a queue of one timer touches nothing else. Slots not in use hold a
-//! key above all others, so the way down needs no look at the number of timers.
-//!
-//! The children of the root are `slots[0..2]`, those of `slots[s]` are `slots[2(s + 1)..][..2]`.
-//!
-//! Two children and not four: counted over pop and insert of periodic timers, that takes fewer
-//! instructions up to some 300 timers (a fifth fewer with two or three).
+//! The earliest few stand sorted in front, the others in a tournament ([`crate::timer_tree`]). So
+//! to read the earliest is one load, a queue of one timer touches nothing else, and what the
+//! timer's interrupt does, taking the earliest out, is moving up three entries however many timers
+//! there are. Only when that happens several times with nothing done in between does the tournament
+//! have to tell its first at once; else [`TimerQueue::care`] moves it up beforehand, which the
+//! kernel calls where a thread has armed or disarmed a timer.
 //!
 //! # Invariants
-//! * A node's key is below those of its children. Keys differ: the deadline, then the order of
-//!   insertion, then the id.
 //! * `first.deadline` is [`u64::MAX`] iff no timer is armed; `first.order` is stale then.
-//! * Slots from `nr_slots` on are [`Entry::VACANT`].
-//! * `place[id]` is a hint: the timer is in that slot iff the slot's entry bears its id. So
-//!   neither arming nor expiry of the root has to write it.
+//! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is
+//!   after a timer in `tree`.
 //!
 //! # Order
-//! Timers of equal deadline expire in the order of their last insertion. It costs one `sbb` a
-//! comparison and nothing in a queue of one. (The counter of insertions has 48 bits; at a million
-//! a second it wraps after nine years, and then equals of that instant may swap once.)
+//! Timers of equal deadline expire in the order of their last insertion. The places in front keep
+//! that order by themselves; the tree looks at the count of insertions where deadlines are equal.
+//! (The counter has 48 bits; at a million a second it wraps after nine years, and then equals of
+//! that instant may swap once.)
+//!
+//! # Memory
+//! 30 bytes for each id.
 
 use crate::TimerId;
+use crate::timer_tree::{Entry, TimerTree};
 
 /// What [`TimerQueue::cancel`] found.
 #[must_use = "after `Earliest` the hardware timer is set for a timer that is gone"]
@@ -57,62 +57,33 @@ pub enum Inserted {
     Moved,
 }
 
-/// Children of a node.
-const ARITY: usize = 2;
-
-/// An armed timer in the heap.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    deadline: u64,
-    /// Count of insertions in the upper 48 bits, the id in the lower 16.
-    order: u64,
-}
-
-impl Entry {
-    /// A slot not in use: above every key, and with an id that no timer has.
-    const VACANT: Self = Self {
-        deadline: u64::MAX,
-        order: u64::MAX,
-    };
-
-    /// What the heap is ordered by.
-    #[inline]
-    const fn key(self) -> u128 {
-        (self.deadline as u128) << 64 | self.order as u128
-    }
-
-    #[inline]
-    const fn id(self) -> TimerId {
-        TimerId::new(self.order as u16)
-    }
-}
-
 /// The armed timers, of the ids `0..N`. `N` is a power of two from 2 to 2048.
 ///
 /// A deadline of [`u64::MAX`] means never: a timer armed with it is not armed.
 #[derive(Clone, Debug)]
+// Not `first` at the start: the compiler would then compute the queue's address in the interrupt, for one timer in vain.
+#[repr(C)]
 pub struct TimerQueue<const N: usize> {
-    /// The root: the earliest timer.
-    first: Entry,
-    /// How many timers are armed besides the root.
-    nr_slots: usize,
     /// The next insertion's count, in the place it has in [`Entry::order`].
     nr_inserted: u64,
-    place: [u16; N],
-    slots: [Entry; N],
+    /// How many timers are armed besides the first.
+    nr_others: usize,
+    /// The earliest timer.
+    first: Entry,
+    next: [Entry; 3],
+    tree: TimerTree<N>,
 }
 
 impl<const N: usize> TimerQueue<N> {
     /// A queue without timers.
     #[must_use]
     pub const fn new() -> Self {
-        const { assert!(N.is_power_of_two() && N >= ARITY && N <= 2048) };
         Self {
             first: Entry::VACANT,
-            nr_slots: 0,
+            nr_others: 0,
             nr_inserted: 1 << 16,
-            place: [0; N],
-            slots: [Entry::VACANT; N],
+            next: [Entry::VACANT; 3],
+            tree: TimerTree::new(),
         }
     }
 
@@ -120,31 +91,31 @@ impl<const N: usize> TimerQueue<N> {
     /// need not carry its tables.
     pub fn reset(&mut self) {
         self.first = Entry::VACANT;
-        self.nr_slots = 0;
+        self.nr_others = 0;
         self.nr_inserted = 1 << 16;
-        self.place.fill(0);
-        self.slots.fill(Entry::VACANT);
+        self.next = [Entry::VACANT; 3];
+        self.tree.reset();
     }
 
     /// How many timers are armed.
     #[inline(always)]
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.nr_slots + !self.is_empty() as usize
+        self.nr_others + !self.is_empty() as usize
     }
 
     /// Whether no timer is armed.
     #[inline(always)]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.first.deadline == u64::MAX
+        self.first.is_vacant()
     }
 
     /// Whether a timer is armed.
     #[inline]
     #[must_use]
     pub const fn is_armed(&self, id: TimerId) -> bool {
-        self.is_first(id) || self.slot_of(id).is_some()
+        self.is_first(id) || self.is_later(id)
     }
 
     /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
@@ -155,9 +126,6 @@ impl<const N: usize> TimerQueue<N> {
     }
 
     /// The earliest timer with its deadline.
-    ///
-    /// A periodic timer is best looked at here and moved by [`insert`](Self::insert): one way
-    /// through the heap instead of the two of taking it out and putting it in again.
     #[inline(always)]
     #[must_use]
     pub const fn earliest(&self) -> Option<(u64, TimerId)> {
@@ -175,8 +143,15 @@ impl<const N: usize> TimerQueue<N> {
         if self.is_first(id) {
             return Some(self.first.deadline);
         }
-        match self.slot_of(id) {
-            Some(slot) => Some(self.slots[slot & (N - 1)].deadline),
+        let mut i = 0;
+        while i < self.next.len() {
+            if self.next[i].is(id) {
+                return Some(self.next[i].deadline);
+            }
+            i += 1;
+        }
+        match self.tree.leaf_of(id) {
+            Some(leaf) => Some(self.tree.deadline_at(leaf)),
             None => None,
         }
     }
@@ -205,7 +180,7 @@ impl<const N: usize> TimerQueue<N> {
         if !self.is_first(id) {
             return self.cancel_later(id);
         }
-        if self.nr_slots == 0 {
+        if self.nr_others == 0 {
             self.first.deadline = u64::MAX;
         } else {
             self.pop_among();
@@ -222,7 +197,7 @@ impl<const N: usize> TimerQueue<N> {
         let expired = (self.first.id(), self.first.deadline);
         if expired.1 > now {
             None
-        } else if self.nr_slots == 0 {
+        } else if self.nr_others == 0 {
             self.first.deadline = u64::MAX;
             Some(expired)
         } else {
@@ -231,42 +206,78 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
+    /// Whether [`care`](Self::care) has something to do.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wants_care(&self) -> bool {
+        !self.next[2].is_vacant() || self.next[1].is_vacant() && !self.tree.is_empty()
+    }
+
+    /// One step of preparing what [`insert`](Self::insert) and [`pop_expired`](Self::pop_expired) else do themselves:
+    /// three timers in front and room for one more. Never needed, but makes those short; a few steps at most are wanted
+    /// after each other.
+    #[inline(never)]
+    pub fn care(&mut self) {
+        let [a, b, c] = &mut self.next;
+        if !c.is_vacant() {
+            let last = core::mem::replace(c, Entry::VACANT);
+            self.tree.insert_first(last);
+        } else if b.is_vacant() {
+            let place = if a.is_vacant() { a } else { b };
+            *place = self.tree.take_first();
+        }
+    }
+
     /// Whether a timer is armed and the earliest.
     #[inline(always)]
     const fn is_first(&self, id: TimerId) -> bool {
-        self.first.id().raw() == id.raw() && !self.is_empty()
+        self.first.is(id) && !self.is_empty()
     }
 
-    /// The slot of a timer that is armed and not the earliest.
+    /// Whether a timer is armed and not the earliest.
     #[inline(always)]
-    const fn slot_of(&self, id: TimerId) -> Option<usize> {
-        let slot = self.place[id.index() & (N - 1)] as usize;
-        if self.slots[slot & (N - 1)].id().raw() == id.raw() {
-            Some(slot)
-        } else {
-            None
-        }
+    const fn is_later(&self, id: TimerId) -> bool {
+        let [a, b, c] = self.next;
+        a.is(id) || b.is(id) || c.is(id) || self.tree.leaf_of(id).is_some()
     }
 
-    /// Takes the root out of the heap, where there is another timer.
+    /// Takes the earliest out, where there is another timer.
     #[inline(never)]
     fn pop_among(&mut self) -> (TimerId, u64) {
         let first = self.first;
-        let last = self.take_last();
-        self.settle_from_first(last);
+        self.nr_others -= 1;
+        let [a, b, c] = self.next;
+        self.first = a;
+        self.next = [b, c, Entry::VACANT];
+        if a.is_vacant() {
+            self.refill();
+        }
         (first.id(), first.deadline)
     }
 
-    /// [`cancel`](Self::cancel) of a timer other than the root.
+    /// The first is to come out of the tree.
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self) {
+        self.first = self.tree.take_first();
+    }
+
+    /// [`cancel`](Self::cancel) of a timer other than the earliest.
     #[inline(never)]
     fn cancel_later(&mut self, id: TimerId) -> Cancelled {
-        let Some(slot) = self.slot_of(id) else {
+        let [a, b, c] = self.next;
+        if a.is(id) {
+            self.next = [b, c, Entry::VACANT];
+        } else if b.is(id) {
+            self.next = [a, c, Entry::VACANT];
+        } else if c.is(id) {
+            self.next[2] = Entry::VACANT;
+        } else if let Some(leaf) = self.tree.leaf_of(id) {
+            self.tree.take_at(leaf);
+        } else {
             return Cancelled::NotArmed;
-        };
-        let last = self.take_last();
-        if slot != self.nr_slots {
-            self.settle(slot, last);
         }
+        self.nr_others -= 1;
         Cancelled::Later
     }
 
@@ -282,25 +293,22 @@ impl<const N: usize> TimerQueue<N> {
         };
         self.nr_inserted = self.nr_inserted.wrapping_add(1 << 16);
         // Not `is_first`, which asks again whether the queue is empty.
-        if self.first.id().raw() == id.raw() {
+        if self.first.is(id) {
             return self.move_first(entry);
         }
-        if let Some(slot) = self.slot_of(id) {
-            return Self::inserted(self.settle(slot, entry));
+        if self.is_later(id) {
+            return self.move_later(entry);
         }
-        let slot = self.nr_slots;
-        self.nr_slots += 1;
-        Self::inserted(self.sift_up(slot, entry))
+        self.nr_others += 1;
+        self.put(entry)
     }
 
-    /// A timer that was not the root, and whether it is now.
-    #[inline(always)]
-    const fn inserted(is_first: bool) -> Inserted {
-        if is_first {
-            Inserted::Earliest
-        } else {
-            Inserted::Later
-        }
+    /// [`insert`](Self::insert) of one that is armed and not the earliest.
+    #[inline(never)]
+    fn move_later(&mut self, entry: Entry) -> Inserted {
+        let _: Cancelled = self.cancel_later(entry.id());
+        self.nr_others += 1;
+        self.put(entry)
     }
 
     /// [`insert`](Self::insert) with a deadline that never comes.
@@ -312,95 +320,55 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
-    /// [`insert`](Self::insert) of the root.
+    /// [`insert`](Self::insert) of the earliest.
     #[inline(never)]
     fn move_first(&mut self, entry: Entry) -> Inserted {
-        self.settle_from_first(entry);
+        if self.nr_others == 0 {
+            self.first = entry;
+        } else {
+            self.pop_among();
+            self.nr_others += 1;
+            let _: Inserted = self.put(entry);
+        }
         Inserted::Moved
     }
 
-    /// Takes the last slot's entry out; there is one.
+    /// Puts the timer that was armed last where it belongs.
     #[inline(always)]
-    fn take_last(&mut self) -> Entry {
-        self.nr_slots -= 1;
-        core::mem::replace(&mut self.slots[self.nr_slots & (N - 1)], Entry::VACANT)
-    }
-
-    /// Puts an entry in for the root, wherever it belongs.
-    #[inline(always)]
-    fn settle_from_first(&mut self, entry: Entry) {
-        let (slot, child) = self.least_child(0).unwrap_or((0, Entry::VACANT));
-        if entry.key() < child.key() {
-            self.first = entry;
-        } else {
-            self.first = child;
-            self.sift_down(slot, entry);
+    fn put(&mut self, entry: Entry) -> Inserted {
+        let [a, b, c] = self.next;
+        let deadline = entry.deadline;
+        if deadline >= self.tree.earliest() || deadline >= c.deadline {
+            self.tree.insert(entry);
+            return Inserted::Later;
         }
+        if !c.is_vacant() {
+            return self.make_room_and_put(entry);
+        }
+        if deadline >= b.deadline {
+            self.next[2] = entry;
+            return Inserted::Later;
+        }
+        self.next[2] = b;
+        if deadline >= a.deadline {
+            self.next[1] = entry;
+            return Inserted::Later;
+        }
+        self.next[1] = a;
+        if deadline >= self.first.deadline {
+            self.next[0] = entry;
+            return Inserted::Later;
+        }
+        self.next[0] = self.first;
+        self.first = entry;
+        Inserted::Earliest
     }
 
-    /// Puts an entry in for the one in `slot`, wherever it belongs; whether it is now the root.
+    /// [`put`](Self::put) among those in front, of which the last goes into the tree.
     #[inline(never)]
-    fn settle(&mut self, slot: usize, entry: Entry) -> bool {
-        if entry.key() < self.slots[slot & (N - 1)].key() {
-            self.sift_up(slot, entry)
-        } else {
-            self.sift_down(slot, entry);
-            false
-        }
-    }
-
-    /// Puts an entry in at `slot`, or nearer to the root if it is before its parents; whether it
-    /// is now the root.
-    #[inline(always)]
-    fn sift_up(&mut self, mut slot: usize, entry: Entry) -> bool {
-        while let Some(&above) = self.slots.get((slot / ARITY).wrapping_sub(1)) {
-            if above.key() < entry.key() {
-                self.put(slot, entry);
-                return false;
-            }
-            self.put(slot, above);
-            slot = slot / ARITY - 1;
-        }
-        let is_first = entry.key() < self.first.key();
-        if is_first {
-            self.put(slot, self.first);
-            self.first = entry;
-        } else {
-            self.put(slot, entry);
-        }
-        is_first
-    }
-
-    /// Puts an entry in at `slot`, or further down if children are before it.
-    #[inline(always)]
-    fn sift_down(&mut self, mut slot: usize, entry: Entry) {
-        while let Some((below, child)) = self.least_child(slot + 1) {
-            if entry.key() < child.key() {
-                break;
-            }
-            self.put(slot, child);
-            slot = below;
-        }
-        self.put(slot, entry);
-    }
-
-    /// The least of a group of children with its slot; `None` beyond the end of the array.
-    #[inline(always)]
-    fn least_child(&self, group: usize) -> Option<(usize, Entry)> {
-        let [left, right] = *self.slots.as_chunks::<ARITY>().0.get(group)?;
-        let (offset, least) = if right.key() < left.key() {
-            (1, right)
-        } else {
-            (0, left)
-        };
-        Some((group * ARITY + offset, least))
-    }
-
-    /// Writes a slot and notes the place.
-    #[inline(always)]
-    fn put(&mut self, slot: usize, entry: Entry) {
-        self.slots[slot & (N - 1)] = entry;
-        self.place[entry.id().index() & (N - 1)] = slot as u16;
+    fn make_room_and_put(&mut self, entry: Entry) -> Inserted {
+        self.care();
+        self.put(entry)
     }
 }
 

@@ -76,6 +76,8 @@ enum Op {
     PopExpired(u64),
     /// As a periodic timer does: the earliest moves by a period.
     Rearm(u64),
+    /// What the kernel does when it has the time. No one may notice.
+    Care,
 }
 
 fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -91,6 +93,7 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
         3 => (0..nr_timers).prop_map(Op::Cancel),
         2 => (0..nr_deadlines).prop_map(Op::PopExpired),
         2 => (0..nr_deadlines).prop_map(Op::Rearm),
+        3 => Just(Op::Care),
     ];
     prop::collection::vec(op, 1..len)
 }
@@ -115,6 +118,16 @@ fn check_timers<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
     }
 }
 
+/// A few steps are all that is ever wanted.
+fn take_care<const N: usize>(queue: &mut TimerQueue<N>) {
+    for _ in 0..3 {
+        if queue.wants_care() {
+            queue.care();
+        }
+    }
+    assert!(!queue.wants_care());
+}
+
 fn run<const N: usize>(ops: &[Op]) {
     let mut queue = Box::new(TimerQueue::<N>::new());
     let mut model = Model::default();
@@ -134,6 +147,10 @@ fn run<const N: usize>(ops: &[Op]) {
                     let deadline = deadline.saturating_add(period);
                     assert_eq!(queue.insert(id, deadline), model.insert(id.raw(), deadline));
                 }
+            }
+            Op::Care => {
+                queue.care();
+                take_care(&mut queue);
             }
         }
         check(&queue, &model);
@@ -202,6 +219,114 @@ fn a_full_queue_is_emptied_in_order() {
         assert_eq!(queue.pop_expired(2000), Some(expected));
     }
     assert!(queue.is_empty());
+}
+
+/// Every number of timers up to all, more and fewer of them by turns.
+fn grows_and_shrinks<const N: usize>(step: usize, with_care: bool) {
+    let mut queue = Box::new(TimerQueue::<N>::new());
+    let mut model = Model::default();
+    let mut seed = 1u64;
+    for most in (1..=N).step_by(step).chain([N, 1, N / 2, N]) {
+        while model.armed.len() < most {
+            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            // Few deadlines, so that many are equal; each id in the end.
+            let (deadline, id) = (seed >> 60, (seed >> 33) as u16 % N as u16);
+            let id = (0..N as u16)
+                .map(|n| (id + n) % N as u16)
+                .find(|id| !model.keys.contains_key(id))
+                .expect("not all are armed");
+            assert_eq!(queue.insert(tid(id), deadline), model.insert(id, deadline));
+            if with_care {
+                take_care(&mut queue);
+            }
+        }
+        check(&queue, &model);
+        check_timers(&queue, &model);
+        // Some are cancelled, from the last armed on, the others expire in a row.
+        for id in (0..N as u16).rev().step_by(3) {
+            assert_eq!(queue.cancel(tid(id)), model.cancel(id));
+        }
+        while model.armed.len() > most / 8 {
+            assert_eq!(queue.pop_expired(15), model.pop_expired(15));
+            assert_eq!(queue.len(), model.armed.len());
+        }
+        check_timers(&queue, &model);
+    }
+}
+
+#[test]
+fn any_number_of_timers_comes_and_goes() {
+    for with_care in [false, true] {
+        grows_and_shrinks::<2>(1, with_care);
+        grows_and_shrinks::<4>(1, with_care);
+        grows_and_shrinks::<64>(1, with_care);
+        grows_and_shrinks::<128>(3, with_care);
+    }
+    grows_and_shrinks::<2048>(1000, true);
+}
+
+/// The front has room for four; of all the equal ones it holds the first, whatever was moved to and fro.
+#[test]
+fn equals_in_front_and_behind_keep_their_order() {
+    let mut queue = TimerQueue::<16>::new();
+    for id in 0..8 {
+        let _ = queue.insert(tid(id), 50);
+    }
+    // Four earlier ones push those that were in front behind the equal ones that were there.
+    for id in 8..12 {
+        let _ = queue.insert(tid(id), 40);
+    }
+    // They are armed for the same time as the others, and so after them.
+    for id in 8..12 {
+        let _ = queue.insert(tid(id), 50);
+    }
+    let _ = queue.insert(tid(2), 50);
+    take_care(&mut queue);
+    for id in [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2] {
+        assert_eq!(queue.pop_expired(50), Some((tid(id), 50)));
+    }
+    assert!(queue.is_empty());
+}
+
+/// What the kernel relies on: where timers are armed as they expire, the next one is at hand.
+#[test]
+fn wants_care_only_where_it_is_of_use() {
+    let mut queue = TimerQueue::<64>::new();
+    assert!(!queue.wants_care());
+    for id in 0..3 {
+        let _ = queue.insert(tid(id), 10 * u64::from(id));
+        assert!(!queue.wants_care(), "room for one more");
+    }
+    let _ = queue.insert(tid(3), 5);
+    assert!(queue.wants_care(), "no room for one more in front");
+    queue.care();
+    assert!(!queue.wants_care());
+    assert_eq!(queue.pop_expired(0), Some((tid(0), 0)));
+    assert!(queue.wants_care(), "two in front and one behind");
+    queue.care();
+    assert!(!queue.wants_care());
+    for (id, deadline) in [(3, 5), (1, 10), (2, 20)] {
+        assert_eq!(queue.pop_expired(20), Some((tid(id), deadline)));
+    }
+    assert!(!queue.wants_care() && queue.is_empty());
+}
+
+#[test]
+fn a_reset_queue_is_empty_whatever_it_held() {
+    let mut queue = Box::new(TimerQueue::<64>::new());
+    for id in 0..64 {
+        let _ = queue.insert(tid(id), u64::from(id) % 5);
+    }
+    queue.reset();
+    let mut model = Model::default();
+    check(&queue, &model);
+    check_timers(&queue, &model);
+    for id in (0..64).rev() {
+        assert_eq!(queue.insert(tid(id), 7), model.insert(id, 7));
+    }
+    while let Some(expected) = model.pop_expired(7) {
+        assert_eq!(queue.pop_expired(7), Some(expected));
+    }
 }
 
 #[test]
