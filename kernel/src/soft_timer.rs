@@ -109,15 +109,9 @@ impl Timer {
     /// Threads and interrupt handlers.
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
-        let mut section = lock::enter();
-        self.arm_in(&mut section, deadline.cycles());
-        section.leave_quietly();
-    }
-
-    /// Arms it inside a section.
-    #[inline(always)]
-    pub(crate) fn arm_in(&self, section: &mut Section, deadline: u64) {
-        time::insert(section, percpu::of(self.cpu as usize), self.id, deadline);
+        let section = lock::enter();
+        let cpu = percpu::of(self.cpu as usize);
+        time::insert_and_leave(section, cpu, self.id, deadline.cycles());
     }
 
     /// Disarms it; says whether it was armed.

@@ -156,20 +156,62 @@ pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, dead
     trace!(timer_start, u32::from(id.raw()), deadline);
     match sched.timers.insert(id, deadline) {
         Inserted::Later => {}
-        Inserted::Earliest => {
-            if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
-                // Its timer can be set by its own CPU only: the interrupt makes it look.
-                crate::smp::kick(cpu);
-                return;
-            }
-            sched.armed = deadline;
-            apic::arm(deadline);
-        }
+        Inserted::Earliest => arm_first(cpu, deadline),
         Inserted::Moved => arm_earliest(cpu),
     }
 }
 
-/// The timer that was the earliest has moved, maybe behind another.
+/// [`insert`] as the last act of a section, followed by what the queue is the better for.
+#[inline(always)]
+pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+    trace!(timer_start, u32::from(id.raw()), deadline);
+    // SAFETY: inside a section.
+    let sched = unsafe { sched::of_cpu(cpu) };
+    if sched.timers.is_empty() {
+        let _: Inserted = sched.timers.insert(id, deadline);
+        arm_first(cpu, deadline);
+        section.leave_quietly();
+        return;
+    }
+    match sched.timers.insert(id, deadline) {
+        Inserted::Later => {}
+        Inserted::Earliest | Inserted::Moved => arm_earliest(cpu),
+    }
+    if section.is_from_enabled() {
+        section.leave_quietly();
+        care(cpu);
+    } else {
+        section.leave_quietly();
+    }
+}
+
+/// Sets the hardware to a timer that is the earliest.
+#[inline(always)]
+fn arm_first(cpu: *mut PerCpu, deadline: u64) {
+    if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
+        // Its timer can be set by its own CPU only: the interrupt makes it look.
+        crate::smp::kick(cpu);
+        return;
+    }
+    // SAFETY: inside a section, as the caller is.
+    unsafe { sched::of_cpu(cpu) }.armed = deadline;
+    apic::arm(deadline);
+}
+
+/// Prepares a CPU's queue of timers for the next ones that are armed and that expire. It is work that these would else
+/// have to do themselves, the latter in the interrupt: so threads do it, a section for each step.
+#[inline(never)]
+fn care(cpu: *mut PerCpu) {
+    // SAFETY: reads a few words; stale ones only have it done in vain or the next time.
+    while unsafe { (*cpu).sched.timers.wants_care() } {
+        let section = lock::enter_thread();
+        // SAFETY: inside a section.
+        unsafe { sched::of_cpu(cpu) }.timers.care();
+        section.leave_quietly();
+    }
+}
+
+/// The earliest timer is another now, or has moved.
 #[cold]
 #[inline(never)]
 fn arm_earliest(cpu: *mut PerCpu) {
@@ -301,6 +343,7 @@ pub fn set_halt_margin(cycles: u64) {
 /// The idle thread waits for an interrupt.
 #[inline(always)]
 pub(crate) fn idle_wait() {
+    care(percpu::this());
     let margin = HALT_MARGIN.load(Relaxed);
     if margin == 0 {
         arm_for_idle();

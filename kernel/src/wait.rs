@@ -115,13 +115,14 @@ pub(crate) fn finish(deadline: u64) -> Woken {
 /// interrupt comes in between.
 #[inline(never)]
 fn arm_timeout(deadline: u64) {
-    let mut section = lock::enter_thread();
+    let section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &*percpu::current() };
     if t.woken == Woken::Not {
-        time::insert(&mut section, t.percpu, timeout_id(t.tid), deadline);
+        time::insert_and_leave(section, t.percpu, timeout_id(t.tid), deadline);
+    } else {
+        section.leave_quietly();
     }
-    section.leave_quietly();
 }
 
 #[inline(never)]
