@@ -24,7 +24,10 @@ fn timer(function: fn(usize, Expiry)) -> Timer {
     Timer::new(function, 0).unwrap_or_else(|error| fail("timer", error))
 }
 
-/// The measured timer is the earliest: the longest way, from the last place of the heap to the root, and back.
+/// Timers that expire one after the other with nothing done in between: more than the queue keeps at hand.
+const IN_A_ROW: u64 = 6;
+
+/// The measured timer is the earliest: the longest way where it is armed.
 pub(super) fn all() {
     let first = timer(expired);
     let mut others = [None::<Timer>; MOST];
@@ -57,8 +60,31 @@ pub(super) fn all() {
         insn(format_args!("timer-insert-{nr}"), insert);
         insn(format_args!("timer-cancel-{nr}"), cancel);
         insn(format_args!("timer-expire-{nr}"), EXPIRED.get());
+        if nr >= 100 {
+            in_a_row(&others[1..=IN_A_ROW as usize], first);
+            insn(format_args!("timer-expire-row-{nr}"), EXPIRED.get());
+            for (number, other) in others.iter().enumerate().skip(1).take(IN_A_ROW as usize) {
+                if let Some(other) = other {
+                    other.arm(far + 1000 * number as u64);
+                }
+            }
+        }
     }
     for timer in others.into_iter().flatten() {
         timer.cancel();
+    }
+}
+
+/// Has some of the others expire first, then the measured timer: the interrupt then has to look for the next among all.
+/// Does not wait meanwhile, since arming the time-out, or the idle thread, would have it done beforehand.
+#[inline(never)]
+fn in_a_row(others: &[Option<Timer>], last: Timer) {
+    let begin = Instant::now() + 100_000;
+    for (number, other) in others.iter().flatten().enumerate() {
+        other.arm(begin + 2_000 * number as u64);
+    }
+    last.arm(begin + 2_000 * IN_A_ROW);
+    while FIRED.try_take().is_err() {
+        core::hint::spin_loop();
     }
 }
