@@ -148,9 +148,22 @@ pub(crate) fn end_with_switch(
         percpu::clear_need_resched();
         return Err(section);
     };
+    Ok(end_with_switch_to(section, cpu, prev, next))
+}
+
+/// The same to a thread that is chosen already, and not the running one.
+#[inline(always)]
+fn end_with_switch_to(
+    section: Section,
+    cpu: *mut PerCpu,
+    prev: *mut Tcb,
+    next: *mut Tcb,
+) -> Handoff {
+    // SAFETY: this CPU's own, inside a section.
+    let sched = unsafe { &(*cpu).sched };
     if crate::static_branch!(trace::SWITCH) || sched.nr_round_robin != 0 {
         core::hint::cold_path();
-        return Ok(end_with_rare_switch(prev, next));
+        return end_with_rare_switch(prev, next);
     }
     // SAFETY: inside a section; two different blocks.
     let left = unsafe { &mut *prev };
@@ -159,7 +172,7 @@ pub(crate) fn end_with_switch(
     sched::account(left, taken);
     percpu::set_current(taken);
     section.unlock_for_switch();
-    Ok(Handoff::new(prev, next))
+    Handoff::new(prev, next)
 }
 
 #[inline(never)]
@@ -191,8 +204,8 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         }
         // No one that is more important was ready before, or a reschedule would be due.
         Resched::Preempt if percpu::is_calm() => {
-            let next = sched.rq.pick_woken(t.tid, t.prio);
-            Handoff::switch(section, t.percpu, percpu::current(), next)
+            sched.rq.pick_woken(t.tid, t.prio);
+            end_with_switch_to(section, t.percpu, percpu::current(), t)
         }
         Resched::Preempt => {
             percpu::set_need_resched();

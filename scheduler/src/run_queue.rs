@@ -156,14 +156,13 @@ impl RunQueue {
     /// Counts a thread as running that [`wakeup`](Self::wakeup) has just queued as more important than the running one,
     /// which was the most important until then: what [`pick_next`](Self::pick_next) would choose.
     #[inline(always)]
-    pub const fn pick_woken(&mut self, tid: ThreadId, prio: Priority) -> Next {
+    pub const fn pick_woken(&mut self, tid: ThreadId, prio: Priority) {
         debug_assert!(
             matches!(self.queue.top(), Some((top, _)) if top.raw() == tid.raw()),
             "another thread is more important"
         );
         self.level = prio.rank();
         self.current = tid;
-        Next::Switch(tid)
     }
 
     /// The running thread lets its equals go first.
