@@ -68,8 +68,13 @@ pub(crate) struct TimerTree<const N: usize> {
 }
 
 impl<const N: usize> TimerTree<N> {
+    const IS_OF_A_SIZE: () = assert!(
+        N.is_power_of_two() && N >= 2 && N <= 64 * WORDS,
+        "a timer queue is for a power of two of timers, from 2 to 2048"
+    );
+
     pub(crate) const fn new() -> Self {
-        const { assert!(N.is_power_of_two() && N >= 2 && N <= 64 * WORDS) };
+        let () = Self::IS_OF_A_SIZE;
         let mut tree = Self {
             top: N,
             nr_leaves: 1,
@@ -86,6 +91,7 @@ impl<const N: usize> TimerTree<N> {
 
     /// Empties it, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
+        let () = Self::IS_OF_A_SIZE;
         self.top = N;
         self.nr_leaves = 1;
         self.vacant_words = 0;
