@@ -103,8 +103,10 @@ fn tell_owner(waiter: ThreadId) {
 
 #[inline(always)]
 fn tell_owner_in(section: &mut Section, waiter: ThreadId) {
-    // SAFETY: inside a section; a thread that waits for a mutex borrows it.
-    if let Some(mutex) = unsafe { (*tcb(waiter)).blocked_on.as_ref() } {
+    // SAFETY: inside a section.
+    let mutex = unsafe { (*tcb(waiter)).blocked_on };
+    // SAFETY: a thread that waits for a mutex borrows it.
+    if let Some(mutex) = unsafe { mutex.as_ref() } {
         mutex.waiter_moved(section);
     }
 }

@@ -79,8 +79,10 @@ pub fn exit(code: usize) -> ! {
     unsafe { (*me).exit_code = code };
     let mut section = lock::enter_thread();
     // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
-    // SAFETY: the running thread's own block, inside a section; the list holds mutexes that their waiters borrow.
-    while let Some(held) = unsafe { (*me).held.as_ref() } {
+    // SAFETY: the running thread's own block, inside a section.
+    let held = || unsafe { (*me).held };
+    // SAFETY: the list holds mutexes that their waiters borrow.
+    while let Some(held) = unsafe { held().as_ref() } {
         held.let_go(&mut section);
         section.leave();
         section = lock::enter_thread();
