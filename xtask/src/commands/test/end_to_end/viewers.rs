@@ -36,7 +36,7 @@ fn runs(stage: &Stage) -> Result<[Run; 4]> {
     let is_there = |name: &str| Path::new(&stage.dir(name)).exists();
     if !is_there("overruns") {
         // A small ring, so that it runs full every now and then rather than for good.
-        let flags = "-p 2.5 -e all --load mix -d 60ms --append trace_buf_subs=2";
+        let flags = "-p 3 -e all --load mix -d 150ms --append trace_buf_subs=2";
         stage.latency_run("overruns", flags)?.code(3)?;
     }
     if !is_there("overwritten") {
