@@ -147,7 +147,7 @@ impl EventFlags {
     /// Carries a search that is under way to its end.
     #[inline(always)]
     fn finish_search(&self) {
-        if self.search.load(Relaxed) != 0 {
+        if self.search.load(Relaxed) != NO_SEARCH {
             core::hint::cold_path();
             self.search_on();
         }

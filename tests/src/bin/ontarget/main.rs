@@ -27,5 +27,6 @@ mod timeouts;
 mod timers;
 mod tracing;
 mod triggers;
+mod walks;
 
 takt_board::entry!(takt_tests::harness::main);
