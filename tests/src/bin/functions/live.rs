@@ -76,7 +76,8 @@ fn spawn(slot: usize, cpu: usize, entry: fn(usize)) -> Result<Thread, Error> {
 }
 
 /// Runs `change` at least [`TIMES`] times while threads and timers on CPU 0 and on the last one are at work, and for as
-/// long as one of them has not got on `least` times yet: a host that is busy may let one CPU stand still for a while.
+/// long as one of them has not got on `least` times yet, or fewer than so many records were made: a host that is busy may
+/// let one CPU stand still for a while, and lets a short sleep be over before it begins.
 fn at_work(last: usize, least: u32, change: fn(u32) -> Result<(), Failure>) -> Result<(), Failure> {
     trace::set_mode(Mode::Overwrite);
     trace::tracing_on();
@@ -88,10 +89,12 @@ fn at_work(last: usize, least: u32, change: fn(u32) -> Result<(), Failure>) -> R
     ];
     let timer = Timer::new(ticks, 0)?;
     let before = trace::counters_of(0).entries;
+    let recorded = || trace::counters_of(0).entries - before;
     let work_done = || [&PINGS, &LOCKED, &TICKS].map(|counter| counter.load(Relaxed));
+    let is_enough = || work_done().iter().all(|&n| n >= least) && recorded() > u64::from(TIMES);
     let mut too_late = before_long();
     let mut number = 0;
-    while number < TIMES || (work_done().iter().any(|&n| n < least) && Instant::now() < too_late) {
+    while number < TIMES || (!is_enough() && Instant::now() < too_late) {
         timer.arm(Instant::after_nanos(7_000));
         change(number)?;
         number += 1;
@@ -99,11 +102,11 @@ fn at_work(last: usize, least: u32, change: fn(u32) -> Result<(), Failure>) -> R
             too_late = before_long();
         }
         if number >= TIMES {
-            // On a slow host the short sleeps of a change are over before they begin, and the others do not run at all.
+            // Longer than the sleeps of a change: in those the others may not have run at all.
             sleep_nanos(1_000_000)?;
         }
     }
-    let recorded = trace::counters_of(0).entries - before;
+    let recorded = recorded();
     GO_ON.store(false, Relaxed);
     for thread in threads {
         thread.join(before_long())?;
