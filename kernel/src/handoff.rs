@@ -175,6 +175,43 @@ fn end_with_switch_to(
     Handoff::new(prev, next)
 }
 
+/// The switch of `prev`, which has just begun to wait, to `next`, another.
+///
+/// A thread that an interrupt has preempted gets all of its registers back, which takes long: that switch has a section of
+/// its own.
+#[inline(always)]
+pub(crate) fn end_blocked(
+    section: Section,
+    cpu: *mut PerCpu,
+    prev: *mut Tcb,
+    next: *mut Tcb,
+) -> Handoff {
+    // SAFETY: control blocks are static; inside a section.
+    if switch::is_preempted(unsafe { &*next }) {
+        core::hint::cold_path();
+        return end_blocked_apart(section, prev);
+    }
+    end_with_switch_to(section, cpu, prev, next)
+}
+
+/// Ends the section and switches in one of its own. Who is woken in between goes on, and who is preempted there has waited
+/// when it comes back.
+///
+/// Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever is woken.
+#[inline(never)]
+fn end_blocked_apart(section: Section, prev: *mut Tcb) -> Handoff {
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &*prev };
+    // SAFETY: inside a section.
+    let sched = unsafe { sched::of_cpu(t.percpu) };
+    if sched.rq.put_off(t.tid, t.prio) == Resched::Preempt {
+        percpu::set_need_resched();
+    }
+    section.leave_quietly();
+    interrupts::let_in();
+    Handoff::end(lock::enter_switch(), Ok(()))
+}
+
 #[inline(never)]
 extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
     // The caller's section goes on here.

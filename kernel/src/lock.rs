@@ -69,6 +69,17 @@ pub(crate) fn enter_thread() -> Section {
     Section { restore: true }
 }
 
+/// Begins a section of a thread in order to switch.
+///
+/// Not as a thread that is about to change its state: one that is not ready any more, because it has begun to wait or
+/// another CPU has suspended it, leaves here, and no further interrupt need come to it.
+#[inline(always)]
+pub(crate) fn enter_switch() -> Section {
+    interrupts::disable();
+    trace::section_begun(true);
+    enter_held()
+}
+
 /// A handle of the section that is known to be under way and ends with a switch.
 #[inline(always)]
 pub(crate) fn enter_nested() -> Section {

@@ -188,11 +188,7 @@ pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) fn preempt() {
-    crate::arch::interrupts::disable();
-    trace::section_begun(true);
-    // Not as a thread that is about to change its state: one that another CPU suspended meanwhile leaves here, and no
-    // further interrupt need come to it.
-    let mut section = lock::enter_held();
+    let mut section = lock::enter_switch();
     if percpu::resched_now() {
         // SAFETY: this CPU's own, inside a section.
         let next = unsafe { (*percpu::this()).sched.rq.pick_next() };

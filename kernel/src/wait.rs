@@ -18,7 +18,7 @@
 use takt_scheduler::{PrioQueue, ThreadId, TimerId};
 
 use crate::arch::percpu;
-use crate::handoff::Handoff;
+use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::sched::{self, of_cpu};
 use crate::thread::tcb::{Tcb, WAITING, Wait, Woken, tcb};
@@ -49,8 +49,8 @@ pub(crate) fn end_with_block(mut section: Section, wait: Wait, queue: *mut PrioQ
     begin(&mut section, t);
     stand_in(&mut section, t, wait, queue);
     // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(cpu) }.rq.pick_next();
-    Handoff::switch(section, cpu, prev, next)
+    let next = unsafe { of_cpu(cpu) }.rq.pick_other();
+    handoff::end_blocked(section, cpu, prev, tcb(next))
 }
 
 /// What the thread waits for.

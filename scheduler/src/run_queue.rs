@@ -165,6 +165,24 @@ impl RunQueue {
         self.current = tid;
     }
 
+    /// Chooses the most important thread, or the idle thread, and counts it as running: [`pick_next`](Self::pick_next)
+    /// where the running thread is not in the queue any more.
+    #[inline(always)]
+    pub const fn pick_other(&mut self) -> ThreadId {
+        (self.current, self.level) = match self.queue.top() {
+            Some((tid, prio)) => (tid, prio.rank()),
+            None => (self.idle, IDLE),
+        };
+        self.current
+    }
+
+    /// Puts off what [`pick_other`](Self::pick_other) has chosen: the thread that is not in the queue any more runs on.
+    pub const fn put_off(&mut self, tid: ThreadId, prio: Priority) -> Resched {
+        self.level = prio.rank();
+        self.current = tid;
+        Resched::Preempt
+    }
+
     /// The running thread lets its equals go first.
     #[inline(always)]
     pub const fn yield_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {

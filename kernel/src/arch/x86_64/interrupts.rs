@@ -48,6 +48,13 @@ pub unsafe fn enable() {
     unsafe { asm!("sti", options(nostack)) };
 }
 
+/// Lets in what is pending, right after [`enable`], whose effect begins one instruction late.
+#[inline(always)]
+pub fn let_in() {
+    // SAFETY: does nothing. A compiler barrier, so that it stays where it is.
+    unsafe { asm!("nop", options(nostack)) };
+}
+
 /// Whether interrupts are on (`RFLAGS.IF`).
 #[inline(always)]
 #[must_use]

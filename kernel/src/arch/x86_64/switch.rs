@@ -12,6 +12,7 @@ use crate::thread::tcb::Tcb;
 unsafe extern "C" {
     fn takt_resume_new();
     fn takt_resume_idle();
+    fn takt_resume_preempted();
 }
 
 /// Where an idle thread begins anew.
@@ -22,6 +23,12 @@ pub fn resume_idle() -> usize {
 /// Where a new thread begins.
 pub fn resume_new() -> usize {
     takt_resume_new as *const () as usize
+}
+
+/// Whether a thread that does not run was preempted by an interrupt: then a switch to it loads all of its registers.
+#[inline(always)]
+pub fn is_preempted(t: &Tcb) -> bool {
+    t.resume == takt_resume_preempted as *const () as usize
 }
 
 /// Leaves `prev`, the running thread, and goes on with `next`. Returns when `prev` is chosen again.

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex};
+use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_tests::harness::{Outcome, PRIORITY};
@@ -128,7 +128,75 @@ fn moves_waiters(_: usize, _: Expiry) {
     }
 }
 
+static PERMITS: [Semaphore; 2] = [const { Semaphore::new(0, 9) }; 2];
+
+fn takes_permits(slot: usize) {
+    while END.load(Relaxed) == 0 {
+        if PERMITS[slot].take().is_ok() {
+            WOKEN[slot].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn gives(slot: usize, _: Expiry) {
+    let _ = PERMITS[slot].give();
+}
+
+/// Two threads, of which the second is more important, take what interrupts give while the test's thread runs: so the one
+/// that waits again goes over to a thread that an interrupt has preempted. Another interrupt comes meanwhile, and does
+/// `second`; then each is to have had as many permits as `expected` says.
+fn permits_meanwhile(second: fn(usize, Expiry), expected: [u32; 2]) -> Outcome {
+    let threads = [
+        spawn(0, PRIORITY + 1, takes_permits, 0)?,
+        spawn(1, PRIORITY + 2, takes_permits, 1)?,
+    ];
+    THREADS[0].call_once(|| threads[0]);
+    let first = Timer::new(gives, 0)?;
+    let mut rounds = 0;
+    at_every_instruction(
+        second,
+        || first.arm(Instant::now() + 400),
+        |arrival| {
+            rounds += 1;
+            let had = [0, 1].map(|slot| WOKEN[slot].load(Relaxed));
+            check!(
+                had == expected.map(|each| each * rounds),
+                "arrival {arrival}: {had:?} after {rounds} rounds"
+            );
+            check_eq!(PERMITS[0].count() + PERMITS[1].count(), 0);
+            Ok(())
+        },
+    )?;
+    end(&threads, || {
+        for permits in &PERMITS {
+            let _ = permits.give();
+        }
+    })
+}
+
 target_test! {
+    /// A thread that waits for a permit again gets the one that an interrupt gives at any instruction of that.
+    fn permit_given_meanwhile(Alone) {
+        permits_meanwhile(|_, expiry| gives(0, expiry), [2, 0])
+    }
+
+    /// The same where the interrupt wakes a more important thread, which comes in between.
+    fn other_permit_given_meanwhile(Alone) {
+        permits_meanwhile(|_, expiry| gives(1, expiry), [1, 1])
+    }
+
+    /// And where it does both, and suspends and resumes the one that is about to wait.
+    fn suspended_and_resumed_meanwhile(Alone) {
+        permits_meanwhile(|_, expiry| {
+            if let Some(thread) = THREADS[0].get() {
+                let _ = thread.suspend();
+                gives(0, expiry);
+                gives(1, expiry);
+                let _ = thread.resume();
+            }
+        }, [2, 1])
+    }
+
     /// Flags that an interrupt sets while others are being set: each wakes its own, once.
     fn flags_set_meanwhile(Alone) {
         let threads = spawn_waiters(waits_for_its_flag)?;
