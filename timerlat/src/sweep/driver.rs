@@ -45,8 +45,8 @@ pub struct Plan {
     pub end: fn(bool),
 }
 
-/// Priority of the thread that keeps the CPU from halting.
-const BUSY: u8 = 1;
+/// Priority of the thread that keeps the CPU from halting: below all loads.
+const BUSY: u8 = 0;
 
 /// Runs without an arrival, before those with one.
 const UNDISTURBED: u32 = 3;
