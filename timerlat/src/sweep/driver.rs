@@ -167,9 +167,8 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
 }
 
 fn busy() {
-    loop {
-        core::hint::spin_loop();
-    }
+    // One instruction: a thread that left a longer loop would come back into the middle of it, another one each run.
+    marks::stand_still()
 }
 
 /// Runs a stretch until all arrivals are measured. `prepare` is told when it will begin, at least `within` nanoseconds

@@ -11,6 +11,7 @@ use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_until};
 use takt_kernel::{Error, thread_stack};
 
 use super::driver::repeat;
+use super::workloads::{SETTLE, settle};
 use crate::workload::load;
 
 /// The thread that begins and ends the window: more important than all loads.
@@ -76,6 +77,8 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
     let timer = Timer::new(interrupt, 0)?;
     TIMER.call_once(|| timer);
     let prepare = |begin| {
+        // The loads' threads, which are less important, come to wait for the window.
+        settle();
         load::reset(0);
         IS_ON.store(true, Relaxed);
         if has("load-irq") {
@@ -83,7 +86,7 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
         }
         WINDOW_END.store(begin + window, Relaxed);
     };
-    repeat(4_000, prepare, || {
+    repeat(2 * SETTLE, prepare, || {
         for go in &GO[..nr] {
             let _ = go.give();
         }

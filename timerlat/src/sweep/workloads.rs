@@ -30,7 +30,7 @@ const TIMERS: usize = 64;
 const AT_ONCE: usize = 16;
 
 /// Time for all threads to come to rest, in nanoseconds.
-const SETTLE: u64 = 5_000;
+pub(super) const SETTLE: u64 = 5_000;
 /// Later than the end of any run, in nanoseconds.
 const LATER: u64 = 3_000_000_000;
 
@@ -43,7 +43,7 @@ fn spawn(slot: usize, priority: u8, entry: fn(usize)) -> Result<Thread, Error> {
     Builder::new("subject", priority)?.spawn(&STACKS[slot], entry, slot)
 }
 
-fn settle() {
+pub(super) fn settle() {
     // It fails in interrupts only.
     let _ = sleep_nanos(SETTLE);
 }

@@ -104,11 +104,16 @@ const INTERRUPTED_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 static COMPUTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(COMPUTED_SEED) }; MAX_CPUS];
 static INTERRUPTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(INTERRUPTED_SEED) }; MAX_CPUS];
 
-/// Has the loads of a CPU begin anew, with the same numbers.
+/// Has the loads of a CPU begin anew, with the same numbers, and the queue at the same place in its ring.
 pub(crate) fn reset(cpu: usize) {
-    COMPUTED[cpu % MAX_CPUS].store(COMPUTED_SEED, Relaxed);
-    INTERRUPTED[cpu % MAX_CPUS].store(INTERRUPTED_SEED, Relaxed);
-    while QUEUES[cpu % MAX_CPUS].try_receive().is_ok() {}
+    let cpu = cpu % MAX_CPUS;
+    COMPUTED[cpu].store(COMPUTED_SEED, Relaxed);
+    INTERRUPTED[cpu].store(INTERRUPTED_SEED, Relaxed);
+    while QUEUES[cpu].try_receive().is_ok() {}
+    while NR_SENT[cpu].load(Relaxed) % QUEUE_LEN as u64 != 0 {
+        send(cpu, 0);
+        let _ = QUEUES[cpu].try_receive();
+    }
 }
 
 /// Computes for a while.
@@ -150,7 +155,18 @@ fn interrupt(cpu: usize, expiry: Expiry) {
 }
 
 static LOCKS: [Mutex<u64>; MAX_CPUS] = [const { Mutex::new(0) }; MAX_CPUS];
-static QUEUES: [Queue<u64, 4>; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
+static QUEUES: [Queue<u64, QUEUE_LEN>; MAX_CPUS] = [const { Queue::new() }; MAX_CPUS];
+static NR_SENT: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+/// How many messages each queue has room for.
+const QUEUE_LEN: usize = 4;
+
+/// Sends a message, if there is room.
+fn send(cpu: usize, message: u64) {
+    if QUEUES[cpu].try_send(message).is_ok() {
+        NR_SENT[cpu].fetch_add(1, Relaxed);
+    }
+}
 
 /// One round of the less important thread: it holds the mutex most of the time, so that the other one has to wait and
 /// lends its priority. It sleeps for a `part` of what it does in a run of seconds.
@@ -165,7 +181,7 @@ pub(crate) fn lock_low_round(cpu: usize, part: u64) {
         work(&COMPUTED[cpu], 4);
     }
     // Full is fine: the receiver is slower on purpose.
-    let _ = QUEUES[cpu].try_send(COMPUTED[cpu].load(Relaxed));
+    send(cpu, COMPUTED[cpu].load(Relaxed));
     let _ = sleep_nanos(23_000 / part);
 }
 

@@ -106,6 +106,11 @@ pub struct SweepConfig {
 /// A load's window if none is given.
 pub const LOAD_WINDOW_NS: u64 = 20_000;
 
+/// Arrivals behind the end of the undisturbed stretch.
+const BEHIND: u32 = 64;
+/// Of a load, whose rounds may be others.
+const BEHIND_LOAD: u32 = 1024;
+
 impl SweepConfig {
     /// Every instruction of these stretches of an image, with nothing recorded.
     #[must_use]
@@ -138,18 +143,19 @@ impl SweepConfig {
         with_words(line, &self.words)
     }
 
-    /// How many instructions of a stretch of this length are swept.
+    /// How many boundaries of a stretch of this length are swept, if that is not all.
     #[must_use]
-    pub fn swept(&self, length: u32) -> u32 {
-        let window = self
-            .window_ns
-            .map_or(u32::MAX, |ns| u32::try_from(ns).unwrap_or(u32::MAX));
-        length.min(window)
+    pub fn limit(&self, length: u32) -> Option<u32> {
+        let window = u32::try_from(self.window_ns?).unwrap_or(u32::MAX);
+        (window < length).then_some(window)
     }
 
-    /// How many arrivals that takes, with those before and behind, which the timer's lateness moves into it.
+    /// How many arrivals that takes, with those before and behind, which the timer's lateness moves into it. The end of a
+    /// stretch may lie behind that of the undisturbed one.
     #[must_use]
-    pub fn arrivals(&self, length: u32) -> u32 {
-        (self.swept(length) + sweep::EARLY).div_ceil(self.step)
+    pub fn arrivals(&self, what: &What, length: u32) -> u32 {
+        let behind = if what.is_load() { BEHIND_LOAD } else { BEHIND };
+        let swept = self.limit(length).unwrap_or(length + behind);
+        (swept + sweep::EARLY).div_ceil(self.step)
     }
 }

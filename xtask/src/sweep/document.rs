@@ -12,7 +12,7 @@ use super::work::Measured;
 use crate::image::Elf;
 
 /// Version of the document.
-pub const SCHEMA: &str = "takt.sweep/1";
+pub const SCHEMA: &str = "takt.sweep/2";
 /// Its file in the sweep's folder.
 pub const FILE: &str = "sweep.json";
 /// How many of a stretch's worst arrivals are told.
@@ -46,13 +46,14 @@ pub struct Stretch {
     pub hit: u32,
     /// The others, as ranges (first, last).
     pub not_hit: Vec<(u32, u32)>,
-    /// Arrivals that were taken elsewhere than on the path.
+    /// Arrivals that were taken elsewhere than on any way.
     pub astray: Vec<Astray>,
     /// Arrivals that were taken together with another interrupt.
     pub joined: u32,
-    /// Arrivals that were taken a few instructions from where the path has them, since arming a timer takes another way
-    /// once the measured one is due.
-    pub shifted: u32,
+    /// How many ways the arrivals were on: what it takes to arm a timer depends on when the measured one is due.
+    pub ways: u32,
+    /// Whether the last arrival came before the end of the stretch.
+    pub is_open: bool,
     /// The interrupt's latency, in instructions.
     pub irq: Spread,
     /// The thread's latency.
@@ -140,8 +141,8 @@ pub fn write(config: &SweepConfig, git: Option<String>, elf: &Elf, all: &[Measur
 }
 
 fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stretch {
-    let path = &measured.path;
-    let found = analyse(path, measured.swept, &measured.arrivals, |ip| {
+    let ways = &measured.ways;
+    let found = analyse(ways, measured.limit, &measured.arrivals, |ip| {
         names.is_entry(ip)
     });
     let place = |section: &Section| Where {
@@ -161,18 +162,13 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
             .filter(covers)
             .max_by_key(|it| it.length)
     };
-    let mut arrivals: Vec<_> = measured.arrivals.iter().collect();
+    let mut arrivals: Vec<_> = found.met.iter().collect();
     // The first of equals: the one that waits from the section's beginning.
-    arrivals.sort_by_key(|arrival| (std::cmp::Reverse(arrival.thread), arrival.position));
+    arrivals.sort_by_key(|met| (std::cmp::Reverse(met.arrival.thread), met.position));
     let mut worst: Vec<Worst> = Vec::new();
     let mut seen = Vec::new();
-    for arrival in arrivals {
-        let Ok(position) = u32::try_from(arrival.position + found.late) else {
-            continue;
-        };
-        if position >= measured.swept {
-            continue;
-        }
+    for met in arrivals {
+        let position = met.position;
         let section = covering(position);
         let key = section.map(|section| section.first);
         if seen.contains(&key) {
@@ -181,12 +177,13 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
         seen.push(key);
         worst.push(Worst {
             position,
-            at: path
+            at: ways
+                .of(met)
                 .at(position)
                 .map(|ip| names.place(ip))
                 .unwrap_or_default(),
-            irq: arrival.irq,
-            thread: arrival.thread,
+            irq: met.arrival.irq,
+            thread: met.arrival.thread,
             section: section.map(place),
         });
         if worst.len() == NR_WORST {
@@ -196,12 +193,12 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
     let astray = |(position, ip): &(u32, u64)| Astray {
         position: *position,
         taken: names.place(*ip),
-        expected: path.at(*position).map(|ip| names.place(ip)),
+        expected: ways.undisturbed().at(*position).map(|ip| names.place(ip)),
     };
     Stretch {
         name: measured.what.name().into(),
         length: found.length,
-        swept: measured.swept,
+        swept: found.swept,
         hit: found.hit,
         // With a step above one it is known which are left out.
         not_hit: if config.step == 1 {
@@ -211,13 +208,14 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
         },
         astray: found.astray.iter().map(astray).collect(),
         joined: found.joined,
-        shifted: found.shifted,
+        ways: found.ways,
+        is_open: found.is_open,
         irq: found.irq,
         thread: found.thread,
         wake: found.wake,
         worst,
         sections: found.sections.iter().map(place).collect(),
-        functions: functions(&path.ips, names),
+        functions: functions(&ways.undisturbed().ips, names),
     }
 }
 
@@ -275,6 +273,6 @@ impl Document {
     pub fn is_complete(&self) -> bool {
         self.results
             .iter()
-            .all(|it| it.not_hit.is_empty() && it.astray.is_empty())
+            .all(|it| it.not_hit.is_empty() && it.astray.is_empty() && !it.is_open)
     }
 }

@@ -5,6 +5,7 @@
 //! | `config` | what is swept, and how |
 //! | `boot` | one boot of the image, its block of results |
 //! | `path` | the instructions of the stretch, as QEMU executed them |
+//! | `ways` | the ways that arrivals were on, where a stretch has several |
 //! | `parts` | what is measured, in files, so that it can be resumed and merged |
 //! | `work` | all boots of a sweep, on the host's CPUs |
 //! | `analysis` | alignment, coverage, distribution, sections |
@@ -14,7 +15,8 @@
 //!
 //! Two kinds of boot: one with every executed instruction on record, of a stretch that nothing interrupts (the path); and
 //! those that measure, some thousand arrivals each. Each arrival says before which instruction it was taken, and that
-//! has to be the one that the path has there: so it is shown, not assumed, that all arrivals met the same path.
+//! has to be the one that the path has there: so it is shown, not assumed, that all arrivals met the same path. Where a
+//! stretch has several ways, runs of the first kind with an arrival tell those.
 
 pub mod analysis;
 mod boot;
@@ -24,6 +26,7 @@ mod names;
 pub mod parts;
 mod path;
 pub mod text;
+mod ways;
 pub mod work;
 
 pub use config::{SweepConfig, What};

@@ -26,31 +26,41 @@ const TOOLS: &[&str] = &[
     "library/core/",
 ];
 
+/// The first instructions of interrupts.
+pub(super) struct Entries(Vec<u64>);
+
+impl Entries {
+    pub(super) fn of(elf: &Elf) -> Self {
+        let is_entry = |name: &str| name.starts_with("takt_irq_") && !name.contains("return");
+        let functions = elf.functions().into_iter();
+        let entries = functions.filter(|(_, name)| is_entry(name));
+        Self(entries.map(|(address, _)| address).collect())
+    }
+
+    pub(super) fn contain(&self, ip: u64) -> bool {
+        self.0.contains(&ip)
+    }
+}
+
 /// Looks places up.
 pub(super) struct Names<'e> {
     lines: Symbolizer<'e>,
     symbols: SymbolNames,
-    entries: Vec<u64>,
+    entries: Entries,
 }
 
 impl<'e> Names<'e> {
     pub(super) fn new(elf: &'e Elf) -> Self {
-        let is_entry = |name: &str| name.starts_with("takt_irq_") && !name.contains("return");
         Self {
             lines: Symbolizer::new(elf),
             symbols: SymbolNames::new(elf),
-            entries: elf
-                .functions()
-                .into_iter()
-                .filter(|(_, name)| is_entry(name))
-                .map(|(address, _)| address)
-                .collect(),
+            entries: Entries::of(elf),
         }
     }
 
     /// Whether an instruction is the first one of an interrupt.
     pub(super) fn is_entry(&self, ip: u64) -> bool {
-        self.entries.contains(&ip)
+        self.entries.contain(ip)
     }
 
     /// The function whose instruction it is and, where that is inlined, the one that it is inlined in.

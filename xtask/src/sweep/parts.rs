@@ -185,8 +185,36 @@ impl Folder {
         write_whole(&path, &serde_json::to_vec(&file)?)
     }
 
+    /// What was executed in a run in which the arrival number `first` came, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged.
+    pub fn way(&self, what: &What, first: u32) -> Result<Option<Path>> {
+        let file: Option<PathFile> = read(&self.way_file(what, first))?;
+        Ok(file.map(|PathFile { ips, tail }| Path { ips, tail }))
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn put_way(&self, what: &What, first: u32, path: &Path) -> Result<()> {
+        let file = PathFile {
+            ips: path.ips.clone(),
+            tail: path.tail.clone(),
+        };
+        write_whole(&self.way_file(what, first), &serde_json::to_vec(&file)?)
+    }
+
     fn part_file(&self, what: &What, first: u32, count: u32) -> PathBuf {
         let name = format!("{}-{first}-{count}.json", what.file_stem());
+        self.dir.join(PARTS).join(name)
+    }
+
+    fn way_file(&self, what: &What, first: u32) -> PathBuf {
+        let name = format!("{}-path-{first}.json", what.file_stem());
         self.dir.join(PARTS).join(name)
     }
 

@@ -37,6 +37,23 @@ impl Path {
             .copied()
     }
 
+    /// The first `position` instructions, and another instead of the next one.
+    pub(super) fn up_to(mut self, position: u32, then: Option<u64>) -> Self {
+        let position = position as usize;
+        match position.checked_sub(self.ips.len()) {
+            None => {
+                self.ips.truncate(position);
+                self.tail.clear();
+                self.ips.extend(then);
+            }
+            Some(behind) => {
+                self.tail.truncate(behind);
+                self.tail.extend(then);
+            }
+        }
+        self
+    }
+
     /// How many instructions it has.
     #[must_use]
     pub fn len(&self) -> u32 {

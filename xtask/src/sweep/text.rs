@@ -126,7 +126,7 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
     };
     let (swept, hit) = (sum(|it| it.swept), sum(|it| it.hit));
     let joined = sum(|it| it.joined);
-    let shifted = sum(|it| it.shifted);
+    let more_ways = sum(|it| it.ways.saturating_sub(1));
     let boundaries = match document.config.step {
         1 => String::from("boundaries between two instructions"),
         step => format!("boundaries, every {step}th asked for (--step)"),
@@ -138,16 +138,23 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
             "  {joined} arrivals were taken in the entry of another interrupt"
         )?;
     }
-    if shifted > 0 {
+    if more_ways > 0 {
         writeln!(
             out,
-            "  {shifted} arrivals were taken near where the path has them: arming a timer takes another way once the\n  \
-             measured one is due"
+            "  {more_ways} further ways through the stretches: what it takes to arm a timer depends on when the measured\n  \
+             one is due"
         )?;
     }
     for it in &document.results {
         for (first, last) in &it.not_hit {
             writeln!(out, "  not hit: {} +{first} to +{last}", it.name)?;
+        }
+        if it.is_open {
+            writeln!(
+                out,
+                "  not ended: {}, the last arrival came before its end",
+                it.name
+            )?;
         }
         for astray in it.astray.iter().take(5) {
             writeln!(
@@ -166,7 +173,7 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
     if document.is_complete() && document.config.step == 1 {
         writeln!(
             out,
-            "  every arrival was taken where the path has it: these are the maxima, not samples"
+            "  every arrival was taken where its way has it: these are the maxima, not samples"
         )?;
     }
     Ok(())

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::Result;
-use takt_timerlat::sweep::Arrival;
+use takt_timerlat::sweep::{Arrival, EARLY};
 
 use super::boot::Booter;
 use super::config::{SweepConfig, What};
+use super::names::Entries;
 use super::parts::Folder;
-use super::path::Path;
+use super::ways::Ways;
 use crate::image::Elf;
 
 /// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
-const PART: u32 = 4096;
+const PART: u32 = 4000;
 
 /// Which of the parts are this machine's: every `of`-th, from number `index` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +50,10 @@ pub trait Progress: Sync {
 pub struct Measured {
     /// What it is.
     pub what: What,
-    /// Its path.
-    pub path: Path,
-    /// How many of its boundaries are to be met.
-    pub swept: u32,
+    /// The ways through it.
+    pub ways: Ways,
+    /// How many of its boundaries are to be met, if that is not all.
+    pub limit: Option<u32>,
     /// The arrivals that are known: all, unless only a shard was asked for.
     pub arrivals: Vec<Arrival>,
 }
@@ -106,7 +107,7 @@ pub fn run(
         .what
         .iter()
         .zip(&paths)
-        .flat_map(|(what, path)| parts(what, config.arrivals(path.len())))
+        .flat_map(|(what, path)| parts(what, config.arrivals(what, path.len())))
         .collect();
     let mut todo = Vec::new();
     let (mut all, mut known) = (0, 0);
@@ -137,21 +138,36 @@ pub fn run(
         folder.put_part(part.what, first, &results.arrivals)
     })?;
 
-    let mut measured = Vec::new();
-    for (what, path) in config.what.iter().zip(paths) {
+    let entries = Entries::of(elf);
+    let stretches: Vec<_> = config.what.iter().zip(paths).collect();
+    each(jobs, &stretches, &is_broken, |(what, path)| {
         let mut arrivals = Vec::new();
-        for part in parts.iter().filter(|part| part.what == what) {
+        for part in parts.iter().filter(|part| part.what == *what) {
             let known = folder.part(what, position(config, part), part.count)?;
             arrivals.extend(known.into_iter().flatten());
         }
-        measured.push(Measured {
-            what: what.clone(),
-            swept: config.swept(path.len()),
-            path,
+        let mut ways = Ways::new(path.clone());
+        let is_entry = |ip| entries.contain(ip);
+        while let Some(met) = ways.unexplained(&arrivals, is_entry) {
+            let first = met.arrival.position.saturating_add_unsigned(EARLY);
+            let first = first.cast_unsigned();
+            let executed = match folder.way(what, first)? {
+                Some(known) => known,
+                None => {
+                    let executed = booter.way(what, first)?;
+                    folder.put_way(what, first, &executed)?;
+                    executed
+                }
+            };
+            ways.add(&met, executed, is_entry);
+        }
+        Ok(Measured {
+            what: (*what).clone(),
+            limit: config.limit(path.len()),
+            ways,
             arrivals,
-        });
-    }
-    Ok(measured)
+        })
+    })
 }
 
 fn position(config: &SweepConfig, part: &Part<'_>) -> u32 {

@@ -69,3 +69,14 @@ pub extern "C" fn end(at: &AtomicU64) {
         "ret",
     );
 }
+
+/// Executes one and the same instruction for ever: whenever a thread that does so is interrupted, and wherever it was left
+/// the last time, it stands at the same place.
+///
+/// # Context
+/// Threads less important than any that has to run.
+#[unsafe(naked)]
+#[unsafe(link_section = ".text.notrace.stand_still")]
+pub extern "C" fn stand_still() -> ! {
+    naked_asm!("2:", "jmp 2b")
+}

@@ -15,7 +15,7 @@ use Step::{Cli, Plain, PreemptOff, PreemptOn, Sti};
 
 /// Whether an interrupt arrived at every boundary, and each where it was expected.
 fn is_complete(result: &Analysis) -> bool {
-    result.not_hit.is_empty() && result.astray.is_empty()
+    result.not_hit.is_empty() && result.astray.is_empty() && !result.is_open
 }
 
 const BASE: u32 = 4;
@@ -58,13 +58,20 @@ fn arrive(path: &Path, steps: &[Step], position: usize) -> Arrival {
         thread: BASE + WAKE + thread as u32,
         ip: path.at(taken as u32).unwrap() as u32,
         preempt_depth: depth,
-        took: 0,
+        // With the interrupt, if it comes before the end.
+        took: steps.len() as u32
+            + if position < steps.len() {
+                BASE + WAKE
+            } else {
+                0
+            },
     }
 }
 
 fn sweep(steps: &[Step]) -> (Path, Vec<Arrival>) {
     let path = path(steps);
-    let arrivals = (0..steps.len())
+    // One behind the end, as the sweep has them.
+    let arrivals = (0..=steps.len())
         .map(|position| arrive(&path, steps, position))
         .collect();
     (path, arrivals)
@@ -72,7 +79,12 @@ fn sweep(steps: &[Step]) -> (Path, Vec<Arrival>) {
 
 fn analysed(steps: &[Step]) -> Analysis {
     let (path, arrivals) = sweep(steps);
-    analyse(&path, path.len(), &arrivals, |_| false)
+    analysis(&path, &arrivals)
+}
+
+/// The analysis of all arrivals on one path, without interrupts' entries.
+fn analysis(path: &Path, arrivals: &[Arrival]) -> Analysis {
+    analyse(&Ways::new(path.clone()), None, arrivals, |_| false)
 }
 
 #[test]
@@ -135,7 +147,7 @@ fn preemption_off_around_interrupts_off() {
 fn what_was_not_hit_is_listed() {
     let (path, mut arrivals) = sweep(&[Plain; 10]);
     arrivals.retain(|arrival| ![3, 4, 9].contains(&arrival.position));
-    let result = analyse(&path, 10, &arrivals, |_| false);
+    let result = analysis(&path, &arrivals);
     assert_eq!(result.not_hit, [(3, 4), (9, 9)]);
     assert_eq!(result.hit, 7);
     assert!(!is_complete(&result));
@@ -145,39 +157,107 @@ fn what_was_not_hit_is_listed() {
 fn who_meets_another_path_is_astray() {
     let (path, mut arrivals) = sweep(&[Plain; 10]);
     arrivals[6].ip += 1;
-    let result = analyse(&path, 10, &arrivals, |_| false);
+    let result = analysis(&path, &arrivals);
     assert_eq!(result.astray, [(6, 0x100d)]);
     assert!(!is_complete(&result));
     arrivals[6].ip += 1;
-    let result = analyse(&path, 10, &arrivals, |_| false);
-    assert_eq!((result.shifted, is_complete(&result)), (1, true));
-    let result = analyse(&path, 10, &arrivals, |ip| ip == 0x100c);
-    assert_eq!((result.joined, result.shifted), (1, 0));
+    let result = analysis(&path, &arrivals);
+    assert_eq!(result.astray, [(6, 0x100e)]);
+    // Unless another interrupt begins there.
+    let ways = Ways::new(path);
+    let result = analyse(&ways, None, &arrivals, |ip| ip == 0x100c);
+    assert_eq!((result.joined, is_complete(&result)), (1, true));
+}
+
+/// A stretch that takes `more` instructions longer for arrivals from position 40 on, with a section on either side of that.
+fn longer(more: usize) -> Vec<Step> {
+    let section = |length| [&[Cli][..], &vec![Plain; length], &[Sti]].concat();
+    [
+        &[Plain; 10][..],
+        &section(5),
+        &vec![Plain; 40 + more],
+        &section(20),
+        &[Plain; 10],
+        &[PreemptOff],
+        &[Plain; 7],
+        &[PreemptOn],
+        &[Plain; 10],
+    ]
+    .concat()
 }
 
 #[test]
-fn a_section_behind_a_longer_way_is_found_where_the_path_has_it() {
-    let mut steps = vec![Plain; 80];
-    steps.push(Cli);
-    steps.extend([Plain; 20]);
-    steps.push(Sti);
-    steps.extend([Plain; 10]);
-    steps.push(PreemptOff);
-    steps.extend([Plain; 7]);
-    steps.push(PreemptOn);
-    steps.extend([Plain; 10]);
-    let straight = analysed(&steps);
-    assert_eq!(straight.sections.len(), 2);
-    for longer in [-9, 28] {
-        let (path, mut arrivals) = sweep(&steps);
-        arrivals.retain(|arrival| arrival.position < 70 || arrival.position + longer >= 70);
-        for arrival in arrivals.iter_mut().filter(|arrival| arrival.position >= 70) {
-            arrival.position += longer;
-        }
-        let result = analyse(&path, path.len() + 28, &arrivals, |_| false);
-        assert!(result.shifted > 0);
-        assert_eq!(result.sections, straight.sections, "{longer} longer");
-    }
+fn a_second_way_is_read_off_and_explains_the_rest() {
+    const ENTRY: u64 = 0x9000;
+    const CHANGE: i32 = 40;
+    let is_entry = |ip| ip == ENTRY;
+    let (path, short) = sweep(&longer(0));
+    let (_, long) = sweep(&longer(28));
+    // Other instructions there.
+    let other = |ip: u64| ip + 0x4000;
+    let arrivals: Vec<_> = short
+        .into_iter()
+        .filter(|it| it.position < CHANGE)
+        .chain(
+            long.into_iter()
+                .filter(|it| it.position >= CHANGE)
+                .map(|it| Arrival {
+                    ip: other(it.ip.into()) as u32,
+                    ..it
+                }),
+        )
+        .collect();
+    let mut ways = Ways::new(path.clone());
+    let alone = analyse(&ways, None, &arrivals, is_entry);
+    assert!(
+        !is_complete(&alone) && alone.astray.len() > 50,
+        "{}",
+        alone.astray.len()
+    );
+    // What is executed in a run in which the last one comes, and the interrupt.
+    let met = ways.unexplained(&arrivals, is_entry).unwrap();
+    assert_eq!(met.arrival, arrivals[arrivals.len() - 2]);
+    let all = self::path(&longer(28));
+    let mut executed = Path {
+        ips: all.ips.iter().map(|ip| other(*ip)).collect(),
+        tail: Vec::new(),
+    };
+    executed.ips.truncate(met.taken as usize);
+    executed.ips.extend([ENTRY, 0x9002, 0x9004]);
+    ways.add(&met, executed, is_entry);
+    assert!(ways.unexplained(&arrivals, is_entry).is_none());
+    let both = analyse(&ways, None, &arrivals, is_entry);
+    assert!(is_complete(&both), "{:?} {:?}", both.astray, both.not_hit);
+    assert_eq!((both.ways, both.swept), (2, path.len() + 28));
+    let lengths: Vec<_> = both
+        .sections
+        .iter()
+        .map(|section| (section.kind, section.length))
+        .collect();
+    assert_eq!(
+        lengths,
+        [
+            (Kind::IrqsOff, 7),
+            (Kind::IrqsOff, 22),
+            (Kind::PreemptOff, 8)
+        ]
+    );
+}
+
+#[test]
+fn a_run_that_was_another_one_explains_nothing() {
+    let (path, mut arrivals) = sweep(&[Plain; 10]);
+    arrivals[6].ip += 2;
+    let mut ways = Ways::new(path.clone());
+    let met = ways.unexplained(&arrivals, |_| false).unwrap();
+    assert_eq!(met.position, 6);
+    ways.add(&met, path, |_| false);
+    assert_eq!(
+        analyse(&ways, None, &arrivals, |_| false).astray,
+        [(6, 0x100e)]
+    );
+    // It is not asked for again.
+    assert!(ways.unexplained(&arrivals, |_| false).is_none());
 }
 
 #[test]
@@ -189,7 +269,7 @@ fn how_late_the_hardware_is_is_found_out() {
     for arrival in &mut arrivals {
         arrival.position -= 3;
     }
-    let result = analyse(&path, path.len(), &arrivals, |_| false);
+    let result = analysis(&path, &arrivals);
     assert_eq!(result.late, 3);
     assert!(is_complete(&result));
     assert_eq!(
@@ -204,7 +284,7 @@ fn an_interrupts_entry_is_told_from_a_section() {
         Plain, Plain, Cli, Plain, Plain, Sti, Plain, Plain, Plain, Plain, Plain, Plain,
     ];
     let (path, arrivals) = sweep(&steps);
-    let result = analyse(&path, path.len(), &arrivals, |ip| ip == 0x1006);
+    let result = analyse(&Ways::new(path), None, &arrivals, |ip| ip == 0x1006);
     assert_eq!(result.sections[0].kind, Kind::Interrupt);
 }
 
