@@ -77,7 +77,15 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
     let timer = Timer::new(interrupt, 0)?;
     TIMER.call_once(|| timer);
     let prepare = |begin| {
-        // The loads' threads, which are less important, come to wait for the window.
+        // The loads' threads, which are less important, come to wait for the window; a second time, so that they do so
+        // in the same way whenever the window before has ended.
+        settle();
+        for go in &GO[..nr] {
+            let _ = go.give();
+        }
+        for _ in 0..nr {
+            let _ = STOPPED.take();
+        }
         settle();
         load::reset(0);
         IS_ON.store(true, Relaxed);
@@ -86,7 +94,7 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
         }
         WINDOW_END.store(begin + window, Relaxed);
     };
-    repeat(2 * SETTLE, prepare, || {
+    repeat(4 * SETTLE, prepare, || {
         for go in &GO[..nr] {
             let _ = go.give();
         }
