@@ -35,7 +35,7 @@ pub const MAX_TIMERS: usize = number(option_env!("TAKT_MAX_TIMERS"), 1024);
 pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS).next_power_of_two();
 
 const _: () = assert!(
-    TIMER_IDS <= 2048,
+    TIMER_IDS <= 1 << takt_tracer::wire::NEAR_BITS,
     "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2048 together"
 );
 

@@ -26,6 +26,7 @@
 //! #     fn rec20_ctx(_: usize, _: u64, _: u32) {} fn rec24(_: usize, _: u64, _: u64) {} fn rec24_ctx(_: usize, _: u64, _: u64) {}
 //! #     fn rec_text(_: &[u8], _: usize) {} fn rec_text_ctx(_: &[u8], _: usize) {}
 //! #     fn rec_text1(_: &[u8], _: usize, _: u32) {} fn rec_text1_ctx(_: &[u8], _: usize, _: u32) {}
+//! #     fn rec_near_ctx(_: usize, _: u64) {}
 //! #     fn rec_bytes(_: usize, _: &[u32], _: Option<&[u8]>) {} fn rec_bytes_ctx(_: usize, _: &[u32], _: Option<&[u8]>) {}
 //! # }
 //! use takt_tracer::event::Event;
@@ -47,7 +48,7 @@ mod sink;
 pub use dynamic::{Element, bounded};
 pub use meta::{Meta, text_len};
 pub use pack::{Id, Packed, Value};
-pub use place::{Layout, Place, Placer};
+pub use place::{Kind, Layout, Place, Placer};
 pub use sink::Sink;
 
 /// A class of events: layout, fields, print format.

@@ -42,8 +42,9 @@ pub use control::{
 };
 pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{
-    record_bytes, record_bytes_ctx, record_slowly, record8, record8_ctx, record12, record12_ctx,
-    record16, record16_ctx, record20, record20_ctx, record24, record24_ctx,
+    record_bytes, record_bytes_ctx, record_near, record_near_ctx, record_near_slowly,
+    record_slowly, record8, record8_ctx, record12, record12_ctx, record16, record16_ctx, record20,
+    record20_ctx, record24, record24_ctx,
 };
 
 use crate::wire::{MAX_RECORD, SUB_COMMIT, SUB_HEADER, commit_of};
@@ -136,7 +137,7 @@ pub trait CpuRing: Copy {
     /// branches.
     #[inline(always)]
     fn is_noted_half(self, half: u32) -> bool {
-        u64::from(half) == self.load(Word::TsHi)
+        half == self.load(Word::TsHi) as u32
     }
     /// Hot path: commits one record of `LEN` bytes in the sub-buffer at byte `sub` of the ring. Override with an
     /// `add` of the immediate operand [`commit_of(LEN)`](crate::wire::commit_of) at displacement [`SUB_COMMIT`].
@@ -144,6 +145,13 @@ pub trait CpuRing: Copy {
     fn commit<const LEN: u32>(self, sub: u32) {
         self.add64::<SUB_COMMIT>(sub, u64::from(commit_of(LEN)));
     }
+}
+
+/// An upper half of the TSC as [`Word::TsHi`] has it: in both halves of the word. So one comparison does for the time of a
+/// record and for a time in it, and who has only the former compares half of the word.
+#[must_use]
+pub const fn noted(half: u64) -> u64 {
+    half << 32 | half & u32::MAX as u64
 }
 
 /// What follows from a ring's geometry, checked when the ring is first used.

@@ -1,4 +1,4 @@
-//! The trace wire format, version 1: the constants, the headers and the checksum, for target and host alike.
+//! The trace wire format, version 2: the constants, the headers and the checksum, for target and host alike.
 //!
 //! Everything is little endian. Nothing here allocates, blocks or touches a ring: every function is a pure
 //! function of its arguments and may be called in any context, NMI included.
@@ -12,12 +12,19 @@ pub use frame::{
     CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FRAME_MAGIC, FileHeader,
     FrameHeader,
 };
-pub use record::{Event, MAX_BYTES, MAX_RECORD, event_of};
+pub use record::{
+    Event, MAX_BYTES, MAX_RECORD, NEAR_BITS, NEAR_FAR, NEAR_FIRST, NEAR_IDS, event_of,
+};
 pub use sub::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of};
 pub use sum::{Sum, checksum};
 
 /// The version of everything in this module. A change of any layout raises it.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+
+/// Whether a reader of today understands that version. Version 1 is this one without near events.
+pub const fn is_readable(version: u32) -> bool {
+    1 <= version && version <= VERSION as u32
+}
 
 /// The event id of the built-in `clock` record, by which a sub-buffer follows the upper half of the TSC.
 ///

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use takt_tracer::wire::{
     CHANNEL_LOG, CHANNEL_TRACE, COMMIT_RECORD, Event, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader,
-    FrameHeader, SUB_COMMIT, SUB_HEADER, SubHeader, Sum, VERSION, checksum, commit_of, event_of,
+    FrameHeader, NEAR_FAR, SUB_COMMIT, SUB_HEADER, SubHeader, Sum, VERSION, checksum, commit_of,
+    event_of,
 };
 
 #[test]
@@ -60,10 +61,11 @@ fn the_layout_is_that_of_the_document() {
 fn the_sum_is_fixed_for_ever() {
     // A change of these is a change of the format.
     assert_eq!(checksum(b""), 0xa4c8_ed4d_5832_5546);
-    assert_eq!(
-        FrameHeader::for_payload(CHANNEL_LOG, 0, 0, b"takt").sum,
-        0xfcb9_fcce_a892_d50f
-    );
+    let frame = FrameHeader {
+        version: 1,
+        ..FrameHeader::for_payload(CHANNEL_LOG, 0, 0, b"takt")
+    };
+    assert_eq!(frame.sum_over(b"takt"), 0xfcb9_fcce_a892_d50f);
 }
 
 #[test]
@@ -71,6 +73,15 @@ fn the_low_byte_of_the_word_says_what_it_is() {
     assert_eq!(event_of(0xffff_ff00), Event::Padding);
     assert_eq!(event_of(0xffff_fffe), Event::Core(0xfe));
     assert_eq!(event_of(0xffff_1235), Event::Wide(0x1235));
+    assert_eq!(event_of(0xffff_7fff), Event::Wide(0x7fff));
+    for id in [0x8001, 0xa001, 0xc001, 0xe001] {
+        let near = |is_far| Event::Near { id, is_far };
+        assert_eq!(event_of(u32::from(id)), near(false));
+        assert_eq!(event_of(0xffff_0ffe | u32::from(id)), near(false));
+        assert_eq!(event_of(NEAR_FAR | u32::from(id)), near(true));
+        assert_eq!(event_of(0xffff_1ffe | u32::from(id)), near(true));
+        assert_eq!(near(true).id(), u32::from(id));
+    }
     assert_eq!(commit_of(8), 0x0100_0008);
 }
 

@@ -47,7 +47,7 @@ event_class! {
 }
 event_class! {
     /// A timer and its deadline.
-    pub class TimerDeadline = "timer_deadline", core8 { timer: 32 u, expires: 64 cycles }
+    pub class TimerDeadline = "timer_deadline", near { timer: 11 u, expires: 64 cycles }
     print "timer={timer} expires={expires}";
 }
 event_class! {
@@ -115,11 +115,11 @@ event! {
 }
 event! {
     /// Emitted before a timer is put into its queue.
-    pub timer_start: TimerDeadline = core "timer:timer_start";
+    pub timer_start: TimerDeadline = near "timer:timer_start";
 }
 event! {
     /// Emitted when a timer was taken from its queue, before its function.
-    pub timer_expire: TimerDeadline = core "timer:timer_expire";
+    pub timer_expire: TimerDeadline = near "timer:timer_expire";
 }
 event! {
     /// Emitted after an armed timer was taken from its queue without expiring.

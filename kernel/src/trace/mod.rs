@@ -35,7 +35,7 @@ pub use control::{
     set_cpumask, set_mode, tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, IrqsOnSink, KernelRing, KernelSink};
-pub(crate) use ring::{record_bytes, record_slowly};
+pub(crate) use ring::{record_bytes, record_near, record_slowly};
 pub use takt_tracer::ring::Mode;
 pub use tracer::set_tracer;
 

@@ -156,6 +156,11 @@ pub(crate) extern "C" fn record_slowly(word: u32, ab: u64, cd: u64, len: u32) {
     ring::record_slowly(RingOf::here(), word, ab, cd, len);
 }
 
+/// As [`record_slowly`], for a near event.
+pub(crate) extern "C" fn record_near(word: u32, time: u64) {
+    ring::record_near_slowly(RingOf::here(), word, time);
+}
+
 /// Records any number of extra words, and a text if the pointer is not null.
 ///
 /// # Safety
@@ -183,7 +188,7 @@ fn halves(pair: u64) -> (u32, u32) {
 /// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and of the
 /// context they get `$context`.
 macro_rules! sink {
-    ($(#[$doc:meta])* $sink:ident, $context:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident
+    ($(#[$doc:meta])* $sink:ident, $context:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $near:ident $text:ident $text1:ident
         $bytes:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -191,6 +196,11 @@ macro_rules! sink {
 
         impl Sink for $sink {
             const CONTEXT: u32 = $context;
+
+            #[inline(always)]
+            fn rec_near_ctx(word: usize, time: u64) {
+                record::$near(word, time);
+            }
 
             sink! { @functions rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes =>
                 rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes }
@@ -248,15 +258,15 @@ macro_rules! sink {
 
 sink! {
     /// Where trace points send their records: this CPU's ring.
-    KernelSink, record::IRQS_ON, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
+    KernelSink, record::IRQS_ON, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_near_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be off.
-    IrqsOffSink, 0, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
+    IrqsOffSink, 0, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be on.
-    IrqsOnSink, record::IRQS_ON, rec8_known rec12_known rec16_known rec20_known rec24_known rec_text_known rec_text1_known rec_bytes_known
+    IrqsOnSink, record::IRQS_ON, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
 }
 
 /// A CPU's ring, reached from anywhere: for what its CPU does slowly, for handing over and counting; another CPU does not

@@ -18,7 +18,7 @@ use crate::arch::stop::Text;
 #[derive(Debug)]
 pub struct Arguments {
     /// Its word as it will be written (id, fields, and the context where the layout has one), then the extra words. What is
-    /// behind them means nothing.
+    /// behind them means nothing. Of a near event's time both words are there, whatever will be written of it.
     pub words: [u32; 9],
     /// How many of the extra words there are.
     pub nr: u32,

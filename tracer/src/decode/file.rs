@@ -7,7 +7,7 @@ use super::frames::{Entry, FrameReader};
 use super::merge::Merge;
 use super::meta::EventTable;
 use super::{Damage, Error, Fault};
-use crate::wire::{FileHeader, FrameHeader, SubHeader, VERSION};
+use crate::wire::{FileHeader, FrameHeader, SubHeader, VERSION, is_readable};
 
 /// More damage than this is counted, but not kept.
 const MAX_DAMAGE: usize = 1000;
@@ -147,7 +147,7 @@ impl Lane {
     fn add(&mut self, offset: u64, cpu: u8, payload: &[u8]) -> Result<(), Fault> {
         let size = payload.len() as u64;
         let header = SubHeader::decode(payload).ok_or(Fault::Committed { committed: 0, size })?;
-        if header.version != SubHeader::VERSION {
+        if !is_readable(header.version.into()) {
             return Err(Fault::Version {
                 found: header.version.into(),
                 known: VERSION,

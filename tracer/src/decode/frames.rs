@@ -7,7 +7,7 @@ use std::vec::Vec;
 use super::{Damage, Error, Fault, HeaderFault};
 use crate::wire::{
     CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FRAME_MAGIC, FileHeader,
-    FrameHeader, SUB_HEADER, VERSION,
+    FrameHeader, SUB_HEADER, VERSION, is_readable,
 };
 
 /// Longest payload of a log frame.
@@ -197,7 +197,7 @@ impl<R: Read> FrameReader<R> {
     }
 
     fn check_frame(&self, header: &FrameHeader) -> Result<(), Fault> {
-        if header.version != VERSION {
+        if !is_readable(header.version.into()) {
             return Err(Fault::Version {
                 found: header.version,
                 known: VERSION,
@@ -343,7 +343,7 @@ fn check_header(
             },
         ));
     }
-    if header.version != u32::from(VERSION) {
+    if !is_readable(header.version) {
         return Err((
             12,
             HeaderFault::Version {

@@ -9,8 +9,8 @@ use std::vec::Vec;
 use super::MetaError;
 use super::template::Template;
 use super::types::{FieldType, number};
-use crate::event::{Layout, Place, Placer};
-use crate::wire::{CLOCK_ID, u64_at};
+use crate::event::{Kind, Layout, Place, Placer};
+use crate::wire::{CLOCK_ID, Event, event_of, u64_at};
 
 /// All events of an image, by id.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +176,11 @@ impl EventTable {
             };
             let id = u32::try_from(id)
                 .ok()
-                .filter(|id| (1..=0xffff).contains(id) && (id % 2 == 1 || *id <= 0xfe))
+                .filter(|id| {
+                    (1..=0xffff).contains(id)
+                        && (id % 2 == 1 || *id <= 0xfe)
+                        && event_of(*id).id() == *id
+                })
                 .ok_or_else(|| {
                     error(format!(
                         "{id:#x} is no event id: was the file linked with trace.x?"
@@ -258,7 +262,7 @@ impl EventDef {
                 .layout
                 .ok_or_else(|| format!("{name} has no `layout`"))?,
         )?;
-        if layout.is_core() != id.is_multiple_of(2) {
+        if !layout.kind().is(kind_of(id)) {
             return Err(format!("{name} has id {id}, which does not fit its layout"));
         }
         let class = lines
@@ -304,10 +308,20 @@ impl EventDef {
     }
 }
 
+/// What kind of id this is.
+fn kind_of(id: u32) -> Kind {
+    match event_of(id) {
+        Event::Padding | Event::Core(_) => Kind::Core,
+        Event::Wide(_) => Kind::Wide,
+        Event::Near { .. } => Kind::Near,
+    }
+}
+
 fn layout(text: &str) -> Result<Layout, String> {
     match text.split_once(' ').unwrap_or((text, "")) {
         ("core8", "") => Some(Layout::Core8),
         ("wide", "") => Some(Layout::Wide),
+        ("near", "") => Some(Layout::Near),
         ("core24", ctx) => number(ctx)
             .and_then(|ctx| u8::try_from(ctx).ok())
             .map(Layout::Core24),
@@ -360,6 +374,14 @@ fn fields(lines: &[&str], layout: Layout) -> Result<(Vec<FieldDef>, usize), Stri
         if placer.words() > Placer::MAX_EXTRA {
             return Err(format!("field {name} is beyond the longest record"));
         }
+    }
+    let has_dynamic = fields.last().is_some_and(|field| field.slot.is_dynamic());
+    let last_bits = match fields.last().map(|field| field.slot) {
+        Some(Slot::Fixed { bits, .. }) => bits,
+        _ => 0,
+    };
+    if !layout.can_have(last_bits, placer.words(), has_dynamic) {
+        return Err("layout `near` has 11 bits of fields and then one of 64 bits".into());
     }
     Ok((fields, placer.words()))
 }

@@ -117,6 +117,8 @@ pub struct Record<'t> {
     pub context: Context,
     /// The running thread.
     pub tid: u8,
+    /// How many bytes of the trace it takes.
+    pub len: u32,
     /// The event.
     pub event: &'t EventDef,
     /// The values of its fields, in the order of the class.

@@ -7,8 +7,8 @@ use super::record::{Context, Record, Value};
 use super::{Damage, Fault};
 use crate::event::{Layout, Place};
 use crate::wire::{
-    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, Event, SUB_HEADER, SubHeader, VERSION, event_of, u32_at,
-    u64_at,
+    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, Event, SUB_HEADER, SubHeader, VERSION, event_of,
+    is_readable, u32_at, u64_at,
 };
 
 /// A sub-buffer, and how far it was read.
@@ -56,7 +56,7 @@ impl SubBuffer {
                 expected: SUB_HEADER,
             }));
         };
-        if header.version != SubHeader::VERSION {
+        if !is_readable(header.version.into()) {
             return Err(damage(Fault::Version {
                 found: header.version.into(),
                 known: VERSION,
@@ -95,7 +95,7 @@ impl SubBuffer {
                 expected: reserved.max(SUB_HEADER),
             }));
         };
-        if header.version != SubHeader::VERSION {
+        if !is_readable(header.version.into()) {
             return Err(damage(Fault::Version {
                 found: header.version.into(),
                 known: VERSION,
@@ -173,7 +173,11 @@ impl SubBuffer {
         table: &'t EventTable,
     ) -> Result<Option<Record<'t>>, Fault> {
         let event = table.get(id).ok_or(Fault::UnknownEvent { id })?;
-        let fixed = 8 + 4 * event.words;
+        let words = match event_of(word) {
+            Event::Near { is_far: false, .. } => event.words - 1,
+            _ => event.words,
+        };
+        let fixed = 8 + 4 * words;
         let dynamic = if event.has_dynamic() {
             let bytes = self
                 .word_at(fixed)
@@ -194,13 +198,19 @@ impl SubBuffer {
         let (context, tid) = match event.layout {
             _ if event.role == Role::Function => self.function,
             Layout::Core24(ctx) => (Context(ctx), self.current),
-            Layout::Core8 | Layout::Wide => (Context(ctx), tid),
+            Layout::Core8 | Layout::Wide | Layout::Near => (Context(ctx), tid),
         };
         if event.role == Role::FunctionContext {
             self.function = (context, tid);
         }
         let body = &self.bytes[self.at..self.at + len as usize];
-        let values = values(event, word, body, fixed, dynamic.unwrap_or(0));
+        let mut values = values(event, word, body, fixed, dynamic.unwrap_or(0));
+        if words < event.words
+            && let Some(time) = values.last_mut()
+        {
+            // Where all of the time would be there is its lower half.
+            *time = Value::Number(self.half << 32 | u32_at(body, 8).map_or(0, u64::from));
+        }
         self.current = match event.role {
             Role::Switch { next } => values.get(next).and_then(Value::number).unwrap_or(0) as u8,
             _ => tid,
@@ -212,6 +222,7 @@ impl SubBuffer {
             ts,
             context,
             tid,
+            len: len as u32,
             event,
             values,
         }))

@@ -15,7 +15,9 @@
 /// }
 /// ```
 ///
-/// The layout is `core24(ctx)` with the fixed preempt-count byte, `core8`, or `wide`. A field is `name: bits type`:
+/// The layout is `core24(ctx)` with the fixed preempt-count byte, `core8`, `wide`, or `near`: that is for a time of 64 bits,
+/// the last field, behind no more than 11 bits of other fields. Its records have 12 bytes where the time has the upper half
+/// of the record's own time, and 16 where it has not. A field is `name: bits type`:
 /// fewer than 32 bits are packed into the word as long as there is room, then into extra words
 /// ([`Placer`](crate::event::Placer)); 32 and 64 bits are extra words; `*` is the dynamic field of type `str`, which
 /// comes last; `str(16)` is one of which no more than so many bytes are recorded. Types: `u`, `i`, `x`, `tid`, `prio`,
@@ -69,6 +71,9 @@ macro_rules! __layout {
     };
     (wide) => {
         $crate::event::Layout::Wide
+    };
+    (near) => {
+        $crate::event::Layout::Near
     };
 }
 
@@ -144,6 +149,13 @@ macro_rules! __class_emit {
                 $(, $dynamic: impl ::core::convert::AsRef<[$crate::__element!($width)]>)?
             ) {
                 use $crate::event::{EventClass, Packed, Placer};
+                $(const {
+                    let _ = ::core::stringify!($dynamic);
+                    ::core::assert!(
+                        <$class as EventClass>::LAYOUT.can_have(64, 2, true),
+                        "layout `near` has no dynamic field"
+                    );
+                })?
                 let packed = Packed::new(id)$(.$pack(
                     const { Placer::$place(<$class as EventClass>::LAYOUT, &[$($before),*], $bits) },
                     $bits,
@@ -205,9 +217,10 @@ macro_rules! __dynamic {
 /// }
 /// ```
 ///
-/// The kind is `core` (an even 8-bit id; for layouts `core24` and `core8`, at most 126 in an image) or `wide` (an odd
-/// 16-bit id; for layout `wide`). It becomes a module of that name with
-/// * `static ID: [u8; 2]`, whose address is the id (for `sym` operands), and
+/// The kind is `core` (an even 8-bit id; for layouts `core24` and `core8`, at most 126 in an image), `wide` (an odd
+/// 16-bit id; for layout `wide`) or `near` (for layout `near`, at most four in an image). It becomes a module of that name
+/// with
+/// * `static ID`, bytes whose address is the id (for `sym` operands), and
 /// * `struct Event`, which implements [`Event`](crate::event::Event).
 ///
 /// The documentation comment becomes the `doc` lines of the metadata: say when exactly the event is emitted.
@@ -243,12 +256,12 @@ macro_rules! event {
                 $("doc", $doc, "\n",)*
             ];
             const N: usize = $crate::event::text_len(PARTS);
-            const IS_CORE: bool = <$class as $crate::event::EventClass>::LAYOUT.is_core();
-            ::core::assert!(IS_CORE == $crate::__event_is_core!($kind), "the kind of the event does not fit its class");
+            const KIND: $crate::event::Kind = <$class as $crate::event::EventClass>::LAYOUT.kind();
+            ::core::assert!(KIND.is($crate::__event_kind!($kind)), "the kind of the event does not fit its class");
 
             #[used]
             #[unsafe(link_section = ".takt.meta")]
-            static META: $crate::event::Meta<N> = $crate::event::Meta::new(&$event::ID, PARTS);
+            static META: $crate::event::Meta<N> = $crate::event::Meta::new(&$event::ID[0], PARTS);
         };
     };
 }
@@ -271,18 +284,27 @@ macro_rules! __event_id {
         #[unsafe(link_section = concat!(".takt.id.wide.1.", $name))]
         pub static ID: [u8; 2] = [0; 2];
     };
+    (near $name:literal) => {
+        /// Its address is the event's id; it takes all ids that its records can have.
+        #[unsafe(link_section = concat!(".takt.id.near.1.", $name))]
+        pub static ID: [u8; 2 * $crate::wire::NEAR_IDS as usize] =
+            [0; 2 * $crate::wire::NEAR_IDS as usize];
+    };
 }
 
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __event_is_core {
+macro_rules! __event_kind {
     (first) => {
-        true
+        $crate::event::Kind::Core
     };
     (core) => {
-        true
+        $crate::event::Kind::Core
     };
     (wide) => {
-        false
+        $crate::event::Kind::Wide
+    };
+    (near) => {
+        $crate::event::Kind::Near
     };
 }

@@ -6,7 +6,7 @@
 #[repr(C)]
 #[derive(Debug)]
 pub struct Meta<const N: usize> {
-    id: &'static [u8; 2],
+    id: &'static u8,
     len: u64,
     text: [u8; N],
 }
@@ -23,8 +23,9 @@ pub const fn text_len(parts: &[&str]) -> usize {
 }
 
 impl<const N: usize> Meta<N> {
-    /// The entry of the event with this id and these parts of text. `N` is [`text_len`] of the parts.
-    pub const fn new(id: &'static [u8; 2], parts: &[&str]) -> Self {
+    /// The entry of the event whose id symbol begins with this byte, with these parts of text. `N` is [`text_len`] of the
+    /// parts.
+    pub const fn new(id: &'static u8, parts: &[&str]) -> Self {
         let mut text = [0; N];
         let mut len = 0;
         let mut part = 0;
@@ -45,8 +46,8 @@ impl<const N: usize> Meta<N> {
         }
     }
 
-    /// The event's id symbol.
-    pub const fn id(&self) -> &'static [u8; 2] {
+    /// The first byte of the event's id symbol.
+    pub const fn id(&self) -> &'static u8 {
         self.id
     }
 

@@ -13,8 +13,8 @@ pub struct Id(*const [u8; 2]);
 impl Id {
     /// The id that the symbol stands for. [`event!`](crate::event!) calls it.
     #[inline(always)]
-    pub const fn of(symbol: &'static [u8; 2]) -> Self {
-        Self(symbol)
+    pub const fn of<const N: usize>(symbol: &'static [u8; N]) -> Self {
+        Self(core::ptr::from_ref(symbol).cast())
     }
 
     /// The id with this number, for tests and tools: in an image the number is the linker's.
@@ -137,6 +137,7 @@ impl Packed {
             (Layout::Core24(_), 0, Some(text)) => S::rec_text(text, word),
             (Layout::Core24(_), 1, Some(text)) => S::rec_text1(text, word, self.extra[0]),
             (Layout::Core24(_), ..) => S::rec_bytes(word, &self.extra[..words], bytes),
+            (Layout::Near, ..) => S::rec_near_ctx(word, self.pair(0)),
             (_, 0, None) => S::rec8_ctx(word),
             (_, 1, None) => S::rec12_ctx(word, self.extra[0]),
             (_, 2, None) => S::rec16_ctx(word, self.pair(0)),

@@ -1,5 +1,7 @@
 //! Where the fields of a class stand in a record: one rule for packing and for decoding.
 
+use crate::wire::NEAR_BITS;
+
 /// How a record's word is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -9,6 +11,27 @@ pub enum Layout {
     Core8,
     /// 16-bit id, 16 bits of context.
     Wide,
+    /// As wide, with 11 bits of fields within the id, and a time of 64 bits as the last field. A record has the time's
+    /// lower half only, if its upper half is that of the record's own time; all of it otherwise.
+    Near,
+}
+
+/// What kind of id an event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An even one of 8 bits.
+    Core,
+    /// An odd one of 16 bits.
+    Wide,
+    /// One of the four from 0x8001 up.
+    Near,
+}
+
+impl Kind {
+    /// Whether it is the same, at compile time.
+    pub const fn is(self, other: Self) -> bool {
+        self as u8 == other as u8
+    }
 }
 
 impl Layout {
@@ -18,12 +41,23 @@ impl Layout {
             Self::Core24(_) => (8, 24),
             Self::Core8 => (8, 8),
             Self::Wide => (16, 0),
+            Self::Near => (1, NEAR_BITS),
         }
     }
 
-    /// Whether events with this layout have a core id.
-    pub const fn is_core(self) -> bool {
-        !matches!(self, Self::Wide)
+    /// What kind of id events with this layout have.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Core24(_) | Self::Core8 => Kind::Core,
+            Self::Wide => Kind::Wide,
+            Self::Near => Kind::Near,
+        }
+    }
+
+    /// Whether a class of this layout can have fixed fields of which the last has so many bits, and so many extra words in
+    /// all, and a dynamic field or none.
+    pub const fn can_have(self, last_bits: u32, words: usize, has_dynamic: bool) -> bool {
+        !matches!(self, Self::Near) || last_bits == 64 && words == 2 && !has_dynamic
     }
 }
 
@@ -144,6 +178,11 @@ impl Placer {
         assert!(
             placer.words <= Self::MAX_EXTRA,
             "the fields take too many extra words"
+        );
+        let last_bits = if at == 0 { 0 } else { fields[at - 1].0 };
+        assert!(
+            layout.can_have(last_bits, placer.words, false),
+            "layout `near` has 11 bits of fields and then one of 64 bits"
         );
         placer.words
     }

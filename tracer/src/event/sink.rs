@@ -34,6 +34,8 @@ pub trait Sink {
     fn rec24(word: usize, ab: u64, cd: u64);
     /// Four extra words, with context.
     fn rec24_ctx(word: usize, ab: u64, cd: u64);
+    /// A time, of which the lower half is recorded where that does; with context. A ring decides it, knowing its own time.
+    fn rec_near_ctx(word: usize, time: u64);
     /// A text. It comes first, in the registers that reading the time stamp does not change.
     fn rec_text(text: &[u8], word: usize);
     /// A text, with context.
@@ -78,6 +80,7 @@ macro_rules! ring_sink {
                 rec20_ctx record20_ctx () (ab: u64, c: u32);
                 rec24 record24 () (ab: u64, cd: u64);
                 rec24_ctx record24_ctx () (ab: u64, cd: u64);
+                rec_near_ctx record_near_ctx () (time: u64);
                 rec_text record_text (text: &[u8]) ();
                 rec_text_ctx record_text_ctx (text: &[u8]) ();
                 rec_text1 record_text1 (text: &[u8]) (a: u32);

@@ -4,7 +4,7 @@
 //! instructions, but belongs outside of measured paths because of what follows it.
 
 use super::slow::{Opened, Turn, open, pad, put_half};
-use super::{CpuRing, Geometry, Word};
+use super::{CpuRing, Geometry, Word, noted};
 use crate::wire::{CLOCK_LEN, COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER};
 
 /// A complete sub-buffer that the consumer has not taken yet.
@@ -136,7 +136,7 @@ pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
 /// A thread of the ring's CPU: outside of every measured path.
 pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
     let limit = ring.load(Word::Limit);
-    if limit == 0 || ring.load(Word::TsHi) == upcoming >> 32 {
+    if limit == 0 || ring.load(Word::TsHi) == noted(upcoming >> 32) {
         return;
     }
     let pos = ring.pos();
@@ -148,7 +148,7 @@ pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
     {
         put_half(ring, pos, upcoming, 0);
         // Whoever came in between has put the present half behind this one, and noted that.
-        ring.cas(Word::TsHi, NO_HALF, upcoming >> 32);
+        ring.cas(Word::TsHi, NO_HALF, noted(upcoming >> 32));
     }
 }
 

@@ -22,7 +22,7 @@ pub struct RingControl {
     pub pos: AtomicU64,
     /// End of the current sub-buffer, in the measure of `pos`; 0 while tracing is off, [`ARMED`] when just on.
     pub limit: AtomicU64,
-    /// The upper half of the TSC that the buffer knows.
+    /// The upper half of the TSC that the buffer knows, [`noted`](super::noted) twice.
     pub ts_hi: AtomicU64,
     /// [`Mode`] as a number.
     pub mode: AtomicU64,

@@ -4,9 +4,10 @@
 
 use super::control::{ARMED, capacity};
 use super::snapshot::{self, Halves};
-use super::{CpuRing, Geometry, Mode, Word};
+use super::{CpuRing, Geometry, Mode, Word, noted};
 use crate::wire::{
-    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
+    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, NEAR_FAR, SUB_COMMIT, SUB_HEADER, SubHeader,
+    commit_of,
 };
 
 /// Records what the fast path could not, or loses and counts it.
@@ -14,15 +15,38 @@ use crate::wire::{
 #[inline(never)]
 pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
     if let Some((pos, ts)) = reserve(ring, len) {
-        let at = Geometry::<R>::offset(pos);
-        ring.store32::<0>(at, ts);
-        ring.store32::<4>(at, word);
-        let words = [first, first >> 32, second, second >> 32];
-        for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
-            ring.store32::<0>(at, word as u32);
-        }
-        ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
+        put(ring, pos, ts as u32, word, [first, second], len);
     }
+}
+
+/// Writes the record of `len` bytes that was reserved at `pos`, and commits it.
+fn put<R: CpuRing>(ring: R, pos: u64, ts: u32, word: u32, [first, second]: [u64; 2], len: u32) {
+    let at = Geometry::<R>::offset(pos);
+    ring.store32::<0>(at, ts);
+    ring.store32::<4>(at, word);
+    let words = [first, first >> 32, second, second >> 32];
+    for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
+        ring.store32::<0>(at, word as u32);
+    }
+    ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
+}
+
+/// Records a near event that the fast path could not: its word without [`NEAR_FAR`], and the time in it.
+#[cold]
+#[inline(never)]
+pub(super) fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
+    let half = time >> 32;
+    if ring.now() >> 32 == half {
+        let Some((pos, ts)) = reserve(ring, CLOCK_LEN) else {
+            return;
+        };
+        if ts >> 32 == half {
+            return put(ring, pos, ts as u32, word, [time, 0], CLOCK_LEN);
+        }
+        // The clock's upper half has changed just now. What was reserved says so a second time.
+        put_half(ring, pos, ts, 0);
+    }
+    record(ring, word | NEAR_FAR, time, 0, CLOCK_LEN + 4);
 }
 
 /// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
@@ -30,7 +54,7 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
 #[inline(never)]
-pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
+pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u64)> {
     let mut turn = Turn::GoOn;
     loop {
         let limit = ring.load(Word::Limit);
@@ -52,7 +76,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
             turn.claim(ring, pos);
         }
         let half = now >> 32;
-        let clock = if ring.load(Word::TsHi) == half && !tells {
+        let clock = if ring.load(Word::TsHi) == noted(half) && !tells {
             0
         } else {
             CLOCK_LEN
@@ -68,16 +92,16 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u32)> {
                     false => 0,
                 };
                 put_half(ring, pos, now, current);
-                ring.store(Word::TsHi, half);
+                ring.store(Word::TsHi, noted(half));
             }
             if tells {
                 // Only now: whoever came in between has told it too.
                 raise_limit(ring, ring.load(Word::Limit), end);
             }
-            return Some((pos + u64::from(clock), now as u32));
+            return Some((pos + u64::from(clock), now));
         }
         match open(ring, pos, now, len, turn) {
-            Opened::Here(at) => return Some((at, now as u32)),
+            Opened::Here(at) => return Some((at, now)),
             Opened::Raced => {}
             Opened::Refused(counter) => {
                 turn.give_back(ring);
@@ -234,7 +258,7 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     ring.store64::<8>(slot, header.ts);
     ring.store64::<0>(slot, header.seq);
     ring.add64::<SUB_COMMIT>(slot, u64::from(SUB_HEADER));
-    ring.store(Word::TsHi, now >> 32);
+    ring.store(Word::TsHi, noted(now >> 32));
     ring.store(Word::Reported, lost);
     if matches!(turn, Turn::Snapshot { .. }) {
         snapshot::taken(ring, seq);

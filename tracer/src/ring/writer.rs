@@ -5,7 +5,7 @@
 //! neither a stack frame nor a saved register.
 
 use super::{CpuRing, Geometry, Word, slow};
-use crate::wire::{MAX_BYTES, SUB_COMMIT, commit_of};
+use crate::wire::{MAX_BYTES, NEAR_FAR, SUB_COMMIT, commit_of};
 
 /// The fast path; `slow` is called in its stead where it does not go straight through.
 #[inline(always)]
@@ -103,6 +103,53 @@ pub fn record_slowly<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
     slow::record(ring, word, first, second, len);
 }
 
+/// Records a near event: 12 bytes with the lower half of `time` where its upper half is that of the record's own time, else
+/// 16 bytes with all of it. Bits 1..=12 of `word` but for the fields are zero.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline(always)]
+pub fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
+    let pos = ring.pos();
+    let now = ring.now();
+    if !ring.is_noted_half((now >> 32) as u32) {
+        return slow::record_near(ring, word, time);
+    }
+    let is_far = (time ^ now) >> 32 != 0;
+    let (len, word_there) = match is_far {
+        true => (16, word | NEAR_FAR),
+        false => (12, word),
+    };
+    let new = pos + u64::from(len);
+    if !(ring.has_room(new) && ring.cas_pos(pos, new)) {
+        return slow::record_near(ring, word, time);
+    }
+    let at = Geometry::<R>::offset(pos);
+    write(ring, at, now as u32, len, word_there, time, 0);
+    match is_far {
+        true => ring.commit::<16>(Geometry::<R>::sub_offset(pos)),
+        false => ring.commit::<12>(Geometry::<R>::sub_offset(pos)),
+    }
+}
+
+/// As [`record_near`], with the context added to the word.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline(always)]
+pub fn record_near_ctx<R: CpuRing>(ring: R, word: u32, time: u64) {
+    record_near(ring, ring.with_ctx(word), time);
+}
+
+/// As [`record_near`], without trying the fast path: what a ring's own fast path leaves over.
+///
+/// # Context
+/// Thread, IRQ, NMI of the ring's CPU.
+#[inline]
+pub fn record_near_slowly<R: CpuRing>(ring: R, word: u32, time: u64) {
+    slow::record_near(ring, word, time);
+}
+
 /// Records extra words, and a dynamic field if there is one, without context in the word.
 ///
 /// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a
@@ -129,7 +176,7 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option
         ring.store32::<0>(at, value);
         at += 4;
     };
-    put(ts);
+    put(ts as u32);
     put(word);
     extra.iter().copied().for_each(&mut put);
     if let Some(bytes) = bytes {

@@ -12,9 +12,26 @@ pub enum Event {
     Padding,
     /// A core event, id 2, 4 … 254; bits 8..=31 belong to the class.
     Core(u8),
-    /// A wide event, id 1, 3 … 65535; bits 16..=31 are the context.
+    /// A wide event, id 1, 3 … 32767; bits 16..=31 are the context.
     Wide(u16),
+    /// A near event, id 0x8001, 0xa001, 0xc001 or 0xe001, with a time of 64 bits of which the record has the lower half or
+    /// all. Bits 1..=11 are fields, bits 16..=31 are the context.
+    Near {
+        /// The id.
+        id: u16,
+        /// Whether the record has all of the time: its upper half is not that of the record's own time.
+        is_far: bool,
+    },
 }
+
+/// The least id of a near event.
+pub const NEAR_FIRST: u16 = 0x8001;
+/// How many bits of a near event's word are fields, from bit 1 up.
+pub const NEAR_BITS: u32 = 11;
+/// In the word of a near event: two words of time follow, not one.
+pub const NEAR_FAR: u32 = 1 << (1 + NEAR_BITS);
+/// How many ids a near event takes: its own, and those that differ from it in the bits above.
+pub const NEAR_IDS: u16 = 1 << (1 + NEAR_BITS);
 
 impl Event {
     /// The id as a number; 0 for padding.
@@ -22,7 +39,7 @@ impl Event {
         match self {
             Self::Padding => 0,
             Self::Core(id) => id as u32,
-            Self::Wide(id) => id as u32,
+            Self::Wide(id) | Self::Near { id, .. } => id as u32,
         }
     }
 }
@@ -33,6 +50,12 @@ pub const fn event_of(word: u32) -> Event {
     match low {
         0 => Event::Padding,
         _ if low & 1 == 0 => Event::Core(low),
-        _ => Event::Wide(u16::from_le_bytes([low, high])),
+        _ => match u16::from_le_bytes([low, high]) {
+            id if id < NEAR_FIRST => Event::Wide(id),
+            id => Event::Near {
+                id: id & !(2 * (NEAR_IDS - 1)),
+                is_far: word & NEAR_FAR != 0,
+            },
+        },
     }
 }

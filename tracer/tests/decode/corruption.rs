@@ -224,10 +224,10 @@ fn a_foreign_frame_is_damage_though_its_sum_is_good() {
         damage.fault
     };
     let payload = &[7; SUB as usize][..];
-    let header = FrameHeader { version: 2, ..good };
+    let header = FrameHeader { version: 3, ..good };
     assert_eq!(
         fault(header, payload),
-        Fault::Version { found: 2, known: 1 }
+        Fault::Version { found: 3, known: 2 }
     );
     let header = FrameHeader { channel: 0, ..good };
     assert_eq!(

@@ -7,6 +7,7 @@ mod formats;
 mod ftrace;
 mod merge;
 mod metadata;
+mod near;
 mod program;
 mod rules;
 mod sub;

@@ -155,9 +155,9 @@ fn a_file_header_is_judged() {
         "no trace file",
     );
     refuse(
-        &FileHeader { version: 2, ..good }.encode(),
+        &FileHeader { version: 3, ..good }.encode(),
         12,
-        "version 2, but this program knows 1",
+        "version 3, but this program knows 2",
     );
     refuse(
         &FileHeader { tsc_hz: 0, ..good }.encode(),

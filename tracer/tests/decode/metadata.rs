@@ -29,10 +29,10 @@ fn an_entry_is_text_padded_with_zeros() {
     static ID: [u8; 2] = [0; 2];
     const PARTS: &[&str] = &["event a:b\n", "class c\n", "doc", " d", "\n"];
     const N: usize = text_len(PARTS);
-    static META: Meta<N> = Meta::new(&ID, PARTS);
+    static META: Meta<N> = Meta::new(&ID[0], PARTS);
     assert_eq!((N, size_of_val(&META)), (24, 40));
     assert_eq!(META.text(), "event a:b\nclass c\ndoc d\n");
-    assert!(core::ptr::eq(META.id(), &ID));
+    assert!(core::ptr::eq(META.id(), &ID[0]));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn sub(words: &[u32], header: SubHeader) -> Vec<u8> {
 fn a_wrong_sub_buffer_is_damage_with_its_offset() {
     let start = (FileHeader::SIZE + FrameHeader::SIZE) as u64;
     let good = SubHeader {
-        version: 1,
+        version: SubHeader::VERSION,
         commit: u64::from(SUB),
         ..SubHeader::default()
     };
@@ -43,8 +43,8 @@ fn a_wrong_sub_buffer_is_damage_with_its_offset() {
         ..good
     };
     assert_eq!(
-        fault(&[], SubHeader { version: 2, ..good }),
-        (0, 0, Fault::Version { found: 2, known: 1 })
+        fault(&[], SubHeader { version: 3, ..good }),
+        (0, 0, Fault::Version { found: 3, known: 2 })
     );
     assert_eq!(
         fault(&[], SubHeader { cpu: 1, ..good }),
@@ -152,7 +152,7 @@ fn a_hole_ends_what_can_be_salvaged() {
     // Two records, a hole with a record of the past in it, one more record.
     let words = [100, 0x0104, 110, 0x0204, 40, 0x6304, 130, 0x0404];
     let header = SubHeader {
-        version: 1,
+        version: SubHeader::VERSION,
         ts: 90,
         commit: 40 + 24 + (3 << 24),
         ..SubHeader::default()
@@ -227,7 +227,7 @@ fn a_half_announced_ahead_of_time_is_no_time() {
     ]
     .concat();
     let header = SubHeader {
-        version: 1,
+        version: SubHeader::VERSION,
         ts: 90,
         commit: u64::from(SUB) + (3 << 24),
         ..SubHeader::default()
@@ -253,7 +253,7 @@ proptest! {
         (seq, ts, commit, base) in (0..3u64, any::<u64>(), prop_oneof![any::<u64>(), 0..300u64], prop_oneof![Just(0), any::<u64>()]),
         reserved in any::<u32>(),
     ) {
-        let header = SubHeader { seq, ts, commit, base, version: 1, ..SubHeader::default() };
+        let header = SubHeader { seq, ts, commit, base, version: SubHeader::VERSION, ..SubHeader::default() };
         let payload = sub(&words, header);
         let _ = read(&with_sub(&payload)).unwrap();
         if let Ok(mut salvaged) = SubBuffer::salvage(payload, 0, reserved % 300) {

@@ -6,7 +6,7 @@ use takt_tracer::ring::observer::{Observed, Observer};
 use takt_tracer::ring::{self, Mode, Overwritten, position};
 use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SubHeader};
 
-use crate::cpu::{Action, Cpu, Injector, Size};
+use crate::cpu::{Action, Cpu, Injector, SIZES, Size};
 use crate::model::{check, read_sub};
 use crate::observer::View;
 
@@ -19,7 +19,7 @@ fn a_consumer_that_keeps_up_loses_nothing() {
     let cpu = TestCpu::new(Mode::StopWhenFull, (1 << 32) - 150);
     let run = Injector::new(&cpu);
     for round in 0..200 {
-        run.run(Action::Write(crate::cpu::SIZES[round % 8]));
+        run.run(Action::Write(SIZES[round % SIZES.len()]));
         if round % 3 == 0 {
             run.run(Action::Consume);
         }

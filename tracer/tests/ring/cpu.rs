@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use takt_tracer::ring::{self, CpuRing, Mode, RingControl, Word, position};
+use takt_tracer::wire::NEAR_FIRST;
 
 /// The memory of one CPU's ring and its clock.
 pub(crate) struct Cpu<const SUB: u32, const N: u32> {
@@ -144,9 +145,11 @@ pub(crate) enum Size {
     B24,
     /// A dynamic field of that many bytes.
     Bytes(usize),
+    /// A near event with a time in this upper half.
+    Near(u32),
 }
 
-pub(crate) const SIZES: [Size; 8] = [
+pub(crate) const SIZES: [Size; 11] = [
     Size::B8,
     Size::B12,
     Size::B16,
@@ -155,6 +158,10 @@ pub(crate) const SIZES: [Size; 8] = [
     Size::Bytes(5),
     Size::Bytes(33),
     Size::Bytes(34),
+    // The clock begins in half 7, and in many runs goes on to half 8.
+    Size::Near(7),
+    Size::Near(8),
+    Size::Near(9),
 ];
 
 impl Size {
@@ -166,6 +173,15 @@ impl Size {
             Size::B20 => 10,
             Size::B24 => 12,
             Size::Bytes(_) => 14,
+            Size::Near(_) => NEAR_FIRST.into(),
+        }
+    }
+
+    /// The word of record `serial`: a near event has it where fields and where the context would be.
+    pub(crate) fn word(self, serial: u32) -> u32 {
+        match self {
+            Self::Near(_) => self.id() | (serial & 0x7ff) << 1 | (serial >> 11) << 16,
+            _ => self.id() | serial << 8,
         }
     }
 }
@@ -178,6 +194,11 @@ pub(crate) fn extra(serial: u32, k: u32) -> u32 {
         .wrapping_add(k)
 }
 
+/// The time in near record `serial`.
+pub(crate) fn time(serial: u32, half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(extra(serial, 0))
+}
+
 /// The bytes of the dynamic field of record `serial`.
 pub(crate) fn text(serial: u32, len: usize) -> Vec<u8> {
     (0..len)
@@ -187,7 +208,7 @@ pub(crate) fn text(serial: u32, len: usize) -> Vec<u8> {
 
 /// Writes record `serial`.
 pub(crate) fn write<R: CpuRing>(ring: R, serial: u32, size: Size) {
-    let word = size.id() | serial << 8;
+    let word = size.word(serial);
     let [a, b, c, d] = [0, 1, 2, 3].map(|k| extra(serial, k));
     let ab = u64::from(a) | u64::from(b) << 32;
     let cd = u64::from(c) | u64::from(d) << 32;
@@ -202,6 +223,7 @@ pub(crate) fn write<R: CpuRing>(ring: R, serial: u32, size: Size) {
             ring::record_text1(ring, &text(serial, len), word, a);
         }
         Size::Bytes(len) => ring::record_bytes(ring, word, &[a], Some(&text(serial, len))),
+        Size::Near(half) => ring::record_near(ring, word, time(serial, half)),
     }
 }
 

@@ -351,7 +351,7 @@ fn an_announced_half_is_noted() {
     run.run(B8);
     run.run(Action::AnnounceNext);
     let before = cpu.written();
-    assert_eq!(cpu.word(ring::Word::TsHi), 8);
+    assert_eq!(cpu.word(ring::Word::TsHi), ring::noted(8));
     run.run(Action::Each(&[Action::HalfJump, B8]));
     assert_eq!(cpu.written(), before + 8);
     check(&run, Mode::StopWhenFull);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use takt_tracer::ring::{self, Mode, Word, position};
 use takt_tracer::wire::{CLOCK_CURRENT, CLOCK_ID, SUB_HEADER, SubHeader};
 
-use crate::cpu::{Attempt, Cpu, Injector, Size, extra, text};
+use crate::cpu::{Attempt, Cpu, Injector, Size, extra, text, time};
 
 /// A record as read back.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
     let header = SubHeader::decode(bytes).unwrap();
     assert_eq!(
         (header.cpu, header.current, header.ctx, header.version),
-        (3, 5, 0x81, 1)
+        (3, 5, 0x81, SubHeader::VERSION)
     );
     assert_eq!(header.committed() as usize, len, "{header:?}");
     let mut half = header.ts >> 32;
@@ -46,12 +46,18 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
         let ts = half << 32 | u64::from(word(bytes, at));
         assert!(ts >= last, "time goes back from {last:#x} to {ts:#x}");
         last = ts;
-        let serial = word0 >> 8;
+        let is_near = word0 & 0x8001 == 0x8001;
+        let serial = match is_near {
+            true => word0 >> 1 & 0x7ff | word0 >> 16 << 11,
+            false => word0 >> 8,
+        };
         let attempt = attempts
             .get(serial as usize)
             .expect("a record that nobody wrote");
         let size = attempt.size;
-        assert_eq!(word0 & 0xff, size.id(), "record {serial} is damaged");
+        let is_far = is_near && word0 & 0x1000 != 0;
+        let far = if is_far { 0x1000 } else { 0 };
+        assert_eq!(word0, size.word(serial) | far, "record {serial} is damaged");
         let words = match size {
             Size::B8 => 0,
             Size::B12 => 1,
@@ -59,6 +65,7 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
             Size::B20 => 3,
             Size::B24 => 4,
             Size::Bytes(_) => 1,
+            Size::Near(_) => 0,
         };
         at += 8;
         for k in 0..words {
@@ -73,6 +80,15 @@ pub(crate) fn read_sub(bytes: &[u8], len: usize, attempts: &[Attempt]) -> (SubHe
             assert_eq!(word(bytes, at) as usize, count);
             assert_eq!(bytes[at + 4..at + 4 + count], text(serial, count));
             at += 4 + count.next_multiple_of(4);
+        }
+        if let Size::Near(upper) = size {
+            let read = match is_far {
+                true => word(bytes, at + 4).into(),
+                false => half,
+            };
+            let found = read << 32 | u64::from(word(bytes, at));
+            assert_eq!(found, time(serial, upper), "record {serial}");
+            at += if is_far { 8 } else { 4 };
         }
         assert!(
             at <= len,

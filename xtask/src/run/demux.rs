@@ -286,10 +286,10 @@ mod tests {
         let (_dir, count) = run(&frame(9, 0, b"x"), b"");
         assert!(count.unwrap_err().to_string().contains("channel 9"));
         let mut header = FrameHeader::for_payload(1, 0, 0, b"");
-        header.version = 2;
+        header.version = VERSION + 1;
         header.sum = header.sum_over(b"");
         let (_dir, count) = run(&header.encode(), b"");
-        assert!(count.unwrap_err().to_string().contains("version 2"));
+        assert!(count.unwrap_err().to_string().contains("version 3"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct Function {
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
     // `nr` extra words in registers; 0x100 and more: a text behind; 0x200: extra words in memory; 0x400: those
-    // two in other registers.
+    // two in other registers; 0x800: those two in one register.
     ".macro TAKT_DIVERTED name, nr",
     "takt_\\name\\()_diverted:",
     "lea rdx, [rip + takt_\\name\\()_copy]",
@@ -50,6 +50,7 @@ global_asm!(
     "TAKT_DIVERTED rec16, 0x402",
     "TAKT_DIVERTED rec20, 3",
     "TAKT_DIVERTED rec24, 4",
+    "TAKT_DIVERTED rec_near, 0x802",
     "TAKT_DIVERTED rec_text, 0x100",
     "TAKT_DIVERTED rec_text1, 0x101",
     "TAKT_DIVERTED rec_bytes, 0x300",
@@ -98,6 +99,11 @@ global_asm!(
     "inc edx",
     "jmp 1b",
     "3:",
+    "test ah, 8",
+    "jz 2f",
+    "mov [rsp + {EXTRA}], rdi",
+    "jmp 4f",
+    "2:",
     "test ah, 4",
     "jz 7f",
     "mov [rsp + {EXTRA}], esi",

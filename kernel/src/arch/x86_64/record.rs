@@ -6,7 +6,7 @@
 //!
 //! # Convention
 //! The word is in ecx (what is in the upper half of rcx means nothing); the extra words are in edi, esi, r9d, r10d (two of them in esi and r9d:
-//! places with two usually load both by a pointer that is in rdi); a text is in rdi and rsi, with the extra word before
+//! places with two usually load both by a pointer that is in rdi); a near event's time is in rdi; a text is in rdi and rsi, with the extra word before
 //! it in r9d; for any number of extra words r9 and r10 are their address and number. Changed are rax, rcx, rdx, r8, the
 //! flags and the SSE registers, and where there is a text r10; all others are kept, so a place that is off costs the code
 //! around it next to nothing. The stack is aligned as for any call.
@@ -28,6 +28,9 @@ use crate::config::TRACE_SUB_SIZE;
 pub(crate) const IRQS_ON: u32 = 1 << 22;
 
 const CONTROL: usize = offset_of!(PerCpu, ring);
+/// Bytes of a near event's record, with the lower half of its time and with all of it.
+const NEAR_LEN: u32 = 12;
+const FAR_LEN: u32 = 16;
 
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
@@ -127,6 +130,51 @@ global_asm!(
     ".endr",
     "ret",
     //
+    // A near event: its time is in rdi. `TS_HI` has the noted half twice, so that one comparison does for the half of the
+    // clock and for that of the time.
+    "TAKT_RECORD_ENTRIES rec_near",
+    "rdtsc",
+    "shld rdx, rdi, 32",
+    "xor rdx, gs:[{TS_HI}]",
+    "jne 7f",
+    "lea rdx, [r8 + {NEAR}]",
+    "cmp rdx, gs:[{LIMIT}]",
+    "ja 8f",
+    "xchg rax, r8",
+    "cmpxchg gs:[{POS}], rdx",
+    "jne 8f",
+    "mov gs:[eax + {RING}], r8d",
+    "mov gs:[eax + {RING} + 4], ecx",
+    "mov gs:[eax + {RING} + 8], edi",
+    "and eax, -{SUB_SIZE}",
+    "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + {NEAR}",
+    "ret",
+    // Far, unless it was the clock's half.
+    "7:",
+    "shr rdx, 32",
+    "jnz 8f",
+    "lea rdx, [r8 + {FAR}]",
+    "cmp rdx, gs:[{LIMIT}]",
+    "ja 8f",
+    "xchg rax, r8",
+    "cmpxchg gs:[{POS}], rdx",
+    "jne 8f",
+    "or ecx, {NEAR_FAR}",
+    "mov gs:[eax + {RING}], r8d",
+    "mov gs:[eax + {RING} + 4], ecx",
+    "mov gs:[eax + {RING} + 8], rdi",
+    "and eax, -{SUB_SIZE}",
+    "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + {FAR}",
+    "ret",
+    "8:",
+    ".irp r, rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "mov rsi, rdi",
+    "mov edi, ecx",
+    "call {near}",
+    "jmp takt_record_kept",
+    //
     // Texts of 4 to 16 bytes, which two moves copy: the end of the text is stored over its beginning where the two meet.
     // r10d = what is added to the commit counter: the length of the record, and one record.
     ".macro TAKT_RECORD_TEXT name, head",
@@ -199,7 +247,11 @@ global_asm!(
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT_RECORD = const wire::COMMIT_RECORD,
+    NEAR = const NEAR_LEN,
+    FAR = const FAR_LEN,
+    NEAR_FAR = const wire::NEAR_FAR,
     slow = sym crate::trace::record_slowly,
+    near = sym crate::trace::record_near,
     bytes = sym crate::trace::record_bytes,
 );
 
@@ -240,6 +292,8 @@ calls! {
     rec24 = takt_rec24(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
     rec24_ctx = takt_rec24_ctx(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
     rec24_known = takt_rec24_known(a: u32 = "edi", b: u32 = "esi", c: u32 = "r9d", d: u32 = "r10d");
+    rec_near_ctx = takt_rec_near_ctx(time: u64 = "rdi");
+    rec_near_known = takt_rec_near_known(time: u64 = "rdi");
     rec_text = takt_rec_text(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";
     rec_text_ctx = takt_rec_text_ctx(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";
     rec_text_known = takt_rec_text_known(text: *const u8 = "rdi", len: usize = "rsi") changes "r10";

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use takt_tracer::event::Event;
 use takt_tracer::filter::program::Raw;
 use takt_tracer::rules::{Action, Rule, RuleError, Rules};
+use takt_tracer::wire::event_of;
 
 use super::{Arguments, divert};
 use crate::arch::divert_records::divert_records;
@@ -182,15 +183,6 @@ pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
     rule.is_some()
 }
 
-/// The id in a record's word: 8 bits if it is even, else 16.
-fn id_of(word: u32) -> u32 {
-    if word & 1 == 0 {
-        word & 0xff
-    } else {
-        word & 0xffff
-    }
-}
-
 /// For each CPU, whether a switch was left out since the last one that was recorded.
 static LEFT_OUT: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
@@ -212,7 +204,7 @@ fn judge(record: &Arguments) -> u32 {
         true => Action::Stacktrace.bit(),
         false => 0,
     };
-    let id = id_of(record.word());
+    let id = event_of(record.word()).id();
     let Some(rule) = TAKT_RULES.find(id) else {
         return RECORDED | stack;
     };

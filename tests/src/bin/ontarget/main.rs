@@ -5,6 +5,7 @@
 mod arrivals;
 mod condvar;
 mod day;
+mod deadlines;
 mod devices;
 mod faults;
 mod flags;

@@ -1,6 +1,6 @@
 //! Record functions that are diverted: whoever asks sees every record's arguments before it is made, and may refuse it.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread::{self, Builder};
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
@@ -55,6 +55,8 @@ classes! {
     Str1C "r_text1_c" core8 { a: 32 x, t: * str } c6 core "rules:s6";
     SixC "r_six_c" wide { a: 64 x, b: 64 x, c: 64 x } c7 wide "rules:s7";
     Six1C "r_six_text_c" core8 { a: 64 x, b: 64 x, c: 64 x, t: * str } c8 core "rules:s8";
+    Near "r_near" near { f: 11 x, a: 64 x } n0 near "rules:near";
+    Far "r_far" near { f: 11 x, a: 64 x } n1 near "rules:near_far";
 }
 
 const A: u64 = 0x1122_3344_5566_7788;
@@ -84,11 +86,21 @@ macro_rules! emit_all {
         $trace!(c6, A as u32, text);
         $trace!(c7, A, B, C);
         $trace!(c8, A, B, C, text);
+        $trace!(n0, 0x721u16, NEAR.load(Relaxed));
+        $trace!(n1, 0x0feu8, A);
     }};
 }
 
+/// A time near that of the records.
+static NEAR: AtomicU64 = AtomicU64::new(0);
+/// The number of the event with it, and of the one with a time far from it.
+const NUMBERS_NEAR: [usize; 2] = [18, 19];
+
 /// Extra words of the event of that number, and whether it has a text.
 fn shape(number: usize) -> (usize, bool) {
+    if NUMBERS_NEAR.contains(&number) {
+        return (2, false);
+    }
     [
         (0, false),
         (1, false),
@@ -102,9 +114,21 @@ fn shape(number: usize) -> (usize, bool) {
     ][number % 9]
 }
 
+/// Extra words of the record with that word, of the event of that number.
+fn words_in(number: usize, word: u32) -> usize {
+    match wire::event_of(word) {
+        wire::Event::Near { is_far: false, .. } => 1,
+        _ => shape(number).0,
+    }
+}
+
 /// The extra words of the event of that number.
 fn extra(number: usize) -> [u32; 6] {
-    let [a, b, c] = [A, B, C].map(|pair| [pair as u32, (pair >> 32) as u32]);
+    let a = match number == NUMBERS_NEAR[0] {
+        true => NEAR.load(Relaxed),
+        false => A,
+    };
+    let [a, b, c] = [a, B, C].map(|pair| [pair as u32, (pair >> 32) as u32]);
     match number % 9 {
         2 => [a[0], b[0], 0, 0, 0, 0],
         3 => [a[0], a[1], b[0], 0, 0, 0],
@@ -124,7 +148,7 @@ fn emit_in_interrupt() {
     TEXTS.iter().for_each(|text| emit_all!(trace_event, text));
 }
 
-const NR: u32 = 18;
+const NR: u32 = 20;
 
 /// What was asked and told so far, of this module's events; what was not as it should be, with a bit for each reason.
 static ASKED: AtomicU32 = AtomicU32::new(0);
@@ -144,6 +168,8 @@ fn word_of(number: usize, context: u32) -> u32 {
     let fields = match number {
         0 => 0x6543_2100,
         9 => 0x2100,
+        18 => 0x721 << 1,
+        19 => 0x0fe << 1,
         _ => 0,
     };
     id | fields | if number < 9 { 0 } else { context }
@@ -194,9 +220,8 @@ fn drain(mut each: impl FnMut(usize, &[u8])) {
         while at + 8 <= sub.len() && word(at + 4) & 0xff != 0 {
             let mut len = 12; // the clock's
             if let Some(number) = number_of(word(at + 4)) {
-                let (words, has_text) = shape(number);
-                len = 8 + 4 * words;
-                if has_text {
+                len = 8 + 4 * words_in(number, word(at + 4));
+                if shape(number).1 {
                     len += 4 + (word(at + len) as usize).next_multiple_of(4);
                 }
                 each(number, &sub[at + 4..(at + len).min(sub.len())]);
@@ -216,14 +241,20 @@ fn check_ring(contexts: &[u32], is_whole: bool) -> u32 {
             next += 1;
         }
         let context = contexts.get(next / (2 * NR as usize)).copied().unwrap_or(0);
-        let (words, has_text) = shape(number);
         let word_at = |at: usize| {
             bytes
                 .get(at..at + 4)
                 .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
         };
+        let (words, has_text) = (words_in(number, word_at(0)), shape(number).1);
+        // Should the clock's upper half change just now, the near one is far as well.
+        let far = match number {
+            18 => word_at(0) & wire::NEAR_FAR,
+            19 => wire::NEAR_FAR,
+            _ => 0,
+        };
         wrong |= u32::from(number != next % NR as usize) << 8;
-        wrong |= u32::from(word_at(0) != word_of(number, context)) << 9;
+        wrong |= u32::from(word_at(0) != word_of(number, context) | far) << 9;
         wrong |= u32::from((0..words).any(|i| word_at(4 + 4 * i) != extra(number)[i])) << 10;
         let text = TEXTS[next / NR as usize % 2];
         let at = 4 + 4 * words;
@@ -244,6 +275,7 @@ fn begin() -> Result<(), Error> {
         trace::drain(0, |_| true);
     }
     trace::set_mode(Mode::StopWhenFull);
+    NEAR.store(Instant::now().cycles(), Relaxed);
     ASKED.store(0, Relaxed);
     TOLD.store(0, Relaxed);
     WRONG.store(0, Relaxed);
@@ -327,6 +359,8 @@ target_test! {
         both!(ThreeC c3 (A, B as u32));
         both!(FourC c4 (A, B));
         both!(SixC c7 (A, B, C));
+        both!(Near n0 (0x721u16, NEAR.load(Relaxed)));
+        both!(Far n1 (0x0feu8, A));
         for len in 0..=text.len() {
             both!(Str r5 (&text[..len]));
             both!(Str1 r6 (A as u32, &text[..len]));
@@ -338,7 +372,8 @@ target_test! {
         let mut before = heapless::Vec::<u8, 128>::new();
         let (mut nr, mut differ) = (0, 0);
         drain(|number, bytes| {
-            let (words, has_text) = shape(number);
+            let word = bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+            let (words, has_text) = (words_in(number, word), shape(number).1);
             // What fills a text up to a multiple of 4 means nothing.
             let at = 4 + 4 * words;
             let len = bytes.get(at).map_or(0, |len| usize::from(*len));
@@ -352,7 +387,7 @@ target_test! {
             nr += 1;
         });
         switch(false)?;
-        check_eq!((nr, differ), (2 * (12 + 6 * 27), 0));
+        check_eq!((nr, differ), (2 * (14 + 6 * 27), 0));
         Ok(())
     }
 
@@ -414,7 +449,8 @@ target_test! {
         check!(seen > 1_000, "{seen} seen");
         let mut wrong = 0;
         drain(|number, bytes| {
-            let (words, _) = shape(number);
+            let word = bytes.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+            let words = words_in(number, word);
             let is_right = (0..words).all(|i| bytes.get(4 + 4 * i..8 + 4 * i) == Some(&extra(number)[i].to_le_bytes()));
             wrong += u32::from(!is_right);
         });

@@ -1,8 +1,7 @@
 //! The bytes of records, on average over a timerlat run with every event on.
 
 use anyhow::{Context, Result};
-use takt_tracer::decode::{EventDef, Record, Slot, SubBuffer, Value};
-use takt_tracer::event::Place;
+use takt_tracer::decode::{EventDef, SubBuffer};
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
@@ -39,7 +38,7 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
         let mut sub = SubBuffer::new(payload.to_vec(), 0).context("a sub-buffer is damaged")?;
         while let Some(record) = sub.next(&table) {
             let record = record.context("a record is damaged")?;
-            let bytes = size(&record);
+            let bytes = record.len.into();
             all.add(bytes);
             if is_switch_or_irq(record.event) {
                 switches.add(bytes);
@@ -59,28 +58,4 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
 
 fn is_switch_or_irq(event: &EventDef) -> bool {
     event.name == "sched:sched_switch" || event.system() == "irq"
-}
-
-/// The bytes of a record, from where its fields stand.
-fn size(record: &Record<'_>) -> u64 {
-    let mut words = 0;
-    let mut dynamic = 0;
-    for (field, value) in record.fields() {
-        match (field.slot, value) {
-            (
-                Slot::Fixed {
-                    bits,
-                    place: Place::Extra(word, _),
-                },
-                _,
-            ) => {
-                words = words.max(word as u64 + u64::from(bits.div_ceil(32)));
-            }
-            (Slot::Dynamic, Value::Bytes(bytes)) => {
-                dynamic = 4 + (bytes.len() as u64).next_multiple_of(4);
-            }
-            _ => {}
-        }
-    }
-    8 + 4 * words + dynamic
 }

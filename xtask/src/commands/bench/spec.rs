@@ -103,7 +103,7 @@ fn row(group: [&'static str; 3], line: &'static str, values: &Values, own: u64) 
 const WITHOUT_LIMIT: &str = "text_one";
 
 /// The classes, and the bytes of their records as aimed at.
-const CLASSES: [(&str, &str, u64); 17] = [
+const CLASSES: [(&str, &str, u64); 18] = [
     ("switch", "sched_switch", 8),
     ("vector", "irq_handler", 8),
     ("one_thread", "one thread", 8),
@@ -111,7 +111,8 @@ const CLASSES: [(&str, &str, u64); 17] = [
     ("place", "a place in the code", 12),
     ("one_mutex", "one mutex", 12),
     ("wakeup", "sched_wakeup", 12),
-    ("timer_deadline", "timer and deadline", 20),
+    ("timer_deadline", "timer and deadline", 12),
+    ("far_deadline", "timer and deadline far away", 16),
     ("contended", "mutex_contended", 16),
     ("prio", "prio_change", 12),
     ("two", "two arguments, 16-bit id", 16),

@@ -40,6 +40,7 @@ fn shown(lines: &[Line<'_>], columns: Columns) -> Vec<String> {
             ts: *ts,
             context: Context(0xc0),
             tid: *tid,
+            len: 8,
             event: table.by_name(event).unwrap(),
             values: values.iter().map(|value| Value::Number(*value)).collect(),
         };

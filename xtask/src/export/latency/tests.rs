@@ -45,6 +45,7 @@ fn written(tracer: &str, lines: &[Line<'_>], is_verbose: bool) -> (Stretch, Vec<
         ts: *ts,
         context: Context(0x80),
         tid: *tid,
+        len: 8,
         event: table.by_name(event).unwrap(),
         values: values.iter().map(|value| Value::Number(*value)).collect(),
     };
@@ -167,6 +168,7 @@ fn the_one_that_is_looked_for() {
             ts,
             context: Context(0x80),
             tid: 7,
+            len: 8,
             event: table.by_name(LATENCY_MAX).unwrap(),
             values: [7, 1, 2, cycles].map(Value::Number).to_vec(),
         });
