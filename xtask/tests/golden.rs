@@ -9,12 +9,13 @@ use std::path::Path;
 use common::{Stage, elf, event};
 use takt_tracer::decode::FrameWriter;
 use takt_tracer::wire::{
-    CHANNEL_TRACE, COMMIT_RECORD, FILE_MAGIC_TRACE, FileHeader, SubHeader, VERSION, checksum,
+    CHANNEL_TRACE, COMMIT_RECORD, FILE_MAGIC_TRACE, FileHeader, NEAR_FAR, SubHeader, VERSION,
+    checksum,
 };
 
 const SUB: usize = 256;
 
-const EVENTS: [(u64, &str); 7] = [
+const EVENTS: [(u64, &str); 8] = [
     (
         4,
         "event sched:sched_switch\nclass sched_switch\nlayout core24 0x80\nfield next 8 tid\nfield prev_prio 7 prio\n\
@@ -49,6 +50,11 @@ const EVENTS: [(u64, &str); 7] = [
         3,
         "event test:arrays\nclass arrays\nlayout wide\nfield bytes [8;3] u\nfield small [4;2] i\nfield name * str(6)\n\
          print bytes={bytes} small={small} name={name}\n",
+    ),
+    (
+        0xa001,
+        "event timer:timer_start\nclass timer_deadline\nlayout near\nfield timer 11 u\nfield expires 64 cycles\n\
+         print timer={timer} expires={expires}\n",
     ),
 ];
 
@@ -130,6 +136,10 @@ fn run(stage: &Stage) {
         &text("bounds"),
     ]
     .concat();
+    // Deadlines of this half of the clock and of another.
+    let start = |timer: u32| 0xa001 | timer << 1 | 0x80 << 16 | 3 << 24;
+    let near = [2_000_200, start(256), 2_500_000];
+    let far = [2_000_300, start(2047) | NEAR_FAR, 2_000_000, 3];
     let stack = [3_000_200, core8(12, 0, 0x81, 1), 8, 0x20_1000, 0x20_1234];
     let subs = [
         sub(
@@ -149,7 +159,14 @@ fn run(stage: &Stage) {
         sub(1, 0, 950, 0, 1, &[&[1060, core8(6, 0x50, 0xb1, 1)]]),
         sub(1, 1, 30_000, 7, 1, &[&[31_000, core8(8, 0x50, 0x81, 1)]]),
         sub(1, 4, 40_000, 7, 1, &[&[41_000, core8(6, 0x51, 0x81, 1)]]),
-        sub(0, 1, 2_000_000, 0, 0, &[&[2_000_100, switch(3, 120, 4, 0)]]),
+        sub(
+            0,
+            1,
+            2_000_000,
+            0,
+            0,
+            &[&[2_000_100, switch(3, 120, 4, 0)], &near, &far],
+        ),
         sub(1, 5, 3_000_000, 12, 1, &[&arrays, &stack]),
     ];
     let header = FileHeader {
@@ -300,7 +317,7 @@ fn filters_choose_and_show_their_mistakes() {
         let lines = done.code(0).stdout.lines().skip(1);
         lines.filter(|line| !line.contains(",lost,")).count()
     };
-    assert_eq!(events(&[]), 11);
+    assert_eq!(events(&[]), 13);
     assert_eq!(events(&["--filter", "vector == 80"]), 4);
     assert_eq!(events(&["--filter", "next_comm ~ \"ctrl*\""]), 1);
     assert_eq!(
@@ -310,8 +327,11 @@ fn filters_choose_and_show_their_mistakes() {
             "--filter",
             "CPU == 0"
         ]),
-        5
+        7
     );
+    // Whatever the record has of it.
+    assert_eq!(events(&["--filter", "expires == 1250000"]), 1);
+    assert_eq!(events(&["--filter", "expires > 6443450943"]), 1);
     trace(&["--filter", "prio <> 10"])
         .code(1)
         .complains("  prio <> 10\n        ^");

@@ -5,7 +5,7 @@ use takt_tracer::event::EventClass;
 use takt_tracer::event::builtin::Clock;
 use takt_tracer::wire::{
     CHANNEL_LOG, CHANNEL_TRACE, CLOCK_ID, COMMIT_RECORD, FILE_MAGIC_LOG, FILE_MAGIC_TRACE,
-    FRAME_MAGIC, FileHeader, FrameHeader, SUB_HEADER, SubHeader, VERSION,
+    FRAME_MAGIC, FileHeader, FrameHeader, NEAR_FAR, SUB_HEADER, SubHeader, VERSION,
 };
 
 takt_tracer::event_class! {
@@ -53,6 +53,12 @@ takt_tracer::event_class! {
     print "nr={nr} name={name}";
 }
 
+takt_tracer::event_class! {
+    /// A time near the record's own, or far from it.
+    pub(crate) class Near = "near", near { timer: 11 u, expires: 64 cycles }
+    print "timer={timer} expires={expires}";
+}
+
 /// Ids of the events.
 pub(crate) const SWITCH: u32 = 4;
 pub(crate) const CREATE: u32 = 8;
@@ -60,12 +66,13 @@ pub(crate) const EVERYTHING: u32 = 0x103;
 pub(crate) const ARRAYS: u32 = 0x105;
 pub(crate) const STACK: u32 = 10;
 pub(crate) const BOUNDED: u32 = 12;
+pub(crate) const NEAR: u32 = 0x8001;
 
 /// Bytes of a sub-buffer in the samples.
 pub(crate) const SUB: usize = 256;
 
 /// The texts of the events, with their ids.
-pub(crate) fn texts() -> [(u32, String); 7] {
+pub(crate) fn texts() -> [(u32, String); 8] {
     [
         (CLOCK_ID, format!("event takt:clock\n{}", Clock::TEXT)),
         (SWITCH, format!("event sched:switch\n{}", Switch::TEXT)),
@@ -77,6 +84,7 @@ pub(crate) fn texts() -> [(u32, String); 7] {
         (ARRAYS, format!("event test:arrays\n{}", Arrays::TEXT)),
         (STACK, format!("event ftrace:kernel_stack\n{}", Stack::TEXT)),
         (BOUNDED, format!("event test:bounded\n{}", Bounded::TEXT)),
+        (NEAR, format!("event test:near\n{}", Near::TEXT)),
     ]
 }
 
@@ -131,6 +139,12 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
             &[8, 0, 0, 0, 0, 0x10, 0x20, 0, 4, 0x10, 0x20, 0],
         ),
         record(600, BOUNDED | 9 << 8 | context, &dynamic("bound")),
+        record(700, NEAR | 300 << 1 | context, &800u32.to_le_bytes()),
+        record(
+            800,
+            NEAR | NEAR_FAR | context,
+            &(7u64 << 32 | 5).to_le_bytes(),
+        ),
         record(50, CLOCK_ID | 0x80 << 8, &6u32.to_le_bytes()),
         record(60, SWITCH | 0x0005_0300, &[]),
     ]
