@@ -10,7 +10,7 @@ use takt_scheduler::{Inserted, ThreadId, TimerId};
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{apic, tsc};
-use crate::config::{MAX_CPUS, MAX_THREADS, TIMER_IDS};
+use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::quantum;
@@ -148,20 +148,12 @@ impl embedded_hal::delay::DelayNs for Delay {
     }
 }
 
-/// A timer's number as records of deadlines have it, known to fit into them, so that nothing need be cut off.
-#[inline(always)]
-fn number(id: TimerId) -> u16 {
-    // SAFETY: the timers that are handed out, threads' and others, are so many.
-    unsafe { core::hint::assert_unchecked(id.index() < TIMER_IDS) };
-    id.raw()
-}
-
 /// Arms a timer of a CPU's queue, and the hardware if it is now the earliest.
 #[inline(always)]
 pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
-    trace!(timer_start, number(id), deadline);
+    trace!(timer_start, id.raw(), deadline);
     match sched.timers.insert(id, deadline) {
         Inserted::Later => {}
         Inserted::Earliest => arm_first(cpu, deadline),
@@ -172,7 +164,7 @@ pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, dead
 /// [`insert`] as the last act of a section, followed by what the queue is the better for.
 #[inline(always)]
 pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
-    trace!(timer_start, number(id), deadline);
+    trace!(timer_start, id.raw(), deadline);
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
     if sched.timers.is_empty() {
@@ -307,7 +299,7 @@ fn expire_first(section: &mut Section, cpu: *mut PerCpu, at: u64) -> bool {
     let Some((id, deadline)) = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at) else {
         return false;
     };
-    trace!(timer_expire, number(id), deadline);
+    trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {
         crate::soft_timer::expired(section, id, Expiry { deadline, at });

@@ -15,38 +15,40 @@ use crate::wire::{
 #[inline(never)]
 pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
     if let Some((pos, ts)) = reserve(ring, len) {
-        put(ring, pos, ts as u32, word, [first, second], len);
+        let at = Geometry::<R>::offset(pos);
+        ring.store32::<0>(at, ts as u32);
+        ring.store32::<4>(at, word);
+        let words = [first, first >> 32, second, second >> 32];
+        for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
+            ring.store32::<0>(at, word as u32);
+        }
+        ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
     }
 }
 
-/// Writes the record of `len` bytes that was reserved at `pos`, and commits it.
-fn put<R: CpuRing>(ring: R, pos: u64, ts: u32, word: u32, [first, second]: [u64; 2], len: u32) {
-    let at = Geometry::<R>::offset(pos);
-    ring.store32::<0>(at, ts);
-    ring.store32::<4>(at, word);
-    let words = [first, first >> 32, second, second >> 32];
-    for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
-        ring.store32::<0>(at, word as u32);
-    }
-    ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
-}
-
-/// Records a near event that the fast path could not: its word without [`NEAR_FAR`], and the time in it.
+/// Records a near event that the fast path could not, or loses and counts it.
 #[cold]
 #[inline(never)]
 pub(super) fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
-    let half = time >> 32;
-    if ring.now() >> 32 == half {
-        let Some((pos, ts)) = reserve(ring, CLOCK_LEN) else {
+    /// A record without the upper half of its time is as long as what says the half of the clock.
+    const LEN: u32 = CLOCK_LEN;
+    let is_half_of = |now: u64| (time ^ now) >> 32 == 0;
+    if is_half_of(ring.now()) {
+        let Some((pos, ts)) = reserve(ring, LEN) else {
             return;
         };
-        if ts >> 32 == half {
-            return put(ring, pos, ts as u32, word, [time, 0], CLOCK_LEN);
+        if is_half_of(ts) {
+            let at = Geometry::<R>::offset(pos);
+            ring.store32::<0>(at, ts as u32);
+            ring.store32::<4>(at, word);
+            ring.store32::<8>(at, time as u32);
+            let sub = Geometry::<R>::sub_offset(pos);
+            return ring.add64::<SUB_COMMIT>(sub, u64::from(commit_of(LEN)));
         }
-        // The clock's upper half has changed just now. What was reserved says so a second time.
+        // The clock's upper half has changed just now: what was reserved says that a second time.
         put_half(ring, pos, ts, 0);
     }
-    record(ring, word | NEAR_FAR, time, 0, CLOCK_LEN + 4);
+    record(ring, word | NEAR_FAR, time, 0, LEN + 4);
 }
 
 /// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
@@ -76,7 +78,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u64)> {
             turn.claim(ring, pos);
         }
         let half = now >> 32;
-        let clock = if ring.load(Word::TsHi) == noted(half) && !tells {
+        let clock = if ring.load(Word::TsHi) as u32 == half as u32 && !tells {
             0
         } else {
             CLOCK_LEN

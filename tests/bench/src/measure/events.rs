@@ -9,7 +9,6 @@ use takt_kernel::trace::events::{
 };
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{trace_event, trace_event_irqs_off, trace_event_irqs_on};
-use takt_tracer::wire::NEAR_BITS;
 use takt_tracer::{event, event_class};
 
 use super::switch::yield_to_equal;
@@ -72,8 +71,8 @@ classes! {
         as (thread >> 8) as u8, (thread >> 16) as u8, state, prev_prio;
     wakeup Wakeup core "bench:wakeup" trace_event_irqs_off (cpu: u32 = 0, tid: u8 = 7, prio: u8 = 50) as tid, prio, cpu;
     vector Vector core "bench:vector" trace_event_irqs_off (vector: u32 = 0x50);
-    timer_deadline TimerDeadline near "bench:timer_deadline" trace_event_irqs_off (timer: u32 = 300, expires: u64 = Instant::now().cycles() + 1_000_000) as number(timer), expires;
-    far_deadline TimerDeadline near "bench:far_deadline" trace_event_irqs_off (timer: u32 = 300, expires: u64 = 1 << 40) as number(timer), expires;
+    timer_deadline TimerDeadline near "bench:timer_deadline" trace_event_irqs_off (expires: u64 = Instant::now().cycles() + 1_000_000, timer: u32 = 300) as timer, expires;
+    far_deadline TimerDeadline near "bench:far_deadline" trace_event_irqs_off (expires: u64 = 1 << 40, timer: u32 = 300) as timer, expires;
     one_timer OneTimer core "bench:one_timer" trace_event_irqs_off (timer: u32 = 300);
     one_thread OneThread core "bench:one_thread" trace_event_irqs_off (tid: u32 = 7);
     prio Prio core "bench:prio" trace_event_irqs_off (thread: u32 = 0x3232_0780, new: u32 = 51)
@@ -88,14 +87,6 @@ classes! {
     create Create core "bench:create" trace_event_irqs_off (cpu: u32 = 0, tid: u8 = 7, prio: u8 = 50) as tid, prio, cpu;
     name Name core "bench:name" trace_event_irqs_off (comm: &'static [u8] = b"main", tid: u8 = 7) as tid, comm;
     text_one TextOne wide "bench:text_one" trace_event (text: &'static [u8] = b"main", number: u32 = 7) as number, text;
-}
-
-/// A timer's number, known to fit, as the kernel has it.
-#[inline(always)]
-fn number(timer: u32) -> u32 {
-    // SAFETY: the constants above are below this.
-    unsafe { core::hint::assert_unchecked(timer < 1 << NEAR_BITS) };
-    timer
 }
 
 /// Enough records to see several sub-buffers begin.
