@@ -81,8 +81,9 @@ pub struct LatencyRun {
     /// function_graph: no more than so many calls within each other [default: 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
     pub max_graph_depth: Option<u32>,
-    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
-    /// tracing_cpumask= as Linux spells them.
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size=,
+    /// tracing_cpumask=, ftrace_filter=, ftrace_notrace=, ftrace_graph_filter=, ftrace_graph_notrace=, stacktrace and
+    /// stacktrace_filter= as Linux spells them.
     #[arg(
         long,
         value_name = "TEXT",

@@ -137,8 +137,9 @@ pub struct Run {
     /// It is a binary, not an example.
     #[arg(long)]
     pub bin: bool,
-    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
-    /// tracing_cpumask= as Linux spells them.
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size=,
+    /// tracing_cpumask=, ftrace_filter=, ftrace_notrace=, ftrace_graph_filter=, ftrace_graph_notrace=, stacktrace and
+    /// stacktrace_filter= as Linux spells them.
     #[arg(
         long,
         value_name = "TEXT",

@@ -53,8 +53,9 @@ pub struct Guest {
     /// started by tracefs or with latency-run --live, else only be read.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["append", "smp", "load", "image"])]
     pub attach: Option<PathBuf>,
-    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size= and
-    /// tracing_cpumask= as Linux spells them.
+    /// More words for the kernel's command line; ftrace=, trace_event=, trace_options=, trace_buf_size=,
+    /// tracing_cpumask=, ftrace_filter=, ftrace_notrace=, ftrace_graph_filter=, ftrace_graph_notrace=, stacktrace and
+    /// stacktrace_filter= as Linux spells them.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub append: String,
     /// CPUs of the guest, 1 to 8.

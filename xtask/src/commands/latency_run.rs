@@ -107,7 +107,7 @@ fn recipe(flags: &LatencyRun) -> Recipe {
     let recipe = Recipe::takt(flags.verbose);
     match flags.tracer {
         Tracer::Function | Tracer::FunctionGraph => recipe.with_features(&["function"]),
-        _ => recipe,
+        _ => recipe.for_words(&flags.append),
     }
 }
 

@@ -148,7 +148,8 @@ fn image(flags: &LatencySweep) -> Result<Elf> {
         kind,
         name: name.into(),
         ..Recipe::takt(flags.verbose)
-    };
+    }
+    .for_words(&flags.append);
     Elf::open(&recipe.build()?.path)
 }
 

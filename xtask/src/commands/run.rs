@@ -62,7 +62,8 @@ fn image(flags: &Run) -> Result<Elf> {
         kind: if flags.bin { "--bin" } else { "--example" },
         name: flags.name.clone(),
         ..Recipe::takt(flags.verbose)
-    };
+    }
+    .for_words(&flags.append);
     Elf::open(&recipe.build()?.path)
 }
 

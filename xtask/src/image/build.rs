@@ -15,6 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
 
 use crate::paths;
+use crate::run::words;
 use crate::term::WithHelp;
 
 /// The one target.
@@ -97,6 +98,15 @@ impl Recipe {
         self.features
             .extend(features.iter().map(|name| (*name).into()));
         self
+    }
+
+    /// The same with what these words for the kernel's command line want.
+    #[must_use]
+    pub fn for_words(self, words: &str) -> Self {
+        match words::want_functions(words) {
+            true => self.with_features(&["function"]),
+            false => self,
+        }
     }
 
     fn has_functions(&self) -> bool {

@@ -78,6 +78,20 @@ impl Functions {
         Ok(Self { list })
     }
 
+    /// Functions of these names, all of them traceable.
+    #[cfg(test)]
+    pub(crate) fn named(names: &[&str]) -> Self {
+        let function = |(id, name): (usize, &&str)| Function {
+            id,
+            address: 64 * id as u64,
+            name: (*name).to_owned(),
+            is_traceable: true,
+        };
+        Self {
+            list: names.iter().enumerate().map(function).collect(),
+        }
+    }
+
     /// What ftrace's `available_filter_functions` shows.
     pub fn available(&self) -> impl Iterator<Item = &Function> {
         self.list.iter().filter(|function| function.is_traceable)
@@ -138,6 +152,28 @@ impl Functions {
             }
         }
         is_any
+    }
+
+    /// The functions that a list of words chooses. A list of what is wanted that begins with what is not (`!word`) is all
+    /// functions but that.
+    ///
+    /// # Errors
+    ///
+    /// If a word means no function.
+    pub fn chosen<'w>(
+        &self,
+        words: impl IntoIterator<Item = &'w str>,
+        is_of_wanted: bool,
+    ) -> Result<Selection> {
+        let mut words = words.into_iter().peekable();
+        let mut selection = Selection::new();
+        if is_of_wanted && words.peek().is_some_and(|word| word.starts_with('!')) {
+            selection.extend(self.available().map(|function| function.id));
+        }
+        for word in words {
+            self.write(&mut selection, word, true)?;
+        }
+        Ok(selection)
     }
 
     /// Does what writing `words` to `set_ftrace_filter` does: each word adds the functions that it means, with `!`

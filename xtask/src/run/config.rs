@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Tracer, Workload};
 use crate::image::Elf;
-use crate::image::functions::{Functions, Selection, ranges};
+use crate::image::functions::{Functions, ranges};
 use crate::qemu::Accel;
 
 /// Events that are recorded unless the user says otherwise.
@@ -193,15 +193,8 @@ impl RunConfig {
             ("ftrace_graph_filter", &self.graph_function),
             ("ftrace_graph_notrace", &self.graph_notrace),
         ] {
-            let mut selection = Selection::new();
-            let mut words = patterns.iter().peekable();
-            // Nothing but what is not wanted is all but that.
-            if key == "ftrace_filter" && words.peek().is_some_and(|word| word.starts_with('!')) {
-                selection.extend(functions.available().map(|function| function.id));
-            }
-            for word in words {
-                functions.write(&mut selection, word, true)?;
-            }
+            let words = patterns.iter().map(String::as_str);
+            let selection = functions.chosen(words, key == "ftrace_filter")?;
             if !patterns.is_empty() {
                 let _ = write!(keys, "{key}={} ", ranges(&selection));
             }

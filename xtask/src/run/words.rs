@@ -8,14 +8,28 @@
 //! | `trace_options=func_stack_trace,nostacktrace` | `func_stack_trace=1 stacktrace=0` |
 //! | `stacktrace` | `stack_tracer=1` |
 //! | `trace_buf_size=64K` | `trace_buf_subs=16` |
+//! | `ftrace_filter=*lock*,!unlock*`, `ftrace_notrace=`, `ftrace_graph_filter=`, `ftrace_graph_notrace=` | `ftrace_filter=3,7-12` |
+//! | `stacktrace_filter=sleep_until` | `stack_trace_filter=9 stack_tracer=1` |
 //! | `ftrace=`, `tracing_cpumask=` and all others | the same |
 
 use anyhow::{Context, Result, bail};
 use takt_tracer::decode::{EventTable, Role};
 
 use super::events::{Known, resolve};
+use crate::image::functions::{Functions, ranges};
 use crate::image::{Elf, events};
 use crate::tracefs::options::{FUNC_STACK_TRACE, Options, STACKTRACE, split};
+
+/// Linux's words with lists of functions, and the target's with their ids; whether it is a list of what is wanted.
+const LISTS: [(&str, &str, bool); 5] = [
+    ("ftrace_filter", "ftrace_filter", true),
+    ("ftrace_notrace", "ftrace_notrace", false),
+    ("ftrace_graph_filter", "ftrace_graph_filter", true),
+    ("ftrace_graph_notrace", "ftrace_graph_notrace", false),
+    (STACK_FILTER, "stack_trace_filter", true),
+];
+/// The functions that the stack tracer checks, which switches it on as well, as in Linux.
+const STACK_FILTER: &str = "stacktrace_filter";
 
 /// What the user gave, understood.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +61,51 @@ pub fn translate(text: &str, elf: &Elf) -> Result<Words> {
         true => known(&events::table(elf)?),
         false => Vec::new(),
     };
-    translate_with(text, &events, || Ok(elf.symbol(SUB_SIZE)?.max(1)))
+    let functions = match has_names(text) {
+        true => Some(Functions::of(elf)?),
+        false => None,
+    };
+    translate_with(text, &events, functions.as_ref(), || {
+        Ok(elf.symbol(SUB_SIZE)?.max(1))
+    })
+}
+
+/// The words of a text, those with a value apart.
+fn pairs(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split_whitespace()
+        .map(|word| match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        })
+}
+
+/// A list of functions, with the word of the target and whether it is of what is wanted.
+fn list_of(name: &str) -> Option<(&'static str, bool)> {
+    let found = LISTS.iter().find(|(linux, ..)| *linux == name);
+    found.map(|(_, ours, is_of_wanted)| (*ours, *is_of_wanted))
+}
+
+/// Whether a list is one of ids already, which no function's name can be, or of all functions.
+fn is_of_ids(list: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b',' | b'-');
+    list == "*" || list.bytes().all(is_digit)
+}
+
+/// Whether functions are named somewhere.
+fn has_names(text: &str) -> bool {
+    pairs(text)
+        .any(|(name, value)| list_of(name).is_some() && value.is_some_and(|list| !is_of_ids(list)))
+}
+
+/// Whether the words are for an image whose functions can be traced.
+#[must_use]
+pub fn want_functions(text: &str) -> bool {
+    pairs(text).any(|(name, value)| match (name, value) {
+        ("stacktrace", None) => true,
+        ("ftrace", Some(tracer)) => matches!(tracer, "function" | "function_graph"),
+        (_, Some(_)) => list_of(name).is_some(),
+        _ => false,
+    })
 }
 
 /// The symbol whose value is the size of a sub-buffer in bytes (`takt_kernel::config`).
@@ -56,12 +114,32 @@ pub const SUB_SIZE: &str = "takt_trace_sub_size";
 fn translate_with(
     text: &str,
     known: &[Known],
+    functions: Option<&Functions>,
     sub_size: impl Fn() -> Result<u64>,
 ) -> Result<Words> {
     let mut words = Words::default();
     let mut line = Vec::new();
+    // Before the others: a tracer is to be about what was asked for from its first record on.
+    let mut lists = Vec::new();
     for word in text.split_whitespace() {
         match word.split_once('=') {
+            Some((name, list)) if let Some((ours, is_of_wanted)) = list_of(name) => {
+                let ids = match functions {
+                    Some(functions) if !is_of_ids(list) => {
+                        let patterns = list.split(',').filter(|pattern| !pattern.is_empty());
+                        ranges(
+                            &functions
+                                .chosen(patterns, is_of_wanted)
+                                .with_context(|| word.to_owned())?,
+                        )
+                    }
+                    _ => list.to_owned(),
+                };
+                lists.push(format!("{ours}={ids}"));
+                if name == STACK_FILTER {
+                    line.push("stack_tracer=1".into());
+                }
+            }
             Some(("trace_event", list)) => {
                 let patterns: Vec<_> = list.split(',').map(str::to_owned).collect();
                 let ids = resolve(&patterns, known).with_context(|| word.to_owned())?;
@@ -91,7 +169,8 @@ fn translate_with(
             _ => line.push(word.to_owned()),
         }
     }
-    words.line = line.join(" ");
+    lists.append(&mut line);
+    words.line = lists.join(" ");
     Ok(words)
 }
 
@@ -125,7 +204,75 @@ mod tests {
             name: name.into(),
             id,
         });
-        translate_with(text, &known, || Ok(4096)).map(|words| words.line)
+        let functions = Functions::named(&["main", "lock_slow", "lock_fast", "unlock", "a::lock"]);
+        translate_with(text, &known, Some(&functions), || Ok(4096)).map(|words| words.line)
+    }
+
+    #[test]
+    fn functions_are_named() {
+        for (given, expected) in [
+            ("ftrace_filter=main", "ftrace_filter=0"),
+            ("ftrace_filter=*lock*,!unlock", "ftrace_filter=1-2,4"),
+            ("ftrace_filter=!*lock*", "ftrace_filter=0"),
+            ("ftrace_notrace=lock*", "ftrace_notrace=1-2,4"),
+            ("ftrace_notrace=lock*,!lock_fast", "ftrace_notrace=1,4"),
+            ("ftrace_graph_filter=a::*", "ftrace_graph_filter=4"),
+            (
+                "ftrace_graph_notrace=main,unlock",
+                "ftrace_graph_notrace=0,3",
+            ),
+            // What is chosen comes before what it is chosen for.
+            (
+                "ftrace=function quiet ftrace_filter=main",
+                "ftrace_filter=0 ftrace=function quiet",
+            ),
+            (
+                "stacktrace_filter=lock_*",
+                "stack_trace_filter=1-2 stack_tracer=1",
+            ),
+            ("stacktrace_filter=*", "stack_trace_filter=* stack_tracer=1"),
+            // Ids as they are.
+            ("ftrace_filter=3,7-9", "ftrace_filter=3,7-9"),
+            ("ftrace_filter=*", "ftrace_filter=*"),
+            ("ftrace_filter+=11", "ftrace_filter+=11"),
+            ("ftrace_graph_max_depth=2", "ftrace_graph_max_depth=2"),
+        ] {
+            assert_eq!(line(given).unwrap(), expected, "{given}");
+        }
+        for bad in [
+            "ftrace_filter=nothing",
+            "ftrace_filter=main,nothing*",
+            "stacktrace_filter=!nothing",
+        ] {
+            let error = format!("{:#}", line(bad).unwrap_err());
+            assert!(
+                error.contains("no function is meant by `nothing"),
+                "{error}"
+            );
+            assert!(error.contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn some_words_want_an_image_with_functions() {
+        for text in [
+            "ftrace_filter=x",
+            "quiet ftrace_notrace=3",
+            "ftrace=function_graph",
+            "stacktrace",
+            "stacktrace_filter=*",
+        ] {
+            assert!(want_functions(text), "{text}");
+        }
+        for text in [
+            "",
+            "ftrace=irqsoff",
+            "mode=flight",
+            "stacktraces",
+            "trace_event=x",
+        ] {
+            assert!(!want_functions(text), "{text}");
+        }
     }
 
     #[test]
