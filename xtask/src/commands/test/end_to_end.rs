@@ -1,6 +1,7 @@
 //! End to end: what a user types, with the real image, and what comes of it.
 
 mod activation;
+mod boot_functions;
 mod browser;
 mod compare;
 mod document;
@@ -70,6 +71,7 @@ const TESTS: &[(&str, Check)] = &[
     ),
     ("every_load", runs::every_load),
     ("boot_words_are_linuxs", tracefs::boot_words),
+    ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
     (
         "function_profiler_and_stack_tracer",
