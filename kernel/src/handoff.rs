@@ -194,22 +194,14 @@ pub(crate) fn end_blocked(
     end_with_switch_to(section, cpu, prev, next)
 }
 
-/// Ends the section and switches in one of its own. Who is woken in between goes on, and who is preempted there has waited
-/// when it comes back.
-///
-/// Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever is woken.
+/// As [`sched::switch_from_waiting`] does it. Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever
+/// is woken.
 #[inline(never)]
-fn end_blocked_apart(section: Section, prev: *mut Tcb) -> Handoff {
+fn end_blocked_apart(mut section: Section, prev: *mut Tcb) -> Handoff {
     // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &*prev };
-    // SAFETY: inside a section.
-    let sched = unsafe { sched::of_cpu(t.percpu) };
-    if sched.rq.put_off(t.tid, t.prio) == Resched::Preempt {
-        percpu::set_need_resched();
-    }
-    section.leave_quietly();
-    interrupts::let_in();
-    Handoff::end(lock::enter_switch(), Ok(()))
+    sched::put_off_switch(unsafe { &mut *prev });
+    section.let_in();
+    Handoff::end(section, Ok(()))
 }
 
 #[inline(never)]

@@ -223,6 +223,15 @@ impl Section {
         unlock();
     }
 
+    /// Ends a thread's section and begins another one, for a thread that may not be ready any more (see
+    /// [`enter_switch`]): what is pending comes in between.
+    #[inline(always)]
+    pub(crate) fn let_in(&mut self) {
+        Section { restore: true }.leave_quietly();
+        interrupts::let_in();
+        *self = enter_switch();
+    }
+
     /// Gives up the lock but leaves interrupts off, for a switch. [`Section::relock`] undoes it.
     #[inline(always)]
     pub(crate) fn unlock_for_switch(&self) {

@@ -151,6 +151,69 @@ pub(crate) fn account(prev: &mut Tcb, next: &mut Tcb) {
     next.switches += 1;
 }
 
+/// Switches from the running thread `t`, which has just begun to wait; returns when it is woken.
+#[inline(always)]
+pub(crate) fn switch_from_waiting(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: inside a section.
+    let next = tcb(unsafe { of_cpu(t.percpu) }.rq.pick_other());
+    switch_between(section, t, next);
+}
+
+/// The same where much has been done in this section: a thread that an interrupt has preempted gets all of its registers
+/// back, which takes long, and the switch to such a one has a section of its own.
+#[inline(always)]
+pub(crate) fn switch_from_waiting_in_short(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: inside a section.
+    let next = tcb(unsafe { of_cpu(t.percpu) }.rq.pick_other());
+    // SAFETY: control blocks are static; inside a section.
+    if switch::is_preempted(unsafe { &*next }) {
+        core::hint::cold_path();
+        switch_apart();
+    } else {
+        switch_between(section, t, next);
+    }
+}
+
+/// Switches from the running thread `prev` to another, which is counted as running.
+#[inline(always)]
+fn switch_between(section: &mut Section, prev: *mut Tcb, next: *mut Tcb) {
+    // SAFETY: the running thread's own block, inside a section.
+    let cpu = unsafe { (*prev).percpu };
+    commit_switch(section, cpu, prev, next);
+    section.unlock_for_switch();
+    // SAFETY: interrupts are off, the lock is free, and `commit_switch` made `next` the current thread.
+    unsafe { switch::switch(prev, next) };
+    section.relock();
+}
+
+/// The caller's section ends, and another one, in which it goes on, begins with the switch. Who is woken in between goes
+/// on, and who is preempted there has waited when it comes back.
+///
+/// Without arguments, so that the caller keeps nothing for it.
+#[inline(never)]
+fn switch_apart() {
+    let mut section = lock::enter_nested();
+    // SAFETY: the running thread's own block, inside a section.
+    let t = unsafe { &mut *percpu::current() };
+    put_off_switch(t);
+    section.let_in();
+    if percpu::resched_now() {
+        // SAFETY: inside a section.
+        let next = unsafe { of_cpu(t.percpu) }.rq.pick_next();
+        switch_to(&mut section, next);
+    }
+}
+
+/// The running thread `t`, which is in no run queue any more, runs on for a moment, and a switch is due.
+#[inline(always)]
+pub(crate) fn put_off_switch(t: &mut Tcb) {
+    // SAFETY: inside a section.
+    let sched = unsafe { of_cpu(t.percpu) };
+    if sched.rq.put_off(t.tid, t.prio) == Resched::Preempt {
+        percpu::set_need_resched();
+    }
+}
+
 /// Switches to what was chosen; returns when the calling thread runs again.
 #[inline(always)]
 pub(crate) fn switch_to(section: &mut Section, next: Next) {

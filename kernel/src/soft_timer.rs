@@ -109,8 +109,8 @@ impl Timer {
     /// Threads and interrupt handlers.
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
-        let section = lock::enter();
         let cpu = percpu::of(self.cpu as usize);
+        let section = lock::enter();
         time::insert_and_leave(section, cpu, self.id, deadline.cycles());
     }
 

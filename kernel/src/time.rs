@@ -150,10 +150,15 @@ impl embedded_hal::delay::DelayNs for Delay {
 
 /// Arms a timer of a CPU's queue, and the hardware if it is now the earliest.
 #[inline(always)]
-pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+pub(crate) fn insert(section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+    trace!(timer_start, id.raw(), deadline);
+    insert_untraced(section, cpu, id, deadline);
+}
+
+#[inline(always)]
+fn insert_untraced(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
-    trace!(timer_start, id.raw(), deadline);
     match sched.timers.insert(id, deadline) {
         Inserted::Later => {}
         Inserted::Earliest => arm_first(cpu, deadline),
@@ -173,6 +178,13 @@ pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, 
         section.leave_quietly();
         return;
     }
+    if sched.timers.wants_room() {
+        core::hint::cold_path();
+        if section.is_from_enabled() {
+            section.leave_quietly();
+            return insert_with_care(cpu, id, deadline);
+        }
+    }
     match sched.timers.insert(id, deadline) {
         Inserted::Later => {}
         Inserted::Earliest | Inserted::Moved => arm_earliest(cpu),
@@ -181,6 +193,23 @@ pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, 
         section.leave_quietly();
         care(cpu);
     } else {
+        section.leave_quietly();
+    }
+}
+
+/// The thread that should have cared for the queue has not come to it: does so first, and in between lets in whatever may
+/// make it necessary again.
+#[inline(never)]
+fn insert_with_care(cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+    loop {
+        care(cpu);
+        let mut section = lock::enter_thread();
+        // SAFETY: inside a section.
+        if !unsafe { sched::of_cpu(cpu) }.timers.wants_room() {
+            insert_untraced(&mut section, cpu, id, deadline);
+            section.leave_quietly();
+            return care(cpu);
+        }
         section.leave_quietly();
     }
 }

@@ -34,9 +34,7 @@ pub(crate) fn block(section: &mut Section, wait: Wait, queue: *mut PrioQueue) {
     let t = unsafe { &mut *percpu::current() };
     stand_in(section, t, wait, queue);
     begin(section, t);
-    // SAFETY: this CPU's own, inside a section.
-    let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
-    sched::switch_to(section, next);
+    sched::switch_from_waiting(section, t);
 }
 
 /// [`block`] as the last act of a call's first half.
@@ -115,11 +113,13 @@ pub(crate) fn finish(deadline: u64) -> Woken {
 /// interrupt comes in between.
 #[inline(never)]
 fn arm_timeout(deadline: u64) {
+    let t = percpu::current();
+    // SAFETY: the running thread's own block, of which these two never change.
+    let (cpu, id) = unsafe { ((*t).percpu, timeout_id((*t).tid)) };
     let section = lock::enter_thread();
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &*percpu::current() };
-    if t.woken == Woken::Not {
-        time::insert_and_leave(section, t.percpu, timeout_id(t.tid), deadline);
+    // SAFETY: as above, inside a section.
+    if unsafe { (*t).woken } == Woken::Not {
+        time::insert_and_leave(section, cpu, id, deadline);
     } else {
         section.leave_quietly();
     }
@@ -145,9 +145,7 @@ fn wait_announced() -> Woken {
     }
     if t.woken == Woken::Not {
         begin(&mut section, t);
-        // SAFETY: this CPU's own, inside a section.
-        let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
-        sched::switch_to(&mut section, next);
+        sched::switch_from_waiting_in_short(&mut section, t);
     }
     // SAFETY: the running thread's own block. Not by `t`: the waker wrote there meanwhile.
     let woken = unsafe { (*percpu::current()).woken };

@@ -210,19 +210,32 @@ impl<const N: usize> TimerQueue<N> {
     #[inline(always)]
     #[must_use]
     pub const fn wants_care(&self) -> bool {
-        !self.next[2].is_vacant() || self.next[1].is_vacant() && !self.tree.is_empty()
+        self.wants_room()
+            || self.next[1].is_vacant() && (!self.tree.is_empty() || self.tree.wants_shrinking())
+    }
+
+    /// Whether [`insert`](Self::insert) of a further timer might have to make room first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wants_room(&self) -> bool {
+        !self.next[2].is_vacant() || self.tree.is_full()
     }
 
     /// One step of preparing what [`insert`](Self::insert) and [`pop_expired`](Self::pop_expired) else do themselves:
-    /// three timers in front and room for one more. Never needed, but makes those short; a few steps at most are wanted
+    /// three timers in front and room for one more, there and in the tournament. Never needed, but makes those short; a few steps at most are wanted
     /// after each other.
     #[inline(never)]
     pub fn care(&mut self) {
         let [a, b, c] = &mut self.next;
-        if !c.is_vacant() {
+        if self.tree.is_full() {
+            self.tree.grow();
+        } else if !c.is_vacant() {
             let last = core::mem::replace(c, Entry::VACANT);
             self.tree.insert_first(last);
         } else if b.is_vacant() {
+            if self.tree.wants_shrinking() {
+                return self.tree.shrink();
+            }
             let place = if a.is_vacant() { a } else { b };
             *place = self.tree.take_first();
         }

@@ -1,8 +1,9 @@
 //! Timers as a tournament: each inner node names the earlier of its two children's timers.
 //!
 //! Inner nodes are `1..N`, leaves `N..2N`; the parent of node `i` is `i / 2`. A leaf holds one timer or none. Leaves are
-//! handed out from the first on, and only the part of the tree above leaves in use takes part: its root is `top`, a
-//! node of the left edge. So what an operation costs follows from the number of timers and not from `N`.
+//! handed out from the first on, and only the part of the tree above as many leaves as were in use at once since it was
+//! empty takes part: its root is `top`, a node of the left edge. So what an operation costs follows from the number of
+//! timers and not from `N`.
 //!
 //! # Invariants
 //! * A vacant leaf's key is [`u64::MAX`], and so is a node's below which all are vacant.
@@ -56,6 +57,8 @@ pub(crate) struct TimerTree<const N: usize> {
     top: usize,
     /// Leaves below `top`.
     nr_leaves: usize,
+    /// Vacant ones of these. Never none of all: the earliest timer is not here.
+    nr_vacant: usize,
     /// Words of `vacant` that are not zero.
     vacant_words: u32,
     vacant: [u64; WORDS],
@@ -78,6 +81,7 @@ impl<const N: usize> TimerTree<N> {
         let mut tree = Self {
             top: N,
             nr_leaves: 1,
+            nr_vacant: 1,
             vacant_words: 0,
             vacant: [0; WORDS],
             keys: [[u64::MAX; 2]; N],
@@ -94,6 +98,7 @@ impl<const N: usize> TimerTree<N> {
         let () = Self::IS_OF_A_SIZE;
         self.top = N;
         self.nr_leaves = 1;
+        self.nr_vacant = 1;
         self.vacant_words = 0;
         self.keys.fill([u64::MAX; 2]);
         self.winners.fill([0; 2]);
@@ -151,14 +156,19 @@ impl<const N: usize> TimerTree<N> {
         self.keys.as_flattened()[(N + leaf) & (2 * N - 1)]
     }
 
+    /// Whether all leaves that take part are in use, so that one more timer has to [`grow`](Self::grow) it.
+    #[inline(always)]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.nr_vacant == 0
+    }
+
     /// Adds a timer that was armed after every other one here. There is room: a leaf for each id.
     #[inline(always)]
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let leaf = self.first_vacant();
-        if leaf >= self.nr_leaves {
+        if self.is_full() {
             return self.insert_and_grow(entry);
         }
-        self.fill(leaf, entry);
+        let leaf = self.fill(entry);
         let mut i = N + leaf;
         loop {
             self.set(i, entry.deadline, leaf);
@@ -181,11 +191,11 @@ impl<const N: usize> TimerTree<N> {
     /// Adds a timer that is before every other one here.
     #[inline(always)]
     pub(crate) fn insert_first(&mut self, entry: Entry) {
-        while self.first_vacant() >= self.nr_leaves {
+        if self.is_full() {
+            core::hint::cold_path();
             self.grow();
         }
-        let leaf = self.first_vacant();
-        self.fill(leaf, entry);
+        let leaf = self.fill(entry);
         let mut i = N + leaf;
         while i >= self.top {
             self.set(i, entry.deadline, leaf);
@@ -217,6 +227,7 @@ impl<const N: usize> TimerTree<N> {
         };
         self.vacant[(leaf / 64) & (WORDS - 1)] |= 1 << (leaf % 64);
         self.vacant_words |= 1 << (leaf / 64);
+        self.nr_vacant += 1;
         // Up to the root, or to where another had won: nothing changes from there on. Above the root it is so as well.
         let is_end = |tree: &mut Self, node: usize| {
             if IS_FIRST {
@@ -226,7 +237,7 @@ impl<const N: usize> TimerTree<N> {
             }
         };
         if is_end(self, N + leaf) {
-            return self.shrunk(entry);
+            return entry;
         }
         // The first step needs no comparison: nothing is left here.
         let mut other = ((N + leaf) & (2 * N - 1)) ^ 1;
@@ -235,7 +246,7 @@ impl<const N: usize> TimerTree<N> {
             let node = other / 2;
             self.set(node, key, winner as usize);
             if is_end(self, node) {
-                return self.shrunk(entry);
+                return entry;
             }
             // Once, so that the compiler knows the range of what is made of it.
             other = (node ^ 1) & (2 * N - 1);
@@ -252,41 +263,44 @@ impl<const N: usize> TimerTree<N> {
         }
     }
 
-    /// Were the upper half of the leaves vacated, it takes part no more.
+    /// Whether fewer leaves would do: it is empty.
     #[inline(always)]
-    fn shrunk(&mut self, entry: Entry) -> Entry {
-        if self.top < N && *self.key(2 * self.top + 1) == u64::MAX {
-            self.set_top(2 * self.top);
-            self.nr_leaves /= 2;
-        }
-        entry
+    pub(crate) const fn wants_shrinking(&self) -> bool {
+        self.top != N && self.is_empty()
     }
 
-    /// The first vacant leaf: one of those that take part, or the one behind them.
-    #[inline(always)]
-    fn first_vacant(&self) -> usize {
-        let word = self.vacant_words.trailing_zeros() as usize & (WORDS - 1);
-        (word * 64 + self.vacant[word].trailing_zeros() as usize) & (N - 1)
+    /// As few leaves take part as at the beginning. It is empty.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn shrink(&mut self) {
+        self.set_top(N);
+        (self.nr_leaves, self.nr_vacant) = (1, 1);
     }
 
-    /// Gives a timer a vacant leaf.
+    /// Gives a timer the first vacant leaf. One of those that take part is.
     #[inline(always)]
-    fn fill(&mut self, leaf: usize, entry: Entry) {
-        let word = (leaf / 64) & (WORDS - 1);
+    fn fill(&mut self, entry: Entry) -> usize {
+        // There is one, which the highest bit says to the compiler.
+        let words = self.vacant_words | 1 << (WORDS - 1);
+        let word = words.trailing_zeros() as usize & (WORDS - 1);
+        let leaf = (word * 64 + self.vacant[word].trailing_zeros() as usize) & (N - 1);
         self.vacant[word] &= self.vacant[word].wrapping_sub(1);
         if self.vacant[word] == 0 {
             self.vacant_words &= self.vacant_words.wrapping_sub(1);
         }
+        self.nr_vacant -= 1;
         self.orders[leaf & (N - 1)] = entry.order;
         self.place[entry.id().index() & (N - 1)] = leaf as u16;
+        leaf
     }
 
     /// As many more leaves take part, all of them vacant.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         let (key, winner) = (*self.key(self.top), *self.winner(self.top));
         self.set_top(self.top / 2);
+        self.nr_vacant += self.nr_leaves;
         self.nr_leaves *= 2;
         self.set(self.top, key, winner as usize);
     }

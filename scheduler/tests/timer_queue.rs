@@ -300,6 +300,8 @@ fn wants_care_only_where_it_is_of_use() {
     let _ = queue.insert(tid(3), 5);
     assert!(queue.wants_care(), "no room for one more in front");
     queue.care();
+    assert!(queue.wants_care(), "no room for one more behind them");
+    queue.care();
     assert!(!queue.wants_care());
     assert_eq!(queue.pop_expired(0), Some((tid(0), 0)));
     assert!(queue.wants_care(), "two in front and one behind");
@@ -308,7 +310,12 @@ fn wants_care_only_where_it_is_of_use() {
     for (id, deadline) in [(3, 5), (1, 10), (2, 20)] {
         assert_eq!(queue.pop_expired(20), Some((tid(id), deadline)));
     }
-    assert!(!queue.wants_care() && queue.is_empty());
+    assert!(
+        queue.is_empty() && queue.wants_care(),
+        "as few leaves as at the beginning will do"
+    );
+    queue.care();
+    assert!(!queue.wants_care());
 }
 
 #[test]

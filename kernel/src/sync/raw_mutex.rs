@@ -247,7 +247,8 @@ impl RawMutex {
         let Some(owner) = self.owner() else { return };
         self.note_top(section, owner);
         if self.waiters.get(section).is_empty() {
-            self.release(section, owner);
+            // SAFETY: inside a section.
+            self.release(section, unsafe { &mut *tcb(owner) });
             self.word.fetch_and(!CONTENDED, Relaxed);
         }
     }
@@ -292,13 +293,12 @@ impl RawMutex {
     }
 
     /// Takes it off its owner's list, on which it is, since it is contended.
-    fn release(&self, _section: &Section, owner: ThreadId) {
+    fn release(&self, _section: &Section, owner: &mut Tcb) {
         let (prev, next) = (self.prev_held.get(), self.next_held.get());
         // SAFETY: the list holds contended mutexes, which their waiters borrow.
         match unsafe { prev.as_ref() } {
             Some(prev) => prev.next_held.set(next),
-            // SAFETY: inside a section.
-            None => unsafe { (*tcb(owner)).held = next },
+            None => owner.held = next,
         }
         // SAFETY: as above.
         if let Some(next) = unsafe { next.as_ref() } {
@@ -351,7 +351,8 @@ impl RawMutex {
     /// Makes the most important waiter the owner.
     #[inline(always)]
     fn hand_over(&self, section: &mut Section) {
-        let me = ThreadId::new(percpu::current_tid());
+        // SAFETY: the running thread's own block, inside a section; the waiter's is another.
+        let me = unsafe { &mut *percpu::current() };
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
         let Some((next, _)) = waiters.pop(section.wait_links()) else {
@@ -361,8 +362,7 @@ impl RawMutex {
         };
         // Not the waiter's priority, which may have changed since it was noted.
         if let Some(noted) = self.top.take() {
-            // SAFETY: inside a section.
-            unsafe { (*tcb(me)).inherits.remove(noted) };
+            me.inherits.remove(noted);
         }
         self.release(section, me);
         // SAFETY: inside a section.

@@ -96,8 +96,14 @@ impl Booter<'_> {
         let lead = self.lead(first);
         let first = first - lead * self.config.step;
         let told = |nr: u32| measured(nr.saturating_sub(lead));
-        let mut results =
-            self.boot(scratch.path(), what, first, count + lead, as_they_are, &told)?;
+        let mut results = self.boot(
+            scratch.path(),
+            what,
+            first,
+            count + lead,
+            as_they_are,
+            &told,
+        )?;
         results.arrivals.drain(..lead as usize);
         Ok(results)
     }
