@@ -24,11 +24,9 @@ pub use takt_tracer::ring::Counters;
 #[inline(never)]
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     Ok(Text::lock()?.patch(|text| {
+        // The places of one that has triggers stay on.
         #[cfg(feature = "rules")]
-        if super::rules::events::keep_on(id, on) {
-            tell_current();
-            return jump_label::nr_places(id);
-        }
+        let on = super::rules::events::keep_on(id, on) || on;
         // SAFETY: every other CPU stands still.
         unsafe { switch(text, id, on) }
     }))

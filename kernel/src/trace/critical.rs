@@ -19,9 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::R
 
 use self::calibrate::Hook;
 use super::latency;
-use super::places;
-use super::tracer::Tracer;
-use crate::arch::jump_label::{self, Writable};
+use crate::arch::jump_label;
 use crate::arch::stop::Text;
 use crate::arch::{divert, interrupts, percpu, tsc};
 use crate::config::MAX_CPUS;
@@ -33,39 +31,37 @@ jump_label::keys! {
 }
 
 /// A bit of [`WATCHED`]: stretches without interrupts.
-const IRQS: u8 = 1;
+pub(super) const IRQS: u8 = 1;
 /// Another: stretches without preemption.
-const PREEMPT: u8 = 2;
+pub(super) const PREEMPT: u8 = 2;
 
 /// What the current tracer watches.
 static WATCHED: AtomicU8 = AtomicU8::new(0);
 
-/// What goes on on a CPU. Changed by that CPU only, at places that its interrupts leave alone.
-struct Cpu {
+/// What goes on on a CPU, in its block. Changed by that CPU only, at places that its interrupts leave alone.
+#[derive(Debug)]
+pub(crate) struct Cpu {
     /// When the stretch began, in cycles; 0 if there is none.
     since: AtomicU64,
-    /// Where.
-    place: AtomicU32,
     /// What to subtract from its length.
     cost: AtomicU64,
-    /// An interrupt began it right before or behind a stretch without preemption, and ends it.
-    is_interrupts: AtomicBool,
     /// The length of the last one, with the tracer's own instructions.
     last: AtomicU64,
+    /// Where it began.
+    place: AtomicU32,
+    /// An interrupt began it right before or behind a stretch without preemption, and ends it.
+    is_interrupts: AtomicBool,
 }
 
-static CPUS: [Cpu; MAX_CPUS] = [const {
-    Cpu {
-        since: AtomicU64::new(0),
-        place: AtomicU32::new(0),
-        cost: AtomicU64::new(0),
-        is_interrupts: AtomicBool::new(false),
-        last: AtomicU64::new(0),
-    }
-}; MAX_CPUS];
-
+#[inline(always)]
 fn this() -> &'static Cpu {
-    &CPUS[percpu::cpu()]
+    // SAFETY: blocks are static, and all of it are atomics.
+    unsafe { &(*percpu::this()).critical }
+}
+
+fn of(cpu: usize) -> &'static Cpu {
+    // SAFETY: as above.
+    unsafe { &(*percpu::of(cpu)).critical }
 }
 
 impl Cpu {
@@ -188,72 +184,22 @@ pub(crate) extern "C" fn irq_returns(place: u32) {
     }
 }
 
-/// One of the three.
-pub(super) struct Critical {
-    name: &'static str,
-    watched: u8,
-    places: &'static [&'static [u8; 2]],
+/// Whether one of these tracers can begin now.
+pub(super) fn may_begin() -> bool {
+    percpu::is_preemptible() && interrupts::are_enabled()
 }
 
-pub(super) static IRQSOFF: Critical = Critical {
-    name: "irqsoff",
-    watched: IRQS,
-    places: &[&places::IRQ_OFF, &places::IRQ_ON, &places::IRQ_ENTRY],
-};
-pub(super) static PREEMPTOFF: Critical = Critical {
-    name: "preemptoff",
-    watched: PREEMPT,
-    places: &[&places::PREEMPT_OFF, &places::PREEMPT_ON],
-};
-pub(super) static PREEMPTIRQSOFF: Critical = Critical {
-    name: "preemptirqsoff",
-    watched: IRQS | PREEMPT,
-    places: &ALL,
-};
-
-/// Every place that any of them listens at.
-static ALL: [&[u8; 2]; 5] = [
-    &places::IRQ_OFF,
-    &places::IRQ_ON,
-    &places::PREEMPT_OFF,
-    &places::PREEMPT_ON,
-    &places::IRQ_ENTRY,
-];
-
-fn listen(text: &mut Writable, places: &[&'static [u8; 2]], on: bool) {
-    // SAFETY: every other CPU stands still, here and below.
-    unsafe { places::set_tracer(text, places, on) };
-    // SAFETY: as above.
-    unsafe { jump_label::set(text, &raw const CRITICAL as u32, on) };
-    let hears_interrupts = places
-        .iter()
-        .any(|place| core::ptr::eq(*place, &places::IRQ_ENTRY));
-    // SAFETY: as above.
-    unsafe { divert::divert_return(text, on && hears_interrupts) };
+/// Has this watched, from the next stretch on.
+pub(super) fn watch(what: u8) {
+    for cpu in 0..MAX_CPUS {
+        of(cpu).since.store(0, Relaxed);
+    }
+    WATCHED.store(what, Relaxed);
 }
 
-impl Tracer for Critical {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn start(&self) -> Result<(), Error> {
-        if !percpu::is_preemptible() || !interrupts::are_enabled() {
-            return Err(Error::WrongContext);
-        }
-        latency::start()?;
-        let mut text = Text::lock()?;
-        latency::keeping_nothing(|| calibrate::run(&mut text));
-        for cpu in &CPUS {
-            cpu.since.store(0, Relaxed);
-        }
-        WATCHED.store(self.watched, Relaxed);
-        text.patch(|text| listen(text, self.places, true));
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        Text::lock()?.patch(|text| listen(text, self.places, false));
-        latency::stop()
-    }
+/// Measures what the hooks take.
+pub(super) fn calibrate() -> Result<(), Error> {
+    let mut text = Text::lock()?;
+    latency::keeping_nothing(|| calibrate::run(&mut text));
+    Ok(())
 }

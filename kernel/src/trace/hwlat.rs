@@ -10,11 +10,9 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
-use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
 use super::latency::{self, Latency};
-use super::tracer::{Events, Tracer};
 use crate::arch::{percpu, tsc};
 use crate::error::Error;
 use crate::thread::{self, Builder, Thread};
@@ -155,33 +153,21 @@ fn body(_: usize) {
     }
 }
 
-static EVENTS: Events = Events::new(&[|| hwlat::Event::id().number()]);
+/// The tracer begins.
+pub(super) fn begin() -> Result<(), Error> {
+    ENDS.store(false, Relaxed);
+    let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
+    *THREAD.lock() = Some(thread);
+    Ok(())
+}
 
-/// The tracer.
-pub(super) struct Hwlat;
-
-impl Tracer for Hwlat {
-    fn name(&self) -> &'static str {
-        "hwlat"
+/// The tracer ends, when its thread has.
+pub(super) fn end() -> Result<(), Error> {
+    ENDS.store(true, Relaxed);
+    let thread = THREAD.lock().take();
+    if let Some(thread) = thread {
+        // Fails only for a thread that has ended.
+        let _ = thread.join(Instant::NEVER);
     }
-
-    fn start(&self) -> Result<(), Error> {
-        latency::start()?;
-        EVENTS.start()?;
-        ENDS.store(false, Relaxed);
-        let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
-        *THREAD.lock() = Some(thread);
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        ENDS.store(true, Relaxed);
-        let thread = THREAD.lock().take();
-        if let Some(thread) = thread {
-            // Fails only for a thread that has ended.
-            let _ = thread.join(Instant::NEVER);
-        }
-        EVENTS.stop()?;
-        latency::stop()
-    }
+    Ok(())
 }

@@ -8,13 +8,14 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
 use takt_tracer::control::{Kept, LatencyBlock};
-use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
-use super::snapshot;
-use super::tracer::Events;
-use super::without_interrupts;
-use crate::arch::percpu;
+use super::places::{self, Places};
+use super::tracer::Listening;
+use super::{critical, snapshot, without_interrupts};
+use crate::arch::jump_label::{self, Key, Writable, number};
+use crate::arch::stop::Text;
+use crate::arch::{divert, percpu};
 use crate::error::Error;
 use crate::time;
 
@@ -115,23 +116,37 @@ pub fn last() -> Option<Latency> {
     without_interrupts(|| *KEPT.lock())
 }
 
-static EVENTS: Events = Events::new(&[|| latency_max::Event::id().number()]);
-
 /// A tracer of latencies begins: nothing was seen yet.
 #[inline(never)]
-pub(super) fn start() -> Result<(), Error> {
+pub(super) fn start(what: &Listening) -> Result<(), Error> {
+    if what.watched != 0 && !critical::may_begin() {
+        return Err(Error::WrongContext);
+    }
     set_max(0);
     // A complete capture keeps everything anyway.
     snapshot::reserve(true);
-    EVENTS.start()
+    Ok(())
 }
 
-/// It ends; the latency that was kept stays, the trace of it goes.
+/// Its hooks are called from now on, or no longer.
 #[inline(never)]
-pub(super) fn stop() -> Result<(), Error> {
-    EVENTS.stop()?;
-    snapshot::reserve(false);
+pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
+    critical::watch(what.watched);
+    Text::lock()?.patch(|text| set_hooks(text, what.places, what.key, on));
     Ok(())
+}
+
+/// Has hooks called or not: those at these places, which ask for this key. Every other CPU stands still.
+#[inline(never)]
+pub(super) fn set_hooks(text: &mut Writable, places: Places, key: Key, on: bool) {
+    // SAFETY: every other CPU stands still, here and below.
+    unsafe { places::set_tracer(text, places, on) };
+    // SAFETY: as above.
+    unsafe { jump_label::set(text, number(key), on) };
+    if places.have_interrupts() {
+        // SAFETY: as above.
+        unsafe { divert::divert_return(text, on) };
+    }
 }
 
 /// Nothing is kept while `act` runs.

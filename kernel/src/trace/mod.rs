@@ -24,7 +24,6 @@ mod critical;
 #[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 mod places;
 mod ring;
-mod sched_switch;
 pub mod snapshot;
 #[cfg(feature = "latency-tracers")]
 mod wakeup;
@@ -99,7 +98,7 @@ macro_rules! trace {
 pub(crate) use trace;
 
 #[cfg(feature = "latency-tracers")]
-pub(crate) use critical::irq_returns;
+pub(crate) use critical::{Cpu, irq_returns};
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
 
 /// What a tracer does at a place of the kernel, while the tracer's key is on; nothing if no tracer is compiled in.

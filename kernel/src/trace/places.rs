@@ -5,10 +5,8 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use takt_tracer::event::Event;
-
 use super::events;
-use crate::arch::jump_label::{self, Writable, keys};
+use crate::arch::jump_label::{self, Key, Writable, keys, number};
 
 keys! {
     /// Interrupts were disabled.
@@ -33,16 +31,16 @@ const EVENT: u8 = 1;
 const TRACER: u8 = 2;
 
 struct Place {
-    key: &'static [u8; 2],
-    event: fn() -> u32,
+    key: Key,
+    event: Key,
     users: AtomicU8,
 }
 
 impl Place {
-    const fn new<E: Event>(key: &'static [u8; 2]) -> Self {
+    const fn new(key: Key, event: Key) -> Self {
         Self {
             key,
-            event: || E::id().number(),
+            event,
             users: AtomicU8::new(0),
         }
     }
@@ -56,20 +54,45 @@ impl Place {
         self.users.store(after, Relaxed);
         if (before == 0) != (after == 0) {
             // SAFETY: the caller's duty.
-            unsafe { jump_label::set(text, core::ptr::from_ref(self.key) as u32, after != 0) };
+            unsafe { jump_label::set(text, number(self.key), after != 0) };
         }
     }
 }
 
 static PLACES: [Place; 7] = [
-    Place::new::<events::irq_disable::Event>(&IRQ_OFF),
-    Place::new::<events::irq_enable::Event>(&IRQ_ON),
-    Place::new::<events::preempt_disable::Event>(&PREEMPT_OFF),
-    Place::new::<events::preempt_enable::Event>(&PREEMPT_ON),
-    Place::new::<events::irq_handler_entry::Event>(&IRQ_ENTRY),
-    Place::new::<events::sched_wakeup::Event>(&WAKEUP),
-    Place::new::<events::sched_switch::Event>(&SWITCH),
+    Place::new(&IRQ_OFF, &events::irq_disable::ID),
+    Place::new(&IRQ_ON, &events::irq_enable::ID),
+    Place::new(&PREEMPT_OFF, &events::preempt_disable::ID),
+    Place::new(&PREEMPT_ON, &events::preempt_enable::ID),
+    Place::new(&IRQ_ENTRY, &events::irq_handler_entry::ID),
+    Place::new(&WAKEUP, &events::sched_wakeup::ID),
+    Place::new(&SWITCH, &events::sched_switch::ID),
 ];
+
+/// Places that a tracer wants to hear of, by their bits.
+#[derive(Clone, Copy)]
+pub(super) struct Places(pub(super) u8);
+
+impl Places {
+    /// None.
+    pub(super) const NONE: Self = Self(0);
+    /// Where interrupts are disabled and enabled, and where an interrupt's handling begins.
+    pub(super) const IRQS: Self = Self(1 << 0 | 1 << 1 | ENTRY);
+    /// Where preemption is disabled and enabled.
+    pub(super) const PREEMPTION: Self = Self(1 << 2 | 1 << 3);
+    /// Both.
+    pub(super) const ALL: Self = Self(Self::IRQS.0 | Self::PREEMPTION.0);
+    /// Where threads are woken and switched to.
+    pub(super) const THREADS: Self = Self(1 << 5 | 1 << 6);
+
+    /// Whether interrupts' beginnings are among them.
+    pub(super) const fn have_interrupts(self) -> bool {
+        self.0 & ENTRY != 0
+    }
+}
+
+/// The bit of the place where an interrupt's handling begins.
+const ENTRY: u8 = 1 << 4;
 
 /// An event was switched on, or is about to be switched off.
 ///
@@ -78,7 +101,7 @@ static PLACES: [Place; 7] = [
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
-    if let Some(place) = PLACES.iter().find(|place| (place.event)() == id) {
+    if let Some(place) = PLACES.iter().find(|place| number(place.event) == id) {
         // SAFETY: the caller's duty.
         unsafe { place.set(text, EVENT, on) };
     }
@@ -90,10 +113,13 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 /// That of [`jump_label::set`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn set_tracer(text: &mut Writable, keys: &[&'static [u8; 2]], on: bool) {
-    let is_wanted = |place: &&Place| keys.iter().any(|key| core::ptr::eq(*key, place.key));
-    for place in PLACES.iter().filter(is_wanted) {
-        // SAFETY: the caller's duty.
-        unsafe { place.set(text, TRACER, on) };
+pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
+    let mut left = places.0;
+    for place in &PLACES {
+        if left & 1 != 0 {
+            // SAFETY: the caller's duty.
+            unsafe { place.set(text, TRACER, on) };
+        }
+        left >>= 1;
     }
 }

@@ -1,96 +1,131 @@
 //! Tracers: what is chosen by ftrace's `current_tracer`.
 //!
 //! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; `nop` is the
-//! one that does nothing. Single events are independent of it.
+//! one that does nothing, `sched_switch` the events of wake-ups and switches together. Single events are independent of
+//! it.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use super::control;
+use super::{control, events};
 #[cfg(feature = "latency-tracers")]
-use super::{critical, wakeup::Wakeup};
+use super::{critical, hwlat, latency, places::Places, wakeup};
+use crate::arch::jump_label::{Key, number};
 use crate::error::Error;
 
-/// What a tracer does when it is chosen and when another one is.
-pub trait Tracer: Sync {
+/// A tracer: what is done when it is chosen and when another one is.
+pub(super) struct Tracer {
     /// Its name, as in `available_tracers`.
-    fn name(&self) -> &'static str;
-
-    /// Switches its events and hooks on.
-    ///
-    /// # Errors
-    /// If that is not possible now; nothing is switched on then.
-    ///
-    /// # Context
-    /// Threads, one at a time.
-    fn start(&self) -> Result<(), Error>;
-
-    /// Switches them off. What was recorded stays.
-    ///
-    /// # Errors
-    /// If that is not possible now; it goes on then.
-    ///
-    /// # Context
-    /// Threads, one at a time.
-    fn stop(&self) -> Result<(), Error>;
-}
-
-/// Events that a tracer switches on, and off again if they were off before.
-pub(super) struct Events {
-    /// Their ids.
-    ids: &'static [fn() -> u32],
-    /// A bit for each that the tracer has switched on.
+    name: &'static str,
+    /// Events that it switches on, and off again if they were off before.
+    events: &'static [Key],
+    /// A bit for each that it has switched on.
     ours: AtomicU32,
+    /// What it does then, on a thread, one at a time.
+    begin: Act,
+    /// What it does before they are switched off. What was recorded stays.
+    end: Act,
+    /// It looks for the longest latency.
+    #[cfg(feature = "latency-tracers")]
+    latency: Option<Listening>,
 }
 
-impl Events {
-    pub(super) const fn new(ids: &'static [fn() -> u32]) -> Self {
+/// Something that may not be possible now.
+type Act = fn() -> Result<(), Error>;
+
+/// What a tracer of latencies listens to.
+#[cfg(feature = "latency-tracers")]
+pub(super) struct Listening {
+    /// The places of the kernel that it has hooks at.
+    pub(super) places: Places,
+    /// The key that is on meanwhile.
+    pub(super) key: Key,
+    /// For the tracers of sections: which ones.
+    pub(super) watched: u8,
+}
+
+fn nothing() -> Result<(), Error> {
+    Ok(())
+}
+
+impl Tracer {
+    /// One that consists of events, and of what these functions begin and end.
+    pub(super) const fn new(
+        name: &'static str,
+        events: &'static [Key],
+        begin: Act,
+        end: Act,
+    ) -> Self {
         Self {
-            ids,
+            name,
+            events,
             ours: AtomicU32::new(0),
+            begin,
+            end,
+            #[cfg(feature = "latency-tracers")]
+            latency: None,
         }
     }
 
-    /// The word with a bit for each that the tracer has switched on.
+    /// The same as a tracer of latencies.
+    #[cfg(feature = "latency-tracers")]
+    const fn listening(self, places: Places, key: Key, watched: u8) -> Self {
+        Self {
+            latency: Some(Listening {
+                places,
+                key,
+                watched,
+            }),
+            ..self
+        }
+    }
+
+    /// The word with a bit for each event that it has switched on.
     #[cfg(feature = "function")]
     pub(super) const fn ours(&self) -> &AtomicU32 {
         &self.ours
     }
 
+    /// Switches its events on, or off those that it has switched on.
     #[inline(never)]
-    pub(super) fn start(&self) -> Result<(), Error> {
-        for (bit, id) in self.ids.iter().enumerate() {
-            if !control::is_enabled(id()) {
-                control::enable(id(), true)?;
-                self.ours.fetch_or(1 << bit, Relaxed);
+    fn switch_events(&self, on: bool) -> Result<(), Error> {
+        let mut bit = 1;
+        for key in self.events {
+            let id = number(key);
+            let is_ours = self.ours.load(Relaxed) & bit != 0;
+            if is_ours != on && (!on || !control::is_enabled(id)) {
+                control::enable(id, on)?;
+                self.ours.fetch_xor(bit, Relaxed);
             }
+            bit <<= 1;
         }
         Ok(())
-    }
-
-    #[inline(never)]
-    pub(super) fn stop(&self) -> Result<(), Error> {
-        for (bit, id) in self.ids.iter().enumerate() {
-            if self.ours.load(Relaxed) & 1 << bit != 0 {
-                control::enable(id(), false)?;
-            }
-        }
-        self.ours.store(0, Relaxed);
-        Ok(())
-    }
-}
-
-struct Nop;
-
-impl Tracer for Nop {
-    fn name(&self) -> &'static str {
-        "nop"
     }
 
     fn start(&self) -> Result<(), Error> {
+        #[cfg(feature = "latency-tracers")]
+        if let Some(what) = &self.latency {
+            latency::start(what)?;
+        }
+        self.switch_events(true)?;
+        (self.begin)()?;
+        #[cfg(feature = "latency-tracers")]
+        if let Some(what) = &self.latency {
+            latency::listen(what, true)?;
+        }
         Ok(())
     }
 
     fn stop(&self) -> Result<(), Error> {
+        #[cfg(feature = "latency-tracers")]
+        if let Some(what) = &self.latency {
+            latency::listen(what, false)?;
+        }
+        (self.end)()?;
+        self.switch_events(false)?;
+        #[cfg(feature = "latency-tracers")]
+        if self.latency.is_some() {
+            super::snapshot::reserve(false);
+        }
         Ok(())
     }
 }
@@ -98,26 +133,81 @@ impl Tracer for Nop {
 /// The number of the tracer that does nothing.
 const NOP: usize = 0;
 
+static NONE: Tracer = Tracer::new("nop", &[], nothing, nothing);
+static SCHED_SWITCH: Tracer = Tracer::new(
+    "sched_switch",
+    &[&events::sched_wakeup::ID, &events::sched_switch::ID],
+    nothing,
+    nothing,
+);
+
+/// One of the three that look for sections.
+#[cfg(feature = "latency-tracers")]
+const fn of_sections(name: &'static str, places: Places, watched: u8) -> Tracer {
+    Tracer::new(name, &[MAXIMUM], critical::calibrate, nothing).listening(
+        places,
+        &critical::CRITICAL,
+        watched,
+    )
+}
+
+/// One of the two that look for threads that are woken. Their events show who had the CPU in between; the wake-up is
+/// recorded right before the latency begins and the switch right after it ends, so neither is part of it.
+#[cfg(feature = "latency-tracers")]
+const fn of_wakeups(name: &'static str) -> Tracer {
+    const EVENTS: &[Key] = &[
+        MAXIMUM,
+        &events::sched_wakeup::ID,
+        &events::sched_switch::ID,
+    ];
+    Tracer::new(name, EVENTS, wakeup::begin, nothing).listening(Places::THREADS, &wakeup::WAKEUP, 0)
+}
+
+#[cfg(feature = "latency-tracers")]
+const MAXIMUM: Key = &latency::latency_max::ID;
+#[cfg(feature = "latency-tracers")]
+static IRQSOFF: Tracer = of_sections("irqsoff", Places::IRQS, critical::IRQS);
+#[cfg(feature = "latency-tracers")]
+static PREEMPTOFF: Tracer = of_sections("preemptoff", Places::PREEMPTION, critical::PREEMPT);
+#[cfg(feature = "latency-tracers")]
+static PREEMPTIRQSOFF: Tracer = of_sections(
+    "preemptirqsoff",
+    Places::ALL,
+    critical::IRQS | critical::PREEMPT,
+);
+#[cfg(feature = "latency-tracers")]
+static WAKEUP: Tracer = of_wakeups("wakeup");
+#[cfg(feature = "latency-tracers")]
+static WAKEUP_RT: Tracer = of_wakeups("wakeup_rt");
+#[cfg(feature = "latency-tracers")]
+static HWLAT: Tracer = Tracer::new(
+    "hwlat",
+    &[MAXIMUM, &hwlat::hwlat::ID],
+    hwlat::begin,
+    hwlat::end,
+)
+.listening(Places::NONE, &critical::CRITICAL, 0);
+
 /// All that are compiled in.
-static TRACERS: &[&dyn Tracer] = &[
-    &Nop,
-    &super::sched_switch::SchedSwitch,
+static TRACERS: &[&Tracer] = &[
+    &NONE,
+    &SCHED_SWITCH,
     #[cfg(feature = "latency-tracers")]
-    &critical::IRQSOFF,
+    &IRQSOFF,
     #[cfg(feature = "latency-tracers")]
-    &critical::PREEMPTOFF,
+    &PREEMPTOFF,
     #[cfg(feature = "latency-tracers")]
-    &critical::PREEMPTIRQSOFF,
+    &PREEMPTIRQSOFF,
     #[cfg(feature = "latency-tracers")]
-    &Wakeup("wakeup"),
+    &WAKEUP,
     #[cfg(feature = "latency-tracers")]
-    &Wakeup("wakeup_rt"),
+    &WAKEUP_RT,
     #[cfg(feature = "latency-tracers")]
-    &super::hwlat::Hwlat,
+    &HWLAT,
     #[cfg(feature = "function")]
-    &super::function::Function,
+    &super::function::FUNCTION,
     #[cfg(feature = "function")]
-    &super::function::FunctionGraph,
+    &super::function::FUNCTION_GRAPH,
 ];
 
 static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
@@ -127,7 +217,7 @@ static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
 /// # Context
 /// Any.
 pub fn available() -> impl Iterator<Item = &'static str> {
-    TRACERS.iter().map(|tracer| tracer.name())
+    TRACERS.iter().map(|tracer| tracer.name)
 }
 
 /// The name of the current one.
@@ -136,7 +226,11 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 /// Any.
 #[must_use]
 pub fn current() -> &'static str {
-    TRACERS[CURRENT.load(Relaxed)].name()
+    current_tracer().name
+}
+
+fn current_tracer() -> &'static Tracer {
+    TRACERS[CURRENT.load(Relaxed)]
 }
 
 /// The place of the current one in [`available`].
@@ -151,17 +245,17 @@ pub fn current_number() -> usize {
 /// Chooses a tracer: stops the current one and starts this one. The current one is started anew too.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if there is none of that name, and what [`Tracer::stop`] says: the current one goes on. What
-/// [`Tracer::start`] says: then `nop` is the current one.
+/// [`Error::InvalidArgument`] if there is none of that name, and what makes the current one impossible to stop now: it goes
+/// on then. What makes the other one impossible to start now: then `nop` is the current one.
 ///
 /// # Context
 /// Threads, one at a time.
 pub fn set_tracer(name: &str) -> Result<(), Error> {
     let number = TRACERS
         .iter()
-        .position(|tracer| tracer.name() == name)
+        .position(|tracer| tracer.name == name)
         .ok_or(Error::InvalidArgument)?;
-    TRACERS[CURRENT.load(Relaxed)].stop()?;
+    current_tracer().stop()?;
     CURRENT.store(NOP, Relaxed);
     TRACERS[number].start()?;
     CURRENT.store(number, Relaxed);

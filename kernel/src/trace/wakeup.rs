@@ -11,12 +11,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::ThreadId;
 
-use takt_tracer::event::Event;
-
 use super::latency::{self, Latency};
-use super::tracer::{Events, Tracer};
-use super::{events, places, snapshot};
-use crate::arch::stop::Text;
+use super::snapshot;
 use crate::arch::{jump_label, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -104,43 +100,10 @@ fn note(next: &Tcb, now: u64) -> bool {
     })
 }
 
-/// What shows who had the CPU in between. The wake-up is recorded right before the latency begins and the switch right
-/// after it ends, so neither is part of it.
-static EVENTS: Events = Events::new(&[
-    || events::sched_wakeup::Event::id().number(),
-    || events::sched_switch::Event::id().number(),
-]);
-
-/// One of the two.
-pub(super) struct Wakeup(pub(super) &'static str);
-
-fn listen(on: bool) -> Result<(), Error> {
-    Text::lock()?.patch(|text| {
-        // SAFETY: every other CPU stands still.
-        unsafe { places::set_tracer(text, &[&places::WAKEUP, &places::SWITCH], on) };
-        // SAFETY: as above.
-        unsafe { jump_label::set(text, &raw const WAKEUP as u32, on) };
-    });
+/// One of the two begins: nobody is followed yet.
+pub(super) fn begin() -> Result<(), Error> {
+    for cpu in &CPUS {
+        cpu.tid.store(NONE, Relaxed);
+    }
     Ok(())
-}
-
-impl Tracer for Wakeup {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-
-    fn start(&self) -> Result<(), Error> {
-        for cpu in &CPUS {
-            cpu.tid.store(NONE, Relaxed);
-        }
-        latency::start()?;
-        EVENTS.start()?;
-        listen(true)
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        listen(false)?;
-        EVENTS.stop()?;
-        latency::stop()
-    }
 }

@@ -24,6 +24,15 @@ pub struct JumpEntry {
     pub key: u16,
 }
 
+/// A key by its symbol, whose address is what [`set`] and [`is_on`] go by; an event's id is one.
+pub type Key = &'static [u8; 2];
+
+/// The address of a key.
+#[inline(always)]
+pub(crate) fn number(key: Key) -> u32 {
+    core::ptr::from_ref(key) as u32
+}
+
 /// Declares keys that are no events' ids.
 macro_rules! keys {
     ($($(#[$doc:meta])* $vis:vis $key:ident;)*) => {$(
@@ -86,7 +95,7 @@ pub unsafe fn set(text: &mut Writable, key: u32, on: bool) -> usize {
     let code = if on { JUMP } else { TEST };
     for entry in uses(key) {
         // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.
-        unsafe { text.write(entry.code as usize, &[code]) };
+        unsafe { text.write_first(entry.code, code) };
         nr += 1;
     }
     nr
@@ -106,12 +115,6 @@ pub fn is_on(key: u32) -> bool {
         .next()
         // SAFETY: the entry names an instruction of five bytes in the kernel's text.
         .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
-}
-
-/// How many uses the key with this address has.
-#[cfg(feature = "rules")]
-pub fn nr_places(key: u32) -> usize {
-    uses(key).count()
 }
 
 /// Lifts write protection and returns CR0 as it was. Not inlined, since there are many who patch.
@@ -153,6 +156,16 @@ impl Writable {
         // SAFETY: as it was.
         unsafe { restore(cr0) };
         result
+    }
+
+    /// Writes one byte, at once.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write).
+    #[inline(always)]
+    unsafe fn write_first(&mut self, address: u32, byte: u8) {
+        // SAFETY: the caller's duty.
+        unsafe { (address as *mut u8).write_volatile(byte) };
     }
 
     /// Writes to the text. If the bytes lie in one aligned word of eight they change at once, so that not even an NMI

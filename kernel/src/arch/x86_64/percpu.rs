@@ -48,6 +48,9 @@ pub struct PerCpu {
     pub ring: RingControl,
     /// Run queue, timer queue and times.
     pub sched: CpuSched,
+    /// The stretch that a tracer of sections follows on this CPU.
+    #[cfg(feature = "latency-tracers")]
+    pub(crate) critical: crate::trace::Cpu,
     /// Set while an exception is being reported, so that a second one is not reported forever.
     pub in_exception: u32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.

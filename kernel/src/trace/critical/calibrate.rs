@@ -3,13 +3,12 @@
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Cpu, IRQS, PREEMPT, WATCHED, this};
-use takt_tracer::event::Event;
-
-use crate::arch::jump_label::{self, Writable};
+use super::{CRITICAL, Cpu, IRQS, PREEMPT, WATCHED, this};
+use crate::arch::jump_label::{self, Key, number};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
-use crate::trace::{self, events};
+use crate::trace::places::Places;
+use crate::trace::{self, events, latency};
 
 /// The hooks.
 #[derive(Clone, Copy)]
@@ -72,12 +71,12 @@ fn shortest(stretch: fn(&Cpu)) -> u64 {
 }
 
 /// The events of the places: their records must neither be measured nor show what never was.
-const EVENTS: [fn() -> u32; 5] = [
-    || events::irq_disable::Event::id().number(),
-    || events::irq_enable::Event::id().number(),
-    || events::preempt_disable::Event::id().number(),
-    || events::preempt_enable::Event::id().number(),
-    || events::irq_handler_entry::Event::id().number(),
+static EVENTS: [Key; 5] = [
+    &events::irq_disable::ID,
+    &events::irq_enable::ID,
+    &events::preempt_disable::ID,
+    &events::preempt_enable::ID,
+    &events::irq_handler_entry::ID,
 ];
 
 /// Measures all of them.
@@ -85,21 +84,26 @@ const EVENTS: [fn() -> u32; 5] = [
 /// # Context
 /// A thread with preemption and interrupts enabled. Interrupts are off for some 20,000 instructions.
 pub(super) fn run(text: &mut Text) {
-    let were_on = EVENTS.map(|id| jump_label::is_on(id()));
-    let switch = |text: &mut Writable, on: bool| {
-        for (id, _) in EVENTS.iter().zip(were_on).filter(|(_, was_on)| *was_on) {
-            // SAFETY: every other CPU stands still.
-            unsafe { jump_label::set(text, id(), on) };
-        }
-    };
-    text.patch(|text| {
-        switch(text, false);
-        super::listen(text, &super::ALL, true);
-    });
+    let mut were_on = 0;
+    for (bit, key) in EVENTS.iter().enumerate() {
+        were_on |= u8::from(jump_label::is_on(number(key))) << bit;
+    }
+    switch(text, were_on, true);
     measure();
+    switch(text, were_on, false);
+}
+
+/// The hooks are there to be measured, and the events that were on are not; or the other way round.
+#[inline(never)]
+fn switch(text: &mut Text, were_on: u8, begins: bool) {
     text.patch(|text| {
-        super::listen(text, &super::ALL, false);
-        switch(text, true);
+        for (bit, key) in EVENTS.iter().enumerate() {
+            if were_on >> bit & 1 != 0 {
+                // SAFETY: every other CPU stands still.
+                unsafe { jump_label::set(text, number(key), !begins) };
+            }
+        }
+        latency::set_hooks(text, Places::ALL, &CRITICAL, begins);
     });
 }
 

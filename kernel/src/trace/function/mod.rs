@@ -42,14 +42,13 @@ use profile::PROFILED;
 use set::SharedFilter;
 use stack_max::MEASURED;
 use takt_tracer::control::FunctionBlock;
-use takt_tracer::event::Event as _;
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
 use crate::sync::Mutex;
-use crate::trace::tracer::Events;
+use crate::trace::tracer;
 
 /// What is recorded of functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,7 +104,7 @@ static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
     has_graph: &HAS_GRAPH_FUNCTIONS,
     has_pids: &HAS_PIDS,
     max_depth: &MAX_DEPTH,
-    graph_events: GRAPH_EVENTS.ours(),
+    graph_events: FUNCTION_GRAPH.ours(),
     overrun: &graph::NR_OVERRUN,
     missed_returns: &shadow::NR_MISSED_RETURNS,
     skipped: &graph::NR_SKIPPED,
@@ -420,44 +419,17 @@ fn block_of(address: usize) -> usize {
 }
 
 /// `function` as the current tracer.
-pub(super) struct Function;
+pub(super) static FUNCTION: tracer::Tracer = tracer::Tracer::new("function", &[], start, stop);
 
-impl super::tracer::Tracer for Function {
-    fn name(&self) -> &'static str {
-        "function"
-    }
-
-    fn start(&self) -> Result<(), Error> {
-        start()
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        stop()
-    }
-}
-
-/// `function_graph` as the current tracer.
-pub(super) struct FunctionGraph;
-
-/// What tells whose time it was; [`FunctionBlock::graph_events`] says in which order.
-static GRAPH_EVENTS: Events = Events::new(&[
-    || super::events::sched_switch::Event::id().number(),
-    || super::events::irq_handler_entry::Event::id().number(),
-    || super::events::irq_handler_exit::Event::id().number(),
-]);
-
-impl super::tracer::Tracer for FunctionGraph {
-    fn name(&self) -> &'static str {
-        "function_graph"
-    }
-
-    fn start(&self) -> Result<(), Error> {
-        GRAPH_EVENTS.start()?;
-        start_graph()
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        stop()?;
-        GRAPH_EVENTS.stop()
-    }
-}
+/// `function_graph` as the current tracer. Its events tell whose time it was; [`FunctionBlock::graph_events`] says in which
+/// order.
+pub(super) static FUNCTION_GRAPH: tracer::Tracer = tracer::Tracer::new(
+    "function_graph",
+    &[
+        &super::events::sched_switch::ID,
+        &super::events::irq_handler_entry::ID,
+        &super::events::irq_handler_exit::ID,
+    ],
+    start_graph,
+    stop,
+);
