@@ -30,9 +30,12 @@ pub fn nr_online() -> u32 {
 
 /// The CPUs that run, each with its trace ring's control words.
 pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static RingControl)> {
-    (0..MAX_CPUS).filter(|cpu| is_online(*cpu)).map(|cpu| {
+    let mut online = ONLINE.load(Relaxed);
+    core::iter::from_fn(move || {
+        let cpu = online.trailing_zeros() as usize;
+        online &= online.wrapping_sub(1);
         // SAFETY: the block is static and the control words are atomics.
-        (cpu, unsafe { &(*percpu::of(cpu)).ring })
+        (cpu < MAX_CPUS).then(|| (cpu, unsafe { &(*percpu::of(cpu)).ring }))
     })
 }
 

@@ -163,6 +163,18 @@ impl Thread {
         self.handle as u8
     }
 
+    /// The handle as a number, which is never 0.
+    #[cfg(feature = "latency-tracers")]
+    pub(crate) fn handle(self) -> u32 {
+        self.handle
+    }
+
+    /// The thread of that number; one that does not exist if there is none.
+    #[cfg(feature = "latency-tracers")]
+    pub(crate) fn of_handle(handle: u32) -> Self {
+        Self { handle }
+    }
+
     #[inline(always)]
     fn tid(&self) -> ThreadId {
         ThreadId::new(self.id())

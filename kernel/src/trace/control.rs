@@ -76,10 +76,8 @@ pub fn is_enabled(id: u32) -> bool {
 /// As [`tell_current`], of this CPU.
 #[cfg(feature = "rules")]
 pub(super) fn tell_current_here() {
-    let here = crate::arch::percpu::cpu();
-    if let Some((_, control)) = crate::smp::rings().find(|(cpu, _)| *cpu == here) {
-        control.arm();
-    }
+    // SAFETY: the block is static and the control words are atomics.
+    unsafe { &(*crate::arch::percpu::this()).ring }.arm();
 }
 
 /// Whether recording is to be on, on the CPUs of [`CPUMASK`].
@@ -178,9 +176,7 @@ pub fn set_buffer_size(nr_subs: usize) -> Result<(), Error> {
     if nr_subs > TRACE_NR_SUBS {
         return Err(Error::OutOfResources);
     }
-    for cpu in 0..MAX_CPUS {
-        ring::set_capacity(RingOf::new(cpu), nr_subs.max(2) as u32);
-    }
+    RingOf::all().for_each(|ring| ring::set_capacity(ring, nr_subs.max(2) as u32));
     Ok(())
 }
 
@@ -209,8 +205,14 @@ pub fn forget(mut each: impl FnMut(usize)) {
     });
 }
 
+/// Does something to every ring while nothing is recorded.
+#[inline(never)]
+pub(super) fn with_each_paused(act: fn(RingOf)) {
+    paused(|| RingOf::all().for_each(act));
+}
+
 /// Nothing is recorded while `act` runs.
-pub(super) fn paused(act: impl FnOnce()) {
+fn paused(act: impl FnOnce()) {
     let was_wanted = pause();
     act();
     if was_wanted {
@@ -247,9 +249,7 @@ pub fn set_mode(mode: ring::Mode) {
     if mode == ring::Mode::StopWhenFull {
         super::snapshot::free();
     }
-    for cpu in 0..MAX_CPUS {
-        ring::set_mode(RingOf::new(cpu), mode);
-    }
+    RingOf::all().for_each(|ring| ring::set_mode(ring, mode));
 }
 
 /// Whether the oldest is overwritten when a ring is full.

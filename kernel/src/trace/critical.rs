@@ -18,6 +18,7 @@ mod calibrate;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use self::calibrate::Hook;
+use super::compact::counted;
 use super::latency;
 use crate::arch::jump_label;
 use crate::arch::stop::Text;
@@ -83,11 +84,7 @@ impl Cpu {
         self.last.store(cycles, Relaxed);
         let cost = self.cost.load(Relaxed) + hook.cost_of_end();
         let place_of_begin = self.place.load(Relaxed);
-        latency::offer(latency::here(
-            cycles.saturating_sub(cost),
-            place_of_begin,
-            place,
-        ));
+        latency::offer(cycles.saturating_sub(cost), place_of_begin, place);
     }
 
     /// A hook runs within a stretch.
@@ -191,7 +188,7 @@ pub(super) fn may_begin() -> bool {
 
 /// Has this watched, from the next stretch on.
 pub(super) fn watch(what: u8) {
-    for cpu in 0..MAX_CPUS {
+    for cpu in counted(MAX_CPUS) {
         of(cpu).since.store(0, Relaxed);
     }
     WATCHED.store(what, Relaxed);

@@ -7,15 +7,14 @@
 //!
 //! Source: Linux, Documentation/trace/hwlat_detector.rst, for the terms.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use spin::Mutex;
 use takt_tracer::{event, event_class};
 
-use super::latency::{self, Latency};
+use super::latency;
 use crate::arch::{percpu, tsc};
 use crate::error::Error;
-use crate::thread::{self, Builder, Thread};
+use crate::thread::{Builder, Thread};
 use crate::time::{self, Instant};
 use crate::{preempt, thread_stack};
 
@@ -42,7 +41,8 @@ const LOOK: u64 = 10_000_000;
 static WINDOW: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_window;
 static WIDTH: &AtomicU64 = &latency::TAKT_LATENCY.hwlat_width;
 static ENDS: AtomicBool = AtomicBool::new(false);
-static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
+/// The thread's handle; 0 if there was none.
+static THREAD: AtomicU32 = AtomicU32::new(0);
 
 thread_stack!(static STACK: 16384);
 
@@ -114,6 +114,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
     seen
 }
 
+/// Once for all who want it here.
 #[inline(never)]
 fn cycles(nanos: u64) -> u64 {
     time::nanos_to_cycles(nanos)
@@ -122,16 +123,14 @@ fn cycles(nanos: u64) -> u64 {
 fn body(_: usize) {
     let mut seqnum = 0;
     while !ENDS.load(Relaxed) {
-        let (window, width) = window();
-        let next = Instant::after_nanos(window);
-        let thresh = match latency::thresh() {
-            0 => DEFAULT_THRESH,
+        let next = Instant::now() + cycles(WINDOW.load(Relaxed));
+        let thresh = match latency::THRESH.load(Relaxed) {
+            0 => cycles(DEFAULT_THRESH),
             thresh => thresh,
         };
-        let seen = watch(cycles(width), cycles(thresh));
+        let seen = watch(cycles(WIDTH.load(Relaxed)), thresh);
         if seen.count > 0 {
             seqnum += 1;
-            let longest = seen.inner.max(seen.outer);
             let here = watch as *const () as u32;
             crate::trace_event!(
                 hwlat,
@@ -141,14 +140,11 @@ fn body(_: usize) {
                 seen.inner,
                 seen.outer
             );
-            latency::offer(Latency {
-                tid: thread::current().id(),
-                ..latency::here(longest, here, here)
-            });
+            latency::offer(seen.inner.max(seen.outer), here, here);
         }
         // Not all at once: who stops the tracer waits for its end.
         while !ENDS.load(Relaxed) && Instant::now() < next {
-            let _ = time::sleep_until(next.min(Instant::after_nanos(LOOK)));
+            let _ = time::sleep_until(next.min(Instant::now() + cycles(LOOK)));
         }
     }
 }
@@ -157,17 +153,14 @@ fn body(_: usize) {
 pub(super) fn begin() -> Result<(), Error> {
     ENDS.store(false, Relaxed);
     let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
-    *THREAD.lock() = Some(thread);
+    THREAD.store(thread.handle(), Relaxed);
     Ok(())
 }
 
 /// The tracer ends, when its thread has.
 pub(super) fn end() -> Result<(), Error> {
     ENDS.store(true, Relaxed);
-    let thread = THREAD.lock().take();
-    if let Some(thread) = thread {
-        // Fails only for a thread that has ended.
-        let _ = thread.join(Instant::NEVER);
-    }
+    // Fails only for a thread that has ended, or if there was none.
+    let _ = Thread::of_handle(THREAD.load(Relaxed)).join(Instant::NEVER);
     Ok(())
 }

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use spin::Mutex;
-use takt_tracer::control::{Kept, LatencyBlock};
+use takt_tracer::control::LatencyBlock;
 use takt_tracer::{event, event_class};
 
 use super::places::{self, Places};
@@ -29,20 +29,8 @@ event! {
     pub latency_max: Stretch = core "tracer:latency_max";
 }
 
-/// A stretch of time that was found to be long.
-#[derive(Clone, Copy, Debug)]
-pub struct Latency {
-    /// Length in cycles, without the tracer's own instructions.
-    pub cycles: u64,
-    /// Where it began: an address in the text.
-    pub started_at: u32,
-    /// Where it ended.
-    pub ended_at: u32,
-    /// CPU.
-    pub cpu: u32,
-    /// The thread that ran at its end, or was woken.
-    pub tid: u8,
-}
+/// A stretch of time that was found to be long: its length is without the tracer's own instructions.
+pub use takt_tracer::control::Kept as Latency;
 
 /// What a host that reads the RAM sees of the latency tracers; it is where they keep these things.
 #[unsafe(no_mangle)]
@@ -52,9 +40,9 @@ pub(super) static TAKT_LATENCY: LatencyBlock =
 /// `tracing_max_latency` in cycles.
 static MAX: &AtomicU64 = &TAKT_LATENCY.max;
 /// `tracing_thresh` in cycles.
-static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
-/// The last one that was kept. Taken with interrupts off only.
-static KEPT: Mutex<Option<Latency>> = Mutex::new(None);
+pub(super) static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
+/// Who changes what is kept, or reads all of it. Taken with interrupts off only.
+static KEPT: Mutex<()> = Mutex::new(());
 
 /// The greatest latency since the tracer was chosen or the maximum was set, in nanoseconds: `tracing_max_latency`.
 ///
@@ -69,13 +57,16 @@ pub fn max() -> u64 {
 ///
 /// # Context
 /// Threads.
-#[inline(never)]
 pub fn set_max(nanos: u64) {
+    set_max_cycles(cycles_of(nanos));
+}
+
+#[inline(never)]
+fn set_max_cycles(cycles: u64) {
     without_interrupts(|| {
-        let mut kept = KEPT.lock();
-        MAX.store(cycles_of(nanos), Relaxed);
-        if nanos == 0 {
-            *kept = None;
+        let _kept = KEPT.lock();
+        MAX.store(cycles, Relaxed);
+        if cycles == 0 {
             TAKT_LATENCY.keep(None);
         }
     });
@@ -100,6 +91,7 @@ pub fn set_thresh(nanos: u64) {
 
 /// The least number of cycles that is not less than so many nanoseconds, so that what is set is what is read. Exact,
 /// which `nanos_to_cycles` is not for long times.
+#[inline(never)]
 fn cycles_of(nanos: u64) -> u64 {
     const NANOS: u64 = 1_000_000_000;
     let hz = time::tsc_hz();
@@ -113,7 +105,10 @@ fn cycles_of(nanos: u64) -> u64 {
 /// Any but NMI.
 #[must_use]
 pub fn last() -> Option<Latency> {
-    without_interrupts(|| *KEPT.lock())
+    without_interrupts(|| {
+        let _kept = KEPT.lock();
+        TAKT_LATENCY.kept()
+    })
 }
 
 /// A tracer of latencies begins: nothing was seen yet.
@@ -122,7 +117,7 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
     if what.watched != 0 && !critical::may_begin() {
         return Err(Error::WrongContext);
     }
-    set_max(0);
+    set_max_cycles(0);
     // A complete capture keeps everything anyway.
     snapshot::reserve(true);
     Ok(())
@@ -163,60 +158,43 @@ fn is_kept(cycles: u64) -> bool {
     }
 }
 
-/// Keeps it if it is a new maximum, or not below the threshold if there is one; not while recording is off, so that the
-/// records of what is kept are there.
-#[inline]
-pub(super) fn offer(latency: Latency) {
-    if note(latency) {
+/// Keeps a stretch of this CPU and its running thread if it is a new maximum, or not below the threshold if there is one;
+/// not while recording is off, so that the records of what is kept are there.
+#[inline(always)]
+pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
+    if note(cycles, started_at, ended_at, percpu::current_tid()) {
         snapshot::keep_if_reserved();
     }
 }
 
-/// The same without the snapshot, which the caller is to take if it was kept: there is a record yet to come that belongs to
-/// it.
-#[inline]
-pub(super) fn note(latency: Latency) -> bool {
-    is_kept(latency.cycles) && keep(latency)
+/// The same of a thread that was woken, without the snapshot, which the caller is to take if it was kept: there is a record
+/// yet to come that belongs to it.
+#[inline(always)]
+pub(super) fn note(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
+    is_kept(cycles) && keep(cycles, started_at, ended_at, tid)
 }
 
 #[cold]
 #[inline(never)]
-fn keep(latency: Latency) -> bool {
+fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
     without_interrupts(|| {
-        let mut kept = KEPT.lock();
+        let _kept = KEPT.lock();
         // Another CPU may have kept a longer one meanwhile.
-        if !is_kept(latency.cycles) || !super::is_on() {
+        if !is_kept(cycles) || !super::is_on() {
             return false;
         }
-        MAX.fetch_max(latency.cycles, Relaxed);
-        *kept = Some(latency);
-        drop(kept);
-        crate::trace_event_irqs_off!(
-            latency_max,
-            latency.tid,
-            latency.started_at,
-            latency.ended_at,
-            latency.cycles
-        );
+        if cycles > MAX.load(Relaxed) {
+            MAX.store(cycles, Relaxed);
+        }
+        crate::trace_event_irqs_off!(latency_max, tid, started_at, ended_at, cycles);
         // Last: the record is to be as close to the end of the stretch as it can.
-        TAKT_LATENCY.keep(Some(Kept {
-            cycles: latency.cycles,
-            started_at: latency.started_at,
-            ended_at: latency.ended_at,
-            cpu: latency.cpu,
-            tid: latency.tid,
+        TAKT_LATENCY.keep(Some(Latency {
+            cycles,
+            started_at,
+            ended_at,
+            cpu: percpu::cpu() as u32,
+            tid,
         }));
         true
     })
-}
-
-/// Of this CPU, with its running thread.
-pub(super) fn here(cycles: u64, started_at: u32, ended_at: u32) -> Latency {
-    Latency {
-        cycles,
-        started_at,
-        ended_at,
-        cpu: percpu::cpu() as u32,
-        tid: percpu::current_tid(),
-    }
 }

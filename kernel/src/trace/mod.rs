@@ -23,6 +23,7 @@ pub mod tracer;
 mod critical;
 #[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 mod places;
+mod compact;
 mod ring;
 pub mod snapshot;
 #[cfg(feature = "latency-tracers")]
@@ -99,6 +100,9 @@ pub(crate) use trace;
 
 #[cfg(feature = "latency-tracers")]
 pub(crate) use critical::{Cpu, irq_returns};
+pub(crate) use compact::counted;
+#[cfg(feature = "latency-tracers")]
+pub(crate) use wakeup::Followed;
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
 
 /// What a tracer does at a place of the kernel, while the tracer's key is on; nothing if no tracer is compiled in.

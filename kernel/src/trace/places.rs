@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use super::compact::rolled;
 use super::events;
 use crate::arch::jump_label::{self, Key, Writable, keys, number};
 
@@ -101,7 +102,7 @@ const ENTRY: u8 = 1 << 4;
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
-    if let Some(place) = PLACES.iter().find(|place| number(place.event) == id) {
+    if let Some(place) = rolled(&PLACES).find(|place| number(place.event) == id) {
         // SAFETY: the caller's duty.
         unsafe { place.set(text, EVENT, on) };
     }
@@ -115,7 +116,7 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 #[inline(never)]
 pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
     let mut left = places.0;
-    for place in &PLACES {
+    for place in rolled(&PLACES) {
         if left & 1 != 0 {
             // SAFETY: the caller's duty.
             unsafe { place.set(text, TRACER, on) };

@@ -13,7 +13,7 @@ use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::record;
-use crate::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const CONTROL: usize = offset_of!(PerCpu, ring);
 const POS: usize = CONTROL + Word::Pos.offset() as usize;
@@ -277,6 +277,11 @@ pub(super) struct RingOf(*mut PerCpu);
 impl RingOf {
     pub(super) fn new(cpu: usize) -> Self {
         Self(percpu::of(cpu))
+    }
+
+    /// Those of all CPUs, one after the other.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        super::counted(MAX_CPUS).map(Self::new)
     }
 
     /// That of this CPU.

@@ -9,7 +9,6 @@ use takt_tracer::ring::snapshot;
 
 use super::control;
 use super::ring::RingOf;
-use crate::config::MAX_CPUS;
 use crate::error::Error;
 
 /// A latency tracer keeps its maxima there.
@@ -54,6 +53,8 @@ pub(super) fn reserve(on: bool) {
 
 /// Takes one, if it is reserved and the oldest is overwritten: a complete capture keeps everything anyway.
 #[cfg(feature = "latency-tracers")]
+#[cold]
+#[inline(never)]
 pub(super) fn keep_if_reserved() {
     if is_reserved() && control::is_overwriting() {
         keep();
@@ -74,11 +75,7 @@ fn keep() {
 /// # Context
 /// Threads, one at a time.
 pub fn free() {
-    control::paused(|| {
-        for cpu in 0..MAX_CPUS {
-            snapshot::release(RingOf::new(cpu));
-        }
-    });
+    control::with_each_paused(snapshot::release);
 }
 
 /// Empties the snapshot. Recording pauses meanwhile.
@@ -86,9 +83,5 @@ pub fn free() {
 /// # Context
 /// Threads, one at a time.
 pub fn clear() {
-    control::paused(|| {
-        for cpu in 0..MAX_CPUS {
-            snapshot::forget(RingOf::new(cpu));
-        }
-    });
+    control::with_each_paused(snapshot::forget);
 }

@@ -10,7 +10,6 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-use heapless::Vec;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
@@ -56,22 +55,33 @@ pub fn record_stack(skip: usize) {
 
 /// The rest of [`record_stack`], behind `first`, the functions that have no frame.
 #[inline(never)]
-fn record(first: &[usize], skip: usize) {
+fn record(first: &[usize], mut skip: usize) {
     if !control::is_on() {
         return;
     }
     let (_, frame) = interrupts::frame_pointer();
-    let calls = Backtrace::from(frame as usize)
-        .skip_while(is_tracers)
-        .skip(skip);
-    let all = first.iter().copied().chain(calls);
-    let mut callers = Vec::<u32, MAX_FRAMES>::new();
-    for call in all.take(MAX_FRAMES) {
-        // There is room.
-        let _ = callers.push(call as u32);
+    let mut calls = Backtrace::from(frame as usize);
+    let mut callers = [0; MAX_FRAMES];
+    let mut nr = 0;
+    // Until the first one that is not the tracer's own.
+    let mut is_inside = true;
+    for (i, caller) in callers.iter_mut().enumerate() {
+        let call = match first.get(i) {
+            Some(call) => Some(*call),
+            None => calls.find(|call| {
+                is_inside &= is_tracers(call);
+                let is_left_out = is_inside || skip > 0;
+                skip -= usize::from(!is_inside && skip > 0);
+                !is_left_out
+            }),
+        };
+        let Some(call) = call else { break };
+        *caller = call as u32;
+        nr = i + 1;
     }
-    if !callers.is_empty() {
-        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), &callers);
+    if nr != 0 {
+        let callers = callers.get(..nr).unwrap_or(&callers);
+        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), callers);
     }
 }
 
@@ -82,9 +92,9 @@ static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
 /// For each CPU a bit for each context (thread, interrupt, NMI) in which a stack is being recorded.
 static BUSY: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(0) }; MAX_CPUS];
 
-/// Does it unless it is being done already in this context: what records a stack is not followed by one.
-#[inline(always)]
-fn once(act: impl FnOnce()) {
+/// As [`record`], unless it is being done already in this context: what records a stack is not followed by one.
+#[inline(never)]
+fn record_once(first: &[usize]) {
     super::without_interrupts(|| {
         let busy = &BUSY[percpu::cpu() % MAX_CPUS];
         let byte = percpu::preempt_byte();
@@ -97,7 +107,7 @@ fn once(act: impl FnOnce()) {
         let was = busy.load(Relaxed);
         if was & bit == 0 {
             busy.store(was | bit, Relaxed);
-            act();
+            record(first, 0);
             busy.store(was, Relaxed);
         }
     });
@@ -138,15 +148,13 @@ pub fn is_after_events() -> bool {
 /// # Context
 /// Any, NMI included. Interrupts are off meanwhile.
 #[cfg(feature = "rules")]
-#[inline(never)]
 pub(super) fn after_event() {
-    once(|| record(&[], 0));
+    record_once(&[]);
 }
 
 /// Records the stack of a function that begins, for who is called at its entry: it has no frame yet. `parent_ip` is
 /// where it returns to.
 #[cfg(feature = "function")]
-#[inline(never)]
 pub(super) fn at_function(ip: usize, parent_ip: usize) {
-    once(|| record(&[ip, parent_ip.wrapping_sub(1)], 0));
+    record_once(&[ip, parent_ip.wrapping_sub(1)]);
 }

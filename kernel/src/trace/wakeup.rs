@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::ThreadId;
 
-use super::latency::{self, Latency};
-use super::snapshot;
-use crate::arch::{jump_label, tsc};
+use super::compact::counted;
+use super::{latency, snapshot};
+use crate::arch::{jump_label, percpu, tsc};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::sched;
@@ -24,30 +24,32 @@ jump_label::keys! {
     pub(crate) WAKEUP;
 }
 
-/// No thread.
-const NONE: u32 = u32::MAX;
-
-/// What is followed on a CPU.
-struct Cpu {
-    /// The thread's id, or [`NONE`].
+/// What is followed on a CPU, in its block.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    /// The thread's id and [`SOME`], or 0.
     tid: AtomicU32,
     /// When it was woken, in cycles.
     since: AtomicU64,
 }
 
-static CPUS: [Cpu; MAX_CPUS] = [const {
-    Cpu {
-        tid: AtomicU32::new(NONE),
-        since: AtomicU64::new(0),
-    }
-}; MAX_CPUS];
+/// There is a thread.
+const SOME: u32 = 0x100;
 
-impl Cpu {
+impl Followed {
+    fn of(t: &Tcb) -> &'static Self {
+        // SAFETY: blocks are static, and all of it are atomics.
+        unsafe { &(*t.percpu).followed }
+    }
+
     /// The thread that is followed and still waits to run.
-    fn followed(&self) -> Option<&'static Tcb> {
-        let tid = u8::try_from(self.tid.load(Relaxed)).ok()?;
+    fn thread(&self) -> Option<&'static Tcb> {
+        let tid = self.tid.load(Relaxed);
+        if tid == 0 {
+            return None;
+        }
         // SAFETY: inside a section.
-        let t = unsafe { &*tcb(ThreadId::new(tid)) };
+        let t = unsafe { &*tcb(ThreadId::new(tid as u8)) };
         // Else it was suspended or has ended meanwhile.
         (t.state == 0).then_some(t)
     }
@@ -56,17 +58,17 @@ impl Cpu {
 /// `t` becomes ready.
 #[inline(never)]
 pub(super) fn woken(t: &Tcb) {
-    let cpu = &CPUS[sched::cpu_of(t) as usize];
+    let cpu = Followed::of(t);
     // SAFETY: inside a section.
     let current = unsafe { sched::of_cpu(t.percpu) }.rq.current();
     // SAFETY: as above.
     let current = unsafe { &*tcb(current) };
     let is_first = cpu
-        .followed()
+        .thread()
         // Itself: it was suspended meanwhile.
         .is_none_or(|other| other.tid == t.tid || t.prio.rank() < other.prio.rank());
     if t.prio.rank() < current.prio.rank() && is_first {
-        cpu.tid.store(u32::from(t.tid.raw()), Relaxed);
+        cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.since.store(tsc::now(), Relaxed);
     }
 }
@@ -84,26 +86,27 @@ pub(super) fn switched(next: &Tcb, record: impl FnOnce()) {
 
 #[inline(always)]
 fn note(next: &Tcb, now: u64) -> bool {
-    let cpu = &CPUS[sched::cpu_of(next) as usize];
+    let cpu = Followed::of(next);
     let tid = next.tid.raw();
-    if cpu.tid.load(Relaxed) != u32::from(tid) {
+    if cpu.tid.load(Relaxed) != u32::from(tid) | SOME {
         return false;
     }
-    cpu.tid.store(NONE, Relaxed);
-    latency::note(Latency {
+    cpu.tid.store(0, Relaxed);
+    latency::note(
+        now - cpu.since.load(Relaxed),
+        sched::enqueue as *const () as u32,
+        sched::commit_switch as *const () as u32,
         tid,
-        ..latency::here(
-            now - cpu.since.load(Relaxed),
-            sched::enqueue as *const () as u32,
-            sched::commit_switch as *const () as u32,
-        )
-    })
+    )
 }
 
 /// One of the two begins: nobody is followed yet.
 pub(super) fn begin() -> Result<(), Error> {
-    for cpu in &CPUS {
-        cpu.tid.store(NONE, Relaxed);
+    for cpu in counted(MAX_CPUS) {
+        // SAFETY: as above.
+        unsafe { &(*percpu::of(cpu)).followed }
+            .tid
+            .store(0, Relaxed);
     }
     Ok(())
 }

@@ -94,6 +94,17 @@ impl LatencyBlock {
         fence(core::sync::atomic::Ordering::Release);
         self.nr_kept.store(nr.wrapping_add(2), Relaxed);
     }
+
+    /// What is kept, for one who knows that it is not being changed.
+    pub fn kept(&self) -> Option<Kept> {
+        (self.has_kept.load(Relaxed) != 0).then(|| Kept {
+            cycles: self.kept_cycles.load(Relaxed),
+            started_at: self.kept_started_at.load(Relaxed),
+            ended_at: self.kept_ended_at.load(Relaxed),
+            cpu: self.kept_cpu.load(Relaxed),
+            tid: self.kept_tid.load(Relaxed) as u8,
+        })
+    }
 }
 
 /// A block, read from the bytes of a RAM. Nothing in it is trusted to be possible.

@@ -51,6 +51,9 @@ pub struct PerCpu {
     /// The stretch that a tracer of sections follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) critical: crate::trace::Cpu,
+    /// The thread whose wake-up a tracer follows on this CPU.
+    #[cfg(feature = "latency-tracers")]
+    pub(crate) followed: crate::trace::Followed,
     /// Set while an exception is being reported, so that a second one is not reported forever.
     pub in_exception: u32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.

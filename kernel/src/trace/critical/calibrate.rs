@@ -1,12 +1,12 @@
 //! What the hooks cost, measured at the start of a tracer: each place behaves as those in the kernel do.
 
-use core::hint::black_box;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{CRITICAL, Cpu, IRQS, PREEMPT, WATCHED, this};
 use crate::arch::jump_label::{self, Key, number};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
+use crate::trace::compact::{counted, rolled};
 use crate::trace::places::Places;
 use crate::trace::{self, events, latency};
 
@@ -62,8 +62,7 @@ const ROUNDS: usize = 16;
 fn shortest(stretch: fn(&Cpu)) -> u64 {
     let cpu = this();
     let mut shortest = u64::MAX;
-    // The compiler would write down every round.
-    for _ in 0..black_box(ROUNDS) {
+    for _ in counted(ROUNDS) {
         stretch(cpu);
         shortest = shortest.min(cpu.last.load(Relaxed));
     }
@@ -85,7 +84,7 @@ static EVENTS: [Key; 5] = [
 /// A thread with preemption and interrupts enabled. Interrupts are off for some 20,000 instructions.
 pub(super) fn run(text: &mut Text) {
     let mut were_on = 0;
-    for (bit, key) in EVENTS.iter().enumerate() {
+    for (bit, key) in rolled(&EVENTS).enumerate() {
         were_on |= u8::from(jump_label::is_on(number(key))) << bit;
     }
     switch(text, were_on, true);
@@ -97,7 +96,7 @@ pub(super) fn run(text: &mut Text) {
 #[inline(never)]
 fn switch(text: &mut Text, were_on: u8, begins: bool) {
     text.patch(|text| {
-        for (bit, key) in EVENTS.iter().enumerate() {
+        for (bit, key) in rolled(&EVENTS).enumerate() {
             if were_on >> bit & 1 != 0 {
                 // SAFETY: every other CPU stands still.
                 unsafe { jump_label::set(text, number(key), !begins) };

@@ -1,0 +1,38 @@
+//! What keeps cold code short.
+//!
+//! The kernel is compiled to be fast, so several rounds of a loop are written down wherever it can be told how many there
+//! will be. The tracer's cold loops go over few things, once in a while.
+
+use core::arch::asm;
+
+/// The things one after the other, by a loop of one round.
+#[inline(always)]
+pub(crate) fn rolled<T>(all: &[T]) -> impl Iterator<Item = &T> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        let item = all.get(at)?;
+        at = opaque(at + 1);
+        Some(item)
+    })
+}
+
+/// The numbers below `end` one after the other, by a loop of one round.
+#[inline(always)]
+pub(crate) fn counted(end: usize) -> impl Iterator<Item = usize> {
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let number = next;
+        next = opaque(number + 1);
+        (number < end).then_some(number)
+    })
+}
+
+/// The same number, of which the compiler does not know that it is.
+#[inline(always)]
+fn opaque(mut number: usize) -> usize {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("/* {0} */", inout(reg) number, options(pure, nomem, nostack, preserves_flags));
+    }
+    number
+}
