@@ -42,9 +42,9 @@ pub use control::{
 };
 pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{
-    record_bytes, record_bytes_ctx, record_near, record_near_ctx, record_near_slowly,
-    record_slowly, record8, record8_ctx, record12, record12_ctx, record16, record16_ctx, record20,
-    record20_ctx, record24, record24_ctx,
+    record_bytes, record_bytes_ctx, record_near, record_near_ctx, record_near_slowly, record8,
+    record8_ctx, record12, record12_ctx, record16, record16_ctx, record20, record20_ctx, record24,
+    record24_ctx,
 };
 
 use crate::wire::{MAX_RECORD, SUB_COMMIT, SUB_HEADER, commit_of};
@@ -106,6 +106,17 @@ pub trait CpuRing: Copy {
     #[inline(always)]
     fn store64_at<const DISP: u32>(self, base: u32, index: u32, value: u64) {
         store_bytes(self, base + index + DISP, &value.to_le_bytes());
+    }
+
+    /// Stores bytes into the ring from byte `offset` on, a multiple of 4. Up to the next multiple of 4 the ring may be given
+    /// anything.
+    #[inline]
+    fn store_text(self, offset: u32, bytes: &[u8]) {
+        for (at, chunk) in (offset..).step_by(4).zip(bytes.chunks(4)) {
+            let mut last = [0; 4];
+            last[..chunk.len()].copy_from_slice(chunk);
+            self.store32::<0>(at, u32::from_le_bytes(last));
+        }
     }
 
     /// Hot path: `word` with the context added. Override with an `or` from memory where that is all there is to it.
@@ -207,6 +218,12 @@ impl<R: CpuRing> Geometry<R> {
     /// The sequence number of the sub-buffer in which `pos` lies, or which begins there.
     const fn seq(pos: u64) -> u64 {
         position::bytes(pos, Self::SIZE) / Self::SUB
+    }
+
+    /// How many sub-buffers were opened before the one that is opened behind the one in which `pos` lies.
+    #[inline(never)]
+    fn opened(pos: u64) -> u64 {
+        Self::seq(Self::end(pos))
     }
 
     /// The position at which sub-buffer `seq` begins.

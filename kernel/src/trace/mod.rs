@@ -19,11 +19,11 @@ pub mod rules;
 pub mod stack;
 pub mod tracer;
 
+mod compact;
 #[cfg(feature = "latency-tracers")]
 mod critical;
 #[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 mod places;
-mod compact;
 mod ring;
 pub mod snapshot;
 #[cfg(feature = "latency-tracers")]
@@ -35,7 +35,7 @@ pub use control::{
     set_cpumask, set_mode, tracing_off, tracing_on,
 };
 pub use ring::{IrqsOffSink, IrqsOnSink, KernelRing, KernelSink};
-pub(crate) use ring::{record_bytes, record_near, record_slowly};
+pub(crate) use ring::{record_bytes, record_near};
 pub use takt_tracer::ring::Mode;
 pub use tracer::set_tracer;
 
@@ -98,12 +98,12 @@ macro_rules! trace {
 }
 pub(crate) use trace;
 
-#[cfg(feature = "latency-tracers")]
-pub(crate) use critical::{Cpu, irq_returns};
 pub(crate) use compact::counted;
 #[cfg(feature = "latency-tracers")]
-pub(crate) use wakeup::Followed;
+pub(crate) use critical::{Cpu, irq_returns};
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
+#[cfg(feature = "latency-tracers")]
+pub(crate) use wakeup::Followed;
 
 /// What a tracer does at a place of the kernel, while the tracer's key is on; nothing if no tracer is compiled in.
 #[cfg(feature = "latency-tracers")]

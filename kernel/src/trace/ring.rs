@@ -151,17 +151,13 @@ impl CpuRing for KernelRing {
     }
 }
 
-/// What the fast paths in assembly leave over: a record of `len` bytes, its first two extra words in `ab`.
-pub(crate) extern "C" fn record_slowly(word: u32, ab: u64, cd: u64, len: u32) {
-    ring::record_slowly(RingOf::here(), word, ab, cd, len);
-}
-
-/// As [`record_slowly`], for a near event.
+/// Records a near event that the fast path in assembly leaves over.
 pub(crate) extern "C" fn record_near(word: u32, time: u64) {
     ring::record_near_slowly(RingOf::here(), word, time);
 }
 
-/// Records any number of extra words, and a text if the pointer is not null.
+/// What the fast paths in assembly leave over, and what they are not for: records any number of extra words, and a text if
+/// the pointer is not null.
 ///
 /// # Safety
 /// The pointers and numbers are those of slices.
@@ -295,8 +291,16 @@ impl RingOf {
         unsafe { (*self.0).ring.word(word) }
     }
 
+    /// A place in the ring's memory, for an offset within it.
+    #[inline(always)]
     fn at(self, offset: u32) -> *mut u8 {
-        (self.0 as usize + RING + offset as usize % (TRACE_SUB_SIZE * TRACE_NR_SUBS)) as *mut u8
+        (self.0 as usize + RING + offset as usize) as *mut u8
+    }
+
+    /// The place `DISP` bytes behind an offset: what lies together is reached from one address.
+    #[inline(always)]
+    fn behind<const DISP: u32>(self, offset: u32) -> *mut u8 {
+        self.at(offset).wrapping_add(DISP as usize)
     }
 
     /// Addresses of the control words and of the ring's memory.
@@ -384,20 +388,35 @@ impl CpuRing for RingOf {
     fn store32<const DISP: u32>(self, offset: u32, value: u32) {
         in_order();
         // SAFETY: inside the ring, in bytes that the caller has reserved.
-        unsafe { self.at(offset + DISP).cast::<u32>().write_volatile(value) };
+        unsafe {
+            self.behind::<DISP>(offset)
+                .cast::<u32>()
+                .write_volatile(value)
+        };
     }
 
     #[inline(always)]
     fn store64<const DISP: u32>(self, offset: u32, value: u64) {
         in_order();
         // SAFETY: as `store32`; the ring's words are at least 4-aligned.
-        unsafe { self.at(offset + DISP).cast::<u64>().write_unaligned(value) };
+        unsafe {
+            self.behind::<DISP>(offset)
+                .cast::<u64>()
+                .write_unaligned(value)
+        };
     }
 
     #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
         in_order();
         // SAFETY: a commit counter, 8-aligned, inside the ring.
-        unsafe { AtomicU64::from_ptr(self.at(offset + DISP).cast()) }.fetch_add(value, Relaxed);
+        unsafe { AtomicU64::from_ptr(self.behind::<DISP>(offset).cast()) }
+            .fetch_add(value, Relaxed);
+    }
+
+    #[inline(always)]
+    fn store_text(self, offset: u32, bytes: &[u8]) {
+        // SAFETY: as `store32`, and the ring is none of what is recorded.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
     }
 }

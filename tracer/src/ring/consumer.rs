@@ -33,7 +33,7 @@ pub struct Overwritten;
 #[inline(never)]
 pub fn peek_full<R: CpuRing>(ring: R) -> Option<Full> {
     let pos = ring.pos();
-    let opened = Geometry::<R>::seq(Geometry::<R>::end(pos));
+    let opened = Geometry::<R>::opened(pos);
     let oldest = ring
         .load(Word::Consumed)
         .max(opened.saturating_sub(u64::from(R::NR_SUBS)));
@@ -98,7 +98,7 @@ pub fn close<R: CpuRing>(ring: R) {
         let end = Geometry::<R>::end(pos);
         if pos != end {
             if ring.cas(Word::Pos, pos, end) {
-                pad(ring, pos, end);
+                pad(ring, pos);
             }
             continue;
         }
@@ -106,7 +106,7 @@ pub fn close<R: CpuRing>(ring: R) {
         if lost == ring.load(Word::Reported) {
             return;
         }
-        if let Opened::Refused(_) = open(ring, pos, now, 0, Turn::GoOn) {
+        if open(ring, pos, now, 0, Turn::GO_ON) == Opened::REFUSED {
             return;
         }
     }
@@ -125,7 +125,7 @@ pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
     let pos = ring.pos();
     let now = ring.now();
     Geometry::<R>::end(pos) - pos < u64::from(room)
-        && matches!(open(ring, pos, now, 0, Turn::GoOn), Opened::Here(_))
+        && open(ring, pos, now, 0, Turn::GO_ON).here().is_some()
 }
 
 /// Announces the upper half of the TSC at `upcoming`, the next time a measured path is expected to run, if it is not

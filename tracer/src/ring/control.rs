@@ -248,7 +248,7 @@ pub struct Counters {
 /// Any, on the ring's CPU; takes time in proportion to the number of sub-buffers, so not for a measured path.
 pub fn counters<R: CpuRing>(ring: R) -> Counters {
     let nr_subs = u64::from(R::NR_SUBS);
-    let opened = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
+    let opened = Geometry::<R>::opened(ring.pos());
     let consumed = ring.load(Word::Consumed);
     let oldest = if ring.load(Word::Mode) == Mode::Overwrite as u64 {
         consumed

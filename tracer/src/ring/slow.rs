@@ -2,28 +2,22 @@
 //!
 //! Context: as the fast path, at any depth of nesting.
 
+use core::num::NonZeroU64;
+
 use super::control::{ARMED, capacity};
 use super::snapshot::{self, Halves};
 use super::{CpuRing, Geometry, Mode, Word, noted};
 use crate::wire::{
-    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, COMMIT_BYTES, NEAR_FAR, SUB_COMMIT, SUB_HEADER, SubHeader,
-    commit_of,
+    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, NEAR_FAR, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
 };
 
 /// Records what the fast path could not, or loses and counts it.
 #[cold]
 #[inline(never)]
 pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
-    if let Some((pos, ts)) = reserve(ring, len) {
-        let at = Geometry::<R>::offset(pos);
-        ring.store32::<0>(at, ts as u32);
-        ring.store32::<4>(at, word);
-        let words = [first, first >> 32, second, second >> 32];
-        for (at, word) in (at + 8..at + len).step_by(4).zip(words) {
-            ring.store32::<0>(at, word as u32);
-        }
-        ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
-    }
+    let extra = [first, first >> 32, second, second >> 32].map(|word| word as u32);
+    let nr = (len as usize - 8) / 4;
+    super::record_bytes(ring, word, extra.get(..nr).unwrap_or(&extra), None);
 }
 
 /// Records a near event that the fast path could not, or loses and counts it.
@@ -38,15 +32,15 @@ pub(super) fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
             return;
         };
         if is_half_of(ts) {
-            let at = Geometry::<R>::offset(pos);
+            let at = Geometry::<R>::offset(pos.get());
             ring.store32::<0>(at, ts as u32);
             ring.store32::<4>(at, word);
             ring.store32::<8>(at, time as u32);
-            let sub = Geometry::<R>::sub_offset(pos);
+            let sub = Geometry::<R>::sub_offset(pos.get());
             return ring.add64::<SUB_COMMIT>(sub, u64::from(commit_of(LEN)));
         }
         // The clock's upper half has changed just now: what was reserved says that a second time.
-        put_half(ring, pos, ts, 0);
+        put_half(ring, pos.get(), ts, 0);
     }
     record(ring, word | NEAR_FAR, time, 0, LEN + 4);
 }
@@ -56,13 +50,12 @@ pub(super) fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
 #[inline(never)]
-pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u64)> {
-    let mut turn = Turn::GoOn;
+pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)> {
+    let mut turn = Turn::GO_ON;
     loop {
         let limit = ring.load(Word::Limit);
         if limit == 0 {
-            turn.give_back(ring);
-            return None; // tracing is off
+            break; // tracing is off
         }
         let pos = ring.pos();
         let now = ring.now();
@@ -74,85 +67,73 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(u64, u64)> {
             // Perhaps stale.
             raise_limit(ring, limit, end);
         }
-        if snapshot::is_pending(ring) || !matches!(turn, Turn::GoOn) {
-            turn.claim(ring, pos);
+        if snapshot::is_pending(ring) || turn.is_snapshot() {
+            turn = claim(ring, pos, turn);
         }
-        let half = now >> 32;
-        let clock = if ring.load(Word::TsHi) as u32 == half as u32 && !tells {
-            0
-        } else {
-            CLOCK_LEN
-        };
-        let new = pos + u64::from(clock + len);
-        if new <= end && matches!(turn, Turn::GoOn) {
-            if !ring.cas(Word::Pos, pos, new) {
-                continue;
+        let needs_clock = ring.load(Word::TsHi) as u32 != (now >> 32) as u32 || tells;
+        let clock = if needs_clock { CLOCK_LEN } else { 0 };
+        if pos + u64::from(clock + len) > end || turn.is_snapshot() {
+            let opened = open(ring, pos, now, len, turn);
+            if let Some(at) = opened.here() {
+                return Some((at, now));
             }
-            if clock != 0 {
-                let current = match tells {
-                    true => CLOCK_CURRENT | ring.ctx() & CURRENT,
-                    false => 0,
-                };
-                put_half(ring, pos, now, current);
-                ring.store(Word::TsHi, noted(half));
+            if opened == Opened::REFUSED {
+                break;
             }
-            if tells {
-                // Only now: whoever came in between has told it too.
-                raise_limit(ring, ring.load(Word::Limit), end);
+        } else if needs_clock {
+            if ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN)) {
+                put_half(ring, pos, now, if tells { ring.ctx() & CURRENT } else { 0 });
+                ring.store(Word::TsHi, noted(now >> 32));
+                if tells {
+                    // Only now: whoever came in between has told it too.
+                    raise_limit(ring, ring.load(Word::Limit), end);
+                }
             }
-            return Some((pos + u64::from(clock), now));
-        }
-        match open(ring, pos, now, len, turn) {
-            Opened::Here(at) => return Some((at, now)),
-            Opened::Raced => {}
-            Opened::Refused(counter) => {
-                turn.give_back(ring);
-                ring.add(counter, 1);
-                return None;
-            }
+        } else if ring.cas(Word::Pos, pos, pos + u64::from(len)) {
+            return NonZeroU64::new(pos).map(|pos| (pos, now));
         }
     }
+    if turn.is_snapshot() {
+        // It was not possible: somebody else shall.
+        ring.add(Word::Taken, 1u64.wrapping_neg());
+    }
+    None
 }
 
-/// Where the next sub-buffer lies.
-#[derive(Clone, Copy)]
-pub(super) enum Turn {
-    /// Behind the present one.
-    GoOn,
-    /// In the other half: a snapshot is to be taken, by whom has this.
-    Snapshot {
-        /// The sub-buffer that was open then.
-        open: u64,
-    },
-}
+/// Where the next sub-buffer lies: behind the present one, or in the other half, since a snapshot is to be taken, by whom
+/// has this. Then it is the sub-buffer that was open, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Turn(u64);
 
 impl Turn {
-    /// Takes a snapshot that was asked for upon oneself.
-    #[cold]
-    #[inline(never)]
-    fn claim<R: CpuRing>(&mut self, ring: R, pos: u64) {
-        let now_open = Geometry::<R>::seq(Geometry::<R>::end(pos)).saturating_sub(1);
-        if let Self::Snapshot { open } = *self
-            && Halves::new(ring.load(Word::Halves), R::NR_SUBS)
-                .is_some_and(|halves| !halves.are_together(open, now_open))
-        {
-            // Someone who was asked later has taken it.
-            *self = Self::GoOn;
-        }
-        // In this order: if someone takes it in between, the exchange fails.
-        let taken = ring.load(Word::Taken);
-        let wanted = ring.load(Word::Wanted);
-        if matches!(self, Self::GoOn) && wanted != taken && ring.cas(Word::Taken, taken, wanted) {
-            *self = Self::Snapshot { open: now_open };
-        }
-    }
+    /// Behind the present one.
+    pub(super) const GO_ON: Self = Self(0);
 
-    /// It was not possible: somebody else shall.
-    fn give_back<R: CpuRing>(self, ring: R) {
-        if matches!(self, Self::Snapshot { .. }) {
-            ring.add(Word::Taken, 1u64.wrapping_neg());
-        }
+    /// In the other half.
+    pub(super) const fn is_snapshot(self) -> bool {
+        self.0 != 0
     }
+}
+
+/// Takes a snapshot that was asked for upon oneself.
+#[cold]
+#[inline(never)]
+fn claim<R: CpuRing>(ring: R, pos: u64, turn: Turn) -> Turn {
+    let now_open = Geometry::<R>::opened(pos);
+    if turn.is_snapshot() {
+        let halves = Halves::new(ring.load(Word::Halves), R::NR_SUBS);
+        if halves.is_none_or(|halves| halves.are_together(turn.0 - 1, now_open.saturating_sub(1))) {
+            return turn;
+        }
+        // Someone who was asked later has taken it.
+    }
+    // In this order: if someone takes it in between, the exchange fails.
+    let taken = ring.load(Word::Taken);
+    let wanted = ring.load(Word::Wanted);
+    if wanted != taken && ring.cas(Word::Taken, taken, wanted) {
+        return Turn(now_open.max(1));
+    }
+    Turn::GO_ON
 }
 
 /// Moves the limit to the end of the sub-buffer that is open, if it is on and was not there. If the exchange fails, somebody
@@ -173,71 +154,77 @@ const CURRENT: u32 = 0xff00_0000;
 
 /// Writes the `clock` record that was reserved at `pos`, with `current` in its word. It is no event: its bytes are committed,
 /// but no record.
+#[inline(never)]
 pub(super) fn put_half<R: CpuRing>(ring: R, pos: u64, now: u64, current: u32) {
     let at = Geometry::<R>::offset(pos);
+    let current = if current == 0 {
+        0
+    } else {
+        CLOCK_CURRENT | current
+    };
     ring.store32::<0>(at, now as u32);
     ring.store32::<4>(at, CLOCK_ID | current);
     ring.store32::<8>(at, (now >> 32) as u32);
     ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(CLOCK_LEN));
 }
 
-/// What came of opening a sub-buffer.
-pub(super) enum Opened {
-    /// It is open, and the bytes asked for begin at this position.
-    Here(u64),
-    /// Somebody else has reserved meanwhile.
-    Raced,
-    /// The slot is not free; this word counts such losses.
-    Refused(Word),
-}
+/// What came of opening a sub-buffer: the position at which the bytes asked for begin, or why there is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opened(u64);
 
-/// The commit counter of the slot for sub-buffer `seq`, if the slot is free for it and so are those of the sub-buffers
-/// from `next` to it; else the word that counts what is lost for this reason.
-#[inline(never)]
-fn free_slot<R: CpuRing>(ring: R, next: u64, seq: u64) -> Result<u64, Word> {
-    let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
-    if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
-        return Err(Word::Dropped);
+impl Opened {
+    /// Somebody else has reserved meanwhile.
+    pub(super) const RACED: Self = Self(0);
+    /// The slot is not free.
+    pub(super) const REFUSED: Self = Self(1);
+
+    /// Where it is open.
+    pub(super) fn here(self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.0).filter(|at| at.get() > 1)
     }
-    // Those that are passed over too: who opens one may not have written its header yet.
-    if seq != next && !snapshot::are_free(ring, next, seq) {
-        return Err(Word::CommitOverrun);
-    }
-    let commit = ring.load64(Geometry::<R>::offset(Geometry::<R>::start(seq)) + SUB_COMMIT);
-    if commit & COMMIT_BYTES != Geometry::<R>::complete_before(seq) {
-        return Err(Word::CommitOverrun);
-    }
-    Ok(commit)
 }
 
 /// Opens the next sub-buffer and reserves `len` bytes in it, in one exchange together with what was left of the
-/// sub-buffer in which `pos` lies, and with those that are passed over.
+/// sub-buffer in which `pos` lies, and with those that are passed over. If the slot is not free, the event of `len` bytes is
+/// lost and counted.
 #[inline(never)]
 pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn) -> Opened {
-    let end = Geometry::<R>::end(pos);
-    let next = Geometry::<R>::seq(end);
+    let next = Geometry::<R>::opened(pos);
     let mut seq = next;
-    if ring.load(Word::Halves) != 0 || !matches!(turn, Turn::GoOn) {
+    if ring.load(Word::Halves) != 0 || turn.is_snapshot() {
         seq = snapshot::place(ring, seq, turn);
     }
     let start = Geometry::<R>::start(seq);
-    let commit = match free_slot(ring, next, seq) {
-        Ok(commit) => commit,
-        // The finding holds only if it was this slot's turn all the while.
-        Err(_) if ring.pos() != pos => return Opened::Raced,
-        Err(counter) => return Opened::Refused(counter),
-    };
-    let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
     let slot = Geometry::<R>::offset(start);
+    let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
+    let refusal = if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
+        Some(Word::Dropped)
+    } else if !snapshot::are_free(ring, next, seq) {
+        Some(Word::CommitOverrun)
+    } else {
+        None
+    };
+    let commit = ring.load64(slot + SUB_COMMIT);
+    let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
+    if let Some(counter) = refusal {
+        // The finding holds only if it was this slot's turn all the while.
+        if ring.pos() != pos {
+            return Opened::RACED;
+        }
+        if len != 0 {
+            ring.add(counter, 1);
+        }
+        return Opened::REFUSED;
+    }
     let first = start + u64::from(SUB_HEADER);
     // Between the load of `pos` and its exchange: who records something after this makes the exchange fail.
     ring.opening();
     if !ring.cas(Word::Pos, pos, first + u64::from(len)) {
-        return Opened::Raced;
+        return Opened::RACED;
     }
     // From here on the rest of the old sub-buffer, what is passed over, the header and `len` bytes are ours. `commit` is
     // still the slot's: nobody was inside, and nobody could reserve there before us.
-    pad(ring, pos, end);
+    pad(ring, pos);
     if seq != next {
         snapshot::pass_over(ring, next, seq);
     }
@@ -262,20 +249,21 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     ring.add64::<SUB_COMMIT>(slot, u64::from(SUB_HEADER));
     ring.store(Word::TsHi, noted(now >> 32));
     ring.store(Word::Reported, lost);
-    if matches!(turn, Turn::Snapshot { .. }) {
+    if turn.is_snapshot() {
         snapshot::taken(ring, seq);
     }
     raise_limit(ring, ring.load(Word::Limit), start + Geometry::<R>::SUB);
-    Opened::Here(first)
+    Opened(first)
 }
 
-/// Ends the sub-buffer: fills it from the reserved position `pos` to its end `end`, and commits that.
-pub(super) fn pad<R: CpuRing>(ring: R, pos: u64, end: u64) {
-    if pos == end {
-        return;
-    }
-    if end - pos >= 8 {
+/// Ends the sub-buffer: fills it from the reserved position `pos` to its end, and commits that.
+#[inline(never)]
+pub(super) fn pad<R: CpuRing>(ring: R, pos: u64) {
+    let left = Geometry::<R>::end(pos) - pos;
+    if left >= 8 {
         ring.store64::<0>(Geometry::<R>::offset(pos), 0);
     }
-    ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), end - pos);
+    if left != 0 {
+        ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), left);
+    }
 }

@@ -47,7 +47,7 @@ impl Halves {
     /// sub-buffer `next` is what was recorded last.
     pub(super) fn of<R: CpuRing>(ring: R, turn: Turn, next: u64) -> Option<Self> {
         let found = Self::new(ring.load(Word::Halves), R::NR_SUBS);
-        if found.is_some() || matches!(turn, Turn::GoOn) || R::NR_SUBS < 4 {
+        if found.is_some() || !turn.is_snapshot() || R::NR_SUBS < 4 {
             return found;
         }
         let origin = next % (u64::from(R::NR_SUBS) / 2);
@@ -69,10 +69,9 @@ impl Halves {
 
     /// The sub-buffer that is opened next, where `seq` would be in one ring.
     pub(super) const fn next(self, seq: u64, turn: Turn) -> u64 {
-        let is_at_start = self.index(seq) == 0;
-        match turn {
-            Turn::GoOn if is_at_start => seq + self.len,
-            Turn::Snapshot { .. } if !is_at_start => seq + self.len - self.index(seq),
+        match (self.index(seq), turn.is_snapshot()) {
+            (0, false) => seq + self.len,
+            (index @ 1.., true) => seq + self.len - index,
             _ => seq,
         }
     }
@@ -90,11 +89,11 @@ pub(super) fn place<R: CpuRing>(ring: R, seq: u64, turn: Turn) -> u64 {
     Halves::of(ring, turn, seq).map_or(seq, |halves| halves.next(seq, turn))
 }
 
-/// Whether nobody is inside the slots of the sub-buffers `from` to `to`.
-#[cold]
+/// Whether nobody is inside the slots of the sub-buffers `from` to `to`, that one too: who opens one that is passed over may
+/// not have written its header yet.
 #[inline(never)]
 pub(super) fn are_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
-    (from..to).all(|seq| {
+    (from..to + 1).all(|seq| {
         let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         let commit = ring.load64(at + SUB_COMMIT);
         commit & COMMIT_BYTES == Geometry::<R>::complete_before(seq)
@@ -166,7 +165,7 @@ pub fn settle<R: CpuRing>(ring: R) {
 /// # Context
 /// Only while tracing is off and no writer is inside.
 pub fn begin_anew<R: CpuRing>(ring: R) {
-    let next = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
+    let next = Geometry::<R>::opened(ring.pos());
     ring.store(Word::LiveStart, next);
 }
 
@@ -192,7 +191,7 @@ pub fn forget<R: CpuRing>(ring: R) {
 pub fn release<R: CpuRing>(ring: R) {
     forget(ring);
     if let Some(halves) = Halves::new(ring.load(Word::Halves), R::NR_SUBS) {
-        let opened = Geometry::<R>::seq(Geometry::<R>::end(ring.pos()));
+        let opened = Geometry::<R>::opened(ring.pos());
         let start = halves
             .turn_start(opened.saturating_sub(1))
             .max(ring.load(Word::LiveStart));

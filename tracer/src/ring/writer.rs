@@ -5,7 +5,7 @@
 //! neither a stack frame nor a saved register.
 
 use super::{CpuRing, Geometry, Word, slow};
-use crate::wire::{MAX_BYTES, NEAR_FAR, SUB_COMMIT, commit_of};
+use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, SUB_COMMIT, commit_of};
 
 /// The fast path; `slow` is called in its stead where it does not go straight through.
 #[inline(always)]
@@ -93,16 +93,6 @@ record_fn! {
     record24 record24_ctx 24 (ab: u64, cd: u64) ab, cd;
 }
 
-/// Records `len` bytes (8 to 24) without trying the fast path: what a ring's own fast paths leave over. The first extra
-/// word is in the low half of `first`.
-///
-/// # Context
-/// Thread, IRQ, NMI of the ring's CPU.
-#[inline]
-pub fn record_slowly<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, len: u32) {
-    slow::record(ring, word, first, second, len);
-}
-
 /// Records a near event: 12 bytes with the lower half of `time` where its upper half is that of the record's own time, else
 /// 16 bytes with all of it. Bits 1..=12 of `word` but for the fields are zero.
 ///
@@ -161,33 +151,31 @@ pub fn record_near_slowly<R: CpuRing>(ring: R, word: u32, time: u64) {
 pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option<&[u8]>) {
     let extra = extra.get(..8).unwrap_or(extra);
     let head = 8 + 4 * extra.len() as u32;
+    // What fits into a ring for tests is less.
     let room = (Geometry::<R>::MAX_LEN.saturating_sub(head + 4) as usize).min(MAX_BYTES) & !3;
     let bytes = bytes.map(|bytes| bytes.get(..room).unwrap_or(bytes));
-    let len = head + bytes.map_or(0, |bytes| 4 + bytes.len().next_multiple_of(4) as u32);
-    if len > Geometry::<R>::MAX_LEN {
-        ring.add(Word::Dropped, 1); // a ring for tests, too small for its events
+    let len = head + bytes.map_or(0, |bytes| 4 + (bytes.len() as u32 + 3 & !3));
+    if Geometry::<R>::MAX_LEN < MAX_RECORD as u32 && len > Geometry::<R>::MAX_LEN {
+        ring.add(Word::Dropped, 1); // nor does all
         return;
     }
     let Some((pos, ts)) = slow::reserve(ring, len) else {
         return;
     };
-    let mut at = Geometry::<R>::offset(pos);
-    let mut put = |value| {
-        ring.store32::<0>(at, value);
+    let mut at = Geometry::<R>::offset(pos.get());
+    ring.store32::<0>(at, ts as u32);
+    ring.store32::<4>(at, word);
+    at += 8;
+    for word in extra {
+        ring.store32::<0>(at, *word);
         at += 4;
-    };
-    put(ts as u32);
-    put(word);
-    extra.iter().copied().for_each(&mut put);
-    if let Some(bytes) = bytes {
-        put(bytes.len() as u32);
-        for chunk in bytes.chunks(4) {
-            let mut last = [0; 4];
-            last[..chunk.len()].copy_from_slice(chunk);
-            put(u32::from_le_bytes(last));
-        }
     }
-    ring.add64::<SUB_COMMIT>(Geometry::<R>::sub_offset(pos), u64::from(commit_of(len)));
+    if let Some(bytes) = bytes {
+        ring.store32::<0>(at, bytes.len() as u32);
+        ring.store_text(at + 4, bytes);
+    }
+    let sub = Geometry::<R>::sub_offset(pos.get());
+    ring.add64::<SUB_COMMIT>(sub, u64::from(commit_of(len)));
 }
 
 /// As [`record_bytes`], with the context added to the word.

@@ -73,6 +73,14 @@ global_asm!(
     "mov gs:[eax + {RING} + 4], ecx",
     ".endm",
     //
+    // Keeps what the Rust function may change, and makes room for four extra words.
+    ".macro TAKT_RECORD_KEEP",
+    ".irp r, rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "sub rsp, 16",
+    ".endm",
+    //
     ".macro TAKT_RECORD name, len",
     "TAKT_RECORD_ENTRIES \\name",
     "TAKT_RESERVE lea rdx, [r8 + \\len]",
@@ -95,7 +103,7 @@ global_asm!(
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + \\len",
     "ret",
     "8:",
-    "mov eax, \\len",
+    "mov eax, (\\len - 8) / 4",
     "jmp takt_record_slow",
     ".endm",
     //
@@ -105,30 +113,41 @@ global_asm!(
     "TAKT_RECORD rec20, 20",
     "TAKT_RECORD rec24, 24",
     //
-    // eax = length.
+    // eax = number of extra words.
     "takt_record_slow:",
-    ".irp r, rdi,rsi,r9,r10,r11",
-    "push \\r",
-    ".endr",
-    "cmp eax, 16",
-    "jne 1f",
+    "TAKT_RECORD_KEEP",
+    "xor edx, edx",
+    "cmp eax, 2",
+    "jne 5f",
     "mov edi, esi",
     "mov esi, r9d",
-    "1:",
-    "mov edi, edi",
-    "shl rsi, 32",
-    "or rsi, rdi", // the first two extra words
-    "mov edx, r9d",
-    "shl r10, 32",
-    "or rdx, r10", // the others
-    "mov edi, ecx",
-    "mov ecx, eax",
-    "call {slow}",
+    "5:",
+    "mov [rsp], edi",
+    "mov [rsp + 4], esi",
+    "mov [rsp + 8], r9d",
+    "mov [rsp + 12], r10d",
+    "6:",
+    "mov rdi, rsp",
+    "mov esi, eax",
+    // rdi and rsi = extra words and their number, rdx and r11 = text, ecx = word.
+    "takt_record_bytes:",
+    "mov r8d, ecx",
+    "mov rcx, r11",
+    "call {bytes}",
     "takt_record_kept:",
+    "add rsp, 16",
     ".irp r, r11,r10,r9,rsi,rdi",
     "pop \\r",
     ".endr",
     "ret",
+    //
+    // eax = number of extra words, the one in r9d or none.
+    "takt_record_text_slow:",
+    "TAKT_RECORD_KEEP",
+    "mov [rsp], r9d",
+    "mov rdx, rdi",
+    "mov r11, rsi",
+    "jmp 6b",
     //
     // A near event: its time is in rdi. `TS_HI` has the noted half twice, so that one comparison does for the half of the
     // clock and for that of the time.
@@ -167,9 +186,7 @@ global_asm!(
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + {FAR}",
     "ret",
     "8:",
-    ".irp r, rdi,rsi,r9,r10,r11",
-    "push \\r",
-    ".endr",
+    "TAKT_RECORD_KEEP",
     "mov rsi, rdi",
     "mov edi, ecx",
     "call {near}",
@@ -213,31 +230,14 @@ global_asm!(
     "TAKT_RECORD_TEXT rec_text, 8",
     "TAKT_RECORD_TEXT rec_text1, 12",
     //
-    // eax = number of extra words, the one in r9d or none.
-    "takt_record_text_slow:",
-    ".irp r, rdi,rsi,r9,r10,r11",
-    "push \\r",
-    ".endr",
-    "mov rdx, rdi",
-    "lea rdi, [rsp + 16]", // where r9 was kept
-    "mov r8d, ecx",
-    "mov rcx, rsi",
-    "mov esi, eax",
-    "call {bytes}",
-    "jmp takt_record_kept",
-    //
     // Anything. The first instruction is for its length.
     "TAKT_RECORD_ENTRIES rec_bytes",
-    ".irp r, rdi,rsi,r9,r10,r11",
-    "push \\r",
-    ".endr",
+    "TAKT_RECORD_KEEP",
     "mov rdx, rdi",
+    "mov r11, rsi",
     "mov rdi, r9",
-    "mov r8d, ecx",
-    "mov rcx, rsi",
     "mov rsi, r10",
-    "call {bytes}",
-    "jmp takt_record_kept",
+    "jmp takt_record_bytes",
     ".text",
     CONTEXT = const percpu::CONTEXT,
     POS = const CONTROL + Word::Pos.offset() as usize,
@@ -250,7 +250,6 @@ global_asm!(
     NEAR = const NEAR_LEN,
     FAR = const FAR_LEN,
     NEAR_FAR = const wire::NEAR_FAR,
-    slow = sym crate::trace::record_slowly,
     near = sym crate::trace::record_near,
     bytes = sym crate::trace::record_bytes,
 );
