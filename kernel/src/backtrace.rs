@@ -107,11 +107,7 @@ impl Backtrace {
     /// The calls from the function on that has its frame there.
     #[cfg(feature = "stacktrace")]
     pub(crate) fn from(frame: usize) -> Self {
-        Self {
-            frame,
-            stack: Stack::of(frame).filter(|stack| stack.has(frame)),
-            interrupted: None,
-        }
+        Self::begin(frame, None)
     }
 
     /// The calls from the function on that has its frame there, for the report of a fault: where no stack is known,
@@ -123,10 +119,16 @@ impl Backtrace {
             bottom: image.start,
             top: image.end,
         };
-        let stack = Stack::of(frame).unwrap_or(anything);
+        Self::begin(frame, Some(anything))
+    }
+
+    #[inline(never)]
+    fn begin(frame: usize, otherwise: Option<Stack>) -> Self {
         Self {
             frame,
-            stack: Some(stack).filter(|stack| stack.has(frame)),
+            stack: Stack::of(frame)
+                .or(otherwise)
+                .filter(|stack| stack.has(frame)),
             interrupted: None,
         }
     }

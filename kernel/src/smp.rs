@@ -30,12 +30,24 @@ pub fn nr_online() -> u32 {
 
 /// The CPUs that run, each with its trace ring's control words.
 pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static RingControl)> {
-    let mut online = ONLINE.load(Relaxed);
-    core::iter::from_fn(move || {
-        let cpu = online.trailing_zeros() as usize;
-        online &= online.wrapping_sub(1);
+    bits(online()).map(|cpu| {
         // SAFETY: the block is static and the control words are atomics.
-        (cpu < MAX_CPUS).then(|| (cpu, unsafe { &(*percpu::of(cpu)).ring }))
+        (cpu, unsafe { &(*percpu::of(cpu)).ring })
+    })
+}
+
+/// A bit for each CPU that runs.
+pub(crate) fn online() -> u32 {
+    ONLINE.load(Relaxed)
+}
+
+/// The numbers of the CPUs that have their bits set.
+#[inline(always)]
+pub(crate) fn bits(mut cpus: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let cpu = cpus.trailing_zeros() as usize;
+        cpus &= cpus.wrapping_sub(1);
+        (cpu < MAX_CPUS).then_some(cpu)
     })
 }
 

@@ -65,6 +65,7 @@ pub(super) fn tell_current() {
 /// # Context
 /// Any.
 #[must_use]
+#[inline(never)]
 pub fn is_enabled(id: u32) -> bool {
     #[cfg(feature = "rules")]
     if super::rules::events::is_soft(id) {

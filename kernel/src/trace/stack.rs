@@ -10,6 +10,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use heapless::Vec;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
@@ -38,9 +39,9 @@ unsafe extern "C" {
 }
 
 /// Whether an address belongs to the tracer, by where the linker has put it.
-fn is_tracers(address: &usize) -> bool {
+fn is_tracers(address: usize) -> bool {
     let (start, end) = (&raw const __notrace_start, &raw const __notrace_end);
-    (start as usize..end as usize).contains(address)
+    (start as usize..end as usize).contains(&address)
 }
 
 /// Records who called whom, without the innermost `skip` functions; with 0 it begins with the one that calls this.
@@ -61,27 +62,26 @@ fn record(first: &[usize], mut skip: usize) {
     }
     let (_, frame) = interrupts::frame_pointer();
     let mut calls = Backtrace::from(frame as usize);
-    let mut callers = [0; MAX_FRAMES];
-    let mut nr = 0;
+    let mut callers = Vec::<u32, MAX_FRAMES>::new();
+    for call in first {
+        // There is room.
+        let _ = callers.push(*call as u32);
+    }
     // Until the first one that is not the tracer's own.
     let mut is_inside = true;
-    for (i, caller) in callers.iter_mut().enumerate() {
-        let call = match first.get(i) {
-            Some(call) => Some(*call),
-            None => calls.find(|call| {
-                is_inside &= is_tracers(call);
-                let is_left_out = is_inside || skip > 0;
-                skip -= usize::from(!is_inside && skip > 0);
-                !is_left_out
-            }),
-        };
-        let Some(call) = call else { break };
-        *caller = call as u32;
-        nr = i + 1;
+    while let Some(call) = calls.next() {
+        is_inside &= is_tracers(call);
+        if is_inside {
+            continue;
+        }
+        if skip != 0 {
+            skip -= 1;
+        } else if callers.push(call as u32).is_err() {
+            break;
+        }
     }
-    if nr != 0 {
-        let callers = callers.get(..nr).unwrap_or(&callers);
-        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), callers);
+    if !callers.is_empty() {
+        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), &callers);
     }
 }
 

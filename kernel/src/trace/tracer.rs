@@ -92,7 +92,8 @@ impl Tracer {
         for key in self.events {
             let id = number(key);
             let is_ours = self.ours.load(Relaxed) & bit != 0;
-            if is_ours != on && (!on || !control::is_enabled(id)) {
+            // No short cuts: they would make two loops of it.
+            if (is_ours != on) & !(on & control::is_enabled(id)) {
                 control::enable(id, on)?;
                 self.ours.fetch_xor(bit, Relaxed);
             }

@@ -6,6 +6,7 @@
 //! 9.1.3). A CPU that waits for the kernel lock with interrupts off comes later, when it has had its turn: no one who
 //! stands here holds that lock.
 
+use core::marker::PhantomData;
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -13,12 +14,12 @@ use core::sync::atomic::{
 
 use super::jump_label::Writable;
 use super::{interrupts, percpu};
-use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::smp;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::raw_mutex::{Long, RawMutex};
+use crate::time::Instant;
 
-static TEXT: Mutex<()> = Mutex::new(());
+static TEXT: RawMutex = RawMutex::new();
 
 /// Odd while the CPUs are to stand still; each time another number.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -28,13 +29,18 @@ static STOPPED: AtomicU32 = AtomicU32::new(0);
 
 /// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
 /// be stopped.
-pub struct Text(Option<MutexGuard<'static, ()>>);
+pub struct Text {
+    /// Not `Send`: the owner is a thread.
+    _not_send: PhantomData<*const ()>,
+}
 
 impl Drop for Text {
     /// Not inlined, since there are many who patch.
     #[inline(never)]
     fn drop(&mut self) {
-        self.0 = None;
+        // This thread owns it, so that cannot fail.
+        let result = TEXT.unlock();
+        debug_assert!(result.is_ok());
     }
 }
 
@@ -42,13 +48,16 @@ impl Text {
     /// Waits until no one else has it.
     ///
     /// # Errors
-    /// Those of [`Mutex::lock`].
+    /// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
     ///
     /// # Context
     /// Threads that may block.
     #[inline(never)]
     pub fn lock() -> Result<Self, Error> {
-        Ok(Self(Some(TEXT.lock()?)))
+        TEXT.lock(Instant::NEVER, Long::Refused)?;
+        Ok(Self {
+            _not_send: PhantomData,
+        })
     }
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
@@ -69,12 +78,10 @@ impl Text {
 fn stop_others() -> bool {
     let were_enabled = interrupts::are_enabled();
     interrupts::disable();
-    let me = percpu::cpu();
-    let mut others = 0;
     STOPPED.store(0, Relaxed);
     GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
-    for cpu in (0..MAX_CPUS).filter(|cpu| *cpu != me && smp::is_online(*cpu)) {
-        others |= 1 << cpu;
+    let others = smp::online() & !(1 << percpu::cpu());
+    for cpu in smp::bits(others) {
         smp::kick(percpu::of(cpu));
     }
     while STOPPED.load(Acquire) != others {

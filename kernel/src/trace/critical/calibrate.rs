@@ -21,52 +21,71 @@ pub(super) enum Hook {
     IrqReturns,
 }
 
-/// Costs of a hook in cycles.
-struct Cost {
-    /// Between the place and the hook's time stamp: after it where a stretch begins, before it where one ends.
-    end: AtomicU64,
-    /// From one end of the place to the other, where the hook neither begins nor ends a stretch.
-    inside: AtomicU64,
-}
+/// Costs of the hooks in cycles, two of each; then what is only reckoned with.
+static COSTS: [AtomicU64; BOTH as usize + 1] = [const { AtomicU64::new(0) }; BOTH as usize + 1];
 
-static COSTS: [Cost; 6] = [const {
-    Cost {
-        end: AtomicU64::new(0),
-        inside: AtomicU64::new(0),
-    }
-}; 6];
+/// Nothing.
+const ZERO: u8 = 12;
+/// What it takes between two places with nothing between them.
+const BOTH: u8 = 13;
 
 impl Hook {
+    /// Where its cost is that lies between the place and its time stamp: after it where a stretch begins, before it where
+    /// one ends.
+    const fn end(self) -> u8 {
+        2 * self as u8
+    }
+
+    /// Where its cost is from one end of the place to the other, where it neither begins nor ends a stretch.
+    const fn inside(self) -> u8 {
+        2 * self as u8 + 1
+    }
+
     #[inline(always)]
     pub(super) fn cost_of_end(self) -> u64 {
-        COSTS[self as usize].end.load(Relaxed)
+        COSTS[usize::from(self.end())].load(Relaxed)
     }
 
     #[inline(always)]
     pub(super) fn cost_inside(self) -> u64 {
-        COSTS[self as usize].inside.load(Relaxed)
-    }
-
-    fn set(self, end: u64, inside: u64) {
-        COSTS[self as usize].end.store(end, Relaxed);
-        COSTS[self as usize].inside.store(inside, Relaxed);
+        COSTS[usize::from(self.inside())].load(Relaxed)
     }
 }
 
 /// How often each is measured: the first times right after the code was rewritten take longer on a real machine.
 const ROUNDS: usize = 16;
 
-/// The shortest of some stretches, with the tracer's own instructions. They are called, which takes place before they begin
-/// and after they end.
-#[inline(never)]
-fn shortest(stretch: fn(&Cpu)) -> u64 {
-    let cpu = this();
-    let mut shortest = u64::MAX;
-    for _ in counted(ROUNDS) {
-        stretch(cpu);
-        shortest = shortest.min(cpu.last.load(Relaxed));
+/// Something that is measured: a stretch, of whose length one of [`COSTS`] is subtracted to get another. Stretches are
+/// called, which takes place before they begin and after they end.
+struct Step {
+    stretch: fn(&Cpu),
+    minus: u8,
+    into: u8,
+}
+
+const fn step(stretch: fn(&Cpu), minus: u8, into: u8) -> Step {
+    Step {
+        stretch,
+        minus,
+        into,
     }
-    shortest
+}
+
+/// Does one step after the other, each with the shortest of some stretches, with the tracer's own instructions.
+#[inline(never)]
+fn measure(watched: u8, steps: &[Step]) {
+    let cpu = this();
+    WATCHED.store(watched, Relaxed);
+    for step in rolled(steps) {
+        let mut shortest = u64::MAX;
+        for _ in counted(ROUNDS) {
+            (step.stretch)(cpu);
+            shortest = shortest.min(cpu.last.load(Relaxed));
+        }
+        let cost = |which: u8| COSTS.get(usize::from(which)).unwrap_or(&COSTS[0]);
+        let minus = cost(step.minus).load(Relaxed);
+        cost(step.into).store(shortest.saturating_sub(minus), Relaxed);
+    }
 }
 
 /// The events of the places: their records must neither be measured nor show what never was.
@@ -88,7 +107,7 @@ pub(super) fn run(text: &mut Text) {
         were_on |= u8::from(jump_label::is_on(number(key))) << bit;
     }
     switch(text, were_on, true);
-    measure();
+    measure_all();
     switch(text, were_on, false);
 }
 
@@ -114,77 +133,117 @@ fn begun_now(cpu: &Cpu) {
     cpu.since.store(tsc::now(), Relaxed);
 }
 
-fn measure() {
-    interrupts::disable();
-    // Preemption is enabled: what is watched begins and ends with the interrupts.
-    WATCHED.store(IRQS, Relaxed);
-    let both = shortest(|_| {
-        trace::section_begun(true);
-        trace::section_ends();
-    });
-    let irqs_end = shortest(|cpu| {
-        begun_now(cpu);
-        trace::section_ends();
-    });
-    let irqs_begin = both.saturating_sub(irqs_end);
-    /// What it takes between two places that are measured to take `both`.
-    macro_rules! inside {
-        ($act:expr) => {{
-            let with = shortest(|_| {
-                trace::section_begun(true);
-                $act;
-                trace::section_ends();
-            });
-            with.saturating_sub(both)
-        }};
-    }
-    let returns_end = shortest(|cpu| {
-        begun_now(cpu);
-        super::irq_returns(0);
-    });
-    let entry_to_return = shortest(|_| {
-        trace::irq_entered(0, tsc::now());
-        super::irq_returns(0);
-    });
-    let preempt_off = inside!(trace::preemption_disabled());
-    let preempt_on = inside!(trace::preemption_enabling());
+/// A stretch without interrupts in which something happens.
+macro_rules! without_irqs {
+    ($($act:expr)?) => {
+        |_| {
+            trace::section_begun(true);
+            $($act;)?
+            trace::section_ends();
+        }
+    };
+}
 
-    // Preemption is disabled: what is watched begins and ends with that.
+/// A stretch without preemption in which something happens.
+macro_rules! without_preemption {
+    ($($act:expr)?) => {
+        |_| {
+            trace::preemption_disabled();
+            $($act;)?
+            trace::preemption_enabling();
+        }
+    };
+}
+
+/// What is watched begins and ends with the interrupts.
+static IRQ_STEPS: [Step; 7] = [
+    step(without_irqs!(), ZERO, BOTH),
+    step(
+        |cpu| {
+            begun_now(cpu);
+            trace::section_ends();
+        },
+        ZERO,
+        Hook::IrqsOn.end(),
+    ),
+    step(without_irqs!(), Hook::IrqsOn.end(), Hook::IrqsOff.end()),
+    step(
+        |cpu| {
+            begun_now(cpu);
+            super::irq_returns(0);
+        },
+        ZERO,
+        Hook::IrqReturns.end(),
+    ),
+    step(
+        |_| {
+            trace::irq_entered(0, tsc::now());
+            super::irq_returns(0);
+        },
+        Hook::IrqReturns.end(),
+        Hook::IrqEntered.end(),
+    ),
+    step(
+        without_irqs!(trace::preemption_disabled()),
+        BOTH,
+        Hook::PreemptOff.inside(),
+    ),
+    step(
+        without_irqs!(trace::preemption_enabling()),
+        BOTH,
+        Hook::PreemptOn.inside(),
+    ),
+];
+
+/// What is watched begins and ends with preemption.
+static PREEMPTION_STEPS: [Step; 7] = [
+    step(without_preemption!(), ZERO, BOTH),
+    step(
+        |cpu| {
+            begun_now(cpu);
+            trace::preemption_enabling();
+        },
+        ZERO,
+        Hook::PreemptOn.end(),
+    ),
+    step(
+        without_preemption!(),
+        Hook::PreemptOn.end(),
+        Hook::PreemptOff.end(),
+    ),
+    step(
+        without_preemption!(trace::section_begun(true)),
+        BOTH,
+        Hook::IrqsOff.inside(),
+    ),
+    step(
+        without_preemption!(trace::section_ends()),
+        BOTH,
+        Hook::IrqsOn.inside(),
+    ),
+    step(
+        without_preemption!(trace::irq_entered(0, 0)),
+        BOTH,
+        Hook::IrqEntered.inside(),
+    ),
+    step(
+        without_preemption!(super::irq_returns(0)),
+        BOTH,
+        Hook::IrqReturns.inside(),
+    ),
+];
+
+fn measure_all() {
+    interrupts::disable();
+    measure(IRQS, &IRQ_STEPS);
     percpu::preempt_inc(|| {});
-    WATCHED.store(PREEMPT, Relaxed);
-    let both = shortest(|_| {
-        trace::preemption_disabled();
-        trace::preemption_enabling();
-    });
-    let preempt_end = shortest(|cpu| {
-        begun_now(cpu);
-        trace::preemption_enabling();
-    });
-    let preempt_begin = both.saturating_sub(preempt_end);
-    macro_rules! inside {
-        ($act:expr) => {{
-            let with = shortest(|_| {
-                trace::preemption_disabled();
-                $act;
-                trace::preemption_enabling();
-            });
-            with.saturating_sub(both)
-        }};
-    }
-    let irqs_off = inside!(trace::section_begun(true));
-    let irqs_on = inside!(trace::section_ends());
-    let irq_entered = inside!(trace::irq_entered(0, 0));
-    let irq_returns = inside!(super::irq_returns(0));
+    measure(PREEMPT, &PREEMPTION_STEPS);
     WATCHED.store(0, Relaxed);
     extern "C" fn none() {}
     percpu::preempt_dec(none);
-
-    Hook::IrqsOff.set(irqs_begin, irqs_off);
-    Hook::IrqsOn.set(irqs_end, irqs_on);
-    Hook::PreemptOff.set(preempt_begin, preempt_off);
-    Hook::PreemptOn.set(preempt_end, preempt_on);
-    Hook::IrqEntered.set(entry_to_return.saturating_sub(returns_end), irq_entered);
-    Hook::IrqReturns.set(returns_end + DIVERSION, irq_returns + DIVERSION);
+    for cost in [Hook::IrqReturns.end(), Hook::IrqReturns.inside()] {
+        COSTS[usize::from(cost)].fetch_add(DIVERSION, Relaxed);
+    }
     // SAFETY: they were on.
     unsafe { interrupts::enable() };
 }
