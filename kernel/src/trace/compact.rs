@@ -36,3 +36,13 @@ fn opaque(mut number: usize) -> usize {
     }
     number
 }
+
+/// A call of the function itself where the compiler would write down a copy of it.
+#[inline(always)]
+pub(crate) fn apart<A, R>(mut function: fn(A) -> R) -> fn(A) -> R {
+    // SAFETY: no instruction at all.
+    unsafe {
+        asm!("/* {0} */", inout(reg) function, options(pure, nomem, nostack, preserves_flags));
+    }
+    function
+}

@@ -11,12 +11,13 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
 
+use super::compact::apart;
 use super::latency;
-use crate::arch::{percpu, tsc};
+use crate::arch::{interrupts, percpu, tsc};
 use crate::error::Error;
 use crate::thread::{Builder, Thread};
 use crate::time::{self, Instant};
-use crate::{preempt, thread_stack};
+use crate::thread_stack;
 
 event_class! {
     /// What one width of time has shown.
@@ -84,11 +85,12 @@ struct Seen {
     nr_nmis: u64,
 }
 
-/// Watches the clock with interrupts disabled.
+/// Watches the clock with interrupts disabled: a section of its own, in a thread that has them enabled.
 #[inline(never)]
 fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
-    let _guard = preempt::irq_save();
+    interrupts::disable();
+    super::section_begun(true);
     // SAFETY: this CPU's own block.
     let nr_nmis = unsafe { &raw const (*percpu::this()).nr_nmis };
     // SAFETY: as above; an NMI may change it, so it is read as it is.
@@ -111,6 +113,9 @@ fn watch(width: u64, thresh: u64) -> Seen {
         }
     }
     seen.nr_nmis = nr_nmis() - nmis;
+    super::section_ends();
+    // SAFETY: they were on.
+    unsafe { interrupts::enable() };
     seen
 }
 
@@ -144,7 +149,7 @@ fn body(_: usize) {
         }
         // Not all at once: who stops the tracer waits for its end.
         while !ENDS.load(Relaxed) && Instant::now() < next {
-            let _ = time::sleep_until(next.min(Instant::now() + cycles(LOOK)));
+            let _ = apart(time::sleep_until)(next.min(Instant::now() + cycles(LOOK)));
         }
     }
 }

@@ -6,7 +6,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use spin::Mutex;
 use takt_tracer::control::LatencyBlock;
 use takt_tracer::{event, event_class};
 
@@ -41,8 +40,6 @@ pub(super) static TAKT_LATENCY: LatencyBlock =
 static MAX: &AtomicU64 = &TAKT_LATENCY.max;
 /// `tracing_thresh` in cycles.
 pub(super) static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
-/// Who changes what is kept, or reads all of it. Taken with interrupts off only.
-static KEPT: Mutex<()> = Mutex::new(());
 
 /// The greatest latency since the tracer was chosen or the maximum was set, in nanoseconds: `tracing_max_latency`.
 ///
@@ -64,11 +61,12 @@ pub fn set_max(nanos: u64) {
 #[inline(never)]
 fn set_max_cycles(cycles: u64) {
     without_interrupts(|| {
-        let _kept = KEPT.lock();
+        let nr = TAKT_LATENCY.begin();
         MAX.store(cycles, Relaxed);
         if cycles == 0 {
-            TAKT_LATENCY.keep(None);
+            TAKT_LATENCY.forget();
         }
+        TAKT_LATENCY.end(nr.wrapping_add(2));
     });
 }
 
@@ -106,8 +104,10 @@ fn cycles_of(nanos: u64) -> u64 {
 #[must_use]
 pub fn last() -> Option<Latency> {
     without_interrupts(|| {
-        let _kept = KEPT.lock();
-        TAKT_LATENCY.kept()
+        let nr = TAKT_LATENCY.begin();
+        let kept = TAKT_LATENCY.kept();
+        TAKT_LATENCY.end(nr);
+        kept
     })
 }
 
@@ -178,9 +178,10 @@ pub(super) fn note(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool
 #[inline(never)]
 fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
     without_interrupts(|| {
-        let _kept = KEPT.lock();
+        let nr = TAKT_LATENCY.begin();
         // Another CPU may have kept a longer one meanwhile.
         if !is_kept(cycles) || !super::is_on() {
+            TAKT_LATENCY.end(nr);
             return false;
         }
         if cycles > MAX.load(Relaxed) {
@@ -188,13 +189,14 @@ fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
         }
         crate::trace_event_irqs_off!(latency_max, tid, started_at, ended_at, cycles);
         // Last: the record is to be as close to the end of the stretch as it can.
-        TAKT_LATENCY.keep(Some(Latency {
+        TAKT_LATENCY.set(Latency {
             cycles,
             started_at,
             ended_at,
             cpu: percpu::cpu() as u32,
             tid,
-        }));
+        });
+        TAKT_LATENCY.end(nr.wrapping_add(2));
         true
     })
 }

@@ -7,7 +7,10 @@
 //! Context: plain loads and stores, any.
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, fence};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// See the module's documentation.
 #[repr(C)]
@@ -78,24 +81,45 @@ impl LatencyBlock {
         }
     }
 
-    /// Notes what is kept now. One at a time.
-    #[inline(never)]
-    pub fn keep(&self, kept: Option<Kept>) {
-        let nr = self.nr_kept.load(Relaxed);
-        self.nr_kept.store(nr.wrapping_add(1), Relaxed);
-        fence(core::sync::atomic::Ordering::Release);
-        let values = kept.unwrap_or_default();
-        self.kept_cycles.store(values.cycles, Relaxed);
-        self.kept_started_at.store(values.started_at, Relaxed);
-        self.kept_ended_at.store(values.ended_at, Relaxed);
-        self.kept_cpu.store(values.cpu, Relaxed);
-        self.kept_tid.store(values.tid.into(), Relaxed);
-        self.has_kept.store(kept.is_some().into(), Relaxed);
-        fence(core::sync::atomic::Ordering::Release);
-        self.nr_kept.store(nr.wrapping_add(2), Relaxed);
+    /// Waits until nobody else changes what is kept, and gives how often that was done. [`LatencyBlock::end`] is to follow.
+    #[inline(always)]
+    pub fn begin(&self) -> u32 {
+        loop {
+            let nr = self.nr_kept.load(Relaxed) & !1;
+            let begun = self
+                .nr_kept
+                .compare_exchange(nr, nr | 1, Acquire, Relaxed);
+            if begun.is_ok() {
+                return nr;
+            }
+            core::hint::spin_loop();
+        }
     }
 
-    /// What is kept, for one who knows that it is not being changed.
+    /// Lets others change it again, who find that it was done so often.
+    #[inline(always)]
+    pub fn end(&self, nr: u32) {
+        self.nr_kept.store(nr, Release);
+    }
+
+    /// Notes what is kept now, between [`LatencyBlock::begin`] and [`LatencyBlock::end`].
+    #[inline(always)]
+    pub fn set(&self, kept: Kept) {
+        self.kept_cycles.store(kept.cycles, Relaxed);
+        self.kept_started_at.store(kept.started_at, Relaxed);
+        self.kept_ended_at.store(kept.ended_at, Relaxed);
+        self.kept_cpu.store(kept.cpu, Relaxed);
+        self.kept_tid.store(kept.tid.into(), Relaxed);
+        self.has_kept.store(1, Relaxed);
+    }
+
+    /// Notes that nothing is kept, as [`LatencyBlock::set`].
+    #[inline(always)]
+    pub fn forget(&self) {
+        self.has_kept.store(0, Relaxed);
+    }
+
+    /// What is kept, as [`LatencyBlock::set`].
     pub fn kept(&self) -> Option<Kept> {
         (self.has_kept.load(Relaxed) != 0).then(|| Kept {
             cycles: self.kept_cycles.load(Relaxed),
@@ -214,10 +238,14 @@ mod tests {
             cpu: 4,
             tid: 5,
         };
-        block.keep(Some(kept));
+        let nr = block.begin();
+        block.set(kept);
+        block.end(nr + 2);
         let view = LatencyView::decode(&bytes(&block)).unwrap();
         assert_eq!((view.kept, view.nr_kept), (Some(kept), 2));
-        block.keep(None);
+        let nr = block.begin();
+        block.forget();
+        block.end(nr + 2);
         let view = LatencyView::decode(&bytes(&block)).unwrap();
         assert_eq!((view.kept, view.nr_kept), (None, 4));
         assert_eq!(LatencyView::decode(&[0; LatencyView::SIZE]), None);
