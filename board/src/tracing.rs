@@ -164,18 +164,18 @@ fn rules(_: Setting<'_>) -> Result<(), Errno> {
 fn functions(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::function::{self, Filter};
 
-    fn numbers(ids: Ids<'_>) -> impl Iterator<Item = usize> {
-        ids.iter().map(|id| id as usize)
+    fn with(mut filter: Filter, ids: Ids<'_>) -> Filter {
+        for id in ids.iter() {
+            filter.insert(id as usize);
+        }
+        filter
     }
     match setting {
         Setting::Filter(None) => function::set_filter(&Filter::ALL)?,
-        Setting::Filter(Some(ids)) => function::set_filter(&Filter::of_ids(numbers(ids)))?,
-        Setting::Notrace(ids) => function::set_notrace(&Filter::of_ids(numbers(ids)))?,
+        Setting::Filter(Some(ids)) => function::set_filter(&with(Filter::NONE, ids))?,
+        Setting::Notrace(ids) => function::set_notrace(&with(Filter::NONE, ids))?,
         Setting::More(list, ids) => {
-            let with_more = |mut filter: Filter| {
-                numbers(ids).for_each(|id| filter.insert(id));
-                filter
-            };
+            let with_more = |filter| with(filter, ids);
             match list {
                 List::Filter => function::set_filter(&with_more(function::filter()))?,
                 List::Notrace => function::set_notrace(&with_more(function::notrace()))?,
@@ -200,18 +200,18 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             function::set_pids(&tids)?;
         }
         Setting::GraphFilter(ids) => {
-            let roots = ids.map(|ids| Filter::of_ids(numbers(ids)));
+            let roots = ids.map(|ids| with(Filter::NONE, ids));
             function::set_graph_functions(roots.as_ref())?;
         }
         Setting::GraphNotrace(ids) => {
-            function::set_graph_notrace(&Filter::of_ids(numbers(ids)))?;
+            function::set_graph_notrace(&with(Filter::NONE, ids))?;
         }
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
         Setting::FunctionProfile(on) => function::set_profile(on)?,
         Setting::StackTracer(on) => function::set_stack_tracer(on)?,
         Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,
         Setting::StackFilter(Some(ids)) => {
-            function::set_stack_filter(&Filter::of_ids(numbers(ids)))?;
+            function::set_stack_filter(&with(Filter::NONE, ids))?;
         }
         Setting::StackMax(bytes) => function::set_stack_max(bytes)?,
         Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),

@@ -25,6 +25,7 @@ use super::{
 use crate::arch::tsc;
 use crate::config::GRAPH_DEPTH;
 use crate::trace::KernelSink;
+use crate::trace::compact::counted;
 
 pub(super) static NR_OVERRUN: AtomicU64 = AtomicU64::new(0);
 pub(super) static NR_SKIPPED: AtomicU64 = AtomicU64::new(0);
@@ -55,70 +56,63 @@ pub fn graph_counters() -> GraphCounters {
 
 /// Called by the thunk at the entry of a function; `slot` is where its return address lies.
 pub(super) extern "C" fn graph_entry(ip: u32, slot: *mut usize) {
-    at_entry(slot, |shadow, place, ret| {
-        if let Some(part) = part_of(shadow, ip) {
-            push(shadow, place.index, slot, Frame::new(slot, ret, ip, part));
-        }
-    });
+    enter(ip, slot, true, false);
 }
 
-/// As [`graph_entry`], for a function whose time is measured; in the graph only if `is_graphed`.
-pub(super) fn profile_entry(ip: u32, slot: *mut usize, is_graphed: bool) {
-    at_entry(slot, |shadow, place, ret| {
-        let part = match shadow.top() {
-            Some(top) if top.part == Part::Muted => Part::Muted,
-            _ if !is_graphed => Part::None,
-            _ => part_of(shadow, ip).unwrap_or(Part::None),
-        };
-        let mut frame = Frame::new(slot, ret, ip, part);
-        frame.is_timed = true;
-        if let Some(frame) = push(shadow, place.index, slot, frame) {
-            super::profile::entered(ip);
-            // Last, so that nothing of this counts.
-            frame.entered = tsc::now();
-        }
-    });
-}
-
-/// Does `act` with the shadow stack of the function whose return address lies at `slot`, and with that address, unless
-/// there is none or someone is at work on it.
-#[inline(always)]
-fn at_entry(slot: *mut usize, act: impl FnOnce(&mut Shadow, &Place, usize)) {
-    let Some(place) = place_of(slot as usize) else {
+/// Puts a function on its shadow stack, has it return to the trampoline, and records it, if it is to be in the graph; its
+/// time is measured if it is to be. Nothing of it if there is no shadow stack, or someone is at work on it.
+#[inline(never)]
+pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool) {
+    let Some((shadow, place)) = shadow_of(slot as usize).filter(|(shadow, _)| !shadow.is_busy())
+    else {
         NR_SKIPPED.fetch_add(1, Relaxed);
         return;
     };
-    // SAFETY: this context's own shadow stack.
-    let shadow = unsafe { &mut *shadow::shadow(place.index) };
-    if shadow.is_busy() {
-        NR_SKIPPED.fetch_add(1, Relaxed);
-        return;
-    }
     shadow.set_busy(true);
     // SAFETY: the thunk passes the place of the return address.
     let ret = unsafe { slot.read() };
     shadow.adopt(&place);
     shadow.drop_dead(slot as usize, graph_thunk::is_trampoline(ret));
-    act(shadow, &place, ret);
+    let part = match shadow.top() {
+        Some(top) if is_timed && top.part == Part::Muted => Some(Part::Muted),
+        _ if !is_graphed => Some(Part::None),
+        _ => part_of(shadow, ip).or(is_timed.then_some(Part::None)),
+    };
+    if let Some(part) = part {
+        let mut frame = Frame::new(slot, ret, ip, part);
+        frame.is_timed = is_timed;
+        push(shadow, place.index, slot, &frame, ip);
+    }
     shadow.set_busy(false);
 }
 
-/// Puts a function on its shadow stack, has it return to the trampoline, and records it. `None` if there is no room.
+/// The shadow stack of the function whose return address lies at `slot`.
 #[inline(always)]
-fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: Frame) -> Option<&mut Frame> {
+fn shadow_of(slot: usize) -> Option<(&'static mut Shadow, Place)> {
+    let place = place_of(slot)?;
+    // SAFETY: this context's own shadow stack.
+    Some((unsafe { &mut *shadow::shadow(place.index) }, place))
+}
+
+/// The part of [`enter`] that there has to be room for.
+#[inline(always)]
+fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: &Frame, ip: u32) {
     let (depth, is_irq) = (shadow.depth(), shadow.is_irq());
-    let pushed = shadow.push(frame);
-    if pushed.is_none() {
+    let Some(pushed) = shadow.push(*frame) else {
         NR_OVERRUN.fetch_add(1, Relaxed);
-        return None;
-    }
+        return;
+    };
     shadow::note_last(index);
     // SAFETY: the thunk passes the place of the return address; the trampoline returns to what stood there.
     unsafe { slot.write(graph_thunk::trampoline(frame.is_timed)) };
     if frame.part == Part::Recorded {
-        emit(true, is_irq, depth, &frame);
+        emit(true, is_irq, depth, frame);
     }
-    pushed
+    if frame.is_timed {
+        super::profile::entered(ip);
+        // Last, so that nothing of this counts.
+        pushed.entered = tsc::now();
+    }
 }
 
 /// What part a function has in the graph that is called now; `None` if it need not be hooked for that.
@@ -148,9 +142,7 @@ fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
 /// Called by the trampoline when a function returns; `slot` is where its return address lay. Gives that address.
 pub(super) extern "C" fn graph_return(slot: usize) -> usize {
     let now = tsc::now();
-    if let Some(place) = place_of(slot) {
-        // SAFETY: this context's own shadow stack.
-        let shadow = unsafe { &mut *shadow::shadow(place.index) };
+    if let Some((shadow, place)) = shadow_of(slot) {
         if shadow.is_of(&place) {
             shadow.drop_dead(slot, true);
         }
@@ -167,7 +159,7 @@ pub(super) extern "C" fn graph_return(slot: usize) -> usize {
 }
 
 /// Records and counts a return.
-#[inline(always)]
+#[inline(never)]
 fn returned(frame: &Frame, is_irq: bool, depth: usize, now: u64) {
     if frame.part == Part::Recorded {
         emit(false, is_irq, depth, frame);
@@ -180,9 +172,15 @@ fn returned(frame: &Frame, is_irq: bool, depth: usize, now: u64) {
 /// Between the moment when another thread counts as the running one and the jump to it, the stack is still that of the
 /// thread before.
 #[cold]
+#[inline(never)]
 fn return_during_switch(slot: usize, now: u64) -> usize {
-    let all = shadow::all().map(|(_, shadow)| shadow);
-    for shadow in core::iter::once(shadow::last()).chain(all) {
+    let last = shadow::last();
+    for number in counted(shadow::NR + 1) {
+        // That one at first, then all.
+        let shadow = match number.checked_sub(1) {
+            Some(index) => shadow::shadow(index),
+            None => last,
+        };
         // SAFETY: where a frame of this stack is found no one else is at work: this is the context that owns it.
         let shadow = unsafe { &mut *shadow };
         let at = shadow.frames().iter().rposition(|frame| frame.slot == slot);
@@ -197,6 +195,7 @@ fn return_during_switch(slot: usize, now: u64) -> usize {
 
 /// The address that the function whose return address lies at `slot` returns to, for backtraces: `found` is what stands
 /// there, which may be the trampoline.
+#[inline(never)]
 pub(crate) fn return_address(slot: usize, found: usize) -> usize {
     if !graph_thunk::is_trampoline(found) {
         return found;
@@ -214,7 +213,7 @@ pub(crate) fn return_address(slot: usize, found: usize) -> usize {
         .unwrap_or(found)
 }
 
-#[inline(always)]
+#[inline(never)]
 fn emit(is_entry: bool, is_irq: bool, depth: usize, frame: &Frame) {
     if !super::IS_GRAPH_ON.load(Relaxed) {
         return;

@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use super::graph::{graph_entry, profile_entry};
+use super::graph::enter;
 use super::set::{Filter, SharedFilter, id_of};
-use super::{GRAPHED, MEASURED, PROFILED, TRACED, apply, slow};
+use super::{Change, GRAPHED, MEASURED, PROFILED, TRACED, apply, slow};
 use crate::arch::percpu::{self, PerCpu};
 use crate::error::Error;
-use crate::sync::Mutex;
+use crate::trace::compact::rolled;
 
 /// Hooks that can be registered at the same time.
 pub const MAX_HOOKS: usize = 4;
@@ -27,9 +27,6 @@ static SLOTS: [Slot; MAX_HOOKS] = [const {
     }
 }; MAX_HOOKS];
 
-/// Who registers and unregisters does so one after the other.
-static CHANGE: Mutex<()> = Mutex::new(());
-
 /// Entries not passed on because the hooks themselves were running.
 static NR_RECURSIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -42,14 +39,13 @@ pub struct HookId(usize);
 /// context the function is called, and must not block; functions that it calls itself do not call any hook.
 ///
 /// # Errors
-/// [`Error::OutOfResources`] if there are [`MAX_HOOKS`] already; those of [`Mutex::lock`].
+/// [`Error::OutOfResources`] if there are [`MAX_HOOKS`] already; those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still while the functions are patched.
 pub fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
-    let _change = CHANGE.lock()?;
-    let id = SLOTS
-        .iter()
+    let _change = Change::begin()?;
+    let id = rolled(&SLOTS)
         .position(|slot| slot.hook.load(Relaxed).is_null())
         .ok_or(Error::OutOfResources)?;
     SLOTS[id].filter.store(filter);
@@ -61,12 +57,12 @@ pub fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Err
 /// Changes the functions at which a hook is called.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`register_function_hook`].
 pub fn set_function_hook_filter(id: &HookId, filter: &Filter) -> Result<(), Error> {
-    let _change = CHANGE.lock()?;
+    let _change = Change::begin()?;
     SLOTS[id.0].filter.store(filter);
     apply()
 }
@@ -74,12 +70,12 @@ pub fn set_function_hook_filter(id: &HookId, filter: &Filter) -> Result<(), Erro
 /// Takes a hook away. A call that is under way on another CPU may still end afterwards.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`register_function_hook`].
 pub fn unregister_function_hook(id: HookId) -> Result<(), Error> {
-    let _change = CHANGE.lock()?;
+    let _change = Change::begin()?;
     SLOTS[id.0].hook.store(core::ptr::null_mut(), Relaxed);
     SLOTS[id.0].filter.store(&Filter::NONE);
     apply()
@@ -92,8 +88,9 @@ pub fn nr_recursions() -> u64 {
 }
 
 /// Whether any hook wants this function.
+#[inline(never)]
 pub(super) fn is_wanted(id: usize) -> bool {
-    SLOTS.iter().any(|slot| slot.filter.contains(id))
+    rolled(&SLOTS).any(|slot| slot.filter.contains(id))
 }
 
 /// In which of three contexts this is: thread, interrupt, NMI. Preemption is disabled, so the bits are the CPU's.
@@ -123,18 +120,19 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     }
     let (is_graphed, is_profiled) = (GRAPHED.contains(id), PROFILED.contains(id));
     if is_graphed && !is_profiled {
-        graph_entry(ip, slot);
+        enter(ip, slot, true, false);
     }
     if is_wanted(id) {
         call(id, ip as usize, parent_ip);
     }
     // Last, so that what is between the reading of the clock there and the function is always the same.
     if is_profiled {
-        profile_entry(ip, slot, is_graphed);
+        enter(ip, slot, is_graphed, true);
     }
 }
 
 /// Calls the hooks that want the function of this id.
+#[inline(never)]
 fn call(id: usize, ip: usize, parent_ip: usize) {
     if percpu::preempt_byte() & percpu::DEPTH == percpu::DEPTH {
         NR_RECURSIONS.fetch_add(1, Relaxed);
@@ -150,7 +148,7 @@ fn call(id: usize, ip: usize, parent_ip: usize) {
     if was_busy & bit == 0 {
         // SAFETY: as above.
         unsafe { busy.write_volatile(was_busy | bit) };
-        for slot in SLOTS.iter().filter(|slot| slot.filter.contains(id)) {
+        for slot in rolled(&SLOTS).filter(|slot| slot.filter.contains(id)) {
             let hook = slot.hook.load(Relaxed);
             if !hook.is_null() {
                 // SAFETY: only `register_function_hook` stores here, and it stores hooks.

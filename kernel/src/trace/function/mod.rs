@@ -26,7 +26,8 @@ mod shadow;
 mod stack_max;
 mod thunk;
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub use hooks::{
     Hook, HookId, MAX_HOOKS, nr_recursions, register_function_hook, set_function_hook_filter,
@@ -39,7 +40,7 @@ pub use stack_max::{
 };
 
 use profile::PROFILED;
-use set::SharedFilter;
+use set::{SharedFilter, WORDS};
 use stack_max::MEASURED;
 use takt_tracer::control::FunctionBlock;
 
@@ -47,10 +48,13 @@ use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
-use crate::sync::Mutex;
+use crate::sync::raw_mutex::{Long, RawMutex};
+use crate::time::Instant;
+use crate::trace::compact::counted;
 use crate::trace::tracer;
 
 /// What is recorded of functions.
+#[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tracer {
     Nop,
@@ -58,8 +62,11 @@ enum Tracer {
     Graph,
 }
 
-/// Who records. Taken by whoever changes this or any of the sets below.
-static CHOICE: Mutex<Tracer> = Mutex::new(Tracer::Nop);
+/// Who records.
+static CHOICE: AtomicU8 = AtomicU8::new(Tracer::Nop as u8);
+
+/// Taken by whoever changes that or any of the sets below.
+static CHANGE: RawMutex = RawMutex::new();
 
 /// What was chosen by [`set_filter`] and [`set_notrace`]. Nothing on the hot paths looks at them.
 static FILTER: SharedFilter = SharedFilter::all();
@@ -123,7 +130,7 @@ pub fn announce() {
 ///
 /// # Errors
 /// [`Error::OutOfResources`] if the image has more functions than [`MAX_FUNCTIONS`]; [`Error::InvalidState`] if it was
-/// built without their entries; those of [`Mutex::lock`].
+/// built without their entries; those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still while the functions are patched.
@@ -155,19 +162,25 @@ fn check_functions() -> Result<(), Error> {
 
 fn begin(tracer: Tracer) -> Result<(), Error> {
     check_functions()?;
-    change(|choice| *choice = tracer)
+    choose(tracer)
 }
 
 /// Ends what [`start`] or [`start_graph`] began: the functions the tracer alone wanted are as if never patched. Those
 /// that are under way return as they would.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn stop() -> Result<(), Error> {
-    change(|choice| *choice = Tracer::Nop)
+    choose(Tracer::Nop)
+}
+
+fn choose(tracer: Tracer) -> Result<(), Error> {
+    let change = Change::begin()?;
+    CHOICE.store(tracer as u8, Relaxed);
+    change.end()
 }
 
 /// What [`set_filter`] has chosen.
@@ -211,82 +224,84 @@ pub fn graph_notrace() -> Filter {
 /// Chooses the functions that the tracer records (ftrace: `set_ftrace_filter`); [`Filter::ALL`] at the beginning.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_filter(filter: &Filter) -> Result<(), Error> {
-    change(|_| FILTER.store(filter))
+    set(&FILTER, filter)
 }
 
 /// Chooses functions that the tracer does not record although the filter has them (ftrace: `set_ftrace_notrace`).
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_notrace(filter: &Filter) -> Result<(), Error> {
-    change(|_| NOTRACE.store(filter))
+    set(&NOTRACE, filter)
 }
 
 /// Has the tracer record only while one of these threads runs (ftrace: `set_ftrace_pid`), interrupts that come
 /// meanwhile included; all threads if there are none.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_pids(tids: &[u8]) -> Result<(), Error> {
-    change(|_| {
-        PIDS.iter().for_each(|word| word.store(0, Relaxed));
-        for tid in tids {
-            PIDS[usize::from(tid / 32)].fetch_or(1 << (tid % 32), Relaxed);
-        }
-        HAS_PIDS.store(!tids.is_empty(), Relaxed);
-    })
+    let change = Change::begin()?;
+    PIDS.iter().for_each(|word| word.store(0, Relaxed));
+    for tid in tids {
+        PIDS[usize::from(tid / 32)].fetch_or(1 << (tid % 32), Relaxed);
+    }
+    HAS_PIDS.store(!tids.is_empty(), Relaxed);
+    change.end()
 }
 
 /// Chooses the functions that the function graph begins at: only they and what they call is recorded (ftrace:
 /// `set_graph_function`). `None` is all functions, as at the beginning.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_graph_functions(filter: Option<&Filter>) -> Result<(), Error> {
-    change(|_| {
-        GRAPH_FUNCTIONS.store(filter.unwrap_or(&Filter::NONE));
-        HAS_GRAPH_FUNCTIONS.store(filter.is_some(), Relaxed);
-    })
+    let change = Change::begin()?;
+    GRAPH_FUNCTIONS.store(filter.unwrap_or(&Filter::NONE));
+    HAS_GRAPH_FUNCTIONS.store(filter.is_some(), Relaxed);
+    change.end()
 }
 
 /// Chooses functions that the function graph leaves out with all they call (ftrace: `set_graph_notrace`).
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_graph_notrace(filter: &Filter) -> Result<(), Error> {
-    change(|_| {
-        GRAPH_NOTRACE.store(filter);
-        HAS_GRAPH_NOTRACE.store(*filter != Filter::NONE, Relaxed);
-    })
+    let change = Change::begin()?;
+    GRAPH_NOTRACE.store(filter);
+    HAS_GRAPH_NOTRACE.store(*filter != Filter::NONE, Relaxed);
+    change.end()
 }
 
 /// Says whether a stack is to be recorded after every record of the tracer `function` (ftrace: `func_stack_trace`). With
 /// more than a few functions in the filter there is little else in the trace.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`].
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
 ///
 /// # Context
 /// As [`start`].
 pub fn set_stack_trace(on: bool) -> Result<(), Error> {
-    change(|_| IS_STACK_WANTED.store(on, Relaxed))
+    let change = Change::begin()?;
+    IS_STACK_WANTED.store(on, Relaxed);
+    change.end()
 }
 
 /// Whether a stack is to be recorded after every record of the tracer `function`.
@@ -323,31 +338,66 @@ fn is_pid_traced() -> bool {
     !HAS_PIDS.load(Relaxed) || PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
 }
 
-fn change(how: impl FnOnce(&mut Tracer)) -> Result<(), Error> {
-    let mut choice = CHOICE.lock()?;
-    how(&mut choice);
-    follow(*choice)
+/// The right to change what is chosen.
+struct Change {
+    /// Not `Send`: the owner is a thread.
+    _not_send: PhantomData<*const ()>,
 }
 
-/// Has the functions' entries be as the choices say.
+impl Change {
+    #[inline(never)]
+    fn begin() -> Result<Self, Error> {
+        CHANGE.lock(Instant::NEVER, Long::Refused)?;
+        Ok(Self {
+            _not_send: PhantomData,
+        })
+    }
+
+    /// Has everything be as it was chosen.
+    #[inline(never)]
+    fn end(self) -> Result<(), Error> {
+        follow();
+        apply()
+    }
+}
+
+impl Drop for Change {
+    #[inline(never)]
+    fn drop(&mut self) {
+        // This thread owns it, so that cannot fail.
+        let result = CHANGE.unlock();
+        debug_assert!(result.is_ok());
+    }
+}
+
+/// Chooses the functions of a set.
 #[inline(never)]
-fn follow(choice: Tracer) -> Result<(), Error> {
-    let wanted = FILTER.load().without(&NOTRACE.load());
-    let wanted_by = |tracer| {
-        if choice == tracer {
-            wanted
-        } else {
-            Filter::NONE
-        }
-    };
-    TRACED.store(&wanted_by(Tracer::Function));
-    GRAPHED.store(&wanted_by(Tracer::Graph));
-    let wanted_if = |is_on: bool, set: Filter| if is_on { set } else { Filter::NONE };
-    PROFILED.store(&wanted_if(is_profiling(), wanted));
-    MEASURED.store(&wanted_if(is_stack_tracing(), stack_filter()));
-    IS_GRAPH_ON.store(choice == Tracer::Graph, Relaxed);
+fn set(which: &SharedFilter, filter: &Filter) -> Result<(), Error> {
+    let change = Change::begin()?;
+    which.store(filter);
+    change.end()
+}
+
+/// Reckons from the choices what each function's entry is wanted for.
+#[inline(never)]
+fn follow() {
+    let choice = CHOICE.load(Relaxed);
+    let all_if = |is_on: bool| if is_on { u64::MAX } else { 0 };
+    let traced = all_if(choice == Tracer::Function as u8);
+    let graphed = all_if(choice == Tracer::Graph as u8);
+    let profiled = all_if(is_profiling());
+    let measured = all_if(is_stack_tracing());
+    for i in counted(WORDS) {
+        let word = |set: &SharedFilter| set.word(i).load(Relaxed);
+        let wanted = word(&FILTER) & !word(&NOTRACE);
+        TRACED.word(i).store(wanted & traced, Relaxed);
+        GRAPHED.word(i).store(wanted & graphed, Relaxed);
+        PROFILED.word(i).store(wanted & profiled, Relaxed);
+        let measures = word(&stack_max::FILTER) & measured;
+        MEASURED.word(i).store(measures, Relaxed);
+    }
+    IS_GRAPH_ON.store(graphed != 0, Relaxed);
     graph_thunk::follow();
-    apply()
 }
 
 /// Patches every function's entry to what it has to call now.

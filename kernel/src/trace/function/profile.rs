@@ -47,7 +47,9 @@ pub fn set_profile(on: bool) -> Result<(), Error> {
         OVERHEAD.store(calibrate()?, Relaxed);
         TABLES.iter().flatten().for_each(Entry::clear);
     }
-    super::change(|_| ENABLED.store(u32::from(on), Relaxed))
+    let change = super::Change::begin()?;
+    ENABLED.store(u32::from(on), Relaxed);
+    change.end()
 }
 
 /// A function that does nothing. Not where the tracer's own functions lie, which are never patched.

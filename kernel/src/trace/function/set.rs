@@ -4,8 +4,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::entry::entries;
 use crate::config::MAX_FUNCTIONS;
+use crate::trace::compact::rolled;
 
-const WORDS: usize = MAX_FUNCTIONS / 64;
+/// Words of a set.
+pub(super) const WORDS: usize = MAX_FUNCTIONS / 64;
 
 /// A set of functions, named by their ids: the place in [`entries`], which is that in the image's section
 /// `__patchable_function_entries`, where the host finds it.
@@ -69,6 +71,7 @@ impl Filter {
 /// # Context
 /// Any.
 #[must_use]
+#[inline(never)]
 pub fn id_of(address: usize) -> Option<usize> {
     entries().binary_search(&address).ok()
 }
@@ -91,21 +94,29 @@ impl SharedFilter {
         &self.0[0]
     }
 
+    #[inline(never)]
     pub(super) fn load(&self) -> Filter {
         let mut filter = Filter::NONE;
-        for (word, value) in filter.0.iter_mut().zip(&self.0) {
+        for (word, value) in filter.0.iter_mut().zip(rolled(&self.0)) {
             *word = value.load(Relaxed);
         }
         filter
     }
 
+    #[inline(never)]
     pub(super) fn store(&self, filter: &Filter) {
-        for (word, value) in self.0.iter().zip(filter.0) {
+        for (word, value) in rolled(&self.0).zip(filter.0) {
             word.store(value, Relaxed);
         }
     }
 
+    /// One of its words, below [`WORDS`].
     #[inline(always)]
+    pub(super) fn word(&self, number: usize) -> &AtomicU64 {
+        &self.0[number]
+    }
+
+    #[inline(never)]
     pub(super) fn contains(&self, id: usize) -> bool {
         self.0
             .get(id / 64)

@@ -19,6 +19,7 @@ use super::{block_of, entry};
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::thread::tcb::Tcb;
+use crate::trace::compact::counted;
 
 /// A function that is under way.
 #[repr(C)]
@@ -116,7 +117,7 @@ const IRQ: u32 = 1 << 15;
 #[repr(transparent)]
 pub(super) struct Shadows(UnsafeCell<[Shadow; NR]>);
 
-const NR: usize = MAX_THREADS + MAX_CPUS;
+pub(super) const NR: usize = MAX_THREADS + MAX_CPUS;
 
 // SAFETY: each is used by one thread or by one CPU's interrupts; see the module's text.
 unsafe impl Sync for Shadows {}
@@ -179,7 +180,7 @@ impl Place {
 }
 
 /// The stack of this CPU's threads or interrupts that an address lies on.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn place_of(slot: usize) -> Option<Place> {
     let cpu: *const PerCpu = percpu::this();
     // SAFETY: this CPU's own block; the field does not change once it runs.
@@ -211,7 +212,7 @@ pub(super) fn shadow(index: usize) -> *mut Shadow {
 
 /// All of them, by number.
 pub(super) fn all() -> impl Iterator<Item = (usize, *mut Shadow)> {
-    (0..NR).map(|index| (index, shadow(index)))
+    counted(NR).map(|index| (index, shadow(index)))
 }
 
 /// Says that a function was put on the shadow stack of that number, of all on this CPU the last.
@@ -280,7 +281,7 @@ impl Shadow {
     }
 
     /// Drops all but the first so many.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn set_depth(&mut self, depth: usize) {
         let is_ordinary =
             |frame: &Frame| depth == 0 || frame.part == Part::Recorded && !frame.is_timed;
@@ -336,7 +337,7 @@ impl Shadow {
 
     /// Drops what never returned: nothing whose return address lies below `slot` can still be under way, and at `slot`
     /// only a function whose last act was to jump here, so that the return address is the trampoline's.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn drop_dead(&mut self, slot: usize, is_hooked: bool) {
         while let Some(top) = self.top() {
             if top.slot > slot || (top.slot == slot && is_hooked) {

@@ -47,7 +47,9 @@ static FLOOR: AtomicU32 = AtomicU32::new(0);
 /// As [`start`](super::start).
 pub fn set_stack_tracer(on: bool) -> Result<(), Error> {
     super::check_functions()?;
-    super::change(|_| ENABLED.store(u32::from(on), Relaxed))
+    let change = super::Change::begin()?;
+    ENABLED.store(u32::from(on), Relaxed);
+    change.end()
 }
 
 /// Whether the stack tracer is on.
@@ -68,7 +70,7 @@ pub fn is_stack_tracing() -> bool {
 /// # Context
 /// As [`start`](super::start).
 pub fn set_stack_filter(filter: &Filter) -> Result<(), Error> {
-    super::change(|_| FILTER.store(filter))
+    super::set(&FILTER, filter)
 }
 
 /// What [`set_stack_filter`] has chosen.
