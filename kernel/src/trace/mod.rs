@@ -99,6 +99,8 @@ macro_rules! trace {
 pub(crate) use trace;
 
 pub(crate) use compact::counted;
+#[cfg(feature = "rules")]
+pub(crate) use compact::rolled;
 #[cfg(feature = "latency-tracers")]
 pub(crate) use critical::{Cpu, irq_returns};
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};

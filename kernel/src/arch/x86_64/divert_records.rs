@@ -15,6 +15,7 @@ use takt_tracer::ring::Word;
 
 use super::jump_label::Writable;
 use super::percpu::PerCpu;
+use crate::trace::rolled;
 use crate::trace::rules::Arguments;
 
 /// A record function: where it begins, what it is replaced by, and the copy of its beginning.
@@ -171,7 +172,7 @@ pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
     // SAFETY: the two stand around the table.
     let nr = unsafe { end.offset_from(start) } as usize;
     // SAFETY: as above.
-    for function in unsafe { core::slice::from_raw_parts(start, nr) } {
+    for function in rolled(unsafe { core::slice::from_raw_parts(start, nr) }) {
         let mut code = [0xe9; 5];
         if on {
             let distance = function.diverted.wrapping_sub(function.place + 5);

@@ -16,7 +16,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::event::Event;
 
-use super::set::id_of;
 use super::shadow::{self, Frame, NR_MISSED_RETURNS, Part, Place, Shadow, place_of};
 use super::{
     GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, MAX_DEPTH, events,
@@ -116,22 +115,19 @@ fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: &Frame, ip: 
 }
 
 /// What part a function has in the graph that is called now; `None` if it need not be hooked for that.
-#[inline(always)]
+#[inline(never)]
 fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
     match shadow.top().filter(|top| top.part != Part::None) {
         Some(top) if top.part == Part::Muted => return None,
         Some(_) => {}
         None if !super::is_pid_traced() => return None,
-        None if HAS_GRAPH_FUNCTIONS.load(Relaxed) => {
-            id_of(ip as usize).filter(|id| GRAPH_FUNCTIONS.contains(*id))?;
-        }
+        None if HAS_GRAPH_FUNCTIONS.load(Relaxed) && !GRAPH_FUNCTIONS.has(ip) => return None,
         None => {}
     }
     if shadow.depth() >= MAX_DEPTH.load(Relaxed) as usize {
         return None;
     }
-    let is_left_out = |id| GRAPH_NOTRACE.contains(id);
-    let is_muted = HAS_GRAPH_NOTRACE.load(Relaxed) && id_of(ip as usize).is_some_and(is_left_out);
+    let is_muted = HAS_GRAPH_NOTRACE.load(Relaxed) && GRAPH_NOTRACE.has(ip);
     Some(if is_muted {
         Part::Muted
     } else {

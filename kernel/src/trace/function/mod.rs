@@ -50,7 +50,7 @@ use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
 use crate::sync::raw_mutex::{Long, RawMutex};
 use crate::time::Instant;
-use crate::trace::compact::counted;
+use crate::trace::compact::{counted, opaque};
 use crate::trace::tracer;
 
 /// What is recorded of functions.
@@ -382,7 +382,8 @@ fn set(which: &SharedFilter, filter: &Filter) -> Result<(), Error> {
 #[inline(never)]
 fn follow() {
     let choice = CHOICE.load(Relaxed);
-    let all_if = |is_on: bool| if is_on { u64::MAX } else { 0 };
+    // Or there would be a loop for each choice.
+    let all_if = |is_on: bool| opaque(usize::from(is_on).wrapping_neg()) as u64;
     let traced = all_if(choice == Tracer::Function as u8);
     let graphed = all_if(choice == Tracer::Graph as u8);
     let profiled = all_if(is_profiling());

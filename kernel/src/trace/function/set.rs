@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::entry::entries;
 use crate::config::MAX_FUNCTIONS;
-use crate::trace::compact::rolled;
+use crate::trace::compact::counted;
 
 /// Words of a set.
 pub(super) const WORDS: usize = MAX_FUNCTIONS / 64;
@@ -97,16 +97,16 @@ impl SharedFilter {
     #[inline(never)]
     pub(super) fn load(&self) -> Filter {
         let mut filter = Filter::NONE;
-        for (word, value) in filter.0.iter_mut().zip(rolled(&self.0)) {
-            *word = value.load(Relaxed);
+        for i in counted(WORDS) {
+            filter.0[i] = self.word(i).load(Relaxed);
         }
         filter
     }
 
     #[inline(never)]
     pub(super) fn store(&self, filter: &Filter) {
-        for (word, value) in rolled(&self.0).zip(filter.0) {
-            word.store(value, Relaxed);
+        for i in counted(WORDS) {
+            self.word(i).store(filter.0[i], Relaxed);
         }
     }
 
@@ -114,6 +114,12 @@ impl SharedFilter {
     #[inline(always)]
     pub(super) fn word(&self, number: usize) -> &AtomicU64 {
         &self.0[number]
+    }
+
+    /// Whether the function that begins at this address is in it.
+    #[inline(never)]
+    pub(super) fn has(&self, ip: u32) -> bool {
+        id_of(ip as usize).is_some_and(|id| self.contains(id))
     }
 
     #[inline(never)]

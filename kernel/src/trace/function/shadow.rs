@@ -266,7 +266,7 @@ impl Shadow {
     }
 
     /// The innermost one.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn top(&self) -> Option<&Frame> {
         self.frames().last()
     }
@@ -298,7 +298,7 @@ impl Shadow {
     }
 
     /// Someone is at work on it, or no longer.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn set_busy(&mut self, is_busy: bool) {
         // SAFETY: a field of its own. Volatile: what recurs in between has to see it.
         unsafe { (&raw mut self.is_busy).write_volatile(is_busy) };
