@@ -3,7 +3,7 @@
 use core::arch::global_asm;
 
 use super::interrupts::{KICK_VECTOR, TIMER_VECTOR};
-use super::jump_label::Writable;
+use super::jump_label::{JUMP, Writable, branch, code_at};
 use super::percpu;
 
 global_asm!(
@@ -49,15 +49,12 @@ pub fn entry_of(vector: u8) -> usize {
 /// Every other CPU stands still.
 pub(crate) unsafe fn divert_return(text: &mut Writable, on: bool) {
     let place = (&raw const takt_irq_return) as usize;
-    let mut code = [0xe9; 5];
-    if on {
-        let target = (&raw const takt_irq_return_traced) as usize;
-        let distance = target.wrapping_sub(place + code.len()) as u32;
-        code[1..].copy_from_slice(&distance.to_le_bytes());
+    let code = if on {
+        branch(JUMP, place, (&raw const takt_irq_return_traced) as usize)
     } else {
         // SAFETY: the copy is in the text and never changes.
-        code = unsafe { takt_irq_return_copy };
-    }
+        unsafe { code_at((&raw const takt_irq_return_copy) as usize) }
+    };
     // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
-    unsafe { text.write(place, &code) };
+    unsafe { text.write(place, code) };
 }

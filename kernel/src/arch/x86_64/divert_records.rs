@@ -13,7 +13,7 @@ use core::mem::offset_of;
 
 use takt_tracer::ring::Word;
 
-use super::jump_label::Writable;
+use super::jump_label::{JUMP, Writable, branch, code_at};
 use super::percpu::PerCpu;
 use crate::trace::rolled;
 use crate::trace::rules::Arguments;
@@ -167,22 +167,22 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// Every other CPU stands still.
+#[inline(never)]
 pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
     let (start, end) = (&raw const takt_records_start, &raw const takt_records_end);
     // SAFETY: the two stand around the table.
     let nr = unsafe { end.offset_from(start) } as usize;
     // SAFETY: as above.
     for function in rolled(unsafe { core::slice::from_raw_parts(start, nr) }) {
-        let mut code = [0xe9; 5];
-        if on {
-            let distance = function.diverted.wrapping_sub(function.place + 5);
-            code[1..].copy_from_slice(&distance.to_le_bytes());
+        let place = function.place as usize;
+        let code = if on {
+            branch(JUMP, place, function.diverted as usize)
         } else {
             // SAFETY: the copy is in the text and never changes.
-            code = unsafe { (function.copy as *const [u8; 5]).read() };
-        }
+            unsafe { code_at(function.copy as usize) }
+        };
         // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
-        unsafe { text.write(function.place as usize, &code) };
+        unsafe { text.write(place, code) };
     }
     // It has no need of these functions otherwise.
     #[cfg(feature = "function")]

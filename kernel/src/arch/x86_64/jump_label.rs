@@ -168,25 +168,48 @@ impl Writable {
         unsafe { (address as *mut u8).write_volatile(byte) };
     }
 
-    /// Writes to the text. If the bytes lie in one aligned word of eight they change at once, so that not even an NMI
-    /// finds half of them.
+    /// Writes an instruction of five bytes, the low ones of `code`. If they lie in one aligned word of eight they change at
+    /// once, so that not even an NMI finds half of them.
     ///
     /// # Safety
     /// The bytes are what may be executed there.
     #[inline(never)]
-    pub unsafe fn write(&mut self, address: usize, bytes: &[u8]) {
-        let (word, offset) = ((address & !7) as *mut u64, address & 7);
-        if offset + bytes.len() <= 8 {
+    pub unsafe fn write(&mut self, address: usize, code: u64) {
+        let (word, shift) = ((address & !7) as *mut u64, 8 * (address & 7));
+        if shift <= 24 {
             // SAFETY: an aligned word of the text.
-            let mut all = unsafe { word.read_volatile() }.to_le_bytes();
-            all[offset..offset + bytes.len()].copy_from_slice(bytes);
+            let all = unsafe { word.read_volatile() };
+            let all = all & !(CODE << shift) | (code & CODE) << shift;
             // SAFETY: the caller's duty; the bytes around them stay as they are.
-            unsafe { word.write_volatile(u64::from_le_bytes(all)) };
+            unsafe { word.write_volatile(all) };
             return;
         }
-        for (i, &byte) in bytes.iter().enumerate() {
-            // SAFETY: the caller's duty.
-            unsafe { core::ptr::write_volatile((address + i) as *mut u8, byte) };
-        }
+        let place = address as *mut u8;
+        // SAFETY: the caller's duty.
+        unsafe { place.write_volatile(code as u8) };
+        // SAFETY: as above.
+        unsafe { place.wrapping_add(1).cast::<u32>().write_unaligned((code >> 8) as u32) };
     }
+}
+
+/// The bits of five bytes of code.
+const CODE: u64 = 0xff_ffff_ffff;
+
+/// The five bytes of code at an address.
+///
+/// # Safety
+/// They are in the text.
+pub(crate) unsafe fn code_at(address: usize) -> u64 {
+    let place = address as *const u8;
+    // SAFETY: the caller's duty.
+    let first = unsafe { place.read_volatile() };
+    // SAFETY: as above.
+    let rest = unsafe { place.wrapping_add(1).cast::<u32>().read_unaligned() };
+    u64::from(rest) << 8 | u64::from(first)
+}
+
+/// The code of a jump or a call from an address to another.
+pub(crate) fn branch(opcode: u8, from: usize, to: usize) -> u64 {
+    let distance = to.wrapping_sub(from.wrapping_add(5)) as u32;
+    u64::from(distance) << 8 | u64::from(opcode)
 }

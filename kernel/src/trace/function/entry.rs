@@ -5,7 +5,7 @@
 //! ascending order. Functions in sections `.text.notrace.*` have the NOP too, but are never patched: the linker puts
 //! them side by side, so the address tells.
 
-use crate::arch::jump_label::Writable;
+use crate::arch::jump_label::{Writable, branch, code_at};
 
 unsafe extern "C" {
     static __function_entries_start: usize;
@@ -15,7 +15,10 @@ unsafe extern "C" {
     static __image_start: u8;
 }
 
-const NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x08];
+/// Its bytes are 0f 1f 44 00 08.
+const NOP: u64 = 0x08_0044_1f0f;
+/// The first byte of a call.
+const CALL: u8 = 0xe8;
 
 /// What a record's block number is counted in: every function begins at a multiple of it, so a block is of one function
 /// only.
@@ -46,17 +49,6 @@ pub fn image_start() -> usize {
     &raw const __image_start as usize
 }
 
-/// What the entry of a function calls: the address of a thunk, or nothing.
-///
-/// # Safety
-/// No one rewrites the text at the moment.
-unsafe fn target_of(address: usize) -> Option<usize> {
-    // SAFETY: an entry of the list has five bytes.
-    let code = unsafe { (address as *const [u8; 5]).read_volatile() };
-    let distance = i32::from_le_bytes([code[1], code[2], code[3], code[4]]);
-    (code != NOP).then(|| (address + 5).wrapping_add_signed(distance as isize))
-}
-
 /// Makes the entry a call of `target`, or a NOP. Says whether anything changed.
 ///
 /// # Safety
@@ -66,18 +58,14 @@ pub(super) unsafe fn set_target(
     address: usize,
     target: Option<usize>,
 ) -> bool {
-    // SAFETY: the caller's duty.
-    if unsafe { target_of(address) } == target {
-        return false;
+    let code = target.map_or(NOP, |target| branch(CALL, address, target));
+    // SAFETY: an entry of the list has five bytes.
+    let is_new = unsafe { code_at(address) } != code;
+    if is_new {
+        // SAFETY: the bytes are a NOP or a call, of five bytes both.
+        unsafe { text.write(address, code) };
     }
-    let mut code = NOP;
-    if let Some(target) = target {
-        code[0] = 0xe8;
-        code[1..].copy_from_slice(&(target.wrapping_sub(address + 5) as u32).to_le_bytes());
-    }
-    // SAFETY: the bytes are a NOP or a call, of five bytes both.
-    unsafe { text.write(address, &code) };
-    true
+    is_new
 }
 
 /// How many functions are patched to a call at the moment.
@@ -86,7 +74,7 @@ pub(super) unsafe fn set_target(
 /// Any; a guess while someone else patches.
 #[must_use]
 pub fn nr_patched() -> usize {
-    // SAFETY: reads the text, as it is.
-    let is_patched = |address: &&usize| unsafe { target_of(**address) }.is_some();
+    // SAFETY: an entry of the list has five bytes.
+    let is_patched = |address: &&usize| unsafe { code_at(**address) } != NOP;
     entries().iter().filter(is_patched).count()
 }

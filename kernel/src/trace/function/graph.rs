@@ -70,7 +70,9 @@ pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool)
     shadow.set_busy(true);
     // SAFETY: the thunk passes the place of the return address.
     let ret = unsafe { slot.read() };
-    shadow.adopt(&place);
+    if !shadow.is_of(&place) {
+        shadow.adopt(&place);
+    }
     shadow.drop_dead(slot as usize, graph_thunk::is_trampoline(ret));
     let part = match shadow.top() {
         Some(top) if is_timed && top.part == Part::Muted => Some(Part::Muted),
@@ -78,9 +80,11 @@ pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool)
         _ => part_of(shadow, ip).or(is_timed.then_some(Part::None)),
     };
     if let Some(part) = part {
-        let mut frame = Frame::new(slot, ret, ip, part);
-        frame.is_timed = is_timed;
-        push(shadow, place.index, slot, &frame, ip);
+        let frame = Frame {
+            is_timed,
+            ..Frame::new(slot, ret, ip, part)
+        };
+        push(shadow, place.index, slot, frame, ip);
     }
     shadow.set_busy(false);
 }
@@ -95,9 +99,9 @@ fn shadow_of(slot: usize) -> Option<(&'static mut Shadow, Place)> {
 
 /// The part of [`enter`] that there has to be room for.
 #[inline(always)]
-fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: &Frame, ip: u32) {
+fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: Frame, ip: u32) {
     let (depth, is_irq) = (shadow.depth(), shadow.is_irq());
-    let Some(pushed) = shadow.push(*frame) else {
+    let Some(frame) = shadow.push(frame) else {
         NR_OVERRUN.fetch_add(1, Relaxed);
         return;
     };
@@ -110,7 +114,7 @@ fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: &Frame, ip: 
     if frame.is_timed {
         super::profile::entered(ip);
         // Last, so that nothing of this counts.
-        pushed.entered = tsc::now();
+        frame.entered = tsc::now();
     }
 }
 

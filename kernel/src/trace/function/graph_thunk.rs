@@ -68,6 +68,7 @@ static ENTRIES_TO: AtomicU32 = AtomicU32::new(0);
 static RETURNS_TO: AtomicU32 = AtomicU32::new(0);
 
 /// What the words above have to be, as everything is set now.
+#[inline(never)]
 fn limits() -> [u32; 3] {
     // Who is inside a function that is recorded is neither asked for his number nor for where the graph begins.
     let begins_anywhere = !HAS_PIDS.load(SeqCst) && !HAS_GRAPH_FUNCTIONS.load(SeqCst);

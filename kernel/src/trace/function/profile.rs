@@ -114,13 +114,13 @@ pub fn profile_of(cpu: usize, id: usize) -> View {
 }
 
 /// This CPU's entry of the function that begins at this address.
-#[inline(always)]
+#[inline(never)]
 fn entry_of(ip: u32) -> Option<&'static Entry> {
     TABLES.get(percpu::cpu())?.get(id_of(ip as usize)?)
 }
 
 /// A function begins.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn entered(ip: u32) {
     if let Some(entry) = entry_of(ip) {
         // SAFETY: a counter of this CPU, changed by one instruction.

@@ -312,6 +312,7 @@ impl Shadow {
     }
 
     /// Makes it no one's.
+    #[inline(never)]
     fn adopt_none(&mut self) {
         NR_MISSED_RETURNS.fetch_add(self.depth() as u64, Relaxed);
         self.set_depth(0);
@@ -319,14 +320,13 @@ impl Shadow {
     }
 
     /// Makes it this stack's. What is under way on another one never returned.
-    #[inline(always)]
+    #[cold]
+    #[inline(never)]
     pub(super) fn adopt(&mut self, place: &Place) {
-        if !self.is_of(place) {
-            self.adopt_none();
-            self.frames[0].slot = place.top;
-            self.irq = if place.index >= MAX_THREADS { IRQ } else { 0 };
-            forget_others(place);
-        }
+        self.adopt_none();
+        self.frames[0].slot = place.top;
+        self.irq = if place.index >= MAX_THREADS { IRQ } else { 0 };
+        forget_others(place);
     }
 
     /// Whether it is an interrupt stack's.

@@ -111,7 +111,7 @@ pub fn stack_max_of(number: usize) -> Option<&'static Deepest> {
 }
 
 /// A function begins at `ip`, whose return address lies at `slot`.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn measure(ip: usize, slot: usize, parent_ip: usize) {
     let Some(place) = place_of(slot) else { return };
     let Some(deepest) = TABLE.get(place.index) else {
