@@ -73,9 +73,14 @@ impl Action {
     /// The action with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
-        let all = Self::ALL.into_iter();
-        all.map(|(action, _)| action)
-            .find(|action| *action as u32 == number)
+        Some(match number {
+            1 => Self::TraceOff,
+            2 => Self::TraceOn,
+            3 => Self::Snapshot,
+            4 => Self::Stacktrace,
+            5 => Self::Hist,
+            _ => return None,
+        })
     }
 
     /// The action of this name.
@@ -354,13 +359,16 @@ impl Rules {
 
     /// A histogram that no trigger counts in.
     fn free_hist(&self) -> Option<usize> {
-        let triggers = || self.rules.iter().flat_map(|rule| &rule.triggers);
-        (0..MAX_HISTS).find(|hist| {
-            !triggers().any(|trigger| {
-                trigger.action() == Some(Action::Hist)
-                    && trigger.hist.load(Relaxed) as usize == *hist
-            })
-        })
+        // A bit for each that there is not, or that is used.
+        let mut used = u32::MAX << MAX_HISTS;
+        for rule in &self.rules {
+            for trigger in &rule.triggers {
+                if trigger.action() == Some(Action::Hist) {
+                    used |= 1 << (trigger.hist.load(Relaxed) % MAX_HISTS as u32);
+                }
+            }
+        }
+        (used != u32::MAX).then(|| used.trailing_ones() as usize)
     }
 
     /// Copies words into the pool, in the first gap that has room for them.

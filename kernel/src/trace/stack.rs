@@ -123,7 +123,7 @@ fn record_once(first: &[usize]) {
 /// Threads that may block. All CPUs stand still meanwhile.
 pub fn set_after_events(on: bool) -> Result<(), Error> {
     #[cfg(feature = "rules")]
-    return super::rules::events::change(|_| {
+    return super::rules::events::change(&mut |_| {
         AFTER_EVENTS.store(on, Relaxed);
         Ok(())
     });

@@ -231,7 +231,7 @@ impl Compiler<'_> {
         let mut code = set(source, place, |tid| {
             let comm = self.names.threads.comm(tid);
             match op {
-                Op::Glob => glob::matches(value, &comm),
+                Op::Glob => glob::matches(value.as_bytes(), comm.as_bytes()),
                 Op::Ne => comm != value,
                 _ => comm == value,
             }

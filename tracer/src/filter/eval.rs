@@ -20,7 +20,7 @@ impl Bound<'_> {
             Self::No => false,
             Self::Number(operand, op, value) => compare(operand.number(record, names), *op, *value),
             Self::Text(operand, op, value) => operand.with_text(record, names, |text| match op {
-                Op::Glob => glob::matches(value, text),
+                Op::Glob => glob::matches(value.as_bytes(), text.as_bytes()),
                 Op::Ne => text != value,
                 _ => text == value,
             }),

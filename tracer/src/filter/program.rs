@@ -124,7 +124,8 @@ impl<'p, W: Word> Program<'p, W> {
             let head = code.get(at)?.get();
             let end = at + HEAD + operands(head)?;
             if nr_name_words(head) != 0 {
-                Name::read(code.get(at + HEAD + SET_WORDS..end)?)?;
+                let name = at + HEAD + SET_WORDS;
+                name_of(code.get(name)?.get(), end - name - 1)?;
             }
             at = end;
         }
@@ -213,10 +214,11 @@ impl Program<'_, AtomicU32> {
             let Some((set, behind)) = operands.split_at_checked(SET_WORDS) else {
                 return;
             };
-            let wanted = behind.get(..nr_name_words(head)).and_then(Name::read);
-            if let (Some(wanted), Some(word)) = (wanted, set.get(usize::from(tid / 32))) {
+            let words = behind.get(..nr_name_words(head)).unwrap_or_default();
+            let is_met = is_met_by(words, name.as_bytes());
+            if let (Some(is_met), Some(word)) = (is_met, set.get(usize::from(tid / 32))) {
                 let bit = 1 << (tid % 32);
-                if wanted.is_met_by(name) {
+                if is_met {
                     word.fetch_or(bit, Relaxed);
                 } else {
                     word.fetch_and(!bit, Relaxed);
@@ -236,42 +238,27 @@ impl Program<'_, AtomicU32> {
     }
 }
 
-/// A name that threads are compared with.
-struct Name {
-    how: u32,
-    len: usize,
-    bytes: [u8; MAX_NAME + 1],
+/// How a name is compared, and its length; `None` if that is no way, or not the length of the name in so many words
+/// behind `head`.
+fn name_of(head: u32, nr_words: usize) -> Option<(u32, usize)> {
+    let (len, how) = ((head & 0xff) as usize, head >> 8);
+    (how <= NAME_GLOB && nr_words == len.div_ceil(4)).then_some((how, len))
 }
 
-impl Name {
-    /// Reads one; `None` if there is none.
-    #[inline(never)]
-    fn read<W: Word>(words: &[W]) -> Option<Self> {
-        let (head, words) = words.split_first()?;
-        let (len, how) = ((head.get() & 0xff) as usize, head.get() >> 8);
-        let mut bytes = [0; MAX_NAME + 1];
-        for (four, word) in bytes.chunks_mut(4).zip(words) {
-            four.copy_from_slice(&word.get().to_le_bytes());
-        }
-        let name = Self { how, len, bytes };
-        name.text()?;
-        (how <= NAME_GLOB && words.len() == len.div_ceil(4)).then_some(name)
+/// Whether a thread's name is as the words want it.
+#[inline(never)]
+fn is_met_by(words: &[AtomicU32], name: &[u8]) -> Option<bool> {
+    let (head, words) = words.split_first()?;
+    let (how, len) = name_of(head.get(), words.len())?;
+    let mut bytes = [0; MAX_NAME + 1];
+    for (four, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *four = word.get().to_le_bytes();
     }
-
-    #[inline(never)]
-    fn text(&self) -> Option<&str> {
-        core::str::from_utf8(self.bytes.get(..self.len)?).ok()
-    }
-
-    #[inline(never)]
-    fn is_met_by(&self, name: &str) -> bool {
-        let wanted = self.text().unwrap_or("");
-        match self.how {
-            NAME_EQUAL => wanted == name,
-            NAME_DIFFERENT => wanted != name,
-            _ => glob::matches(wanted, name),
-        }
-    }
+    let wanted = bytes.get(..len)?;
+    Some(match how {
+        NAME_GLOB => glob::matches(wanted, name),
+        how => (wanted == name) == (how == NAME_EQUAL),
+    })
 }
 
 /// Words of the name behind a set's bits; 0 if it is not about names.

@@ -69,14 +69,17 @@ impl FrameHeader {
 
     /// The header as bytes.
     pub fn encode(&self) -> [u8; Self::SIZE] {
+        let [m0, m1, m2, m3] = FRAME_MAGIC;
+        let [v0, v1] = self.version.to_le_bytes();
+        let words = [
+            u64::from_le_bytes([m0, m1, m2, m3, self.channel, self.cpu, v0, v1]),
+            u64::from(self.len) | u64::from(self.seq) << 32,
+            self.sum,
+        ];
         let mut out = [0; Self::SIZE];
-        out[..4].copy_from_slice(&FRAME_MAGIC);
-        out[4] = self.channel;
-        out[5] = self.cpu;
-        out[6..8].copy_from_slice(&self.version.to_le_bytes());
-        out[8..12].copy_from_slice(&self.len.to_le_bytes());
-        out[12..16].copy_from_slice(&self.seq.to_le_bytes());
-        out[16..].copy_from_slice(&self.sum.to_le_bytes());
+        for (eight, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
+            *eight = word.to_le_bytes();
+        }
         out
     }
 

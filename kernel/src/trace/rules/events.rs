@@ -69,7 +69,7 @@ pub struct Trigger<'t> {
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile.
 pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
-    change(|_| TAKT_RULES.set_filter(event, code, text))
+    change(&mut |_| TAKT_RULES.set_filter(event, code, text))
 }
 
 /// Gives an event another trigger.
@@ -80,7 +80,7 @@ pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
 /// # Context
 /// As [`set_filter`].
 pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
-    change(|writable| {
+    change(&mut |writable| {
         let had_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
         let was_on = jump_label::is_on(event);
         TAKT_RULES.add_trigger(
@@ -108,7 +108,7 @@ pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
 /// # Context
 /// As [`set_filter`].
 pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
-    change(|writable| {
+    change(&mut |writable| {
         let was_soft = is_soft(event);
         TAKT_RULES.remove_trigger(event, place)?;
         let has_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
@@ -124,8 +124,9 @@ pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
 }
 
 /// Changes what is done about records while nobody else runs, and has them asked about if that is anything.
+#[inline(never)]
 pub(in crate::trace) fn change(
-    act: impl FnOnce(&mut Writable) -> Result<(), RuleError>,
+    act: &mut dyn FnMut(&mut Writable) -> Result<(), RuleError>,
 ) -> Result<(), Error> {
     Text::lock()?.patch(|writable| {
         act(writable)?;
