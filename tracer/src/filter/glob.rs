@@ -6,48 +6,49 @@
 
 /// Whether the whole text has the pattern. Takes time in proportion to both lengths multiplied at worst.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut pattern, mut text) = (pattern, text);
+    // How far both were gone through.
+    let (mut at, mut text_at) = (0, 0);
     // Behind the last `*`, and where the text went on when it had taken as much as it has by now.
-    let mut retry: Option<(&[u8], &[u8])> = None;
+    let mut retry = None;
     loop {
-        if let [b'*', rest @ ..] = pattern {
-            pattern = rest;
-            retry = Some((rest, text));
+        if pattern.get(at) == Some(&b'*') {
+            at += 1;
+            retry = Some((at, text_at));
             continue;
         }
-        let Some((c, behind_c)) = next(text) else {
+        let mut behind = text_at;
+        let Some(c) = next(text, &mut behind) else {
             // What is left of the pattern cannot be nothing.
-            return pattern.is_empty();
+            return at >= pattern.len();
         };
-        if let Some(rest) = one(pattern, c) {
-            pattern = rest;
-            text = behind_c;
+        if let Some(rest) = one(pattern, at, c) {
+            (at, text_at) = (rest, behind);
             continue;
         }
-        let Some((behind, from)) = retry else {
+        let Some((star, mut from)) = retry else {
             return false;
         };
-        let Some((_, rest)) = next(from) else {
+        if next(text, &mut from).is_none() {
             return false;
-        };
-        pattern = behind;
-        text = rest;
-        retry = Some((behind, text));
+        }
+        (at, text_at) = (star, from);
+        retry = Some((star, from));
     }
 }
 
-/// A character, and what is behind it.
+/// The character there; behind it is what is next.
 #[inline(never)]
-fn next(text: &[u8]) -> Option<(u32, &[u8])> {
-    let (first, mut rest) = text.split_first()?;
-    let mut c = u32::from(*first);
+fn next(text: &[u8], at: &mut usize) -> Option<u32> {
+    let first = *text.get(*at)?;
+    let mut c = u32::from(first);
+    *at += 1;
     // How many follow is said by the ones that the first byte begins with.
     for _ in 1..first.leading_ones() {
-        let [byte, behind @ ..] = rest else { break };
+        let Some(byte) = text.get(*at) else { break };
         c = c << 8 | u32::from(*byte);
-        rest = behind;
+        *at += 1;
     }
-    Some((c, rest))
+    Some(c)
 }
 
 const QUESTION_MARK: u32 = b'?' as u32;
@@ -56,44 +57,48 @@ const BRACKET: u32 = b'[' as u32;
 const CLOSING_BRACKET: u32 = b']' as u32;
 const HYPHEN: u32 = b'-' as u32;
 
-/// The rest of the pattern behind what takes this one character.
-fn one(pattern: &[u8], c: u32) -> Option<&[u8]> {
-    let (first, rest) = next(pattern)?;
-    let (wanted, rest) = match first {
-        QUESTION_MARK => (c, rest),
+/// Where the pattern goes on behind what takes this one character.
+fn one(pattern: &[u8], mut at: usize, c: u32) -> Option<usize> {
+    let first = next(pattern, &mut at)?;
+    let is_one = match first {
+        QUESTION_MARK => true,
         // Where nothing closes it, it stands for itself.
-        BRACKET => match set(rest, c) {
-            Some((is_in, rest)) => return is_in.then_some(rest),
-            None => (first, rest),
-        },
-        BACKSLASH => next(rest).unwrap_or((first, rest)),
-        _ => (first, rest),
+        BRACKET => {
+            let mut behind = at;
+            match set(pattern, &mut behind, c) {
+                Some(is_in) => {
+                    at = behind;
+                    is_in
+                }
+                None => c == BRACKET,
+            }
+        }
+        BACKSLASH => next(pattern, &mut at).unwrap_or(first) == c,
+        _ => first == c,
     };
-    (wanted == c).then_some(rest)
+    is_one.then_some(at)
 }
 
-/// Whether the character is in the set, and what is behind the set.
-fn set(pattern: &[u8], c: u32) -> Option<(bool, &[u8])> {
-    let (is_other, mut inside) = match pattern {
-        [b'!' | b'^', inside @ ..] => (true, inside),
-        _ => (false, pattern),
-    };
+/// Whether the character is in the set that begins there.
+fn set(pattern: &[u8], at: &mut usize, c: u32) -> Option<bool> {
+    let is_other = matches!(pattern.get(*at), Some(b'!' | b'^'));
+    *at += usize::from(is_other);
     let mut is_in = false;
     let mut is_first = true;
     loop {
-        let (from, rest) = next(inside)?;
-        inside = rest;
+        let from = next(pattern, at)?;
         if from == CLOSING_BRACKET && !is_first {
-            return Some((is_in != is_other, inside));
+            return Some(is_in != is_other);
         }
         is_first = false;
         let mut to = from;
-        if let Some((HYPHEN, rest)) = next(inside)
-            && let Some((last, rest)) = next(rest)
+        let mut behind = *at;
+        if next(pattern, &mut behind) == Some(HYPHEN)
+            && let Some(last) = next(pattern, &mut behind)
             && last != CLOSING_BRACKET
         {
             to = last;
-            inside = rest;
+            *at = behind;
         }
         is_in |= from <= c && c <= to;
     }
