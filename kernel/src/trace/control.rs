@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use takt_tracer::ring;
+use takt_tracer::ring::{self, RingControl};
 
 use super::places;
 use super::ring::{KernelRing, RingOf};
@@ -21,14 +21,19 @@ pub use takt_tracer::ring::Counters;
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
-#[inline(never)]
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
+    set_event(id, on).map(|nr| nr as usize)
+}
+
+/// As [`enable`]; the result is one register.
+#[inline(never)]
+pub(super) fn set_event(id: u32, on: bool) -> Result<u32, Error> {
     Ok(Text::lock()?.patch(|text| {
         // The places of one that has triggers stay on.
         #[cfg(feature = "rules")]
         let on = super::rules::events::keep_on(id, on) || on;
         // SAFETY: every other CPU stands still.
-        unsafe { switch(text, id, on) }
+        unsafe { switch(text, id, on) as u32 }
     }))
 }
 
@@ -55,8 +60,14 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
 /// Any.
 #[inline(never)]
 pub(super) fn tell_current() {
-    for (_, control) in crate::smp::rings() {
-        control.arm();
+    each_ring(|_, control| control.arm());
+}
+
+/// Does something with each CPU that runs and its ring's control words, as few instructions as there can be.
+#[inline(never)]
+pub(super) fn each_ring(act: fn(usize, &RingControl)) {
+    for (cpu, control) in crate::smp::rings() {
+        act(cpu, control);
     }
 }
 
@@ -97,16 +108,14 @@ const ALL_CPUS: u32 = u32::MAX >> (32 - MAX_CPUS);
 #[inline(never)]
 pub fn tracing_on() {
     WANTED.store(true, Relaxed);
-    let mask = CPUMASK.load(Relaxed);
-    for (cpu, control) in crate::smp::rings() {
-        if mask & 1 << cpu == 0 {
-            continue;
+    each_ring(|cpu, control| {
+        if CPUMASK.load(Relaxed) & 1 << cpu != 0 {
+            // If it is on already, its limit stands.
+            let _ = control
+                .limit
+                .compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
         }
-        // If it is on already, its limit stands.
-        let _ = control
-            .limit
-            .compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
-    }
+    });
 }
 
 /// Stops recording at once, on every CPU that runs; what is recorded stays.
@@ -116,9 +125,7 @@ pub fn tracing_on() {
 #[inline(never)]
 pub fn tracing_off() {
     WANTED.store(false, Relaxed);
-    for (_, control) in crate::smp::rings() {
-        control.limit.store(0, Relaxed);
-    }
+    each_ring(|_, control| control.limit.store(0, Relaxed));
 }
 
 /// Whether recording was started and not stopped since, whatever CPUs are in [`cpumask`].
@@ -151,11 +158,11 @@ pub fn set_cpumask(mask: u32) -> Result<(), Error> {
         return Err(Error::Overflow);
     }
     CPUMASK.store(mask, Relaxed);
-    for (cpu, control) in crate::smp::rings() {
-        if mask & 1 << cpu == 0 {
+    each_ring(|cpu, control| {
+        if CPUMASK.load(Relaxed) & 1 << cpu == 0 {
             control.limit.store(0, Relaxed);
         }
-    }
+    });
     if is_wanted() {
         tracing_on();
     }

@@ -18,12 +18,10 @@ mod calibrate;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use self::calibrate::Hook;
-use super::compact::counted;
 use super::latency;
 use crate::arch::jump_label;
 use crate::arch::stop::Text;
 use crate::arch::{divert, interrupts, percpu, tsc};
-use crate::config::MAX_CPUS;
 use crate::error::Error;
 
 jump_label::keys! {
@@ -58,11 +56,6 @@ pub(crate) struct Cpu {
 fn this() -> &'static Cpu {
     // SAFETY: blocks are static, and all of it are atomics.
     unsafe { &(*percpu::this()).critical }
-}
-
-fn of(cpu: usize) -> &'static Cpu {
-    // SAFETY: as above.
-    unsafe { &(*percpu::of(cpu)).critical }
 }
 
 impl Cpu {
@@ -188,10 +181,14 @@ pub(super) fn may_begin() -> bool {
 
 /// Has this watched, from the next stretch on.
 pub(super) fn watch(what: u8) {
-    for cpu in counted(MAX_CPUS) {
-        of(cpu).since.store(0, Relaxed);
-    }
     WATCHED.store(what, Relaxed);
+}
+
+impl Cpu {
+    /// Nothing goes on.
+    pub(super) fn reset(&self) {
+        self.since.store(0, Relaxed);
+    }
 }
 
 /// Measures what the hooks take.

@@ -4,17 +4,20 @@
 //! began by the event's `latency` earlier. Where the oldest is overwritten a snapshot is taken right then, so that the trace
 //! of the stretch stays until there is another.
 
+use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::control::LatencyBlock;
 use takt_tracer::{event, event_class};
 
+use super::compact::counted;
 use super::places::{self, Places};
 use super::tracer::Listening;
 use super::{critical, snapshot, without_interrupts};
 use crate::arch::jump_label::{self, Key, Writable, number};
 use crate::arch::stop::Text;
 use crate::arch::{divert, percpu};
+use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::time;
 
@@ -92,9 +95,18 @@ pub fn set_thresh(nanos: u64) {
 #[inline(never)]
 fn cycles_of(nanos: u64) -> u64 {
     const NANOS: u64 = 1_000_000_000;
-    let hz = time::tsc_hz();
-    let rest = (nanos % NANOS).saturating_mul(hz).div_ceil(NANOS);
-    (nanos / NANOS).saturating_mul(hz).saturating_add(rest)
+    let product = u128::from(nanos) * u128::from(time::tsc_hz()) + u128::from(NANOS - 1);
+    let (low, high) = (product as u64, (product >> 64) as u64);
+    if high >= NANOS {
+        return u64::MAX;
+    }
+    let cycles: u64;
+    // SAFETY: a division whose result fits.
+    unsafe {
+        asm!("div {}", in(reg) NANOS, inout("rax") low => cycles, inout("rdx") high => _,
+             options(pure, nomem, nostack));
+    }
+    cycles
 }
 
 /// The latency that was kept last, if any.
@@ -126,6 +138,13 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
 pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
+    for cpu in counted(MAX_CPUS) {
+        let block = percpu::of(cpu);
+        // SAFETY: blocks are static, and these are atomics, here and below.
+        unsafe { &(*block).critical }.reset();
+        // SAFETY: as above.
+        unsafe { &(*block).followed }.reset();
+    }
     critical::watch(what.watched);
     Text::lock()?.patch(|text| set_hooks(text, what.places, what.key, on));
     Ok(())

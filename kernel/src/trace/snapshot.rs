@@ -64,9 +64,7 @@ pub(super) fn keep_if_reserved() {
 #[cold]
 #[inline(never)]
 fn keep() {
-    for (_, control) in crate::smp::rings() {
-        snapshot::request(control);
-    }
+    control::each_ring(|_, control| snapshot::request(control));
     snapshot::settle(RingOf::here());
 }
 

@@ -94,7 +94,7 @@ impl Tracer {
             let is_ours = self.ours.load(Relaxed) & bit != 0;
             // No short cuts: they would make two loops of it.
             if (is_ours != on) & !(on & control::is_enabled(id)) {
-                control::enable(id, on)?;
+                control::set_event(id, on)?;
                 self.ours.fetch_xor(bit, Relaxed);
             }
             bit <<= 1;
@@ -161,7 +161,7 @@ const fn of_wakeups(name: &'static str) -> Tracer {
         &events::sched_wakeup::ID,
         &events::sched_switch::ID,
     ];
-    Tracer::new(name, EVENTS, wakeup::begin, nothing).listening(Places::THREADS, &wakeup::WAKEUP, 0)
+    Tracer::new(name, EVENTS, nothing, nothing).listening(Places::THREADS, &wakeup::WAKEUP, 0)
 }
 
 #[cfg(feature = "latency-tracers")]

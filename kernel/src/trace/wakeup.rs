@@ -11,11 +11,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::ThreadId;
 
-use super::compact::counted;
 use super::{latency, snapshot};
-use crate::arch::{jump_label, percpu, tsc};
-use crate::config::MAX_CPUS;
-use crate::error::Error;
+use crate::arch::{jump_label, tsc};
 use crate::sched;
 use crate::thread::tcb::{Tcb, tcb};
 
@@ -100,13 +97,9 @@ fn note(next: &Tcb, now: u64) -> bool {
     )
 }
 
-/// One of the two begins: nobody is followed yet.
-pub(super) fn begin() -> Result<(), Error> {
-    for cpu in counted(MAX_CPUS) {
-        // SAFETY: as above.
-        unsafe { &(*percpu::of(cpu)).followed }
-            .tid
-            .store(0, Relaxed);
+impl Followed {
+    /// Nobody is followed.
+    pub(super) fn reset(&self) {
+        self.tid.store(0, Relaxed);
     }
-    Ok(())
 }

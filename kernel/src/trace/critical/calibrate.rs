@@ -3,12 +3,11 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{CRITICAL, Cpu, IRQS, PREEMPT, WATCHED, this};
-use crate::arch::jump_label::{self, Key, number};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
 use crate::trace::compact::{counted, rolled};
-use crate::trace::places::Places;
-use crate::trace::{self, events, latency};
+use crate::trace::places::{self, Places};
+use crate::trace::{self, latency};
 
 /// The hooks.
 #[derive(Clone, Copy)]
@@ -22,7 +21,7 @@ pub(super) enum Hook {
 }
 
 /// Costs of the hooks in cycles, two of each; then what is only reckoned with.
-static COSTS: [AtomicU64; BOTH as usize + 1] = [const { AtomicU64::new(0) }; BOTH as usize + 1];
+static COSTS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// Nothing.
 const ZERO: u8 = 12;
@@ -82,45 +81,29 @@ fn measure(watched: u8, steps: &[Step]) {
             (step.stretch)(cpu);
             shortest = shortest.min(cpu.last.load(Relaxed));
         }
-        let cost = |which: u8| COSTS.get(usize::from(which)).unwrap_or(&COSTS[0]);
+        let cost = |which: u8| &COSTS[usize::from(which) % COSTS.len()];
         let minus = cost(step.minus).load(Relaxed);
         cost(step.into).store(shortest.saturating_sub(minus), Relaxed);
     }
 }
-
-/// The events of the places: their records must neither be measured nor show what never was.
-static EVENTS: [Key; 5] = [
-    &events::irq_disable::ID,
-    &events::irq_enable::ID,
-    &events::preempt_disable::ID,
-    &events::preempt_enable::ID,
-    &events::irq_handler_entry::ID,
-];
 
 /// Measures all of them.
 ///
 /// # Context
 /// A thread with preemption and interrupts enabled. Interrupts are off for some 20,000 instructions.
 pub(super) fn run(text: &mut Text) {
-    let mut were_on = 0;
-    for (bit, key) in rolled(&EVENTS).enumerate() {
-        were_on |= u8::from(jump_label::is_on(number(key))) << bit;
-    }
-    switch(text, were_on, true);
+    switch(text, true);
     measure_all();
-    switch(text, were_on, false);
+    switch(text, false);
 }
 
-/// The hooks are there to be measured, and the events that were on are not; or the other way round.
+/// The hooks are there to be measured, and the places' events are off, since their records must neither be measured nor
+/// show what never was; or the other way round.
 #[inline(never)]
-fn switch(text: &mut Text, were_on: u8, begins: bool) {
+fn switch(text: &mut Text, begins: bool) {
     text.patch(|text| {
-        for (bit, key) in rolled(&EVENTS).enumerate() {
-            if were_on >> bit & 1 != 0 {
-                // SAFETY: every other CPU stands still.
-                unsafe { jump_label::set(text, number(key), !begins) };
-            }
-        }
+        // SAFETY: every other CPU stands still.
+        unsafe { places::set_events(text, Places::ALL, !begins) };
         latency::set_hooks(text, Places::ALL, &CRITICAL, begins);
     });
 }

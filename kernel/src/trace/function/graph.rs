@@ -146,27 +146,30 @@ pub(super) extern "C" fn graph_return(slot: usize) -> usize {
         if shadow.is_of(&place) {
             shadow.drop_dead(slot, true);
         }
-        if let Some(top) = shadow.top().copied().filter(|top| top.slot == slot) {
+        if shadow.top().is_some_and(|top| top.slot == slot) {
             shadow.set_busy(true);
-            let depth = shadow.depth() - 1;
-            shadow.set_depth(depth);
-            returned(&top, shadow.is_irq(), depth, now);
+            let ret = pop(shadow, shadow.depth() - 1, now);
             shadow.set_busy(false);
-            return top.ret;
+            return ret;
         }
     }
     return_during_switch(slot, now)
 }
 
-/// Records and counts a return.
+/// The function at that depth has returned: drops it, records and counts its return, and gives the address that it returns
+/// to.
 #[inline(never)]
-fn returned(frame: &Frame, is_irq: bool, depth: usize, now: u64) {
+fn pop(shadow: &mut Shadow, depth: usize, now: u64) -> usize {
+    shadow.set_depth(depth);
+    let is_irq = shadow.is_irq();
+    let frame = shadow.popped();
     if frame.part == Part::Recorded {
         emit(false, is_irq, depth, frame);
     }
     if frame.is_timed {
         super::profile::returned(frame.ip(), now.wrapping_sub(frame.entered));
     }
+    frame.ret
 }
 
 /// Between the moment when another thread counts as the running one and the jump to it, the stack is still that of the
@@ -183,11 +186,9 @@ fn return_during_switch(slot: usize, now: u64) -> usize {
         };
         // SAFETY: where a frame of this stack is found no one else is at work: this is the context that owns it.
         let shadow = unsafe { &mut *shadow };
-        let at = shadow.frames().iter().rposition(|frame| frame.slot == slot);
-        if let Some((depth, frame)) = at.and_then(|at| Some((at, *shadow.frames().get(at)?))) {
-            shadow.set_depth(depth);
-            returned(&frame, shadow.is_irq(), depth, now);
-            return frame.ret;
+        let mut frames = shadow.frames().iter();
+        if let Some(depth) = frames.rposition(|frame| frame.slot == slot) {
+            return pop(shadow, depth, now);
         }
     }
     panic!("a function returned whose return address is not known");

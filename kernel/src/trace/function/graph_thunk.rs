@@ -94,6 +94,7 @@ fn limits() -> [u32; 3] {
 ///
 /// # Context
 /// Any. Whoever is last to store has seen what everyone has changed, or is followed by whom he has not.
+#[inline(never)]
 pub(super) fn follow() {
     loop {
         let now = limits();

@@ -122,18 +122,19 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     if is_graphed && !is_profiled {
         enter(ip, slot, true, false);
     }
-    if is_wanted(id) {
-        call(id, ip as usize, parent_ip);
-    }
+    call(id, ip as usize, parent_ip);
     // Last, so that what is between the reading of the clock there and the function is always the same.
     if is_profiled {
         enter(ip, slot, is_graphed, true);
     }
 }
 
-/// Calls the hooks that want the function of this id.
+/// Calls the hooks that want the function of this id, if there are any.
 #[inline(never)]
 fn call(id: usize, ip: usize, parent_ip: usize) {
+    if !is_wanted(id) {
+        return;
+    }
     if percpu::preempt_byte() & percpu::DEPTH == percpu::DEPTH {
         NR_RECURSIONS.fetch_add(1, Relaxed);
         return;

@@ -332,7 +332,7 @@ pub(crate) fn records_are_judged(are_judged: bool) {
     graph_thunk::follow();
 }
 
-#[inline(always)]
+#[inline(never)]
 fn is_pid_traced() -> bool {
     let tid = percpu::current_tid();
     !HAS_PIDS.load(Relaxed) || PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
@@ -451,6 +451,7 @@ fn forget_context_of(cpu: *mut PerCpu) {
 }
 
 /// Records a function by the ring's ordinary ways, with its context. The next record begins with a context as well.
+#[inline(never)]
 extern "C" fn slow(ip: u32, slot: *mut usize) {
     use takt_tracer::event::Event;
     // SAFETY: the thunk passes the place of the return address.

@@ -271,6 +271,14 @@ impl Shadow {
         self.frames().last()
     }
 
+    /// The one that was above the innermost one.
+    #[inline(always)]
+    pub(super) fn popped(&self) -> &Frame {
+        self.frames
+            .get(self.depth() + 1)
+            .unwrap_or(&self.frames[0])
+    }
+
     /// Puts another one on top; `None` if there is no room.
     #[inline(always)]
     pub(super) fn push(&mut self, frame: Frame) -> Option<&mut Frame> {
