@@ -146,15 +146,16 @@ pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
         unsafe { &(*block).followed }.reset();
     }
     critical::watch(what.watched);
-    Text::lock()?.patch(|text| set_hooks(text, what.places, what.key, on));
+    Text::lock()?.patch(|text| set_hooks(text, what.places, what.key, on, false));
     Ok(())
 }
 
-/// Has hooks called or not: those at these places, which ask for this key. Every other CPU stands still.
+/// Has hooks called or not: those at these places, which ask for this key; if `alone`, instead of recording the places'
+/// events. Every other CPU stands still.
 #[inline(never)]
-pub(super) fn set_hooks(text: &mut Writable, places: Places, key: Key, on: bool) {
+pub(super) fn set_hooks(text: &mut Writable, places: Places, key: Key, on: bool, alone: bool) {
     // SAFETY: every other CPU stands still, here and below.
-    unsafe { places::set_tracer(text, places, on) };
+    unsafe { places::set_tracer(text, places, on, alone) };
     // SAFETY: as above.
     unsafe { jump_label::set(text, number(key), on) };
     if places.have_interrupts() {

@@ -86,16 +86,6 @@ impl Places {
     /// Where threads are woken and switched to.
     pub(super) const THREADS: Self = Self(1 << 5 | 1 << 6);
 
-    /// All of them.
-    #[inline(always)]
-    fn all(self) -> impl Iterator<Item = &'static Place> {
-        let mut left = usize::from(self.0) << 1;
-        rolled(&PLACES).filter(move |_| {
-            left >>= 1;
-            left & 1 != 0
-        })
-    }
-
     /// Whether interrupts' beginnings are among them.
     pub(super) const fn have_interrupts(self) -> bool {
         self.0 & ENTRY != 0
@@ -118,28 +108,24 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     }
 }
 
-/// A tracer wants to hear of these places, or no longer.
+/// A tracer wants to hear of these places, or no longer. If `alone`, their events are not recorded meanwhile though they are
+/// on.
 ///
 /// # Safety
 /// That of [`jump_label::set`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
-    for place in places.all() {
-        // SAFETY: the caller's duty.
-        unsafe { place.set(text, TRACER, on) };
-    }
-}
-
-/// Has the events of these places be off although they are on, or be as they are.
-///
-/// # Safety
-/// That of [`jump_label::set`].
-pub(super) unsafe fn set_events(text: &mut Writable, places: Places, on: bool) {
-    for place in places.all() {
-        if place.users.load(Relaxed) & EVENT != 0 {
+pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool, alone: bool) {
+    let mut left = places.0;
+    for place in rolled(&PLACES) {
+        if left & 1 != 0 {
+            if alone && place.users.load(Relaxed) & EVENT != 0 {
+                // SAFETY: the caller's duty.
+                unsafe { jump_label::set(text, number(place.event), !on) };
+            }
             // SAFETY: the caller's duty.
-            unsafe { jump_label::set(text, number(place.event), on) };
+            unsafe { place.set(text, TRACER, on) };
         }
+        left >>= 1;
     }
 }

@@ -125,7 +125,8 @@ impl<'p, W: Word> Program<'p, W> {
             let end = at + HEAD + operands(head)?;
             if nr_name_words(head) != 0 {
                 let name = at + HEAD + SET_WORDS;
-                name_of(code.get(name)?.get(), end - name - 1)?;
+                let (_, len) = name_of(code.get(name)?.get(), end - name - 1)?;
+                check_text(code.get(name + 1..end)?, len)?;
             }
             at = end;
         }
@@ -245,6 +246,21 @@ fn name_of(head: u32, nr_words: usize) -> Option<(u32, usize)> {
     (how <= NAME_GLOB && nr_words == len.div_ceil(4)).then_some((how, len))
 }
 
+/// Whether the first `len` bytes of these words are characters, each with as many bytes as its first one says.
+fn check_text<W: Word>(words: &[W], len: usize) -> Option<()> {
+    let mut nr_missing = 0;
+    for at in 0..len {
+        let byte = words.get(at / 4)?.get().to_le_bytes()[at % 4];
+        nr_missing = match (byte.leading_ones(), nr_missing) {
+            (0, 0) => 0,
+            (nr @ 2..=4, 0) => nr - 1,
+            (1, 1..) => nr_missing - 1,
+            _ => return None,
+        };
+    }
+    (nr_missing == 0).then_some(())
+}
+
 /// Whether a thread's name is as the words want it.
 #[inline(never)]
 fn is_met_by(words: &[AtomicU32], name: &[u8]) -> Option<bool> {
@@ -256,8 +272,9 @@ fn is_met_by(words: &[AtomicU32], name: &[u8]) -> Option<bool> {
     }
     let wanted = bytes.get(..len)?;
     Some(match how {
-        NAME_GLOB => glob::matches(wanted, name),
-        how => (wanted == name) == (how == NAME_EQUAL),
+        NAME_EQUAL => wanted == name,
+        NAME_DIFFERENT => wanted != name,
+        _ => glob::matches(wanted, name),
     })
 }
 

@@ -147,6 +147,7 @@ impl Rule {
 
     /// Whether there is a trigger.
     #[must_use]
+    #[inline(never)]
     pub fn has_triggers(&self) -> bool {
         self.triggers
             .iter()

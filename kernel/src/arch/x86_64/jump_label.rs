@@ -117,44 +117,45 @@ pub fn is_on(key: u32) -> bool {
         .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
 }
 
-/// Lifts write protection and returns CR0 as it was. Not inlined, since there are many who patch.
-///
-/// # Safety
-/// That of [`Writable::with`].
-#[inline(never)]
-unsafe fn lift() -> Cr0Flags {
-    let cr0 = Cr0::read();
-    // SAFETY: the caller's duty.
-    unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
-    cr0
-}
-
-/// # Safety
-/// `cr0` is what [`lift`] has returned.
-#[inline(never)]
-unsafe fn restore(cr0: Cr0Flags) {
-    // SAFETY: the caller's duty.
-    unsafe { Cr0::write(cr0) };
-    // Serialise, so that this CPU does not go on with bytes fetched before.
-    core::arch::x86_64::__cpuid(0);
-}
-
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
 #[derive(Debug)]
 pub struct Writable(());
 
 impl Writable {
+    /// Lifts the protection, and says what CR0 was; [`restore`](Self::restore) is to follow.
+    ///
+    /// # Safety
+    /// Interrupts are off, and no other CPU executes what is written.
+    #[inline(never)]
+    pub unsafe fn lift() -> (Self, Cr0Flags) {
+        let cr0 = Cr0::read();
+        // SAFETY: the caller's duty.
+        unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
+        (Self(()), cr0)
+    }
+
+    /// Ends it.
+    ///
+    /// # Safety
+    /// `cr0` is what [`lift`](Self::lift) has said, and nothing is written any more.
+    #[inline(never)]
+    pub unsafe fn restore(cr0: Cr0Flags) {
+        // SAFETY: the caller's duty.
+        unsafe { Cr0::write(cr0) };
+        // Serialise, so that this CPU does not go on with bytes fetched before.
+        core::arch::x86_64::__cpuid(0);
+    }
+
     /// Lifts the protection while `write` runs.
     ///
     /// # Safety
     /// Interrupts are off, and no other CPU executes what is written.
-    #[inline(always)]
     pub unsafe fn with<R>(write: impl FnOnce(&mut Self) -> R) -> R {
-        // SAFETY: write protection is lifted only while `write` runs, with interrupts off.
-        let cr0 = unsafe { lift() };
-        let result = write(&mut Self(()));
+        // SAFETY: the caller's duty.
+        let (mut text, cr0) = unsafe { Self::lift() };
+        let result = write(&mut text);
         // SAFETY: as it was.
-        unsafe { restore(cr0) };
+        unsafe { Self::restore(cr0) };
         result
     }
 

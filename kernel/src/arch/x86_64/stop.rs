@@ -12,6 +12,8 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use x86_64::registers::control::Cr0Flags;
+
 use super::jump_label::Writable;
 use super::{interrupts, percpu};
 use crate::error::Error;
@@ -63,19 +65,19 @@ impl Text {
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
     #[inline(always)]
     pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
-        let were_enabled = stop_others();
-        // SAFETY: interrupts are off, and every other CPU stands still.
-        let result = unsafe { Writable::with(patch) };
-        let_others_go(were_enabled);
+        let (were_enabled, mut text, cr0) = stop_others();
+        let result = patch(&mut text);
+        let_others_go(were_enabled, cr0);
         result
     }
 }
 
-/// Disables interrupts and waits until every other CPU stands still; says whether interrupts were enabled.
+/// Disables interrupts, waits until every other CPU stands still, and lifts write protection; says whether interrupts were
+/// enabled, and what CR0 was.
 ///
 /// Not inlined, since there are many who patch.
 #[inline(never)]
-fn stop_others() -> bool {
+fn stop_others() -> (bool, Writable, Cr0Flags) {
     let were_enabled = interrupts::are_enabled();
     interrupts::disable();
     STOPPED.store(0, Relaxed);
@@ -87,11 +89,15 @@ fn stop_others() -> bool {
     while STOPPED.load(Acquire) != others {
         core::hint::spin_loop();
     }
-    were_enabled
+    // SAFETY: interrupts are off, and every other CPU stands still.
+    let (text, cr0) = unsafe { Writable::lift() };
+    (were_enabled, text, cr0)
 }
 
 #[inline(never)]
-fn let_others_go(were_enabled: bool) {
+fn let_others_go(were_enabled: bool, cr0: Cr0Flags) {
+    // SAFETY: it is what `stop_others` has found.
+    unsafe { Writable::restore(cr0) };
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
     if were_enabled {
         // SAFETY: as they were.

@@ -6,7 +6,7 @@ use super::{CRITICAL, Cpu, IRQS, PREEMPT, WATCHED, this};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
 use crate::trace::compact::{counted, rolled};
-use crate::trace::places::{self, Places};
+use crate::trace::places::Places;
 use crate::trace::{self, latency};
 
 /// The hooks.
@@ -101,11 +101,7 @@ pub(super) fn run(text: &mut Text) {
 /// show what never was; or the other way round.
 #[inline(never)]
 fn switch(text: &mut Text, begins: bool) {
-    text.patch(|text| {
-        // SAFETY: every other CPU stands still.
-        unsafe { places::set_events(text, Places::ALL, !begins) };
-        latency::set_hooks(text, Places::ALL, &CRITICAL, begins);
-    });
+    text.patch(|text| latency::set_hooks(text, Places::ALL, &CRITICAL, begins, true));
 }
 
 /// Instructions of the diverted return in front of its call.

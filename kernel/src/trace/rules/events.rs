@@ -176,6 +176,7 @@ pub(in crate::trace) fn is_soft(event: u32) -> bool {
 }
 
 /// An event that has triggers is switched on or off: its places stay on. Says whether that is all there is to do.
+#[inline(never)]
 pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
     let rule = TAKT_RULES.find(event).filter(|rule| rule.has_triggers());
     if let Some(rule) = rule {
