@@ -138,6 +138,9 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
 pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
+    if what.places == Places::NONE {
+        return Ok(());
+    }
     for cpu in counted(MAX_CPUS) {
         let block = percpu::of(cpu);
         // SAFETY: blocks are static, and these are atomics, here and below.

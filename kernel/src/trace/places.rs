@@ -71,7 +71,7 @@ static PLACES: [Place; 7] = [
 ];
 
 /// Places that a tracer wants to hear of, by their bits.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places(pub(super) u8);
 
 impl Places {

@@ -37,7 +37,7 @@ type Act = fn() -> Result<(), Error>;
 pub(super) struct Listening {
     /// The places of the kernel that it has hooks at.
     pub(super) places: Places,
-    /// The key that is on meanwhile.
+    /// The key that is on meanwhile, if there are any.
     pub(super) key: Key,
     /// For the tracers of sections: which ones.
     pub(super) watched: u8,
