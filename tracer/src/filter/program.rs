@@ -38,7 +38,7 @@ pub(super) const MASK: u32 = 2;
 pub(super) const FROM_CPU: u32 = 0;
 pub(super) const FROM_CTX: u32 = 1;
 pub(super) const FROM_TID: u32 = 2;
-pub(super) const FROM_FIELD: u32 = 3;
+pub(crate) const FROM_FIELD: u32 = 3;
 
 pub(super) const SIGNED: u32 = 1 << 24;
 pub(super) const TURNED: u32 = 1 << 25;

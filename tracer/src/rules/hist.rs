@@ -9,7 +9,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use crate::filter::program::{Raw, Word};
+use crate::filter::program::{FROM_FIELD, Raw, Word};
 
 /// Keys of a histogram.
 pub const MAX_KEYS: usize = 3;
@@ -46,14 +46,8 @@ impl<'s, W: Word> HistSpec<'s, W> {
         let (nr_keys, nr_values, size) = Self { words }.head()?;
         let is_whole = words.len() == 1 + 2 * (nr_keys + nr_values);
         let is_sound = (1..=MAX_KEYS).contains(&nr_keys) && nr_values <= MAX_VALUES && size > 0;
-        let raw = Raw {
-            words: &[],
-            cpu: 0,
-            tid: 0,
-            ctx: 0,
-        };
         let mut sources = words.iter().skip(1).step_by(2);
-        let has_sources = sources.all(|source| raw.number(source.get() & 0xff, 0).is_some());
+        let has_sources = sources.all(|source| source.get() & 0xff <= FROM_FIELD);
         (is_whole && is_sound && has_sources).then_some(Self { words })
     }
 

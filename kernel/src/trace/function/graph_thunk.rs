@@ -219,7 +219,6 @@ global_asm!(
     //
     // A hooked function has returned. rax and rdx may hold its result, and so may rcx, r8 and r9; rsi, rdi, r10, r11 and the
     // flags do not.
-    ".balign 64",
     ".global takt_graph_return",
     "takt_graph_return:",
     "sub rsp, 8",

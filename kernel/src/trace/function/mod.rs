@@ -50,7 +50,7 @@ use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
 use crate::error::Error;
 use crate::sync::raw_mutex::{Long, RawMutex};
 use crate::time::Instant;
-use crate::trace::compact::{counted, opaque};
+use crate::trace::compact::{counted, opaque, rolled};
 use crate::trace::tracer;
 
 /// What is recorded of functions.
@@ -253,8 +253,8 @@ pub fn set_notrace(filter: &Filter) -> Result<(), Error> {
 /// As [`start`].
 pub fn set_pids(tids: &[u8]) -> Result<(), Error> {
     let change = Change::begin()?;
-    PIDS.iter().for_each(|word| word.store(0, Relaxed));
-    for tid in tids {
+    rolled(&PIDS).for_each(|word| word.store(0, Relaxed));
+    for tid in rolled(tids) {
         PIDS[usize::from(tid / 32)].fetch_or(1 << (tid % 32), Relaxed);
     }
     HAS_PIDS.store(!tids.is_empty(), Relaxed);

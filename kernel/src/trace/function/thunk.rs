@@ -171,19 +171,16 @@ global_asm!(
     "TAKT_RESTORE_ARGUMENTS",
     "ret",
     //
-    ".balign 64",
     ".global takt_function_ops",
     "takt_function_ops:",
     "TAKT_CALL_WITH_IPS {ops}",
     // What the function graph's own thunks leave over (see `graph_thunk`): an entry, as it was.
-    ".balign 64",
     ".global takt_function_graph_slow",
     "takt_function_graph_slow:",
     "TAKT_CALL_WITH_IPS {graph_entry}",
     //
     // A hooked function has returned; at the second of the two the stack pointer is where its return address was, which
     // gets the right one. Kept is what may hold its result.
-    ".balign 64",
     ".global takt_graph_return_timed",
     "takt_graph_return_timed:",
     "sub rsp, 8",

@@ -150,8 +150,8 @@ pub(super) const SESSION: [Step; 47] = [
     (
         "echo sleep_until >> set_ftrace_filter; cat set_ftrace_filter",
         &[
-            "+^<takt_kernel::sync::semaphore::Semaphore>::(begin_give|give_[^u]\\w+)$",
             "=takt_kernel::time::sleep_until",
+            "+^<takt_kernel::sync::semaphore::Semaphore>::(begin_give|give_[^u]\\w+)$",
         ],
     ),
     (
