@@ -164,6 +164,7 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
 }
 
 /// An interrupt returns at `place`. Called by its stub.
+#[inline(never)]
 pub(crate) extern "C" fn irq_returns(place: u32) {
     let cpu = this();
     if is_in_preempt() & !cpu.is_interrupts.load(Relaxed) {

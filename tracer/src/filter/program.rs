@@ -250,13 +250,12 @@ fn name_of(head: u32, nr_words: usize) -> Option<(u32, usize)> {
 fn check_text<W: Word>(words: &[W], len: usize) -> Option<()> {
     let mut nr_missing = 0;
     for at in 0..len {
-        let byte = words.get(at / 4)?.get().to_le_bytes()[at % 4];
-        nr_missing = match (byte.leading_ones(), nr_missing) {
-            (0, 0) => 0,
-            (nr @ 2..=4, 0) => nr - 1,
-            (1, 1..) => nr_missing - 1,
-            _ => return None,
-        };
+        let byte = (words.get(at / 4)?.get() >> (8 * (at % 4))) as u8;
+        let nr_ones = byte.leading_ones();
+        if (nr_ones == 1) != (nr_missing != 0) || nr_ones > 4 {
+            return None;
+        }
+        nr_missing = if nr_ones > 1 { nr_ones } else { nr_missing }.saturating_sub(1);
     }
     (nr_missing == 0).then_some(())
 }
