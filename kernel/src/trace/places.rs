@@ -117,9 +117,10 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 #[inline(never)]
 pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool, alone: bool) {
     let mut left = places.0;
+    let silenced = if alone { EVENT } else { 0 };
     for place in rolled(&PLACES) {
         if left & 1 != 0 {
-            if alone && place.users.load(Relaxed) & EVENT != 0 {
+            if place.users.load(Relaxed) & silenced != 0 {
                 // SAFETY: the caller's duty.
                 unsafe { jump_label::set(text, number(place.event), !on) };
             }

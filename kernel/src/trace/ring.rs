@@ -374,7 +374,7 @@ impl CpuRing for RingOf {
 
     #[cfg(feature = "function")]
     fn opening(self) {
-        super::function::forget_context(self.cpu().into());
+        super::function::forget_context(self.0);
     }
 
     #[inline(always)]

@@ -18,12 +18,11 @@ use super::percpu::PerCpu;
 use crate::trace::rolled;
 use crate::trace::rules::Arguments;
 
-/// A record function: where it begins, what it is replaced by, and the copy of its beginning.
+/// A record function: where it begins, and what it is replaced by.
 #[repr(C)]
 struct Function {
     place: u32,
     diverted: u32,
-    copy: u32,
 }
 
 global_asm!(
@@ -32,14 +31,11 @@ global_asm!(
     // two in other registers; 0x800: those two in one register.
     ".macro TAKT_DIVERTED name, nr",
     "takt_\\name\\()_diverted:",
-    "lea rdx, [rip + takt_\\name\\()_copy]",
+    "lea rdx, [rip + takt_\\name\\()_rest]",
     "mov eax, \\nr",
     "jmp takt_record_diverted",
-    "takt_\\name\\()_copy:",
-    "mov r8, gs:[{POS}]",
-    "jmp takt_\\name\\()_rest",
     ".pushsection .rodata.takt_records, \"a\"",
-    ".long takt_\\name, takt_\\name\\()_diverted, takt_\\name\\()_copy",
+    ".long takt_\\name, takt_\\name\\()_diverted",
     ".popsection",
     ".endm",
     ".pushsection .rodata.takt_records, \"a\"",
@@ -58,9 +54,9 @@ global_asm!(
     ".pushsection .rodata.takt_records, \"a\"",
     "takt_records_end:",
     ".popsection",
-    ".global takt_records_start, takt_records_end",
+    ".global takt_records_start, takt_records_end, takt_record_copy",
     //
-    // On the stack: `Arguments`, then rdi, rsi, r9, r10, r11, rcx, the result, the copy. The stack is aligned at calls.
+    // On the stack: `Arguments`, then rdi, rsi, r9, r10, r11, rcx, the result, the rest of the function. The stack is aligned at calls.
     // A frame of its own, so that a stack trace meets the function with the event.
     "takt_record_diverted:",
     "push rbp",
@@ -127,6 +123,8 @@ global_asm!(
     "mov r9, [rsp + {SIZE} + 16]",
     "mov r10, [rsp + {SIZE} + 24]",
     "mov rcx, [rsp + {SIZE} + 40]",
+    "takt_record_copy:", // of the instruction that the jumps have replaced
+    "mov r8, gs:[{POS}]",
     "call [rsp + {SIZE} + 56]",
     "5:",
     "mov edi, [rsp + {SIZE} + 48]",
@@ -161,6 +159,7 @@ const _: () = assert!(
 unsafe extern "C" {
     static takt_records_start: Function;
     static takt_records_end: Function;
+    static takt_record_copy: u8;
 }
 
 /// Has every record function ask the rules, or no longer.
@@ -175,12 +174,10 @@ pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
     // SAFETY: as above.
     for function in rolled(unsafe { core::slice::from_raw_parts(start, nr) }) {
         let place = function.place as usize;
-        let code = if on {
-            branch(JUMP, place, function.diverted as usize)
-        } else {
-            // SAFETY: the copy is in the text and never changes.
-            unsafe { code_at(function.copy as usize) }
-        };
+        let diverted = branch(JUMP, place, function.diverted as usize);
+        // SAFETY: the copy is in the text and never changes.
+        let original = unsafe { code_at((&raw const takt_record_copy) as usize) };
+        let code = if on { diverted } else { original };
         // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
         unsafe { text.write(place, code) };
     }

@@ -46,7 +46,7 @@ use takt_tracer::control::FunctionBlock;
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::stop::Text;
-use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
+use crate::config::MAX_FUNCTIONS;
 use crate::error::Error;
 use crate::sync::raw_mutex::{Long, RawMutex};
 use crate::time::Instant;
@@ -160,6 +160,7 @@ fn check_functions() -> Result<(), Error> {
     }
 }
 
+#[inline(never)]
 fn begin(tracer: Tracer) -> Result<(), Error> {
     check_functions()?;
     choose(tracer)
@@ -177,6 +178,7 @@ pub fn stop() -> Result<(), Error> {
     choose(Tracer::Nop)
 }
 
+#[inline(never)]
 fn choose(tracer: Tracer) -> Result<(), Error> {
     let change = Change::begin()?;
     CHOICE.store(tracer as u8, Relaxed);
@@ -429,21 +431,15 @@ fn apply() -> Result<(), Error> {
     Ok(())
 }
 
-/// What the CPU's last record of a function says of the context does not count any more.
-#[inline(always)]
-pub(super) fn forget_context(cpu: usize) {
-    debug_assert!(cpu < MAX_CPUS);
-    forget_context_of(percpu::of(cpu));
-}
-
-/// As [`forget_context`], for this CPU.
+/// What this CPU's last record of a function says of the context does not count any more.
 #[inline(always)]
 pub(super) fn forget_context_here() {
-    forget_context_of(percpu::this());
+    forget_context(percpu::this());
 }
 
+/// As [`forget_context_here`], for a CPU's block.
 #[inline(always)]
-fn forget_context_of(cpu: *mut PerCpu) {
+pub(super) fn forget_context(cpu: *mut PerCpu) {
     // SAFETY: a CPU's block; blocks are static.
     let context = unsafe { &raw mut (*cpu).function_context };
     // SAFETY: a word of its own, written as a whole; see `thunk` for who may write when.
