@@ -6,6 +6,7 @@
 use core::arch::asm;
 
 /// The things one after the other, by a loop of one round.
+#[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 #[inline(always)]
 pub(crate) fn rolled<T>(all: &[T]) -> impl Iterator<Item = &T> {
     let mut at = 0;
@@ -38,11 +39,12 @@ pub(crate) fn opaque(mut number: usize) -> usize {
 }
 
 /// A call of the function itself where the compiler would write down a copy of it.
+#[cfg(feature = "latency-tracers")]
 #[inline(always)]
 pub(crate) fn apart<A, R>(mut function: fn(A) -> R) -> fn(A) -> R {
     // SAFETY: no instruction at all.
     unsafe {
-        asm!("/* {0} */", inout(reg) function, options(pure, nomem, nostack, preserves_flags));
+        asm!("/* {0} */", inout(reg) function, options(nostack, preserves_flags));
     }
     function
 }

@@ -16,8 +16,8 @@ use super::latency;
 use crate::arch::{interrupts, percpu, tsc};
 use crate::error::Error;
 use crate::thread::{Builder, Thread};
-use crate::time::{self, Instant};
 use crate::thread_stack;
+use crate::time::{self, Instant};
 
 event_class! {
     /// What one width of time has shown.

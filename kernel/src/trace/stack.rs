@@ -61,7 +61,7 @@ fn record(first: &[usize], mut skip: usize) {
         return;
     }
     let (_, frame) = interrupts::frame_pointer();
-    let mut calls = Backtrace::from(frame as usize);
+    let calls = Backtrace::from(frame as usize);
     let mut callers = Vec::<u32, MAX_FRAMES>::new();
     for call in first {
         // There is room.
@@ -69,7 +69,7 @@ fn record(first: &[usize], mut skip: usize) {
     }
     // Until the first one that is not the tracer's own.
     let mut is_inside = true;
-    while let Some(call) = calls.next() {
+    for call in calls {
         is_inside &= is_tracers(call);
         if is_inside {
             continue;

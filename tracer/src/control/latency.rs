@@ -86,9 +86,7 @@ impl LatencyBlock {
     pub fn begin(&self) -> u32 {
         loop {
             let nr = self.nr_kept.load(Relaxed) & !1;
-            let begun = self
-                .nr_kept
-                .compare_exchange(nr, nr | 1, Acquire, Relaxed);
+            let begun = self.nr_kept.compare_exchange(nr, nr | 1, Acquire, Relaxed);
             if begun.is_ok() {
                 return nr;
             }

@@ -154,7 +154,7 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option
     // What fits into a ring for tests is less.
     let room = (Geometry::<R>::MAX_LEN.saturating_sub(head + 4) as usize).min(MAX_BYTES) & !3;
     let bytes = bytes.map(|bytes| bytes.get(..room).unwrap_or(bytes));
-    let len = head + bytes.map_or(0, |bytes| 4 + (bytes.len() as u32 + 3 & !3));
+    let len = head + bytes.map_or(0, |bytes| 4 + ((bytes.len() as u32 + 3) & !3));
     if Geometry::<R>::MAX_LEN < MAX_RECORD as u32 && len > Geometry::<R>::MAX_LEN {
         ring.add(Word::Dropped, 1); // nor does all
         return;

@@ -189,7 +189,12 @@ impl Writable {
         // SAFETY: the caller's duty.
         unsafe { place.write_volatile(code as u8) };
         // SAFETY: as above.
-        unsafe { place.wrapping_add(1).cast::<u32>().write_unaligned((code >> 8) as u32) };
+        unsafe {
+            place
+                .wrapping_add(1)
+                .cast::<u32>()
+                .write_unaligned((code >> 8) as u32)
+        };
     }
 }
 
@@ -200,6 +205,7 @@ const CODE: u64 = 0xff_ffff_ffff;
 ///
 /// # Safety
 /// They are in the text.
+#[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 pub(crate) unsafe fn code_at(address: usize) -> u64 {
     let place = address as *const u8;
     // SAFETY: the caller's duty.
@@ -210,6 +216,7 @@ pub(crate) unsafe fn code_at(address: usize) -> u64 {
 }
 
 /// The code of a jump or a call from an address to another.
+#[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 pub(crate) fn branch(opcode: u8, from: usize, to: usize) -> u64 {
     let distance = to.wrapping_sub(from.wrapping_add(5)) as u32;
     u64::from(distance) << 8 | u64::from(opcode)

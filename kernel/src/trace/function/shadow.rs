@@ -274,9 +274,7 @@ impl Shadow {
     /// The one that was above the innermost one.
     #[inline(always)]
     pub(super) fn popped(&self) -> &Frame {
-        self.frames
-            .get(self.depth() + 1)
-            .unwrap_or(&self.frames[0])
+        self.frames.get(self.depth() + 1).unwrap_or(&self.frames[0])
     }
 
     /// Puts another one on top; `None` if there is no room.
