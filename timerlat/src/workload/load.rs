@@ -110,7 +110,7 @@ pub(crate) fn reset(cpu: usize) {
     COMPUTED[cpu].store(COMPUTED_SEED, Relaxed);
     INTERRUPTED[cpu].store(INTERRUPTED_SEED, Relaxed);
     while QUEUES[cpu].try_receive().is_ok() {}
-    while NR_SENT[cpu].load(Relaxed) % QUEUE_LEN as u64 != 0 {
+    while !NR_SENT[cpu].load(Relaxed).is_multiple_of(QUEUE_LEN as u64) {
         send(cpu, 0);
         let _ = QUEUES[cpu].try_receive();
     }
