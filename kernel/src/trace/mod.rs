@@ -34,8 +34,8 @@ pub use control::{
     is_enabled, is_on, is_overwriting, is_wanted, nr_full, place_of, prepare, set_buffer_size,
     set_cpumask, set_mode, tracing_off, tracing_on,
 };
+pub(crate) use ring::record_bytes;
 pub use ring::{IrqsOffSink, IrqsOnSink, KernelRing, KernelSink};
-pub(crate) use ring::{record_bytes, record_near};
 pub use takt_tracer::ring::Mode;
 pub use tracer::set_tracer;
 

@@ -151,11 +151,6 @@ impl CpuRing for KernelRing {
     }
 }
 
-/// Records a near event that the fast path in assembly leaves over.
-pub(crate) extern "C" fn record_near(word: u32, time: u64) {
-    ring::record_near_slowly(RingOf::here(), word, time);
-}
-
 /// What the fast paths in assembly leave over, and what they are not for: records any number of extra words, and a text if
 /// the pointer is not null.
 ///

@@ -7,9 +7,7 @@ use core::num::NonZeroU64;
 use super::control::{ARMED, capacity};
 use super::snapshot::{self, Halves};
 use super::{CpuRing, Geometry, Mode, Word, noted};
-use crate::wire::{
-    CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, NEAR_FAR, SUB_COMMIT, SUB_HEADER, SubHeader, commit_of,
-};
+use crate::wire::{CLOCK_CURRENT, CLOCK_ID, CLOCK_LEN, SUB_COMMIT, SUB_HEADER, SubHeader};
 
 /// Records what the fast path could not, or loses and counts it.
 #[cold]
@@ -20,37 +18,16 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
     super::record_bytes(ring, word, extra.get(..nr).unwrap_or(&extra), None);
 }
 
-/// Records a near event that the fast path could not, or loses and counts it.
-#[cold]
-#[inline(never)]
-pub(super) fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
-    /// A record without the upper half of its time is as long as what says the half of the clock.
-    const LEN: u32 = CLOCK_LEN;
-    let is_half_of = |now: u64| (time ^ now) >> 32 == 0;
-    if is_half_of(ring.now()) {
-        let Some((pos, ts)) = reserve(ring, LEN) else {
-            return;
-        };
-        if is_half_of(ts) {
-            let at = Geometry::<R>::offset(pos.get());
-            ring.store32::<0>(at, ts as u32);
-            ring.store32::<4>(at, word);
-            ring.store32::<8>(at, time as u32);
-            let sub = Geometry::<R>::sub_offset(pos.get());
-            return ring.add64::<SUB_COMMIT>(sub, u64::from(commit_of(LEN)));
-        }
-        // The clock's upper half has changed just now: what was reserved says that a second time.
-        put_half(ring, pos.get(), ts, 0);
-    }
-    record(ring, word | NEAR_FAR, time, 0, LEN + 4);
-}
+/// No upper half of the TSC.
+pub(super) const NO_HALF: u64 = u64::MAX;
 
-/// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
+/// Reserves `len` bytes, or 4 less where the time stamp has the upper half `near`; returns their position and the time stamp,
+/// or `None` if the event is not recorded.
 ///
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
 #[inline(never)]
-pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)> {
+pub(super) fn reserve<R: CpuRing>(ring: R, len: u32, near: u64) -> Option<(NonZeroU64, u64)> {
     let mut turn = Turn::GO_ON;
     loop {
         let limit = ring.load(Word::Limit);
@@ -59,6 +36,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)
         }
         let pos = ring.pos();
         let now = ring.now();
+        let len = if now >> 32 == near { len - 4 } else { len };
         let end = Geometry::<R>::end(pos);
         // Tracing was turned on, or somebody says that who runs may have changed without a record of it: the reader is
         // told who runs. A new header tells it anyway.
@@ -82,7 +60,8 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)
             }
         } else if needs_clock {
             if ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN)) {
-                put_half(ring, pos, now, if tells { ring.ctx() & CURRENT } else { 0 });
+                let current = ring.ctx() & CURRENT;
+                put_half(ring, pos, now, if tells { current } else { 0 });
                 ring.store(Word::TsHi, noted(now >> 32));
                 if tells {
                     // Only now: whoever came in between has told it too.

@@ -4,8 +4,12 @@
 //! straight through is left to [`slow::record`] as a tail call with the same arguments, so that the fast path needs
 //! neither a stack frame nor a saved register.
 
-use super::{CpuRing, Geometry, Word, slow};
-use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, SUB_COMMIT, commit_of};
+use super::slow::{self, NO_HALF};
+use super::{CpuRing, Geometry, Word};
+use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, NEAR_FIRST, SUB_COMMIT, commit_of};
+
+/// What the word of a near event has of [`NEAR_FIRST`] and [`NEAR_FAR`] before it is known how much of its time is recorded.
+const NEAR: u32 = NEAR_FIRST as u32;
 
 /// The fast path; `slow` is called in its stead where it does not go straight through.
 #[inline(always)]
@@ -103,7 +107,7 @@ pub fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
     let pos = ring.pos();
     let now = ring.now();
     if !ring.is_noted_half((now >> 32) as u32) {
-        return slow::record_near(ring, word, time);
+        return slow::record(ring, word, time, 0, 16);
     }
     let is_far = (time ^ now) >> 32 != 0;
     let (len, word_there) = match is_far {
@@ -112,7 +116,7 @@ pub fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
     };
     let new = pos + u64::from(len);
     if !(ring.has_room(new) && ring.cas_pos(pos, new)) {
-        return slow::record_near(ring, word, time);
+        return slow::record(ring, word, time, 0, 16);
     }
     let at = Geometry::<R>::offset(pos);
     write(ring, at, now as u32, len, word_there, time, 0);
@@ -131,19 +135,10 @@ pub fn record_near_ctx<R: CpuRing>(ring: R, word: u32, time: u64) {
     record_near(ring, ring.with_ctx(word), time);
 }
 
-/// As [`record_near`], without trying the fast path: what a ring's own fast path leaves over.
-///
-/// # Context
-/// Thread, IRQ, NMI of the ring's CPU.
-#[inline]
-pub fn record_near_slowly<R: CpuRing>(ring: R, word: u32, time: u64) {
-    slow::record_near(ring, word, time);
-}
-
 /// Records extra words, and a dynamic field if there is one, without context in the word.
 ///
 /// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a
-/// sub-buffer).
+/// sub-buffer). Of a near event the two words are its time, and the upper one is left out where it can be.
 ///
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
@@ -159,8 +154,17 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option
         ring.add(Word::Dropped, 1); // nor does all
         return;
     }
-    let Some((pos, ts)) = slow::reserve(ring, len) else {
+    let near = match extra {
+        [_, upper] if word & (NEAR | NEAR_FAR) == NEAR => u64::from(*upper),
+        _ => NO_HALF,
+    };
+    let Some((pos, ts)) = slow::reserve(ring, len, near) else {
         return;
+    };
+    let (word, extra, len) = match near {
+        NO_HALF => (word, extra, len),
+        _ if near == ts >> 32 => (word, extra.get(..1).unwrap_or(extra), len - 4),
+        _ => (word | NEAR_FAR, extra, len),
     };
     let mut at = Geometry::<R>::offset(pos.get());
     ring.store32::<0>(at, ts as u32);
