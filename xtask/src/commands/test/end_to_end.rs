@@ -106,6 +106,7 @@ const TESTS: &[(&str, Check)] = &[
         "sweep_finds_what_samples_miss",
         sweep::finds_what_samples_miss,
     ),
+    ("sweep_of_loads", sweep::sweeps_loads),
     ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),
     ("compare_linux_rt", compare::linux_rt),

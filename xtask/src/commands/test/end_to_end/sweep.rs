@@ -113,6 +113,40 @@ pub(super) fn finds_what_is_planted(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// The loads, which arm timers and are preempted: each arrival is on one of several ways, and nothing outside of interrupts
+/// keeps them waiting for long.
+pub(super) fn sweeps_loads(stage: &Stage) -> Result<()> {
+    let dir = stage.dir("loads");
+    let words = [
+        "latency-sweep",
+        "--quiet",
+        "--workload",
+        "loads",
+        "-o",
+        &dir,
+    ];
+    stage
+        .xtask(&words)?
+        .code(0)?
+        .says("every arrival was taken")?;
+    let document = document(stage, "loads")?;
+    for stretch in &document.results {
+        ensure!(
+            stretch.ways > 1 && stretch.hit == stretch.swept && stretch.swept > 20_000,
+            "{}: {} of {} on {} ways",
+            stretch.name,
+            stretch.hit,
+            stretch.swept,
+            stretch.ways
+        );
+    }
+    let mut sections = sections(&document, Kind::IrqsOff);
+    sections.sort_by_key(|it| it.length);
+    let longest = sections.last().map_or(0, |it| it.length);
+    ensure!((50..=110).contains(&longest), "{:#?}", sections.last());
+    Ok(())
+}
+
 /// A stretch of several parts.
 const LONG: &str = "plant=plain plant_at=3000";
 
