@@ -114,8 +114,10 @@ pub(crate) fn finish(deadline: u64) -> Woken {
 #[inline(never)]
 fn arm_timeout(deadline: u64) {
     let t = percpu::current();
-    // SAFETY: the running thread's own block, of which these two never change.
-    let (cpu, id) = unsafe { ((*t).percpu, timeout_id((*t).tid)) };
+    // SAFETY: the running thread's own block.
+    let own = unsafe { &*t };
+    // These two never change.
+    let (cpu, id) = (own.percpu, timeout_id(own.tid));
     let section = lock::enter_thread();
     // SAFETY: as above, inside a section.
     if unsafe { (*t).woken } == Woken::Not {
