@@ -194,7 +194,7 @@ pub(crate) fn end_blocked(
     end_with_switch_to(section, cpu, prev, next)
 }
 
-/// As [`sched::switch_from_waiting`] does it. Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever
+/// As [`sched::switch_from_waiting_in_short`] does it. Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever
 /// is woken.
 #[inline(never)]
 fn end_blocked_apart(mut section: Section, prev: *mut Tcb) -> Handoff {

@@ -3,6 +3,8 @@
 //! # Invariants
 //! * The running thread stays in the queue. It is the first of its level, unless a reschedule is
 //!   due: so preemption moves nothing, and a preempted thread goes on before its equals.
+//! * After [`RunQueue::put_off`] it is in no queue, and `level` may be another priority than its own. A
+//!   reschedule is due then.
 //! * The idle thread is never in the queue: an empty queue means idle.
 //! * `level` is the running thread's, and one behind the last while the idle thread runs. A thread
 //!   preempts iff its level comes before that: one comparison, idle included.

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use takt_timerlat::sweep::{SweepBlock, find};
 
 use crate::cli::LatencySweep;
@@ -86,17 +87,17 @@ fn load(dir: &Path) -> Result<Document> {
     let json = fs::read(&file)
         .with_context(|| format!("cannot read {}", file.display()))
         .help("an interrupted sweep has none yet: go on with it by --resume")?;
-    let document: Document = serde_json::from_slice(&json)
-        .with_context(|| format!("{} is not the result of a sweep", file.display()))?;
-    if document.schema != document::SCHEMA {
+    let is_none = || format!("{} is not the result of a sweep", file.display());
+    let document: Value = serde_json::from_slice(&json).with_context(is_none)?;
+    let schema = document["schema"].as_str().unwrap_or_default();
+    if schema != document::SCHEMA {
         bail!(
-            "{} is {}, this is {}",
+            "{} is `{schema}`, this is {}",
             file.display(),
-            document.schema,
             document::SCHEMA
         );
     }
-    Ok(document)
+    serde_json::from_value(document).with_context(is_none)
 }
 
 /// The folder to work in and what is swept there: that of an earlier sweep, or a new one.

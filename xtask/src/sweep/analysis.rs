@@ -93,8 +93,8 @@ pub struct Analysis {
     pub hit: u32,
     /// The others, as ranges of positions (first, last).
     pub not_hit: Vec<(u32, u32)>,
-    /// Arrivals that were not taken where any of the ways says: position, and the instruction that it was taken before.
-    pub astray: Vec<(u32, u64)>,
+    /// Arrivals that were not taken where any of the ways says.
+    pub astray: Vec<Met>,
     /// Arrivals that were taken together with another interrupt.
     pub joined: u32,
     /// How many ways the arrivals were on (see [`Ways`]).
@@ -129,7 +129,8 @@ pub fn analyse(
         .rposition(|met| !met.is_behind())
         .map_or(0, |last| last + 1);
     let swept = match (met.get(nr_within), nr_within.checked_sub(1)) {
-        (Some(behind), _) => behind.arrival.took,
+        (Some(behind), Some(last)) => behind.arrival.took.max(met[last].position + 1),
+        (Some(behind), None) => behind.arrival.took,
         (None, Some(last)) => met[last].position + 1,
         (None, None) => 0,
     };
@@ -149,9 +150,7 @@ pub fn analyse(
         is_open,
         hit,
         not_hit,
-        astray: astray
-            .map(|met| (met.position, met.arrival.ip.into()))
-            .collect(),
+        astray: astray.copied().collect(),
         joined: count(|met| met.by == By::Joined),
         ways: nr_ways(&met),
         irq: Spread::of(met.iter().map(|met| met.arrival.irq)),
@@ -222,15 +221,15 @@ fn irqs_off(ways: &Ways, met: &[Met], is_entry: impl Fn(u64) -> bool) -> Vec<Sec
     sections
 }
 
-/// Neighbouring arrivals on one way that found preemption disabled, wherever they were taken, met the same section.
+/// Neighbouring arrivals that found preemption disabled, wherever they were taken, met the same section.
 fn preempt_off(ways: &Ways, met: &[Met]) -> Vec<Section> {
     let mut sections = Vec::new();
-    // The first of them, and the section's end.
+    // The first of them, and the section's end. (On another way the end is elsewhere by a few instructions.)
     let mut open: Option<(&Met, u32)> = None;
     for met in met {
         let is_off = met.arrival.preempt_depth > 0;
         match &mut open {
-            Some((first, end)) if is_off && first.by == met.by => *end = met.taken + 1,
+            Some((_, end)) if is_off => *end = met.taken + 1,
             // Where interrupts are off too, it only shows where the interrupt is taken.
             Some(_) if !is_off && met.taken > met.position => {}
             _ => {

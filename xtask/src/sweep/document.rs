@@ -8,6 +8,7 @@ use super::analysis::{Kind, Section, Spread, analyse};
 use super::config::SweepConfig;
 use super::names::Names;
 pub use super::names::Place;
+use super::ways::Met;
 use super::work::Measured;
 use crate::image::Elf;
 
@@ -52,7 +53,7 @@ pub struct Stretch {
     pub joined: u32,
     /// How many ways the arrivals were on: what it takes to arm a timer depends on when the measured one is due.
     pub ways: u32,
-    /// Whether the last arrival came before the end of the stretch.
+    /// Whether the end of the stretch was not reached: it takes longer than that, or this is a shard.
     pub is_open: bool,
     /// The interrupt's latency, in instructions.
     pub irq: Spread,
@@ -190,10 +191,10 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
             break;
         }
     }
-    let astray = |(position, ip): &(u32, u64)| Astray {
-        position: *position,
-        taken: names.place(*ip),
-        expected: ways.undisturbed().at(*position).map(|ip| names.place(ip)),
+    let astray = |met: &Met| Astray {
+        position: met.position,
+        taken: names.place(met.arrival.ip.into()),
+        expected: ways.undisturbed().at(met.taken).map(|ip| names.place(ip)),
     };
     Stretch {
         name: measured.what.name().into(),
@@ -209,7 +210,7 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
         astray: found.astray.iter().map(astray).collect(),
         joined: found.joined,
         ways: found.ways,
-        is_open: found.is_open,
+        is_open: found.is_open || !measured.is_whole,
         irq: found.irq,
         thread: found.thread,
         wake: found.wake,

@@ -113,8 +113,9 @@ impl Folder {
             let Some(name) = path.file_name() else {
                 continue;
             };
-            if path.extension().is_some_and(|it| it == "json") {
-                write_whole(&self.dir.join(PARTS).join(name), &fs::read(&path)?)?;
+            let ours = self.dir.join(PARTS).join(name);
+            if path.extension().is_some_and(|it| it == "json") && !ours.exists() {
+                write_whole(&ours, &fs::read(&path)?)?;
             }
         }
         Ok(())

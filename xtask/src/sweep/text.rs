@@ -152,7 +152,7 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
         if it.is_open {
             writeln!(
                 out,
-                "  not ended: {}, the last arrival came before its end",
+                "  not ended: {}, of which not all was measured",
                 it.name
             )?;
         }

@@ -15,9 +15,11 @@ use super::path::Path;
 
 /// How many ways a stretch may have: what is not explained by so many is astray.
 const MOST: usize = 256;
+/// How many ways in a row may turn out to be none before the stretch is given up.
+const MOST_IN_VAIN: usize = 3;
 
 /// How many arrivals tell how late the hardware is.
-const NEAR: i32 = 64;
+const NR_FIRST: usize = 64;
 
 /// A way that was read off with an arrival.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ struct Way {
     position: i32,
     /// Up to the instruction that it was taken before.
     path: Path,
+    /// Whether the interrupt was taken there in that run, too.
+    is_taken: bool,
 }
 
 /// All ways of a stretch that are known.
@@ -171,7 +175,8 @@ impl Ways {
         arrivals: &[Arrival],
         is_entry: impl Fn(u64) -> bool,
     ) -> Option<Met> {
-        if self.others.len() == MOST {
+        let in_vain = self.others.iter().rev().take_while(|way| !way.is_taken);
+        if self.others.len() == MOST || in_vain.count() == MOST_IN_VAIN {
             return None;
         }
         let is_new = |met: &&Met| {
@@ -193,6 +198,7 @@ impl Ways {
         self.others.push(Way {
             position: met.arrival.position,
             path,
+            is_taken,
         });
     }
 }
@@ -213,15 +219,18 @@ fn usual(latencies: impl Iterator<Item = u32>) -> Option<u32> {
 /// the path. Further on the path may have loops, in which all look alike.
 fn lateness(path: &Path, arrivals: &[Arrival], base: u32) -> i32 {
     let early = EARLY.cast_signed();
-    let arrivals = || arrivals.iter().filter(|arrival| arrival.position < NEAR);
+    let is_meant = |it: &&Arrival| it.position >= 0 && it.irq == base;
+    let mut first: Vec<_> = arrivals.iter().filter(is_meant).collect();
+    first.sort_by_key(|arrival| arrival.position);
+    first.truncate(NR_FIRST);
     let on_path = |late: i32| {
-        let is_on = |arrival: &&Arrival| {
+        let is_on = |arrival: &&&Arrival| {
             let ip = u32::try_from(arrival.position + late)
                 .ok()
                 .and_then(|at| path.at(at));
-            arrival.irq == base && ip.is_some_and(|ip| ip as u32 == arrival.ip)
+            ip.is_some_and(|ip| ip as u32 == arrival.ip)
         };
-        arrivals().filter(is_on).count()
+        first.iter().filter(is_on).count()
     };
     // The smallest of those that are as good.
     (0..=early)

@@ -54,7 +54,9 @@ pub struct Measured {
     pub ways: Ways,
     /// How many of its boundaries are to be met, if that is not all.
     pub limit: Option<u32>,
-    /// The arrivals that are known: all, unless only a shard was asked for.
+    /// Whether all arrivals were measured, and not only a shard.
+    pub is_whole: bool,
+    /// The arrivals: all, or none.
     pub arrivals: Vec<Arrival>,
 }
 
@@ -142,11 +144,18 @@ pub fn run(
     let stretches: Vec<_> = config.what.iter().zip(paths).collect();
     each(jobs, &stretches, &is_broken, |(what, path)| {
         let mut arrivals = Vec::new();
+        let mut is_whole = true;
         for part in parts.iter().filter(|part| part.what == *what) {
-            let known = folder.part(what, position(config, part), part.count)?;
-            arrivals.extend(known.into_iter().flatten());
+            match folder.part(what, position(config, part), part.count)? {
+                Some(known) => arrivals.extend(known),
+                None => is_whole = false,
+            }
         }
         let mut ways = Ways::new(path.clone());
+        if !is_whole {
+            // A shard: where its arrivals were taken is judged when all are put together.
+            arrivals.clear();
+        }
         let is_entry = |ip| entries.contain(ip);
         while let Some(met) = ways.unexplained(&arrivals, is_entry) {
             let first = met.arrival.position.saturating_add_unsigned(EARLY);
@@ -165,6 +174,7 @@ pub fn run(
             what: (*what).clone(),
             limit: config.limit(path.len()),
             ways,
+            is_whole,
             arrivals,
         })
     })

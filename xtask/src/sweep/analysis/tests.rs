@@ -18,6 +18,12 @@ fn is_complete(result: &Analysis) -> bool {
     result.not_hit.is_empty() && result.astray.is_empty() && !result.is_open
 }
 
+/// Position and instruction of the arrivals that are astray.
+fn astray(result: &Analysis) -> Vec<(u32, u32)> {
+    let all = result.astray.iter();
+    all.map(|met| (met.position, met.arrival.ip)).collect()
+}
+
 const BASE: u32 = 4;
 const WAKE: u32 = 100;
 
@@ -158,11 +164,11 @@ fn who_meets_another_path_is_astray() {
     let (path, mut arrivals) = sweep(&[Plain; 10]);
     arrivals[6].ip += 1;
     let result = analysis(&path, &arrivals);
-    assert_eq!(result.astray, [(6, 0x100d)]);
+    assert_eq!(astray(&result), [(6, 0x100d)]);
     assert!(!is_complete(&result));
     arrivals[6].ip += 1;
     let result = analysis(&path, &arrivals);
-    assert_eq!(result.astray, [(6, 0x100e)]);
+    assert_eq!(astray(&result), [(6, 0x100e)]);
     // Unless another interrupt begins there.
     let ways = Ways::new(path);
     let result = analyse(&ways, None, &arrivals, |ip| ip == 0x100c);
@@ -253,7 +259,7 @@ fn a_run_that_was_another_one_explains_nothing() {
     assert_eq!(met.position, 6);
     ways.add(&met, path, |_| false);
     assert_eq!(
-        analyse(&ways, None, &arrivals, |_| false).astray,
+        astray(&analyse(&ways, None, &arrivals, |_| false)),
         [(6, 0x100e)]
     );
     // It is not asked for again.
@@ -276,6 +282,23 @@ fn how_late_the_hardware_is_is_found_out() {
         (result.sections[0].first, result.sections[0].length),
         (3, 4)
     );
+}
+
+#[test]
+fn how_late_is_found_out_far_from_the_beginning_and_with_steps() {
+    let (path, arrivals) = sweep(&[Plain; 900]);
+    for (first, step) in [(500, 1), (0, 100)] {
+        let some: Vec<_> = arrivals
+            .iter()
+            .filter(|it| it.position >= first && (it.position - first) % step == 0)
+            .map(|it| Arrival {
+                position: it.position - 2,
+                ..*it
+            })
+            .collect();
+        let result = analysis(&path, &some);
+        assert_eq!((result.late, result.astray.len()), (2, 0), "{first} {step}");
+    }
 }
 
 #[test]
