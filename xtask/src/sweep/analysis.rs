@@ -97,7 +97,7 @@ pub struct Analysis {
     pub astray: Vec<Met>,
     /// Arrivals that were taken together with another interrupt.
     pub joined: u32,
-    /// How many ways the arrivals were on (see [`Ways`]).
+    /// How many ways the arrivals were on: what it takes to arm a timer depends on when the measured one is due.
     pub ways: u32,
     /// The interrupt's latency.
     pub irq: Spread,
