@@ -60,7 +60,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32, near: u64) -> Option<(NonZe
             }
         } else if needs_clock {
             if ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN)) {
-                let current = ring.ctx() & CURRENT;
+                let current = CLOCK_CURRENT | ring.ctx() & CURRENT;
                 put_half(ring, pos, now, if tells { current } else { 0 });
                 ring.store(Word::TsHi, noted(now >> 32));
                 if tells {
@@ -131,16 +131,12 @@ fn raise_limit<R: CpuRing>(ring: R, limit: u64, end: u64) {
 /// The running thread in a record's word.
 const CURRENT: u32 = 0xff00_0000;
 
-/// Writes the `clock` record that was reserved at `pos`, with `current` in its word. It is no event: its bytes are committed,
+/// Writes the `clock` record that was reserved at `pos`, with `current` in its word: who runs, and that it says so, or 0. It
+/// is no event: its bytes are committed,
 /// but no record.
 #[inline(never)]
 pub(super) fn put_half<R: CpuRing>(ring: R, pos: u64, now: u64, current: u32) {
     let at = Geometry::<R>::offset(pos);
-    let current = if current == 0 {
-        0
-    } else {
-        CLOCK_CURRENT | current
-    };
     ring.store32::<0>(at, now as u32);
     ring.store32::<4>(at, CLOCK_ID | current);
     ring.store32::<8>(at, (now >> 32) as u32);

@@ -125,18 +125,18 @@ fn the_commit_counter_may_wrap() {
 /// Who was told to say who runs does so once, before its record, and loses nothing.
 #[test]
 fn the_next_record_says_who_runs() {
-    let tells = |cpu: &TestCpu| {
+    let tells = |cpu: &TestCpu, tid: u32| {
         let copy = cpu.copy(0);
         let words = copy[..cpu.written() as usize].as_chunks().0.iter();
         let words: Vec<_> = words.map(|word| u32::from_le_bytes(*word)).collect();
-        let tells = |word: &&u32| **word == CLOCK_ID | CLOCK_CURRENT | 5 << 24;
+        let tells = |word: &&u32| **word == CLOCK_ID | CLOCK_CURRENT | tid << 24;
         words.iter().filter(tells).count()
     };
     for is_toggled in [false, true] {
         let cpu = TestCpu::new(Mode::Overwrite, 0);
         let run = Injector::new(&cpu);
         run.run(Action::Write(Size::B8));
-        assert_eq!(tells(&cpu), 0, "the header has told it");
+        assert_eq!(tells(&cpu, 5), 0, "the header has told it");
         if is_toggled {
             run.run(Action::TracingOff);
             run.run(Action::Write(Size::B8));
@@ -146,9 +146,14 @@ fn the_next_record_says_who_runs() {
             run.run(Action::Arm);
         }
         run.run(Action::Write(Size::B8));
-        assert_eq!(tells(&cpu), 1);
+        assert_eq!(tells(&cpu, 5), 1);
         run.run(Action::Write(Size::B8));
-        assert_eq!(tells(&cpu), 1);
+        assert_eq!(tells(&cpu, 5), 1);
         assert_eq!(check(&run, Mode::Overwrite).reads.len(), 3);
+        // The first CPU's idle thread has the number 0, which is a number as any other.
+        run.run(Action::Arm);
+        cpu.tid.store(0, SeqCst);
+        run.run(Action::Write(Size::B8));
+        assert_eq!(tells(&cpu, 0), 1);
     }
 }

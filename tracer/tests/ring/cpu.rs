@@ -13,6 +13,8 @@ pub(crate) struct Cpu<const SUB: u32, const N: u32> {
     pub(crate) memory: Vec<AtomicU32>,
     /// Every reading of the clock advances it by one, so that no two moments are equal.
     pub(crate) tsc: AtomicU64,
+    /// The running thread.
+    pub(crate) tid: AtomicU32,
 }
 
 impl<const SUB: u32, const N: u32> Cpu<SUB, N> {
@@ -21,6 +23,7 @@ impl<const SUB: u32, const N: u32> Cpu<SUB, N> {
             control: RingControl::new(),
             memory: (0..SUB * N / 4).map(|_| AtomicU32::new(0)).collect(),
             tsc: AtomicU64::new(tsc),
+            tid: AtomicU32::new(5),
         };
         ring::set_mode(cpu.quiet(), mode);
         ring::tracing_on(cpu.quiet());
@@ -89,7 +92,7 @@ impl<H: Hook, const SUB: u32, const N: u32> CpuRing for TestRing<'_, H, SUB, N> 
     }
     fn ctx(self) -> u32 {
         self.hook.step();
-        0x0581_0000
+        self.cpu.tid.load(SeqCst) << 24 | 0x81_0000
     }
     fn cpu(self) -> u8 {
         3
