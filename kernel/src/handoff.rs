@@ -153,7 +153,7 @@ pub(crate) fn end_with_switch(
 
 /// The same to a thread that is chosen already, and not the running one.
 #[inline(always)]
-fn end_with_switch_to(
+pub(crate) fn end_with_switch_to(
     section: Section,
     cpu: *mut PerCpu,
     prev: *mut Tcb,
@@ -194,12 +194,12 @@ pub(crate) fn end_blocked(
     end_with_switch_to(section, cpu, prev, next)
 }
 
-/// As [`sched::switch_from_waiting_in_short`] does it. Not by [`preempt`](sched::preempt), whose return would lie on the way of whoever
-/// is woken.
+/// As [`sched::switch_from_waiting_in_short`] does it. Not by [`preempt`](sched::preempt), whose return would lie on the
+/// way of whoever is woken.
 #[inline(never)]
 fn end_blocked_apart(mut section: Section, prev: *mut Tcb) -> Handoff {
     // SAFETY: the running thread's own block, inside a section.
-    sched::put_off_switch(unsafe { &mut *prev });
+    sched::put_off_switch(unsafe { &*prev });
     section.let_in();
     Handoff::end(section, Ok(()))
 }

@@ -194,24 +194,21 @@ fn switch_between(section: &mut Section, prev: *mut Tcb, next: *mut Tcb) {
 fn switch_apart() {
     let mut section = lock::enter_nested();
     // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
-    put_off_switch(t);
+    put_off_switch(unsafe { &*percpu::current() });
     section.let_in();
     if percpu::resched_now() {
-        // SAFETY: inside a section.
-        let next = unsafe { of_cpu(t.percpu) }.rq.pick_next();
+        // SAFETY: this CPU's own, inside a section.
+        let next = unsafe { of_cpu(percpu::this()) }.rq.pick_next();
         switch_to(&mut section, next);
     }
 }
 
 /// The running thread `t`, which is in no run queue any more, runs on for a moment, and a switch is due.
 #[inline(always)]
-pub(crate) fn put_off_switch(t: &mut Tcb) {
+pub(crate) fn put_off_switch(t: &Tcb) {
     // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(t.percpu) };
-    if sched.rq.put_off(t.tid, t.prio) == Resched::Preempt {
-        percpu::set_need_resched();
-    }
+    unsafe { of_cpu(t.percpu) }.rq.put_off(t.tid, t.prio);
+    percpu::set_need_resched();
 }
 
 /// Switches to what was chosen; returns when the calling thread runs again.
@@ -232,9 +229,7 @@ pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
     let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { &mut (*cpu).sched };
-    let next = sched.rq.block_current(section.ready_links());
-    // An ended thread is in no run queue, so it cannot be chosen.
-    let next = chosen(sched, next).unwrap_or_else(|| tcb(sched.rq.idle()));
+    let next = tcb(sched.rq.block_current(section.ready_links()));
     commit_switch(&mut section, cpu, prev, next);
     // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
     unsafe { switch::leave_for_good(next) }
@@ -415,7 +410,7 @@ fn requeue_waiting(section: &mut Section, t: &mut Tcb, from: Priority) {
 
 /// Suspends the running thread: it runs no more until resumed. Says who is next.
 #[inline(always)]
-pub(crate) fn suspend_current(section: &mut Section, t: &mut Tcb) -> Next {
+pub(crate) fn suspend_current(section: &mut Section, t: &mut Tcb) -> ThreadId {
     t.state |= SUSPENDED;
     // SAFETY: inside a section.
     unsafe { of_cpu(t.percpu) }

@@ -32,8 +32,8 @@
 //! assert_eq!(run_queue.pick_next(), Next::Switch(ThreadId::new(7)));
 //! assert_eq!(run_queue.wakeup(&mut links, ThreadId::new(8), prio), Resched::Keep);
 //! assert_eq!(run_queue.yield_current(&mut links), Next::Switch(ThreadId::new(8)));
-//! assert_eq!(run_queue.block_current(&mut links), Next::Switch(ThreadId::new(7)));
-//! assert_eq!(run_queue.block_current(&mut links), Next::Idle);
+//! assert_eq!(run_queue.block_current(&mut links), ThreadId::new(7));
+//! assert_eq!(run_queue.block_current(&mut links), run_queue.idle());
 //! ```
 //!
 //! # Context

@@ -3,8 +3,8 @@
 //! # Invariants
 //! * The running thread stays in the queue. It is the first of its level, unless a reschedule is
 //!   due: so preemption moves nothing, and a preempted thread goes on before its equals.
-//! * After [`RunQueue::put_off`] it is in no queue, and `level` may be another priority than its own. A
-//!   reschedule is due then.
+//! * After [`RunQueue::put_off`] it is not in it, and `level` may be another priority than its own.
+//!   A reschedule is due then.
 //! * The idle thread is never in the queue: an empty queue means idle.
 //! * `level` is the running thread's, and one behind the last while the idle thread runs. A thread
 //!   preempts iff its level comes before that: one comparison, idle included.
@@ -179,10 +179,10 @@ impl RunQueue {
     }
 
     /// Puts off what [`pick_other`](Self::pick_other) has chosen: the thread that is not in the queue any more runs on.
-    pub const fn put_off(&mut self, tid: ThreadId, prio: Priority) -> Resched {
+    /// A reschedule is due from now on.
+    pub const fn put_off(&mut self, tid: ThreadId, prio: Priority) {
         self.level = prio.rank();
         self.current = tid;
-        Resched::Preempt
     }
 
     /// The running thread lets its equals go first.
@@ -206,16 +206,16 @@ impl RunQueue {
         self.queue.push_back(links, self.current, prio);
     }
 
-    /// The running thread is no longer ready. Never [`Next::Stay`].
+    /// The running thread is no longer ready. Says who is next.
     ///
     /// # Context
     /// Not in the idle thread, which cannot block.
     #[inline(always)]
-    pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
+    pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> ThreadId {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let prio = Priority::from_level(self.level);
         self.queue.remove(links, self.current, prio);
-        self.pick_next()
+        self.pick_other()
     }
 
     /// A ready thread other than the running one is no longer ready: it was suspended or ended.

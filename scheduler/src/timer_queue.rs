@@ -222,8 +222,8 @@ impl<const N: usize> TimerQueue<N> {
     }
 
     /// One step of preparing what [`insert`](Self::insert) and [`pop_expired`](Self::pop_expired) else do themselves:
-    /// three timers in front and room for one more, there and in the tournament. Never needed, but makes those short; a few steps at most are wanted
-    /// after each other.
+    /// three timers in front and room for one more, there and in the tournament. Never needed, but
+    /// makes those short; a few steps at most are wanted after each other.
     #[inline(never)]
     pub fn care(&mut self) {
         let [a, b, c] = &mut self.next;

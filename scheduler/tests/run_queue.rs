@@ -171,10 +171,20 @@ fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op:
         }
         Op::Toggle(..) | Op::Block => {
             if !model.is_idle() {
-                model.dequeue(model.current);
+                let blocked = model.current;
+                let level = prio(model.prios[usize::from(blocked)]);
+                model.dequeue(blocked);
                 let expected = model.pick();
-                assert_eq!(run_queue.block_current(links), expected);
-                assert_ne!(expected, Next::Stay);
+                let next = match expected {
+                    Next::Switch(next) => next,
+                    Next::Idle => run_queue.idle(),
+                    Next::Stay => panic!("it goes on"),
+                };
+                assert_eq!(run_queue.block_current(links), next);
+                // Put off, the choice is the same.
+                run_queue.put_off(tid(blocked), level);
+                assert_eq!(run_queue.current(), tid(blocked));
+                assert_eq!(run_queue.pick_next(), expected);
             }
         }
         Op::WakeAndPick(t, p) => {
@@ -303,7 +313,7 @@ fn a_preempted_thread_goes_on_before_its_equals() {
     let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 50)]);
     let _ = run_queue.wakeup(&mut links, tid(3), prio(60));
     assert_eq!(run_queue.pick_next(), Next::Switch(tid(3)));
-    assert_eq!(run_queue.block_current(&mut links), Next::Switch(tid(1)));
+    assert_eq!(run_queue.block_current(&mut links), tid(1));
 }
 
 #[test]

@@ -248,7 +248,7 @@ impl Thread {
         }
         let cpu = t.percpu;
         let next = sched::suspend_current(&mut section, t);
-        Handoff::switch(section, cpu, t, next)
+        handoff::end_with_switch_to(section, cpu, t, tcb(next))
     }
 
     #[inline(never)]
