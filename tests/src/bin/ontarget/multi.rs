@@ -61,6 +61,19 @@ fn equal(_: usize) {
     }
 }
 
+/// Waits until `rounds` grows. Ten seconds at most: the host may have other things to do than that CPU.
+fn goes_on(rounds: &AtomicU32) -> Result<(), Failure> {
+    let before = rounds.load(Relaxed);
+    for _ in 0..10_000 {
+        if rounds.load(Relaxed) != before {
+            return Ok(());
+        }
+        sleep_nanos(1_000_000)?;
+    }
+    check!(rounds.load(Relaxed) != before, "it does not go on");
+    Ok(())
+}
+
 static STEP: AtomicU32 = AtomicU32::new(0);
 static TURNS: AtomicU32 = AtomicU32::new(0);
 
@@ -120,7 +133,7 @@ fn parks(_: usize) {
 }
 
 fn sleeps_long(_: usize) {
-    let _ = sleep_nanos(1_000_000_000);
+    let _ = sleep_nanos(5_000_000_000);
 }
 
 fn counts(_: usize) {
@@ -151,9 +164,12 @@ target_test! {
         two_cpus()?;
         let peer = Builder::new("equal", PRIORITY)?.cpu(1).spawn(&STACKS[2], equal, 0)?;
         let thread = spawn_on(1, busy, 0)?;
-        for _ in 0..20_000 {
-            thread.suspend()?;
-            thread.resume()?;
+        for _ in 0..40 {
+            for _ in 0..500 {
+                thread.suspend()?;
+                thread.resume()?;
+            }
+            goes_on(&ROUNDS)?;
         }
         thread.suspend()?;
         sleep_nanos(5_000_000)?;
@@ -161,8 +177,7 @@ target_test! {
         sleep_nanos(20_000_000)?;
         check_eq!(ROUNDS.load(Relaxed), rounds);
         thread.resume()?;
-        sleep_nanos(50_000_000)?;
-        check!(ROUNDS.load(Relaxed) > rounds, "it does not go on");
+        goes_on(&ROUNDS)?;
         GO_ON.store(false, Relaxed);
         thread.join(before_long())?;
         peer.join(before_long())?;
@@ -238,7 +253,12 @@ target_test! {
         check_eq!(STEP.load(Relaxed), 2);
         let counter = COUNTER.lock_until(before_long())?;
         // The other CPU gives the mutex away first and loses its boost next.
-        sleep_nanos(5_000_000)?;
+        for _ in 0..1_000 {
+            if owner.priority()? == PRIORITY - 2 {
+                break;
+            }
+            sleep_nanos(1_000_000)?;
+        }
         check_eq!((*counter, owner.priority()?), (1, PRIORITY - 2));
         drop(counter);
         GO_ON.store(false, Relaxed);
@@ -263,7 +283,7 @@ target_test! {
         for _ in 0..20 {
             let turns = IDLE_TURNS.load(Relaxed);
             thread.unpark()?;
-            for _ in 0..100 {
+            for _ in 0..1_000 {
                 if IDLE_TURNS.load(Relaxed) != turns {
                     break;
                 }
