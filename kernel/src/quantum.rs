@@ -24,21 +24,17 @@ pub(crate) fn quantum_needed(section: &mut Section, woken: &Tcb) {
     }
 }
 
-/// A CPU's quantum timer bears the id of its idle thread, which has no time-outs.
-pub(crate) fn quantum_timer(cpu: u32) -> TimerId {
-    TimerId::new(cpu as u16)
-}
+/// Each CPU's quantum timer. Its number is that of the first CPU's idle thread, which has no time-outs.
+pub(crate) const TIMER: TimerId = TimerId::new(0);
 
 #[cold]
 pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: the CPU's number never changes.
-    let id = quantum_timer(unsafe { (*cpu).cpu });
     // SAFETY: inside a section.
     let running = unsafe { &*tcb(sched.rq.current()) };
     if running.round_robin == 0
-        || sched.timers.is_armed(id)
+        || sched.timers.is_armed(TIMER)
         || !sched.rq.has_peer(section.ready_links())
     {
         return;
@@ -48,7 +44,7 @@ pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
     } else {
         running.quantum
     };
-    time::insert(section, cpu, id, tsc::now().saturating_add(left));
+    time::insert(section, cpu, TIMER, tsc::now().saturating_add(left));
 }
 
 /// The running thread's quantum is over.
@@ -73,15 +69,13 @@ pub(crate) fn quantum_expired(section: &mut Section, cpu: *mut PerCpu) {
 pub(crate) fn switch_quantum(section: &mut Section, cpu: *mut PerCpu, prev: &mut Tcb, next: &Tcb) {
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: the CPU's number never changes.
-    let id = quantum_timer(unsafe { (*cpu).cpu });
     if prev.round_robin != 0 {
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
-        prev.quantum_left = match sched.timers.deadline_of(id) {
+        prev.quantum_left = match sched.timers.deadline_of(TIMER) {
             Some(end) if prev.state == 0 => end.saturating_sub(tsc::now()),
             _ => 0,
         };
-        let _: Cancelled = sched.timers.cancel(id);
+        let _: Cancelled = sched.timers.cancel(TIMER);
     }
     if next.round_robin != 0 {
         start_quantum(section, cpu);

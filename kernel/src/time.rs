@@ -5,12 +5,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_scheduler::{Inserted, ThreadId, TimerId};
+use takt_scheduler::{Inserted, Insertion, ThreadId, TimerId};
 
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, PerCpu};
 use crate::arch::{apic, tsc};
-use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::config::MAX_THREADS;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::quantum;
@@ -148,15 +148,11 @@ impl embedded_hal::delay::DelayNs for Delay {
     }
 }
 
-/// Arms a timer of a CPU's queue, and the hardware if it is now the earliest.
+/// Arms a timer of a CPU's queue, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
+/// its own in the queue: looking for another's takes the longer the more timers are armed.
 #[inline(always)]
-pub(crate) fn insert(section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
     trace!(timer_start, id.raw(), deadline);
-    insert_untraced(section, cpu, id, deadline);
-}
-
-#[inline(always)]
-fn insert_untraced(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
     match sched.timers.insert(id, deadline) {
@@ -166,52 +162,74 @@ fn insert_untraced(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadli
     }
 }
 
-/// [`insert`] as the last act of a section, followed by what the queue is the better for.
+/// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
+/// their own, unless interrupts were off before.
 #[inline(always)]
 pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
-    trace!(timer_start, id.raw(), deadline);
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
-    if sched.timers.is_empty() {
-        let _: Inserted = sched.timers.insert(id, deadline);
-        arm_first(cpu, deadline);
-        section.leave_quietly();
-        return;
+    if !sched.timers.is_empty() {
+        return insert_among(section, cpu, id, deadline);
     }
-    if sched.timers.wants_room() {
+    trace!(timer_start, id.raw(), deadline);
+    let _: Inserted = sched.timers.insert(id, deadline);
+    arm_first(cpu, deadline);
+    section.leave_quietly();
+}
+
+/// Where others are armed. A place among the earliest is at hand.
+#[inline(never)]
+fn insert_among(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+    if deadline == u64::MAX {
         core::hint::cold_path();
-        if section.is_from_enabled() {
-            section.leave_quietly();
-            return insert_with_care(cpu, id, deadline);
-        }
+        cancel(cpu, id);
+        return section.leave_quietly();
     }
-    match sched.timers.insert(id, deadline) {
-        Inserted::Later => {}
-        Inserted::Earliest | Inserted::Moved => arm_earliest(cpu),
-    }
-    if section.is_from_enabled() {
-        section.leave_quietly();
-        care(cpu);
-    } else {
-        section.leave_quietly();
+    let mut insertion = Insertion::NEW;
+    // SAFETY: inside a section.
+    let timers = unsafe { &mut sched::of_cpu(cpu).timers };
+    match timers.insert_in_front(id, deadline, &mut insertion) {
+        Some(inserted) => end_insertion(section, cpu, id, deadline, inserted),
+        None => insert_behind(section, cpu, id, deadline, &mut insertion),
     }
 }
 
-/// The thread that should have cared for the queue has not come to it: does so first, and in between lets in whatever may
-/// make it necessary again.
+/// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_with_care(cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+fn insert_behind(
+    mut section: Section,
+    cpu: *mut PerCpu,
+    id: TimerId,
+    deadline: u64,
+    insertion: &mut Insertion,
+) {
     loop {
-        care(cpu);
-        let mut section = lock::enter_thread();
-        // SAFETY: inside a section.
-        if !unsafe { sched::of_cpu(cpu) }.timers.wants_room() {
-            insert_untraced(&mut section, cpu, id, deadline);
+        if section.is_from_enabled() {
             section.leave_quietly();
-            return care(cpu);
+            interrupts::let_in();
+            section = lock::enter_thread();
         }
-        section.leave_quietly();
+        // SAFETY: inside a section.
+        let timers = unsafe { &mut sched::of_cpu(cpu).timers };
+        if let Some(inserted) = timers.insert_step(id, deadline, insertion) {
+            return end_insertion(section, cpu, id, deadline, inserted);
+        }
     }
+}
+
+#[inline(always)]
+fn end_insertion(
+    section: Section,
+    cpu: *mut PerCpu,
+    id: TimerId,
+    deadline: u64,
+    inserted: Inserted,
+) {
+    trace!(timer_start, id.raw(), deadline);
+    if inserted != Inserted::Later {
+        arm_earliest(cpu);
+    }
+    section.leave_quietly();
 }
 
 /// Sets the hardware to a timer that is the earliest.
@@ -225,19 +243,6 @@ fn arm_first(cpu: *mut PerCpu, deadline: u64) {
     // SAFETY: inside a section, as the caller is.
     unsafe { sched::of_cpu(cpu) }.armed = deadline;
     apic::arm(deadline);
-}
-
-/// Prepares a CPU's queue of timers for the next ones that are armed and that expire. It is work that these would else
-/// have to do themselves, the latter in the interrupt: so threads do it, a section for each step.
-#[inline(never)]
-fn care(cpu: *mut PerCpu) {
-    // SAFETY: reads a few words; stale ones only have it done in vain or the next time.
-    while unsafe { (*cpu).sched.timers.wants_care() } {
-        let section = lock::enter_thread();
-        // SAFETY: inside a section.
-        unsafe { sched::of_cpu(cpu) }.timers.care();
-        section.leave_quietly();
-    }
 }
 
 /// The earliest timer is another now, or has moved.
@@ -332,7 +337,7 @@ fn expire_first(section: &mut Section, cpu: *mut PerCpu, at: u64) -> bool {
     let index = id.index();
     if index >= MAX_THREADS {
         crate::soft_timer::expired(section, id, Expiry { deadline, at });
-    } else if index >= MAX_CPUS {
+    } else if id != quantum::TIMER {
         wait::timed_out(section, ThreadId::new(index as u8));
     } else {
         quantum::quantum_expired(section, cpu);
@@ -369,10 +374,24 @@ pub fn set_halt_margin(cycles: u64) {
     HALT_MARGIN.store(cycles, Relaxed);
 }
 
+/// The idle thread clears up behind timers that have expired, a section for each step.
+#[inline(always)]
+fn tidy() {
+    let cpu = percpu::this();
+    // SAFETY: reads a byte; a stale one only has it done in vain or the next time.
+    while unsafe { (*cpu).sched.timers.wants_tidying() } {
+        core::hint::cold_path();
+        let section = lock::enter_thread();
+        // SAFETY: inside a section.
+        unsafe { sched::of_cpu(cpu) }.timers.tidy();
+        section.leave_quietly();
+    }
+}
+
 /// The idle thread waits for an interrupt.
 #[inline(always)]
 pub(crate) fn idle_wait() {
-    care(percpu::this());
+    tidy();
     let margin = HALT_MARGIN.load(Relaxed);
     if margin == 0 {
         arm_for_idle();

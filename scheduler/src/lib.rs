@@ -10,9 +10,9 @@
 //! * [`pi`]: priority inheritance along chains of mutexes.
 //!
 //! # Invariants
-//! Every operation but the iterators is O(1) in the number of threads; a timer costs
-//! O(log n) of the armed timers, and O(1) if it is the only one. No operation allocates, blocks or
-//! recurses, and none panics, but that debug builds assert what a caller has to promise.
+//! Every operation but the iterators is O(1) in the number of threads. To disarm a timer or to have it
+//! expire is O(1), to arm it O(log n) of the armed timers, in steps of O(1). No operation allocates,
+//! blocks or recurses, and none panics, but that debug builds assert what a caller has to promise.
 //!
 //! # Cost
 //! These few instructions stand in every path that is measured. So the hot functions are
@@ -50,12 +50,12 @@ pub mod pi;
 mod prio_counts;
 mod prio_queue;
 mod run_queue;
+mod timer_list;
 mod timer_queue;
-mod timer_tree;
 
 pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;
 pub use prio_counts::PrioCounts;
 pub use prio_queue::{Iter, PrioQueue};
 pub use run_queue::{Next, Placement, Policy, Resched, RunQueue};
-pub use timer_queue::{Cancelled, Inserted, TimerQueue};
+pub use timer_queue::{Cancelled, Inserted, Insertion, TimerQueue};

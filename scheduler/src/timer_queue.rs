@@ -1,28 +1,28 @@
 //! Armed timers in order of their deadlines, all static.
 //!
-//! The earliest few stand sorted in front, the others in a tournament ([`crate::timer_tree`]). So
-//! to read the earliest is one load, a queue of one timer touches nothing else, and what the
-//! timer's interrupt does, taking the earliest out, is moving up three entries however many timers
-//! there are. Only when that happens several times with nothing done in between does the tournament
-//! have to tell its first at once; else [`TimerQueue::care`] moves it up beforehand, which the
-//! kernel calls where a thread has armed or disarmed a timer.
+//! The earliest few stand sorted in front, the others in a list ([`crate::timer_list`]). So to read the earliest is one
+//! load, a queue of one timer touches nothing else, and what the timer's interrupt does, taking the earliest out, is
+//! moving up three entries, or taking the first off the list, however many timers there are. Looking for the place of a
+//! timer in the list takes longer the more there are, and is done in steps ([`TimerQueue::insert_step`]), between which
+//! the queue may change.
+//!
+//! Timer 0 is never in the list: it is the quantum's, which is armed and disarmed at every switch, and has a place of its
+//! own.
 //!
 //! # Invariants
-//! * `first.deadline` is [`u64::MAX`] iff no timer is armed; `first.order` is stale then.
-//! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is
-//!   after a timer in `tree`.
+//! * `first.deadline` is [`u64::MAX`] iff no timer is armed; `first.id` is stale then.
+//! * `first`, `next[0]`, `next[1]`, `next[2]` are sorted, the vacant ones last, and none of them is after a timer in the
+//!   list. (All of `next` may be vacant where the list is not empty.)
+//! * `timer_0` is the deadline of timer 0 if it is armed and not the first, else [`u64::MAX`]; `first` is not after it.
 //!
 //! # Order
-//! Timers of equal deadline expire in the order of their last insertion. The places in front keep
-//! that order by themselves; the tree looks at the count of insertions where deadlines are equal.
-//! (The counter has 48 bits; at a million a second it wraps after nine years, and then equals of
-//! that instant may swap once.)
+//! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others.
 //!
 //! # Memory
-//! 30 bytes for each id.
+//! 29 bytes for each id.
 
 use crate::TimerId;
-use crate::timer_tree::{Entry, TimerTree};
+use crate::timer_list::{Place, TimerList};
 
 /// What [`TimerQueue::cancel`] found.
 #[must_use = "after `Earliest` the hardware timer is set for a timer that is gone"]
@@ -57,6 +57,74 @@ pub enum Inserted {
     Moved,
 }
 
+/// An insertion that has not come to its end ([`TimerQueue::insert_step`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Insertion {
+    place: Place,
+    /// The search has come to its end.
+    is_found: bool,
+    /// It was armed and the earliest.
+    was_first: bool,
+}
+
+impl Insertion {
+    /// One that has not begun.
+    pub const NEW: Self = Self {
+        place: Place::START,
+        is_found: false,
+        was_first: false,
+    };
+
+    #[inline(always)]
+    fn result(&self, inserted: Inserted) -> Inserted {
+        if self.was_first {
+            Inserted::Moved
+        } else {
+            inserted
+        }
+    }
+}
+
+/// An armed timer.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    deadline: u64,
+    /// The number, in a whole word: it is compared and moved only.
+    id: u64,
+}
+
+impl Entry {
+    /// No timer: later than all, and with an id that no timer has.
+    const VACANT: Self = Self {
+        deadline: u64::MAX,
+        id: u64::MAX,
+    };
+
+    #[inline(always)]
+    const fn new(id: TimerId, deadline: u64) -> Self {
+        Self {
+            deadline,
+            id: id.raw() as u64,
+        }
+    }
+
+    #[inline(always)]
+    const fn is_vacant(self) -> bool {
+        self.deadline == u64::MAX
+    }
+
+    #[inline(always)]
+    const fn id(self) -> TimerId {
+        TimerId::new(self.id as u16)
+    }
+
+    /// Whether this is the timer of that id.
+    #[inline(always)]
+    const fn is(self, id: TimerId) -> bool {
+        self.id == id.raw() as u64
+    }
+}
+
 /// The armed timers, of the ids `0..N`. `N` is a power of two from 2 to 2048.
 ///
 /// A deadline of [`u64::MAX`] means never: a timer armed with it is not armed.
@@ -64,14 +132,13 @@ pub enum Inserted {
 // Not `first` at the start: the compiler would then compute the queue's address in the interrupt, for one timer in vain.
 #[repr(C)]
 pub struct TimerQueue<const N: usize> {
-    /// The next insertion's count, in the place it has in [`Entry::order`].
-    nr_inserted: u64,
     /// How many timers are armed besides the first.
     nr_others: usize,
     /// The earliest timer.
     first: Entry,
     next: [Entry; 3],
-    tree: TimerTree<N>,
+    timer_0: u64,
+    list: TimerList<N>,
 }
 
 impl<const N: usize> TimerQueue<N> {
@@ -81,9 +148,9 @@ impl<const N: usize> TimerQueue<N> {
         Self {
             first: Entry::VACANT,
             nr_others: 0,
-            nr_inserted: 1 << 16,
             next: [Entry::VACANT; 3],
-            tree: TimerTree::new(),
+            timer_0: u64::MAX,
+            list: TimerList::new(),
         }
     }
 
@@ -92,9 +159,9 @@ impl<const N: usize> TimerQueue<N> {
     pub fn reset(&mut self) {
         self.first = Entry::VACANT;
         self.nr_others = 0;
-        self.nr_inserted = 1 << 16;
         self.next = [Entry::VACANT; 3];
-        self.tree.reset();
+        self.timer_0 = u64::MAX;
+        self.list.reset();
     }
 
     /// How many timers are armed.
@@ -115,7 +182,7 @@ impl<const N: usize> TimerQueue<N> {
     #[inline]
     #[must_use]
     pub const fn is_armed(&self, id: TimerId) -> bool {
-        self.is_first(id) || self.is_later(id)
+        self.deadline_of(id).is_some()
     }
 
     /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
@@ -143,16 +210,24 @@ impl<const N: usize> TimerQueue<N> {
         if self.is_first(id) {
             return Some(self.first.deadline);
         }
-        let mut i = 0;
-        while i < self.next.len() {
-            if self.next[i].is(id) {
-                return Some(self.next[i].deadline);
-            }
-            i += 1;
+        if id.raw() == 0 {
+            return if self.timer_0 == u64::MAX {
+                None
+            } else {
+                Some(self.timer_0)
+            };
         }
-        match self.tree.leaf_of(id) {
-            Some(leaf) => Some(self.tree.deadline_at(leaf)),
-            None => None,
+        let [a, b, c] = self.next;
+        if a.is(id) {
+            Some(a.deadline)
+        } else if b.is(id) {
+            Some(b.deadline)
+        } else if c.is(id) {
+            Some(c.deadline)
+        } else if self.list.contains(id) {
+            Some(self.list.deadline_of(id))
+        } else {
+            None
         }
     }
 
@@ -163,27 +238,147 @@ impl<const N: usize> TimerQueue<N> {
     pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
         if self.is_empty() {
-            // Alone, a timer needs no count: every later one gets a higher.
-            self.first = Entry {
-                deadline,
-                order: id.raw() as u64,
-            };
+            self.first = Entry::new(id, deadline);
             Inserted::Earliest
+        } else if id.raw() == 0 {
+            self.insert_0(deadline)
         } else {
             self.insert_among(id, deadline)
         }
+    }
+
+    /// [`insert`](Self::insert) into a queue that is not empty.
+    #[inline(never)]
+    fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
+        let mut insertion = Insertion::NEW;
+        if deadline == u64::MAX {
+            self.begin_move(id, &mut insertion);
+            return insertion.result(Inserted::Later);
+        }
+        loop {
+            if let Some(inserted) = self.insert_step(id, deadline, &mut insertion) {
+                return inserted;
+            }
+        }
+    }
+
+    /// [`insert`](Self::insert) of timer 0 into a queue that is not empty.
+    #[cold]
+    #[inline(never)]
+    fn insert_0(&mut self, deadline: u64) -> Inserted {
+        let mut insertion = Insertion::NEW;
+        self.begin_move(TimerId::new(0), &mut insertion);
+        if deadline == u64::MAX {
+            return insertion.result(Inserted::Later);
+        }
+        if deadline > self.first.deadline {
+            self.timer_0 = deadline;
+            self.nr_others += 1;
+            return insertion.result(Inserted::Later);
+        }
+        let first = core::mem::replace(&mut self.first, Entry::new(TimerId::new(0), deadline));
+        if !first.is_vacant() {
+            let [a, b, c] = self.next;
+            self.next = [first, a, b];
+            self.nr_others += 1;
+            if !c.is_vacant() {
+                self.list.insert_first(c.id(), c.deadline);
+            }
+        }
+        insertion.result(Inserted::Earliest)
+    }
+
+    /// The first step of [`insert`](Self::insert) into a queue that is not empty, and the only one if the timer's place
+    /// is in front. As [`insert_step`](Self::insert_step).
+    #[inline(always)]
+    pub fn insert_in_front(
+        &mut self,
+        id: TimerId,
+        deadline: u64,
+        insertion: &mut Insertion,
+    ) -> Option<Inserted> {
+        if self.first.is(id) || self.is_later(id) {
+            core::hint::cold_path();
+            self.begin_move(id, insertion);
+            return None;
+        }
+        if deadline >= self.list.earliest() {
+            return None;
+        }
+        self.nr_others += 1;
+        Some(insertion.result(self.put_in_front(Entry::new(id, deadline))))
+    }
+
+    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`u64::MAX`]; gives its
+    /// result with the last one. Between two steps anything else may be done to the queue. A timer that is armed is
+    /// disarmed in a step before the last.
+    #[inline(always)]
+    pub fn insert_step(
+        &mut self,
+        id: TimerId,
+        deadline: u64,
+        insertion: &mut Insertion,
+    ) -> Option<Inserted> {
+        debug_assert!(id.raw() != 0, "timer 0 needs no steps");
+        debug_assert!(deadline != u64::MAX, "never is no deadline");
+        if !insertion.is_found {
+            insertion.is_found = self.list.seek(deadline, &mut insertion.place);
+            return None;
+        }
+        if self.is_empty() {
+            core::hint::cold_path();
+            self.first = Entry::new(id, deadline);
+            return Some(insertion.result(Inserted::Earliest));
+        }
+        let is_in_front = self.insert_in_front(id, deadline, insertion);
+        if is_in_front.is_some() || !insertion.is_found {
+            return is_in_front;
+        }
+        insertion.is_found = false;
+        if !self.list.is_place(deadline, &insertion.place) {
+            return None;
+        }
+        self.nr_others += 1;
+        self.list.insert(id, deadline, &insertion.place);
+        Some(insertion.result(Inserted::Later))
+    }
+
+    /// Whether [`tidy`](Self::tidy) has something to do.
+    #[inline(always)]
+    #[must_use]
+    pub const fn wants_tidying(&self) -> bool {
+        self.list.has_relics()
+    }
+
+    /// One step of what the next search would else have to do first: of timers that have expired something is left in
+    /// the list. Never needed.
+    #[inline(always)]
+    pub fn tidy(&mut self) {
+        self.list.tidy();
+    }
+
+    /// The first step of arming an armed timer.
+    #[cold]
+    #[inline(never)]
+    fn begin_move(&mut self, id: TimerId, insertion: &mut Insertion) {
+        insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
+        insertion.is_found = false;
     }
 
     /// Disarms a timer.
     #[inline(always)]
     pub fn cancel(&mut self, id: TimerId) -> Cancelled {
         if !self.is_first(id) {
-            return self.cancel_later(id);
+            return if id.raw() == 0 {
+                self.cancel_0()
+            } else {
+                self.cancel_later(id)
+            };
         }
         if self.nr_others == 0 {
             self.first.deadline = u64::MAX;
         } else {
-            self.pop_among();
+            self.cancel_first();
         }
         Cancelled::Earliest
     }
@@ -192,7 +387,7 @@ impl<const N: usize> TimerQueue<N> {
     ///
     /// `now` must be below [`u64::MAX`]: a counter of cycles gets there after a hundred years.
     #[inline(always)]
-    pub fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+    pub const fn pop_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
         debug_assert!(now < u64::MAX, "the clock is at its end");
         let expired = (self.first.id(), self.first.deadline);
         if expired.1 > now {
@@ -201,43 +396,7 @@ impl<const N: usize> TimerQueue<N> {
             self.first.deadline = u64::MAX;
             Some(expired)
         } else {
-            // Gives what is already known, so that nothing need survive the call.
             Some(self.pop_among())
-        }
-    }
-
-    /// Whether [`care`](Self::care) has something to do.
-    #[inline(always)]
-    #[must_use]
-    pub const fn wants_care(&self) -> bool {
-        self.wants_room()
-            || self.next[1].is_vacant() && (!self.tree.is_empty() || self.tree.wants_shrinking())
-    }
-
-    /// Whether [`insert`](Self::insert) of a further timer might have to make room first.
-    #[inline(always)]
-    #[must_use]
-    pub const fn wants_room(&self) -> bool {
-        !self.next[2].is_vacant() || self.tree.is_full()
-    }
-
-    /// One step of preparing what [`insert`](Self::insert) and [`pop_expired`](Self::pop_expired) else do themselves:
-    /// three timers in front and room for one more, there and in the tournament. Never needed, but
-    /// makes those short; a few steps at most are wanted after each other.
-    #[inline(never)]
-    pub fn care(&mut self) {
-        let [a, b, c] = &mut self.next;
-        if self.tree.is_full() {
-            self.tree.grow();
-        } else if !c.is_vacant() {
-            let last = core::mem::replace(c, Entry::VACANT);
-            self.tree.insert_first(last);
-        } else if b.is_vacant() {
-            if self.tree.wants_shrinking() {
-                return self.tree.shrink();
-            }
-            let place = if a.is_vacant() { a } else { b };
-            *place = self.tree.take_first();
         }
     }
 
@@ -247,32 +406,48 @@ impl<const N: usize> TimerQueue<N> {
         self.first.is(id) && !self.is_empty()
     }
 
-    /// Whether a timer is armed and not the earliest.
+    /// Whether a timer other than timer 0 is armed and not the earliest.
     #[inline(always)]
     const fn is_later(&self, id: TimerId) -> bool {
         let [a, b, c] = self.next;
-        a.is(id) || b.is(id) || c.is(id) || self.tree.leaf_of(id).is_some()
+        a.is(id) || b.is(id) || c.is(id) || self.list.contains(id)
+    }
+
+    #[inline(never)]
+    const fn cancel_first(&mut self) {
+        self.pop_among();
     }
 
     /// Takes the earliest out, where there is another timer.
-    #[inline(never)]
-    fn pop_among(&mut self) -> (TimerId, u64) {
+    #[inline(always)]
+    const fn pop_among(&mut self) -> (TimerId, u64) {
+        let [a, b, c] = self.next;
+        if self.timer_0 <= a.deadline {
+            core::hint::cold_path();
+            return self.pop_and_refill();
+        }
         let first = self.first;
         self.nr_others -= 1;
-        let [a, b, c] = self.next;
         self.first = a;
         self.next = [b, c, Entry::VACANT];
-        if a.is_vacant() {
-            self.refill();
-        }
         (first.id(), first.deadline)
     }
 
-    /// The first is to come out of the tree.
+    /// The next one is the first of the list, or timer 0. (Where there is neither timer 0 nor one in front, both have
+    /// the last of all deadlines.)
     #[cold]
     #[inline(never)]
-    fn refill(&mut self) {
-        self.first = self.tree.take_first();
+    const fn pop_and_refill(&mut self) -> (TimerId, u64) {
+        let first = self.first;
+        self.nr_others -= 1;
+        if self.timer_0 <= self.list.earliest() {
+            self.first = Entry::new(TimerId::new(0), self.timer_0);
+            self.timer_0 = u64::MAX;
+        } else {
+            let (deadline, id) = self.list.take_first();
+            self.first = Entry::new(id, deadline);
+        }
+        (first.id(), first.deadline)
     }
 
     /// [`cancel`](Self::cancel) of a timer other than the earliest.
@@ -285,8 +460,8 @@ impl<const N: usize> TimerQueue<N> {
             self.next = [a, c, Entry::VACANT];
         } else if c.is(id) {
             self.next[2] = Entry::VACANT;
-        } else if let Some(leaf) = self.tree.leaf_of(id) {
-            self.tree.take_at(leaf);
+        } else if self.list.contains(id) {
+            self.list.remove(id);
         } else {
             return Cancelled::NotArmed;
         }
@@ -294,69 +469,28 @@ impl<const N: usize> TimerQueue<N> {
         Cancelled::Later
     }
 
-    /// [`insert`](Self::insert) into a queue that is not empty.
-    #[inline(never)]
-    fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
-        if deadline == u64::MAX {
-            return self.insert_never(id);
-        }
-        let entry = Entry {
-            deadline,
-            order: self.nr_inserted | id.raw() as u64,
-        };
-        self.nr_inserted = self.nr_inserted.wrapping_add(1 << 16);
-        // Not `is_first`, which asks again whether the queue is empty.
-        if self.first.is(id) {
-            return self.move_first(entry);
-        }
-        if self.is_later(id) {
-            return self.move_later(entry);
-        }
-        self.nr_others += 1;
-        self.put(entry)
-    }
-
-    /// [`insert`](Self::insert) of one that is armed and not the earliest.
-    #[inline(never)]
-    fn move_later(&mut self, entry: Entry) -> Inserted {
-        let _: Cancelled = self.cancel_later(entry.id());
-        self.nr_others += 1;
-        self.put(entry)
-    }
-
-    /// [`insert`](Self::insert) with a deadline that never comes.
     #[cold]
-    fn insert_never(&mut self, id: TimerId) -> Inserted {
-        match self.cancel(id) {
-            Cancelled::Earliest => Inserted::Moved,
-            Cancelled::Later | Cancelled::NotArmed => Inserted::Later,
+    const fn cancel_0(&mut self) -> Cancelled {
+        if self.timer_0 == u64::MAX {
+            return Cancelled::NotArmed;
         }
+        self.timer_0 = u64::MAX;
+        self.nr_others -= 1;
+        Cancelled::Later
     }
 
-    /// [`insert`](Self::insert) of the earliest.
-    #[inline(never)]
-    fn move_first(&mut self, entry: Entry) -> Inserted {
-        if self.nr_others == 0 {
-            self.first = entry;
-        } else {
-            self.pop_among();
-            self.nr_others += 1;
-            let _: Inserted = self.put(entry);
-        }
-        Inserted::Moved
-    }
-
-    /// Puts the timer that was armed last where it belongs.
+    /// Puts a timer among those in front, before all in the list.
     #[inline(always)]
-    fn put(&mut self, entry: Entry) -> Inserted {
+    const fn put_in_front(&mut self, entry: Entry) -> Inserted {
         let [a, b, c] = self.next;
         let deadline = entry.deadline;
-        if deadline >= self.tree.earliest() || deadline >= c.deadline {
-            self.tree.insert(entry);
-            return Inserted::Later;
-        }
         if !c.is_vacant() {
-            return self.make_room_and_put(entry);
+            core::hint::cold_path();
+            if deadline >= c.deadline {
+                self.list.insert_first(entry.id(), deadline);
+                return Inserted::Later;
+            }
+            self.list.insert_first(c.id(), c.deadline);
         }
         if deadline >= b.deadline {
             self.next[2] = entry;
@@ -373,15 +507,13 @@ impl<const N: usize> TimerQueue<N> {
             return Inserted::Later;
         }
         self.next[0] = self.first;
+        if self.first.is(TimerId::new(0)) {
+            core::hint::cold_path();
+            self.timer_0 = self.first.deadline;
+            self.next = [a, b, Entry::VACANT];
+        }
         self.first = entry;
         Inserted::Earliest
-    }
-
-    /// [`put`](Self::put) among those in front, of which the last goes into the tree.
-    #[inline(never)]
-    fn make_room_and_put(&mut self, entry: Entry) -> Inserted {
-        self.care();
-        self.put(entry)
     }
 }
 

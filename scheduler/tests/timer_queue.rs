@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use takt_scheduler::{Cancelled, Inserted, TimerId, TimerQueue};
+use takt_scheduler::{Cancelled, Inserted, Insertion, TimerId, TimerQueue};
 
 fn tid(raw: u16) -> TimerId {
     TimerId::new(raw)
 }
 
-/// Armed timers by deadline and order of insertion.
+/// Armed timers by deadline and order of insertion, which is 0 for timer 0.
 #[derive(Default)]
 struct Model {
     armed: BTreeMap<(u64, u64), u16>,
@@ -34,8 +34,9 @@ impl Model {
         }
         self.nr_inserted += 1;
         if deadline != u64::MAX {
-            self.keys.insert(id, (deadline, self.nr_inserted));
-            self.armed.insert((deadline, self.nr_inserted), id);
+            let order = if id == 0 { 0 } else { self.nr_inserted };
+            self.keys.insert(id, (deadline, order));
+            self.armed.insert((deadline, order), id);
         }
         if was_earliest {
             Inserted::Moved
@@ -76,8 +77,12 @@ enum Op {
     PopExpired(u64),
     /// As a periodic timer does: the earliest moves by a period.
     Rearm(u64),
+    /// An insertion in steps, among the other operations.
+    Begin(u16, u64),
+    /// One step of one of those that have begun.
+    Step(usize),
     /// What the kernel does when it has the time. No one may notice.
-    Care,
+    Tidy,
 }
 
 fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -93,7 +98,9 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
         3 => (0..nr_timers).prop_map(Op::Cancel),
         2 => (0..nr_deadlines).prop_map(Op::PopExpired),
         2 => (0..nr_deadlines).prop_map(Op::Rearm),
-        3 => Just(Op::Care),
+        3 => (0..nr_timers, deadline()).prop_map(|(id, deadline)| Op::Begin(id, deadline)),
+        8 => (0..100usize).prop_map(Op::Step),
+        1 => Just(Op::Tidy),
     ];
     prop::collection::vec(op, 1..len)
 }
@@ -118,19 +125,60 @@ fn check_timers<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
     }
 }
 
-/// A few steps are all that is ever wanted.
-fn take_care<const N: usize>(queue: &mut TimerQueue<N>) {
-    for _ in 0..3 {
-        if queue.wants_care() {
-            queue.care();
+/// An insertion that has begun.
+struct Begun {
+    id: u16,
+    deadline: u64,
+    insertion: Insertion,
+    is_new: bool,
+    was_earliest: bool,
+}
+
+impl Begun {
+    fn new(id: u16, deadline: u64) -> Self {
+        Self {
+            id,
+            deadline,
+            insertion: Insertion::NEW,
+            is_new: true,
+            was_earliest: false,
         }
     }
-    assert!(!queue.wants_care());
+
+    /// One step further; whether it was the last.
+    fn step<const N: usize>(&mut self, queue: &mut TimerQueue<N>, model: &mut Model) -> bool {
+        if self.id == 0 || self.deadline == u64::MAX {
+            let found = queue.insert(tid(self.id), self.deadline);
+            let expected = model.insert(self.id, self.deadline);
+            assert!(found == expected || model.armed.is_empty() && self.deadline == u64::MAX);
+            return true;
+        }
+        let was_armed = queue.is_armed(tid(self.id));
+        let is_in_front = self.is_new && !queue.is_empty();
+        self.is_new = false;
+        let done = if is_in_front {
+            queue.insert_in_front(tid(self.id), self.deadline, &mut self.insertion)
+        } else {
+            queue.insert_step(tid(self.id), self.deadline, &mut self.insertion)
+        };
+        if was_armed && !queue.is_armed(tid(self.id)) {
+            self.was_earliest |= model.cancel(self.id) == Cancelled::Earliest;
+            assert_eq!(done, None);
+        } else if let Some(found) = done {
+            let expected = match model.insert(self.id, self.deadline) {
+                _ if self.was_earliest => Inserted::Moved,
+                expected => expected,
+            };
+            assert_eq!(found, expected);
+        }
+        done.is_some()
+    }
 }
 
 fn run<const N: usize>(ops: &[Op]) {
     let mut queue = Box::new(TimerQueue::<N>::new());
     let mut model = Model::default();
+    let mut begun: Vec<Begun> = Vec::new();
     for &op in ops {
         match op {
             Op::Insert(id, deadline) => {
@@ -148,9 +196,14 @@ fn run<const N: usize>(ops: &[Op]) {
                     assert_eq!(queue.insert(id, deadline), model.insert(id.raw(), deadline));
                 }
             }
-            Op::Care => {
-                queue.care();
-                take_care(&mut queue);
+            Op::Begin(id, deadline) => begun.push(Begun::new(id, deadline)),
+            Op::Tidy => queue.tidy(),
+            Op::Step(_) if begun.is_empty() => {}
+            Op::Step(which) => {
+                let which = which % begun.len();
+                if begun[which].step(&mut queue, &mut model) {
+                    begun.swap_remove(which);
+                }
             }
         }
         check(&queue, &model);
@@ -222,7 +275,7 @@ fn a_full_queue_is_emptied_in_order() {
 }
 
 /// Every number of timers up to all, more and fewer of them by turns.
-fn grows_and_shrinks<const N: usize>(step: usize, with_care: bool) {
+fn grows_and_shrinks<const N: usize>(step: usize) {
     let mut queue = Box::new(TimerQueue::<N>::new());
     let mut model = Model::default();
     let mut seed = 1u64;
@@ -236,9 +289,6 @@ fn grows_and_shrinks<const N: usize>(step: usize, with_care: bool) {
                 .find(|id| !model.keys.contains_key(id))
                 .expect("not all are armed");
             assert_eq!(queue.insert(tid(id), deadline), model.insert(id, deadline));
-            if with_care {
-                take_care(&mut queue);
-            }
         }
         check(&queue, &model);
         check_timers(&queue, &model);
@@ -256,18 +306,16 @@ fn grows_and_shrinks<const N: usize>(step: usize, with_care: bool) {
 
 #[test]
 fn any_number_of_timers_comes_and_goes() {
-    for with_care in [false, true] {
-        grows_and_shrinks::<2>(1, with_care);
-        grows_and_shrinks::<4>(1, with_care);
-        grows_and_shrinks::<64>(1, with_care);
-        grows_and_shrinks::<128>(3, with_care);
-    }
-    grows_and_shrinks::<2048>(1000, true);
+    grows_and_shrinks::<2>(1);
+    grows_and_shrinks::<4>(1);
+    grows_and_shrinks::<64>(1);
+    grows_and_shrinks::<128>(3);
+    grows_and_shrinks::<2048>(1000);
 }
 
-/// The front has room for four; of all the equal ones it holds the first, whatever was moved to and fro.
+/// Whatever is moved to and fro.
 #[test]
-fn equals_in_front_and_behind_keep_their_order() {
+fn equals_keep_their_order() {
     let mut queue = TimerQueue::<16>::new();
     for id in 0..8 {
         let _ = queue.insert(tid(id), 50);
@@ -281,41 +329,122 @@ fn equals_in_front_and_behind_keep_their_order() {
         let _ = queue.insert(tid(id), 50);
     }
     let _ = queue.insert(tid(2), 50);
-    take_care(&mut queue);
     for id in [0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2] {
         assert_eq!(queue.pop_expired(50), Some((tid(id), 50)));
     }
     assert!(queue.is_empty());
 }
 
-/// What the kernel relies on: where timers are armed as they expire, the next one is at hand.
+/// Steps that the insertion of a further timer takes, which is taken out again.
+fn steps_to<const N: usize>(queue: &mut TimerQueue<N>, deadline: u64) -> usize {
+    let id = tid(N as u16 - 1);
+    let mut insertion = Insertion::NEW;
+    let steps = (1..).find(|_| queue.insert_step(id, deadline, &mut insertion).is_some());
+    assert!(queue.cancel(id).was_armed());
+    steps.expect("an insertion comes to its end")
+}
+
+/// What the kernel relies on: few steps find any place, however the timers came to be armed, once some have been looked
+/// for.
 #[test]
-fn wants_care_only_where_it_is_of_use() {
-    let mut queue = TimerQueue::<64>::new();
-    assert!(!queue.wants_care());
-    for id in 0..3 {
-        let _ = queue.insert(tid(id), 10 * u64::from(id));
-        assert!(!queue.wants_care(), "room for one more");
+fn searches_make_later_ones_short() {
+    let ascending = |i: u64| i;
+    let descending = |i: u64| 3000 - i;
+    let mixed = |i: u64| i * 1237 % 2039;
+    let equal = |_: u64| 77;
+    let orders: [(&str, &dyn Fn(u64) -> u64); 4] = [
+        ("ascending", &ascending),
+        ("descending", &descending),
+        ("mixed", &mixed),
+        ("equal", &equal),
+    ];
+    for (name, deadline_of) in orders {
+        for nr in [8u16, 64, 256, 2000] {
+            let mut queue = Box::new(TimerQueue::<2048>::new());
+            for id in 1..=nr {
+                let _ = queue.insert(tid(id), deadline_of(u64::from(id)));
+            }
+            for deadline in (0..3000).step_by(7) {
+                steps_to(&mut queue, deadline);
+            }
+            let most = (0..3000).map(|at| steps_to(&mut queue, at)).max();
+            let most = most.expect("there are some");
+            println!("{nr} timers, {name}: {most} steps");
+            assert!(
+                most <= 2 + nr.ilog2() as usize,
+                "{nr} timers, {name}: {most} steps"
+            );
+            // As they expire and are armed again, it stays so.
+            for _ in 0..4 * nr {
+                let (deadline, id) = queue
+                    .pop_expired(u64::MAX - 1)
+                    .map(|(id, at)| (at, id))
+                    .expect("armed");
+                while queue.wants_tidying() {
+                    queue.tidy();
+                }
+                let mut insertion = Insertion::NEW;
+                let deadline = deadline + 1 + deadline_of(u64::from(id.raw())) % 1000;
+                let steps =
+                    (1..).find(|_| queue.insert_step(id, deadline, &mut insertion).is_some());
+                let steps = steps.expect("an insertion comes to its end");
+                assert!(
+                    steps <= 4 + nr.ilog2() as usize,
+                    "{nr} timers, {name}: {steps} steps"
+                );
+            }
+        }
     }
-    let _ = queue.insert(tid(3), 5);
-    assert!(queue.wants_care(), "no room for one more in front");
-    queue.care();
-    assert!(queue.wants_care(), "no room for one more behind them");
-    queue.care();
-    assert!(!queue.wants_care());
-    assert_eq!(queue.pop_expired(0), Some((tid(0), 0)));
-    assert!(queue.wants_care(), "two in front and one behind");
-    queue.care();
-    assert!(!queue.wants_care());
-    for (id, deadline) in [(3, 5), (1, 10), (2, 20)] {
-        assert_eq!(queue.pop_expired(20), Some((tid(id), deadline)));
+}
+
+/// Timers expire off a list with lanes in a row, and nobody clears up before the next ones are armed, the same ones and
+/// others, far away and near.
+#[test]
+fn those_that_expired_are_in_nobodys_way() {
+    let mut queue = Box::new(TimerQueue::<512>::new());
+    let mut model = Model::default();
+    let mut seed = 1u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let arm = |queue: &mut TimerQueue<512>, model: &mut Model, id: u16, deadline: u64| {
+        let mut begun = Begun::new(id, deadline);
+        let steps = (0..1_000).find(|_| begun.step(queue, model));
+        assert!(steps.is_some(), "the search goes round");
+    };
+    for id in 1..400 {
+        arm(&mut queue, &mut model, id, random(100_000));
     }
-    assert!(
-        queue.is_empty() && queue.wants_care(),
-        "as few leaves as at the beginning will do"
-    );
-    queue.care();
-    assert!(!queue.wants_care());
+    for _ in 0..300 {
+        for _ in 0..random(60) {
+            let expected = model.pop_expired(u64::MAX - 1);
+            assert_eq!(queue.pop_expired(u64::MAX - 1), expected);
+            let Some((id, deadline)) = expected else {
+                break;
+            };
+            match random(3) {
+                0 => arm(
+                    &mut queue,
+                    &mut model,
+                    id.raw(),
+                    deadline + 100_000 + random(1_000),
+                ),
+                1 => arm(&mut queue, &mut model, id.raw(), deadline + random(1_000)),
+                _ => {}
+            }
+        }
+        let earliest = model.earliest().map_or(0, |(deadline, _)| deadline);
+        for _ in 0..random(60) {
+            let id = 1 + random(510) as u16;
+            arm(&mut queue, &mut model, id, earliest + random(100_000));
+        }
+        check(&queue, &model);
+    }
+    while let Some(expected) = model.pop_expired(u64::MAX - 1) {
+        assert_eq!(queue.pop_expired(u64::MAX - 1), Some(expected));
+    }
+    assert!(queue.is_empty());
 }
 
 #[test]
@@ -349,12 +478,12 @@ fn expires_at_its_deadline_and_not_before() {
 #[test]
 fn equal_deadlines_expire_in_the_order_of_insertion() {
     let mut queue = TimerQueue::<16>::new();
-    for id in [9, 2, 7, 0, 15, 4] {
+    for id in [9, 2, 7, 1, 15, 4] {
         let _ = queue.insert(tid(id), 50);
     }
     // Inserted again, a timer is the last.
     assert_eq!(queue.insert(tid(9), 50), Inserted::Moved);
-    for id in [2, 7, 0, 15, 4, 9] {
+    for id in [2, 7, 1, 15, 4, 9] {
         assert_eq!(queue.pop_expired(50), Some((tid(id), 50)));
     }
 }
