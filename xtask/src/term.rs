@@ -63,10 +63,14 @@ pub fn last_lines(text: &str, count: usize) -> Vec<&str> {
 /// Columns of stdout's terminal; 100 if it is none.
 #[must_use]
 pub fn width() -> usize {
-    match Term::stdout().size_checked() {
-        Some((_, columns)) => usize::from(columns).max(40),
-        None => 100,
-    }
+    terminal_width().unwrap_or(100)
+}
+
+/// Columns of stdout's terminal, if it is one.
+#[must_use]
+pub fn terminal_width() -> Option<usize> {
+    let (_, columns) = Term::stdout().size_checked()?;
+    Some(usize::from(columns).max(40))
 }
 
 /// Whether the user's locale has block characters. Without a locale the answer is no.

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use serde_json::Value;
 use xtask::history::{Configuration, Setup};
 use xtask::paths;
+use xtask::report::record::RunRecord;
 use xtask::report::{Buckets, Run, json, load};
 use xtask::run::folder;
 use xtask::term::WithHelp;
@@ -56,7 +57,7 @@ impl Source {
         Self::new(
             name.to_string_lossy().into_owned(),
             run,
-            &Setup::default(),
+            Setup::default(),
             Some(dir.to_owned()),
         )
     }
@@ -69,15 +70,22 @@ impl Source {
         let is_same = |dir: &PathBuf| load::load(dir).is_ok_and(|there| there.record == run.record);
         let folder = Some(entry.folder.clone()).filter(is_same);
         let name = format!("run {}", select::short(&entry.id));
-        Self::new(name, run, &entry.setup, folder)
+        Self::new(name, run, entry.setup, folder)
     }
 
-    fn new(name: String, run: Run, setup: &Setup, folder: Option<PathBuf>) -> Result<Self> {
+    fn new(name: String, run: Run, setup: Setup, folder: Option<PathBuf>) -> Result<Self> {
         let document = serde_json::from_str(&json::write(&run, Buckets::default())?)?;
+        // A run folder does not have the words that the user appended, but what became of them. Taken from there they
+        // are the same for both.
+        let setup = Setup {
+            append: further_words(&run.record),
+            live: false,
+            ..setup
+        };
         Ok(Self {
             name,
             document,
-            configuration: Configuration::new(&run.record, setup),
+            configuration: Configuration::new(&run.record, &setup),
             run,
             folder,
         })
@@ -88,6 +96,17 @@ impl Source {
     pub fn is_exact(&self) -> bool {
         is_exact(&self.run)
     }
+}
+
+/// What the kernel's command line has beyond what the flags that the run folder keeps say.
+fn further_words(record: &RunRecord) -> String {
+    let known = record
+        .config
+        .kernel_cmdline(record.accel.accel, &record.event_ids);
+    let known: Vec<_> = known.split(' ').collect();
+    let words = record.kernel_cmdline.split_whitespace();
+    let further: Vec<_> = words.filter(|word| !known.contains(word)).collect();
+    further.join(" ")
 }
 
 /// Whether a run's figures are exact instructions.

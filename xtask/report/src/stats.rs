@@ -151,9 +151,9 @@ impl Tests {
         self.kolmogorov_smirnov.p.min(self.mann_whitney.p) < self.level / 2.0
     }
 
-    /// What they say.
+    /// What they say: the verdict, then a line for each test.
     #[must_use]
-    pub fn words(&self) -> String {
+    pub fn lines(&self) -> [String; 3] {
         let (ks, mw) = (self.kolmogorov_smirnov, self.mann_whitney);
         let percent = self.level * 100.0;
         let meaning = if self.is_different() {
@@ -168,17 +168,26 @@ impl Tests {
         } else {
             format!("no difference is shown at the level of {percent} %")
         };
-        format!(
-            "{meaning} (Kolmogorov-Smirnov D = {:.4}, p = {}; Mann-Whitney U = {}, p = {}, probability that a sample of the \
-             second is larger {:.3}; {} and {} samples)",
-            ks.statistic,
-            probability(ks.p),
-            mw.statistic,
-            probability(mw.p),
-            self.second_is_larger,
-            self.count.0,
-            self.count.1
-        )
+        [
+            format!("{meaning} ({} and {} samples)", self.count.0, self.count.1),
+            format!(
+                "Kolmogorov-Smirnov: D = {:.4}, p {}",
+                ks.statistic,
+                probability(ks.p)
+            ),
+            format!(
+                "Mann-Whitney: U = {}, p {}; a sample of the second is larger with probability {:.3}",
+                mw.statistic,
+                probability(mw.p),
+                self.second_is_larger,
+            ),
+        ]
+    }
+
+    /// The same in one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        self.lines().join("; ")
     }
 }
 
@@ -186,8 +195,8 @@ impl Tests {
 fn probability(p: f64) -> String {
     match p {
         p if p < 1e-12 => "< 1e-12".into(),
-        p if p < 0.001 => format!("{p:.1e}"),
-        p => format!("{p:.4}"),
+        p if p < 0.001 => format!("= {p:.1e}"),
+        p => format!("= {p:.4}"),
     }
 }
 

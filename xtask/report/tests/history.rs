@@ -139,8 +139,8 @@ fn real_time_is_for_tests_with_their_words() {
     assert_eq!(code, Some(2), "{stdout}");
     for words in [
         "the second is usually larger",
-        "Kolmogorov-Smirnov D = ",
-        "Mann-Whitney U = ",
+        "Kolmogorov-Smirnov: D = ",
+        "Mann-Whitney: U = ",
         "400 and 400 samples",
     ] {
         assert!(stdout.contains(words), "no `{words}` in {stdout}");

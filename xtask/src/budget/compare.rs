@@ -3,10 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde::Serialize;
+use serde_json::json;
+
 use super::file::{Budget, Functions};
 
+/// Schema of what is found, as JSON.
+pub const SCHEMA: &str = "takt.budget-check/1";
+
 /// A figure that is another one than its budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Its name.
     pub name: String,
@@ -23,7 +29,7 @@ impl Change {
 }
 
 /// A function that has more or fewer instructions on some path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// The function.
     pub function: String,
@@ -34,7 +40,7 @@ pub struct Moved {
 }
 
 /// The figures beside their budgets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// Those above.
     pub grown: Vec<Change>,
@@ -47,6 +53,7 @@ pub struct Comparison {
     /// The functions on the paths that changed.
     pub functions: Vec<Moved>,
     /// How many figures there are.
+    #[serde(rename = "figures")]
     pub nr: usize,
 }
 
@@ -123,6 +130,24 @@ impl Comparison {
     #[must_use]
     pub fn is_of_same(&self) -> bool {
         self.unknown.is_empty() && self.missing.is_empty()
+    }
+
+    /// As JSON, with the revision that the budgets are of.
+    ///
+    /// # Errors
+    ///
+    /// What the serialiser says.
+    pub fn json(&self, budget: &Budget) -> serde_json::Result<String> {
+        let mut document = json!({
+            "schema": SCHEMA, "revision": budget.revision, "compiler": budget.compiler,
+            "is_kept": self.is_kept(), "is_of_same": self.is_of_same(),
+        });
+        if let (Some(document), serde_json::Value::Object(found)) =
+            (document.as_object_mut(), serde_json::to_value(self)?)
+        {
+            document.extend(found);
+        }
+        Ok(serde_json::to_string_pretty(&document)? + "\n")
     }
 
     /// The tables.
@@ -232,6 +257,10 @@ mod tests {
             assert!(!found.is_kept());
             assert_eq!(found.grown.len(), 1);
             assert_eq!((&found.grown[0].name, found.grown[0].by()), (name, 1));
+            let json: serde_json::Value =
+                serde_json::from_str(&found.json(&budget).unwrap()).unwrap();
+            assert_eq!(json["grown"][0]["name"], **name);
+            assert_eq!(json["is_kept"], false);
             *figures.get_mut(name).unwrap() -= 2;
             let found = compare(&budget, &figures, &budget.functions);
             assert!(found.is_kept() && found.shrunk.len() == 1);

@@ -264,9 +264,20 @@ pub enum BudgetCommand {
     #[command(after_help = "\
 Every benchmark and a sweep of every primitive are measured, which takes some minutes.
 Exit codes: 0 nothing grew, 1 error, or takt.budget.toml has other figures or another compiler's, 2 something grew.")]
-    Check(BudgetFlags),
+    Check(BudgetCheck),
     /// Measures and writes takt.budget.toml anew, with the revision that the figures are of.
     Update(BudgetFlags),
+}
+
+/// Flags of `budget check`.
+#[derive(Debug, Args)]
+pub struct BudgetCheck {
+    /// Write what is found as JSON to this file as well; `-` is stdout, instead of the tables.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// How to measure.
+    #[command(flatten)]
+    pub flags: BudgetFlags,
 }
 
 /// Flags of both.

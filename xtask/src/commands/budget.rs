@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use super::bench;
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
-use crate::cli::{Budget as Flags, BudgetCommand};
+use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand};
 use crate::run::provenance;
 use crate::term::WithHelp;
 use crate::{EXIT_THRESHOLD, output, paths, setup, term};
@@ -21,13 +21,21 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let path = paths::workspace().join(FILE);
     let compiler = compiler()?;
     match &flags.command {
-        BudgetCommand::Check(flags) => {
-            // What is wrong with the file is said before minutes are spent.
+        BudgetCommand::Check(BudgetCheck { json, flags }) => {
+            // What is wrong with a file is said before minutes are spent.
+            if let Some(file) = json {
+                output::check_writable(file)?;
+            }
             let budget = Budget::read(&path, &compiler)?;
             setup::ensure_qemu(!flags.no_install)?;
             let (figures, functions) = measure(flags.jobs)?;
             let found = compare::compare(&budget, &figures, &functions);
-            output::print(&found.text())?;
+            if !json.as_deref().is_some_and(output::is_stdout) {
+                output::print(&found.text())?;
+            }
+            if let Some(file) = json {
+                output::to_named(file, &found.json(&budget)?)?;
+            }
             if !found.is_of_same() {
                 return Err(anyhow::anyhow!(
                     "{} is outdated: it has not the figures that are measured",

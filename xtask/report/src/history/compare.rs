@@ -177,7 +177,10 @@ impl Comparison {
                 ]);
             }
             out += &format!("\n{}\n{}", it.name, columns(&rows, |nr| nr > 0));
-            out += &format!("{}\n", it.words());
+            out += &match &it.tests {
+                Some(tests) => tests.lines().join("\n  ") + "\n",
+                None => it.words() + "\n",
+            };
         }
         for name in &self.unmatched {
             out += &format!("\n{name}: only one of the runs has measured it\n");
@@ -205,16 +208,24 @@ impl Latency {
         if self.is_identical {
             return "identical: every sample is the same".into();
         }
+        let (a, b) = self.count;
+        let counted = (a != b).then(|| format!("{} samples", signed(Some(a), Some(b), "")));
         let changed: Vec<_> = self
             .figures
             .iter()
             .filter(|(_, a, b)| a != b)
             .map(|&(name, a, b)| format!("{name} {}", signed(a, b, "")))
             .collect();
-        if changed.is_empty() {
-            return "different, though none of these figures is: other samples changed".into();
+        match (counted, &*changed) {
+            (None, []) => {
+                "different, though none of these figures is: other samples changed".into()
+            }
+            (Some(counted), []) => format!("different: {counted}, the same figures"),
+            (None, changed) => format!("different: {} instructions", changed.join(", ")),
+            (Some(counted), changed) => {
+                format!("different: {} instructions; {counted}", changed.join(", "))
+            }
         }
-        format!("different: {} instructions", changed.join(", "))
     }
 }
 

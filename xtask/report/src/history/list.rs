@@ -8,6 +8,7 @@ use xtask::cli::HistoryList as Flags;
 use xtask::cli::format_ns;
 use xtask::history::Entry;
 use xtask::report::record::Distributions;
+use xtask::term::{self, note};
 
 use super::{Database, columns, date, figures, or_dash, print, print_json, select};
 
@@ -23,30 +24,67 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     if entries.is_empty() {
         return print("no runs\n");
     }
-    let mut rows = vec![
-        [
-            "run",
-            "ended (UTC)",
-            "revision",
-            "result",
-            "clock",
-            "workload",
-            "period",
-            "duration",
-            "load",
-            "conf.",
-            "IRQ max",
-            "thread p50",
-            "p99",
-            "max",
-        ]
-        .map(String::from)
-        .to_vec(),
-    ];
+    let mut rows = vec![TITLES.map(String::from).to_vec()];
     for entry in &entries {
         rows.push(row(entry)?);
     }
-    print(&columns(&rows, |nr| nr >= 10))
+    let left_out = match term::terminal_width() {
+        Some(width) => narrow(&mut rows, width),
+        None => Vec::new(),
+    };
+    let is_figure: Vec<_> = rows[0]
+        .iter()
+        .map(|title| FIGURES.contains(&title.as_str()))
+        .collect();
+    let printed = print(&columns(&rows, |nr| is_figure[nr]));
+    if !left_out.is_empty() {
+        note(format!(
+            "left out, as the terminal is narrow: {}",
+            left_out.join(", ")
+        ));
+    }
+    printed
+}
+
+const TITLES: [&str; 14] = [
+    "run",
+    "ended (UTC)",
+    "revision",
+    "result",
+    "clock",
+    "workload",
+    "period",
+    "duration",
+    "load",
+    "conf.",
+    "IRQ max",
+    "thread p50",
+    "p99",
+    "max",
+];
+
+/// Titles of the columns that are set to the right.
+const FIGURES: [&str; 4] = ["IRQ max", "thread p50", "p99", "max"];
+
+/// What a narrow terminal can do without, the first most of all. The rest tells runs apart and says what came of them.
+const SPARE: [&str; 8] = [
+    "conf.", "p99", "duration", "period", "clock", "workload", "load", "revision",
+];
+
+/// Leaves out columns until a line has no more than `width` characters; gives their titles.
+fn narrow(rows: &mut [Vec<String>], width: usize) -> Vec<&'static str> {
+    let mut left_out = Vec::new();
+    for title in SPARE {
+        let text = columns(rows, |_| false);
+        if text.lines().all(|line| line.chars().count() <= width) {
+            break;
+        }
+        if let Some(at) = rows[0].iter().position(|it| it == title) {
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            left_out.push(title);
+        }
+    }
+    left_out
 }
 
 fn row(entry: &Entry) -> Result<Vec<String>> {
@@ -94,4 +132,45 @@ fn json(entry: &Entry) -> Result<serde_json::Value> {
         "irq": of(&irq),
         "thread": of(&thread),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_has_the_columns_that_matter() {
+        let cells = [
+            "0833fac3",
+            "2026-11-22 15:41:30",
+            "fdefedfd3c4f",
+            "passed",
+            "tcg+icount",
+            "timerlat",
+            "1 ms",
+            "10 s",
+            "none",
+            "0b9006b6",
+            "4173675",
+            "46163",
+            "1228799",
+            "4256109",
+        ];
+        let rows = vec![
+            TITLES.map(String::from).to_vec(),
+            cells.map(String::from).to_vec(),
+        ];
+        let mut wide = rows.clone();
+        assert!(narrow(&mut wide, 160).is_empty() && wide == rows);
+        for width in [70, 80, 100] {
+            let mut rows = rows.clone();
+            let left_out = narrow(&mut rows, width);
+            let text = columns(&rows, |_| false);
+            assert!(text.lines().all(|line| line.len() <= width), "{text}");
+            assert_eq!(rows[1].len() + left_out.len(), TITLES.len());
+            for kept in ["0833fac3", "passed", "4256109"] {
+                assert!(text.contains(kept), "{text}");
+            }
+        }
+    }
 }

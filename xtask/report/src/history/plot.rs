@@ -35,6 +35,9 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         );
     }
     let mut entries = entries(database, flags)?;
+    if entries.is_empty() {
+        return Err(anyhow!("no run has such a configuration")).help("cargo xtask history list");
+    }
     entries.reverse();
     let labels: Vec<_> = entries
         .iter()

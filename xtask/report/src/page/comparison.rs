@@ -28,47 +28,87 @@ pub(super) fn section(runs: &[Reported]) -> Result<String> {
     out += &configurations(runs);
     out += &differences(runs);
     out += &words(runs);
-    let nr_slots = runs
-        .iter()
-        .map(|run| run.source.run.distributions.len())
-        .min()
-        .unwrap_or(0);
-    for index in 0..nr_slots {
-        let slot = &slots(&runs[0].source.run)[index];
+    for place in shared(runs) {
         out += &format!(
             "<h3>{}</h3>\n<div class=\"pictures\">\n",
-            escape(&slot.name)
+            escape(&place.name)
         );
-        for latency in slot.latencies {
-            let title = format!("{}, {}", latency.title(), slot.name);
-            out += &pictures(runs, index, *latency, &title)?;
+        for (latency, measured) in &place.latencies {
+            if measured.len() > 1 {
+                let title = format!("{}, {}", latency.title(), place.name);
+                out += &pictures(runs, *latency, measured, &title)?;
+            }
         }
         out += "</div>\n";
     }
     Ok(out + "</section>\n")
 }
 
-fn pictures(runs: &[Reported], index: usize, latency: Latency, title: &str) -> Result<String> {
-    let distributions = runs.iter().map(|run| &run.source.run.distributions[index]);
-    let all: Vec<_> = distributions.map(|both| latency.of(both)).collect();
-    let width = histogram::width(all.iter().copied());
+/// What one or several of the runs have measured, by its name: a run on CPU 1 has nothing to do with another's CPU 0.
+struct Place {
+    name: String,
+    /// Each latency with the runs that have it, and where it is among what they have measured.
+    latencies: Vec<(Latency, Vec<(usize, usize)>)>,
+}
+
+/// All places of all runs, in the order in which they come.
+fn places(runs: &[Reported]) -> Vec<Place> {
+    let mut all: Vec<Place> = Vec::new();
+    for (nr, run) in runs.iter().enumerate() {
+        for (index, slot) in slots(&run.source.run).into_iter().enumerate() {
+            let at = all.iter().position(|it| it.name == slot.name);
+            let at = at.unwrap_or_else(|| {
+                all.push(Place {
+                    name: slot.name,
+                    latencies: Vec::new(),
+                });
+                all.len() - 1
+            });
+            for &latency in slot.latencies {
+                let known = &mut all[at].latencies;
+                match known.iter_mut().find(|(it, _)| *it == latency) {
+                    Some((_, measured)) => measured.push((nr, index)),
+                    None => known.push((latency, vec![(nr, index)])),
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Those that more than one run has.
+fn shared(runs: &[Reported]) -> impl Iterator<Item = Place> {
+    let is_shared = |(_, measured): &(Latency, Vec<_>)| measured.len() > 1;
+    places(runs)
+        .into_iter()
+        .filter(move |place| place.latencies.iter().any(is_shared))
+}
+
+fn pictures(
+    runs: &[Reported],
+    latency: Latency,
+    measured: &[(usize, usize)],
+    title: &str,
+) -> Result<String> {
+    let all: Vec<_> = measured
+        .iter()
+        .map(|&(nr, index)| {
+            let both = &runs[nr].source.run.distributions[index];
+            (Role::Series(nr), latency.of(both))
+        })
+        .collect();
+    let width = histogram::width(all.iter().map(|(_, all)| *all));
     let series: Vec<_> = all
         .iter()
-        .enumerate()
-        .map(|(nr, all)| (Role::Series(nr), histogram::cut(all, width)))
+        .map(|(role, all)| (*role, histogram::cut(all, width)))
         .collect();
     let mut out = String::new();
     for scale in [Scale::Linear, Scale::Log] {
         let title = format!("{title} ({scale})");
         out += &picture(&title, &histogram::picture(&title, scale, &series)?, "");
     }
-    let curves: Vec<_> = all
-        .iter()
-        .enumerate()
-        .map(|(nr, all)| (Role::Series(nr), *all))
-        .collect();
     let title = format!("{title}: percentiles");
-    out += &picture(&title, &percentiles::picture(&title, &curves)?, "");
+    out += &picture(&title, &percentiles::picture(&title, &all)?, "");
     Ok(out)
 }
 
@@ -105,27 +145,25 @@ fn differences(runs: &[Reported]) -> String {
         .chain(COLUMNS.map(|(title, _)| title))
         .collect();
     let mut rows = head(3, &titles);
-    for (index, slot) in slots(&runs[0].source.run).iter().enumerate() {
-        for latency in slot.latencies {
-            for (nr, run) in runs.iter().enumerate() {
-                let document = &run.source.document;
-                if document.pointer(&format!("/cpus/{index}")).is_none() {
-                    continue;
-                }
+    for place in places(runs) {
+        for (latency, measured) in &place.latencies {
+            for &(nr, index) in measured {
+                let source = &runs[nr].source;
                 rows += &format!(
                     "<tr><th scope=\"row\">{}</th><td>{}</td><td><span class=\"swatch f{}\"></span>{}</td>",
-                    escape(&slot.name),
+                    escape(&place.name),
                     latency.name(),
                     Role::Series(nr).number(),
-                    escape(&run.source.name)
+                    escape(&source.name)
                 );
+                // What the first run has not measured is no difference to it.
+                let first = measured.first().filter(|(first, _)| *first == 0 && nr > 0);
                 for (_, column) in COLUMNS {
-                    let path = format!("/cpus/{index}/{}/{column}", latency.key());
-                    let mut shown = cell(nr, document, &path);
-                    let first = runs[0].source.document.pointer(&path);
-                    if let Some(more) =
-                        difference(first, document.pointer(&path)).filter(|_| nr > 0)
-                    {
+                    let path = |index: usize| format!("/cpus/{index}/{}/{column}", latency.key());
+                    let mut shown = cell(nr, &source.document, &path(index));
+                    let first =
+                        first.and_then(|&(_, at)| runs[0].source.document.pointer(&path(at)));
+                    if let Some(more) = difference(first, source.document.pointer(&path(index))) {
                         let end = shown.len() - "</td>".len();
                         shown.insert_str(end, &format!(" <span class=\"more\">{more}</span>"));
                     }

@@ -199,11 +199,7 @@ pub(super) fn configuration(run: usize, source: &Source) -> String {
         let value = document.pointer(&path).map(figure).unwrap_or_default();
         row(&format!("trace: {name}"), &value, &origin(run, &path));
     }
-    row(
-        "kernel's command line",
-        &record.kernel_cmdline,
-        "class=\"long\"",
-    );
+    row("kernel's command line", &record.kernel_cmdline, "");
     let threads = record.threads.iter().map(|thread| {
         format!(
             "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
@@ -221,7 +217,7 @@ pub(super) fn configuration(run: usize, source: &Source) -> String {
     );
     format!(
         "<h3>Configuration</h3>\n{}{}",
-        table(&rows),
+        table(&rows).replacen("<table>", "<table class=\"facts\">", 1),
         details("Threads", &table(&threads))
     )
 }

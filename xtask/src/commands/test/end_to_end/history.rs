@@ -82,8 +82,8 @@ fn real_time(stage: &Stage) -> Result<()> {
         done.code,
         done.stderr
     );
-    done.says("Kolmogorov-Smirnov D = ")?
-        .says("Mann-Whitney U = ")?
+    done.says("Kolmogorov-Smirnov: D = ")?
+        .says("Mann-Whitney: U = ")?
         .says("at the level of 1 %")?;
     Ok(())
 }

@@ -1,0 +1,80 @@
+//! The page of several runs.
+#![allow(missing_docs, reason = "a test")]
+
+mod common;
+
+use common::run;
+use takt_report::page::{self, Reported};
+use takt_report::source::Source;
+use xtask::history::{Configuration, Setup};
+use xtask::report::{Buckets, json};
+
+/// A run on this CPU, as the page takes it.
+fn on_cpu(name: &str, cpu: u32, thread: &[u64]) -> Reported {
+    let mut run = run("none", "tcg+icount", thread);
+    run.record.slots[0].cpu = cpu;
+    let document = json::write(&run, Buckets::default()).unwrap();
+    Reported {
+        source: Source {
+            name: name.into(),
+            document: serde_json::from_str(&document).unwrap(),
+            configuration: Configuration::new(&run.record, &Setup::default()),
+            run,
+            folder: None,
+        },
+        story: Err("a test".into()),
+    }
+}
+
+/// The rows of the comparison: CPU, latency, run, count and what it has more.
+fn compared(page: &str) -> Vec<String> {
+    let end = page.find("<section class=\"run\"").unwrap();
+    let rows = page[..end].split("<tr><th scope=\"row\">").skip(1);
+    rows.map(|row| {
+        let mut text = String::new();
+        let mut is_tag = false;
+        for c in row.chars() {
+            match c {
+                '<' => is_tag = true,
+                '>' => is_tag = false,
+                c if !is_tag => text.push(c),
+                _ if !text.ends_with('|') => text.push('|'),
+                _ => {}
+            }
+        }
+        let cells: Vec<_> = text.split('|').filter(|it| *it != " ").take(5).collect();
+        cells.join(" ")
+    })
+    .collect()
+}
+
+#[test]
+fn what_runs_have_measured_is_compared_by_its_cpu() {
+    let runs = [
+        on_cpu("a", 0, &[353, 353]),
+        on_cpu("b", 1, &[496]),
+        on_cpu("c", 0, &[353]),
+        on_cpu("d", 1, &[496]),
+    ];
+    let page = page::write(&runs, None).unwrap();
+    assert_eq!(
+        compared(&page),
+        [
+            "CPU 0 IRQ a 2 4",
+            "CPU 0 IRQ c 1  -1",
+            "CPU 0 thread a 2 353",
+            "CPU 0 thread c 1  -1",
+            "CPU 1 IRQ b 1 4",
+            "CPU 1 IRQ d 1 4",
+            "CPU 1 thread b 1 496",
+            "CPU 1 thread d 1 496",
+        ]
+    );
+    for shared in ["IRQ latency, CPU 0", "Thread latency, CPU 1"] {
+        let title = format!("<figcaption>{shared}: percentiles");
+        assert_eq!(page.matches(&title).count(), 1, "{shared}");
+    }
+    // The same figures of fewer samples are the same figures.
+    assert!(page.contains("CPU 0 thread latency: different: -1 samples, the same figures"));
+    assert!(page.contains("CPU 1 thread latency: only one of the runs has measured it"));
+}
