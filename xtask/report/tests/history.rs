@@ -163,6 +163,17 @@ fn a_metric_is_drawn_over_the_runs_of_one_configuration() {
         "{svg}"
     );
     assert!(stdout.contains("376") && stdout.contains("370"), "{stdout}");
+    // Several configurations: a colour for each, and what it stands for.
+    let args = ["plot", "thread-max", "--config", "accel=tcg+icount"];
+    let (code, stdout, stderr) = done(history(dir.path(), &args));
+    assert_eq!(code, Some(0), "{stderr}");
+    let svg = fs::read_to_string(dir.path().join("thread-max.svg")).unwrap();
+    let dots = |class: &str| svg.matches(&format!("<circle class=\"{class}\"")).count();
+    assert_eq!((dots("f20"), dots("f21")), (3, 2), "{svg}");
+    for row in stdout.lines().filter(|row| row.contains("bbb")) {
+        let key = row.split_whitespace().nth(2).unwrap();
+        assert!(svg.contains(key), "no {key} in {svg}");
+    }
     let (code, _, stderr) = done(history(dir.path(), &["plot", "thread-max", "-o", "x.pdf"]));
     assert!(code == Some(1) && stderr.contains(".svg"), "{stderr}");
 }
