@@ -51,13 +51,14 @@ pub fn resolve(patterns: &[String], known: &[Known]) -> Result<Vec<u32>> {
 }
 
 /// Whether `pattern` means the event: by its whole name, its system, its name without the system,
-/// each with wildcards.
+/// each with wildcards. With nothing before or behind the colon that is anything.
 #[must_use]
 pub fn means(pattern: &str, name: &str) -> bool {
     let (system, event) = name.split_once(':').unwrap_or(("", name));
     match pattern.split_once(':') {
         _ if pattern == "all" => true,
         Some((wanted_system, "")) => glob(wanted_system, system),
+        Some(("", wanted_event)) => glob(wanted_event, event),
         Some((wanted_system, wanted_event)) => {
             glob(wanted_system, system) && glob(wanted_event, event)
         }
@@ -168,6 +169,8 @@ mod tests {
         for (patterns, expected) in [
             ("sched", vec![2, 4]),
             ("sched:", vec![2, 4]),
+            (":sched_switch", vec![2]),
+            (":*_start,:irq_*", vec![6, 8]),
             ("sched:sched_switch", vec![2]),
             ("sched_switch", vec![2]),
             ("sched_*", vec![2, 4]),
@@ -191,7 +194,7 @@ mod tests {
             let error = format!("{:#}", ids(pattern).unwrap_err());
             assert!(error.contains(pattern) && error.contains(near), "{error}");
         }
-        assert!(ids("").is_err());
+        assert!(ids("").is_err() && ids(":").is_err() && ids(":sched").is_err());
     }
 
     proptest! {

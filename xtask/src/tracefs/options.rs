@@ -14,11 +14,12 @@ pub struct Options {
     pub hex: bool,
     pub bin: bool,
     pub annotate: bool,
+    pub latency_format: bool,
     pub graph: Columns,
 }
 
 /// The names, in the order in which they are listed.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 13] = [
     "print-parent",
     "sym-offset",
     "sym-addr",
@@ -30,6 +31,8 @@ pub const NAMES: [&str; 11] = [
     FUNC_STACK_TRACE,
     "annotate",
     OVERWRITE,
+    "latency-format",
+    FUNCTION_TRACE,
 ];
 
 /// Those of function_graph.
@@ -50,6 +53,9 @@ pub const STACKTRACE: &str = "stacktrace";
 /// The guest's as well: whether it records a stack after every function of the tracer `function`.
 pub const FUNC_STACK_TRACE: &str = "func_stack_trace";
 
+/// Whether the latency tracers trace functions as well: they never do, so it can only be switched off.
+pub const FUNCTION_TRACE: &str = "function-trace";
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -61,6 +67,7 @@ impl Default for Options {
             hex: false,
             bin: false,
             annotate: true,
+            latency_format: false,
             graph: Columns::default(),
         }
     }
@@ -77,6 +84,7 @@ impl Options {
             "hex" => &mut self.hex,
             "bin" => &mut self.bin,
             "annotate" => &mut self.annotate,
+            "latency-format" => &mut self.latency_format,
             "funcgraph-overhead" => &mut self.graph.overhead,
             "funcgraph-cpu" => &mut self.graph.cpu,
             "funcgraph-proc" => &mut self.graph.proc,
@@ -136,7 +144,7 @@ mod tests {
                 assert_eq!(options.get(name), Some(on), "{word}");
             }
         }
-        let of_guest = [OVERWRITE, STACKTRACE, FUNC_STACK_TRACE];
+        let of_guest = [OVERWRITE, STACKTRACE, FUNC_STACK_TRACE, FUNCTION_TRACE];
         for word in [&["", "no", "nono", "nonsense", "norawraw"][..], &of_guest].concat() {
             assert!(!options.set_by_name(word), "{word}");
         }

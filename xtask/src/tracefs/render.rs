@@ -22,6 +22,7 @@ use crate::export::{Export, Facts};
 pub(super) fn trace(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
     match session.tracer()?.as_str() {
         tracer if is_latency_tracer(tracer) => latency(session, cpu),
+        _ if session.options.latency_format => latency(session, cpu),
         "function_graph" => graph(session, cpu),
         _ => records(session, cpu),
     }

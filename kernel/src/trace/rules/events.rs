@@ -185,20 +185,21 @@ pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
     rule.is_some()
 }
 
-/// For each CPU, whether a switch was left out since the last one that was recorded.
-static LEFT_OUT: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
+/// For each CPU, whether it does not follow from the records who runs: the last switch was left out, or a stack of who was
+/// left was recorded behind it.
+static IS_UNTOLD: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
-/// A switch's record does not say who ran: that is whom the one before has switched to. If that one was left out, the
+/// A switch's record does not say who ran: that is whom the one before has switched to. If that one does not tell, the
 /// reader has to be told.
-fn tell_who_runs(cpu: u8, id: u32, is_recorded: bool) {
+fn tell_who_runs(cpu: u8, id: u32, is_recorded: bool, has_stack: bool) {
     if id != events::sched_switch::Event::id().number() {
         return;
     }
-    let left_out = &LEFT_OUT[usize::from(cpu) % MAX_CPUS];
-    if is_recorded && left_out.load(Relaxed) {
+    let is_untold = &IS_UNTOLD[usize::from(cpu) % MAX_CPUS];
+    if is_recorded && is_untold.load(Relaxed) {
         control::tell_current_here();
     }
-    left_out.store(!is_recorded, Relaxed);
+    is_untold.store(!is_recorded || has_stack, Relaxed);
 }
 
 fn judge(record: &Arguments) -> u32 {
@@ -207,7 +208,9 @@ fn judge(record: &Arguments) -> u32 {
         false => 0,
     };
     let id = event_of(record.word()).id();
+    let cpu = percpu::cpu() as u8;
     let Some(rule) = TAKT_RULES.find(id) else {
+        tell_who_runs(cpu, id, true, stack != 0);
         return RECORDED | stack;
     };
     let irqs = if interrupts::are_enabled() {
@@ -217,7 +220,7 @@ fn judge(record: &Arguments) -> u32 {
     };
     let raw = Raw {
         words: record.words(),
-        cpu: percpu::cpu() as u8,
+        cpu,
         tid: percpu::current_tid(),
         ctx: percpu::preempt_byte() | irqs,
     };
@@ -227,15 +230,16 @@ fn judge(record: &Arguments) -> u32 {
         Action::TraceOff
     };
     let verdict = TAKT_RULES.judge(rule, &raw, idle.bit());
-    tell_who_runs(raw.cpu, id, verdict.is_recorded);
     if verdict.actions & Action::TraceOn.bit() != 0 {
         control::tracing_on();
     }
-    let later = verdict.actions & !Action::TraceOn.bit();
-    match verdict.is_recorded {
-        true => RECORDED | stack | later,
-        false => later,
+    let mut later = verdict.actions & !Action::TraceOn.bit();
+    if verdict.is_recorded {
+        later |= RECORDED | stack;
     }
+    let has_stack = later & Action::Stacktrace.bit() != 0;
+    tell_who_runs(cpu, id, verdict.is_recorded, has_stack);
+    later
 }
 
 fn act_upon(result: u32) {

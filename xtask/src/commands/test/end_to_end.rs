@@ -95,6 +95,10 @@ const TESTS: &[(&str, Check)] = &[
         tracefs_rules::filter_on_a_later_name,
     ),
     ("tracefs_triggers", tracefs_rules::triggers),
+    (
+        "tracefs_stacks_behind_switches",
+        tracefs_rules::stacks_behind_switches,
+    ),
     ("tracefs_histograms", tracefs_rules::histograms),
     (
         "tracefs_histograms_beside",

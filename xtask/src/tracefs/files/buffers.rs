@@ -28,7 +28,7 @@ pub(super) fn total_size_kb(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 pub(super) fn set_size_kb(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let sub_size = u64::from(session.view()?.sub_size.max(1));
     let bytes = number(text)?.saturating_mul(1024);
-    resize(session, bytes.div_ceil(sub_size))
+    resize(session, "buffer_size_kb", text, bytes.div_ceil(sub_size))
 }
 
 pub(super) fn entries(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
@@ -39,17 +39,18 @@ pub(super) fn entries(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 
 pub(super) fn set_entries(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let in_sub = entries_of(session.view()?.sub_size, ENTRY).max(1);
-    resize(session, number(text)?.div_ceil(in_sub))
+    let nr_subs = number(text)?.div_ceil(in_sub);
+    resize(session, "trace_entries", text, nr_subs)
 }
 
 /// The guest judges; a size that does not even fit a number is one that it does not have the memory for.
-fn resize(session: &mut Session, nr_subs: u64) -> Result<()> {
+fn resize(session: &mut Session, file: &str, text: &str, nr_subs: u64) -> Result<()> {
     let nr_subs = u32::try_from(nr_subs).unwrap_or(u32::MAX);
     match session.guest.set(&format!("trace_buf_subs={nr_subs}")) {
         Err(Errno::INVAL) if nr_subs != 0 => {
             session.complain(
-                "buffer_size_kb",
-                &format!("{nr_subs} sub-buffers"),
+                file,
+                text.trim(),
                 0,
                 "The size can be changed only while current_tracer is nop",
             );

@@ -5,7 +5,9 @@ use std::fmt::Write;
 use rustix::io::Errno;
 
 use crate::tracefs::Result;
-use crate::tracefs::options::{self, FUNC_STACK_TRACE, GRAPH_NAMES, NAMES, OVERWRITE, STACKTRACE};
+use crate::tracefs::options::{
+    self, FUNC_STACK_TRACE, FUNCTION_TRACE, GRAPH_NAMES, NAMES, OVERWRITE, STACKTRACE,
+};
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 
@@ -155,6 +157,7 @@ pub(super) fn set_trace_options(session: &mut Session, _: &Of, text: &str) -> Re
             let at = word.as_ptr().addr() - text.as_ptr().addr();
             let what = match name {
                 STACKTRACE | FUNC_STACK_TRACE => "The guest records no such stacks",
+                FUNCTION_TRACE => "The latency tracers trace no functions",
                 _ => "No such option",
             };
             session.complain("trace_options", text.trim_end(), at, what);
@@ -185,6 +188,9 @@ pub(super) fn set_option(session: &mut Session, of: &Of, text: &str) -> Result<(
 }
 
 fn switch(session: &mut Session, name: &str, on: bool) -> Result<()> {
+    if name == FUNCTION_TRACE {
+        return if on { Err(Errno::INVAL) } else { Ok(()) };
+    }
     if name == OVERWRITE {
         let mode = if on { "flight" } else { "capture" };
         return session.guest.set(&format!("mode={mode}"));

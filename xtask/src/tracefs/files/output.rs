@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 
+use crate::export::latency::is_latency_tracer;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
@@ -20,7 +21,11 @@ pub(super) fn trace(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
     render::trace(session, cpu_of(of))
 }
 
+/// While a latency tracer is chosen the snapshot is its own, as in Linux.
 pub(super) fn snapshot(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    if is_latency_tracer(&session.tracer()?) {
+        return Err(Errno::BUSY);
+    }
     kept::show(session, cpu_of(of))
 }
 

@@ -46,7 +46,7 @@ const LEGEND: [&str; 9] = [
 ];
 
 /// What `trace_options` shows whatever the tracer.
-const OPTIONS: [&str; 11] = [
+const OPTIONS: [&str; 13] = [
     "=print-parent",
     "=nosym-offset",
     "=nosym-addr",
@@ -58,6 +58,8 @@ const OPTIONS: [&str; 11] = [
     "=nofunc_stack_trace",
     "=annotate",
     "=overwrite",
+    "=nolatency-format",
+    "=nofunction-trace",
 ];
 
 /// What stands before the message of a record in the ordinary format.
@@ -150,7 +152,7 @@ fn latency_is_the_maximum(output: &str) -> Result<()> {
         .and_then(|rest| rest.split_once(" us"))
         .map(|(latency, _)| latency)
         .context("there is no header")?;
-    let begin = format!("{MARK}3");
+    let begin = format!("{MARK}4");
     let max = output
         .lines()
         .skip_while(|line| *line != begin)
@@ -170,8 +172,8 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
     judge_all(&stdout)?;
     let refused = "echo: write error: Invalid argument";
     ensure!(
-        stderr.matches(refused).count() == 3,
-        "three words are refused:\n{stderr}"
+        stderr.matches(refused).count() == 4,
+        "four words are refused:\n{stderr}"
     );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Filters, triggers, histograms, snapshots and stacks after events, of a live guest.
 
 use anyhow::{Context, Result, ensure};
+use regex::Regex;
 
 use super::Stage;
 
@@ -128,14 +129,14 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
     );
     ensure!(after.matches("<stack trace>\n").count() == 1, "{after}");
 
-    // While a latency tracer keeps its maxima there, a snapshot is neither taken nor freed.
-    let busy =
-        "echo irqsoff > current_tracer; echo 0 > snapshot; echo 1 > snapshot; echo 2 > snapshot";
+    // While a latency tracer keeps its maxima there, a snapshot is neither taken nor freed nor shown.
+    let busy = "echo irqsoff > current_tracer; echo 0 > snapshot; echo 1 > snapshot; echo 2 > snapshot\n\
+                cat snapshot per_cpu/cpu0/snapshot";
     let done = stage
         .xtask(&["tracefs", "shell", "--no-install", "-c", busy])?
         .code(1)?;
     ensure!(
-        done.stderr.matches("Device or resource busy").count() == 3,
+        done.stderr.matches("Device or resource busy").count() == 5,
         "{}",
         done.stderr
     );
@@ -152,6 +153,34 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
         ensure!(in_buffer <= written, "{line}");
     }
     ensure!(text.matches("entries-in-buffer").count() == 20, "{text}");
+    Ok(())
+}
+
+/// A stack behind a switch is of who was left: the next switch is from the other all the same.
+pub(super) fn stacks_behind_switches(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "echo 'sched:sched_switch' > set_event; echo stacktrace > @/trigger; echo > trace; sleep 0.1\n\
+         echo 0 > tracing_on; cat trace; echo ---; echo '!stacktrace' > @/trigger; echo stacktrace > trace_options\n\
+         echo > trace; echo 1 > tracing_on; sleep 0.1; echo 0 > tracing_on; cat trace",
+    )?;
+    let switch = Regex::new(r"prev_comm=(\S+) prev_pid=(\d+) .* next_comm=(\S+) next_pid=(\d+) ")?;
+    for trace in parts(&text) {
+        ensure!(trace.matches("<stack trace>\n").count() > 50, "{trace}");
+        let mut last = None;
+        for line in trace.lines() {
+            let Some((_, [prev, prev_pid, next, next_pid])) =
+                switch.captures(line).map(|it| it.extract())
+            else {
+                continue;
+            };
+            ensure!(
+                last.is_none_or(|last| last == (prev, prev_pid)),
+                "{last:?} had the CPU before {line}"
+            );
+            last = Some((next, next_pid));
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ pub(super) type Step = (&'static str, &'static [&'static str]);
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
-pub(super) const SESSION: [Step; 47] = [
+pub(super) const SESSION: [Step; 48] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
@@ -17,6 +17,11 @@ pub(super) const SESSION: [Step; 47] = [
         ],
     ),
     // irqsoff
+    (
+        "echo 0 > options/function-trace; echo nofunction-trace > trace_options; cat options/function-trace\n\
+         echo 1 > options/function-trace",
+        &["=0"],
+    ),
     (
         "echo 0 > tracing_on; echo irqsoff > current_tracer; echo 0 > tracing_max_latency; echo 1 > tracing_on\n\
          sleep 0.3; echo 0 > tracing_on; cat trace",
@@ -322,8 +327,11 @@ pub(super) const SESSION: [Step; 47] = [
         ],
     ),
     (
-        "cat latency_trace",
+        "echo latency-format > trace_options; cat trace; echo nolatency-format > trace_options; cat latency_trace",
         &[
+            "LATENCY nop",
+            "LEGEND",
+            r"~^ *\S+-\d+ +0\S{4} +0\.000us : tracing_mark_write: hello world$",
             "LATENCY nop",
             "LEGEND",
             r"~^ *\S+-\d+ +0\S{4} +0\.000us : tracing_mark_write: hello world$",
