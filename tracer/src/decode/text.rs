@@ -20,17 +20,18 @@ const LEGEND: &str = "\
 #              | |         |   ||||      |         |
 ";
 
-/// Writes the header of a trace: `entries` are in it, `written` were recorded altogether.
+/// Writes the header of a trace that this tracer has made: `entries` are in it, `written` were recorded altogether.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_header(
     mut out: impl Write,
+    tracer: &str,
     entries: u64,
     written: u64,
     nr_cpus: u32,
 ) -> io::Result<()> {
-    writeln!(out, "# tracer: nop\n#")?;
+    writeln!(out, "# tracer: {tracer}\n#")?;
     writeln!(
         out,
         "# entries-in-buffer/entries-written: {entries}/{written}   #P:{nr_cpus}"

@@ -43,6 +43,7 @@ fn ftrace_text() {
     let entries = trace.nr_records();
     write_header(
         &mut out,
+        "nop",
         entries,
         entries + trace.nr_lost(),
         trace.header().nr_cpus,

@@ -16,7 +16,7 @@ use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
 use crate::report::load::{self, Facts};
-use crate::run::{folder, recorded};
+use crate::run::{folder, recorded, words};
 use crate::term::WithHelp;
 use crate::{output, paths};
 
@@ -127,10 +127,10 @@ impl Source {
             symbols,
         } = self.decoder;
         let filters = bind_filters(&self.filters, &table)?;
-        let tracer = self.tracer.filter(|name| is_latency_tracer(name));
+        let tracer = self.tracer.as_deref().unwrap_or("nop");
         let is_of_all = selection.from == 0 && selection.to == u64::MAX;
-        let stretch = match &tracer {
-            Some(tracer) if format == Format::Latency && is_of_all => {
+        let stretch = match format {
+            Format::Latency if is_of_all && is_latency_tracer(tracer) => {
                 find_stretch(&mut self.trace, &table, tracer)?
             }
             _ => None,
@@ -139,7 +139,7 @@ impl Source {
             table: &table,
             symbols: &symbols,
             spool,
-            tracer: tracer.as_deref().unwrap_or("nop"),
+            tracer,
             stretch,
         };
         let mut damages = self.trace.nr_damages();
@@ -219,9 +219,11 @@ fn bad_filter(text: &str, error: &FilterError) -> anyhow::Error {
 /// tells most of them itself. It knows its tracer as well.
 fn decoder(dir: &Path, elf: &Elf, tsc_hz: u64) -> Result<(Decoder, Option<String>)> {
     let record = load::load(dir).map(|run| run.record).ok();
-    let tracer = record
-        .as_ref()
-        .map(|record| record.config.tracer.to_string());
+    // The user may have chosen another one for the kernel's command line.
+    let tracer = record.as_ref().map(|record| {
+        let chosen = words::tracer(&record.kernel_cmdline).map(str::to_owned);
+        chosen.unwrap_or_else(|| record.config.tracer.to_string())
+    });
     let threads = record.map(|record| record.threads).unwrap_or_default();
     let decoder = Decoder::new(
         elf,

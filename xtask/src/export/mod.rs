@@ -115,7 +115,7 @@ pub fn export<'o>(
     origin: &'o Origin<'o>,
 ) -> io::Result<Box<dyn Export + 'o>> {
     Ok(match (format, output) {
-        (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out)),
+        (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out, origin.tracer)),
         (Format::Latency, Output::Stream(out)) => {
             Box::new(latency::Latency::new(out, origin.spool)?.of(origin.tracer, origin.stretch))
         }

@@ -9,18 +9,20 @@ use super::{Export, Facts};
 /// What `cat /sys/kernel/tracing/trace` would show.
 pub(super) struct Text<'o> {
     out: &'o mut dyn Write,
+    tracer: &'o str,
 }
 
 impl<'o> Text<'o> {
-    pub(super) fn new(out: &'o mut dyn Write) -> Self {
-        Self { out }
+    pub(super) fn new(out: &'o mut dyn Write, tracer: &'o str) -> Self {
+        Self { out, tracer }
     }
 }
 
 impl Export for Text<'_> {
     fn begin(&mut self, facts: Facts) -> io::Result<()> {
         let written = facts.in_file + facts.lost;
-        write_header(&mut self.out, facts.in_file, written, facts.nr_cpus)
+        let out = &mut self.out;
+        write_header(out, self.tracer, facts.in_file, written, facts.nr_cpus)
     }
 
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {

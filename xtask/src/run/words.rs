@@ -12,13 +12,16 @@
 //! | `stacktrace_filter=sleep_until` | `stack_trace_filter=9 stack_tracer=1` |
 //! | `ftrace=`, `tracing_cpumask=` and all others | the same |
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use takt_tracer::decode::{EventTable, Role};
 
 use super::events::{Known, resolve};
+use crate::cli::Tracer;
 use crate::image::functions::{Functions, ranges};
 use crate::image::{Elf, events};
-use crate::tracefs::options::{FUNC_STACK_TRACE, Options, STACKTRACE, split};
+use crate::term::WithHelp;
+use crate::tracefs::options::{FUNC_STACK_TRACE, FUNCTION_TRACE, Options, STACKTRACE, split};
 
 /// Linux's words with lists of functions, and the target's with their ids; whether it is a list of what is wanted.
 const LISTS: [(&str, &str, bool); 5] = [
@@ -108,6 +111,13 @@ pub fn want_functions(text: &str) -> bool {
     })
 }
 
+/// The tracer that a kernel's command line chooses, the last one that it names.
+#[must_use]
+pub fn tracer(line: &str) -> Option<&str> {
+    let named = pairs(line).filter_map(|(name, value)| value.filter(|_| name == "ftrace"));
+    named.last()
+}
+
 /// The symbol whose value is the size of a sub-buffer in bytes (`takt_kernel::config`).
 pub const SUB_SIZE: &str = "takt_trace_sub_size";
 
@@ -151,6 +161,8 @@ fn translate_with(
                     match option {
                         "overwrite" => line.push("mode=flight".into()),
                         "nooverwrite" => line.push("mode=capture".into()),
+                        // It is off already.
+                        _ if split(option) == (FUNCTION_TRACE, false) => {}
                         _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE), on) = split(option) => {
                             line.push(format!("{name}={}", u8::from(on)));
                         }
@@ -164,6 +176,18 @@ fn translate_with(
                     bail!("trace_buf_size={size}: not a number of bytes; K, M and G may follow it");
                 };
                 line.push(format!("trace_buf_subs={}", bytes.div_ceil(sub_size()?)));
+            }
+            // The guest would only log it and go on without.
+            Some(("ftrace", name)) if name != "none" && Tracer::from_str(name, false).is_err() => {
+                let known: Vec<_> = Tracer::value_variants()
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
+                return Err(anyhow!("ftrace={name}: there is no such tracer"))
+                    .help(format!("there are: {}", known.join(", ")));
+            }
+            Some(("tracing_cpumask", mask)) if u32::from_str_radix(mask, 16).is_err() => {
+                bail!("tracing_cpumask={mask}: not a hexadecimal number of 32 bits");
             }
             None if word == "stacktrace" => line.push("stack_tracer=1".into()),
             _ => line.push(word.to_owned()),
@@ -276,6 +300,13 @@ mod tests {
     }
 
     #[test]
+    fn the_tracer_is_the_last_one_that_is_named() {
+        assert_eq!(tracer("quiet ftrace_filter=1 mode=flight"), None);
+        let line = "ftrace=function quiet ftrace=irqsoff ftrace_filter=1";
+        assert_eq!(tracer(line), Some("irqsoff"));
+    }
+
+    #[test]
     fn linuxs_words_become_the_targets() {
         for (given, expected) in [
             ("ftrace=nop a=b", "ftrace=nop a=b"),
@@ -288,7 +319,12 @@ mod tests {
                 "func_stack_trace=1 stacktrace=0",
             ),
             ("stacktrace quiet", "stack_tracer=1 quiet"),
+            ("trace_options=nofunction-trace,latency-format", ""),
             ("trace_buf_size=64K", "trace_buf_subs=16"),
+            (
+                "ftrace=wakeup_rt tracing_cpumask=f",
+                "ftrace=wakeup_rt tracing_cpumask=f",
+            ),
             ("trace_buf_size=1", "trace_buf_subs=1"),
             ("  ", ""),
         ] {
@@ -302,6 +338,11 @@ mod tests {
             "trace_buf_size=0",
             "trace_buf_size=99999999999G",
             "trace_buf_size=1KK",
+            "trace_options=function-trace",
+            "ftrace=irqoff",
+            "ftrace=",
+            "tracing_cpumask=g",
+            "tracing_cpumask=100000000",
         ] {
             assert!(line(bad).is_err(), "{bad}");
         }

@@ -181,12 +181,8 @@ fn records(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> 
 
 /// What stands before the records, with the tracer's name.
 pub(super) fn header(out: &mut Vec<u8>, tracer: &str, in_buffer: u64, written: u64, nr_cpus: u32) {
-    let mut head = Vec::new();
     // Writing to a Vec does not fail.
-    let _ = write_header(&mut head, in_buffer, written, nr_cpus);
-    let head = String::from_utf8_lossy(&head);
-    let head = head.replacen("tracer: nop", &format!("tracer: {tracer}"), 1);
-    out.extend_from_slice(head.as_bytes());
+    let _ = write_header(out, tracer, in_buffer, written, nr_cpus);
 }
 
 /// Says where a CPU's buffer begins, if another one's began earlier.
