@@ -121,9 +121,29 @@ pub(crate) fn compute_round(cpu: usize, rounds: u32) {
     work(&COMPUTED[cpu % MAX_CPUS], rounds);
 }
 
+/// Rounds from one look at what was recorded to the next.
+const ROUNDS: u32 = 2000;
+/// Rounds of a turn, some thousand instructions.
+const TURN: u32 = 100;
+
 fn compute(cpu: usize) {
+    if smp::nr_online() > 1 {
+        compute_in_turns(cpu);
+    }
     loop {
-        compute_round(cpu, 2000);
+        compute_round(cpu, ROUNDS);
+        (hooks().hand_over)();
+    }
+}
+
+/// Under icount QEMU lets one CPU run after the other, and goes on to the next where one halts or pauses: without pauses
+/// the first one that computes would leave the others none of the time.
+fn compute_in_turns(cpu: usize) -> ! {
+    loop {
+        for _ in 0..ROUNDS / TURN {
+            compute_round(cpu, TURN);
+            core::hint::spin_loop();
+        }
         (hooks().hand_over)();
     }
 }

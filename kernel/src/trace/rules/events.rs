@@ -190,29 +190,34 @@ pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
 static IS_UNTOLD: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
 /// A switch's record does not say who ran: that is whom the one before has switched to. If that one does not tell, the
-/// reader has to be told.
-fn tell_who_runs(cpu: u8, id: u32, is_recorded: bool, has_stack: bool) {
+/// reader has to be told. `result` is what [`judge`] says of this one.
+fn tell_who_runs(id: u32, result: u32) {
     if id != events::sched_switch::Event::id().number() {
         return;
     }
-    let is_untold = &IS_UNTOLD[usize::from(cpu) % MAX_CPUS];
+    let is_recorded = result & RECORDED != 0;
+    let is_untold = &IS_UNTOLD[percpu::cpu() % MAX_CPUS];
     if is_recorded && is_untold.load(Relaxed) {
         control::tell_current_here();
     }
+    let has_stack = result & Action::Stacktrace.bit() != 0;
     is_untold.store(!is_recorded || has_stack, Relaxed);
 }
 
 fn judge(record: &Arguments) -> u32 {
-    let stack = match has_stacks() {
-        true => Action::Stacktrace.bit(),
-        false => 0,
-    };
     let id = event_of(record.word()).id();
-    let cpu = percpu::cpu() as u8;
-    let Some(rule) = TAKT_RULES.find(id) else {
-        tell_who_runs(cpu, id, true, stack != 0);
-        return RECORDED | stack;
+    let mut result = match TAKT_RULES.find(id) {
+        Some(rule) => judge_by(rule, record),
+        None => RECORDED,
     };
+    if result & RECORDED != 0 && has_stacks() {
+        result |= Action::Stacktrace.bit();
+    }
+    tell_who_runs(id, result);
+    result
+}
+
+fn judge_by(rule: &Rule, record: &Arguments) -> u32 {
     let irqs = if interrupts::are_enabled() {
         IRQS_ON
     } else {
@@ -220,7 +225,7 @@ fn judge(record: &Arguments) -> u32 {
     };
     let raw = Raw {
         words: record.words(),
-        cpu,
+        cpu: percpu::cpu() as u8,
         tid: percpu::current_tid(),
         ctx: percpu::preempt_byte() | irqs,
     };
@@ -233,13 +238,11 @@ fn judge(record: &Arguments) -> u32 {
     if verdict.actions & Action::TraceOn.bit() != 0 {
         control::tracing_on();
     }
-    let mut later = verdict.actions & !Action::TraceOn.bit();
-    if verdict.is_recorded {
-        later |= RECORDED | stack;
+    let later = verdict.actions & !Action::TraceOn.bit();
+    match verdict.is_recorded {
+        true => RECORDED | later,
+        false => later,
     }
-    let has_stack = later & Action::Stacktrace.bit() != 0;
-    tell_who_runs(cpu, id, verdict.is_recorded, has_stack);
-    later
 }
 
 fn act_upon(result: u32) {

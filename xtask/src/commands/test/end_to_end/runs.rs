@@ -15,7 +15,7 @@ pub(super) fn two_runs_are_identical(stage: &Stage) -> Result<()> {
 
 /// The same on two CPUs, whose activations are staggered.
 pub(super) fn identical_on_two_cpus(stage: &Stage) -> Result<()> {
-    for load in ["none", "irq", "mix"] {
+    for load in ["none", "cpu", "irq", "mix"] {
         let names = ["1", "2"].map(|number| format!("two-{load}-{number}"));
         for name in &names {
             stage
@@ -181,6 +181,21 @@ pub(super) fn every_load(stage: &Stage) -> Result<()> {
             .latency_run(load, &format!("-d 20ms --load {load}"))?
             .code(0)?
             .says("result       passed")?;
+    }
+    // CPUs that compute all the time take turns under icount: none waits for long.
+    stage
+        .latency_run("cpu-4", "-d 50ms --smp 4 --load cpu")?
+        .code(0)?
+        .says("result       passed")?;
+    for cpu in stage.document("cpu-4")?["cpus"]
+        .as_array()
+        .context("no CPUs")?
+    {
+        let (missed, max) = (&cpu["missed"], cpu["thread"]["max"].as_u64());
+        ensure!(
+            *missed == 0 && max.is_some_and(|max| max < 20_000),
+            "{missed} missed, {max:?} ns"
+        );
     }
     // The most threads that there can be.
     stage
