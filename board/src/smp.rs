@@ -118,7 +118,7 @@ pub fn start(wanted: usize) -> u32 {
         return smp::nr_online();
     };
     // No one rewrites code while a CPU comes up.
-    let Ok(text) = Text::lock() else {
+    let Ok(mut text) = Text::lock() else {
         return smp::nr_online();
     };
     let me = apic::id();
@@ -127,7 +127,7 @@ pub fn start(wanted: usize) -> u32 {
         if number >= wanted.min(MAX_CPUS) {
             break;
         }
-        smp::prepare();
+        smp::prepare(&mut text);
         if !start_one(number, apic_id) {
             defmt::warn!("the CPU with APIC id {=u32} did not start", apic_id);
             break;

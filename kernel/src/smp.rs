@@ -7,8 +7,9 @@ use core::sync::atomic::{
 
 use takt_tracer::ring::RingControl;
 
-use crate::arch::jump_label::{self, Writable};
+use crate::arch::jump_label;
 use crate::arch::percpu::PerCpu;
+use crate::arch::stop::Text;
 use crate::arch::{apic, interrupts, percpu};
 use crate::config::MAX_CPUS;
 use crate::sched;
@@ -59,21 +60,13 @@ pub(crate) fn set_online() {
 /// Readies the kernel for more than one CPU: from here on sections take the lock.
 ///
 /// # Context
-/// A thread of the boot CPU that holds [`Text`](crate::arch::stop::Text), before the first further CPU is started.
-pub fn prepare() {
+/// A thread of the boot CPU, before the first further CPU is started.
+pub fn prepare(text: &mut Text) {
     if nr_online() == 1 {
         let key = &raw const crate::lock::SMP as u32;
-        // No section may begin between the patching of a lock and that of its unlock.
-        let were_enabled = interrupts::are_enabled();
-        interrupts::disable();
-        // SAFETY: the key's uses change together, as far as this CPU can see.
-        let set = |text: &mut Writable| unsafe { jump_label::set(text, key, true) };
-        // SAFETY: only this CPU runs, with interrupts off, outside of any section.
-        unsafe { Writable::with(set) };
-        if were_enabled {
-            // SAFETY: as they were.
-            unsafe { interrupts::enable() };
-        }
+        // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
+        // SAFETY: the key's uses change together, as far as this CPU can see, and no other runs.
+        text.patch(|text| unsafe { jump_label::set(text, key, true) });
     }
 }
 

@@ -102,7 +102,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
         let first = tsc::now();
         let second = tsc::now();
         let (outer, inner) = (first - last, second - first);
-        if outer > thresh || inner > thresh {
+        if outer.max(inner) > thresh {
             seen.count += 1;
             seen.outer = seen.outer.max(outer);
             seen.inner = seen.inner.max(inner);
@@ -127,8 +127,16 @@ fn cycles(nanos: u64) -> u64 {
 
 fn body(_: usize) {
     let mut seqnum = 0;
+    let mut next = 0;
     while !ENDS.load(Relaxed) {
-        let next = Instant::now() + cycles(WINDOW.load(Relaxed));
+        let now = tsc::now();
+        if now < next {
+            // Not all at once: who stops the tracer waits for its end.
+            let until = Instant::from_cycles(next.min(now + cycles(LOOK)));
+            let _ = apart(time::sleep_until)(until);
+            continue;
+        }
+        next = now + cycles(WINDOW.load(Relaxed));
         let thresh = match latency::THRESH.load(Relaxed) {
             0 => cycles(DEFAULT_THRESH),
             thresh => thresh,
@@ -136,7 +144,6 @@ fn body(_: usize) {
         let seen = watch(cycles(WIDTH.load(Relaxed)), thresh);
         if seen.count > 0 {
             seqnum += 1;
-            let here = watch as *const () as u32;
             crate::trace_event!(
                 hwlat,
                 seqnum,
@@ -145,11 +152,7 @@ fn body(_: usize) {
                 seen.inner,
                 seen.outer
             );
-            latency::offer(seen.inner.max(seen.outer), here, here);
-        }
-        // Not all at once: who stops the tracer waits for its end.
-        while !ENDS.load(Relaxed) && Instant::now() < next {
-            let _ = apart(time::sleep_until)(next.min(Instant::now() + cycles(LOOK)));
+            latency::offer_thread(seen.inner.max(seen.outer), watch as *const () as u32);
         }
     }
 }
@@ -157,9 +160,9 @@ fn body(_: usize) {
 /// The tracer begins.
 pub(super) fn begin() -> Result<(), Error> {
     ENDS.store(false, Relaxed);
-    let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
+    let thread = Builder::new("hwlat", 99)?.create(&STACK, body, 0)?;
     THREAD.store(thread.handle(), Relaxed);
-    Ok(())
+    apart(Thread::start)(&thread)
 }
 
 /// The tracer ends, when its thread has.

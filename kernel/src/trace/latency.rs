@@ -8,13 +8,15 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::control::LatencyBlock;
+use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
 use super::compact::counted;
 use super::places::{self, Places};
+use super::ring::RareSink;
 use super::tracer::Listening;
 use super::{critical, snapshot, without_interrupts};
-use crate::arch::jump_label::{self, Key, Writable, number};
+use crate::arch::jump_label::{self, Key, number};
 use crate::arch::stop::Text;
 use crate::arch::{divert, percpu};
 use crate::config::MAX_CPUS;
@@ -149,14 +151,15 @@ pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
         unsafe { &(*block).followed }.reset();
     }
     critical::watch(what.watched);
-    Text::lock()?.patch(|text| set_hooks(text, what.places, what.key, on, false));
+    set_hooks(&mut Text::lock()?, what.places, what.key, on, false);
     Ok(())
 }
 
 /// Has hooks called or not: those at these places, which ask for this key; if `alone`, instead of recording the places'
-/// events. Every other CPU stands still.
+/// events.
 #[inline(never)]
-pub(super) fn set_hooks(text: &mut Writable, places: Places, key: Key, on: bool, alone: bool) {
+pub(super) fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool, alone: bool) {
+    let text = &mut text.stop().text;
     // SAFETY: every other CPU stands still, here and below.
     unsafe { places::set_tracer(text, places, on, alone) };
     // SAFETY: as above.
@@ -190,6 +193,13 @@ pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
     }
 }
 
+/// The same of a thread that has time to find out, for a stretch within one place.
+pub(super) fn offer_thread(cycles: u64, place: u32) {
+    if keep(cycles, place, place, percpu::current_tid()) {
+        snapshot::keep_if_reserved();
+    }
+}
+
 /// The same of a thread that was woken, without the snapshot, which the caller is to take if it was kept: there is a record
 /// yet to come that belongs to it.
 #[inline(always)]
@@ -210,7 +220,10 @@ fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
         if cycles > MAX.load(Relaxed) {
             MAX.store(cycles, Relaxed);
         }
-        crate::trace_event_irqs_off!(latency_max, tid, started_at, ended_at, cycles);
+        if crate::static_branch!(latency_max::ID) {
+            let id = latency_max::Event::id();
+            Stretch::emit::<RareSink>(id, tid, started_at, ended_at, cycles);
+        }
         // Last: the record is to be as close to the end of the stretch as it can.
         TAKT_LATENCY.set(Latency {
             cycles,

@@ -220,7 +220,7 @@ fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
     crate::arch::interrupts::disable();
     let result = act();
     // SAFETY: as they were.
-    unsafe { core::arch::asm!("push {}", "popfq", in(reg) flags) };
+    unsafe { crate::arch::interrupts::set_flags(flags) };
     result
 }
 

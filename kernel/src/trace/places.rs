@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::compact::rolled;
+use super::compact::{opaque, rolled};
 use super::events;
 use crate::arch::jump_label::{self, Key, Writable, keys, number};
 
@@ -117,9 +117,10 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 #[inline(never)]
 pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool, alone: bool) {
     let mut left = places.0;
-    let silenced = if alone { EVENT } else { 0 };
     for place in rolled(&PLACES) {
         if left & 1 != 0 {
+            // Asked anew each time, or there would be a loop for each answer.
+            let silenced = opaque(alone.into()) as u8 * EVENT;
             if place.users.load(Relaxed) & silenced != 0 {
                 // SAFETY: the caller's duty.
                 unsafe { jump_label::set(text, number(place.event), !on) };

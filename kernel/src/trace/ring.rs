@@ -1,7 +1,6 @@
 //! The tracer's ring on this CPU: each primitive step is one `gs:`-relative instruction.
 
 use core::arch::asm;
-use core::mem::offset_of;
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -11,13 +10,11 @@ use core::sync::atomic::{
 use takt_tracer::event::Sink;
 use takt_tracer::ring::{self, CpuRing, Word};
 
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, CONTROL, PerCpu, RING, RING_BEFORE};
 use crate::arch::record;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
-const CONTROL: usize = offset_of!(PerCpu, ring);
 const POS: usize = CONTROL + Word::Pos.offset() as usize;
-const RING: usize = offset_of!(PerCpu, ring_memory);
 
 /// This CPU's trace ring.
 #[derive(Clone, Copy, Debug)]
@@ -157,11 +154,11 @@ impl CpuRing for KernelRing {
 /// # Safety
 /// The pointers and numbers are those of slices.
 pub(crate) unsafe extern "C" fn record_bytes(
-    extra: *const u32,
-    nr: usize,
     text: *const u8,
     len: usize,
+    extra: *const u32,
     word: u32,
+    nr: usize,
 ) {
     // SAFETY: the caller's duty.
     let extra = unsafe { core::slice::from_raw_parts(extra, nr) };
@@ -179,14 +176,15 @@ fn halves(pair: u64) -> (u32, u32) {
 /// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and of the
 /// context they get `$context`.
 macro_rules! sink {
-    ($(#[$doc:meta])* $sink:ident, $context:expr, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $near:ident $text:ident $text1:ident
+    ($(#[$doc:meta])* $vis:vis $sink:ident, $context:expr, $rare:literal, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $near:ident $text:ident $text1:ident
         $bytes:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
-        pub struct $sink;
+        $vis struct $sink;
 
         impl Sink for $sink {
             const CONTEXT: u32 = $context;
+            const RARE: bool = $rare;
 
             #[inline(always)]
             fn rec_near_ctx(word: usize, time: u64) {
@@ -249,15 +247,21 @@ macro_rules! sink {
 
 sink! {
     /// Where trace points send their records: this CPU's ring.
-    KernelSink, record::IRQS_ON, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_near_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
+    pub KernelSink, record::IRQS_ON, false, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_near_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be off.
-    IrqsOffSink, 0, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
+    pub IrqsOffSink, 0, false, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
 }
 sink! {
     /// Where trace points send their records when interrupts are known to be on.
-    IrqsOnSink, record::IRQS_ON, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
+    pub IrqsOnSink, record::IRQS_ON, false, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
+}
+#[cfg(feature = "latency-tracers")]
+sink! {
+    /// Where the tracers send records of which there are few, when interrupts are known to be off: no image needs a quick
+    /// function for these.
+    pub(super) RareSink, 0, true, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
 }
 
 /// A CPU's ring, reached from anywhere: for what its CPU does slowly, for handing over and counting; another CPU does not
@@ -289,7 +293,7 @@ impl RingOf {
     /// A place in the ring's memory, for an offset within it.
     #[inline(always)]
     fn at(self, offset: u32) -> *mut u8 {
-        (self.0 as usize + RING + offset as usize) as *mut u8
+        (self.0 as usize - RING_BEFORE + offset as usize) as *mut u8
     }
 
     /// The place `DISP` bytes behind an offset: what lies together is reached from one address.
@@ -300,7 +304,9 @@ impl RingOf {
 
     /// Addresses of the control words and of the ring's memory.
     pub(super) fn place(self) -> (usize, usize) {
-        (self.0 as usize + CONTROL, self.0 as usize + RING)
+        // SAFETY: the block is static.
+        let control = unsafe { &raw const (*self.0).ring };
+        (control as usize, self.at(0) as usize)
     }
 
     /// The memory of a sub-buffer.
@@ -331,9 +337,8 @@ impl CpuRing for RingOf {
             true => record::IRQS_ON,
             false => 0,
         };
-        let context = (self.0 as *const u32).wrapping_byte_add(percpu::CONTEXT);
         // SAFETY: a word of a static block. Another CPU's is what it is at the moment.
-        irqs_on | unsafe { context.read_volatile() }
+        irqs_on | unsafe { percpu::context_of(self.0) }
     }
 
     fn cpu(self) -> u8 {

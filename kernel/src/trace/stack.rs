@@ -14,6 +14,7 @@ use heapless::Vec;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
+use super::compact::opaque;
 use super::{KernelSink, control};
 use crate::arch::{interrupts, percpu};
 use crate::backtrace::Backtrace;
@@ -68,10 +69,10 @@ fn record(first: &[usize], mut skip: usize) {
         let _ = callers.push(*call as u32);
     }
     // Until the first one that is not the tracer's own.
-    let mut is_inside = true;
+    let mut inside = 1;
     for call in calls {
-        is_inside &= is_tracers(call);
-        if is_inside {
+        inside = opaque(inside & usize::from(is_tracers(call)));
+        if inside != 0 {
             continue;
         }
         if skip != 0 {
@@ -89,7 +90,10 @@ fn record(first: &[usize], mut skip: usize) {
 #[unsafe(export_name = "TAKT_STACKTRACE")]
 static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
 
-/// For each CPU a bit for each context (thread, interrupt, NMI) in which a stack is being recorded.
+/// The contexts that a stack can be recorded in: threads, interrupts, NMIs in the one or the other.
+const CONTEXTS: u8 = (percpu::HARDIRQ | percpu::NMI) / percpu::HARDIRQ;
+
+/// For each CPU a bit for each context in which a stack is being recorded.
 static BUSY: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(0) }; MAX_CPUS];
 
 /// As [`record`], unless it is being done already in this context: what records a stack is not followed by one.
@@ -98,11 +102,7 @@ fn record_once(first: &[usize]) {
     super::without_interrupts(|| {
         let busy = &BUSY[percpu::cpu() % MAX_CPUS];
         let byte = percpu::preempt_byte();
-        let bit = match (byte & percpu::NMI != 0, byte & percpu::HARDIRQ != 0) {
-            (true, _) => 4,
-            (_, true) => 2,
-            _ => 1,
-        };
+        let bit = 1 << (byte / percpu::HARDIRQ & CONTEXTS);
         // An NMI in between leaves it as it found it.
         let was = busy.load(Relaxed);
         if was & bit == 0 {

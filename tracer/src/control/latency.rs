@@ -82,7 +82,7 @@ impl LatencyBlock {
     }
 
     /// Waits until nobody else changes what is kept, and gives how often that was done. [`LatencyBlock::end`] is to follow.
-    #[inline(always)]
+    #[inline(never)]
     pub fn begin(&self) -> u32 {
         loop {
             let nr = self.nr_kept.load(Relaxed) & !1;

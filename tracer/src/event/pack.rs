@@ -129,6 +129,9 @@ impl Packed {
             _ => self.word(S::CONTEXT),
         };
         match (layout, words, bytes) {
+            (Layout::Core24(_), ..) if S::RARE => S::rec_bytes(word, &self.extra[..words], bytes),
+            (Layout::Near, ..) => S::rec_near_ctx(word, self.pair(0)),
+            _ if S::RARE => S::rec_bytes_ctx(word, &self.extra[..words], bytes),
             (Layout::Core24(_), 0, None) => S::rec8(word),
             (Layout::Core24(_), 1, None) => S::rec12(word, self.extra[0]),
             (Layout::Core24(_), 2, None) => S::rec16(word, self.pair(0)),
@@ -137,7 +140,6 @@ impl Packed {
             (Layout::Core24(_), 0, Some(text)) => S::rec_text(text, word),
             (Layout::Core24(_), 1, Some(text)) => S::rec_text1(text, word, self.extra[0]),
             (Layout::Core24(_), ..) => S::rec_bytes(word, &self.extra[..words], bytes),
-            (Layout::Near, ..) => S::rec_near_ctx(word, self.pair(0)),
             (_, 0, None) => S::rec8_ctx(word),
             (_, 1, None) => S::rec12_ctx(word, self.extra[0]),
             (_, 2, None) => S::rec16_ctx(word, self.pair(0)),

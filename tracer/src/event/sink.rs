@@ -13,6 +13,8 @@
 pub trait Sink {
     /// What of the context is known where events are emitted; added to the words that the `_ctx` functions get.
     const CONTEXT: u32 = 0;
+    /// Records are rare: all of them take the general way, except near events.
+    const RARE: bool = false;
 
     /// Time stamp and word.
     fn rec8(word: usize);

@@ -18,16 +18,12 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
     super::record_bytes(ring, word, extra.get(..nr).unwrap_or(&extra), None);
 }
 
-/// No upper half of the TSC.
-pub(super) const NO_HALF: u64 = u64::MAX;
-
-/// Reserves `len` bytes, or 4 less where the time stamp has the upper half `near`; returns their position and the time stamp,
-/// or `None` if the event is not recorded.
+/// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
 ///
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
 /// writer that got on, so there is no livelock.
 #[inline(never)]
-pub(super) fn reserve<R: CpuRing>(ring: R, len: u32, near: u64) -> Option<(NonZeroU64, u64)> {
+pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)> {
     let mut turn = Turn::GO_ON;
     loop {
         let limit = ring.load(Word::Limit);
@@ -35,8 +31,6 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32, near: u64) -> Option<(NonZe
             break; // tracing is off
         }
         let pos = ring.pos();
-        let now = ring.now();
-        let len = if now >> 32 == near { len - 4 } else { len };
         let end = Geometry::<R>::end(pos);
         // Tracing was turned on, or somebody says that who runs may have changed without a record of it: the reader is
         // told who runs. A new header tells it anyway.
@@ -48,6 +42,7 @@ pub(super) fn reserve<R: CpuRing>(ring: R, len: u32, near: u64) -> Option<(NonZe
         if snapshot::is_pending(ring) || turn.is_snapshot() {
             turn = claim(ring, pos, turn);
         }
+        let now = ring.now();
         let needs_clock = ring.load(Word::TsHi) as u32 != (now >> 32) as u32 || tells;
         let clock = if needs_clock { CLOCK_LEN } else { 0 };
         if pos + u64::from(clock + len) > end || turn.is_snapshot() {

@@ -156,7 +156,7 @@ pub fn request(control: &RingControl) {
 pub fn settle<R: CpuRing>(ring: R) {
     if is_pending(ring) {
         // Room for nothing, so only the snapshot is taken.
-        let _ = slow::reserve(ring, 0, slow::NO_HALF);
+        let _ = slow::reserve(ring, 0);
     }
 }
 

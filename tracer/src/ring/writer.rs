@@ -4,12 +4,9 @@
 //! straight through is left to [`slow::record`] as a tail call with the same arguments, so that the fast path needs
 //! neither a stack frame nor a saved register.
 
-use super::slow::{self, NO_HALF};
+use super::slow;
 use super::{CpuRing, Geometry, Word};
-use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, NEAR_FIRST, SUB_COMMIT, commit_of};
-
-/// What the word of a near event has of [`NEAR_FIRST`] and [`NEAR_FAR`] before it is known how much of its time is recorded.
-const NEAR: u32 = NEAR_FIRST as u32;
+use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, SUB_COMMIT, commit_of};
 
 /// The fast path; `slow` is called in its stead where it does not go straight through.
 #[inline(always)]
@@ -98,7 +95,7 @@ record_fn! {
 }
 
 /// Records a near event: 12 bytes with the lower half of `time` where its upper half is that of the record's own time, else
-/// 16 bytes with all of it. Bits 1..=12 of `word` but for the fields are zero.
+/// 16 bytes with all of it, as on the slow path. Bits 1..=12 of `word` but for the fields are zero.
 ///
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
@@ -107,7 +104,7 @@ pub fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
     let pos = ring.pos();
     let now = ring.now();
     if !ring.is_noted_half((now >> 32) as u32) {
-        return slow::record(ring, word, time, 0, 16);
+        return slow::record(ring, word | NEAR_FAR, time, 0, 16);
     }
     let is_far = (time ^ now) >> 32 != 0;
     let (len, word_there) = match is_far {
@@ -116,7 +113,7 @@ pub fn record_near<R: CpuRing>(ring: R, word: u32, time: u64) {
     };
     let new = pos + u64::from(len);
     if !(ring.has_room(new) && ring.cas_pos(pos, new)) {
-        return slow::record(ring, word, time, 0, 16);
+        return slow::record(ring, word | NEAR_FAR, time, 0, 16);
     }
     let at = Geometry::<R>::offset(pos);
     write(ring, at, now as u32, len, word_there, time, 0);
@@ -138,7 +135,7 @@ pub fn record_near_ctx<R: CpuRing>(ring: R, word: u32, time: u64) {
 /// Records extra words, and a dynamic field if there is one, without context in the word.
 ///
 /// Not a hot path. At most 8 extra words are taken, and of `bytes` what fits ([`MAX_BYTES`], and never more than a
-/// sub-buffer). Of a near event the two words are its time, and the upper one is left out where it can be.
+/// sub-buffer).
 ///
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
@@ -154,29 +151,19 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option
         ring.add(Word::Dropped, 1); // nor does all
         return;
     }
-    let near = match extra {
-        [_, upper] if word & (NEAR | NEAR_FAR) == NEAR => u64::from(*upper),
-        _ => NO_HALF,
-    };
-    let Some((pos, ts)) = slow::reserve(ring, len, near) else {
+    let Some((pos, ts)) = slow::reserve(ring, len) else {
         return;
-    };
-    let (word, extra, len) = match near {
-        NO_HALF => (word, extra, len),
-        _ if near == ts >> 32 => (word, extra.get(..1).unwrap_or(extra), len - 4),
-        _ => (word | NEAR_FAR, extra, len),
     };
     let mut at = Geometry::<R>::offset(pos.get());
     ring.store32::<0>(at, ts as u32);
     ring.store32::<4>(at, word);
-    at += 8;
     for word in extra {
-        ring.store32::<0>(at, *word);
+        ring.store32::<8>(at, *word);
         at += 4;
     }
     if let Some(bytes) = bytes {
-        ring.store32::<0>(at, bytes.len() as u32);
-        ring.store_text(at + 4, bytes);
+        ring.store32::<8>(at, bytes.len() as u32);
+        ring.store_text(at + 12, bytes);
     }
     let sub = Geometry::<R>::sub_offset(pos.get());
     ring.add64::<SUB_COMMIT>(sub, u64::from(commit_of(len)));

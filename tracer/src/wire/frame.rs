@@ -69,16 +69,15 @@ impl FrameHeader {
 
     /// The header as bytes.
     pub fn encode(&self) -> [u8; Self::SIZE] {
-        let [m0, m1, m2, m3] = FRAME_MAGIC;
-        let [v0, v1] = self.version.to_le_bytes();
-        let words = [
-            u64::from_le_bytes([m0, m1, m2, m3, self.channel, self.cpu, v0, v1]),
-            u64::from(self.len) | u64::from(self.seq) << 32,
-            self.sum,
-        ];
+        let tag = u64::from(u32::from_le_bytes(FRAME_MAGIC));
+        let from =
+            u64::from(self.channel) | u64::from(self.cpu) << 8 | u64::from(self.version) << 16;
         let mut out = [0; Self::SIZE];
-        for (eight, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
-            *eight = word.to_le_bytes();
+        // Written down word by word, which is less than a loop.
+        if let ([first, second, third], _) = out.as_chunks_mut() {
+            *first = (tag | from << 32).to_le_bytes();
+            *second = (u64::from(self.len) | u64::from(self.seq) << 32).to_le_bytes();
+            *third = self.sum.to_le_bytes();
         }
         out
     }

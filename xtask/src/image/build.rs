@@ -21,10 +21,11 @@ use crate::term::WithHelp;
 /// The one target.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces.
+/// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces. No NOPs in front of loops,
+/// which are instructions as well.
 /// What `core` was compiled with is another matter; see docs/ARCHITECTURE.md.
-const RUSTFLAGS: &str =
-    "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64";
+const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64 \
+                         -C llvm-args=-max-bytes-for-alignment=1";
 
 /// What images with feature `function` are built with besides: entries that can be patched (a `-Z` flag, allowed to the
 /// stable compiler by [`BOOTSTRAP`]), each function at the beginning of a block by which records name it.

@@ -14,7 +14,7 @@ use core::mem::offset_of;
 use takt_tracer::ring::Word;
 
 use super::jump_label::{JUMP, Writable, branch, code_at};
-use super::percpu::PerCpu;
+use super::percpu;
 use crate::trace::rolled;
 use crate::trace::rules::Arguments;
 
@@ -30,18 +30,17 @@ global_asm!(
     // `nr` extra words in registers; 0x100 and more: a text behind; 0x200: extra words in memory; 0x400: those
     // two in other registers; 0x800: those two in one register.
     ".macro TAKT_DIVERTED name, nr",
+    // With the function, so that both are in the image or neither is; as the entry of the table.
+    ".pushsection .text.notrace.record.\\name, \"ax\"",
     "takt_\\name\\()_diverted:",
     "lea rdx, [rip + takt_\\name\\()_rest]",
     "mov eax, \\nr",
     "jmp takt_record_diverted",
-    ".pushsection .rodata.takt_records, \"a\"",
+    ".popsection",
+    ".pushsection .takt.records, \"ao\", @progbits, takt_\\name\\()_diverted",
     ".long takt_\\name, takt_\\name\\()_diverted",
     ".popsection",
     ".endm",
-    ".pushsection .rodata.takt_records, \"a\"",
-    ".balign 4",
-    "takt_records_start:",
-    ".popsection",
     "TAKT_DIVERTED rec8, 0",
     "TAKT_DIVERTED rec12, 1",
     "TAKT_DIVERTED rec16, 0x402",
@@ -51,10 +50,7 @@ global_asm!(
     "TAKT_DIVERTED rec_text, 0x100",
     "TAKT_DIVERTED rec_text1, 0x101",
     "TAKT_DIVERTED rec_bytes, 0x300",
-    ".pushsection .rodata.takt_records, \"a\"",
-    "takt_records_end:",
-    ".popsection",
-    ".global takt_records_start, takt_records_end, takt_record_copy",
+    ".global takt_record_copy",
     //
     // On the stack: `Arguments`, then rdi, rsi, r9, r10, r11, rcx, the result, the rest of the function. The stack is aligned at calls.
     // A frame of its own, so that a stack trace meets the function with the event.
@@ -140,7 +136,7 @@ global_asm!(
     "leave",
     "ret",
     ".text",
-    POS = const offset_of!(PerCpu, ring) + Word::Pos.offset() as usize,
+    POS = const percpu::CONTROL + Word::Pos.offset() as usize,
     SIZE = const size_of::<Arguments>(),
     WORD = const offset_of!(Arguments, words),
     NR = const offset_of!(Arguments, nr),
@@ -157,8 +153,8 @@ const _: () = assert!(
 );
 
 unsafe extern "C" {
-    static takt_records_start: Function;
-    static takt_records_end: Function;
+    static __records_start: Function;
+    static __records_end: Function;
     static takt_record_copy: u8;
 }
 
@@ -168,7 +164,7 @@ unsafe extern "C" {
 /// Every other CPU stands still.
 #[inline(never)]
 pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
-    let (start, end) = (&raw const takt_records_start, &raw const takt_records_end);
+    let (start, end) = (&raw const __records_start, &raw const __records_end);
     // SAFETY: the two stand around the table.
     let nr = unsafe { end.offset_from(start) } as usize;
     // SAFETY: as above.

@@ -31,6 +31,16 @@ pub const IST_MACHINE_CHECK: u16 = 3;
 /// All other exceptions.
 pub const IST_EXCEPTION: u16 = 4;
 
+/// Makes RFLAGS what they were, interrupts enabled or not. A compiler barrier.
+///
+/// # Safety
+/// As [`enable`], if interrupts are enabled in them; nothing but that is other than now.
+#[inline(always)]
+pub unsafe fn set_flags(flags: u64) {
+    // SAFETY: the caller's duty. By way of the stack (no `nostack`).
+    unsafe { asm!("push {}", "popfq", in(reg) flags) };
+}
+
 /// Disables interrupts. A compiler barrier: no memory access moves across.
 #[inline(always)]
 pub fn disable() {

@@ -7,7 +7,7 @@
 //!
 //! Source: the idea is that of Linux's jump labels; Intel SDM vol. 3A, 9.1.3 for cross-modifying code.
 
-use x86_64::registers::control::{Cr0, Cr0Flags};
+use core::arch::asm;
 
 /// The first byte of a jump.
 pub const JUMP: u8 = 0xe9;
@@ -122,41 +122,27 @@ pub fn is_on(key: u32) -> bool {
 pub struct Writable(());
 
 impl Writable {
-    /// Lifts the protection, and says what CR0 was; [`restore`](Self::restore) is to follow.
+    /// Lifts the protection; [`restore`](Self::restore) is to follow.
     ///
     /// # Safety
     /// Interrupts are off, and no other CPU executes what is written.
-    #[inline(never)]
-    pub unsafe fn lift() -> (Self, Cr0Flags) {
-        let cr0 = Cr0::read();
+    pub unsafe fn lift() -> Self {
         // SAFETY: the caller's duty.
-        unsafe { Cr0::write(cr0 - Cr0Flags::WRITE_PROTECT) };
-        (Self(()), cr0)
+        unsafe {
+            asm!("mov {0}, cr0", "btr {0:e}, {WP}", "mov cr0, {0}", out(reg) _, WP = const WRITE_PROTECT)
+        };
+        Self(())
     }
 
-    /// Ends it.
+    /// Ends it. Writing CR0 serialises, so this CPU does not go on with bytes fetched before.
     ///
     /// # Safety
-    /// `cr0` is what [`lift`](Self::lift) has said, and nothing is written any more.
-    #[inline(never)]
-    pub unsafe fn restore(cr0: Cr0Flags) {
+    /// Nothing is written any more.
+    pub unsafe fn restore() {
         // SAFETY: the caller's duty.
-        unsafe { Cr0::write(cr0) };
-        // Serialise, so that this CPU does not go on with bytes fetched before.
-        core::arch::x86_64::__cpuid(0);
-    }
-
-    /// Lifts the protection while `write` runs.
-    ///
-    /// # Safety
-    /// Interrupts are off, and no other CPU executes what is written.
-    pub unsafe fn with<R>(write: impl FnOnce(&mut Self) -> R) -> R {
-        // SAFETY: the caller's duty.
-        let (mut text, cr0) = unsafe { Self::lift() };
-        let result = write(&mut text);
-        // SAFETY: as it was.
-        unsafe { Self::restore(cr0) };
-        result
+        unsafe {
+            asm!("mov {0}, cr0", "bts {0:e}, {WP}", "mov cr0, {0}", out(reg) _, WP = const WRITE_PROTECT)
+        };
     }
 
     /// Writes one byte, at once.
@@ -198,21 +184,30 @@ impl Writable {
     }
 }
 
+/// The bit of CR0 by which read-only pages are so for the kernel as well; it is set from boot on.
+const WRITE_PROTECT: u32 = 16;
+
 /// The bits of five bytes of code.
 const CODE: u64 = 0xff_ffff_ffff;
 
-/// The five bytes of code at an address.
+/// The five bytes of code at an address, and the three behind them.
 ///
 /// # Safety
 /// They are in the text.
 #[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 pub(crate) unsafe fn code_at(address: usize) -> u64 {
-    let place = address as *const u8;
     // SAFETY: the caller's duty.
-    let first = unsafe { place.read_volatile() };
-    // SAFETY: as above.
-    let rest = unsafe { place.wrapping_add(1).cast::<u32>().read_unaligned() };
-    u64::from(rest) << 8 | u64::from(first)
+    unsafe { (address as *const u64).read_unaligned() }
+}
+
+/// Whether these five bytes of code are at an address.
+///
+/// # Safety
+/// As [`code_at`].
+#[cfg(feature = "function")]
+pub(crate) unsafe fn is_code(address: usize, code: u64) -> bool {
+    // SAFETY: the caller's duty.
+    (unsafe { code_at(address) } ^ code) & CODE == 0
 }
 
 /// The code of a jump or a call from an address to another.

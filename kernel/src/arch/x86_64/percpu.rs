@@ -1,7 +1,7 @@
 //! Per-CPU data behind `gs:`, the context word with the preempt count among it.
 //!
-//! Everything that a CPU owns lies in one [`PerCpu`] block. Fields that hot code reads alone are reached by one
-//! `gs:`-relative instruction; code that needs several takes [`this`], one load.
+//! Everything that a CPU owns lies in one [`PerCpu`] block, behind the memory of its trace ring. Fields that hot code reads
+//! alone are reached by one `gs:`-relative instruction; code that needs several takes [`this`], one load.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -16,10 +16,20 @@ use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use crate::sched::CpuSched;
 use crate::thread::tcb::{Tcb, tcb};
 
-/// What belongs to one CPU.
+/// A CPU's trace ring and its block. `gs` points to the beginning: what a record writes, which is most of what is written
+/// `gs:`-relative, lies at the shortest displacements. The block's fields have a long one in any case.
 #[repr(C, align(4096))]
+struct Memory {
+    ring: RingMemory,
+    block: PerCpu,
+}
+
+/// What belongs to one CPU.
+#[repr(C)]
 pub struct PerCpu {
-    /// Address of this block, so that `gs:[0]` gives it.
+    /// Trace ring control words: first, since nothing else is reached by so many instructions.
+    pub ring: RingControl,
+    /// Address of this block, so that one load gives it.
     this: *mut PerCpu,
     /// The context word: bits 16..23 preempt count, bits 24..31 running thread, rest zero.
     context: u32,
@@ -44,8 +54,6 @@ pub struct PerCpu {
     /// A bit for each context in which hooks of functions are running.
     #[cfg(feature = "function")]
     pub(crate) function_busy: u32,
-    /// Trace ring control words.
-    pub ring: RingControl,
     /// Run queue, timer queue and times.
     pub sched: CpuSched,
     /// The stretch that a tracer of sections follows on this CPU.
@@ -60,32 +68,44 @@ pub struct PerCpu {
     pub tss: TaskStateSegment,
     /// This CPU's descriptor table.
     pub gdt: GlobalDescriptorTable,
-    /// The trace ring's memory, here so that a writer reaches it `gs:`-relative.
-    pub ring_memory: RingMemory,
 }
 
 /// The memory of a trace ring.
 #[repr(C, align(4096))]
-pub struct RingMemory(pub [u8; TRACE_SUB_SIZE * TRACE_NR_SUBS]);
+struct RingMemory([u8; TRACE_SUB_SIZE * TRACE_NR_SUBS]);
+
+/// How far the ring's memory begins before a [`PerCpu`].
+pub const RING_BEFORE: usize = offset_of!(Memory, block);
+/// Where the ring's memory begins behind `gs`.
+pub const RING: usize = offset_of!(Memory, ring);
+
+/// Where a field of [`PerCpu`] is behind `gs`, of its offset there.
+pub const fn behind_gs(offset: usize) -> usize {
+    offset_of!(Memory, block) + offset
+}
 
 const _: () = assert!(
     TRACE_SUB_SIZE <= 4096,
     "sub-buffers are aligned to their size"
 );
 
-/// Offset of the preempt-count byte in [`PerCpu`].
-pub const PREEMPT: usize = offset_of!(PerCpu, context) + 2;
-/// Offset of the context word.
-pub const CONTEXT: usize = offset_of!(PerCpu, context);
-/// Offset of the running thread's id in the context word.
-pub const CURRENT_TID: usize = offset_of!(PerCpu, context) + 3;
-/// Offset of the pointer to the running thread's control block. It is IST1, the end of the frame before the block: TSS
-/// offset plus 0x24 (Intel SDM vol. 3A, figure 8-11).
-pub const CURRENT: usize = offset_of!(PerCpu, tss) + 0x24;
+/// Where the trace ring's control words are behind `gs`, as all of these.
+pub const CONTROL: usize = behind_gs(offset_of!(PerCpu, ring));
+/// The preempt-count byte.
+pub const PREEMPT: usize = CONTEXT + 2;
+/// The context word.
+pub const CONTEXT: usize = behind_gs(offset_of!(PerCpu, context));
+/// The running thread's id in the context word.
+pub const CURRENT_TID: usize = CONTEXT + 3;
+/// Where the pointer to the running thread's control block is in the task state segment. It is IST1, the end of the frame
+/// before the block (Intel SDM vol. 3A, figure 8-11).
+const IST1: usize = 0x24;
+/// The pointer to the running thread's control block.
+pub const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
 
 const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
-/// Offset of the interrupt stack's top.
-pub const IRQ_STACK_TOP: usize = offset_of!(PerCpu, irq_stack_top);
+/// The interrupt stack's top.
+pub const IRQ_STACK_TOP: usize = behind_gs(offset_of!(PerCpu, irq_stack_top));
 
 /// The depth field of the preempt count.
 pub const DEPTH: u8 = 0xf;
@@ -97,7 +117,7 @@ pub const NMI: u8 = 1 << 5;
 pub const NO_RESCHED: u8 = 1 << 7;
 
 #[repr(transparent)]
-struct Blocks(UnsafeCell<MaybeUninit<[PerCpu; MAX_CPUS]>>);
+struct Blocks(UnsafeCell<MaybeUninit<[Memory; MAX_CPUS]>>);
 
 // SAFETY: each block is touched by its own CPU only, except the fields under the kernel lock (`sched`) and the trace
 // control words, which are atomics.
@@ -113,7 +133,9 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(MaybeUninit::zeroed()));
 pub fn of(cpu: usize) -> *mut PerCpu {
     assert!(cpu < MAX_CPUS, "CPU number out of range");
     // SAFETY: in range by the assertion above.
-    unsafe { BLOCKS.0.get().cast::<PerCpu>().add(cpu) }
+    let memory = unsafe { BLOCKS.0.get().cast::<Memory>().add(cpu) };
+    // SAFETY: as above.
+    unsafe { &raw mut (*memory).block }
 }
 
 /// Prepares the block of CPU `cpu` and points `gs:` to it.
@@ -142,13 +164,14 @@ pub unsafe fn init(cpu: usize) {
         (&raw mut (*block).tss).write(TaskStateSegment::new());
         // The boot context counts as the idle thread from the start.
         (&raw mut (*block).tss)
-            .byte_add(CURRENT - offset_of!(PerCpu, tss))
+            .byte_add(IST1)
             .cast::<*mut Tcb>()
             .write(tcb(ThreadId::new(cpu as u8)));
         (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
     }
+    let base = block as usize - RING_BEFORE;
     // SAFETY: the base is the address of a static.
-    unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(block as u64) };
+    unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(base as u64) };
 }
 
 /// This CPU's block. One instruction.
@@ -158,9 +181,10 @@ pub unsafe fn init(cpu: usize) {
 #[inline(always)]
 pub fn this() -> *mut PerCpu {
     let block: *mut PerCpu;
-    // SAFETY: `gs:[0]` holds the block's own address once `init` ran; the value never changes.
+    // SAFETY: holds the block's own address once `init` ran; the value never changes.
     unsafe {
-        asm!("mov {}, gs:[0]", out(reg) block, options(nostack, preserves_flags, pure, readonly))
+        asm!("mov {}, gs:[{}]", out(reg) block, const behind_gs(offset_of!(PerCpu, this)),
+             options(nostack, preserves_flags, pure, readonly))
     };
     block
 }
@@ -171,7 +195,7 @@ pub fn cpu() -> usize {
     let cpu: u32;
     // SAFETY: reads a field of this CPU's block that never changes.
     unsafe {
-        asm!("mov {:e}, gs:[{}]", out(reg) cpu, const offset_of!(PerCpu, cpu),
+        asm!("mov {:e}, gs:[{}]", out(reg) cpu, const behind_gs(offset_of!(PerCpu, cpu)),
              options(nostack, preserves_flags, pure, readonly));
     }
     cpu as usize
@@ -198,6 +222,18 @@ pub fn current_tid() -> u8 {
              options(nostack, preserves_flags, readonly));
     }
     tid as u8
+}
+
+/// The context word of a CPU.
+///
+/// # Safety
+/// It is the block of one.
+#[inline(always)]
+pub unsafe fn context_of(block: *const PerCpu) -> u32 {
+    // SAFETY: the caller's duty.
+    let context = unsafe { &raw const (*block).context };
+    // SAFETY: as above; interrupts change it, so it is read as it is.
+    unsafe { context.read_volatile() }
 }
 
 /// The preempt-count byte.

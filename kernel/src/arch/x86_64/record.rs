@@ -14,29 +14,32 @@
 //! Each has three entries, one before the other: `_ctx` looks whether interrupts are enabled and takes [`IRQS_ON`], which
 //! the caller has put into the word, out again if they are not; `_known` adds the context word; and the one without
 //! context, whose first instruction is longer than a jump (see [`divert_records`](super::divert_records)).
+//!
+//! Each lies in a section of its own, so that an image has those that its events use.
 
 use core::arch::{asm, global_asm};
-use core::mem::offset_of;
 
 use takt_tracer::ring::Word;
 use takt_tracer::wire;
 
-use super::percpu::{self, PerCpu};
+use super::percpu;
 use crate::config::TRACE_SUB_SIZE;
 
 /// In a record's context: interrupts were enabled.
 pub(crate) const IRQS_ON: u32 = 1 << 22;
 
-const CONTROL: usize = offset_of!(PerCpu, ring);
 /// Bytes of a near event's record, with the lower half of its time and with all of it.
 const NEAR_LEN: u32 = 12;
 const FAR_LEN: u32 = 16;
 
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
-    // The three entries. The last one begins at a multiple of 8, so that its first bytes can be changed at once.
+    // The three entries. The last one's first five bytes lie in one aligned word of eight, so that they can be changed at
+    // once: it is 24 bytes behind what begins at a multiple of 8, or up to 3 more.
     ".macro TAKT_RECORD_ENTRIES name",
-    ".balign 8",
+    ".pushsection .text.notrace.record.\\name, \"ax\"",
+    ".balign 8, 0xcc, 4",
+    "takt_\\name\\()_begin:",
     ".skip 3, 0xcc",
     "9:",
     "btr ecx, 22",
@@ -108,8 +111,9 @@ global_asm!(
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + \\len",
     "ret",
     "8:",
-    "mov eax, (\\len - 8) / 4",
+    "push (\\len - 8) / 4",
     "jmp takt_record_slow",
+    ".popsection",
     ".endm",
     //
     "TAKT_RECORD rec8, 8",
@@ -118,10 +122,10 @@ global_asm!(
     "TAKT_RECORD rec20, 20",
     "TAKT_RECORD rec24, 24",
     //
-    // eax = number of extra words.
+    // On the stack: the number of extra words.
     "takt_record_slow:",
+    "pop rax",
     "TAKT_RECORD_KEEP",
-    "xor edx, edx",
     "cmp eax, 2",
     "jne 5f",
     "mov edi, esi",
@@ -131,13 +135,12 @@ global_asm!(
     "mov [rsp + 4], esi",
     "mov [rsp + 8], r9d",
     "mov [rsp + 12], r10d",
-    "6:",
-    "mov rdi, rsp",
-    "mov esi, eax",
-    // rdi and rsi = extra words and their number, rdx and r11 = text, ecx = word.
+    "xor edi, edi",
+    "takt_record_words:",
+    "mov rdx, rsp",
+    "mov r8d, eax",
+    // rdi and rsi = text and its length, rdx and r8 = extra words and their number, ecx = word.
     "takt_record_bytes:",
-    "mov r8d, ecx",
-    "mov rcx, r11",
     "call {bytes}",
     "add rsp, 16",
     ".irp r, r11,r10,r9,rsi,rdi",
@@ -145,13 +148,12 @@ global_asm!(
     ".endr",
     "ret",
     //
-    // eax = number of extra words, the one in r9d or none.
+    // On the stack: the number of extra words, the one in r9d or none.
     "takt_record_text_slow:",
+    "pop rax",
     "TAKT_RECORD_KEEP",
     "mov [rsp], r9d",
-    "mov rdx, rdi",
-    "mov r11, rsi",
-    "jmp 6b",
+    "jmp takt_record_words",
     //
     // A near event: its time is in rdi. `TS_HI` has the noted half twice, so that one comparison does for the half of the
     // clock and for that of the time.
@@ -177,12 +179,16 @@ global_asm!(
     "and eax, -{SUB_SIZE}",
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + {FAR}",
     "ret",
+    // On the slow path all of it.
     "8:",
+    "or ch, {NEAR_FAR} >> 8",
+    "push 2",
+    "pop rax",
     "TAKT_RECORD_KEEP",
     "mov [rsp], rdi",
-    "xor edx, edx",
-    "mov eax, 2",
-    "jmp 6b",
+    "xor edi, edi",
+    "jmp takt_record_words",
+    ".popsection",
     //
     // Texts of 4 to 16 bytes, which two moves copy: the end of the text is stored over its beginning where the two meet.
     // r10d = what is added to the commit counter: the length of the record, and one record.
@@ -215,8 +221,9 @@ global_asm!(
     "mov gs:[eax + esi + {RING} + \\head + 4 - 4], edx",
     "jmp 6b",
     "8:",
-    "mov eax, (\\head - 8) / 4",
+    "push (\\head - 8) / 4",
     "jmp takt_record_text_slow",
+    ".popsection",
     ".endm",
     //
     "TAKT_RECORD_TEXT rec_text, 8",
@@ -225,17 +232,16 @@ global_asm!(
     // Anything. The first instruction is for its length.
     "TAKT_RECORD_ENTRIES rec_bytes",
     "TAKT_RECORD_KEEP",
-    "mov rdx, rdi",
-    "mov r11, rsi",
-    "mov rdi, r9",
-    "mov rsi, r10",
+    "mov rdx, r9",
+    "mov r8, r10",
     "jmp takt_record_bytes",
+    ".popsection",
     ".text",
     CONTEXT = const percpu::CONTEXT,
-    POS = const CONTROL + Word::Pos.offset() as usize,
-    LIMIT = const CONTROL + Word::Limit.offset() as usize,
-    TS_HI = const CONTROL + Word::TsHi.offset() as usize,
-    RING = const offset_of!(PerCpu, ring_memory),
+    POS = const percpu::CONTROL + Word::Pos.offset() as usize,
+    LIMIT = const percpu::CONTROL + Word::Limit.offset() as usize,
+    TS_HI = const percpu::CONTROL + Word::TsHi.offset() as usize,
+    RING = const percpu::RING,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT_RECORD = const wire::COMMIT_RECORD,

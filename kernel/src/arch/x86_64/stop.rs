@@ -12,8 +12,6 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use x86_64::registers::control::Cr0Flags;
-
 use super::jump_label::Writable;
 use super::{interrupts, percpu};
 use crate::error::Error;
@@ -65,20 +63,38 @@ impl Text {
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
     #[inline(always)]
     pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
-        let (were_enabled, mut text, cr0) = stop_others();
-        let result = patch(&mut text);
-        let_others_go(were_enabled, cr0);
-        result
+        patch(&mut self.stop().text)
+    }
+
+    /// Stops every other CPU, with interrupts off here, until what it gives is dropped.
+    #[inline(always)]
+    pub fn stop(&mut self) -> Stopped {
+        let (flags, text) = stop_others();
+        Stopped { text, flags }
     }
 }
 
-/// Disables interrupts, waits until every other CPU stands still, and lifts write protection; says whether interrupts were
-/// enabled, and what CR0 was.
+/// Every other CPU stands still.
+pub struct Stopped {
+    /// The right to write to the text.
+    pub text: Writable,
+    /// What the flags were.
+    flags: u64,
+}
+
+impl Drop for Stopped {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let_others_go(self.flags);
+    }
+}
+
+/// Disables interrupts, waits until every other CPU stands still, and lifts write protection; says what the flags were.
 ///
 /// Not inlined, since there are many who patch.
 #[inline(never)]
-fn stop_others() -> (bool, Writable, Cr0Flags) {
-    let were_enabled = interrupts::are_enabled();
+fn stop_others() -> (u64, Writable) {
+    let flags = interrupts::flags();
     interrupts::disable();
     STOPPED.store(0, Relaxed);
     GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
@@ -90,19 +106,17 @@ fn stop_others() -> (bool, Writable, Cr0Flags) {
         core::hint::spin_loop();
     }
     // SAFETY: interrupts are off, and every other CPU stands still.
-    let (text, cr0) = unsafe { Writable::lift() };
-    (were_enabled, text, cr0)
+    let text = unsafe { Writable::lift() };
+    (flags, text)
 }
 
 #[inline(never)]
-fn let_others_go(were_enabled: bool, cr0: Cr0Flags) {
-    // SAFETY: it is what `stop_others` has found.
-    unsafe { Writable::restore(cr0) };
+fn let_others_go(flags: u64) {
+    // SAFETY: what `stop_others` has begun ends here.
+    unsafe { Writable::restore() };
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
-    if were_enabled {
-        // SAFETY: as they were.
-        unsafe { interrupts::enable() };
-    }
+    // SAFETY: as they were.
+    unsafe { interrupts::set_flags(flags) };
 }
 
 /// Stands still as long as someone patches.

@@ -99,9 +99,8 @@ pub(super) fn run(text: &mut Text) {
 
 /// The hooks are there to be measured, and the places' events are off, since their records must neither be measured nor
 /// show what never was; or the other way round.
-#[inline(never)]
 fn switch(text: &mut Text, begins: bool) {
-    text.patch(|text| latency::set_hooks(text, Places::ALL, &CRITICAL, begins, true));
+    latency::set_hooks(text, Places::ALL, &CRITICAL, begins, true);
 }
 
 /// Instructions of the diverted return in front of its call.

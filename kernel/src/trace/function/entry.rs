@@ -5,7 +5,7 @@
 //! ascending order. Functions in sections `.text.notrace.*` have the NOP too, but are never patched: the linker puts
 //! them side by side, so the address tells.
 
-use crate::arch::jump_label::{Writable, branch, code_at};
+use crate::arch::jump_label::{Writable, branch, is_code};
 
 unsafe extern "C" {
     static __function_entries_start: usize;
@@ -60,7 +60,7 @@ pub(super) unsafe fn set_target(
 ) -> bool {
     let code = target.map_or(NOP, |target| branch(CALL, address, target));
     // SAFETY: an entry of the list has five bytes.
-    let is_new = unsafe { code_at(address) } != code;
+    let is_new = !unsafe { is_code(address, code) };
     if is_new {
         // SAFETY: the bytes are a NOP or a call, of five bytes both.
         unsafe { text.write(address, code) };
@@ -75,6 +75,6 @@ pub(super) unsafe fn set_target(
 #[must_use]
 pub fn nr_patched() -> usize {
     // SAFETY: an entry of the list has five bytes.
-    let is_patched = |address: &&usize| unsafe { code_at(**address) } != NOP;
+    let is_patched = |address: &&usize| !unsafe { is_code(**address, NOP) };
     entries().iter().filter(is_patched).count()
 }

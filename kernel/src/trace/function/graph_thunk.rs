@@ -107,8 +107,6 @@ pub(super) fn follow() {
     }
 }
 
-const CONTROL: usize = offset_of!(PerCpu, ring);
-
 global_asm!(
     ".section .text.notrace.graph, \"ax\"",
     // Goes to `other` if the place in `slot` is not on the running thread's stack; then r11 = the stack's end, r10 = the
@@ -256,7 +254,7 @@ global_asm!(
     ".text",
     CURRENT = const percpu::CURRENT,
     CONTEXT = const percpu::CONTEXT,
-    CPU = const offset_of!(PerCpu, cpu),
+    CPU = const percpu::behind_gs(offset_of!(PerCpu, cpu)),
     IRQ_STACK_TOP = const percpu::IRQ_STACK_TOP,
     IRQ_STACK_SIZE = const IRQ_STACK_SIZE,
     MAX_THREADS = const MAX_THREADS,
@@ -270,12 +268,12 @@ global_asm!(
     SLOT = const layout::SLOT,
     RET = const layout::RET,
     WHAT = const layout::WHAT,
-    LAST = const offset_of!(PerCpu, function_shadow),
+    LAST = const percpu::behind_gs(offset_of!(PerCpu, function_shadow)),
     STEP = const STEP,
-    POS = const CONTROL + Word::Pos.offset() as usize,
-    LIMIT = const CONTROL + Word::Limit.offset() as usize,
-    TS_HI = const CONTROL + Word::TsHi.offset() as usize,
-    RING = const offset_of!(PerCpu, ring_memory),
+    POS = const percpu::CONTROL + Word::Pos.offset() as usize,
+    LIMIT = const percpu::CONTROL + Word::Limit.offset() as usize,
+    TS_HI = const percpu::CONTROL + Word::TsHi.offset() as usize,
+    RING = const percpu::RING,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT12 = const wire::commit_of(12),

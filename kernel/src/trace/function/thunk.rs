@@ -48,8 +48,6 @@ pub(super) fn ops() -> usize {
 /// A context that no record has.
 pub(super) const NO_CONTEXT: u32 = u32::MAX;
 
-const CONTROL: usize = offset_of!(PerCpu, ring);
-
 global_asm!(
     // Keeps what may hold arguments. 16 bytes are a multiple of the stack's alignment at calls.
     ".macro TAKT_KEEP_ARGUMENTS",
@@ -207,11 +205,11 @@ global_asm!(
     ".text",
     TID = const percpu::CURRENT_TID,
     CONTEXT = const percpu::CONTEXT,
-    LAST = const offset_of!(PerCpu, function_context),
-    POS = const CONTROL + Word::Pos.offset() as usize,
-    LIMIT = const CONTROL + Word::Limit.offset() as usize,
-    TS_HI = const CONTROL + Word::TsHi.offset() as usize,
-    RING = const offset_of!(PerCpu, ring_memory),
+    LAST = const percpu::behind_gs(offset_of!(PerCpu, function_context)),
+    POS = const percpu::CONTROL + Word::Pos.offset() as usize,
+    LIMIT = const percpu::CONTROL + Word::Limit.offset() as usize,
+    TS_HI = const percpu::CONTROL + Word::TsHi.offset() as usize,
+    RING = const percpu::RING,
     SUB_SIZE = const TRACE_SUB_SIZE,
     COMMIT = const wire::SUB_COMMIT,
     COMMIT8 = const wire::commit_of(8),
