@@ -5,8 +5,6 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_tracer::ring::RingControl;
-
 use crate::arch::jump_label;
 use crate::arch::percpu::PerCpu;
 use crate::arch::stop::Text;
@@ -27,14 +25,6 @@ pub fn is_online(cpu: usize) -> bool {
 #[must_use]
 pub fn nr_online() -> u32 {
     ONLINE.load(Acquire).count_ones()
-}
-
-/// The CPUs that run, each with its trace ring's control words.
-pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static RingControl)> {
-    bits(online()).map(|cpu| {
-        // SAFETY: the block is static and the control words are atomics.
-        (cpu, unsafe { &(*percpu::of(cpu)).ring })
-    })
 }
 
 /// A bit for each CPU that runs.

@@ -35,7 +35,9 @@ pub mod snapshot;
 mod text;
 mod writer;
 
-pub use consumer::{Full, Overwritten, announce, close, consume, make_room, nr_full, peek_full};
+pub use consumer::{
+    Full, Overwritten, announce, close, consume, make_room, nr_full, peek_full, prepare,
+};
 pub use control::{
     ARMED, Counters, Mode, RingControl, Word, capacity, counters, is_on, set_capacity, set_mode,
     tracing_off, tracing_on,
@@ -212,6 +214,11 @@ impl<R: CpuRing> Geometry<R> {
     /// The first sub-buffer boundary that is not below `pos`. Where the ring ends it is its end, not its beginning.
     const fn end(pos: u64) -> u64 {
         (pos + Self::SUB - 1) & !(Self::SUB - 1)
+    }
+
+    /// How far it is from `pos` to that boundary.
+    const fn left(pos: u64) -> u64 {
+        pos.wrapping_neg() & (Self::SUB - 1)
     }
 
     /// The sequence number of the sub-buffer in which `pos` lies, or which begins there.

@@ -94,6 +94,22 @@ impl Builder {
         thread.start()?;
         Ok(thread)
     }
+
+    /// Creates and starts a thread with nothing peculiar, for who does that once: not inlined.
+    ///
+    /// # Errors
+    /// As [`Builder::new`] and [`Builder::create`].
+    #[cfg(feature = "latency-tracers")]
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn spawn_plain<const SIZE: usize>(
+        name: &'static str,
+        priority: u8,
+        stack: &'static Stack<SIZE>,
+        entry: fn(usize),
+    ) -> Result<Thread, Error> {
+        Self::new(name, priority)?.spawn(stack, entry, 0)
+    }
 }
 
 /// The free thread ids, a stack: the one on top is the next to be used.

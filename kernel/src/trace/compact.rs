@@ -6,7 +6,6 @@
 use core::arch::asm;
 
 /// The things one after the other, by a loop of one round.
-#[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 #[inline(always)]
 pub(crate) fn rolled<T>(all: &[T]) -> impl Iterator<Item = &T> {
     let mut at = 0;
@@ -39,7 +38,6 @@ pub(crate) fn opaque(mut number: usize) -> usize {
 }
 
 /// A call of the function itself where the compiler would write down a copy of it.
-#[cfg(feature = "latency-tracers")]
 #[inline(always)]
 pub(crate) fn apart<A, R>(mut function: fn(A) -> R) -> fn(A) -> R {
     // SAFETY: no instruction at all.
@@ -47,4 +45,14 @@ pub(crate) fn apart<A, R>(mut function: fn(A) -> R) -> fn(A) -> R {
         asm!("/* {0} */", inout(reg) function, options(nostack, preserves_flags));
     }
     function
+}
+
+/// The same thing, of which the compiler does not know where it is: its parts are reached from one register, each by a
+/// short distance, rather than by their addresses.
+#[cfg(feature = "latency-tracers")]
+#[inline(always)]
+pub(crate) fn based<T>(thing: &'static T) -> &'static T {
+    let place = opaque(&raw const *thing as usize) as *const T;
+    // SAFETY: the same place.
+    unsafe { &*place }
 }

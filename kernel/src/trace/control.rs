@@ -2,10 +2,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use takt_tracer::ring::{self, RingControl};
+use takt_tracer::ring::{self, CpuRing, Word};
 
+use super::compact::apart;
 use super::places;
-use super::ring::{KernelRing, RingOf};
+use super::ring::{KernelRing, RingOf, control_word};
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
@@ -22,19 +23,21 @@ pub use takt_tracer::ring::Counters;
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
-    set_event(id, on).map(|nr| nr as usize)
+    set_event(id, on)?;
+    Ok(jump_label::nr_uses(id))
 }
 
-/// As [`enable`]; the result is one register.
+/// As [`enable`], without the number.
 #[inline(never)]
-pub(super) fn set_event(id: u32, on: bool) -> Result<u32, Error> {
-    Ok(Text::lock()?.patch(|text| {
+pub(super) fn set_event(id: u32, on: bool) -> Result<(), Error> {
+    Text::lock()?.patch(|text| {
         // The places of one that has triggers stay on.
         #[cfg(feature = "rules")]
         let on = super::rules::events::keep_on(id, on) || on;
         // SAFETY: every other CPU stands still.
-        unsafe { switch(text, id, on) as u32 }
-    }))
+        unsafe { switch(text, id, on) };
+    });
+    Ok(())
 }
 
 /// Switches the places of an event.
@@ -42,15 +45,14 @@ pub(super) fn set_event(id: u32, on: bool) -> Result<u32, Error> {
 /// # Safety
 /// Every other CPU stands still.
 #[inline(never)]
-pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
+pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) {
     // SAFETY: the caller's duty.
-    let nr_places = unsafe { jump_label::set(text, id, on) };
+    unsafe { jump_label::set(text, id, on) };
     // SAFETY: as above.
     unsafe { places::set_event(text, id, on) };
     if on {
         tell_current();
     }
-    nr_places
 }
 
 /// Has the next record of each CPU say who runs: until now the events of who does may have been off, or left out by a
@@ -60,15 +62,20 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) -> usize {
 /// Any.
 #[inline(never)]
 pub(super) fn tell_current() {
-    each_ring(|_, control| control.arm());
+    each_ring(|ring| ring.control().arm());
 }
 
-/// Does something with each CPU that runs and its ring's control words, as few instructions as there can be.
+/// Does something with the ring of each CPU that runs.
 #[inline(never)]
-pub(super) fn each_ring(act: fn(usize, &RingControl)) {
-    for (cpu, control) in crate::smp::rings() {
-        act(cpu, control);
+pub(super) fn each_ring(act: fn(RingOf)) {
+    for cpu in crate::smp::bits(crate::smp::online()) {
+        act(RingOf::new(cpu));
     }
+}
+
+/// Whether the CPU of a ring is to record.
+fn is_in_mask(ring: RingOf) -> bool {
+    CPUMASK.load(Relaxed) >> ring.cpu() & 1 != 0
 }
 
 /// Whether an event is on: whether any of its places is, and not for its triggers only.
@@ -108,12 +115,10 @@ const ALL_CPUS: u32 = u32::MAX >> (32 - MAX_CPUS);
 #[inline(never)]
 pub fn tracing_on() {
     WANTED.store(true, Relaxed);
-    each_ring(|cpu, control| {
-        if CPUMASK.load(Relaxed) & 1 << cpu != 0 {
+    each_ring(|ring| {
+        if is_in_mask(ring) {
             // If it is on already, its limit stands.
-            let _ = control
-                .limit
-                .compare_exchange(0, ring::ARMED, Relaxed, Relaxed);
+            ring.cas(Word::Limit, 0, ring::ARMED);
         }
     });
 }
@@ -125,7 +130,7 @@ pub fn tracing_on() {
 #[inline(never)]
 pub fn tracing_off() {
     WANTED.store(false, Relaxed);
-    each_ring(|_, control| control.limit.store(0, Relaxed));
+    each_ring(|ring| ring.store(Word::Limit, 0));
 }
 
 /// Whether recording was started and not stopped since, whatever CPUs are in [`cpumask`].
@@ -158,9 +163,9 @@ pub fn set_cpumask(mask: u32) -> Result<(), Error> {
         return Err(Error::Overflow);
     }
     CPUMASK.store(mask, Relaxed);
-    each_ring(|cpu, control| {
-        if CPUMASK.load(Relaxed) & 1 << cpu == 0 {
-            control.limit.store(0, Relaxed);
+    each_ring(|ring| {
+        if !is_in_mask(ring) {
+            ring.store(Word::Limit, 0);
         }
     });
     if is_wanted() {
@@ -204,7 +209,7 @@ pub fn buffer_size() -> usize {
 /// Threads, one at a time.
 pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
-        for (cpu, _) in crate::smp::rings() {
+        for cpu in crate::smp::bits(crate::smp::online()) {
             let ring = RingOf::new(cpu);
             ring::close(ring);
             ring::snapshot::begin_anew(ring);
@@ -213,10 +218,10 @@ pub fn forget(mut each: impl FnMut(usize)) {
     });
 }
 
-/// Does something to every ring while nothing is recorded.
+/// Does something to the ring of every CPU that runs while nothing is recorded.
 #[inline(never)]
 pub(super) fn with_each_paused(act: fn(RingOf)) {
-    paused(|| RingOf::all().for_each(act));
+    paused(|| each_ring(act));
 }
 
 /// Nothing is recorded while `act` runs.
@@ -235,8 +240,8 @@ fn pause() -> bool {
     tracing_off();
     if crate::smp::nr_online() > 1 {
         // Another CPU may be in a write that began before.
-        let end = crate::time::Instant::after_nanos(PAUSE_NS);
-        while crate::time::Instant::now() < end {
+        let end = apart(Instant::after_nanos)(PAUSE_NS);
+        while Instant::now() < end {
             core::hint::spin_loop();
         }
     }
@@ -249,7 +254,7 @@ const PAUSE_NS: u64 = 10_000;
 /// Whether this CPU records.
 #[must_use]
 pub fn is_on() -> bool {
-    ring::is_on(KernelRing)
+    control_word::<{ Word::Limit.offset() as usize }>() != 0
 }
 
 /// Chooses what happens when a ring is full, on every CPU. While tracing is off.
@@ -263,8 +268,7 @@ pub fn set_mode(mode: ring::Mode) {
 /// Whether the oldest is overwritten when a ring is full.
 #[must_use]
 pub fn is_overwriting() -> bool {
-    use takt_tracer::ring::{CpuRing, Word};
-    KernelRing.load(Word::Mode) == ring::Mode::Overwrite as u64
+    control_word::<{ Word::Mode.offset() as usize }>() == ring::Mode::Overwrite as u64
 }
 
 /// The counters of a CPU's ring.
@@ -321,10 +325,7 @@ const ROOM: u32 = 512;
 /// Threads.
 pub fn prepare(upcoming: Instant) {
     let ring = RingOf::here();
-    ring::make_room(ring, ROOM);
-    if upcoming != Instant::NEVER {
-        ring::announce(ring, upcoming.cycles());
-    }
+    ring::prepare(ring, ROOM, upcoming.cycles());
 }
 
 /// Whether a complete sub-buffer of this CPU waits to be handed over.

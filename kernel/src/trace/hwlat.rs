@@ -86,7 +86,7 @@ struct Seen {
 }
 
 /// Watches the clock with interrupts disabled: a section of its own, in a thread that has them enabled.
-#[inline(never)]
+#[inline(always)]
 fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
     interrupts::disable();
@@ -119,10 +119,9 @@ fn watch(width: u64, thresh: u64) -> Seen {
     seen
 }
 
-/// Once for all who want it here.
-#[inline(never)]
+#[inline(always)]
 fn cycles(nanos: u64) -> u64 {
-    time::nanos_to_cycles(nanos)
+    apart(time::nanos_to_cycles)(nanos)
 }
 
 fn body(_: usize) {
@@ -152,7 +151,7 @@ fn body(_: usize) {
                 seen.inner,
                 seen.outer
             );
-            latency::offer_thread(seen.inner.max(seen.outer), watch as *const () as u32);
+            latency::offer_thread(seen.inner.max(seen.outer), body as *const () as u32);
         }
     }
 }
@@ -160,9 +159,9 @@ fn body(_: usize) {
 /// The tracer begins.
 pub(super) fn begin() -> Result<(), Error> {
     ENDS.store(false, Relaxed);
-    let thread = Builder::new("hwlat", 99)?.create(&STACK, body, 0)?;
+    let thread = Builder::spawn_plain("hwlat", 99, &STACK, body)?;
     THREAD.store(thread.handle(), Relaxed);
-    apart(Thread::start)(&thread)
+    Ok(())
 }
 
 /// The tracer ends, when its thread has.

@@ -11,7 +11,7 @@ use takt_tracer::control::LatencyBlock;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
-use super::compact::counted;
+use super::compact::{based, counted};
 use super::places::{self, Places};
 use super::ring::RareSink;
 use super::tracer::Listening;
@@ -177,9 +177,10 @@ pub(super) fn keeping_nothing(act: impl FnOnce()) {
     THRESH.store(thresh, Relaxed);
 }
 
-fn is_kept(cycles: u64) -> bool {
-    match THRESH.load(Relaxed) {
-        0 => cycles > MAX.load(Relaxed),
+#[inline(always)]
+fn is_kept(block: &LatencyBlock, cycles: u64) -> bool {
+    match block.thresh.load(Relaxed) {
+        0 => cycles > block.max.load(Relaxed),
         thresh => cycles >= thresh,
     }
 }
@@ -194,6 +195,7 @@ pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
 }
 
 /// The same of a thread that has time to find out, for a stretch within one place.
+#[inline(always)]
 pub(super) fn offer_thread(cycles: u64, place: u32) {
     if keep(cycles, place, place, percpu::current_tid()) {
         snapshot::keep_if_reserved();
@@ -204,35 +206,36 @@ pub(super) fn offer_thread(cycles: u64, place: u32) {
 /// yet to come that belongs to it.
 #[inline(always)]
 pub(super) fn note(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
-    is_kept(cycles) && keep(cycles, started_at, ended_at, tid)
+    is_kept(&TAKT_LATENCY, cycles) && keep(cycles, started_at, ended_at, tid)
 }
 
 #[cold]
 #[inline(never)]
 fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
     without_interrupts(|| {
-        let nr = TAKT_LATENCY.begin();
+        let block = based(&TAKT_LATENCY);
+        let mut nr = block.begin();
         // Another CPU may have kept a longer one meanwhile.
-        if !is_kept(cycles) || !super::is_on() {
-            TAKT_LATENCY.end(nr);
-            return false;
+        let is_kept = is_kept(block, cycles) && super::is_on();
+        if is_kept {
+            block
+                .max
+                .store(cycles.max(block.max.load(Relaxed)), Relaxed);
+            if crate::static_branch!(latency_max::ID) {
+                let id = latency_max::Event::id();
+                Stretch::emit::<RareSink>(id, tid, started_at, ended_at, cycles);
+            }
+            // Last: the record is to be as close to the end of the stretch as it can.
+            block.set(Latency {
+                cycles,
+                started_at,
+                ended_at,
+                cpu: percpu::cpu() as u32,
+                tid,
+            });
+            nr = nr.wrapping_add(2);
         }
-        if cycles > MAX.load(Relaxed) {
-            MAX.store(cycles, Relaxed);
-        }
-        if crate::static_branch!(latency_max::ID) {
-            let id = latency_max::Event::id();
-            Stretch::emit::<RareSink>(id, tid, started_at, ended_at, cycles);
-        }
-        // Last: the record is to be as close to the end of the stretch as it can.
-        TAKT_LATENCY.set(Latency {
-            cycles,
-            started_at,
-            ended_at,
-            cpu: percpu::cpu() as u32,
-            tid,
-        });
-        TAKT_LATENCY.end(nr.wrapping_add(2));
-        true
+        block.end(nr);
+        is_kept
     })
 }

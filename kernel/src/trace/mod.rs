@@ -98,9 +98,9 @@ macro_rules! trace {
 }
 pub(crate) use trace;
 
-pub(crate) use compact::counted;
 #[cfg(feature = "rules")]
 pub(crate) use compact::rolled;
+pub(crate) use compact::{counted, opaque};
 #[cfg(feature = "latency-tracers")]
 pub(crate) use critical::{Cpu, irq_returns};
 pub(crate) use places::{IRQ_ENTRY, SWITCH, WAKEUP};
@@ -178,21 +178,24 @@ pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
     if !crate::static_branch!(SWITCH) {
         return;
     }
-    let record = || {
-        let word = next.word();
-        trace!(
-            sched_switch,
-            word.tid(),
-            word.prio(),
-            prev_state(prev.state),
-            prev.prio.rank()
-        );
-    };
     #[cfg(feature = "latency-tracers")]
     if crate::static_branch!(wakeup::WAKEUP) {
-        return wakeup::switched(next, record);
+        return wakeup::switched(prev, next, record_switch);
     }
-    record();
+    record_switch(prev, next);
+}
+
+/// Records it, if that is on.
+#[inline]
+fn record_switch(prev: &Tcb, next: &Tcb) {
+    let word = next.word();
+    trace!(
+        sched_switch,
+        word.tid(),
+        word.prio(),
+        prev_state(prev.state),
+        prev.prio.rank()
+    );
 }
 
 /// Trace point of the kernel's own sections, right after interrupts were switched off, if they `were_enabled`.

@@ -51,11 +51,15 @@ impl Place {
     #[inline(never)]
     unsafe fn set(&self, text: &mut Writable, user: u8, on: bool) {
         let before = self.users.load(Relaxed);
-        let after = if on { before | user } else { before & !user };
+        if (before & user != 0) == on {
+            return;
+        }
+        let after = before ^ user;
         self.users.store(after, Relaxed);
-        if (before == 0) != (after == 0) {
+        // The first one, or the last.
+        if before == 0 || after == 0 {
             // SAFETY: the caller's duty.
-            unsafe { jump_label::set(text, number(self.key), after != 0) };
+            unsafe { jump_label::set(text, number(self.key), on) };
         }
     }
 }
@@ -99,8 +103,7 @@ const ENTRY: u8 = 1 << 4;
 ///
 /// # Safety
 /// That of [`jump_label::set`].
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     if let Some(place) = rolled(&PLACES).find(|place| number(place.event) == id) {
         // SAFETY: the caller's duty.

@@ -8,7 +8,7 @@ use core::sync::atomic::{
 };
 
 use takt_tracer::event::Sink;
-use takt_tracer::ring::{self, CpuRing, Word};
+use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 
 use crate::arch::percpu::{self, CONTROL, PerCpu, RING, RING_BEFORE};
 use crate::arch::record;
@@ -148,6 +148,17 @@ impl CpuRing for KernelRing {
     }
 }
 
+/// The control word of this CPU's ring at this offset.
+#[inline(always)]
+pub(super) fn control_word<const OFFSET: usize>() -> u64 {
+    let value: u64;
+    // SAFETY: a control word of this CPU.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) value, const CONTROL + OFFSET, options(nostack, preserves_flags));
+    }
+    value
+}
+
 /// What the fast paths in assembly leave over, and what they are not for: records any number of extra words, and a text if
 /// the pointer is not null.
 ///
@@ -285,9 +296,15 @@ impl RingOf {
         Self(percpu::this())
     }
 
-    fn word(self, word: Word) -> &'static AtomicU64 {
+    /// Its control words.
+    #[inline(always)]
+    pub(super) fn control(self) -> &'static RingControl {
         // SAFETY: the block is static and the control words are atomics.
-        unsafe { (*self.0).ring.word(word) }
+        unsafe { &(*self.0).ring }
+    }
+
+    fn word(self, word: Word) -> &'static AtomicU64 {
+        self.control().word(word)
     }
 
     /// A place in the ring's memory, for an offset within it.
@@ -304,9 +321,7 @@ impl RingOf {
 
     /// Addresses of the control words and of the ring's memory.
     pub(super) fn place(self) -> (usize, usize) {
-        // SAFETY: the block is static.
-        let control = unsafe { &raw const (*self.0).ring };
-        (control as usize, self.at(0) as usize)
+        (&raw const *self.control() as usize, self.at(0) as usize)
     }
 
     /// The memory of a sub-buffer.

@@ -64,7 +64,7 @@ pub(super) fn keep_if_reserved() {
 #[cold]
 #[inline(never)]
 fn keep() {
-    control::each_ring(|_, control| snapshot::request(control));
+    control::each_ring(|ring| snapshot::request(ring.control()));
     snapshot::settle(RingOf::here());
 }
 

@@ -102,7 +102,7 @@ fn record_once(first: &[usize]) {
     super::without_interrupts(|| {
         let busy = &BUSY[percpu::cpu() % MAX_CPUS];
         let byte = percpu::preempt_byte();
-        let bit = 1 << (byte / percpu::HARDIRQ & CONTEXTS);
+        let bit = 1 << ((byte / percpu::HARDIRQ) & CONTEXTS);
         // An NMI in between leaves it as it found it.
         let was = busy.load(Relaxed);
         if was & bit == 0 {

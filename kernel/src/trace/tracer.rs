@@ -6,6 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use super::compact::rolled;
 use super::{control, events};
 #[cfg(feature = "latency-tracers")]
 use super::{critical, hwlat, latency, places::Places, wakeup};
@@ -89,11 +90,12 @@ impl Tracer {
     #[inline(never)]
     fn switch_events(&self, on: bool) -> Result<(), Error> {
         let mut bit = 1;
-        for key in self.events {
+        for key in rolled(self.events) {
             let id = number(key);
+            let is_on = control::is_enabled(id);
             let is_ours = self.ours.load(Relaxed) & bit != 0;
             // No short cuts: they would make two loops of it.
-            if (is_ours != on) & !(on & control::is_enabled(id)) {
+            if (is_ours != on) & !(on & is_on) {
                 control::set_event(id, on)?;
                 self.ours.fetch_xor(bit, Relaxed);
             }

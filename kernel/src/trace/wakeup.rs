@@ -72,10 +72,10 @@ pub(super) fn woken(t: &Tcb) {
 
 /// `next` is about to run on this CPU. Has `record` record it in between, so that the switch is in the snapshot.
 #[inline(never)]
-pub(super) fn switched(next: &Tcb, record: impl FnOnce()) {
+pub(super) fn switched(prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb)) {
     let now = tsc::now();
     let is_kept = note(next, now);
-    record();
+    record(prev, next);
     if is_kept {
         snapshot::keep_if_reserved();
     }

@@ -128,10 +128,13 @@ impl Packed {
             Layout::Core24(_) => self.word(0),
             _ => self.word(S::CONTEXT),
         };
+        // By itself, so that it alone has to be in memory where it has to.
+        let extra = self.extra;
+        let extra = &extra[..words];
         match (layout, words, bytes) {
-            (Layout::Core24(_), ..) if S::RARE => S::rec_bytes(word, &self.extra[..words], bytes),
+            (Layout::Core24(_), ..) if S::RARE => S::rec_bytes(word, extra, bytes),
             (Layout::Near, ..) => S::rec_near_ctx(word, self.pair(0)),
-            _ if S::RARE => S::rec_bytes_ctx(word, &self.extra[..words], bytes),
+            _ if S::RARE => S::rec_bytes_ctx(word, extra, bytes),
             (Layout::Core24(_), 0, None) => S::rec8(word),
             (Layout::Core24(_), 1, None) => S::rec12(word, self.extra[0]),
             (Layout::Core24(_), 2, None) => S::rec16(word, self.pair(0)),
@@ -139,7 +142,7 @@ impl Packed {
             (Layout::Core24(_), 4, None) => S::rec24(word, self.pair(0), self.pair(2)),
             (Layout::Core24(_), 0, Some(text)) => S::rec_text(text, word),
             (Layout::Core24(_), 1, Some(text)) => S::rec_text1(text, word, self.extra[0]),
-            (Layout::Core24(_), ..) => S::rec_bytes(word, &self.extra[..words], bytes),
+            (Layout::Core24(_), ..) => S::rec_bytes(word, extra, bytes),
             (_, 0, None) => S::rec8_ctx(word),
             (_, 1, None) => S::rec12_ctx(word, self.extra[0]),
             (_, 2, None) => S::rec16_ctx(word, self.pair(0)),
@@ -147,7 +150,7 @@ impl Packed {
             (_, 4, None) => S::rec24_ctx(word, self.pair(0), self.pair(2)),
             (_, 0, Some(text)) => S::rec_text_ctx(text, word),
             (_, 1, Some(text)) => S::rec_text1_ctx(text, word, self.extra[0]),
-            _ => S::rec_bytes_ctx(word, &self.extra[..words], bytes),
+            _ => S::rec_bytes_ctx(word, extra, bytes),
         }
     }
 }

@@ -119,13 +119,29 @@ pub fn close<R: CpuRing>(ring: R) {
 /// # Context
 /// A thread of the ring's CPU: outside of every measured path.
 pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
-    if ring.load(Word::Limit) == 0 {
-        return false;
-    }
+    ring.load(Word::Limit) != 0 && has_made_room(ring, room)
+}
+
+/// The rest of it while tracing is on.
+#[inline(always)]
+fn has_made_room<R: CpuRing>(ring: R, room: u32) -> bool {
     let pos = ring.pos();
     let now = ring.now();
-    Geometry::<R>::end(pos) - pos < u64::from(room)
+    Geometry::<R>::left(pos) < u64::from(room)
         && open(ring, pos, now, 0, Turn::GO_ON).here().is_some()
+}
+
+/// [`make_room`], and [`announce`] unless `upcoming` is `u64::MAX`.
+///
+/// # Context
+/// A thread of the ring's CPU: outside of every measured path.
+pub fn prepare<R: CpuRing>(ring: R, room: u32, upcoming: u64) {
+    if ring.load(Word::Limit) != 0 {
+        has_made_room(ring, room);
+        if upcoming != u64::MAX {
+            note(ring, upcoming);
+        }
+    }
 }
 
 /// Announces the upper half of the TSC at `upcoming`, the next time a measured path is expected to run, if it is not
@@ -135,15 +151,22 @@ pub fn make_room<R: CpuRing>(ring: R, room: u32) -> bool {
 /// # Context
 /// A thread of the ring's CPU: outside of every measured path.
 pub fn announce<R: CpuRing>(ring: R, upcoming: u64) {
-    let limit = ring.load(Word::Limit);
-    if limit == 0 || ring.load(Word::TsHi) == noted(upcoming >> 32) {
+    if ring.load(Word::Limit) != 0 {
+        note(ring, upcoming);
+    }
+}
+
+/// The rest of it while tracing is on.
+#[inline(always)]
+fn note<R: CpuRing>(ring: R, upcoming: u64) {
+    if ring.load(Word::TsHi) == noted(upcoming >> 32) {
         return;
     }
     let pos = ring.pos();
     // As long as the buffer and the note may disagree, no half is noted: a writer that comes in between says its own.
     // In this order, so that the exchange fails if one has come and noted it.
     ring.store(Word::TsHi, NO_HALF);
-    if pos + u64::from(CLOCK_LEN) <= Geometry::<R>::end(pos)
+    if u64::from(CLOCK_LEN) <= Geometry::<R>::left(pos)
         && ring.cas(Word::Pos, pos, pos + u64::from(CLOCK_LEN))
     {
         put_half(ring, pos, upcoming, 0);

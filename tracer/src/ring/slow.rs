@@ -174,8 +174,6 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     } else {
         None
     };
-    let commit = ring.load64(slot + SUB_COMMIT);
-    let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
     if let Some(counter) = refusal {
         // The finding holds only if it was this slot's turn all the while.
         if ring.pos() != pos {
@@ -186,6 +184,8 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
         }
         return Opened::REFUSED;
     }
+    let commit = ring.load64(slot + SUB_COMMIT);
+    let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
     let first = start + u64::from(SUB_HEADER);
     // Between the load of `pos` and its exchange: who records something after this makes the exchange fail.
     ring.opening();
@@ -229,7 +229,7 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
 /// Ends the sub-buffer: fills it from the reserved position `pos` to its end, and commits that.
 #[inline(never)]
 pub(super) fn pad<R: CpuRing>(ring: R, pos: u64) {
-    let left = Geometry::<R>::end(pos) - pos;
+    let left = Geometry::<R>::left(pos);
     if left >= 8 {
         ring.store64::<0>(Geometry::<R>::offset(pos), 0);
     }

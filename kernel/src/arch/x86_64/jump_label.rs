@@ -9,6 +9,8 @@
 
 use core::arch::asm;
 
+use crate::trace::opaque;
+
 /// The first byte of a jump.
 pub const JUMP: u8 = 0xe9;
 /// The first byte of `test eax, imm32`.
@@ -84,37 +86,47 @@ pub fn entries() -> &'static [JumpEntry] {
     unsafe { core::slice::from_raw_parts(start, nr) }
 }
 
-/// Switches every use of the key with this address on or off and returns how many there are.
+/// Switches every use of the key with this address on or off.
 ///
 /// # Safety
 /// No one relies on the key's uses changing one after the other.
 #[cold]
 #[inline(never)]
-pub unsafe fn set(text: &mut Writable, key: u32, on: bool) -> usize {
-    let mut nr = 0;
+pub unsafe fn set(text: &mut Writable, key: u32, on: bool) {
     let code = if on { JUMP } else { TEST };
     for entry in uses(key) {
         // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.
         unsafe { text.write_first(entry.code, code) };
-        nr += 1;
     }
-    nr
 }
 
+/// How many uses the key with this address has.
+pub fn nr_uses(key: u32) -> usize {
+    uses(key).count()
+}
+
+/// The uses of a key, without having to know how many entries there are.
 fn uses(key: u32) -> impl Iterator<Item = &'static JumpEntry> {
-    entries()
-        .iter()
-        .filter(move |entry| u32::from(entry.key) == key)
+    let mut next = &raw const __jump_table_start;
+    let every = core::iter::from_fn(move || {
+        // SAFETY: the linker script puts both symbols around the table.
+        let entry = (next != &raw const __jump_table_end).then(|| unsafe { &*next })?;
+        next = opaque(next.wrapping_add(1) as usize) as *const JumpEntry;
+        Some(entry)
+    });
+    every.filter(move |entry| u32::from(entry.key) == key)
 }
 
 /// Whether the uses of the key with this address are switched on; `false` if there are none.
 #[cold]
 #[inline(never)]
 pub fn is_on(key: u32) -> bool {
-    uses(key)
-        .next()
-        // SAFETY: the entry names an instruction of five bytes in the kernel's text.
-        .is_some_and(|entry| unsafe { (entry.code as *const u8).read_volatile() } == JUMP)
+    let mut code = TEST;
+    for entry in uses(key) {
+        // SAFETY: the entry names an instruction of five bytes in the kernel's text. All of them are the same.
+        code = unsafe { (entry.code as *const u8).read_volatile() };
+    }
+    code == JUMP
 }
 
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.

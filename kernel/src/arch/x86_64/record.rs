@@ -122,19 +122,23 @@ global_asm!(
     "TAKT_RECORD rec20, 20",
     "TAKT_RECORD rec24, 24",
     //
-    // On the stack: the number of extra words.
+    // On the stack: the number of extra words, less 8 if they are two in rdi.
     "takt_record_slow:",
     "pop rax",
     "TAKT_RECORD_KEEP",
-    "cmp eax, 2",
+    "mov [rsp], rdi",
+    "test eax, eax",
+    "js 6f",
+    "cmp al, 2",
     "jne 5f",
-    "mov edi, esi",
+    "mov [rsp], esi",
     "mov esi, r9d",
     "5:",
-    "mov [rsp], edi",
     "mov [rsp + 4], esi",
     "mov [rsp + 8], r9d",
     "mov [rsp + 12], r10d",
+    "6:",
+    "and eax, 7",
     "xor edi, edi",
     "takt_record_words:",
     "mov rdx, rsp",
@@ -182,12 +186,8 @@ global_asm!(
     // On the slow path all of it.
     "8:",
     "or ch, {NEAR_FAR} >> 8",
-    "push 2",
-    "pop rax",
-    "TAKT_RECORD_KEEP",
-    "mov [rsp], rdi",
-    "xor edi, edi",
-    "jmp takt_record_words",
+    "push -6", // two, in one register
+    "jmp takt_record_slow",
     ".popsection",
     //
     // Texts of 4 to 16 bytes, which two moves copy: the end of the text is stored over its beginning where the two meet.

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{CRITICAL, Cpu, IRQS, PREEMPT, WATCHED, this};
+use super::{CRITICAL, IRQS, PREEMPT, WATCHED, this};
 use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu, tsc};
 use crate::trace::compact::{counted, rolled};
@@ -57,12 +57,12 @@ const ROUNDS: usize = 16;
 /// Something that is measured: a stretch, of whose length one of [`COSTS`] is subtracted to get another. Stretches are
 /// called, which takes place before they begin and after they end.
 struct Step {
-    stretch: fn(&Cpu),
+    stretch: fn(),
     minus: u8,
     into: u8,
 }
 
-const fn step(stretch: fn(&Cpu), minus: u8, into: u8) -> Step {
+const fn step(stretch: fn(), minus: u8, into: u8) -> Step {
     Step {
         stretch,
         minus,
@@ -73,13 +73,12 @@ const fn step(stretch: fn(&Cpu), minus: u8, into: u8) -> Step {
 /// Does one step after the other, each with the shortest of some stretches, with the tracer's own instructions.
 #[inline(never)]
 fn measure(watched: u8, steps: &[Step]) {
-    let cpu = this();
     WATCHED.store(watched, Relaxed);
     for step in rolled(steps) {
         let mut shortest = u64::MAX;
         for _ in counted(ROUNDS) {
-            (step.stretch)(cpu);
-            shortest = shortest.min(cpu.last.load(Relaxed));
+            (step.stretch)();
+            shortest = shortest.min(this().last.load(Relaxed));
         }
         let cost = |which: u8| &COSTS[usize::from(which) % COSTS.len()];
         let minus = cost(step.minus).load(Relaxed);
@@ -107,14 +106,14 @@ fn switch(text: &mut Text, begins: bool) {
 const DIVERSION: u64 = 3;
 
 #[inline(always)]
-fn begun_now(cpu: &Cpu) {
-    cpu.since.store(tsc::now(), Relaxed);
+fn begun_now() {
+    this().since.store(tsc::now(), Relaxed);
 }
 
 /// A stretch without interrupts in which something happens.
 macro_rules! without_irqs {
     ($($act:expr)?) => {
-        |_| {
+        || {
             trace::section_begun(true);
             $($act;)?
             trace::section_ends();
@@ -125,7 +124,7 @@ macro_rules! without_irqs {
 /// A stretch without preemption in which something happens.
 macro_rules! without_preemption {
     ($($act:expr)?) => {
-        |_| {
+        || {
             trace::preemption_disabled();
             $($act;)?
             trace::preemption_enabling();
@@ -137,8 +136,8 @@ macro_rules! without_preemption {
 static IRQ_STEPS: [Step; 7] = [
     step(without_irqs!(), ZERO, BOTH),
     step(
-        |cpu| {
-            begun_now(cpu);
+        || {
+            begun_now();
             trace::section_ends();
         },
         ZERO,
@@ -146,15 +145,15 @@ static IRQ_STEPS: [Step; 7] = [
     ),
     step(without_irqs!(), Hook::IrqsOn.end(), Hook::IrqsOff.end()),
     step(
-        |cpu| {
-            begun_now(cpu);
+        || {
+            begun_now();
             super::irq_returns(0);
         },
         ZERO,
         Hook::IrqReturns.end(),
     ),
     step(
-        |_| {
+        || {
             trace::irq_entered(0, tsc::now());
             super::irq_returns(0);
         },
@@ -177,8 +176,8 @@ static IRQ_STEPS: [Step; 7] = [
 static PREEMPTION_STEPS: [Step; 7] = [
     step(without_preemption!(), ZERO, BOTH),
     step(
-        |cpu| {
-            begun_now(cpu);
+        || {
+            begun_now();
             trace::preemption_enabling();
         },
         ZERO,
