@@ -191,7 +191,8 @@ target_test! {
         let _ = write!(line, "program=0,1,301,fffeffff,400001,0,0,{:x},{:x}", near as u32, near >> 32);
         set(&line)?;
         set_of_start("event_filter", ",8,expires <= then")?;
-        for deadline in [near + (1 << 32), near + 1, near] {
+        // The first record behind a change of the rules takes the slow path, on which all of it is recorded.
+        for deadline in [near + (1 << 32), near + 1, near, near] {
             arm(deadline)?;
         }
         let low = recorded(timer.number());
@@ -199,8 +200,8 @@ target_test! {
         end()?;
         let expires = |found: &Deadlines| found.iter().map(|it| it.expires).collect::<heapless::Vec<_, 16>>();
         check_eq!(expires(&high)[..], [least, least + (1 << 32), least & !0xffff_ffff | 3 << 33]);
-        check_eq!(expires(&low)[..], [near]);
-        check!(low.iter().all(|it| it.is_of_another_half == (it.len == 16)), "too long: {low:?}");
+        check_eq!(expires(&low)[..], [near, near]);
+        check!(low.iter().skip(1).all(|it| it.is_of_another_half == (it.len == 16)), "too long: {low:?}");
         Ok(())
     }
 }
