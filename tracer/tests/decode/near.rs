@@ -7,7 +7,7 @@ use takt_tracer::decode::{EventTable, FrameWriter, Item, Names, Record, Threads,
 use takt_tracer::event::{EventClass, Id};
 use takt_tracer::filter::program::{Program, Raw};
 use takt_tracer::filter::{Filter, Filters};
-use takt_tracer::wire::{CHANNEL_TRACE, FileHeader, FrameHeader, SubHeader};
+use takt_tracer::wire::{CHANNEL_TRACE, CLOCK_LEN, FileHeader, FrameHeader, SUB_HEADER, SubHeader};
 
 use crate::world::{self, SUB, Sink, World, entry, file_header};
 
@@ -84,6 +84,7 @@ fn a_record_is_as_long_as_need_be() {
             (1, 7, 6 * HALF - 1),
             // After a long time without any record.
             (3 * HALF, 8, 8 * HALF + 1),
+            (1, 9, 8 * HALF + 2),
         ],
         |record| {
             assert_eq!((record.context.0, record.tid), (0x93, 77));
@@ -94,7 +95,8 @@ fn a_record_is_as_long_as_need_be() {
     assert_eq!(
         found,
         [
-            (256, 5 * HALF - 500, 12),
+            // It begins the sub-buffer: on the slow path all of it is recorded.
+            (256, 5 * HALF - 500, 16),
             (0, 5 * HALF, 16),
             (2047, 5 * HALF + 7, 16),
             (1, 5 * HALF - 1, 12),
@@ -104,7 +106,9 @@ fn a_record_is_as_long_as_need_be() {
             (5, 5 * HALF - 1, 16),
             (6, 5 * HALF, 12),
             (7, 6 * HALF - 1, 12),
-            (8, 8 * HALF + 1, 12),
+            // So it is where the record's own half is new.
+            (8, 8 * HALF + 1, 16),
+            (9, 8 * HALF + 2, 12),
         ]
     );
 }
@@ -119,13 +123,21 @@ proptest! {
     #[test]
     fn whatever_the_deadline_it_is_read_back(emitted in prop::collection::vec(emitted(), 1..60)) {
         let (mut now, mut nr) = (0, 0);
+        let (mut halves, mut bytes, mut long) = (1, 0, 0);
         read(&emitted, |record| {
             let (gap, timer, expires) = emitted[nr];
+            halves += u32::from((now + gap) >> 32 != now >> 32);
             now += gap;
             nr += 1;
+            bytes += record.len;
             assert_eq!(numbers(record), (now, timer.into(), expires));
-            assert_eq!(record.len, if expires >> 32 == now >> 32 { 12 } else { 16 });
+            let is_near = expires >> 32 == now >> 32;
+            assert!(record.len == 16 || is_near && record.len == 12);
+            long += u32::from(is_near && record.len == 16);
         });
+        // Longer than need be are at most the first ones of each half and of each sub-buffer.
+        let nr_subs = (bytes + halves * CLOCK_LEN) / (SUB - SUB_HEADER - 16 - CLOCK_LEN) + 1;
+        prop_assert!(long <= halves + nr_subs, "{} of {}", long, nr);
     }
 
     #[test]
