@@ -69,11 +69,21 @@ impl Builder {
         entry: fn(usize),
         argument: usize,
     ) -> Result<Thread, Error> {
+        self.create_on(stack.parts(), entry, argument)
+    }
+
+    #[inline(always)]
+    fn create_on(
+        self,
+        stack: stack::Parts,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
         let place = Place {
             priority: self.priority,
             cpu: self.cpu,
         };
-        let thread = create(self.name, place, stack.parts(), entry, argument).thread()?;
+        let thread = create(self.name, place, stack, entry, argument).thread()?;
         if let Policy::RoundRobin(ns) = self.policy {
             thread.make_round_robin(ns);
         }
@@ -84,31 +94,27 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::create`].
+    #[inline(always)]
     pub fn spawn<const SIZE: usize>(
         self,
         stack: &'static Stack<SIZE>,
         entry: fn(usize),
         argument: usize,
     ) -> Result<Thread, Error> {
-        let thread = self.create(stack, entry, argument)?;
-        thread.start()?;
-        Ok(thread)
+        self.spawn_on(stack.parts(), entry, argument)
     }
 
-    /// Creates and starts a thread with nothing peculiar, for who does that once: not inlined.
-    ///
-    /// # Errors
-    /// As [`Builder::new`] and [`Builder::create`].
-    #[cfg(feature = "latency-tracers")]
-    #[cold]
+    /// Once for stacks of every size.
     #[inline(never)]
-    pub(crate) fn spawn_plain<const SIZE: usize>(
-        name: &'static str,
-        priority: u8,
-        stack: &'static Stack<SIZE>,
+    fn spawn_on(
+        self,
+        stack: stack::Parts,
         entry: fn(usize),
+        argument: usize,
     ) -> Result<Thread, Error> {
-        Self::new(name, priority)?.spawn(stack, entry, 0)
+        let thread = self.create_on(stack, entry, argument)?;
+        thread.start()?;
+        Ok(thread)
     }
 }
 

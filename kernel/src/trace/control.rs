@@ -60,7 +60,7 @@ pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) {
 ///
 /// # Context
 /// Any.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn tell_current() {
     each_ring(|ring| ring.control().arm());
 }

@@ -96,8 +96,8 @@ fn watch(width: u64, thresh: u64) -> Seen {
     // SAFETY: as above; an NMI may change it, so it is read as it is.
     let nr_nmis = || unsafe { nr_nmis.read_volatile() };
     let nmis = nr_nmis();
-    let begin = tsc::now();
-    let mut last = begin;
+    let mut last = tsc::now();
+    let end = last + width;
     loop {
         let first = tsc::now();
         let second = tsc::now();
@@ -108,7 +108,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
             seen.inner = seen.inner.max(inner);
         }
         last = second;
-        if second - begin > width {
+        if second > end {
             break;
         }
     }
@@ -159,7 +159,7 @@ fn body(_: usize) {
 /// The tracer begins.
 pub(super) fn begin() -> Result<(), Error> {
     ENDS.store(false, Relaxed);
-    let thread = Builder::spawn_plain("hwlat", 99, &STACK, body)?;
+    let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
     THREAD.store(thread.handle(), Relaxed);
     Ok(())
 }
