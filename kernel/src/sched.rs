@@ -110,10 +110,11 @@ pub(crate) fn commit_switch(
     // SAFETY: this CPU's block, inside a section.
     let block = unsafe { &mut *cpu };
     account(prev, next);
-    trace::switched(prev, next);
     if block.sched.nr_round_robin != 0 {
         quantum::switch_quantum(section, cpu, prev, next);
     }
+    // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
+    trace::switched(prev, next);
     percpu::set_current(next);
 }
 
@@ -226,13 +227,35 @@ pub(crate) fn switch_to(section: &mut Section, next: Next) {
 /// is over: another CPU may use them at once.
 #[inline(always)]
 pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
-    let cpu = percpu::this();
     // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { &mut (*cpu).sched };
+    let sched = unsafe { of_cpu(percpu::this()) };
     let next = tcb(sched.rq.block_current(section.ready_links()));
-    commit_switch(&mut section, cpu, prev, next);
+    // SAFETY: control blocks are static; inside a section.
+    if !crate::static_branch!(lock::SMP) && switch::is_preempted(unsafe { &*next }) {
+        core::hint::cold_path();
+        switch_for_good_apart(section, prev);
+    }
+    leave_for_good(section, prev, next)
+}
+
+#[inline(always)]
+fn leave_for_good(mut section: Section, prev: *mut Tcb, next: *mut Tcb) -> ! {
+    commit_switch(&mut section, percpu::this(), prev, next);
     // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
     unsafe { switch::leave_for_good(next) }
+}
+
+/// As [`switch_apart`], of a thread that has ended. With one CPU only: nobody can have taken its stack and block into use
+/// before this CPU has left them. An interrupt that comes in between switches away from it, and it does not come back.
+#[cold]
+#[inline(never)]
+fn switch_for_good_apart(mut section: Section, prev: *mut Tcb) -> ! {
+    // SAFETY: the running thread's own block, inside a section.
+    put_off_switch(unsafe { &*prev });
+    section.let_in();
+    // SAFETY: this CPU's own, inside a section.
+    let next = tcb(unsafe { of_cpu(percpu::this()) }.rq.pick_other());
+    leave_for_good(section, prev, next)
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

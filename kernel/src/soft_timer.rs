@@ -105,8 +105,12 @@ impl Timer {
 
     /// Arms it, or moves it if it is armed.
     ///
+    /// To move it is not atomic where others are armed: it is disarmed first, and a [`cancel`](Self::cancel) that an
+    /// interrupt or another thread calls before this returns may find it so, and does not keep it from being armed.
+    ///
     /// # Context
-    /// Threads and interrupt handlers.
+    /// Threads and interrupt handlers. With interrupts on the place among many timers is looked for in short sections,
+    /// else in one stretch.
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
         let cpu = percpu::of(self.cpu as usize);

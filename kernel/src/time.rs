@@ -155,10 +155,8 @@ pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, dead
     trace!(timer_start, id.raw(), deadline);
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
-    match sched.timers.insert(id, deadline) {
-        Inserted::Later => {}
-        Inserted::Earliest => arm_first(cpu, deadline),
-        Inserted::Moved => arm_earliest(cpu),
+    if sched.timers.insert(id, deadline) != Inserted::Later {
+        arm_earliest(cpu);
     }
 }
 

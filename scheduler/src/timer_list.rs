@@ -153,15 +153,16 @@ impl<const N: usize> TimerList<N> {
             return false;
         }
         let (mut at, mut lane) = (place.at & (N - 1), place.lane);
-        if at == 0 || !self.is_on_the_way(at, lane, deadline) {
-            at = 0;
+        if at != 0 && !self.is_on_the_way(at, lane, deadline) {
+            (at, lane) = (0, LANES);
+            place.above = 0;
             place.walked = 0;
-            lane = if lane < self.nr_lanes {
-                lane
-            } else {
-                self.nr_lanes - 1
-            };
         }
+        lane = if lane < self.nr_lanes {
+            lane
+        } else {
+            self.nr_lanes - 1
+        };
         let mut left = place.steps;
         let mut from = left + place.walked as isize;
         let (mut row, mut below) = (&self.lanes[0], self.lanes[..=lane].iter());
@@ -282,25 +283,97 @@ impl<const N: usize> TimerList<N> {
         self.has_relics = false;
     }
 
-    /// Has the timer where a search stands stand in one lane more, if the one before it there is still that.
+    /// Has the timer where a search stands stand in one lane more, if all is still as the search has found it.
     fn raise(&mut self, deadline: u64, place: &mut Place) {
-        let Place { at, above, .. } = *place;
+        let (at, above) = (place.at & (N - 1), place.above & (N - 1));
+        let walked = core::mem::replace(&mut place.walked, 0);
         let number = place.lane + 1;
-        place.walked = 0;
-        let is_before = above == 0
-            || self.height(above) > number && self.deadline_at(above) <= self.deadline_at(at);
-        let Some(lane) = self.lanes.get_mut(number) else {
+        let (Some(row), Some(lane)) = (self.lanes.get(place.lane), self.lanes.get(number)) else {
             return;
         };
-        let next = lane[above & (N - 1)].next as usize & (N - 1);
-        let is_after = self.deadlines[next] > deadline;
-        if is_before && is_after && self.height(at) == number && self.deadline_at(at) <= deadline {
-            link(&mut self.lanes[number], at, above);
-            self.heights[at & (N - 1)] += 1;
-            place.above = at;
-            self.nr_lanes = self.nr_lanes.max(number + 1);
+        let next = lane[above].next as usize & (N - 1);
+        let is_there = self.height(at) == number && self.deadlines[at] <= deadline;
+        if !is_there || self.deadlines[next] <= deadline {
+            return;
+        }
+        if above != 0 {
+            // Of equals either may be before the other.
+            let reaches = reaches(row, above, at, walked);
+            if self.height(above) <= number || !reaches {
+                return;
+            }
+        }
+        link(&mut self.lanes[number], at, above);
+        self.heights[at] += 1;
+        place.above = at;
+        self.nr_lanes = self.nr_lanes.max(number + 1);
+    }
+
+    /// Checks the invariants, in O(N); for tests.
+    ///
+    /// # Errors
+    /// What is not as it has to be.
+    pub(crate) fn verify(&self) -> Result<(), &'static str> {
+        // Where each timer stands in lane 0, from 1 on.
+        let mut places = [0; N];
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let (mut at, mut place, mut nr_live) = (0, 0, 0);
+            for nr in 0.. {
+                let next = lane[at].next as usize;
+                if lane[next].prev as usize != at {
+                    return Err("a ring is not one");
+                }
+                if next == 0 {
+                    break;
+                }
+                if nr > N || number >= self.nr_lanes.max(1) {
+                    return Err("a lane has too many timers");
+                }
+                if self.height(next) > number {
+                    nr_live += 1;
+                    if number == 0 {
+                        places[next] = nr_live;
+                        if at != 0 && self.deadlines[at] > self.deadlines[next] {
+                            return Err("the list is not in order");
+                        }
+                    } else if places[next] <= place {
+                        return Err("a lane is not in the list's order");
+                    }
+                    place = places[next];
+                } else if number == 0 || nr_live != 0 || !self.has_relics {
+                    return Err("a relic where none can be");
+                }
+                at = next;
+            }
+            if nr_live
+                != self
+                    .heights
+                    .iter()
+                    .filter(|h| **h as usize > number)
+                    .count()
+            {
+                return Err("a timer is not in its lanes");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `to` comes behind `from` in a lane, by some steps at most; neither is 0.
+#[inline(always)]
+fn reaches<const N: usize>(
+    lane: &[Neighbours; N],
+    mut from: usize,
+    to: usize,
+    steps: usize,
+) -> bool {
+    for _ in 0..steps {
+        from = lane[from & (N - 1)].next as usize;
+        if from == 0 || from == to {
+            break;
         }
     }
+    from == to
 }
 
 #[inline(always)]

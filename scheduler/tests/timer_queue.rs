@@ -108,6 +108,7 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
 /// What can be asked of the queue at little cost.
 fn check<const N: usize>(queue: &TimerQueue<N>, model: &Model) {
     let earliest = model.earliest();
+    assert_eq!(queue.verify(), Ok(()));
     assert_eq!(queue.len(), model.armed.len());
     assert_eq!(queue.is_empty(), model.armed.is_empty());
     assert_eq!(queue.earliest(), earliest.map(|(at, id)| (at, tid(id))));
@@ -445,6 +446,96 @@ fn those_that_expired_are_in_nobodys_way() {
         assert_eq!(queue.pop_expired(u64::MAX - 1), Some(expected));
     }
     assert!(queue.is_empty());
+}
+
+/// Several insertions at once, each a step at a time, while timers are cancelled and expire: with few deadlines, so that
+/// many are equal. The lanes stay in order, and no search goes round.
+#[test]
+fn steps_that_others_come_between() {
+    const N: usize = 128;
+    for (nr_deadlines, seeds) in [(1, 60), (3, 60), (20, 60), (1 << 30, 20)] {
+        for mut seed in 1..=seeds {
+            let mut random = |below: u64| {
+                seed = u64::wrapping_mul(seed, 0x5851_F42D_4C95_7F2D)
+                    .wrapping_add(0x1405_7B7E_F767_814F);
+                (seed >> 33) % below
+            };
+            let mut queue = Box::new(TimerQueue::<N>::new());
+            let mut model = Model::default();
+            let mut begun: Vec<Begun> = Vec::new();
+            for _ in 0..2_000 {
+                let id = 1 + random(N as u64 - 1) as u16;
+                let earliest = model.earliest().map_or(10, |(deadline, _)| deadline);
+                match random(20) {
+                    0..=5 => {
+                        let mut whole = Begun::new(id, earliest + random(nr_deadlines));
+                        assert!(
+                            (0..1_000).any(|_| whole.step(&mut queue, &mut model)),
+                            "a search goes round"
+                        );
+                    }
+                    6..=8 if begun.len() < 3 => {
+                        begun.push(Begun::new(id, earliest + random(nr_deadlines)))
+                    }
+                    6..=13 if !begun.is_empty() => {
+                        let which = random(begun.len() as u64) as usize;
+                        if begun[which].step(&mut queue, &mut model) {
+                            begun.swap_remove(which);
+                        }
+                    }
+                    14..=17 => assert_eq!(queue.cancel(tid(id)), model.cancel(id)),
+                    18 => {
+                        for _ in 0..random(12) {
+                            assert_eq!(
+                                queue.pop_expired(u64::MAX - 1),
+                                model.pop_expired(u64::MAX - 1)
+                            );
+                        }
+                    }
+                    _ => queue.tidy(),
+                }
+                check(&queue, &model);
+            }
+        }
+    }
+}
+
+/// A search whose timer is taken away begins anew, and not at the list's beginning.
+#[test]
+fn a_search_that_is_thrown_back_is_short() {
+    let mut queue = Box::new(TimerQueue::<2048>::new());
+    for id in 1..=2000u16 {
+        let _ = queue.insert(tid(id), 10 * (u64::from(id) * 1237 % 2039));
+    }
+    for deadline in (0..21_000).step_by(7) {
+        steps_to(&mut queue, deadline);
+    }
+    let deadline = 19_995;
+    for stop in 1..steps_to(&mut queue, deadline) {
+        let mut queue = queue.clone();
+        let mut insertion = Insertion::NEW;
+        for _ in 0..stop {
+            assert_eq!(queue.insert_step(tid(2047), deadline, &mut insertion), None);
+        }
+        for id in 1..=2000 {
+            if queue
+                .deadline_of(tid(id))
+                .is_some_and(|at| at > 19_000 && at <= deadline)
+            {
+                let _ = queue.cancel(tid(id));
+            }
+        }
+        let more = (1..).find(|_| {
+            queue
+                .insert_step(tid(2047), deadline, &mut insertion)
+                .is_some()
+        });
+        assert!(
+            more.is_some_and(|more| more < 30),
+            "{more:?} more steps after {stop}"
+        );
+        assert_eq!(queue.verify(), Ok(()));
+    }
 }
 
 #[test]

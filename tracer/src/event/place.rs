@@ -12,7 +12,8 @@ pub enum Layout {
     /// 16-bit id, 16 bits of context.
     Wide,
     /// As wide, with 11 bits of fields within the id, and a time of 64 bits as the last field. A record has the time's
-    /// lower half only, if its upper half is that of the record's own time; all of it otherwise.
+    /// lower half only, if its upper half is that of the record's own time and the record went straight through; all of it
+    /// otherwise.
     Near,
 }
 

@@ -19,7 +19,8 @@ pub enum Event {
     Near {
         /// The id.
         id: u16,
-        /// Whether the record has all of the time: its upper half is not that of the record's own time.
+        /// Whether the record has all of the time: where its upper half is not that of the record's own time, and
+        /// where the record did not go straight through.
         is_far: bool,
     },
 }

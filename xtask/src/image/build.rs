@@ -21,8 +21,8 @@ use crate::term::WithHelp;
 /// The one target.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces. No NOPs in front of loops,
-/// which are instructions as well.
+/// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces. No NOPs in front of loops
+/// but of a byte at most, since they are instructions as well.
 /// What `core` was compiled with is another matter; see docs/ARCHITECTURE.md.
 const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64 \
                          -C llvm-args=-max-bytes-for-alignment=1";

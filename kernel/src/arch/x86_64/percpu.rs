@@ -138,7 +138,7 @@ pub fn of(cpu: usize) -> *mut PerCpu {
     unsafe { &raw mut (*memory).block }
 }
 
-/// Prepares the block of CPU `cpu` and points `gs:` to it.
+/// Prepares the block of CPU `cpu` and points `gs:` to the memory that it is part of.
 ///
 /// # Safety
 /// Once on each CPU, by that CPU, before anything else of the kernel runs on it.

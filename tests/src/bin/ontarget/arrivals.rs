@@ -174,7 +174,101 @@ fn permits_meanwhile(second: fn(usize, Expiry), expected: [u32; 2]) -> Outcome {
     })
 }
 
+/// Armed among many: what the interrupt does to their queue.
+const TIMERS: usize = 40;
+static TIMERS_ARMED: [spin::Once<Timer>; TIMERS] = [const { spin::Once::new() }; TIMERS];
+/// An hour from the beginning, in cycles.
+static FAR: AtomicUsize = AtomicUsize::new(0);
+
+fn nothing(_: usize, _: Expiry) {}
+
+/// When the timer of this number is due.
+fn far(number: usize) -> Instant {
+    Instant::from_cycles((FAR.load(Relaxed) + 1_000 * number) as u64)
+}
+
+fn armed(number: usize) -> Timer {
+    *TIMERS_ARMED[number].call_once(|| Timer::new(nothing, 0).expect("there are timers left"))
+}
+
+/// Takes some out, among them the neighbours of the place that is looked for, and puts others where they were.
+fn moves_timers(_: usize, _: Expiry) {
+    let turn = CALLS.fetch_add(1, Relaxed) as usize;
+    for number in [0, TIMERS / 2 - 1, TIMERS / 2, turn % TIMERS] {
+        let _ = armed(number).cancel();
+        armed(number).arm(far((number + turn % 3) % TIMERS));
+    }
+}
+
+static ENDING: spin::Mutex<Option<Thread>> = spin::Mutex::new(None);
+static MADE: spin::Mutex<Option<Thread>> = spin::Mutex::new(None);
+
+fn runs_once(slot: usize) {
+    WOKEN[slot].fetch_add(1, Relaxed);
+}
+
+/// Begins when an interrupt gives a permit, so beside a preempted thread.
+fn takes_one_and_ends(slot: usize) {
+    if PERMITS[slot].take().is_ok() {
+        runs_once(slot);
+    }
+}
+
 target_test! {
+    /// A timer is armed among many while an interrupt moves others: each is armed once, and in its place.
+    fn armed_meanwhile(Alone) {
+        FAR.store(Instant::after_nanos(3_600_000_000_000).cycles() as usize, Relaxed);
+        for number in 0..TIMERS {
+            armed(number).arm(far(number));
+        }
+        let subject = Timer::new(nothing, 0)?;
+        at_every_instruction(
+            moves_timers,
+            || subject.arm(far(TIMERS / 2)),
+            |arrival| {
+                check!(subject.cancel(), "{arrival}: it is not armed");
+                check!(!subject.cancel(), "{arrival}: it is armed twice");
+                for number in 0..TIMERS {
+                    check!(armed(number).cancel(), "{arrival}: {number} is lost");
+                    check!(!armed(number).cancel(), "{arrival}: {number} is there twice");
+                    armed(number).arm(far(number));
+                }
+                Ok(())
+            },
+        )?;
+        for number in 0..TIMERS {
+            armed(number).cancel();
+        }
+        Ok(())
+    }
+
+    /// A thread ends beside one that was preempted, while an interrupt makes another on the same stack, as soon as it is
+    /// free: every thread runs, and can be joined.
+    fn ended_meanwhile(Alone) {
+        let begin_it = Timer::new(|_, _| gives(0, Expiry { deadline: 0, at: 0 }), 0)?;
+        let (mut rounds, mut nr_made) = (0, 0);
+        at_every_instruction(
+            |_, _| *MADE.lock() = spawn(0, PRIORITY + 2, runs_once, 1).ok(),
+            || {
+                *ENDING.lock() = spawn(0, PRIORITY + 1, takes_one_and_ends, 0).ok();
+                begin_it.arm(Instant::now() + 400);
+            },
+            |arrival| {
+                rounds += 1;
+                let (ending, made) = (ENDING.lock().take(), MADE.lock().take());
+                nr_made += u32::from(made.is_some());
+                for thread in [ending, made].into_iter().flatten() {
+                    thread.join(after_us(1_000))?;
+                }
+                let ran = [0, 1].map(|slot| WOKEN[slot].load(Relaxed));
+                check!(ran == [rounds, nr_made], "{arrival}: {ran:?} after {rounds} rounds, {nr_made} made");
+                Ok(())
+            },
+        )?;
+        check!(nr_made > 1_000 && nr_made < rounds, "{nr_made} made in {rounds} rounds");
+        Ok(())
+    }
+
     /// A thread that waits for a permit again gets the one that an interrupt gives at any instruction of that.
     fn permit_given_meanwhile(Alone) {
         permits_meanwhile(|_, expiry| gives(0, expiry), [2, 0])
