@@ -169,8 +169,9 @@ pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, 
     if !sched.timers.is_empty() {
         return insert_among(section, cpu, id, deadline);
     }
-    trace!(timer_start, id.raw(), deadline);
+    // At once, where it is known that no other is armed.
     let _: Inserted = sched.timers.insert(id, deadline);
+    trace!(timer_start, id.raw(), deadline);
     arm_first(cpu, deadline);
     section.leave_quietly();
 }

@@ -2,7 +2,7 @@
 //!
 //! Lane 0 names every timer, each further lane some of those of the lane below. A search begins in the highest lane and
 //! goes on one below where the next timer would be too late. One that has walked [`SPACING`] steps along a lane raises
-//! the timer where it stands into the lane above: so the lanes are as dense as the searches need them, without chance,
+//! the timer that these lead to into the lane above: so the lanes are as dense as the searches need them, without chance,
 //! and putting a timer in or taking one out touches its neighbours only. A search may be left after any step and gone on
 //! with later, whatever has been put in and taken out meanwhile.
 //!
@@ -11,8 +11,8 @@
 //! * A timer of height `h` stands in the lanes below `h`; one of height 0 is not in the list.
 //! * Lanes from `nr_lanes` on are empty.
 //! * What a lane above 0 names is a timer that stands in that lane by its height, or a *relic*: one that was taken out as
-//!   the first of all. Relics are the first ones of their lane, and `has_relics` says that there may be some. None is left
-//!   when a search begins, and when it goes on.
+//!   the first of all. Relics are the first ones of their lane, which is below `untidy`. None is left when a search begins,
+//!   and when it goes on.
 //!
 //! # Source
 //! After W. Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 33(6), 1990.
@@ -25,6 +25,8 @@ const LANES: usize = 6;
 const SPACING: usize = 4;
 /// The most steps of [`TimerList::seek`] at a time.
 const STEPS: isize = 5;
+/// The most lanes that [`TimerList::tidy`] looks at.
+const LANES_AT_ONCE: usize = 3;
 
 /// The neighbours in a lane.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,7 @@ pub(crate) struct Place {
     lane: usize,
     /// The last timer passed in the lane above.
     above: usize,
-    /// Steps since then, the one down included.
+    /// Steps along the lane since then.
     walked: usize,
     /// [`STEPS`]: as a number that is not known where it is used, or the compiler writes the loop down so many times.
     steps: isize,
@@ -65,7 +67,8 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct TimerList<const N: usize> {
     nr_lanes: usize,
-    has_relics: bool,
+    /// The lanes from here on have no relics; 0 if none has.
+    untidy: usize,
     deadlines: [u64; N],
     lanes: [[Neighbours; N]; LANES],
     heights: [u8; N],
@@ -76,7 +79,7 @@ impl<const N: usize> TimerList<N> {
         assert!(N.is_power_of_two() && N >= 2 && N <= 2048);
         let mut list = Self {
             nr_lanes: 1,
-            has_relics: false,
+            untidy: 0,
             deadlines: [0; N],
             lanes: [[Neighbours::NONE; N]; LANES],
             heights: [0; N],
@@ -88,7 +91,7 @@ impl<const N: usize> TimerList<N> {
     /// Empties a list in place, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
         self.nr_lanes = 1;
-        self.has_relics = false;
+        self.untidy = 0;
         for lane in &mut self.lanes {
             lane[0] = Neighbours::NONE;
         }
@@ -135,7 +138,10 @@ impl<const N: usize> TimerList<N> {
     #[inline(always)]
     pub(crate) const fn take_first(&mut self) -> (u64, TimerId) {
         let id = self.first();
-        self.has_relics |= self.heights[id] > 1;
+        if self.heights[id] > 1 {
+            core::hint::cold_path();
+            self.untidy = LANES;
+        }
         self.heights[id] = 0;
         let next = self.lanes[0][id].next;
         self.lanes[0][0].next = next;
@@ -148,7 +154,7 @@ impl<const N: usize> TimerList<N> {
     /// far to is made easier to find for the next one.
     #[inline(always)]
     pub(crate) fn seek(&mut self, deadline: u64, place: &mut Place) -> bool {
-        if place.walked >= SPACING || self.has_relics {
+        if place.walked >= SPACING || self.has_relics() {
             self.tidy_or_raise(deadline, place);
             return false;
         }
@@ -176,9 +182,9 @@ impl<const N: usize> TimerList<N> {
             } else if let Some(lower) = below.next_back() {
                 row = lower;
                 place.above = at;
-                // As much work as two steps.
+                // As much work as two steps, and none along this lane.
                 left -= 1;
-                from = left;
+                from = left - 1;
             } else {
                 break;
             }
@@ -249,7 +255,7 @@ impl<const N: usize> TimerList<N> {
     #[cold]
     #[inline(never)]
     fn tidy_or_raise(&mut self, deadline: u64, place: &mut Place) {
-        if self.has_relics {
+        if self.has_relics() {
             self.tidy();
         } else {
             self.raise(deadline, place);
@@ -259,15 +265,18 @@ impl<const N: usize> TimerList<N> {
     /// Whether relics may be left.
     #[inline(always)]
     pub(crate) const fn has_relics(&self) -> bool {
-        self.has_relics
+        self.untidy != 0
     }
 
-    /// Takes a relic out, of the highest lane that has one; or there is none any more.
+    /// Takes a relic out, if one of the next few lanes has one, from the highest down; or there is none any more.
     #[inline(never)]
     pub(crate) fn tidy(&mut self) {
-        let mut number = self.nr_lanes;
-        while number > 1 {
-            number -= 1;
+        let mut number = self.untidy.min(self.nr_lanes);
+        for _ in 0..LANES_AT_ONCE {
+            number = number.saturating_sub(1);
+            if number == 0 {
+                break;
+            }
             let Some(lane) = self.lanes.get_mut(number) else {
                 return;
             };
@@ -277,35 +286,41 @@ impl<const N: usize> TimerList<N> {
                     self.nr_lanes = number;
                 }
             } else if self.heights[first] as usize <= number {
+                self.untidy = number + 1;
                 return unlink(lane, first);
             }
         }
-        self.has_relics = false;
+        self.untidy = number;
     }
 
-    /// Has the timer where a search stands stand in one lane more, if all is still as the search has found it.
+    /// Has the timer that [`SPACING`] steps lead to from the one above stand in that lane too, if what the search has found
+    /// is still so.
     fn raise(&mut self, deadline: u64, place: &mut Place) {
-        let (at, above) = (place.at & (N - 1), place.above & (N - 1));
-        let walked = core::mem::replace(&mut place.walked, 0);
+        place.walked -= SPACING;
+        let above = place.above & (N - 1);
         let number = place.lane + 1;
         let (Some(row), Some(lane)) = (self.lanes.get(place.lane), self.lanes.get(number)) else {
             return;
         };
         let next = lane[above].next as usize & (N - 1);
-        let is_there = self.height(at) == number && self.deadlines[at] <= deadline;
+        let is_there = above == 0 || self.height(above) > number;
         if !is_there || self.deadlines[next] <= deadline {
             return;
         }
-        if above != 0 {
-            // Of equals either may be before the other.
-            let reaches = reaches(row, above, at, walked);
-            if self.height(above) <= number || !reaches {
+        // By the list's own links: of equals either may be before the other.
+        let mut id = above;
+        for _ in 0..SPACING {
+            id = row[id].next as usize & (N - 1);
+            if id == 0 {
                 return;
             }
         }
-        link(&mut self.lanes[number], at, above);
-        self.heights[at] += 1;
-        place.above = at;
+        if self.height(id) != number || self.deadlines[id] > deadline {
+            return;
+        }
+        link(&mut self.lanes[number], id, above);
+        self.heights[id] += 1;
+        place.above = id;
         self.nr_lanes = self.nr_lanes.max(number + 1);
     }
 
@@ -340,7 +355,7 @@ impl<const N: usize> TimerList<N> {
                         return Err("a lane is not in the list's order");
                     }
                     place = places[next];
-                } else if number == 0 || nr_live != 0 || !self.has_relics {
+                } else if nr_live != 0 || number >= self.untidy {
                     return Err("a relic where none can be");
                 }
                 at = next;
@@ -357,23 +372,6 @@ impl<const N: usize> TimerList<N> {
         }
         Ok(())
     }
-}
-
-/// Whether `to` comes behind `from` in a lane, by some steps at most; neither is 0.
-#[inline(always)]
-fn reaches<const N: usize>(
-    lane: &[Neighbours; N],
-    mut from: usize,
-    to: usize,
-    steps: usize,
-) -> bool {
-    for _ in 0..steps {
-        from = lane[from & (N - 1)].next as usize;
-        if from == 0 || from == to {
-            break;
-        }
-    }
-    from == to
 }
 
 #[inline(always)]

@@ -127,12 +127,15 @@ fn cycles(nanos: u64) -> u64 {
 fn body(_: usize) {
     let mut seqnum = 0;
     let mut next = 0;
-    while !ENDS.load(Relaxed) {
+    loop {
         let now = tsc::now();
+        // Not all at once, and not at all if the next window has begun: who stops the tracer waits for its end.
+        let until = next.min(now + cycles(LOOK));
+        let _ = apart(time::sleep_until)(Instant::from_cycles(until));
+        if ENDS.load(Relaxed) {
+            break;
+        }
         if now < next {
-            // Not all at once: who stops the tracer waits for its end.
-            let until = Instant::from_cycles(next.min(now + cycles(LOOK)));
-            let _ = apart(time::sleep_until)(until);
             continue;
         }
         next = now + cycles(WINDOW.load(Relaxed));

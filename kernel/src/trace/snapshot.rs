@@ -66,6 +66,8 @@ pub(super) fn keep_if_reserved() {
 fn keep() {
     control::each_ring(|ring| snapshot::request(ring.control()));
     snapshot::settle(RingOf::here());
+    // Behind a switch's record the sub-buffer that this has begun names who was left.
+    control::tell_current();
 }
 
 /// Forgets the snapshot, and gives its half of each ring back. Recording pauses meanwhile.

@@ -186,7 +186,7 @@ pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
 }
 
 /// For each CPU, whether it does not follow from the records who runs: the last switch was left out, or a stack of who was
-/// left was recorded behind it, or a snapshot has begun a sub-buffer, which names who was left.
+/// left was recorded behind it.
 static IS_UNTOLD: [AtomicBool; MAX_CPUS] = [const { AtomicBool::new(false) }; MAX_CPUS];
 
 /// A switch's record does not say who ran: that is whom the one before has switched to. If that one does not tell, the
@@ -200,8 +200,8 @@ fn tell_who_runs(id: u32, result: u32) {
     if is_recorded && is_untold.load(Relaxed) {
         control::tell_current_here();
     }
-    let is_hidden = result & (Action::Stacktrace.bit() | Action::Snapshot.bit()) != 0;
-    is_untold.store(!is_recorded || is_hidden, Relaxed);
+    let has_stack = result & Action::Stacktrace.bit() != 0;
+    is_untold.store(!is_recorded || has_stack, Relaxed);
 }
 
 fn judge(record: &Arguments) -> u32 {
