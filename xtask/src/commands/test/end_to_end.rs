@@ -99,6 +99,10 @@ const TESTS: &[(&str, Check)] = &[
         "tracefs_stacks_behind_switches",
         tracefs_rules::stacks_behind_switches,
     ),
+    (
+        "tracefs_snapshots_behind_switches",
+        tracefs_rules::snapshots_behind_switches,
+    ),
     ("tracefs_histograms", tracefs_rules::histograms),
     (
         "tracefs_histograms_beside",

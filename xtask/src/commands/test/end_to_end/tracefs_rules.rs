@@ -164,24 +164,55 @@ pub(super) fn stacks_behind_switches(stage: &Stage) -> Result<()> {
          echo 0 > tracing_on; cat trace; echo ---; echo '!stacktrace' > @/trigger; echo stacktrace > trace_options\n\
          echo > trace; echo 1 > tracing_on; sleep 0.1; echo 0 > tracing_on; cat trace",
     )?;
-    let switch = Regex::new(r"prev_comm=(\S+) prev_pid=(\d+) .* next_comm=(\S+) next_pid=(\d+) ")?;
     for trace in parts(&text) {
         ensure!(trace.matches("<stack trace>\n").count() > 50, "{trace}");
-        let mut last = None;
-        for line in trace.lines() {
-            let Some((_, [prev, prev_pid, next, next_pid])) =
-                switch.captures(line).map(|it| it.extract())
-            else {
-                continue;
-            };
-            ensure!(
-                last.is_none_or(|last| last == (prev, prev_pid)),
-                "{last:?} had the CPU before {line}"
-            );
-            last = Some((next, next_pid));
-        }
+        switches_follow(trace)?;
     }
     Ok(())
+}
+
+/// A snapshot behind a switch is no other thread's: the next switch, the first one after it, is from the one that ran.
+pub(super) fn snapshots_behind_switches(stage: &Stage) -> Result<()> {
+    let text = shell(
+        stage,
+        "echo 'sched:sched_switch' > set_event; echo 'snapshot:5 if next_pid != 0' > @/trigger; sleep 0.05\n\
+         echo 0 > tracing_on; cat @/trigger; echo ---; cat snapshot; echo ---; cat trace",
+    )?;
+    let [trigger, snapshot, trace] = parts(&text)[..] else {
+        anyhow::bail!("{text}");
+    };
+    ensure!(
+        trigger == "snapshot:count=0 if next_pid != 0\n",
+        "{trigger}"
+    );
+    ensure!(switches_follow(snapshot)? > 1, "{snapshot}");
+    ensure!(switches_follow(trace)? > 10, "{trace}");
+    ensure!(
+        switches_follow(&format!("{snapshot}{trace}"))? > 12,
+        "{snapshot}{trace}"
+    );
+    Ok(())
+}
+
+/// Each switch is from the thread that the one before it has switched to; says how many there are.
+fn switches_follow(trace: &str) -> Result<usize> {
+    let switch = Regex::new(r"prev_comm=(\S+) prev_pid=(\d+) .* next_comm=(\S+) next_pid=(\d+) ")?;
+    let mut last = None;
+    let mut nr = 0;
+    for line in trace.lines() {
+        let Some((_, [prev, prev_pid, next, next_pid])) =
+            switch.captures(line).map(|it| it.extract())
+        else {
+            continue;
+        };
+        ensure!(
+            last.is_none_or(|last| last == (prev, prev_pid)),
+            "{last:?} had the CPU before {line}"
+        );
+        last = Some((next, next_pid));
+        nr += 1;
+    }
+    Ok(nr)
 }
 
 /// Histograms with the same keys differ in their conditions, and each goes by what it is.
