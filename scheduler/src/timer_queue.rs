@@ -21,8 +21,12 @@
 //! # Memory
 //! 33 bytes for each id.
 
+mod insertion;
+
 use crate::TimerId;
-use crate::timer_list::{Place, TimerList};
+use crate::timer_list::TimerList;
+
+pub use insertion::{Inserted, Insertion};
 
 /// What [`TimerQueue::cancel`] found.
 #[must_use = "after `Earliest` the hardware timer is set for a timer that is gone"]
@@ -42,46 +46,6 @@ impl Cancelled {
     #[must_use]
     pub const fn was_armed(self) -> bool {
         !matches!(self, Self::NotArmed)
-    }
-}
-
-/// What [`TimerQueue::insert`] did to the earliest deadline.
-#[must_use = "the hardware timer must follow the earliest deadline"]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inserted {
-    /// Nothing: the hardware timer stays as it is.
-    Later,
-    /// It is this timer's, the one just given.
-    Earliest,
-    /// The timer had it before and was moved: ask [`TimerQueue::earliest_deadline`] whose it is now.
-    Moved,
-}
-
-/// An insertion that has not come to its end ([`TimerQueue::insert_step`]).
-#[derive(Clone, Copy, Debug)]
-pub struct Insertion {
-    place: Place,
-    /// The search has come to its end.
-    is_found: bool,
-    /// It was armed and the earliest.
-    was_first: bool,
-}
-
-impl Insertion {
-    /// One that has not begun.
-    pub const NEW: Self = Self {
-        place: Place::START,
-        is_found: false,
-        was_first: false,
-    };
-
-    #[inline(always)]
-    fn result(&self, inserted: Inserted) -> Inserted {
-        if self.was_first {
-            Inserted::Moved
-        } else {
-            inserted
-        }
     }
 }
 
@@ -231,118 +195,6 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
-    /// Arms a timer, or moves an armed one.
-    ///
-    /// (A deadline of `u64::MAX` in an empty queue is [`Inserted::Earliest`], though nothing changes.)
-    #[inline(always)]
-    pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
-        debug_assert!(id.index() < N, "the queue has no timer of this id");
-        if self.is_empty() {
-            self.first = Entry::new(id, deadline);
-            Inserted::Earliest
-        } else if id.raw() == 0 {
-            self.insert_0(deadline)
-        } else {
-            self.insert_among(id, deadline)
-        }
-    }
-
-    /// [`insert`](Self::insert) into a queue that is not empty.
-    #[inline(never)]
-    fn insert_among(&mut self, id: TimerId, deadline: u64) -> Inserted {
-        let mut insertion = Insertion::NEW;
-        if deadline == u64::MAX {
-            self.begin_move(id, &mut insertion);
-            return insertion.result(Inserted::Later);
-        }
-        loop {
-            if let Some(inserted) = self.insert_step(id, deadline, &mut insertion) {
-                return inserted;
-            }
-        }
-    }
-
-    /// [`insert`](Self::insert) of timer 0 into a queue that is not empty.
-    #[cold]
-    #[inline(never)]
-    fn insert_0(&mut self, deadline: u64) -> Inserted {
-        let mut insertion = Insertion::NEW;
-        self.begin_move(TimerId::new(0), &mut insertion);
-        if deadline == u64::MAX {
-            return insertion.result(Inserted::Later);
-        }
-        if deadline > self.first.deadline {
-            self.timer_0 = deadline;
-            self.nr_others += 1;
-            return insertion.result(Inserted::Later);
-        }
-        let first = core::mem::replace(&mut self.first, Entry::new(TimerId::new(0), deadline));
-        if !first.is_vacant() {
-            let [a, b, c] = self.next;
-            self.next = [first, a, b];
-            self.nr_others += 1;
-            if !c.is_vacant() {
-                self.list.insert_first(c.id(), c.deadline);
-            }
-        }
-        insertion.result(Inserted::Earliest)
-    }
-
-    /// The first step of [`insert`](Self::insert) into a queue that is not empty, and the only one if the timer is not
-    /// armed and its place is in front. As [`insert_step`](Self::insert_step).
-    #[inline(always)]
-    pub fn insert_in_front(
-        &mut self,
-        id: TimerId,
-        deadline: u64,
-        insertion: &mut Insertion,
-    ) -> Option<Inserted> {
-        if self.first.is(id) || self.is_later(id) {
-            core::hint::cold_path();
-            self.begin_move(id, insertion);
-            return None;
-        }
-        if deadline >= self.list.earliest() {
-            return None;
-        }
-        self.nr_others += 1;
-        Some(insertion.result(self.put_in_front(Entry::new(id, deadline))))
-    }
-
-    /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`u64::MAX`]; gives its
-    /// result with the last one. Between two steps anything else may be done to the queue. A timer that is armed is
-    /// disarmed in a step before the last.
-    #[inline(always)]
-    pub fn insert_step(
-        &mut self,
-        id: TimerId,
-        deadline: u64,
-        insertion: &mut Insertion,
-    ) -> Option<Inserted> {
-        debug_assert!(id.raw() != 0, "timer 0 needs no steps");
-        debug_assert!(deadline != u64::MAX, "never is no deadline");
-        if !insertion.is_found {
-            insertion.is_found = self.list.seek(deadline, &mut insertion.place);
-            return None;
-        }
-        if self.is_empty() {
-            core::hint::cold_path();
-            self.first = Entry::new(id, deadline);
-            return Some(insertion.result(Inserted::Earliest));
-        }
-        let is_in_front = self.insert_in_front(id, deadline, insertion);
-        if is_in_front.is_some() || !insertion.is_found {
-            return is_in_front;
-        }
-        insertion.is_found = false;
-        if !self.list.is_place(deadline, &insertion.place) {
-            return None;
-        }
-        self.nr_others += 1;
-        self.list.insert(id, deadline, &insertion.place);
-        Some(insertion.result(Inserted::Later))
-    }
-
     /// Whether [`tidy`](Self::tidy) has something to do.
     #[inline(always)]
     #[must_use]
@@ -363,14 +215,6 @@ impl<const N: usize> TimerQueue<N> {
     /// What is not as it has to be.
     pub fn verify(&self) -> Result<(), &'static str> {
         self.list.verify()
-    }
-
-    /// The first step of arming an armed timer.
-    #[cold]
-    #[inline(never)]
-    fn begin_move(&mut self, id: TimerId, insertion: &mut Insertion) {
-        insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
-        insertion.is_found = false;
     }
 
     /// Disarms a timer.
@@ -412,13 +256,6 @@ impl<const N: usize> TimerQueue<N> {
     #[inline(always)]
     const fn is_first(&self, id: TimerId) -> bool {
         self.first.is(id) && !self.is_empty()
-    }
-
-    /// Whether a timer other than timer 0 is armed and not the earliest.
-    #[inline(always)]
-    const fn is_later(&self, id: TimerId) -> bool {
-        let [a, b, c] = self.next;
-        a.is(id) || b.is(id) || c.is(id) || self.list.contains(id)
     }
 
     #[inline(never)]
@@ -485,43 +322,6 @@ impl<const N: usize> TimerQueue<N> {
         self.timer_0 = u64::MAX;
         self.nr_others -= 1;
         Cancelled::Later
-    }
-
-    /// Puts a timer among those in front, before all in the list.
-    #[inline(always)]
-    const fn put_in_front(&mut self, entry: Entry) -> Inserted {
-        let [a, b, c] = self.next;
-        let deadline = entry.deadline;
-        if !c.is_vacant() {
-            core::hint::cold_path();
-            if deadline >= c.deadline {
-                self.list.insert_first(entry.id(), deadline);
-                return Inserted::Later;
-            }
-            self.list.insert_first(c.id(), c.deadline);
-        }
-        if deadline >= b.deadline {
-            self.next[2] = entry;
-            return Inserted::Later;
-        }
-        self.next[2] = b;
-        if deadline >= a.deadline {
-            self.next[1] = entry;
-            return Inserted::Later;
-        }
-        self.next[1] = a;
-        if deadline >= self.first.deadline {
-            self.next[0] = entry;
-            return Inserted::Later;
-        }
-        self.next[0] = self.first;
-        if self.first.is(TimerId::new(0)) {
-            core::hint::cold_path();
-            self.timer_0 = self.first.deadline;
-            self.next = [a, b, Entry::VACANT];
-        }
-        self.first = entry;
-        Inserted::Earliest
     }
 }
 

@@ -1,0 +1,207 @@
+//! Insertions in steps: that they end, soon, whatever comes between.
+
+use takt_scheduler::{Insertion, TimerQueue};
+
+use super::model::{Begun, Model, check, tid};
+
+/// Steps that the insertion of a further timer takes, which is taken out again.
+fn steps_to<const N: usize>(queue: &mut TimerQueue<N>, deadline: u64) -> usize {
+    let id = tid(N as u16 - 1);
+    let mut insertion = Insertion::NEW;
+    let steps = (1..).find(|_| queue.insert_step(id, deadline, &mut insertion).is_some());
+    assert!(queue.cancel(id).was_armed());
+    steps.expect("an insertion comes to its end")
+}
+
+/// What the kernel relies on: few steps find any place, however the timers came to be armed, once some have been looked
+/// for.
+#[test]
+fn searches_make_later_ones_short() {
+    let ascending = |i: u64| i;
+    let descending = |i: u64| 3000 - i;
+    let mixed = |i: u64| i * 1237 % 2039;
+    let equal = |_: u64| 77;
+    let orders: [(&str, &dyn Fn(u64) -> u64); 4] = [
+        ("ascending", &ascending),
+        ("descending", &descending),
+        ("mixed", &mixed),
+        ("equal", &equal),
+    ];
+    for (name, deadline_of) in orders {
+        for nr in [8u16, 64, 256, 2000] {
+            let mut queue = Box::new(TimerQueue::<2048>::new());
+            for id in 1..=nr {
+                let _ = queue.insert(tid(id), deadline_of(u64::from(id)));
+            }
+            for deadline in (0..3000).step_by(7) {
+                steps_to(&mut queue, deadline);
+            }
+            let most = (0..3000).map(|at| steps_to(&mut queue, at)).max();
+            let most = most.expect("there are some");
+            println!("{nr} timers, {name}: {most} steps");
+            assert!(
+                most <= 2 + nr.ilog2() as usize,
+                "{nr} timers, {name}: {most} steps"
+            );
+            // As they expire and are armed again, it stays so.
+            for _ in 0..4 * nr {
+                let (deadline, id) = queue
+                    .pop_expired(u64::MAX - 1)
+                    .map(|(id, at)| (at, id))
+                    .expect("armed");
+                while queue.wants_tidying() {
+                    queue.tidy();
+                }
+                let mut insertion = Insertion::NEW;
+                let deadline = deadline + 1 + deadline_of(u64::from(id.raw())) % 1000;
+                let steps =
+                    (1..).find(|_| queue.insert_step(id, deadline, &mut insertion).is_some());
+                let steps = steps.expect("an insertion comes to its end");
+                assert!(
+                    steps <= 4 + nr.ilog2() as usize,
+                    "{nr} timers, {name}: {steps} steps"
+                );
+            }
+        }
+    }
+}
+
+/// Timers expire off a list with lanes in a row, and nobody clears up before the next ones are armed, the same ones and
+/// others, far away and near.
+#[test]
+fn those_that_expired_are_in_nobodys_way() {
+    let mut queue = Box::new(TimerQueue::<512>::new());
+    let mut model = Model::default();
+    let mut seed = 1u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let arm = |queue: &mut TimerQueue<512>, model: &mut Model, id: u16, deadline: u64| {
+        let mut begun = Begun::new(id, deadline);
+        let steps = (0..1_000).find(|_| begun.step(queue, model));
+        assert!(steps.is_some(), "the search goes round");
+    };
+    for id in 1..400 {
+        arm(&mut queue, &mut model, id, random(100_000));
+    }
+    for _ in 0..300 {
+        for _ in 0..random(60) {
+            let expected = model.pop_expired(u64::MAX - 1);
+            assert_eq!(queue.pop_expired(u64::MAX - 1), expected);
+            let Some((id, deadline)) = expected else {
+                break;
+            };
+            match random(3) {
+                0 => arm(
+                    &mut queue,
+                    &mut model,
+                    id.raw(),
+                    deadline + 100_000 + random(1_000),
+                ),
+                1 => arm(&mut queue, &mut model, id.raw(), deadline + random(1_000)),
+                _ => {}
+            }
+        }
+        let earliest = model.earliest().map_or(0, |(deadline, _)| deadline);
+        for _ in 0..random(60) {
+            let id = 1 + random(510) as u16;
+            arm(&mut queue, &mut model, id, earliest + random(100_000));
+        }
+        check(&queue, &model);
+    }
+    while let Some(expected) = model.pop_expired(u64::MAX - 1) {
+        assert_eq!(queue.pop_expired(u64::MAX - 1), Some(expected));
+    }
+    assert!(queue.is_empty());
+}
+
+/// Several insertions at once, each a step at a time, while timers are cancelled and expire: with few deadlines, so that
+/// many are equal. The lanes stay in order, and no search goes round.
+#[test]
+fn steps_that_others_come_between() {
+    const N: usize = 128;
+    for (nr_deadlines, seeds) in [(1, 60), (3, 60), (20, 60), (1 << 30, 20)] {
+        for mut seed in 1..=seeds {
+            let mut random = |below: u64| {
+                seed = u64::wrapping_mul(seed, 0x5851_F42D_4C95_7F2D)
+                    .wrapping_add(0x1405_7B7E_F767_814F);
+                (seed >> 33) % below
+            };
+            let mut queue = Box::new(TimerQueue::<N>::new());
+            let mut model = Model::default();
+            let mut begun: Vec<Begun> = Vec::new();
+            for _ in 0..2_000 {
+                let id = 1 + random(N as u64 - 1) as u16;
+                let earliest = model.earliest().map_or(10, |(deadline, _)| deadline);
+                match random(20) {
+                    0..=5 => {
+                        let mut whole = Begun::new(id, earliest + random(nr_deadlines));
+                        assert!(
+                            (0..1_000).any(|_| whole.step(&mut queue, &mut model)),
+                            "a search goes round"
+                        );
+                    }
+                    6..=8 if begun.len() < 3 => {
+                        begun.push(Begun::new(id, earliest + random(nr_deadlines)))
+                    }
+                    6..=13 if !begun.is_empty() => {
+                        let which = random(begun.len() as u64) as usize;
+                        if begun[which].step(&mut queue, &mut model) {
+                            begun.swap_remove(which);
+                        }
+                    }
+                    14..=17 => assert_eq!(queue.cancel(tid(id)), model.cancel(id)),
+                    18 => {
+                        for _ in 0..random(12) {
+                            assert_eq!(
+                                queue.pop_expired(u64::MAX - 1),
+                                model.pop_expired(u64::MAX - 1)
+                            );
+                        }
+                    }
+                    _ => queue.tidy(),
+                }
+                check(&queue, &model);
+            }
+        }
+    }
+}
+
+/// A search whose timer is taken away begins anew, and not at the list's beginning.
+#[test]
+fn a_search_that_is_thrown_back_is_short() {
+    let mut queue = Box::new(TimerQueue::<2048>::new());
+    for id in 1..=2000u16 {
+        let _ = queue.insert(tid(id), 10 * (u64::from(id) * 1237 % 2039));
+    }
+    for deadline in (0..21_000).step_by(7) {
+        steps_to(&mut queue, deadline);
+    }
+    let deadline = 19_995;
+    for stop in 1..steps_to(&mut queue, deadline) {
+        let mut queue = queue.clone();
+        let mut insertion = Insertion::NEW;
+        for _ in 0..stop {
+            assert_eq!(queue.insert_step(tid(2047), deadline, &mut insertion), None);
+        }
+        for id in 1..=2000 {
+            if queue
+                .deadline_of(tid(id))
+                .is_some_and(|at| at > 19_000 && at <= deadline)
+            {
+                let _ = queue.cancel(tid(id));
+            }
+        }
+        let more = (1..).find(|_| {
+            queue
+                .insert_step(tid(2047), deadline, &mut insertion)
+                .is_some()
+        });
+        assert!(
+            more.is_some_and(|more| more < 30),
+            "{more:?} more steps after {stop}"
+        );
+        assert_eq!(queue.verify(), Ok(()));
+    }
+}
