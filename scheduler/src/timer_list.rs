@@ -11,22 +11,21 @@
 //! * A timer of height `h` stands in the lanes below `h`; one of height 0 is not in the list.
 //! * Lanes from `nr_lanes` on are empty.
 //! * What a lane above 0 names is a timer that stands in that lane by its height, or a *relic*: one that was taken out as
-//!   the first of all. Relics are the first ones of their lane, which is below `untidy`. None is left when a search begins,
-//!   and when it goes on.
+//!   the first of all. Relics are the first ones of their lane, and `has_relics` says that there may be some. None is left
+//!   when a search begins, and when it goes on.
 //!
 //! # Source
 //! After W. Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 33(6), 1990.
 
 use crate::TimerId;
 
-/// More would make some searches shorter where there are thousands of timers, and taking out the tallest longer.
-const LANES: usize = 6;
-/// Steps along a lane after which the one above is wanted.
-const SPACING: usize = 4;
+/// More would make some searches shorter where there are thousands of timers, and each part of the list's care longer: to
+/// take out the tallest, to look for relics.
+const LANES: usize = 4;
+/// Steps along a lane after which the one above is wanted: the highest then has some ten of 2,000 timers.
+const SPACING: usize = 6;
 /// The most steps of [`TimerList::seek`] at a time.
 const STEPS: isize = 5;
-/// The most lanes that [`TimerList::tidy`] looks at.
-const LANES_AT_ONCE: usize = 3;
 
 /// The neighbours in a lane.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +66,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct TimerList<const N: usize> {
     nr_lanes: usize,
-    /// The lanes from here on have no relics; 0 if none has.
-    untidy: usize,
+    has_relics: bool,
     deadlines: [u64; N],
     lanes: [[Neighbours; N]; LANES],
     heights: [u8; N],
@@ -79,7 +77,7 @@ impl<const N: usize> TimerList<N> {
         assert!(N.is_power_of_two() && N >= 2 && N <= 2048);
         let mut list = Self {
             nr_lanes: 1,
-            untidy: 0,
+            has_relics: false,
             deadlines: [0; N],
             lanes: [[Neighbours::NONE; N]; LANES],
             heights: [0; N],
@@ -91,7 +89,7 @@ impl<const N: usize> TimerList<N> {
     /// Empties a list in place, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
         self.nr_lanes = 1;
-        self.untidy = 0;
+        self.has_relics = false;
         for lane in &mut self.lanes {
             lane[0] = Neighbours::NONE;
         }
@@ -138,10 +136,7 @@ impl<const N: usize> TimerList<N> {
     #[inline(always)]
     pub(crate) const fn take_first(&mut self) -> (u64, TimerId) {
         let id = self.first();
-        if self.heights[id] > 1 {
-            core::hint::cold_path();
-            self.untidy = LANES;
-        }
+        self.has_relics |= self.heights[id] > 1;
         self.heights[id] = 0;
         let next = self.lanes[0][id].next;
         self.lanes[0][0].next = next;
@@ -154,7 +149,7 @@ impl<const N: usize> TimerList<N> {
     /// far to is made easier to find for the next one.
     #[inline(always)]
     pub(crate) fn seek(&mut self, deadline: u64, place: &mut Place) -> bool {
-        if place.walked >= SPACING || self.has_relics() {
+        if place.walked >= SPACING || self.has_relics {
             self.tidy_or_raise(deadline, place);
             return false;
         }
@@ -255,7 +250,7 @@ impl<const N: usize> TimerList<N> {
     #[cold]
     #[inline(never)]
     fn tidy_or_raise(&mut self, deadline: u64, place: &mut Place) {
-        if self.has_relics() {
+        if self.has_relics {
             self.tidy();
         } else {
             self.raise(deadline, place);
@@ -265,18 +260,15 @@ impl<const N: usize> TimerList<N> {
     /// Whether relics may be left.
     #[inline(always)]
     pub(crate) const fn has_relics(&self) -> bool {
-        self.untidy != 0
+        self.has_relics
     }
 
-    /// Takes a relic out, if one of the next few lanes has one, from the highest down; or there is none any more.
+    /// Takes a relic out, of the highest lane that has one; or there is none any more.
     #[inline(never)]
     pub(crate) fn tidy(&mut self) {
-        let mut number = self.untidy.min(self.nr_lanes);
-        for _ in 0..LANES_AT_ONCE {
-            number = number.saturating_sub(1);
-            if number == 0 {
-                break;
-            }
+        let mut number = self.nr_lanes;
+        while number > 1 {
+            number -= 1;
             let Some(lane) = self.lanes.get_mut(number) else {
                 return;
             };
@@ -286,11 +278,10 @@ impl<const N: usize> TimerList<N> {
                     self.nr_lanes = number;
                 }
             } else if self.heights[first] as usize <= number {
-                self.untidy = number + 1;
                 return unlink(lane, first);
             }
         }
-        self.untidy = number;
+        self.has_relics = false;
     }
 
     /// Has the timer that [`SPACING`] steps lead to from the one above stand in that lane too, if what the search has found
@@ -355,7 +346,7 @@ impl<const N: usize> TimerList<N> {
                         return Err("a lane is not in the list's order");
                     }
                     place = places[next];
-                } else if nr_live != 0 || number >= self.untidy {
+                } else if number == 0 || nr_live != 0 || !self.has_relics {
                     return Err("a relic where none can be");
                 }
                 at = next;

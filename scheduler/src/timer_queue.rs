@@ -19,7 +19,7 @@
 //! Timers of equal deadline expire in the order of their last insertion, but timer 0 before the others.
 //!
 //! # Memory
-//! 33 bytes for each id.
+//! 25 bytes for each id.
 
 mod insertion;
 
