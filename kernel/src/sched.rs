@@ -369,8 +369,12 @@ pub(crate) fn nr_moved() -> u32 {
     NR_MOVED.load(Relaxed)
 }
 
-/// Moves a thread to another effective priority, wherever it is queued. The owner of a mutex that it waits for has yet to
-/// learn of it ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
+/// Gives a thread another effective priority and moves it in the queue that it stands in.
+///
+/// One that has announced its wait and has not begun it stands in two, and is moved in its run queue only:
+/// [`is_misplaced`] says so then, and [`move_waiting`] does the other; it does so itself if it goes on before that
+/// ([`lend_anew`](crate::sync::pi::lend_anew)). The owner of a mutex that it waits for has yet to
+/// learn of it as well ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
 #[inline(always)]
 pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placement: Placement) {
     // SAFETY: inside a section.
@@ -390,20 +394,31 @@ pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placem
     t.prio = to;
     if t.state == 0 {
         requeue_ready(section, t, from, placement);
+    } else if !t.wait_queue.is_null() {
+        requeue_waiting(section, t);
     }
-    // A thread that has announced its wait and has not begun it stands in both.
-    if t.wait_queue.is_null() {
-        return;
+}
+
+/// Whether a thread stands in its wait queue with a priority that is not its own any more.
+///
+/// # Context
+/// Any; what is seen outside a section may be over.
+#[inline(always)]
+pub(crate) fn is_misplaced(tid: ThreadId) -> bool {
+    // SAFETY: control blocks are static, and these are read as they are.
+    let t = unsafe { &*tcb(tid) };
+    !t.wait_queue.is_null() && t.wait_prio != t.prio
+}
+
+/// Moves a thread in its wait queue to where its priority has it.
+#[inline(never)]
+pub(crate) fn move_waiting(tid: ThreadId) {
+    let mut section = lock::enter();
+    if is_misplaced(tid) {
+        // SAFETY: inside a section.
+        requeue_waiting(&mut section, unsafe { &mut *tcb(tid) });
     }
-    requeue_waiting(section, t, from);
-    if t.state == 0 {
-        core::hint::cold_path();
-        // It may go on before its owner is told otherwise, and its own walk begins behind it.
-        // SAFETY: a thread that waits for a mutex borrows it.
-        if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
-            mutex.waiter_moved(section);
-        }
-    }
+    section.leave_quietly();
 }
 
 /// Moves a ready thread within its run queue.
@@ -423,11 +438,13 @@ fn requeue_ready(section: &mut Section, t: &mut Tcb, from: Priority, placement: 
 }
 
 /// Moves a thread within the queue it waits in.
-fn requeue_waiting(section: &mut Section, t: &mut Tcb, from: Priority) {
+#[inline(always)]
+fn requeue_waiting(section: &mut Section, t: &mut Tcb) {
     // SAFETY: the thread stands in that queue, and the object outlives its wait; inside a section.
     let queue = unsafe { &mut *t.wait_queue };
-    queue.remove(section.wait_links(), t.tid, from);
+    queue.remove(section.wait_links(), t.tid, t.wait_prio);
     queue.push_back(section.wait_links(), t.tid, t.prio);
+    t.wait_prio = t.prio;
     NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
 }
 

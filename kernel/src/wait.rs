@@ -22,6 +22,7 @@ use crate::arch::percpu;
 use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
 use crate::sched::{self, of_cpu};
+use crate::sync::pi;
 use crate::thread::tcb::{Tcb, WAITING, Wait, Woken, tcb};
 use crate::time;
 
@@ -58,6 +59,7 @@ fn stand_in(section: &mut Section, t: &mut Tcb, wait: Wait, queue: *mut PrioQueu
     t.wait = wait;
     t.wait_queue = queue;
     if !queue.is_null() {
+        t.wait_prio = t.prio;
         // SAFETY: the object outlives the wait, since the waiting thread borrows it; inside a section.
         unsafe { (*queue).push_back(section.wait_links(), t.tid, t.prio) };
     }
@@ -79,6 +81,7 @@ pub(crate) fn announce(section: &mut Section, wait: Wait, queue: *mut PrioQueue)
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
     t.woken = Woken::Not;
+    t.lent = t.prio;
     stand_in(section, t, wait, queue);
 }
 
@@ -142,7 +145,16 @@ fn disarm_timeout() {
 fn wait_announced() -> Woken {
     let mut section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
+    let mut t = unsafe { &mut *percpu::current() };
+    while t.lent != t.prio {
+        core::hint::cold_path();
+        t.lent = t.prio;
+        section.leave_quietly();
+        pi::lend_anew();
+        section = lock::enter_thread();
+        // SAFETY: as above.
+        t = unsafe { &mut *percpu::current() };
+    }
     if t.woken == Woken::Not && t.token && t.wait == Wait::Park {
         t.woken = Woken::Object;
     }
@@ -182,7 +194,7 @@ pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
 #[inline(always)]
 pub(crate) fn leave_queue(section: &mut Section, t: &mut Tcb) {
     // SAFETY: the thread stands in that queue, and the object outlives its wait.
-    unsafe { (*t.wait_queue).remove(section.wait_links(), t.tid, t.prio) };
+    unsafe { (*t.wait_queue).remove(section.wait_links(), t.tid, t.wait_prio) };
     t.wait_queue = core::ptr::null_mut();
 }
 

@@ -179,7 +179,7 @@ impl EventFlags {
         let t = unsafe { &*tcb(tid) };
         let is_there = t.searched && core::ptr::eq(t.wait_queue, self.waiters.as_ptr());
         if is_there && self.nr_moved.load(Relaxed) == sched::nr_moved() {
-            Some((tid, t.prio))
+            Some((tid, t.wait_prio))
         } else {
             // It has left or waits anew, or another may have been moved from behind it to before it.
             core::hint::cold_path();

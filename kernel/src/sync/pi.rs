@@ -7,6 +7,7 @@ use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
 use super::raw_mutex::RawMutex;
+use crate::arch::percpu;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -66,8 +67,8 @@ pub(crate) fn nr_ended() -> u32 {
     NR_ENDED.load(Relaxed)
 }
 
-/// Follows a chain of owners and gives each the priority it has to have: a section for each, and another for the owner
-/// behind it to learn of that.
+/// Follows a chain of owners and gives each the priority it has to have: a section for each, another where it stands in a
+/// second queue, and one for the owner behind it to learn of that.
 ///
 /// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
 /// own walk. Inside a section it is one stretch.
@@ -86,11 +87,37 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
             Err(_) => {}
         }
         section.leave();
-        if change?.is_some() && walk.pending().is_some() {
+        let is_changed = change?.is_some();
+        let is_misplaced = sched::is_misplaced(tid);
+        if is_misplaced {
+            core::hint::cold_path();
+            sched::move_waiting(tid);
+        }
+        if is_misplaced || is_changed && walk.pending().is_some() {
             tell_owner(tid);
         }
     }
     Ok(())
+}
+
+/// The running thread, which has announced its wait, has another priority than when it did: does at that priority what
+/// whoever has changed it may not have come to.
+#[cold]
+#[inline(never)]
+pub(crate) fn lend_anew() {
+    // SAFETY: the running thread's own block.
+    let me = unsafe { &*percpu::current() }.tid;
+    sched::move_waiting(me);
+    tell_owner(me);
+    let section = lock::enter();
+    // SAFETY: inside a section.
+    let mutex = unsafe { (*tcb(me)).blocked_on };
+    // SAFETY: a thread that waits for a mutex borrows it.
+    let owner = unsafe { mutex.as_ref() }.and_then(RawMutex::owner);
+    section.leave_quietly();
+    if let Some(owner) = owner {
+        let _ = walk(owner);
+    }
 }
 
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority.

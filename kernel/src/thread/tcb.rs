@@ -93,7 +93,7 @@ pub struct Tcb {
     /// switch copies as one.
     pub preempt: u8,
     pub(crate) tid: ThreadId,
-    /// Effective priority: the one it is queued with.
+    /// Effective priority: the one it stands in its run queue with.
     pub(crate) prio: Priority,
     /// Own priority.
     pub(crate) base: Priority,
@@ -120,6 +120,12 @@ pub struct Tcb {
     pub(crate) held: *const RawMutex,
     /// The priority of the most important waiter of each of those.
     pub(crate) inherits: PrioCounts,
+    /// The priority that it stands in its wait queue with: for a moment not the effective one, see
+    /// [`sched::requeue`](crate::sched::requeue).
+    pub(crate) wait_prio: Priority,
+    /// The priority that it has lent to the owner of the mutex that it is about to wait for; whoever gives it another one
+    /// meanwhile may have to let it go on before the owner has that.
+    pub(crate) lent: Priority,
     /// It has not begun to wait anew since a search through its wait queue came to it.
     pub(crate) searched: bool,
     /// Who waits for its end.

@@ -214,6 +214,64 @@ fn takes_one_and_ends(slot: usize) {
     }
 }
 
+static WANTED: Mutex<()> = Mutex::new(());
+static GO: Semaphore = Semaphore::new(0, 1);
+static HELD: Semaphore = Semaphore::new(0, 1);
+static IS_LOCKING: AtomicU32 = AtomicU32::new(0);
+static NR_RAISED: AtomicU32 = AtomicU32::new(0);
+static NR_INVERSIONS: AtomicU32 = AtomicU32::new(0);
+/// How often the test's thread was switched to, before it was raised.
+static NR_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// What the test's thread is raised to.
+const RAISED: u8 = PRIORITY + 5;
+
+/// The least important of all: holds the mutex that the test's thread wants, and gives it back when it is waited for.
+fn holds(_: usize) {
+    while GO.take().is_ok() && END.load(Relaxed) == 0 {
+        let guard = WANTED.lock();
+        let _ = HELD.give();
+        drop(guard);
+    }
+}
+
+/// Raises the test's thread above itself, and has another woken meanwhile or soon after.
+fn raises(_: usize) {
+    let Ok(wakes) = Timer::new(gives, 1) else {
+        return;
+    };
+    let mut round = 0;
+    while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
+        round += 1;
+        wakes.arm(Instant::now() + 100 + round * 13 % 500);
+        if let Some(thread) = THREADS[0].get() {
+            NR_BEFORE.store(nr_switches(thread), Relaxed);
+            NR_RAISED.fetch_add(IS_LOCKING.load(Relaxed), Relaxed);
+            let _ = thread.set_priority(RAISED);
+        }
+    }
+}
+
+fn nr_switches(thread: &Thread) -> usize {
+    thread.times().map_or(0, |times| times.switches as usize)
+}
+
+/// More important than the one that raises: where the test's thread has begun to wait after it was raised, the owner of its
+/// mutex has to be as important.
+fn looks(_: usize) {
+    while PERMITS[1].take().is_ok() && END.load(Relaxed) == 0 {
+        let [waiter, owner] = [0, 1].map(|number| {
+            let thread: Option<&Thread> = THREADS[number].get();
+            thread.and_then(|thread| thread.priority().ok())
+        });
+        let has_run = THREADS[0]
+            .get()
+            .is_some_and(|thread| nr_switches(thread) != NR_BEFORE.load(Relaxed));
+        if IS_LOCKING.load(Relaxed) != 0 && waiter == Some(RAISED) && has_run && owner != waiter {
+            NR_INVERSIONS.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 target_test! {
     /// A timer is armed among many while an interrupt moves others: each is armed once, and in its place.
     fn armed_meanwhile(Alone) {
@@ -267,6 +325,37 @@ target_test! {
         )?;
         check!(nr_made > 1_000 && nr_made < rounds, "{nr_made} made in {rounds} rounds");
         Ok(())
+    }
+
+    /// A thread that is about to wait for a mutex is raised at any instruction of that, by one that is then less important:
+    /// nobody in between keeps the mutex's owner from running.
+    fn raised_before_its_wait(Alone) {
+        let threads = [
+            spawn(0, PRIORITY - 10, holds, 0)?,
+            spawn(1, PRIORITY + 2, raises, 0)?,
+            spawn(2, PRIORITY + 3, looks, 0)?,
+        ];
+        THREADS[0].call_once(thread::current);
+        THREADS[1].call_once(|| threads[0]);
+        at_every_instruction(
+            |_, expiry| gives(0, expiry),
+            || {
+                let _ = GO.give();
+                let _ = HELD.take();
+                IS_LOCKING.store(1, Relaxed);
+                drop(WANTED.lock());
+                IS_LOCKING.store(0, Relaxed);
+            },
+            |_| Ok(thread::current().set_priority(PRIORITY)?),
+        )?;
+        let (inversions, raised) = (NR_INVERSIONS.load(Relaxed), NR_RAISED.load(Relaxed));
+        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
+        end(&threads, || {
+            let _ = GO.give();
+            for permits in &PERMITS {
+                let _ = permits.give();
+            }
+        })
     }
 
     /// A thread that waits for a permit again gets the one that an interrupt gives at any instruction of that.
