@@ -1,7 +1,7 @@
 //! Bringing the kernel up, and the idle thread.
 
 use crate::arch::{apic, descriptors, interrupts, paging, percpu};
-use crate::{fault, smp, thread, time};
+use crate::{fault, smp, soft_timer, thread, time};
 
 /// What the machine measured or was told of its clocks.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,8 @@ pub unsafe fn scheduling(clocks: Clocks, idle_stack: usize) {
     time::set_tsc_hz(clocks.tsc_hz);
     apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
     apic::calibrate_arm();
+    // SAFETY: once, and nothing is armed.
+    unsafe { soft_timer::init() };
     // SAFETY: once on this CPU.
     unsafe { thread::adopt_idle(idle_stack) };
     smp::set_online();

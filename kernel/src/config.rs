@@ -28,15 +28,15 @@ core::arch::global_asm!(".global takt_max_cpus", ".set takt_max_cpus, {}", const
 pub const MAX_THREADS: usize = number(option_env!("TAKT_MAX_THREADS"), 256);
 
 /// Software timers ([`crate::time::Timer`]); each thread has one more of its own for its time-outs.
-/// At most 2048 together with the threads.
+/// At most 2047 together with the threads.
 pub const MAX_TIMERS: usize = number(option_env!("TAKT_MAX_TIMERS"), 1024);
 
-/// Timer ids in all, rounded up to a power of two.
-pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS).next_power_of_two();
+/// Timer ids in all, one of the kernel's own among them, rounded up to a power of two.
+pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS + 1).next_power_of_two();
 
 const _: () = assert!(
     TIMER_IDS <= 1 << takt_tracer::wire::NEAR_BITS,
-    "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2048 together"
+    "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2047 together"
 );
 
 /// Bytes of a trace sub-buffer: a power of two.

@@ -23,6 +23,7 @@ pub mod time;
 pub mod trace;
 
 mod backtrace;
+mod deferred;
 mod error;
 mod handoff;
 mod lock;

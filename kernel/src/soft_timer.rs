@@ -9,6 +9,7 @@ use crate::arch::percpu;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::sched;
 use crate::thread::Thread;
 use crate::time::{self, Instant};
 
@@ -30,7 +31,8 @@ struct Slot {
     wakes: Option<Thread>,
 }
 
-struct Slots(UnsafeCell<[Slot; MAX_TIMERS]>);
+/// The last one is the kernel's own, of all CPUs.
+struct Slots(UnsafeCell<[Slot; MAX_TIMERS + 1]>);
 
 // SAFETY: a slot is written before its timer is first armed and read by that timer's interrupt only.
 unsafe impl Sync for Slots {}
@@ -40,7 +42,7 @@ static SLOTS: Slots = Slots(UnsafeCell::new(
         function: None,
         argument: 0,
         wakes: None,
-    }; MAX_TIMERS],
+    }; MAX_TIMERS + 1],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
 
@@ -94,13 +96,19 @@ impl Timer {
             })
             .map_err(|_| Error::OutOfResources)?;
         // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.
-        let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index as usize) };
-        // SAFETY: as above.
-        unsafe { place.write(slot) };
+        unsafe { fill(index as usize, slot) };
         Ok(Self {
             id: TimerId::new((MAX_THREADS + index as usize) as u16),
             cpu: percpu::cpu() as u32,
         })
+    }
+
+    /// The kernel's own timer of a CPU, which [`init`] has made.
+    pub(crate) fn of_kernel(cpu: usize) -> Self {
+        Self {
+            id: TimerId::new((MAX_THREADS + MAX_TIMERS) as u16),
+            cpu: cpu as u32,
+        }
     }
 
     /// Arms it, or moves it if it is armed.
@@ -129,11 +137,42 @@ impl Timer {
         was_armed
     }
 
+    /// Whether it is armed.
+    pub(crate) fn is_armed(&self, _section: &Section) -> bool {
+        // SAFETY: inside a section.
+        unsafe { sched::of_cpu(percpu::of(self.cpu as usize)) }
+            .timers
+            .is_armed(self.id)
+    }
+
     /// Its number, as trace records name it.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.id.raw()
     }
+}
+
+/// # Safety
+/// `index` is at most [`MAX_TIMERS`], and the timer is not armed.
+unsafe fn fill(index: usize, slot: Slot) {
+    // SAFETY: the caller's duty.
+    let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
+    // SAFETY: as above.
+    unsafe { place.write(slot) };
+}
+
+/// Makes the kernel's own timer.
+///
+/// # Safety
+/// Once at boot, before anything is armed.
+pub(crate) unsafe fn init() {
+    let slot = Slot {
+        function: Some(crate::deferred::run),
+        argument: 0,
+        wakes: None,
+    };
+    // SAFETY: the caller's duty; no one is given this place.
+    unsafe { fill(MAX_TIMERS, slot) };
 }
 
 /// Calls the timer's function and wakes its thread, inside the timer interrupt's section.

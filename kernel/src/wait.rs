@@ -211,7 +211,13 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
         leave_queue(section, t);
         // SAFETY: a thread that waits for a mutex borrows it.
         if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
-            mutex.waiter_gone(section, t);
+            let owner = mutex.waiter_gone(section, t);
+            sched::wake(section, tid, Woken::TimedOut);
+            // Not by `t`, which may not run for long.
+            if let Some(owner) = owner {
+                let _ = pi::walk(owner);
+            }
+            return;
         }
     }
     sched::wake(section, tid, Woken::TimedOut);

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::raw_mutex::Long;
 use super::{MutexGuard, Waiters};
+use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -24,6 +25,8 @@ pub struct Condvar {
     nr_flips: AtomicUsize,
     /// How many were woken after all were notified, wrapping; changes inside a section only.
     nr_woken: AtomicUsize,
+    /// Those who are notified, and whom an interrupt handler has left to wake.
+    rest: Work,
 }
 
 impl Default for Condvar {
@@ -40,6 +43,7 @@ impl Condvar {
             queues: [const { Waiters::new() }; 2],
             nr_flips: AtomicUsize::new(0),
             nr_woken: AtomicUsize::new(0),
+            rest: Work::new(Self::go_on),
         }
     }
 
@@ -91,7 +95,7 @@ impl Condvar {
         );
         let woken = wait::finish(deadline.cycles());
         // Those that were notified together with this one.
-        self.wake_notified(lock::enter_thread()).leave();
+        self.wake_notified(lock::enter_thread(), Rest::ByMe).leave();
         let locked = mutex.lock(Instant::NEVER, Long::Accepted);
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
@@ -119,13 +123,14 @@ impl Condvar {
     /// meanwhile in the same way count as well.
     ///
     /// # Context
-    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, they stay off for all waiters.
+    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
+    /// interrupt as soon as another is pending; those do not count.
     pub fn notify_all(&self) -> usize {
-        let section = self.wake_notified(lock::enter());
+        let section = self.wake_notified(lock::enter(), Rest::ByMe);
         // No one is left in the other queue: it is for those who wait from now on.
         self.nr_flips.fetch_add(1, Relaxed);
         let before = self.nr_woken.load(Relaxed);
-        let section = self.wake_notified(section);
+        let section = self.wake_notified(section, Rest::Later);
         let woken = self.nr_woken.load(Relaxed).wrapping_sub(before);
         section.leave();
         woken
@@ -134,25 +139,49 @@ impl Condvar {
     /// Wakes those who are notified, each in a section of its own. The last one of them, or the caller's if there is no
     /// one, goes on.
     #[inline(always)]
-    fn wake_notified(&self, section: Section) -> Section {
-        if self.notified().get(&section).is_empty() {
+    fn wake_notified(&self, section: Section, rest: Rest) -> Section {
+        if self.notified().get(&section).is_empty() && !self.rest.is_queued() {
             section
         } else {
-            self.wake_some_notified(section)
+            self.wake_some_notified(section, rest)
         }
     }
 
     #[inline(never)]
-    fn wake_some_notified(&self, mut section: Section) -> Section {
+    fn wake_some_notified(&self, mut section: Section, rest: Rest) -> Section {
         loop {
             // SAFETY: inside a section, where this is the only reference.
             let notified = unsafe { &mut *self.notified().as_ptr() };
             if wait::wake_first(&mut section, notified).is_none() {
+                self.rest.done(&section);
                 return section;
             }
             self.nr_woken.fetch_add(1, Relaxed);
+            if rest == Rest::Later
+                && !section.is_from_enabled()
+                && !notified.is_empty()
+                && deferred::must_give_way()
+            {
+                self.rest.queue(section, self);
+                return lock::enter();
+            }
             section.leave();
             section = lock::enter();
         }
     }
+
+    /// # Safety
+    /// It is told of a condition that is alive.
+    unsafe fn go_on(object: *const ()) {
+        // SAFETY: the caller's duty.
+        let condition = unsafe { &*object.cast::<Self>() };
+        condition.wake_notified(lock::enter(), Rest::Later).leave();
+    }
+}
+
+/// Who wakes those that are left when another interrupt is pending.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    ByMe,
+    Later,
 }

@@ -21,7 +21,8 @@ use core::sync::atomic::{
 use takt_scheduler::{PrioQueue, Priority, ThreadId};
 
 use super::Waiters;
-use crate::arch::percpu;
+use crate::arch::{interrupts, percpu};
+use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::preempt;
@@ -91,6 +92,8 @@ pub struct EventFlags {
     /// [`sched::nr_moved`] when the search began, or began anew.
     nr_moved: AtomicU32,
     waiters: Waiters,
+    /// The rest of a search that an interrupt handler has begun.
+    rest: Work,
 }
 
 impl EventFlags {
@@ -102,6 +105,7 @@ impl EventFlags {
             search: AtomicU8::new(NO_SEARCH),
             nr_moved: AtomicU32::new(0),
             waiters: Waiters::new(),
+            rest: Work::new(Self::go_on),
         }
     }
 
@@ -114,7 +118,9 @@ impl EventFlags {
     /// bits takes them from those after it. A section for each waiter.
     ///
     /// # Context
-    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, they stay off for all waiters.
+    /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
+    /// interrupt as soon as another is pending; but whatever else is done with the flags comes behind that, and does it
+    /// first.
     pub fn set(&self, bits: u32) {
         self.finish_search();
         let section = lock::enter();
@@ -131,7 +137,7 @@ impl EventFlags {
         let is_more = self.look_at_next();
         drop(guard);
         if is_more {
-            self.search_on();
+            self.search_while_calm();
         }
     }
 
@@ -157,6 +163,36 @@ impl EventFlags {
     #[inline(never)]
     fn search_on(&self) {
         while self.look_at_next() {}
+    }
+
+    /// Goes on with the search; with interrupts off until another is pending.
+    #[inline(never)]
+    fn search_while_calm(&self) {
+        if interrupts::are_enabled() {
+            return self.search_on();
+        }
+        while !deferred::must_give_way() {
+            if !self.look_at_next() {
+                return;
+            }
+        }
+        let section = lock::enter();
+        // Another CPU may have come to its end.
+        if self.search.load(Relaxed) == NO_SEARCH {
+            section.leave_quietly();
+        } else {
+            self.rest.queue(section, self);
+        }
+    }
+
+    /// # Safety
+    /// It is told of flags that are alive.
+    unsafe fn go_on(object: *const ()) {
+        // SAFETY: the caller's duty.
+        let flags = unsafe { &*object.cast::<Self>() };
+        if flags.look_at_next() {
+            flags.search_while_calm();
+        }
     }
 
     /// The search goes on at this waiter. Inside a section.
@@ -188,6 +224,12 @@ impl EventFlags {
         }
     }
 
+    #[inline(always)]
+    fn search_ends(&self, section: &Section) {
+        self.search.store(NO_SEARCH, Relaxed);
+        self.rest.done(section);
+    }
+
     /// Looks at one waiter in a section of its own; says whether there is another.
     #[inline(never)]
     fn look_at_next(&self) -> bool {
@@ -202,13 +244,13 @@ impl EventFlags {
         // SAFETY: inside a section, where this is the only reference.
         let waiters = unsafe { &mut *self.waiters.as_ptr() };
         let Some((tid, prio)) = self.next_searched(waiters) else {
-            self.search.store(NO_SEARCH, Relaxed);
+            self.search_ends(section);
             return false;
         };
         let next = waiters.next_after(section.wait_links(), tid, prio);
         match next {
             Some(next) => self.search_from(next),
-            None => self.search.store(NO_SEARCH, Relaxed),
+            None => self.search_ends(section),
         }
         // SAFETY: inside a section.
         let t = unsafe { &mut *tcb(tid) };

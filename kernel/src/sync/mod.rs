@@ -6,7 +6,7 @@
 //! | [`Mutex`] | no | the most important waiter, which then owns it |
 //! | [`EventFlags`] | `set`, `clear`, `get`, `try_wait` | every waiter whose condition holds, the most important first |
 //! | [`Queue`] | `try_send`, `try_receive` | the most important waiter |
-//! | [`Condvar`] | no | the most important waiter, or all |
+//! | [`Condvar`] | `notify_one`, `notify_all` | the most important waiter, or all |
 //!
 //! All are `const`-constructible statics. A waiting thread borrows the object, so it cannot go away meanwhile.
 

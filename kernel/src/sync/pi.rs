@@ -7,7 +7,8 @@ use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
 use super::raw_mutex::RawMutex;
-use crate::arch::percpu;
+use crate::arch::{interrupts, percpu};
+use crate::deferred;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -71,7 +72,7 @@ pub(crate) fn nr_ended() -> u32 {
 /// second queue, and one for the owner behind it to learn of that.
 ///
 /// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
-/// own walk. Inside a section it is one stretch.
+/// own walk. With interrupts off the rest is left to a later interrupt where another is pending.
 #[inline(never)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     let mut walk = Walk::new(from);
@@ -95,6 +96,13 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
         }
         if is_misplaced || is_changed && walk.pending().is_some() {
             tell_owner(tid);
+        }
+        if let Some(next) = walk.pending()
+            && !interrupts::are_enabled()
+            && deferred::must_give_way()
+        {
+            deferred::walk_on(next);
+            break;
         }
     }
     Ok(())

@@ -170,8 +170,12 @@ impl RawMutex {
                     Ok(depth) => Ok(depth.is_some()),
                     Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
                     Err(error) => {
-                        self.take_back(&mut section, t);
-                        Err(error.into())
+                        let owner = self.take_back(&mut section, t);
+                        section.leave_quietly();
+                        if let Some(owner) = owner {
+                            let _ = pi::walk(owner);
+                        }
+                        return Err(error.into());
                     }
                 };
             }
@@ -182,11 +186,11 @@ impl RawMutex {
         }
     }
 
-    /// The running thread will not wait as announced.
-    fn take_back(&self, section: &mut Section, t: &mut Tcb) {
+    /// The running thread will not wait as announced. Gives the owner, from which a walk has to begin.
+    fn take_back(&self, section: &mut Section, t: &mut Tcb) -> Option<ThreadId> {
         t.woken = Woken::Object;
         wait::leave_queue(section, t);
-        self.waiter_gone(section, t);
+        self.waiter_gone(section, t)
     }
 
     /// The wait was ended by the owner.
@@ -199,17 +203,13 @@ impl RawMutex {
         Ok(())
     }
 
-    /// `t` was taken out of the queue by its time-out, or gave up: what the owners along the chain inherited through it ends.
-    ///
-    /// All of them at once, though that grows with the chain: `t` may not run for long, and whoever is changed meanwhile
-    /// would not know what is still to be done.
-    pub(crate) fn waiter_gone(&self, section: &mut Section, t: &mut Tcb) {
+    /// `t` was taken out of the queue by its time-out, or gave up. Gives the owner: what it and those behind it in the chain
+    /// inherited through `t` ends with a walk that begins there.
+    pub(crate) fn waiter_gone(&self, section: &mut Section, t: &mut Tcb) -> Option<ThreadId> {
         t.blocked_on = core::ptr::null();
         let owner = self.owner();
         self.waiter_left(section);
-        if let Some(owner) = owner {
-            let _ = pi::walk(owner);
-        }
+        owner
     }
 
     /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.

@@ -125,6 +125,13 @@ pub(crate) fn is_other_pending() -> bool {
     register(DEVICES).read() != 0 || register(KICK).read() & 1 << (KICK_VECTOR % 32) != 0
 }
 
+/// [`is_other_pending`], or the timer's interrupt.
+#[inline(always)]
+pub(crate) fn is_any_pending() -> bool {
+    const TIMER: usize = REQUEST + 16 * (TIMER_VECTOR as usize / 32);
+    is_other_pending() || register(TIMER).read() & 1 << (TIMER_VECTOR % 32) != 0
+}
+
 /// The highest vector in service, for interrupts that no one expected.
 #[must_use]
 pub fn vector_in_service() -> Option<u8> {

@@ -12,23 +12,23 @@ use takt_tests::worker::{NR, after_us, burn, join, spawn};
 use takt_tests::{check, check_eq, target_test};
 
 /// Waiting threads.
-const WAITERS: usize = 5;
+pub(crate) const WAITERS: usize = 5;
 /// Instructions from the reading of the clock to the last arrival; longer than any of the operations.
 const WINDOW: u64 = 3_000;
 /// Threads that came back from a wait.
 static WOKEN: [AtomicU32; NR] = [const { AtomicU32::new(0) }; NR];
 /// The waiting threads end the next time.
-static END: AtomicU32 = AtomicU32::new(0);
+pub(crate) static END: AtomicU32 = AtomicU32::new(0);
 /// What the interrupt changes the priority of.
-static THREADS: [spin::Once<Thread>; 2] = [const { spin::Once::new() }; 2];
+pub(crate) static THREADS: [spin::Once<Thread>; 2] = [const { spin::Once::new() }; 2];
 
-fn woken() -> [u32; WAITERS] {
+pub(crate) fn woken() -> [u32; WAITERS] {
     core::array::from_fn(|slot| WOKEN[slot].load(Relaxed))
 }
 
 /// Runs `operation` again and again, with the timer's interrupt an instruction later each time; `check` looks at what
 /// became of it, when all has come to rest.
-fn at_every_instruction(
+pub(crate) fn at_every_instruction(
     interrupt: fn(usize, Expiry),
     mut operation: impl FnMut(),
     mut check: impl FnMut(u64) -> Outcome,
@@ -45,10 +45,10 @@ fn at_every_instruction(
     Ok(())
 }
 
-static FLAGS: EventFlags = EventFlags::new(0);
+pub(crate) static FLAGS: EventFlags = EventFlags::new(0);
 
 /// Waits for its own flag, and takes it.
-fn waits_for_its_flag(slot: usize) {
+pub(crate) fn waits_for_its_flag(slot: usize) {
     while END.load(Relaxed) == 0 {
         if FLAGS
             .wait(1 << slot, Mode::AllClear, Instant::NEVER)
@@ -70,7 +70,7 @@ fn waits_for_one_flag(slot: usize) {
 }
 
 /// Ends the waiting threads, which `wake` wakes.
-fn end(threads: &[Thread], wake: impl FnOnce()) -> Outcome {
+pub(crate) fn end(threads: &[Thread], wake: impl FnOnce()) -> Outcome {
     END.store(1, Relaxed);
     wake();
     join(threads)?;
@@ -83,7 +83,7 @@ fn end(threads: &[Thread], wake: impl FnOnce()) -> Outcome {
 }
 
 /// Threads of three priorities above the test's.
-fn spawn_waiters(entry: fn(usize)) -> Result<[Thread; WAITERS], takt_kernel::Error> {
+pub(crate) fn spawn_waiters(entry: fn(usize)) -> Result<[Thread; WAITERS], takt_kernel::Error> {
     let mut threads = [thread::current(); WAITERS];
     for (slot, thread) in threads.iter_mut().enumerate() {
         *thread = spawn(slot, PRIORITY + 1 + (slot % 3) as u8, entry, slot)?;
@@ -106,9 +106,9 @@ fn waits_with_time_out(slot: usize) {
 }
 
 static LOCK: Mutex<u32> = Mutex::new(0);
-static CHANGED: Condvar = Condvar::new();
+pub(crate) static CHANGED: Condvar = Condvar::new();
 
-fn waits_for_change(slot: usize) {
+pub(crate) fn waits_for_change(slot: usize) {
     let Ok(mut guard) = LOCK.lock() else { return };
     while END.load(Relaxed) == 0 {
         if CHANGED.wait(&mut guard).is_ok() {
@@ -128,7 +128,7 @@ fn moves_waiters(_: usize, _: Expiry) {
     }
 }
 
-static PERMITS: [Semaphore; 2] = [const { Semaphore::new(0, 9) }; 2];
+pub(crate) static PERMITS: [Semaphore; 2] = [const { Semaphore::new(0, 9) }; 2];
 
 fn takes_permits(slot: usize) {
     while END.load(Relaxed) == 0 {
@@ -138,7 +138,7 @@ fn takes_permits(slot: usize) {
     }
 }
 
-fn gives(slot: usize, _: Expiry) {
+pub(crate) fn gives(slot: usize, _: Expiry) {
     let _ = PERMITS[slot].give();
 }
 
@@ -214,64 +214,6 @@ fn takes_one_and_ends(slot: usize) {
     }
 }
 
-static WANTED: Mutex<()> = Mutex::new(());
-static GO: Semaphore = Semaphore::new(0, 1);
-static HELD: Semaphore = Semaphore::new(0, 1);
-static IS_LOCKING: AtomicU32 = AtomicU32::new(0);
-static NR_RAISED: AtomicU32 = AtomicU32::new(0);
-static NR_INVERSIONS: AtomicU32 = AtomicU32::new(0);
-/// How often the test's thread was switched to, before it was raised.
-static NR_BEFORE: AtomicUsize = AtomicUsize::new(0);
-/// What the test's thread is raised to.
-const RAISED: u8 = PRIORITY + 5;
-
-/// The least important of all: holds the mutex that the test's thread wants, and gives it back when it is waited for.
-fn holds(_: usize) {
-    while GO.take().is_ok() && END.load(Relaxed) == 0 {
-        let guard = WANTED.lock();
-        let _ = HELD.give();
-        drop(guard);
-    }
-}
-
-/// Raises the test's thread above itself, and has another woken meanwhile or soon after.
-fn raises(_: usize) {
-    let Ok(wakes) = Timer::new(gives, 1) else {
-        return;
-    };
-    let mut round = 0;
-    while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
-        round += 1;
-        wakes.arm(Instant::now() + 100 + round * 13 % 500);
-        if let Some(thread) = THREADS[0].get() {
-            NR_BEFORE.store(nr_switches(thread), Relaxed);
-            NR_RAISED.fetch_add(IS_LOCKING.load(Relaxed), Relaxed);
-            let _ = thread.set_priority(RAISED);
-        }
-    }
-}
-
-fn nr_switches(thread: &Thread) -> usize {
-    thread.times().map_or(0, |times| times.switches as usize)
-}
-
-/// More important than the one that raises: where the test's thread has begun to wait after it was raised, the owner of its
-/// mutex has to be as important.
-fn looks(_: usize) {
-    while PERMITS[1].take().is_ok() && END.load(Relaxed) == 0 {
-        let [waiter, owner] = [0, 1].map(|number| {
-            let thread: Option<&Thread> = THREADS[number].get();
-            thread.and_then(|thread| thread.priority().ok())
-        });
-        let has_run = THREADS[0]
-            .get()
-            .is_some_and(|thread| nr_switches(thread) != NR_BEFORE.load(Relaxed));
-        if IS_LOCKING.load(Relaxed) != 0 && waiter == Some(RAISED) && has_run && owner != waiter {
-            NR_INVERSIONS.fetch_add(1, Relaxed);
-        }
-    }
-}
-
 target_test! {
     /// A timer is armed among many while an interrupt moves others: each is armed once, and in its place.
     fn armed_meanwhile(Alone) {
@@ -325,37 +267,6 @@ target_test! {
         )?;
         check!(nr_made > 1_000 && nr_made < rounds, "{nr_made} made in {rounds} rounds");
         Ok(())
-    }
-
-    /// A thread that is about to wait for a mutex is raised at any instruction of that, by one that is then less important:
-    /// nobody in between keeps the mutex's owner from running.
-    fn raised_before_its_wait(Alone) {
-        let threads = [
-            spawn(0, PRIORITY - 10, holds, 0)?,
-            spawn(1, PRIORITY + 2, raises, 0)?,
-            spawn(2, PRIORITY + 3, looks, 0)?,
-        ];
-        THREADS[0].call_once(thread::current);
-        THREADS[1].call_once(|| threads[0]);
-        at_every_instruction(
-            |_, expiry| gives(0, expiry),
-            || {
-                let _ = GO.give();
-                let _ = HELD.take();
-                IS_LOCKING.store(1, Relaxed);
-                drop(WANTED.lock());
-                IS_LOCKING.store(0, Relaxed);
-            },
-            |_| Ok(thread::current().set_priority(PRIORITY)?),
-        )?;
-        let (inversions, raised) = (NR_INVERSIONS.load(Relaxed), NR_RAISED.load(Relaxed));
-        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
-        end(&threads, || {
-            let _ = GO.give();
-            for permits in &PERMITS {
-                let _ = permits.give();
-            }
-        })
     }
 
     /// A thread that waits for a permit again gets the one that an interrupt gives at any instruction of that.

@@ -9,6 +9,7 @@ mod deadlines;
 mod devices;
 mod faults;
 mod flags;
+mod giving_way;
 mod inheritance;
 mod interrupts;
 mod latency;

@@ -1,13 +1,15 @@
 //! Walks along a chain of owners that come between the steps of another.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use takt_kernel::sync::{Mutex, Semaphore};
-use takt_kernel::thread::Thread;
-use takt_kernel::time::{Instant, sleep_until};
+use takt_kernel::thread::{self, Thread};
+use takt_kernel::time::{Instant, Timer, sleep_until};
 use takt_tests::harness::PRIORITY;
 use takt_tests::worker::{after_us, join, spawn};
 use takt_tests::{check, target_test};
+
+use crate::arrivals::{END, PERMITS, THREADS, at_every_instruction, end, gives};
 
 static MUTEXES: [Mutex<()>; 2] = [const { Mutex::new(()) }; 2];
 
@@ -61,7 +63,96 @@ fn looks(_: usize) {
     }
 }
 
+static WANTED: Mutex<()> = Mutex::new(());
+static GO: Semaphore = Semaphore::new(0, 1);
+static HELD: Semaphore = Semaphore::new(0, 1);
+static IS_LOCKING: AtomicU32 = AtomicU32::new(0);
+static NR_RAISED: AtomicU32 = AtomicU32::new(0);
+static NR_KEPT_FROM_RUNNING: AtomicU32 = AtomicU32::new(0);
+/// How often the test's thread was switched to, before it was raised.
+static NR_BEFORE: AtomicUsize = AtomicUsize::new(0);
+/// What the test's thread is raised to.
+const RAISED: u8 = PRIORITY + 5;
+
+/// The least important of all: holds the mutex that the test's thread wants, and gives it back when it is waited for.
+fn holds_until_wanted(_: usize) {
+    while GO.take().is_ok() && END.load(Relaxed) == 0 {
+        let guard = WANTED.lock();
+        let _ = HELD.give();
+        drop(guard);
+    }
+}
+
+/// Raises the test's thread above itself, and has another woken meanwhile or soon after.
+fn raises(_: usize) {
+    let Ok(wakes) = Timer::new(gives, 1) else {
+        return;
+    };
+    let mut round = 0;
+    while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
+        round += 1;
+        wakes.arm(Instant::now() + 100 + round * 13 % 500);
+        if let Some(thread) = THREADS[0].get() {
+            NR_BEFORE.store(nr_switches(thread), Relaxed);
+            NR_RAISED.fetch_add(IS_LOCKING.load(Relaxed), Relaxed);
+            let _ = thread.set_priority(RAISED);
+        }
+    }
+}
+
+fn nr_switches(thread: &Thread) -> usize {
+    thread.times().map_or(0, |times| times.switches as usize)
+}
+
+/// More important than the one that raises: where the test's thread has begun to wait after it was raised, the owner of its
+/// mutex has to be as important.
+fn looks_at_the_owner(_: usize) {
+    while PERMITS[1].take().is_ok() && END.load(Relaxed) == 0 {
+        let [waiter, owner] = [0, 1].map(|number| {
+            let thread: Option<&Thread> = THREADS[number].get();
+            thread.and_then(|thread| thread.priority().ok())
+        });
+        let has_run = THREADS[0]
+            .get()
+            .is_some_and(|thread| nr_switches(thread) != NR_BEFORE.load(Relaxed));
+        if IS_LOCKING.load(Relaxed) != 0 && waiter == Some(RAISED) && has_run && owner != waiter {
+            NR_KEPT_FROM_RUNNING.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 target_test! {
+    /// A thread that is about to wait for a mutex is raised at any instruction of that, by one that is then less important:
+    /// nobody in between keeps the mutex's owner from running.
+    fn raised_before_its_wait(Alone) {
+        let threads = [
+            spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
+            spawn(1, PRIORITY + 2, raises, 0)?,
+            spawn(2, PRIORITY + 3, looks_at_the_owner, 0)?,
+        ];
+        THREADS[0].call_once(thread::current);
+        THREADS[1].call_once(|| threads[0]);
+        at_every_instruction(
+            |_, expiry| gives(0, expiry),
+            || {
+                let _ = GO.give();
+                let _ = HELD.take();
+                IS_LOCKING.store(1, Relaxed);
+                drop(WANTED.lock());
+                IS_LOCKING.store(0, Relaxed);
+            },
+            |_| Ok(thread::current().set_priority(PRIORITY)?),
+        )?;
+        let (inversions, raised) = (NR_KEPT_FROM_RUNNING.load(Relaxed), NR_RAISED.load(Relaxed));
+        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
+        end(&threads, || {
+            let _ = GO.give();
+            for permits in &PERMITS {
+                let _ = permits.give();
+            }
+        })
+    }
+
     /// A thread in the middle of a chain is raised by one that is preempted on its way along the chain: whoever waits for
     /// the one in the middle then lends its priority to those behind it all the same.
     fn a_walk_past_an_interrupted_one(Alone) {

@@ -1,0 +1,177 @@
+//! What several wake-ups at once leave to a later interrupt.
+//!
+//! Setting flags, notifying all and lending priorities along a chain are many short sections. Where interrupts are off
+//! around them, in a handler above all, whoever does that asks after each section whether something else is due
+//! ([`must_give_way`]), and leaves the rest to a timer of the kernel's own, which has expired already: it comes as soon as
+//! interrupts are on, behind the devices and the timers that were due before. So what is done at once keeps no other
+//! interrupt waiting for more than one of its sections, however much it is.
+//!
+//! # Invariants
+//! * An object stands in the list iff its [`Work`] says so, and only while it has something to do, for which threads wait
+//!   that borrow it: so it cannot go away or be moved.
+//! * While there is something to do, the timer of some CPU is armed or runs.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_scheduler::ThreadId;
+
+use crate::arch::{apic, percpu, tsc};
+use crate::config::MAX_THREADS;
+use crate::lock::{self, Section};
+use crate::soft_timer::{Expiry, Timer};
+use crate::sync::pi;
+use crate::time::{self, Instant};
+
+/// An object's place in the list, and what is done with it.
+pub(crate) struct Work {
+    is_queued: Cell<bool>,
+    next: Cell<*const Work>,
+    prev: Cell<*const Work>,
+    /// Whose it is, while it is in the list.
+    object: Cell<*const ()>,
+    go_on: unsafe fn(*const ()),
+}
+
+// SAFETY: the cells change inside a section only.
+unsafe impl Sync for Work {}
+// SAFETY: not moved while it is in the list.
+unsafe impl Send for Work {}
+
+impl Work {
+    /// Nothing to do. `go_on`, which is told the object, does some of it at least, and takes it off the list with the last.
+    pub(crate) const fn new(go_on: unsafe fn(*const ())) -> Self {
+        Self {
+            is_queued: Cell::new(false),
+            next: Cell::new(core::ptr::null()),
+            prev: Cell::new(core::ptr::null()),
+            object: Cell::new(core::ptr::null()),
+            go_on,
+        }
+    }
+
+    /// Whether it is in the list.
+    #[inline(always)]
+    pub(crate) fn is_queued(&self) -> bool {
+        self.is_queued.get()
+    }
+
+    /// Leaves what there is to do with `object`, which it is part of, to the timer.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn queue<T>(&self, section: Section, object: &T) {
+        self.object.set(core::ptr::from_ref(object).cast());
+        if !self.is_queued.replace(true) {
+            let last = LIST.last.replace(self);
+            self.prev.set(last);
+            self.next.set(core::ptr::null());
+            // SAFETY: whoever is in the list is alive.
+            match unsafe { last.as_ref() } {
+                Some(last) => last.next.set(self),
+                None => LIST.first.set(self),
+            }
+        }
+        arm(section);
+    }
+
+    /// Takes it off the list, if it is there: all is done.
+    #[inline(always)]
+    pub(crate) fn done(&self, section: &Section) {
+        if self.is_queued() {
+            self.unqueue(section);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unqueue(&self, _section: &Section) {
+        self.is_queued.set(false);
+        let (prev, next) = (self.prev.get(), self.next.get());
+        // SAFETY: whoever is in the list is alive.
+        match unsafe { prev.as_ref() } {
+            Some(prev) => prev.next.set(next),
+            None => LIST.first.set(next),
+        }
+        // SAFETY: as above.
+        match unsafe { next.as_ref() } {
+            Some(next) => next.prev.set(prev),
+            None => LIST.last.set(prev),
+        }
+    }
+}
+
+struct List {
+    first: Cell<*const Work>,
+    last: Cell<*const Work>,
+}
+
+// SAFETY: used inside a section only.
+unsafe impl Sync for List {}
+
+static LIST: List = List {
+    first: Cell::new(core::ptr::null()),
+    last: Cell::new(core::ptr::null()),
+};
+
+/// A bit for each thread at which a walk along a chain of owners is to go on.
+static WALKS: [AtomicU64; MAX_THREADS.div_ceil(64)] =
+    [const { AtomicU64::new(0) }; MAX_THREADS.div_ceil(64)];
+
+/// Leaves the rest of a walk, from this thread on, to the timer.
+#[cold]
+#[inline(never)]
+pub(crate) fn walk_on(tid: ThreadId) {
+    let index = tid.index() % MAX_THREADS;
+    let section = lock::enter();
+    WALKS[index / 64].fetch_or(1 << (index % 64), Relaxed);
+    arm(section);
+}
+
+fn take_walk() -> Option<ThreadId> {
+    WALKS.iter().enumerate().find_map(|(number, word)| {
+        let bits = word.load(Relaxed);
+        let bit = bits.checked_ilog2()?;
+        word.fetch_and(!(1 << bit), Relaxed);
+        Some(ThreadId::new((64 * number as u32 + bit) as u8))
+    })
+}
+
+/// Whether an interrupt is pending, or a timer due.
+///
+/// # Context
+/// Interrupts off.
+#[inline(never)]
+pub(crate) fn must_give_way() -> bool {
+    apic::is_any_pending() || time::next_deadline().cycles() <= tsc::now()
+}
+
+/// Has the timer come, unless it does so already; ends the section.
+fn arm(section: Section) {
+    let timer = Timer::of_kernel(percpu::cpu());
+    if !timer.is_armed(&section) {
+        timer.arm(Instant::now());
+    }
+    section.leave_quietly();
+}
+
+/// The timer's function.
+pub(crate) fn run(_: usize, _: Expiry) {
+    let section = lock::enter();
+    // SAFETY: whoever is in the list is alive.
+    let first = unsafe { LIST.first.get().as_ref() };
+    section.leave_quietly();
+    if let Some(work) = first {
+        // SAFETY: the object is alive while its work is in the list, and the function is its own.
+        unsafe { (work.go_on)(work.object.get()) };
+    } else if let Some(tid) = take_walk() {
+        // A chain that is too long ends there, as for whoever began.
+        let _ = pi::walk(tid);
+    }
+    let section = lock::enter();
+    let is_more = !LIST.first.get().is_null() || WALKS.iter().any(|word| word.load(Relaxed) != 0);
+    if is_more {
+        arm(section);
+    } else {
+        section.leave_quietly();
+    }
+}
