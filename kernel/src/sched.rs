@@ -59,10 +59,8 @@ pub(crate) fn resched(cpu: *mut PerCpu) {
 /// A waiting thread becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
 /// queue, if any, no longer holds it.
 #[inline(always)]
-pub(crate) fn wake(section: &mut Section, tid: ThreadId, woken: Woken) {
-    // SAFETY: inside a section; control blocks are static.
-    let t = unsafe { &mut *tcb(tid) };
-    trace!(sched_waking, tid.raw(), t.prio.rank(), cpu_of(t));
+pub(crate) fn wake(section: &mut Section, t: &mut Tcb, woken: Woken) {
+    trace!(sched_waking, t.tid.raw(), t.prio.rank(), cpu_of(t));
     t.woken = woken;
     if t.state == WAITING {
         t.state = 0;

@@ -186,8 +186,14 @@ pub(crate) fn wake_first(section: &mut Section, queue: &mut PrioQueue) -> Option
 #[inline(always)]
 pub(crate) fn wake_taken(section: &mut Section, tid: ThreadId) {
     // SAFETY: inside a section.
-    unsafe { (*tcb(tid)).wait_queue = core::ptr::null_mut() };
-    sched::wake(section, tid, Woken::Object);
+    wake_taken_of(section, unsafe { &mut *tcb(tid) });
+}
+
+/// [`wake_taken`], where the thread's block is at hand.
+#[inline(always)]
+pub(crate) fn wake_taken_of(section: &mut Section, t: &mut Tcb) {
+    t.wait_queue = core::ptr::null_mut();
+    sched::wake(section, t, Woken::Object);
 }
 
 /// Takes a thread out of the queue that it stands in.
@@ -212,7 +218,7 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
         // SAFETY: a thread that waits for a mutex borrows it.
         if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
             let owner = mutex.waiter_gone(section, t);
-            sched::wake(section, tid, Woken::TimedOut);
+            sched::wake(section, t, Woken::TimedOut);
             // Not by `t`, which may not run for long.
             if let Some(owner) = owner {
                 let _ = pi::walk(owner);
@@ -220,5 +226,5 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
             return;
         }
     }
-    sched::wake(section, tid, Woken::TimedOut);
+    sched::wake(section, t, Woken::TimedOut);
 }

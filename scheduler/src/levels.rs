@@ -75,8 +75,8 @@ impl Levels {
     /// Those that are less important than this priority.
     #[inline(always)]
     pub(crate) const fn below(&self, prio: Priority) -> Self {
-        let bit = Self::bit(prio);
-        let below = !(bit | (bit - 1));
+        // The bits above its own.
+        let below = !1 << (Self::index(prio) & 63);
         if Self::word(prio) == 0 {
             Self([self.0[0] & below, self.0[1]])
         } else {

@@ -95,7 +95,7 @@ impl Condvar {
         );
         let woken = wait::finish(deadline.cycles());
         // Those that were notified together with this one.
-        self.wake_notified(lock::enter_thread(), Rest::ByMe).leave();
+        self.wake_notified(lock::enter_thread()).leave();
         let locked = mutex.lock(Instant::NEVER, Long::Accepted);
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
@@ -126,11 +126,15 @@ impl Condvar {
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
     /// interrupt as soon as another is pending; those do not count.
     pub fn notify_all(&self) -> usize {
-        let section = self.wake_notified(lock::enter(), Rest::ByMe);
+        let section = self.wake_notified(lock::enter());
         // No one is left in the other queue: it is for those who wait from now on.
         self.nr_flips.fetch_add(1, Relaxed);
         let before = self.nr_woken.load(Relaxed);
-        let section = self.wake_notified(section, Rest::Later);
+        let section = if section.is_from_enabled() {
+            self.wake_notified(section)
+        } else {
+            self.wake_while_calm(section)
+        };
         let woken = self.nr_woken.load(Relaxed).wrapping_sub(before);
         section.leave();
         woken
@@ -139,35 +143,51 @@ impl Condvar {
     /// Wakes those who are notified, each in a section of its own. The last one of them, or the caller's if there is no
     /// one, goes on.
     #[inline(always)]
-    fn wake_notified(&self, section: Section, rest: Rest) -> Section {
+    fn wake_notified(&self, section: Section) -> Section {
         if self.notified().get(&section).is_empty() && !self.rest.is_queued() {
             section
         } else {
-            self.wake_some_notified(section, rest)
+            self.wake_some_notified(section)
         }
     }
 
     #[inline(never)]
-    fn wake_some_notified(&self, mut section: Section, rest: Rest) -> Section {
-        loop {
-            // SAFETY: inside a section, where this is the only reference.
-            let notified = unsafe { &mut *self.notified().as_ptr() };
-            if wait::wake_first(&mut section, notified).is_none() {
-                self.rest.done(&section);
-                return section;
-            }
-            self.nr_woken.fetch_add(1, Relaxed);
-            if rest == Rest::Later
-                && !section.is_from_enabled()
-                && !notified.is_empty()
-                && deferred::must_give_way()
-            {
-                self.rest.queue(section, self);
-                return lock::enter();
-            }
+    fn wake_some_notified(&self, mut section: Section) -> Section {
+        while self.wake_next(&mut section) {
             section.leave();
             section = lock::enter();
         }
+        self.rest.done(&section);
+        section
+    }
+
+    /// With interrupts off, until another interrupt is pending; the rest is left to a later one.
+    #[cold]
+    #[inline(never)]
+    fn wake_while_calm(&self, mut section: Section) -> Section {
+        while self.wake_next(&mut section) {
+            let is_more = !self.notified().get(&section).is_empty();
+            if is_more && deferred::must_give_way() {
+                self.rest.queue(section, self);
+                return lock::enter();
+            }
+            section.leave_quietly();
+            section = lock::enter();
+        }
+        self.rest.done(&section);
+        section
+    }
+
+    /// Wakes the first of those who are notified; says whether there was one.
+    #[inline(always)]
+    fn wake_next(&self, section: &mut Section) -> bool {
+        // SAFETY: inside a section, where this is the only reference.
+        let notified = unsafe { &mut *self.notified().as_ptr() };
+        let is_woken = wait::wake_first(section, notified).is_some();
+        if is_woken {
+            self.nr_woken.fetch_add(1, Relaxed);
+        }
+        is_woken
     }
 
     /// # Safety
@@ -175,13 +195,6 @@ impl Condvar {
     unsafe fn go_on(object: *const ()) {
         // SAFETY: the caller's duty.
         let condition = unsafe { &*object.cast::<Self>() };
-        condition.wake_notified(lock::enter(), Rest::Later).leave();
+        condition.wake_while_calm(lock::enter()).leave();
     }
-}
-
-/// Who wakes those that are left when another interrupt is pending.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    ByMe,
-    Later,
 }

@@ -265,7 +265,7 @@ impl EventFlags {
             }
             t.exchange = flags as usize;
             waiters.remove(section.wait_links(), tid, prio);
-            wait::wake_taken(section, tid);
+            wait::wake_taken_of(section, t);
         }
         next.is_some()
     }

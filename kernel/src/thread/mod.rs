@@ -96,10 +96,10 @@ pub fn exit(code: usize) -> ! {
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
         // SAFETY: inside a section.
-        let waiting = unsafe { &*tcb(joiner) };
+        let waiting = unsafe { &mut *tcb(joiner) };
         // Unless its time-out woke it already and it has not run since.
         if waiting.woken == Woken::Not {
-            sched::wake(&mut section, joiner, Woken::Object);
+            sched::wake(&mut section, waiting, Woken::Object);
         }
     }
     sched::switch_for_good(section, me)
@@ -314,7 +314,7 @@ impl Thread {
     pub(crate) fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
         let t = self.block(section)?;
         if t.state & WAITING != 0 && t.wait == Wait::Park {
-            sched::wake(section, self.tid(), Woken::Object);
+            sched::wake(section, t, Woken::Object);
         } else {
             t.token = true;
         }
