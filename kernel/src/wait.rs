@@ -215,16 +215,23 @@ pub(crate) fn timed_out(section: &mut Section, tid: ThreadId) {
     }
     if !t.wait_queue.is_null() {
         leave_queue(section, t);
-        // SAFETY: a thread that waits for a mutex borrows it.
-        if let Some(mutex) = unsafe { t.blocked_on.as_ref() } {
-            let owner = mutex.waiter_gone(section, t);
-            sched::wake(section, t, Woken::TimedOut);
-            // Not by `t`, which may not run for long.
-            if let Some(owner) = owner {
-                let _ = pi::walk(owner);
-            }
-            return;
+        if !t.blocked_on.is_null() {
+            return timed_out_of_mutex(section, t);
         }
     }
     sched::wake(section, t, Woken::TimedOut);
+}
+
+/// The rest of [`timed_out`] of a thread that has waited for a mutex. What the owners along the chain have inherited through
+/// it is taken back by this interrupt and not by the thread, which may not run for long.
+#[cold]
+#[inline(never)]
+fn timed_out_of_mutex(section: &mut Section, t: &mut Tcb) {
+    // SAFETY: a thread that waits for a mutex borrows it.
+    let mutex = unsafe { &*t.blocked_on };
+    let owner = mutex.waiter_gone(section, t);
+    sched::wake(section, t, Woken::TimedOut);
+    if let Some(owner) = owner {
+        let _ = pi::walk(owner);
+    }
 }
