@@ -389,6 +389,14 @@ impl Files {
             "current_tracer: error: No such tracer",
         )?;
         contains(&self.sh("echo 1 > nothing")?, "ermission denied")?;
+        for command in [
+            "mkdir nothing",
+            "rm -f trace",
+            "rmdir events",
+            "mv trace nothing",
+        ] {
+            contains(&self.sh(command)?, "not permitted")?;
+        }
         contains(&self.sh("cat nothing")?, "No such file")?;
         self.is("echo 64 > buffer_size_kb; cat buffer_size_kb", "64\n")?;
         self.is("echo 0 > events/enable; echo > trace; echo hello > trace_marker; grep -c 'tracing_mark_write: hello' trace", "1\n")?;
