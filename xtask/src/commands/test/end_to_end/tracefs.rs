@@ -400,7 +400,10 @@ impl Files {
         contains(&self.sh("cat nothing")?, "No such file")?;
         self.is("echo 64 > buffer_size_kb; cat buffer_size_kb", "64\n")?;
         self.is("echo 0 > events/enable; echo > trace; echo hello > trace_marker; grep -c 'tracing_mark_write: hello' trace", "1\n")?;
-        contains(&self.sh("cat per_cpu/cpu0/stats")?, "entries: 1\n")?;
+        let stats = self.sh("cat per_cpu/cpu0/stats")?;
+        contains(&stats, "entries: 1\n")?;
+        // What is in the buffer, not what was ever written.
+        contains(&stats, "bytes: 20\n")?;
         self.pipe()
     }
 
@@ -413,6 +416,7 @@ impl Files {
                 .contains("read events: 1\n"))
         })?;
         self.is("grep -c 'tracing_mark_write: hello' trace", "0\n")?;
+        contains(&self.sh("cat per_cpu/cpu0/stats")?, "bytes: 0\n")?;
         self.is("echo more > trace_marker; echo nop > current_tracer", "")?;
         let said = pipe.wait()?.code(0)?.stdout;
         contains(&said, "tracing_mark_write: hello\n")?;
