@@ -11,7 +11,7 @@ use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
 use crate::cli::{Format, Trace as Flags};
-use crate::export::latency::{Finder, Stretch, is_latency_tracer};
+use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
@@ -80,6 +80,8 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
 
 /// A trace and what is needed to read it.
 struct Source {
+    /// The image that has recorded it.
+    elf: Elf,
     trace: TraceFile<BufReader<File>>,
     decoder: Decoder,
     /// What records have to be, with their texts.
@@ -104,6 +106,7 @@ impl Source {
         facts.check_tsc(trace.header().tsc_hz)?;
         let (decoder, tracer) = decoder(dir, &elf, trace.header().tsc_hz)?;
         Ok(Self {
+            elf,
             trace,
             decoder,
             filters: Vec::new(),
@@ -135,12 +138,16 @@ impl Source {
             }
             _ => None,
         };
+        let places = stretch
+            .map(|stretch| Lines::of(&stretch, &self.elf))
+            .unwrap_or_default();
         let origin = Origin {
             table: &table,
             symbols: &symbols,
             spool,
             tracer,
             stretch,
+            places: &places,
         };
         let mut damages = self.trace.nr_damages();
         for damage in self.trace.damage() {

@@ -14,7 +14,7 @@ use super::buffer::{Content, Counts, Entry, counts, read, read_snapshot};
 use super::session::Session;
 use super::{errno, format};
 use crate::export::graph::Graph;
-use crate::export::latency::{Finder, Latency, Stretch, is_latency_tracer, is_wakeup};
+use crate::export::latency::{Finder, Latency, Lines, Stretch, is_latency_tracer, is_wakeup};
 use crate::export::{Export, Facts};
 
 /// `trace` of one CPU or of all: a latency tracer's is about the stretch that it has kept, function_graph's shows calls,
@@ -93,7 +93,11 @@ pub(super) fn latency(session: &mut Session, cpu: Option<usize>) -> super::Resul
         return Ok(out);
     }
     let export = Latency::new(&mut out, &env::temp_dir()).map_err(|error| errno(&error))?;
-    let mut export = export.of(&tracer, stretch).verbose(session.options.verbose);
+    let places = stretch.map(|stretch| Lines::of(&stretch, &session.guest.elf));
+    let mut export = export
+        .of(&tracer, stretch)
+        .places(places.unwrap_or_default())
+        .verbose(session.options.verbose);
     for (tid, prio) in session.guest.priorities() {
         export.prio(tid, prio);
     }
