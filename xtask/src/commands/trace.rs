@@ -150,7 +150,9 @@ impl Source {
             places: &places,
         };
         let mut damages = self.trace.nr_damages();
-        for damage in self.trace.damage() {
+        let nr_cpus = self.trace.header().nr_cpus;
+        let damaged_frames = self.trace.damage().to_vec();
+        for damage in &damaged_frames {
             eprintln!("damaged: {damage}");
         }
         // Borrowed anew, for as long as the origin lives.
@@ -162,14 +164,20 @@ impl Source {
         export.begin(export::Facts {
             in_file: found,
             lost: self.trace.nr_lost(),
-            nr_cpus: self.trace.header().nr_cpus,
+            nr_cpus,
         })?;
+        // No one can say at what time these were recorded, so they come first; where the gap is is said there.
+        for damage in damaged_frames {
+            export.item(&Item::Damage(damage), &mut names)?;
+        }
+        let mut end = End::default();
         for item in self.trace.merge(&table) {
             let item = item?;
             if let Item::Damage(damage) = &item {
                 damages += 1;
                 eprintln!("damaged: {damage}");
             }
+            end.see(&item);
             let mut is_wanted = selection.has(&item, &names);
             if let Item::Record(record) = &item {
                 // Its names are wanted all the same.
@@ -180,11 +188,51 @@ impl Source {
                 export.item(&item, &mut names)?;
             }
         }
+        if let Some(lost) = end.lost(nr_cpus, found, self.expected)
+            && selection.has(&lost, &names)
+        {
+            export.item(&lost, &mut names)?;
+        }
         export.end(&names)?;
         if damages != 0 {
             bail!("the trace is damaged in {}", recorded::places(damages));
         }
         recorded::check_end(self.size, "events", found, self.expected)
+    }
+}
+
+/// What is missing at the end of a trace, behind which there is no sub-buffer that would show the gap.
+#[derive(Debug, Default)]
+struct End {
+    /// The time of the last item, in cycles.
+    last: u64,
+    /// Sub-buffers that are missing before it, with an unknown number of events.
+    missing: u64,
+}
+
+impl End {
+    fn see(&mut self, item: &Item<'_>) {
+        match item {
+            Item::Record(record) => self.last = self.last.max(record.ts),
+            Item::Lost {
+                ts, sub_buffers, ..
+            } => {
+                self.last = self.last.max(*ts);
+                self.missing += sub_buffers;
+            }
+            Item::Damage(_) => {}
+        }
+    }
+
+    /// The loss of what a run has counted (`expected` events) and its file does not have (only `found`). `None` where nothing
+    /// is missing, or where no one can say how much of it at the end, or on which CPU.
+    fn lost(&self, nr_cpus: u32, found: u64, expected: u64) -> Option<Item<'static>> {
+        (nr_cpus == 1 && self.missing == 0 && found < expected).then_some(Item::Lost {
+            cpu: 0,
+            ts: self.last,
+            events: expected - found,
+            sub_buffers: 0,
+        })
     }
 }
 
