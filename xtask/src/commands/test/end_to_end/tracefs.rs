@@ -191,7 +191,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
          echo sched:sched_nothing > set_event; echo noprint-parent > trace_options; cat options/print-parent\n\
          echo sym-offset nonsense > trace_options; cat options/sym-offset; echo 5 > options/raw\n\
          echo stacktrace > trace_options; echo nooverwrite > trace_options; cat options/overwrite\n\
-         cat error_log; echo 1 > trace_pipe; echo 1 > nothing; cat nothing; ls nothing; nothing",
+         cat error_log; echo 1 > trace_pipe; echo 1 > nothing; echo 1 > events/nothing/enable; cat nothing; ls nothing; nothing",
     )?
     .code(127)?;
     contains(&done.stdout, "nop\n256\n64\n4048\n1\n1\n0\n1\n0\n")?;
@@ -220,6 +220,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         invalid,
         invalid,
         "bash: nothing: Permission denied",
+        "bash: events/nothing/enable: No such file or directory",
         "cat: nothing: No such file or directory",
         "ls: cannot access 'nothing': No such file or directory",
         "bash: nothing: command not found",
