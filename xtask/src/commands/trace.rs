@@ -11,7 +11,7 @@ use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
 use crate::cli::{Format, Trace as Flags};
-use crate::export::latency::{Finder, Stretch, is_latency_tracer};
+use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
@@ -80,6 +80,8 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
 
 /// A trace and what is needed to read it.
 struct Source {
+    /// The image that has recorded it.
+    elf: Elf,
     trace: TraceFile<BufReader<File>>,
     decoder: Decoder,
     /// What records have to be, with their texts.
@@ -104,6 +106,7 @@ impl Source {
         facts.check_tsc(trace.header().tsc_hz)?;
         let (decoder, tracer) = decoder(dir, &elf, trace.header().tsc_hz)?;
         Ok(Self {
+            elf,
             trace,
             decoder,
             filters: Vec::new(),
@@ -135,15 +138,21 @@ impl Source {
             }
             _ => None,
         };
+        let places = stretch
+            .map(|stretch| Lines::of(&stretch, &self.elf))
+            .unwrap_or_default();
         let origin = Origin {
             table: &table,
             symbols: &symbols,
             spool,
             tracer,
             stretch,
+            places: &places,
         };
         let mut damages = self.trace.nr_damages();
-        for damage in self.trace.damage() {
+        let nr_cpus = self.trace.header().nr_cpus;
+        let damaged_frames = self.trace.damage().to_vec();
+        for damage in &damaged_frames {
             eprintln!("damaged: {damage}");
         }
         // Borrowed anew, for as long as the origin lives.
@@ -155,14 +164,20 @@ impl Source {
         export.begin(export::Facts {
             in_file: found,
             lost: self.trace.nr_lost(),
-            nr_cpus: self.trace.header().nr_cpus,
+            nr_cpus,
         })?;
+        // No one can say at what time these were recorded, so they come first; where the gap is is said there.
+        for damage in damaged_frames {
+            export.item(&Item::Damage(damage), &mut names)?;
+        }
+        let mut end = End::default();
         for item in self.trace.merge(&table) {
             let item = item?;
             if let Item::Damage(damage) = &item {
                 damages += 1;
                 eprintln!("damaged: {damage}");
             }
+            end.see(&item);
             let mut is_wanted = selection.has(&item, &names);
             if let Item::Record(record) = &item {
                 // Its names are wanted all the same.
@@ -173,11 +188,51 @@ impl Source {
                 export.item(&item, &mut names)?;
             }
         }
+        if let Some(lost) = end.lost(nr_cpus, found, self.expected)
+            && selection.has(&lost, &names)
+        {
+            export.item(&lost, &mut names)?;
+        }
         export.end(&names)?;
         if damages != 0 {
             bail!("the trace is damaged in {}", recorded::places(damages));
         }
         recorded::check_end(self.size, "events", found, self.expected)
+    }
+}
+
+/// What is missing at the end of a trace, behind which there is no sub-buffer that would show the gap.
+#[derive(Debug, Default)]
+struct End {
+    /// The time of the last item, in cycles.
+    last: u64,
+    /// Sub-buffers that are missing before it, with an unknown number of events.
+    missing: u64,
+}
+
+impl End {
+    fn see(&mut self, item: &Item<'_>) {
+        match item {
+            Item::Record(record) => self.last = self.last.max(record.ts),
+            Item::Lost {
+                ts, sub_buffers, ..
+            } => {
+                self.last = self.last.max(*ts);
+                self.missing += sub_buffers;
+            }
+            Item::Damage(_) => {}
+        }
+    }
+
+    /// The loss of what a run has counted (`expected` events) and its file does not have (only `found`). `None` where nothing
+    /// is missing, or where no one can say how much of it at the end, or on which CPU.
+    fn lost(&self, nr_cpus: u32, found: u64, expected: u64) -> Option<Item<'static>> {
+        (nr_cpus == 1 && self.missing == 0 && found < expected).then_some(Item::Lost {
+            cpu: 0,
+            ts: self.last,
+            events: expected - found,
+            sub_buffers: 0,
+        })
     }
 }
 

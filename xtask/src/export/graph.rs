@@ -392,10 +392,12 @@ impl<W: Write> Export for Graph<W> {
                 self.stacks
                     .values_mut()
                     .for_each(|stack| stack.frames.clear());
-                writeln!(
-                    self.out,
-                    "CPU:{cpu} [LOST {events} EVENTS, {sub_buffers} SUB-BUFFERS]"
-                )
+                for (count, what) in [(events, "EVENTS"), (sub_buffers, "SUB-BUFFERS")] {
+                    if *count > 0 {
+                        writeln!(self.out, "CPU:{cpu} [LOST {count} {what}]")?;
+                    }
+                }
+                Ok(())
             }
             Item::Damage(damage) => writeln!(self.out, "# damaged: {damage}"),
         }

@@ -19,7 +19,7 @@ use super::{Export, Facts};
 
 mod stretch;
 
-pub use stretch::{Finder, Stretch, is_latency_tracer, is_wakeup};
+pub use stretch::{Finder, Lines, Stretch, is_latency_tracer, is_wakeup};
 
 /// The version of the format.
 const VERSION: &str = "1.1.5";
@@ -53,6 +53,8 @@ pub struct Latency<'o> {
     tracer: String,
     /// What it is about, if not about everything.
     stretch: Option<Stretch>,
+    /// The source lines of its ends.
+    places: Lines,
     is_verbose: bool,
     /// Events in the file and lost.
     total: u64,
@@ -97,6 +99,7 @@ impl<'o> Latency<'o> {
             lines: BufWriter::new(tempfile::tempfile_in(spool)?),
             tracer: "nop".into(),
             stretch: None,
+            places: Lines::default(),
             is_verbose: false,
             total: 0,
             nr_cpus: 0,
@@ -116,6 +119,13 @@ impl<'o> Latency<'o> {
         tracer.clone_into(&mut self.tracer);
         self.task = stretch.map(|stretch| stretch.tid);
         self.stretch = stretch;
+        self
+    }
+
+    /// With the source lines of the stretch's ends behind their functions.
+    #[must_use]
+    pub fn places(mut self, places: Lines) -> Self {
+        self.places = places;
         self
     }
 
@@ -221,11 +231,15 @@ impl<'o> Latency<'o> {
         };
         let cpu = self.stretch.map_or(cpu, |stretch| stretch.cpu);
         // A wake-up begins and ends at the same places always.
+        let place = |address, line: &Option<String>| match line {
+            Some(line) => format!("{} ({line})", names.symbol(address)),
+            None => names.symbol(address),
+        };
         let places = match &self.stretch {
             Some(stretch) if !stretch.is_wakeup => format!(
                 "#  => started at: {}\n#  => ended at:   {}\n#\n",
-                names.symbol(stretch.started_at),
-                names.symbol(stretch.ended_at)
+                place(stretch.started_at, &self.places.started_at),
+                place(stretch.ended_at, &self.places.ended_at)
             ),
             _ => String::new(),
         };

@@ -49,6 +49,8 @@ pub struct Origin<'o> {
     pub tracer: &'o str,
     /// What it has kept, for formats that are about that alone.
     pub stretch: Option<latency::Stretch>,
+    /// The source lines of its ends.
+    pub places: &'o latency::Lines,
 }
 
 impl<'o> Origin<'o> {
@@ -117,7 +119,9 @@ pub fn export<'o>(
     Ok(match (format, output) {
         (Format::Text, Output::Stream(out)) => Box::new(text::Text::new(out, origin.tracer)),
         (Format::Latency, Output::Stream(out)) => {
-            Box::new(latency::Latency::new(out, origin.spool)?.of(origin.tracer, origin.stretch))
+            let latency = latency::Latency::new(out, origin.spool)?;
+            let latency = latency.of(origin.tracer, origin.stretch);
+            Box::new(latency.places(origin.places.clone()))
         }
         (Format::TraceDat, Output::Stream(out)) => Box::new(trace_dat::TraceDat::new(out, origin)),
         (Format::Ctf, Output::Folder(dir)) => Box::new(ctf::Ctf::new(dir, origin)),

@@ -115,6 +115,13 @@ impl<'e> Symbolizer<'e> {
         found
     }
 
+    /// The line at `address`, as `file:line`: that of the innermost inlined function whose file is not below one of `tools`;
+    /// where all are, that of the outermost one of ours. `None` where there is no debug information.
+    #[must_use]
+    pub fn line(&self, address: u64, tools: &[&str]) -> Option<String> {
+        line_that_matters(&self.frames(address)?, tools)
+    }
+
     fn frames(&self, address: u64) -> Option<Vec<String>> {
         let mut frames = self
             .lines
@@ -158,6 +165,19 @@ impl<'e> Symbolizer<'e> {
         }
         out
     }
+}
+
+/// What [`Symbolizer::line`] chooses of `frames`, the innermost first.
+fn line_that_matters(frames: &[String], tools: &[&str]) -> Option<String> {
+    let place = |frame: &String| {
+        let (_, place) = frame.rsplit_once(" (")?;
+        Some(place.strip_suffix(')')?.to_owned())
+    };
+    let mut places: Vec<_> = frames.iter().filter_map(place).collect();
+    places.retain(|place| !place.contains("library/") && !place.starts_with('?'));
+    let is_tool = |place: &&String| tools.iter().any(|tool| place.starts_with(tool));
+    let found = places.iter().find(|place| !is_tool(place));
+    found.or(places.last()).cloned()
 }
 
 /// A function's name without the hash that the compiler puts behind it.
@@ -210,6 +230,30 @@ mod tests {
         assert_eq!(leading_address("0x7 x"), Some(7));
         for line in ["", "rip 0x201234", "0x", "0xz", "0x123456789abcdef01"] {
             assert_eq!(leading_address(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_the_one_that_a_reader_looks_for() {
+        let line = |frames: &[&str]| {
+            let frames: Vec<_> = frames.iter().map(|frame| (*frame).to_owned()).collect();
+            line_that_matters(&frames, &["k/arch/", "k/lock.rs"])
+        };
+        let outer = "<a as FnOnce<(b,)>>::call (/rustc/1/library/core/src/ops.rs:5)";
+        let frames = [
+            "off (k/arch/irq.rs:1)",
+            "enter (k/lock.rs:2)",
+            "give (k/a.rs:3)",
+            outer,
+        ];
+        assert_eq!(line(&frames).as_deref(), Some("k/a.rs:3"));
+        // Where there is nothing but tools, the caller's.
+        assert_eq!(
+            line(&["off (k/arch/irq.rs:1)", "drop (k/lock.rs:2)", outer]).as_deref(),
+            Some("k/lock.rs:2")
+        );
+        for frames in [&[][..], &["name"], &["name (?:7)"], &[outer]] {
+            assert_eq!(line(frames), None, "{frames:?}");
         }
     }
 

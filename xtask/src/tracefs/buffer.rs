@@ -307,8 +307,6 @@ pub fn live_start(ring: &impl RingView<Error = std::io::Error>) -> super::Result
 pub struct Counts {
     /// Events written.
     pub entries: u64,
-    /// Bytes written, headers and padding included.
-    pub bytes: u64,
     /// Events lost because the ring was full.
     pub dropped: u64,
     /// Events lost because a writer was inside the sub-buffer to be reused.
@@ -362,12 +360,10 @@ pub fn counts_before(
         let commit = word(counter).map_err(|error| errno(&error))?;
         let before = seq / nr * size;
         let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
-        sum.bytes = sum.bytes.wrapping_add(bytes);
         sum.entries = sum
             .entries
             .wrapping_add(commit.wrapping_sub(bytes) / COMMIT_RECORD);
     }
-    sum.bytes = sum.bytes.saturating_sub(load(Word::Skipped)?);
     Ok(sum)
 }
 

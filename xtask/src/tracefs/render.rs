@@ -14,7 +14,7 @@ use super::buffer::{Content, Counts, Entry, counts, read, read_snapshot};
 use super::session::Session;
 use super::{errno, format};
 use crate::export::graph::Graph;
-use crate::export::latency::{Finder, Latency, Stretch, is_latency_tracer, is_wakeup};
+use crate::export::latency::{Finder, Latency, Lines, Stretch, is_latency_tracer, is_wakeup};
 use crate::export::{Export, Facts};
 
 /// `trace` of one CPU or of all: a latency tracer's is about the stretch that it has kept, function_graph's shows calls,
@@ -93,7 +93,11 @@ pub(super) fn latency(session: &mut Session, cpu: Option<usize>) -> super::Resul
         return Ok(out);
     }
     let export = Latency::new(&mut out, &env::temp_dir()).map_err(|error| errno(&error))?;
-    let mut export = export.of(&tracer, stretch).verbose(session.options.verbose);
+    let places = stretch.map(|stretch| Lines::of(&stretch, &session.guest.elf));
+    let mut export = export
+        .of(&tracer, stretch)
+        .places(places.unwrap_or_default())
+        .verbose(session.options.verbose);
     for (tid, prio) in session.guest.priorities() {
         export.prio(tid, prio);
     }
@@ -154,14 +158,19 @@ fn records(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> 
     let view = session.view()?;
     let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(&view).collect(), |cpu| vec![cpu]);
     let table = Arc::clone(&session.table);
+    // Before the records: what is written in between is in the buffer, and not overrun.
+    let mut stats = Vec::new();
+    for cpu in cpus {
+        stats.push((cpu, stats_of(session, &view, cpu)?.entries));
+    }
     let content = content(session, &view, &table, cpu)?;
     let mut written = 0;
     let mut has_overrun = false;
-    for cpu in cpus {
-        let stats = stats_of(session, &view, cpu)?;
-        written += stats.entries;
-        has_overrun |= stats.entries > content.nr_records + session.nr_read[cpu];
+    for (cpu, entries) in stats {
+        written += entries;
+        has_overrun |= entries > content.nr_records + session.nr_read[cpu];
     }
+    let written = written.max(content.nr_records);
     let mut out = Vec::new();
     let tracer = view.tracers().nth(view.tracer as usize).unwrap_or("nop");
     let plain = is_plain(session);
@@ -322,7 +331,6 @@ fn stats_of(session: &Session, view: &ControlView, cpu: usize) -> super::Result<
     let (now, then) = (counts(&ring, view)?, session.cleared[cpu]);
     Ok(Counts {
         entries: now.entries.saturating_sub(then.entries),
-        bytes: now.bytes.saturating_sub(then.bytes),
         dropped: now.dropped.saturating_sub(then.dropped),
         commit_overrun: now.commit_overrun.saturating_sub(then.commit_overrun),
     })
@@ -332,6 +340,8 @@ fn stats_of(session: &Session, view: &ControlView, cpu: usize) -> super::Result<
 pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>> {
     let view = session.view()?;
     let table = Arc::clone(&session.table);
+    // Before the records: what is written in between is in the buffer, and not overrun.
+    let sums = stats_of(session, &view, cpu)?;
     let content = read(
         &session.guest,
         &view,
@@ -340,7 +350,6 @@ pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>>
         &session.consumed,
         None,
     )?;
-    let sums = stats_of(session, &view, cpu)?;
     let clock = TscClock::new(view.tsc_hz);
     let mut times = content.entries.iter().filter_map(|entry| match entry {
         Entry::Record(record) => Some(record.ts),
@@ -348,6 +357,15 @@ pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>>
     });
     let oldest = times.next().unwrap_or(0);
     let newest = times.next_back().unwrap_or(oldest);
+    // Those of the records that a reader would find, as Linux counts.
+    let bytes: u64 = content
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Record(record) => u64::from(record.len),
+            Entry::Lost { .. } => 0,
+        })
+        .sum();
     let read = session.nr_read[cpu];
     let overrun = sums.entries.saturating_sub(content.nr_records + read);
     let mut out = Vec::new();
@@ -358,7 +376,7 @@ pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>>
     line("entries", content.nr_records.to_string());
     line("overrun", overrun.to_string());
     line("commit overrun", sums.commit_overrun.to_string());
-    line("bytes", sums.bytes.to_string());
+    line("bytes", bytes.to_string());
     line("oldest event ts", seconds(clock.ns(oldest)));
     line("now ts", seconds(clock.ns(view.now.max(newest))));
     line("dropped events", sums.dropped.to_string());

@@ -156,8 +156,14 @@ impl Shell {
                 }
                 Ok((file, of))
             }
-            // Nobody can make files here.
-            Err(Errno::NOENT) => Err(Errno::ACCESS),
+            Err(Errno::NOENT) => {
+                let (parent, _) = path(&redirect.file).rsplit_once('/').unwrap_or_default();
+                match tree::find(&self.session, parent)? {
+                    // Nobody can make files here.
+                    Node::Dir => Err(Errno::ACCESS),
+                    Node::File(..) => Err(Errno::NOTDIR),
+                }
+            }
             Err(error) => Err(error),
         }
     }

@@ -43,6 +43,7 @@ const TESTS: &[(&str, Check)] = &[
         traces::irqs_off_in_turn,
     ),
     ("chrome_slices_nest", traces::chrome_slices_nest),
+    ("cut_says_what_is_missing", traces::cut_says_what_is_missing),
     ("flamegraph_adds_up", traces::flamegraph_adds_up),
     ("trace_cmd_agrees_with_the_text", viewers::trace_cmd_agrees),
     (

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use takt_tracer::control::Kept;
 use takt_tracer::decode::Record;
 
+use crate::image::Elf;
+use crate::image::symbolize::Symbolizer;
+
 /// What the latency tracers record at the end of a stretch that they keep.
 pub(super) const LATENCY_MAX: &str = "tracer:latency_max";
 
@@ -53,6 +56,35 @@ impl Stretch {
     pub fn has(&self, record: &Record<'_>) -> bool {
         let is_its_cpu = self.is_wakeup || record.cpu == self.cpu;
         is_its_cpu && (self.from..=self.to).contains(&record.ts)
+    }
+}
+
+/// Files of functions that are inlined wherever a section begins or ends: it is their callers that are of interest.
+const TOOLS: &[&str] = &[
+    "kernel/src/arch/",
+    "kernel/src/lock.rs",
+    "kernel/src/preempt.rs",
+    "kernel/src/trace/",
+];
+
+/// The source lines of a stretch's ends, `file:line`, where the image tells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Where it began.
+    pub started_at: Option<String>,
+    /// Where it ended.
+    pub ended_at: Option<String>,
+}
+
+impl Lines {
+    /// Those of `stretch`, by the debug information of the image that recorded it.
+    #[must_use]
+    pub fn of(stretch: &Stretch, elf: &Elf) -> Self {
+        let names = Symbolizer::new(elf);
+        Self {
+            started_at: names.line(stretch.started_at, TOOLS),
+            ended_at: names.line(stretch.ended_at, TOOLS),
+        }
     }
 }
 

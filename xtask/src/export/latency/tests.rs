@@ -62,6 +62,10 @@ fn written(tracer: &str, lines: &[Line<'_>], is_verbose: bool) -> (Stretch, Vec<
     let mut latency = Latency::new(&mut out, &spool)
         .unwrap()
         .of(tracer, Some(stretch))
+        .places(Lines {
+            started_at: Some("a.rs:7".into()),
+            ended_at: None,
+        })
         .verbose(is_verbose);
     let facts = Facts {
         in_file: 9,
@@ -105,7 +109,7 @@ fn a_stretch_without_interrupts() {
             "#    -----------------",
             "#    | task: seven-7 (uid:0 nice:0 policy:1 rt_prio:95)",
             "#    -----------------",
-            "#  => started at: f3",
+            "#  => started at: f3 (a.rs:7)",
             "#  => ended at:   f4",
             "#",
         ]

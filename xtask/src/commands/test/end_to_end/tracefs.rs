@@ -191,7 +191,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
          echo sched:sched_nothing > set_event; echo noprint-parent > trace_options; cat options/print-parent\n\
          echo sym-offset nonsense > trace_options; cat options/sym-offset; echo 5 > options/raw\n\
          echo stacktrace > trace_options; echo nooverwrite > trace_options; cat options/overwrite\n\
-         cat error_log; echo 1 > trace_pipe; echo 1 > nothing; cat nothing; ls nothing; nothing",
+         cat error_log; echo 1 > trace_pipe; echo 1 > nothing; echo 1 > events/nothing/enable; cat nothing; ls nothing; nothing",
     )?
     .code(127)?;
     contains(&done.stdout, "nop\n256\n64\n4048\n1\n1\n0\n1\n0\n")?;
@@ -220,6 +220,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         invalid,
         invalid,
         "bash: nothing: Permission denied",
+        "bash: events/nothing/enable: No such file or directory",
         "cat: nothing: No such file or directory",
         "ls: cannot access 'nothing': No such file or directory",
         "bash: nothing: command not found",
@@ -389,10 +390,21 @@ impl Files {
             "current_tracer: error: No such tracer",
         )?;
         contains(&self.sh("echo 1 > nothing")?, "ermission denied")?;
+        for command in [
+            "mkdir nothing",
+            "rm -f trace",
+            "rmdir events",
+            "mv trace nothing",
+        ] {
+            contains(&self.sh(command)?, "not permitted")?;
+        }
         contains(&self.sh("cat nothing")?, "No such file")?;
         self.is("echo 64 > buffer_size_kb; cat buffer_size_kb", "64\n")?;
         self.is("echo 0 > events/enable; echo > trace; echo hello > trace_marker; grep -c 'tracing_mark_write: hello' trace", "1\n")?;
-        contains(&self.sh("cat per_cpu/cpu0/stats")?, "entries: 1\n")?;
+        let stats = self.sh("cat per_cpu/cpu0/stats")?;
+        contains(&stats, "entries: 1\n")?;
+        // What is in the buffer, not what was ever written.
+        contains(&stats, "bytes: 20\n")?;
         self.pipe()
     }
 
@@ -405,6 +417,7 @@ impl Files {
                 .contains("read events: 1\n"))
         })?;
         self.is("grep -c 'tracing_mark_write: hello' trace", "0\n")?;
+        contains(&self.sh("cat per_cpu/cpu0/stats")?, "bytes: 0\n")?;
         self.is("echo more > trace_marker; echo nop > current_tracer", "")?;
         let said = pipe.wait()?.code(0)?.stdout;
         contains(&said, "tracing_mark_write: hello\n")?;

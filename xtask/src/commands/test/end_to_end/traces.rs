@@ -1,5 +1,8 @@
 //! What the trace of a run says, in whatever format.
 
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -34,6 +37,64 @@ pub(super) fn priorities_are_ftraces(stage: &Stage) -> Result<()> {
             shown(event, field, of, comm).with_context(|| format!("no {event} of {comm}"))?;
         ensure!(shown == expected, "{event} of {comm}: {field} is {shown}");
     }
+    Ok(())
+}
+
+/// Of a run whose file was cut, every format says how much is missing at its end.
+pub(super) fn cut_says_what_is_missing(stage: &Stage) -> Result<()> {
+    let total = stage.first()?.len();
+    let (whole, cut) = (stage.dir("first"), stage.dir("cut"));
+    fs::create_dir_all(&cut)?;
+    for entry in fs::read_dir(&whole)? {
+        let entry = entry?;
+        fs::copy(entry.path(), Path::new(&cut).join(entry.file_name()))?;
+    }
+    let trace = Path::new(&cut).join("trace.bin");
+    let size = trace.metadata()?.len();
+    OpenOptions::new()
+        .write(true)
+        .open(&trace)?
+        .set_len(size / 2 + 13)?;
+    let shown = |format: &str| -> Result<String> {
+        let done = stage.xtask(&["trace", &cut, "--format", format])?.code(1)?;
+        ensure!(done.stderr.contains("damaged: byte "), "{}", done.stderr);
+        Ok(done.stdout)
+    };
+    let json = shown("json")?;
+    let records: Vec<Value> = json
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()?;
+    let found = records
+        .iter()
+        .filter(|record| record["event"].is_string())
+        .count();
+    ensure!(0 < found && found < total, "{found} of {total}");
+    let lost = total - found;
+    let last = records.last().context("nothing")?;
+    ensure!(
+        last["lost_events"] == lost,
+        "{last}, {lost} of {total} are missing"
+    );
+    for (format, said) in [
+        ("text", format!("CPU:0 [LOST {lost} EVENTS]")),
+        ("graph", format!("CPU:0 [LOST {lost} EVENTS]")),
+        ("csv", format!(",0,,,,lost,events={lost} sub_buffers=0")),
+        ("flamegraph", format!("lost events {lost}")),
+    ] {
+        let text = shown(format)?;
+        ensure!(text.trim_end().ends_with(&said), "{format}: no {said}");
+        ensure!(
+            format == "flamegraph" || text.contains("damaged"),
+            "{format}: no damage"
+        );
+    }
+    let chrome: Value = serde_json::from_str(&shown("chrome")?)?;
+    let rest = &chrome["otherData"];
+    ensure!(
+        rest["lost_events"] == lost && rest["damaged_places"] == 1,
+        "{rest}"
+    );
     Ok(())
 }
 
