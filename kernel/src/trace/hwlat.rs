@@ -161,6 +161,7 @@ fn body(_: usize) {
 
 /// The tracer begins.
 pub(super) fn begin() -> Result<(), Error> {
+    latency::set_max_cycles(0);
     ENDS.store(false, Relaxed);
     let thread = Builder::new("hwlat", 99)?.spawn(&STACK, body, 0)?;
     THREAD.store(thread.handle(), Relaxed);

@@ -64,7 +64,7 @@ pub fn set_max(nanos: u64) {
 }
 
 #[inline(never)]
-fn set_max_cycles(cycles: u64) {
+pub(super) fn set_max_cycles(cycles: u64) {
     without_interrupts(|| {
         let nr = TAKT_LATENCY.begin();
         MAX.store(cycles, Relaxed);
@@ -140,9 +140,6 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
 pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
-    if what.places == Places::NONE {
-        return Ok(());
-    }
     for cpu in counted(MAX_CPUS) {
         let block = percpu::of(cpu);
         // SAFETY: blocks are static, and these are atomics, here and below.
@@ -194,12 +191,11 @@ pub(super) fn offer(cycles: u64, started_at: u32, ended_at: u32) {
     }
 }
 
-/// The same of a thread that has time to find out, for a stretch within one place.
+/// The same of a thread that has time to find out, for a stretch within one place, and without the snapshot: what it has
+/// found stays with what it has found before.
 #[inline(always)]
 pub(super) fn offer_thread(cycles: u64, place: u32) {
-    if keep(cycles, place, place, percpu::current_tid()) {
-        snapshot::keep_if_reserved();
-    }
+    keep(cycles, place, place, percpu::current_tid());
 }
 
 /// The same of a thread that was woken, without the snapshot, which the caller is to take if it was kept: there is a record

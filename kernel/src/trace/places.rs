@@ -79,8 +79,6 @@ static PLACES: [Place; 7] = [
 pub(super) struct Places(pub(super) u8);
 
 impl Places {
-    /// None.
-    pub(super) const NONE: Self = Self(0);
     /// Where interrupts are disabled and enabled, and where an interrupt's handling begins.
     pub(super) const IRQS: Self = Self(1 << 0 | 1 << 1 | ENTRY);
     /// Where preemption is disabled and enabled.

@@ -188,8 +188,7 @@ static HWLAT: Tracer = Tracer::new(
     &[MAXIMUM, &hwlat::hwlat::ID],
     hwlat::begin,
     hwlat::end,
-)
-.listening(Places::NONE, &critical::CRITICAL, 0);
+);
 
 /// All that are compiled in.
 static TRACERS: &[&Tracer] = &[
