@@ -296,6 +296,11 @@ impl Bar {
         })
     }
 
+    /// What is being done.
+    fn say(&self, what: &str) {
+        self.bar.set_message(format!("{what:22}"));
+    }
+
     fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -305,18 +310,30 @@ impl Progress for Bar {
     fn paths(&self, done: usize, all: usize) {
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message("reading the paths     ");
+        self.say("reading the paths");
     }
 
     fn arrivals(&self, all: u64, known: u64) {
         self.bar.reset();
         self.bar.set_length(all);
         self.bar.set_position(known);
-        self.bar.set_message("moving the interrupt  ");
+        self.say("moving the interrupt");
     }
 
     fn measured(&self, more: u64) {
         self.bar.inc(more);
+    }
+
+    fn ways(&self, done: usize, all: usize, number: usize) {
+        if (done, number) == (0, 0) {
+            self.bar.reset();
+        }
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        match number {
+            0 => self.say("comparing"),
+            _ => self.say(&format!("reading way {number}")),
+        }
     }
 
     fn is_over(&self) -> bool {
