@@ -87,17 +87,23 @@ impl Cpu {
     }
 }
 
+/// Whether stretches of a kind are watched. A hook may be called though its own are not, where its place's event is on.
+#[inline(always)]
+fn is_watched(kind: u8) -> bool {
+    WATCHED.load(Relaxed) & kind != 0
+}
+
 /// Whether a stretch without preemption goes on that is watched.
 #[inline(always)]
 fn is_in_preempt() -> bool {
-    (WATCHED.load(Relaxed) & PREEMPT != 0) & (percpu::depth() != 0)
+    is_watched(PREEMPT) & (percpu::depth() != 0)
 }
 
 /// Whether what happens to the preemption of this thread changes nothing: interrupts are disabled and watched, or it is
 /// not the outermost time. No short cuts: each outcome costs the same.
 #[inline(always)]
 fn is_in_irqs_or_preempt() -> bool {
-    let irqs = (WATCHED.load(Relaxed) & IRQS != 0) & !interrupts::are_enabled();
+    let irqs = is_watched(IRQS) & !interrupts::are_enabled();
     irqs | !percpu::is_outermost()
 }
 
@@ -105,7 +111,7 @@ fn is_in_irqs_or_preempt() -> bool {
 pub(super) fn irqs_off(place: u32) {
     if is_in_preempt() {
         this().inside(Hook::IrqsOff);
-    } else {
+    } else if is_watched(IRQS) {
         this().begin(place, Hook::IrqsOff);
     }
 }
@@ -125,7 +131,7 @@ pub(super) fn preempt_off(place: u32) {
     super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOff);
-        } else {
+        } else if is_watched(PREEMPT) {
             this().begin(place, Hook::PreemptOff);
         }
     });
@@ -151,7 +157,7 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
     let is_in_preempt = is_in_preempt();
     if is_in_preempt && cpu.since.load(Relaxed) != 0 {
         cpu.inside(Hook::IrqEntered);
-    } else {
+    } else if is_watched(IRQS) {
         // Interrupts were on, so whatever went on has ended without being seen; or preemption is disabled, but its
         // stretch has not begun yet, or has ended.
         let place = divert::entry_of(vector as u8) as u32;

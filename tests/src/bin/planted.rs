@@ -2,7 +2,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `plant=KIND` | `plain`, `nested` (with preemption off around it), `lock` (with a mutex held), `interrupt` (a timer's), `none` |
+//! | `plant=KIND` | `plain`, `nested` (with preemption off around it), `lock` (with a mutex held), `interrupt` (a timer's), `large` (none, but a call of a function with a large result), `none` |
 //! | `plant_long=1` | the timer's function takes longer by as many instructions |
 //! | `sample_hours=N` | no sweep: samples for so many hours, as other tools do, and logs the worst |
 //! | `plant_at=N` | how far from the beginning, in rounds of a loop |
@@ -37,6 +37,12 @@ fn filler(rounds: u64) {
     for round in 0..rounds {
         core::hint::black_box(round);
     }
+}
+
+/// Its result does not fit into registers, so whoever calls it says where it goes.
+#[inline(never)]
+fn large() -> [u64; 8] {
+    core::hint::black_box([1; 8])
 }
 
 static LOCK: Mutex<()> = Mutex::new(());
@@ -131,6 +137,9 @@ fn main(command_line: &'static str) {
                 while !HAS_EXPIRED.load(Relaxed) {
                     core::hint::spin_loop();
                 }
+            }
+            "large" => {
+                core::hint::black_box(large());
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use super::record::{Record, Value};
 use super::switches::Switches;
 use super::template::{Part, Show, Subject};
 use super::text::stack;
-use super::types::FieldType;
+use super::types::{FieldType, number};
 
 /// Converts cycles of the TSC into nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,8 @@ pub struct Names {
     pub clock: TscClock,
     /// The threads.
     pub threads: Threads,
-    /// Whether the functions of a stack are shown with how far into them it is.
+    /// Whether the functions of a stack, and those of the tracer `function`, are shown with how far into them it is:
+    /// ftrace's option `sym-offset`.
     pub offsets: bool,
     symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
     /// Records of functions are shown without their callers.
@@ -202,15 +203,31 @@ impl Names {
 
     /// The function at an address, without how far into it; or the address.
     pub fn function(&self, address: u64) -> String {
-        let mut symbol = self.symbol(address);
-        if let Some(offset) = symbol.rfind("+0x") {
-            // An address may stand behind it.
-            let end = symbol[offset..]
-                .find(" <")
-                .map_or(symbol.len(), |at| offset + at);
-            symbol.replace_range(offset..end, "");
+        let symbol = self.symbol(address);
+        let (name, _, behind) = parts(&symbol);
+        format!("{name}{behind}")
+    }
+
+    /// The function from whose block of `size` bytes at `address` another was called. Nobody has recorded where in the
+    /// block, so if [`offsets`](Self::offsets) are wanted it is a range, `+0x40..0x7f/0xc0`, up to where the function
+    /// ends.
+    fn caller(&self, address: u64, size: u64) -> String {
+        if !self.offsets {
+            return self.function(address);
         }
-        symbol
+        let symbol = self.symbol(address);
+        let (name, place, behind) = parts(&symbol);
+        let (offset, len) = place.split_once('/').unwrap_or((place, ""));
+        let Some(first) = number(offset.trim_start_matches('+')) else {
+            return symbol;
+        };
+        let in_block = first.saturating_add(size.saturating_sub(1));
+        let last = match number(len) {
+            Some(len) => in_block.min(len.saturating_sub(1)),
+            None => in_block,
+        };
+        let slash = if len.is_empty() { "" } else { "/" };
+        format!("{name}+{first:#x}..{last:#x}{slash}{len}{behind}")
     }
 
     /// The function of a stack, by the address of a call in it: with how far into it if [`offsets`](Self::offsets) says
@@ -266,6 +283,21 @@ impl Names {
         }
     }
 
+    /// A field of a record of the tracer `function`: the first is a function's entry, which is exact, any other block of
+    /// code is where it was called.
+    fn of_function(&self, number: usize, field: &FieldDef, value: &Value) -> String {
+        match (&field.ty, value.number()) {
+            (FieldType::Block { base, size }, Some(block)) => {
+                let address = base.wrapping_add(block.wrapping_mul(*size));
+                match number {
+                    0 => self.frame(address),
+                    _ => self.caller(address, *size),
+                }
+            }
+            _ => self.show(field, value),
+        }
+    }
+
     /// A record's fields as the class's template says.
     pub fn message(&self, record: &Record<'_>) -> String {
         let is_function = matches!(record.event.role, Role::Function | Role::FunctionContext);
@@ -273,7 +305,7 @@ impl Names {
             && is_function
             && let Some((field, value)) = record.fields().next()
         {
-            return self.show(field, value);
+            return self.of_function(0, field, value);
         }
         let mut out = String::new();
         for part in &record.event.print.0 {
@@ -289,7 +321,12 @@ impl Names {
                 Subject::Field(number) => {
                     match (record.event.fields.get(number), record.values.get(number)) {
                         (Some(field), Some(value)) => {
-                            (value.number().unwrap_or(0) as u8, self.show(field, value))
+                            let shown = if is_function {
+                                self.of_function(number, field, value)
+                            } else {
+                                self.show(field, value)
+                            };
+                            (value.number().unwrap_or(0) as u8, shown)
                         }
                         _ => continue,
                     }
@@ -308,6 +345,17 @@ impl Names {
         }
         out
     }
+}
+
+/// A symbol's name, how far into it that is (`+0x4` or `+0x4/0x20`, or nothing), and what stands behind, such as the
+/// address.
+fn parts(symbol: &str) -> (&str, &str, &str) {
+    let Some(at) = symbol.rfind("+0x") else {
+        return (symbol, "", "");
+    };
+    let (name, rest) = symbol.split_at(at);
+    let (place, behind) = rest.split_at(rest.find(" <").unwrap_or(rest.len()));
+    (name, place, behind)
 }
 
 /// A number of the width of the field, or of its elements, in two's complement.

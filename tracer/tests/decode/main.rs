@@ -5,6 +5,7 @@ mod events;
 mod filter;
 mod formats;
 mod ftrace;
+mod functions;
 mod merge;
 mod metadata;
 mod near;

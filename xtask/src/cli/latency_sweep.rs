@@ -26,7 +26,8 @@ pub struct LatencySweep {
         help_heading = "What"
     )]
     pub workload: Vec<String>,
-    /// A function without arguments that is called again and again: its name, or the end of it (`module::name`).
+    /// A function without arguments that is called again and again: its name, or the end of it (`module::name`). Others are
+    /// refused, as far as the debug information tells.
     #[arg(long, value_name = "SYMBOL", help_heading = "What")]
     pub entry: Vec<String>,
     /// An example of the package instead of our own image: what it marks by `sweep_begin!()` and `sweep_end!()` is swept,

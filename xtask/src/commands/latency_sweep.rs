@@ -11,6 +11,7 @@ use serde_json::Value;
 use takt_timerlat::sweep::{SweepBlock, find};
 
 use crate::cli::LatencySweep;
+use crate::image::signature::Signature;
 use crate::image::symbolize::{SymbolNames, without_hash};
 use crate::image::{Elf, Recipe};
 use crate::run::signals::{Watch, Wish};
@@ -199,10 +200,13 @@ fn entry(name: &str, elf: &Elf) -> Result<What> {
         .map(|(address, full)| (address, full.into_owned()))
         .collect();
     match found.as_slice() {
-        [(address, _)] => Ok(What::Entry {
-            symbol: name.into(),
-            address: *address,
-        }),
+        [(address, _)] => {
+            check_callable(name, Signature::of(elf, *address))?;
+            Ok(What::Entry {
+                symbol: name.into(),
+                address: *address,
+            })
+        }
         [] => Err(anyhow::anyhow!(
             "{} has no function `{name}`",
             elf.path.display()
@@ -217,6 +221,35 @@ fn entry(name: &str, elf: &Elf) -> Result<What> {
             .help("name more of its path")
         }
     }
+}
+
+/// Whether a function can be called with nothing.
+fn check_callable(name: &str, signature: Option<Signature>) -> Result<()> {
+    let Some(signature) = signature else {
+        term::note(format_args!(
+            "the image does not say whether `{name}` takes arguments: it is called without"
+        ));
+        return Ok(());
+    };
+    let wrapper = format!(
+        "sweep a function without arguments that calls it: #[inline(never)] fn …() {{ black_box({name}(…)); }}"
+    );
+    if !signature.arguments.is_empty() {
+        return Err(anyhow::anyhow!(
+            "`{name}` cannot be swept by --entry, which calls it without arguments: it takes {}",
+            signature.arguments.join(", ")
+        ))
+        .help(wrapper);
+    }
+    if signature.has_hidden_argument() {
+        return Err(anyhow::anyhow!(
+            "`{name}` cannot be swept by --entry, which calls it without arguments: its result of {} bytes goes to a \
+             place that the caller names",
+            signature.result
+        ))
+        .help(wrapper);
+    }
+    Ok(())
 }
 
 /// Prints the results.
@@ -263,6 +296,11 @@ impl Bar {
         })
     }
 
+    /// What is being done.
+    fn say(&self, what: &str) {
+        self.bar.set_message(format!("{what:22}"));
+    }
+
     fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -272,18 +310,30 @@ impl Progress for Bar {
     fn paths(&self, done: usize, all: usize) {
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_message("reading the paths     ");
+        self.say("reading the paths");
     }
 
     fn arrivals(&self, all: u64, known: u64) {
         self.bar.reset();
         self.bar.set_length(all);
         self.bar.set_position(known);
-        self.bar.set_message("moving the interrupt  ");
+        self.say("moving the interrupt");
     }
 
     fn measured(&self, more: u64) {
         self.bar.inc(more);
+    }
+
+    fn ways(&self, done: usize, all: usize, number: usize) {
+        if (done, number) == (0, 0) {
+            self.bar.reset();
+        }
+        self.bar.set_length(all as u64);
+        self.bar.set_position(done as u64);
+        match number {
+            0 => self.say("comparing"),
+            _ => self.say(&format!("reading way {number}")),
+        }
     }
 
     fn is_over(&self) -> bool {

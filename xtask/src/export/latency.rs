@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
-use takt_tracer::decode::{Item, Names, Record};
+use takt_tracer::decode::{Context, Item, Names, Record};
 
 use super::{Export, Facts};
 
@@ -46,6 +46,9 @@ const MARKS: [(u64, char); 6] = [
     (10_000, '+'),
 ];
 
+/// The event that is recorded right before a stretch without preemption begins, with the same place.
+const PREEMPT_DISABLE: &str = "preemptirq:preempt_disable";
+
 /// The lines, and what the header will say.
 pub struct Latency<'o> {
     out: &'o mut dyn Write,
@@ -67,6 +70,8 @@ pub struct Latency<'o> {
     waiting: Option<Waiting>,
     /// Losses and damage behind it.
     notes: String,
+    /// The context in which preemption was disabled where the stretch begins, if that is on record.
+    begun: Option<Context>,
     /// The thread that runs at the end, and the priorities that switches and wake-ups have told.
     task: Option<u8>,
     prios: BTreeMap<u8, u64>,
@@ -85,6 +90,44 @@ struct Waiting {
     /// Since the beginning, in ns.
     ns: u64,
     what: String,
+}
+
+/// What is known of a context.
+#[derive(Clone, Copy)]
+enum Known {
+    All(Context),
+    /// A thread has disabled preemption, once. Whether interrupts were on nobody has noted, nor whether a reschedule was
+    /// due.
+    PreemptOff,
+}
+
+impl Known {
+    /// ftrace's four columns.
+    fn flags(self) -> String {
+        match self {
+            Self::All(context) => context.flags(),
+            Self::PreemptOff => "??.1".into(),
+        }
+    }
+
+    /// The same but for the last as one number.
+    fn bits(self) -> String {
+        let Self::All(context) = self else {
+            return "?".into();
+        };
+        let bits = u8::from(context.is_irqs_off())
+            | u8::from(context.is_need_resched()) << 2
+            | u8::from(context.is_hardirq()) << 3
+            | u8::from(context.is_nmi()) << 6;
+        bits.to_string()
+    }
+
+    fn depth(self) -> u8 {
+        match self {
+            Self::All(context) => context.depth(),
+            Self::PreemptOff => 1,
+        }
+    }
 }
 
 impl<'o> Latency<'o> {
@@ -108,6 +151,7 @@ impl<'o> Latency<'o> {
             last: 0,
             waiting: None,
             notes: String::new(),
+            begun: None,
             task: None,
             prios: BTreeMap::new(),
         })
@@ -184,23 +228,30 @@ impl<'o> Latency<'o> {
         }
         if let Some(stretch) = &self.stretch {
             self.task = Some(stretch.tid);
+            // The last one before it, in a thread that disables preemption for the first time; if it is of another place
+            // the stretch's own was lost.
+            let is_outermost = record.context.depth() == 1 && !record.context.is_hardirq();
+            if record.event.name == PREEMPT_DISABLE
+                && is_outermost
+                && record.cpu == stretch.cpu
+                && record.ts <= stretch.from
+            {
+                let is_its = number("caller") == Some(stretch.started_at);
+                self.begun = is_its.then_some(record.context);
+            }
         }
     }
 
-    fn head(&self, record: &Record<'_>, names: &Names) -> String {
+    fn head(&self, record: &Record<'_>, context: Known, names: &Names) -> String {
         let (task, pid) = (
             names.threads.task(record.tid),
             names.threads.pid(record.tid),
         );
-        let context = record.context;
         if self.is_verbose {
-            let flags = u8::from(context.is_irqs_off())
-                | u8::from(context.is_need_resched()) << 2
-                | u8::from(context.is_hardirq()) << 3
-                | u8::from(context.is_nmi()) << 6;
             return format!(
-                "{task:>16} {pid:>7} {:>3} {flags} {:08x} {:08x}",
+                "{task:>16} {pid:>7} {:>3} {} {:08x} {:08x}",
                 record.cpu,
+                context.bits(),
                 context.depth(),
                 self.entries,
             );
@@ -211,8 +262,14 @@ impl<'o> Latency<'o> {
 
     /// The line for the beginning of a stretch: who had the CPU then, as far as the first record behind it tells.
     fn write_begin(&mut self, stretch: &Stretch, record: &Record<'_>, names: &Names) {
+        let context = match (self.tracer.as_str(), self.begun) {
+            // The records behind it are of deeper sections and of interrupts.
+            ("preemptoff", None) => Known::PreemptOff,
+            ("preemptoff", Some(context)) => Known::All(context),
+            _ => Known::All(record.context),
+        };
         self.waiting = Some(Waiting {
-            head: self.head(record, names),
+            head: self.head(record, context, names),
             ns: 0,
             what: names.symbol(stretch.started_at),
         });
@@ -319,7 +376,7 @@ impl Export for Latency<'_> {
         let (first, _) = *self.first.get_or_insert((ns, record.cpu));
         self.last = ns;
         self.waiting = Some(Waiting {
-            head: self.head(record, names),
+            head: self.head(record, Known::All(record.context), names),
             ns: ns.saturating_sub(first),
             what: names.line(record),
         });

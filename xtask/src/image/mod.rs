@@ -4,6 +4,7 @@ pub mod build;
 pub mod elf;
 pub mod events;
 pub mod functions;
+pub mod signature;
 pub mod symbolize;
 
 pub use build::{Built, Recipe};

@@ -41,6 +41,9 @@ pub trait Progress: Sync {
     fn arrivals(&self, all: u64, known: u64);
     /// So many more were measured.
     fn measured(&self, more: u64);
+    /// What was measured is being explained: so many stretches of so many, and the way of this number is being read
+    /// off (0: none yet). How many a stretch has is not known before.
+    fn ways(&self, done: usize, all: usize, number: usize);
     /// Whether the user wants out.
     fn is_over(&self) -> bool;
 }
@@ -142,6 +145,15 @@ pub fn run(
 
     let entries = Entries::of(elf);
     let stretches: Vec<_> = config.what.iter().zip(paths).collect();
+    let (nr_done, nr_ways) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let tell = || {
+        progress.ways(
+            nr_done.load(Relaxed),
+            stretches.len(),
+            nr_ways.load(Relaxed),
+        )
+    };
+    tell();
     each(jobs, &stretches, &is_broken, |(what, path)| {
         let mut arrivals = Vec::new();
         let mut is_whole = true;
@@ -158,6 +170,8 @@ pub fn run(
         }
         let is_entry = |ip| entries.contain(ip);
         while let Some(met) = ways.unexplained(&arrivals, is_entry) {
+            nr_ways.fetch_add(1, Relaxed);
+            tell();
             let first = met.arrival.position.saturating_add_unsigned(EARLY);
             let first = first.cast_unsigned();
             let executed = match folder.way(what, first)? {
@@ -170,6 +184,8 @@ pub fn run(
             };
             ways.add(&met, executed, is_entry);
         }
+        nr_done.fetch_add(1, Relaxed);
+        tell();
         Ok(Measured {
             what: (*what).clone(),
             limit: config.limit(path.len()),
@@ -249,6 +265,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sweep::Path;
 
     #[test]
     fn parts_cover_everything_once() {
@@ -262,6 +279,78 @@ mod tests {
             }
             assert_eq!(next, arrivals);
         }
+    }
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Told {
+        fn note(&self, what: String) {
+            lock(&self.0).push(what);
+        }
+    }
+
+    impl Progress for Told {
+        fn paths(&self, done: usize, all: usize) {
+            self.note(format!("paths {done}/{all}"));
+        }
+        fn arrivals(&self, all: u64, known: u64) {
+            self.note(format!("arrivals {known}/{all}"));
+        }
+        fn measured(&self, more: u64) {
+            self.note(format!("measured {more}"));
+        }
+        fn ways(&self, done: usize, all: usize, number: usize) {
+            self.note(format!("ways {done}/{all}, number {number}"));
+        }
+        fn is_over(&self) -> bool {
+            false
+        }
+    }
+
+    /// A sweep of which everything is known, so that nothing boots: one of its arrivals was taken on another way.
+    #[test]
+    fn progress_goes_on_while_the_ways_are_read() {
+        let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let what = What::Marked;
+        let config = SweepConfig::new(vec![what.clone()], &elf);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(dir.path(), &config, &[]).unwrap();
+        let path = Path {
+            ips: (0..10).collect(),
+            tail: Vec::new(),
+        };
+        folder.put_path(&what, &path).unwrap();
+        let count = config.arrivals(&what, path.len());
+        let arrival = |number: u32| {
+            let position = number.cast_signed() - EARLY.cast_signed();
+            Arrival {
+                position,
+                irq: 4,
+                thread: 4,
+                ip: if position == 5 { 99 } else { position as u32 },
+                preempt_depth: 0,
+                took: path.len(),
+            }
+        };
+        let arrivals: Vec<_> = (0..count).map(arrival).collect();
+        folder.put_part(&what, 0, &arrivals).unwrap();
+        folder.put_way(&what, 5 + EARLY, &path).unwrap();
+        let told = Told::default();
+        let shard = Shard { index: 0, of: 1 };
+        run(&folder, &config, &elf, 1, shard, &told).unwrap();
+        assert_eq!(
+            *lock(&told.0),
+            [
+                "paths 0/1".to_owned(),
+                "paths 1/1".into(),
+                format!("arrivals {count}/{count}"),
+                "ways 0/1, number 0".into(),
+                "ways 0/1, number 1".into(),
+                "ways 1/1, number 1".into(),
+            ]
+        );
     }
 
     #[test]

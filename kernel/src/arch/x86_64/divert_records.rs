@@ -1,8 +1,9 @@
 //! The record functions, diverted for rules: who wants to look at every record before it is made.
 //!
 //! Each of the functions in [`record`](super::record) begins with an instruction of nine bytes that means the same
-//! anywhere, and does not cross a multiple of 8 with its first five. These are replaced by a jump and put back again, so what is off costs
-//! nothing at all, not even a NOP; and nobody ever stands inside it, neither a thread that was preempted nor another CPU.
+//! anywhere, and does not cross a multiple of 8 with its first five (the assembler checks the latter). These are replaced by a
+//! jump and put back again, so what is off costs nothing at all, not even a NOP; and nobody ever stands inside it, neither a
+//! thread that was preempted nor another CPU.
 //!
 //! The diverted form hands the arguments to [`rules::before`](crate::trace::rules::before), makes the record by a copy
 //! of that instruction and the rest of the function if it may, and tells [`rules::after`](crate::trace::rules::after)

@@ -32,6 +32,9 @@ pub(crate) const IRQS_ON: u32 = 1 << 22;
 const NEAR_LEN: u32 = 12;
 const FAR_LEN: u32 = 16;
 
+/// Bytes of the jump that rules put over the first instruction of each function.
+const JUMP_LEN: u32 = 5;
+
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
     // The three entries. The last one's first five bytes lie in one aligned word of eight, so that they can be changed at
@@ -58,6 +61,11 @@ global_asm!(
     "takt_\\name:",
     "mov r8, gs:[{POS}]",
     "takt_\\name\\()_rest:",
+    // Fails the build if they do not: 24 bytes lie before the entry, and its first instruction has room for a jump. What is
+    // true is 1 or -1, so that less than no room is asked for, which the assembler refuses; else it takes none. (`.if` cannot
+    // say it: how long the jumps above are is known only at the end.)
+    ".skip -(takt_\\name - takt_\\name\\()_begin != 24) * (takt_\\name - takt_\\name\\()_begin != 24)",
+    ".skip -(takt_\\name\\()_rest - takt_\\name < {JUMP_LEN}) * (takt_\\name\\()_rest - takt_\\name < {JUMP_LEN})",
     ".endm",
     //
     // Reserves up to rdx, which is computed by `new` from r8, the position. Then: eax = place in the ring, r8d = time. The
@@ -248,6 +256,7 @@ global_asm!(
     NEAR = const NEAR_LEN,
     FAR = const FAR_LEN,
     NEAR_FAR = const wire::NEAR_FAR,
+    JUMP_LEN = const JUMP_LEN,
     bytes = sym crate::trace::record_bytes,
 );
 

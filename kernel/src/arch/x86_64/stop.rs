@@ -70,21 +70,27 @@ impl Text {
 
     /// Stops every other CPU, with interrupts off here, until what it gives is dropped.
     #[inline(always)]
-    pub fn stop(&mut self) -> Stopped {
+    pub fn stop(&mut self) -> Stopped<'_> {
         let (flags, text) = stop_others();
-        Stopped { text, flags }
+        Stopped {
+            text,
+            flags,
+            _lock: PhantomData,
+        }
     }
 }
 
-/// Every other CPU stands still.
-pub struct Stopped {
+/// Every other CPU stands still. It borrows the [`Text`] that it came from: who gave that back while the CPUs stand still
+/// would let another thread stop them a second time, and who stopped them twice would let them go with the first.
+pub struct Stopped<'t> {
     /// The right to write to the text.
     pub text: Writable,
     /// What the flags were.
     flags: u64,
+    _lock: PhantomData<&'t mut Text>,
 }
 
-impl Drop for Stopped {
+impl Drop for Stopped<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let_others_go(self.flags);

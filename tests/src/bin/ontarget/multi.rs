@@ -61,16 +61,22 @@ fn equal(_: usize) {
     }
 }
 
-/// Waits until `rounds` grows. Ten seconds at most: the host may have other things to do than that CPU.
-fn goes_on(rounds: &AtomicU32) -> Result<(), Failure> {
-    let before = rounds.load(Relaxed);
-    for _ in 0..10_000 {
-        if rounds.load(Relaxed) != before {
-            return Ok(());
+/// Waits a millisecond at a time until something is so, up to `millis` times; says whether it is.
+fn within(millis: u32, is_so: impl Fn() -> bool) -> Result<bool, Error> {
+    for _ in 0..millis {
+        if is_so() {
+            return Ok(true);
         }
         sleep_nanos(1_000_000)?;
     }
-    check!(rounds.load(Relaxed) != before, "it does not go on");
+    Ok(is_so())
+}
+
+/// Waits until `rounds` grows. Ten seconds at most: the host may have other things to do than that CPU.
+fn goes_on(rounds: &AtomicU32) -> Result<(), Failure> {
+    let before = rounds.load(Relaxed);
+    let goes_on = within(10_000, || rounds.load(Relaxed) != before)?;
+    check!(goes_on, "it does not go on");
     Ok(())
 }
 
@@ -199,13 +205,8 @@ target_test! {
         let turns = TURNS.load(Relaxed);
         STEP.store(2, Relaxed);
         // A second at most: left to itself, that CPU's timer comes after four.
-        for _ in 0..1_000 {
-            if TURNS.load(Relaxed) != turns {
-                break;
-            }
-            sleep_nanos(1_000_000)?;
-        }
-        check!(TURNS.load(Relaxed) != turns, "the suspended thread keeps its CPU");
+        let gives_way = within(1_000, || TURNS.load(Relaxed) != turns)?;
+        check!(gives_way, "the suspended thread keeps its CPU");
         check_eq!(STEP.load(Relaxed), 2);
         thread.resume()?;
         thread.join(before_long())?;
@@ -226,12 +227,7 @@ target_test! {
             sleep_nanos(2_000_000)?;
             timer.arm(Instant::after_nanos(3_000_000));
             // A second at most: left to itself, that CPU's timer comes after four.
-            for _ in 0..1_000 {
-                if EXPIRED.load(Relaxed) == round {
-                    break;
-                }
-                sleep_nanos(1_000_000)?;
-            }
+            within(1_000, || EXPIRED.load(Relaxed) == round)?;
             check_eq!((EXPIRED.load(Relaxed), EARLY.load(Relaxed)), (round, 0));
         }
         Ok(())
@@ -253,12 +249,7 @@ target_test! {
         check_eq!(STEP.load(Relaxed), 2);
         let counter = COUNTER.lock_until(before_long())?;
         // The other CPU gives the mutex away first and loses its boost next.
-        for _ in 0..1_000 {
-            if owner.priority()? == PRIORITY - 2 {
-                break;
-            }
-            sleep_nanos(1_000_000)?;
-        }
+        within(1_000, || owner.priority() == Ok(PRIORITY - 2))?;
         check_eq!((*counter, owner.priority()?), (1, PRIORITY - 2));
         drop(counter);
         GO_ON.store(false, Relaxed);
@@ -283,13 +274,8 @@ target_test! {
         for _ in 0..20 {
             let turns = IDLE_TURNS.load(Relaxed);
             thread.unpark()?;
-            for _ in 0..1_000 {
-                if IDLE_TURNS.load(Relaxed) != turns {
-                    break;
-                }
-                sleep_nanos(1_000_000)?;
-            }
-            check!(IDLE_TURNS.load(Relaxed) != turns, "the idle thread goes round");
+            let has_turn = within(1_000, || IDLE_TURNS.load(Relaxed) != turns)?;
+            check!(has_turn, "the idle thread goes round");
         }
         GO_ON.store(false, Relaxed);
         thread.unpark()?;

@@ -110,6 +110,10 @@ const TESTS: &[(&str, Check)] = &[
         tracefs_rules::histograms_beside,
     ),
     ("sweep_finds_what_is_planted", sweep::finds_what_is_planted),
+    (
+        "sweep_entries_take_no_arguments",
+        sweep::entries_take_no_arguments,
+    ),
     ("sweep_resumes_and_merges", sweep::resumes_and_merges),
     (
         "sweep_finds_what_samples_miss",

@@ -26,6 +26,10 @@ fn table() -> EventTable {
             8,
             "event app:step\nclass n\nlayout core8\nfield n 8 u\nprint n={n}\n",
         ),
+        (
+            10,
+            "event preemptirq:preempt_disable\nclass p\nlayout core8\nfield caller 32 sym\nprint caller={caller}\n",
+        ),
     ];
     events(&texts)
 }
@@ -197,5 +201,91 @@ fn marks_are_ftraces() {
     assert_eq!(
         (micros(0), micros(12_034)),
         ("0.000".into(), "12.034".into())
+    );
+}
+
+/// A record: CPU, context, time, running thread, event, values.
+type Within<'a> = (u8, u8, u64, u8, &'a str, &'a [u64]);
+
+/// Interrupts are on, and no reschedule is due.
+const IRQS_ON: u8 = 0xc0;
+
+/// The lines of a stretch without preemption from 1,000 on, behind these records; those in it are of an interrupt and of a
+/// deeper section.
+fn begins(tracer: &str, before: &[Within<'_>], is_verbose: bool) -> String {
+    let table = table();
+    let inside: [Within<'_>; 3] = [
+        (0, 0x91, 1_200, 7, STEP, &[1]),
+        (0, 0x82, 1_300, 7, STEP, &[2]),
+        (0, 0xc1, 2_000, 7, LATENCY_MAX, &[7, 3, 4, 1_000]),
+    ];
+    let record = |(cpu, context, ts, tid, event, values): &Within<'_>| Record {
+        cpu: *cpu,
+        ts: *ts,
+        context: Context(*context),
+        tid: *tid,
+        len: 8,
+        event: table.by_name(event).unwrap(),
+        values: values.iter().map(|value| Value::Number(*value)).collect(),
+    };
+    let records: Vec<_> = before.iter().chain(&inside).map(record).collect();
+    let mut finder = Finder::new(tracer);
+    records.iter().for_each(|record| finder.see(record));
+    let mut names = Names::new(1_000_000_000, Threads::new(2))
+        .with_symbols(|address| Some(format!("f{address}")));
+    names.threads.name(7, "seven");
+    let mut out = Vec::new();
+    let mut latency = Latency::new(&mut out, &std::env::temp_dir())
+        .unwrap()
+        .of(tracer, finder.found())
+        .verbose(is_verbose);
+    for record in records {
+        latency.item(&Item::Record(record), &mut names).unwrap();
+    }
+    latency.end(&names).unwrap();
+    drop(latency);
+    let text = String::from_utf8(out).unwrap();
+    let is_begin = |line: &&str| line.ends_with(": f3") && !line.starts_with('#');
+    let mut lines = text.lines().filter(is_begin);
+    lines.next().unwrap().to_owned()
+}
+
+#[test]
+fn a_stretch_without_preemption_begins_in_its_own_context() {
+    let off = PREEMPT_DISABLE;
+    // Nobody has noted it: what is known is that a thread had disabled preemption once.
+    assert_eq!(
+        begins("preemptoff", &[], false),
+        "   seven-7       0??.1    0.000us : f3"
+    );
+    assert_eq!(
+        begins("preemptoff", &[], true),
+        "           seven       7   0 ? 00000001 00000000 [00000000] 0.000000ms (+0.000200ms): f3"
+    );
+    // Its own event says it: the last outermost one of its CPU, at its place.
+    let own = (0, IRQS_ON | 1, 950, 7, off, &[3][..]);
+    let with_irqs_off = (0, 0x81, 950, 7, off, &[3][..]);
+    let of_another_cpu = (1, 0x81, 960, 8, off, &[3][..]);
+    let deeper = (0, 0x82, 970, 7, off, &[3][..]);
+    let in_an_interrupt = (0, 0x91, 980, 7, off, &[3][..]);
+    let before = [own, of_another_cpu, deeper, in_an_interrupt];
+    assert_eq!(
+        begins("preemptoff", &before, false),
+        "   seven-7       0...1    0.000us : f3"
+    );
+    assert_eq!(
+        begins("preemptoff", &[own, with_irqs_off], false),
+        "   seven-7       0d..1    0.000us : f3"
+    );
+    // It was lost: the last one is another section's.
+    let of_another_place = (0, IRQS_ON | 1, 970, 7, off, &[5][..]);
+    assert_eq!(
+        begins("preemptoff", &[own, of_another_place], false),
+        "   seven-7       0??.1    0.000us : f3"
+    );
+    // The other tracers' stretches begin in more than one way.
+    assert_eq!(
+        begins("irqsoff", &[own], false),
+        "   seven-7       0d.h1    0.000us : f3"
     );
 }

@@ -2,6 +2,7 @@
 //! shards, gives what it gives in one piece.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -110,6 +111,37 @@ pub(super) fn finds_what_is_planted(stage: &Stage) -> Result<()> {
     )?
     .code(1)?;
     ensure!(done.stderr.contains("no workload"), "{}", done.stderr);
+    Ok(())
+}
+
+/// A function without arguments is called again and again; one that would find nothing but rubbish in them is refused, and
+/// nothing is begun.
+pub(super) fn entries_take_no_arguments(stage: &Stage) -> Result<()> {
+    sweep(stage, "entry", "", &["--entry", "planted::planted"])?.code(0)?;
+    let result = document(stage, "entry")?;
+    ensure!(result.is_complete(), "not complete");
+    let found = sections(&result, Kind::IrqsOff);
+    ensure!(
+        found.iter().any(|it| it.length == PLANTED),
+        "no section of {PLANTED} in {found:#?}"
+    );
+    for (name, says) in [
+        ("planted::filler", "it takes rounds"),
+        // A method, whose arguments are those of its declaration as well.
+        ("waiter_moved", "it takes self"),
+        ("planted::large", "its result of 64 bytes"),
+    ] {
+        let done = sweep(stage, "refused", "", &["--entry", name])?.code(1)?;
+        ensure!(
+            done.stderr.contains(says) && done.stderr.contains("help: sweep a function without"),
+            "{name}: {}",
+            done.stderr
+        );
+        ensure!(
+            !Path::new(&stage.dir("refused")).exists(),
+            "{name}: it was begun"
+        );
+    }
     Ok(())
 }
 

@@ -119,23 +119,68 @@ pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Set at boot as Linux spells it, read and set live: each function is followed by its stack.
+/// Whether a stack's caller `name+0x4a/0xc0` is in the block that the record tells, `name+0x40..0x7f/0xc0`.
+fn is_in_block(caller: &str, block: &str) -> Option<bool> {
+    let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let parts = |text: &str| {
+        let (name, place) = text.rsplit_once('+')?;
+        let (offset, size) = place.split_once('/')?;
+        Some((name.to_owned(), offset.to_owned(), size.to_owned()))
+    };
+    let (name, offset, size) = parts(caller)?;
+    let (of, range, len) = parts(block)?;
+    let (first, last) = range.split_once("..")?;
+    let is_inside = (hex(first)?..=hex(last)?).contains(&hex(&offset)?);
+    Some(is_inside && name == of && size == len && hex(last)? < hex(&size)?)
+}
+
+/// Set at boot as Linux spells it, read and set live: each function is followed by its stack. With offsets, the stack's
+/// are exact and what the record says agrees with them.
 pub(super) fn func_stack_trace(stage: &Stage) -> Result<()> {
     let done = shell(
         stage,
         "trace_options=func_stack_trace stacktrace",
         "cat options/func_stack_trace options/stacktrace stack_tracer_enabled; echo 0 > stack_tracer_enabled\n\
          echo A; echo function > current_tracer; sleep 0.05; echo 0 > tracing_on; cat trace; echo B\n\
+         echo sym-offset > trace_options; cat trace; echo C\n\
          echo nop > current_tracer; echo nofunc_stack_trace > trace_options; cat options/func_stack_trace",
     )?;
     let text = &done.stdout;
     ensure!(text.starts_with("1\n0\n1\nA\n"), "{text}");
-    let trace = between(text, "A\n", "B\n")?;
+    ensure!(text.ends_with("C\n0\n"), "{text}");
+    let stacks = followed(between(text, "A\n", "B\n")?)?;
+    for (record, [own, caller]) in &stacks {
+        let shown = format!("{own} <-{caller}");
+        ensure!(record == &shown, "behind `{record}`: {own}, {caller}");
+    }
+    let nr = stacks.len();
+    ensure!(nr > 50, "only {nr} stacks");
+    let stacks = followed(between(text, "B\n", "C\n")?)?;
+    ensure!(stacks.len() == nr, "{} of {nr} stacks", stacks.len());
+    for (record, [own, caller]) in &stacks {
+        let (function, parent) = record.split_once(" <-").context("no caller")?;
+        ensure!(
+            function == *own && own.contains("+0x0/0x"),
+            "behind `{record}`: {own}"
+        );
+        ensure!(
+            is_in_block(caller, parent) == Some(true),
+            "behind `{record}`: {caller}"
+        );
+    }
+    Ok(())
+}
+
+/// A record of the tracer `function` without what stands before it, and the first two functions of its stack.
+type Followed<'t> = (&'t str, [&'t str; 2]);
+
+/// The records of functions, and the stacks behind them.
+fn followed(trace: &str) -> Result<Vec<Followed<'_>>> {
     let lines: Vec<_> = trace
         .lines()
         .filter(|line| !line.starts_with('#'))
         .collect();
-    let mut nr = 0;
+    let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let Some((_, call)) = line
             .split_once(": ")
@@ -143,20 +188,15 @@ pub(super) fn func_stack_trace(stage: &Stage) -> Result<()> {
         else {
             continue;
         };
-        let (function, parent) = call.split_once(" <-").context("no caller")?;
         // The last may be without one.
         if let Some([stack, own, caller, ..]) = lines.get(at + 1..) {
-            let is_stack = stack.ends_with(": <stack trace>");
-            let own = own.strip_prefix(" => ");
-            let caller = caller.strip_prefix(" => ");
-            ensure!(
-                is_stack && own == Some(function) && caller == Some(parent),
-                "behind `{line}`: {stack}, {own:?}, {caller:?}"
-            );
-            nr += 1;
+            let names = [own, caller].map(|line| line.strip_prefix(" => "));
+            let ([Some(own), Some(caller)], true) = (names, stack.ends_with(": <stack trace>"))
+            else {
+                anyhow::bail!("behind `{line}`: {stack}, {own}, {caller}");
+            };
+            found.push((call, [own, caller]));
         }
     }
-    ensure!(nr > 50, "only {nr} stacks");
-    ensure!(text.ends_with("B\n0\n"), "{text}");
-    Ok(())
+    Ok(found)
 }

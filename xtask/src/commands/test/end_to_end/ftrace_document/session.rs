@@ -8,7 +8,7 @@ pub(super) type Step = (&'static str, &'static [&'static str]);
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
-pub(super) const SESSION: [Step; 48] = [
+pub(super) const SESSION: [Step; 49] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
@@ -126,6 +126,15 @@ pub(super) const SESSION: [Step; 48] = [
             "=# tracer: function",
             "COLUMNS",
             "+^HEADtakt_(kernel::time::sleep_until|timerlat::workload::timerlat::expired)$",
+        ],
+    ),
+    // Who calls is known to a block of 64 bytes.
+    (
+        "echo sym-offset > trace_options; cat trace; echo nosym-offset > trace_options",
+        &[
+            "=# tracer: function",
+            "COLUMNS",
+            "+^HEADtakt_\\S+\\+0x0/0x[0-9a-f]+ <-\\S.*\\+0x(0|[0-9a-f]*[048c]0)\\.\\.0x[0-9a-f]+/0x[0-9a-f]+$",
         ],
     ),
     (
