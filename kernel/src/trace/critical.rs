@@ -59,11 +59,16 @@ fn this() -> &'static Cpu {
 }
 
 impl Cpu {
-    #[inline(always)]
-    fn begin(&self, place: u32, hook: Hook) {
+    /// A stretch of a kind begins, or did so many cycles ago, if that is watched: a hook is also called where only its
+    /// place's event is on.
+    #[inline(never)]
+    fn begin(&self, place: u32, hook: Hook, kind: u8, ago: u64) {
+        if !is_watched(kind) {
+            return;
+        }
         self.place.store(place, Relaxed);
         self.cost.store(hook.cost_of_end(), Relaxed);
-        self.since.store(tsc::now(), Relaxed);
+        self.since.store(tsc::now() - ago, Relaxed);
     }
 
     #[inline(never)]
@@ -87,7 +92,7 @@ impl Cpu {
     }
 }
 
-/// Whether stretches of a kind are watched. A hook may be called though its own are not, where its place's event is on.
+/// Whether stretches of a kind are watched.
 #[inline(always)]
 fn is_watched(kind: u8) -> bool {
     WATCHED.load(Relaxed) & kind != 0
@@ -111,8 +116,8 @@ fn is_in_irqs_or_preempt() -> bool {
 pub(super) fn irqs_off(place: u32) {
     if is_in_preempt() {
         this().inside(Hook::IrqsOff);
-    } else if is_watched(IRQS) {
-        this().begin(place, Hook::IrqsOff);
+    } else {
+        this().begin(place, Hook::IrqsOff, IRQS, 0);
     }
 }
 
@@ -131,8 +136,8 @@ pub(super) fn preempt_off(place: u32) {
     super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOff);
-        } else if is_watched(PREEMPT) {
-            this().begin(place, Hook::PreemptOff);
+        } else {
+            this().begin(place, Hook::PreemptOff, PREEMPT, 0);
         }
     });
 }
@@ -157,15 +162,13 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
     let is_in_preempt = is_in_preempt();
     if is_in_preempt && cpu.since.load(Relaxed) != 0 {
         cpu.inside(Hook::IrqEntered);
-    } else if is_watched(IRQS) {
+    } else {
         // Interrupts were on, so whatever went on has ended without being seen; or preemption is disabled, but its
         // stretch has not begun yet, or has ended.
         let place = divert::entry_of(vector as u8) as u32;
-        cpu.place.store(place, Relaxed);
-        cpu.cost.store(Hook::IrqEntered.cost_of_end(), Relaxed);
         cpu.is_interrupts.store(is_in_preempt, Relaxed);
         // What this took is left out.
-        cpu.since.store(at + (tsc::now() - begun), Relaxed);
+        cpu.begin(place, Hook::IrqEntered, IRQS, begun - at);
     }
 }
 
@@ -195,6 +198,7 @@ impl Cpu {
     /// Nothing goes on.
     pub(super) fn reset(&self) {
         self.since.store(0, Relaxed);
+        self.is_interrupts.store(false, Relaxed);
     }
 }
 

@@ -131,6 +131,37 @@ target_test! {
         is_exact("preemptoff", without_either, 2)
     }
 
+    /// A place's event that is on does not make a tracer watch what it does not: `preemptoff` interrupts, or `irqsoff`
+    /// preemption.
+    fn events_of_the_others_places(Shared) {
+        for (name, other, events) in [
+            (
+                "preemptoff",
+                without_irqs as fn(u64),
+                [events::irq_disable::Event::id(), events::irq_enable::Event::id(), events::irq_handler_entry::Event::id()],
+            ),
+            (
+                "irqsoff",
+                without_preemption as fn(u64),
+                [events::preempt_disable::Event::id(), events::preempt_enable::Event::id(), events::sched_switch::Event::id()],
+            ),
+        ] {
+            for id in events {
+                trace::enable(id.number(), true)?;
+            }
+            choose(name)?;
+            black_box(other)(LONG);
+            sleep_until(after_us(50))?;
+            let last = latency::last();
+            choose("nop")?;
+            for id in events {
+                trace::enable(id.number(), false)?;
+            }
+            check!(last.is_none_or(|last| last.cycles < LONG), "{name}: {last:x?}");
+        }
+        Ok(())
+    }
+
     /// Nested sections are part of the outermost.
     fn nested_sections_belong_to_the_outermost(Shared) {
         let [short, long] = [LONG, LONG + 500].map(|length| longest("irqsoff", || nested(length)));
