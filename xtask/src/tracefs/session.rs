@@ -57,6 +57,15 @@ struct Open {
     rest: String,
 }
 
+/// A pipe that is open.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenPipe {
+    /// How often a tracer was chosen before.
+    nr_chosen: u32,
+    /// Something was read.
+    has_read: bool,
+}
+
 /// What reading a pipe comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piped {
@@ -232,28 +241,34 @@ impl Session {
         Ok(())
     }
 
-    /// How often a tracer was chosen so far: what a pipe remembers from when it was opened.
+    /// Opens a pipe.
     ///
     /// # Errors
     ///
     /// `ENODEV` if the guest has ended.
-    pub fn nr_chosen(&self) -> super::Result<u32> {
-        Ok(self.view()?.nr_chosen)
+    pub fn open_pipe(&self) -> super::Result<OpenPipe> {
+        Ok(OpenPipe {
+            nr_chosen: self.view()?.nr_chosen,
+            has_read: false,
+        })
     }
 
-    /// Reads a pipe: of one CPU or of all. `chosen` is [`nr_chosen`](Self::nr_chosen) when it was opened.
+    /// Reads a pipe: of one CPU or of all. It ends when another tracer is chosen, and where nothing is recorded any more once
+    /// something was read, as Linux's does.
     ///
     /// # Errors
     ///
     /// If the guest's memory cannot be read.
-    pub fn pipe(&mut self, cpu: Option<usize>, chosen: u32) -> super::Result<Piped> {
+    pub fn pipe(&mut self, cpu: Option<usize>, opened: &mut OpenPipe) -> super::Result<Piped> {
         // Asked before reading, so that nothing that came before the end is missed.
         let is_alive = self.guest.is_alive();
         let view = self.view()?;
         let text = render::pipe(self, &view, cpu)?;
+        let is_over = view.nr_chosen != opened.nr_chosen || !view.is_on && opened.has_read;
+        opened.has_read |= !text.is_empty();
         Ok(match text {
             text if !text.is_empty() => Piped::Text(text),
-            _ if view.nr_chosen != chosen || !is_alive => match render::pipe_rest(self)? {
+            _ if is_over || !is_alive => match render::pipe_rest(self)? {
                 rest if !rest.is_empty() => Piped::Text(rest),
                 _ => Piped::End,
             },

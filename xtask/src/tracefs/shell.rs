@@ -231,15 +231,15 @@ impl Shell {
             Of::Cpu(cpu) => Some(*cpu),
             _ => None,
         };
-        let chosen = match self.session.nr_chosen() {
-            Ok(chosen) => chosen,
+        let mut opened = match self.session.open_pipe() {
+            Ok(opened) => opened,
             Err(error) => return Ok(Err(error)),
         };
         loop {
             if self.is_interrupted.load(Relaxed) {
                 return Ok(Ok(INTERRUPTED));
             }
-            match self.session.pipe(cpu, chosen) {
+            match self.session.pipe(cpu, &mut opened) {
                 Ok(Piped::Text(text)) => {
                     streams.out.write_all(&text)?;
                     streams.out.flush()?;

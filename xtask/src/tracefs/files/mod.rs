@@ -304,7 +304,8 @@ tracing mini-HOWTO, of Takt:
   trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off;
                        those of function_graph (funcgraph-*) while it is the current tracer
   trace_stat/        - what function_profile_enabled has counted on each CPU
-  trace_pipe         - as trace, but reading takes it away, and waits for more; ends when the tracer changes
+  trace_pipe         - as trace, but reading takes it away, and waits for more; ends when the tracer changes, or
+                       with tracing_on 0 once something was read
   tracing_cpumask    - the CPUs that record, hexadecimal
   tracing_max_latency - the greatest latency that the tracer has met, in microseconds; 0 begins anew
   tracing_on         - 0 stops recording and keeps what there is, 1 goes on

@@ -174,13 +174,13 @@ impl Filesystem for TracingFiles {
     }
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let chosen = lock(&self.session).nr_chosen();
-        match (self.node(ino), chosen) {
-            (Ok(Node::File(..)), Ok(chosen)) => {
+        let pipe = lock(&self.session).open_pipe();
+        match (self.node(ino), pipe) {
+            (Ok(Node::File(..)), Ok(pipe)) => {
                 let number = self.next_handle.fetch_add(1, Relaxed);
                 let handle = Handle {
                     content: None,
-                    chosen,
+                    pipe,
                     is_closed: false,
                 };
                 lock(&self.handles).insert(number, Arc::new(Mutex::new(handle)));

@@ -8,15 +8,15 @@ use std::thread;
 use fuser::Errno;
 
 use super::{POLL, lock, number_of};
-use crate::tracefs::session::{Piped, Session};
+use crate::tracefs::session::{OpenPipe, Piped, Session};
 
 /// What an open file is.
 #[derive(Debug)]
 pub(super) struct Handle {
     /// A file's content, from its first read on, or what of a pipe was not handed over yet.
     pub(super) content: Option<Vec<u8>>,
-    /// For pipes: the tracers chosen when it was opened.
-    pub(super) chosen: u32,
+    /// What it is as a pipe.
+    pub(super) pipe: OpenPipe,
     pub(super) is_closed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Reader {
             if handle.is_closed || self.is_ending.load(Relaxed) {
                 return Ok(Vec::new());
             }
-            let piped = lock(&self.session).pipe(self.cpu, handle.chosen);
+            let piped = lock(&self.session).pipe(self.cpu, &mut handle.pipe);
             match piped.map_err(number_of)? {
                 Piped::Text(text) => handle.content = Some(text),
                 Piped::End => return Ok(Vec::new()),

@@ -408,7 +408,7 @@ impl Files {
         self.pipe()
     }
 
-    /// `trace_pipe` takes away, waits, ends when the tracer changes, and can be interrupted.
+    /// `trace_pipe` takes away, waits, ends when the tracer changes or recording does, and can be interrupted.
     fn pipe(&self) -> Result<()> {
         let pipe = Running::start(self.command("cat").arg("trace_pipe"))?;
         wait_until("nothing was taken", || {
@@ -436,6 +436,13 @@ impl Files {
             "not ended by the signal: {:?}",
             done.code
         );
-        Ok(())
+        let pipe = Running::start(self.command("cat").arg("trace_pipe"))?;
+        self.is("echo last > trace_marker", "")?;
+        wait_until("nothing was taken", || {
+            Ok(self.sh("grep -c last trace")? == "0\n")
+        })?;
+        self.is("echo 0 > tracing_on", "")?;
+        contains(&pipe.wait()?.code(0)?.stdout, "tracing_mark_write: last\n")?;
+        self.is("echo 1 > tracing_on", "")
     }
 }
