@@ -6,6 +6,9 @@
 //! interrupts are on, behind the devices and the timers that were due before. So what is done at once keeps no other
 //! interrupt waiting for more than one of its sections, however much it is.
 //!
+//! That is one operation's own work. A handler that finds what another has left of the same object, or a thread's search
+//! under way, first does all of that. And it goes for this CPU's interrupts: timers' functions keep the kernel's lock.
+//!
 //! # Invariants
 //! * An object stands in the list iff its [`Work`] says so, and only while it has something to do, for which threads wait
 //!   that borrow it: so it cannot go away or be moved.
@@ -154,7 +157,8 @@ fn arm(section: Section) {
     section.leave_quietly();
 }
 
-/// The timer's function.
+/// The timer's function, inside the timer interrupt's section as all are: so no other CPU comes in between, and the object
+/// is still there when its turn has come.
 pub(crate) fn run(_: usize, _: Expiry) {
     let section = lock::enter();
     // SAFETY: whoever is in the list is alive.

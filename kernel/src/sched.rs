@@ -390,6 +390,7 @@ pub(crate) fn requeue(section: &mut Section, tid: ThreadId, to: Priority, placem
         to.rank()
     );
     t.prio = to;
+    t.lends_anew = true;
     if t.state == 0 {
         requeue_ready(section, t, from, placement);
     } else if !t.wait_queue.is_null() {

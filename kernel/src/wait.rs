@@ -81,7 +81,7 @@ pub(crate) fn announce(section: &mut Section, wait: Wait, queue: *mut PrioQueue)
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *percpu::current() };
     t.woken = Woken::Not;
-    t.lent = t.prio;
+    t.lends_anew = false;
     stand_in(section, t, wait, queue);
 }
 
@@ -146,9 +146,9 @@ fn wait_announced() -> Woken {
     let mut section = lock::enter_thread();
     // SAFETY: the running thread's own block, inside a section.
     let mut t = unsafe { &mut *percpu::current() };
-    while t.lent != t.prio {
+    while t.lends_anew {
         core::hint::cold_path();
-        t.lent = t.prio;
+        t.lends_anew = false;
         section.leave_quietly();
         pi::lend_anew();
         section = lock::enter_thread();

@@ -84,7 +84,9 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
                 sched::requeue(&mut section, change.tid, change.to, change.placement);
             }
             // Whoever has changed it may have been interrupted before it told the owner.
-            Ok(None) => tell_owner_in(&mut section, tid),
+            Ok(None) => {
+                tell_owner_in(&mut section, tid);
+            }
             Err(_) => {}
         }
         section.leave();
@@ -95,7 +97,13 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
             sched::move_waiting(tid);
         }
         if is_misplaced || is_changed && walk.pending().is_some() {
-            tell_owner(tid);
+            let waits = tell_owner(tid);
+            if walk.pending().is_some() && (is_misplaced || !waits) {
+                // Its mutex may have been given to another meanwhile, by where it stood, or to it, though those behind it are
+                // more important: it is looked at anew.
+                core::hint::cold_path();
+                walk = Walk::new(tid);
+            }
         }
         if let Some(next) = walk.pending()
             && !interrupts::are_enabled()
@@ -128,22 +136,24 @@ pub(crate) fn lend_anew() {
     }
 }
 
-/// The owner of the mutex that a thread waits for inherits from that thread's new priority.
+/// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.
 #[inline(never)]
-fn tell_owner(waiter: ThreadId) {
+fn tell_owner(waiter: ThreadId) -> bool {
     let mut section = lock::enter();
-    tell_owner_in(&mut section, waiter);
+    let waits = tell_owner_in(&mut section, waiter);
     section.leave_quietly();
+    waits
 }
 
 #[inline(always)]
-fn tell_owner_in(section: &mut Section, waiter: ThreadId) {
+fn tell_owner_in(section: &mut Section, waiter: ThreadId) -> bool {
     // SAFETY: inside a section.
     let mutex = unsafe { (*tcb(waiter)).blocked_on };
     // SAFETY: a thread that waits for a mutex borrows it.
     if let Some(mutex) = unsafe { mutex.as_ref() } {
         mutex.waiter_moved(section);
     }
+    !mutex.is_null()
 }
 
 impl From<PiError> for Error {

@@ -22,6 +22,7 @@ use takt_scheduler::{Priority, ThreadId};
 
 use super::{Waiters, pi};
 use crate::arch::percpu;
+use crate::deferred;
 use crate::error::Error;
 use crate::lock::{self, Section};
 use crate::sched;
@@ -170,12 +171,11 @@ impl RawMutex {
                     Ok(depth) => Ok(depth.is_some()),
                     Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
                     Err(error) => {
-                        let owner = self.take_back(&mut section, t);
-                        section.leave_quietly();
-                        if let Some(owner) = owner {
-                            let _ = pi::walk(owner);
+                        // What others lent through this wait ends with a walk. Not by this thread, which may not run for long.
+                        if let Some(owner) = self.take_back(&mut section, t) {
+                            deferred::walk_on(owner);
                         }
-                        return Err(error.into());
+                        Err(error.into())
                     }
                 };
             }

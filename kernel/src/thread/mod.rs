@@ -386,7 +386,7 @@ impl Thread {
     /// [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN): the priority is changed, but does not travel beyond.
     ///
     /// # Context
-    /// Threads and interrupt handlers.
+    /// Threads and interrupt handlers. Where interrupts are off, what is left to a later interrupt gives no error.
     pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
         let section = lock::enter();

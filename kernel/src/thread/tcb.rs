@@ -123,9 +123,9 @@ pub struct Tcb {
     /// The priority that it stands in its wait queue with: for a moment not the effective one, see
     /// [`sched::requeue`](crate::sched::requeue).
     pub(crate) wait_prio: Priority,
-    /// The priority that it has lent to the owner of the mutex that it is about to wait for; whoever gives it another one
-    /// meanwhile may have to let it go on before the owner has that.
-    pub(crate) lent: Priority,
+    /// Since it announced its wait, it was given another priority: whoever did so may have to let it go on before the owner
+    /// of its mutex has that. (Also where it is the former one again: the owner may have seen the one in between.)
+    pub(crate) lends_anew: bool,
     /// It has not begun to wait anew since a search through its wait queue came to it.
     pub(crate) searched: bool,
     /// Who waits for its end.

@@ -4,9 +4,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
-use takt_kernel::time::{Instant, Timer, sleep_until};
+use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
 use takt_tests::harness::PRIORITY;
-use takt_tests::worker::{after_us, join, spawn};
+use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, target_test};
 
 use crate::arrivals::{END, PERMITS, THREADS, at_every_instruction, end, gives};
@@ -121,7 +121,136 @@ fn looks_at_the_owner(_: usize) {
     }
 }
 
+/// Lowers the test's thread, with the whole walk, and has it raised again.
+fn lowers_and_has_raised(slot: usize, expiry: Expiry) {
+    if let Some(thread) = THREADS[0].get() {
+        let _ = thread.set_priority(PRIORITY);
+    }
+    gives(slot, expiry);
+}
+
+/// Shared by the threads of `lowered_before_its_wait`, each of which waits for its own.
+static TURNS: [Semaphore; 4] = [const { Semaphore::new(0, 9) }; 4];
+/// How often the one that waits in the middle has had the mutex.
+static NR_HAD: AtomicU32 = AtomicU32::new(0);
+
+const OWNS: usize = 0;
+const BEHIND: usize = 1;
+const IN_FRONT: usize = 2;
+const GIVES_BACK: usize = 3;
+
+fn gives_turn(turn: usize, _: Expiry) {
+    let _ = TURNS[turn].give();
+}
+
+fn holds_until_stopped(_: usize) {
+    while TURNS[OWNS].take().is_ok() && END.load(Relaxed) == 0 {
+        let guard = WANTED.lock();
+        let _ = TURNS[GIVES_BACK].take();
+        drop(guard);
+    }
+}
+
+fn wants_in_turn(turn: usize) {
+    while TURNS[turn].take().is_ok() && END.load(Relaxed) == 0 {
+        let guard = WANTED.lock();
+        NR_HAD.fetch_add(u32::from(turn == BEHIND), Relaxed);
+        drop(guard);
+    }
+}
+
+/// Lowers the thread that is to be the first of those who wait, and has the mutex given back meanwhile or soon after.
+fn lowers(_: usize) {
+    let Ok(stops) = Timer::new(gives_turn, GIVES_BACK) else {
+        return;
+    };
+    let mut round = 0;
+    while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
+        round += 1;
+        stops.arm(Instant::now() + 100 + round * 13 % 500);
+        if let Some(thread) = THREADS[0].get() {
+            let _ = thread.set_priority(PRIORITY - 5);
+        }
+    }
+}
+
 target_test! {
+    /// As `raised_before_its_wait`, of a thread that was lowered before: it comes to wait at the priority that it had when
+    /// it announced its wait, and the owner has another one all the same.
+    fn lowered_and_raised_before_its_wait(Alone) {
+        let threads = [
+            spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
+            spawn(1, PRIORITY + 2, raises, 0)?,
+            spawn(2, PRIORITY + 3, looks_at_the_owner, 0)?,
+        ];
+        THREADS[0].call_once(thread::current);
+        THREADS[1].call_once(|| threads[0]);
+        thread::current().set_priority(RAISED)?;
+        at_every_instruction(
+            |_, expiry| lowers_and_has_raised(0, expiry),
+            || {
+                let _ = GO.give();
+                let _ = HELD.take();
+                IS_LOCKING.store(1, Relaxed);
+                drop(WANTED.lock());
+                IS_LOCKING.store(0, Relaxed);
+            },
+            |_| Ok(thread::current().set_priority(RAISED)?),
+        )?;
+        thread::current().set_priority(PRIORITY)?;
+        let (inversions, raised) = (NR_KEPT_FROM_RUNNING.load(Relaxed), NR_RAISED.load(Relaxed));
+        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
+        end(&threads, || {
+            let _ = GO.give();
+            for permits in &PERMITS {
+                let _ = permits.give();
+            }
+        })
+    }
+
+    /// A thread that is about to wait for a mutex as the first of all is lowered at any instruction of that, and the mutex
+    /// given back meanwhile: if it is the next owner, it is as important as the one that waits behind it.
+    fn lowered_before_its_wait(Alone) {
+        let threads = [
+            spawn(0, PRIORITY + 9, holds_until_stopped, 0)?,
+            spawn(1, PRIORITY + 8, lowers, 0)?,
+            spawn(2, PRIORITY + 5, wants_in_turn, IN_FRONT)?,
+            spawn(3, PRIORITY + 4, wants_in_turn, BEHIND)?,
+        ];
+        THREADS[0].call_once(|| threads[2]);
+        let begin = || {
+            let _ = TURNS[OWNS].give();
+            let _ = TURNS[BEHIND].give();
+        };
+        begin();
+        let (mut rounds, mut inversions) = (0, 0);
+        at_every_instruction(
+            |_, expiry| gives(0, expiry),
+            || {
+                let _ = TURNS[IN_FRONT].give();
+            },
+            |_| {
+                burn(2_000);
+                rounds += 1;
+                inversions += u32::from(NR_HAD.load(Relaxed) != rounds);
+                // The less important ones come to an end as well.
+                sleep_until(after_us(20))?;
+                check!(NR_HAD.load(Relaxed) == rounds, "{} of {rounds}", NR_HAD.load(Relaxed));
+                threads[2].set_priority(PRIORITY + 5)?;
+                begin();
+                Ok(())
+            },
+        )?;
+        check!(inversions == 0, "{inversions} inversions in {rounds} rounds");
+        end(&threads, || {
+            let _ = TURNS[GIVES_BACK].give();
+            let _ = PERMITS[0].give();
+            for turn in &TURNS {
+                let _ = turn.give();
+            }
+        })
+    }
+
     /// A thread that is about to wait for a mutex is raised at any instruction of that, by one that is then less important:
     /// nobody in between keeps the mutex's owner from running.
     fn raised_before_its_wait(Alone) {
