@@ -167,7 +167,9 @@ pub(crate) fn run(_: usize, _: Expiry) {
     if let Some(work) = first {
         // SAFETY: the object is alive while its work is in the list, and the function is its own.
         unsafe { (work.go_on)(work.object.get()) };
-    } else if let Some(tid) = take_walk() {
+    }
+    // Both each time: neither keeps the other waiting.
+    if let Some(tid) = take_walk() {
         // A chain that is too long ends there, as for whoever began.
         let _ = pi::walk(tid);
     }

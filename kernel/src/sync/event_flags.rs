@@ -109,7 +109,10 @@ impl EventFlags {
         }
     }
 
-    /// The bits that are set.
+    /// The bits that are set. Waiters that a search under way has yet to come to may still take some.
+    ///
+    /// # Context
+    /// Any.
     pub fn get(&self) -> u32 {
         self.flags.load(Relaxed)
     }
