@@ -25,6 +25,7 @@ use crate::arch::percpu;
 use crate::deferred;
 use crate::error::Error;
 use crate::lock::{self, Section};
+use crate::preempt;
 use crate::sched;
 use crate::thread::tcb::{EXITED, HANDLE, Tcb, Wait, Woken, tcb};
 use crate::time::Instant;
@@ -156,11 +157,11 @@ impl RawMutex {
         let nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
         loop {
-            let mut section = lock::enter_thread();
+            let section = lock::enter_thread();
             // SAFETY: the running thread's own block, inside a section.
-            let t = unsafe { &mut *tcb(me) };
-            let mut is_done: Result<bool, Error> = Ok(true);
-            if t.woken == Woken::Not {
+            let woken = unsafe { (*tcb(me)).woken };
+            let mut is_done = true;
+            if woken == Woken::Not {
                 let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
                 if seen.is_err() && nr_ended != pi::nr_ended() {
                     // Some thread of the chain may have gone on since, so that what was seen was not at one time.
@@ -168,29 +169,48 @@ impl RawMutex {
                     seen = check.go_on(&pi::World::of(&section), usize::MAX);
                 }
                 is_done = match seen {
-                    Ok(depth) => Ok(depth.is_some()),
-                    Err(PiError::ChainTooLong) if long == Long::Accepted => Ok(true),
+                    Ok(depth) => depth.is_some(),
+                    Err(PiError::ChainTooLong) if long == Long::Accepted => true,
                     Err(error) => {
-                        // What others lent through this wait ends with a walk. Not by this thread, which may not run for long.
-                        if let Some(owner) = self.take_back(&mut section, t) {
-                            deferred::walk_on(owner);
-                        }
-                        Err(error.into())
+                        section.leave_quietly();
+                        return match self.take_back() {
+                            true => Err(error.into()),
+                            false => Ok(()),
+                        };
                     }
                 };
             }
             section.leave_quietly();
-            if is_done? {
+            if is_done {
                 return Ok(());
             }
         }
     }
 
-    /// The running thread will not wait as announced. Gives the owner, from which a walk has to begin.
-    fn take_back(&self, section: &mut Section, t: &mut Tcb) -> Option<ThreadId> {
-        t.woken = Woken::Object;
-        wait::leave_queue(section, t);
-        self.waiter_gone(section, t)
+    /// The running thread will not wait as announced; unless its wait is over already.
+    ///
+    /// What others lent through this wait ends with a walk, but not by this thread, which may not run for long: only until
+    /// that is left to an interrupt, in a section of its own.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self) -> bool {
+        let guard = preempt::disable();
+        let mut section = lock::enter_thread();
+        // SAFETY: the running thread's own block, inside a section.
+        let t = unsafe { &mut *percpu::current() };
+        let waits = t.woken == Woken::Not;
+        let mut owner = None;
+        if waits {
+            t.woken = Woken::Object;
+            wait::leave_queue(&mut section, t);
+            owner = self.waiter_gone(&mut section, t);
+        }
+        section.leave_quietly();
+        if let Some(owner) = owner {
+            deferred::walk_on(owner);
+        }
+        drop(guard);
+        waits
     }
 
     /// The wait was ended by the owner.
