@@ -227,7 +227,7 @@ impl End {
     /// The loss of what a run has counted (`expected` events) and its file does not have (only `found`). `None` where nothing
     /// is missing, or where no one can say how much of it at the end, or on which CPU.
     fn lost(&self, nr_cpus: u32, found: u64, expected: u64) -> Option<Item<'static>> {
-        (nr_cpus == 1 && self.missing == 0 && found < expected).then_some(Item::Lost {
+        (nr_cpus == 1 && self.missing == 0 && found < expected).then(|| Item::Lost {
             cpu: 0,
             ts: self.last,
             events: expected - found,

@@ -128,7 +128,7 @@ pub(super) fn entries_take_no_arguments(stage: &Stage) -> Result<()> {
     for (name, says) in [
         ("planted::filler", "it takes rounds"),
         // A method, whose arguments are those of its declaration as well.
-        ("waiter_moved", "it takes self"),
+        ("unlock_slow", "it takes self"),
         ("planted::large", "its result of 64 bytes"),
     ] {
         let done = sweep(stage, "refused", "", &["--entry", name])?.code(1)?;
