@@ -126,10 +126,8 @@ pub(crate) fn lend_anew() {
     sched::move_waiting(me);
     tell_owner(me);
     let section = lock::enter();
-    // SAFETY: inside a section.
-    let mutex = unsafe { (*tcb(me)).blocked_on };
-    // SAFETY: a thread that waits for a mutex borrows it.
-    let owner = unsafe { mutex.as_ref() }.and_then(RawMutex::owner);
+    let world = World::of(&section);
+    let owner = world.blocked_on(me).and_then(|mutex| world.owner_of(mutex));
     section.leave_quietly();
     if let Some(owner) = owner {
         let _ = walk(owner);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use takt_tracer::decode::{Item, Names, Record, Role};
+use takt_tracer::decode::{Item, Names, Record, Role, write_item};
 
 use super::{Export, Facts};
 
@@ -381,25 +381,15 @@ impl<W: Write> Export for Graph<W> {
                     _ => self.comment(record, names),
                 }
             }
-            Item::Lost {
-                cpu,
-                events,
-                sub_buffers,
-                ..
-            } => {
+            Item::Lost { cpu, .. } => {
                 self.flush(*cpu)?;
                 // Nothing is known of what was under way.
                 self.stacks
                     .values_mut()
                     .for_each(|stack| stack.frames.clear());
-                for (count, what) in [(events, "EVENTS"), (sub_buffers, "SUB-BUFFERS")] {
-                    if *count > 0 {
-                        writeln!(self.out, "CPU:{cpu} [LOST {count} {what}]")?;
-                    }
-                }
-                Ok(())
+                write_item(&mut self.out, item, names)
             }
-            Item::Damage(damage) => writeln!(self.out, "# damaged: {damage}"),
+            Item::Damage(_) => write_item(&mut self.out, item, names),
         }
     }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 
-use takt_tracer::decode::{Context, Item, Names, Record};
+use takt_tracer::decode::{Context, Item, Names, Record, write_item};
 
 use super::{Export, Facts};
 
@@ -69,7 +69,7 @@ pub struct Latency<'o> {
     /// The event whose mark is not known yet.
     waiting: Option<Waiting>,
     /// Losses and damage behind it.
-    notes: String,
+    notes: Vec<u8>,
     /// The context in which preemption was disabled where the stretch begins, if that is on record.
     begun: Option<Context>,
     /// The thread that runs at the end, and the priorities that switches and wake-ups have told.
@@ -150,7 +150,7 @@ impl<'o> Latency<'o> {
             first: None,
             last: 0,
             waiting: None,
-            notes: String::new(),
+            notes: Vec::new(),
             begun: None,
             task: None,
             prios: BTreeMap::new(),
@@ -205,7 +205,7 @@ impl<'o> Latency<'o> {
                 )?;
             }
         }
-        self.lines.write_all(self.notes.as_bytes())?;
+        self.lines.write_all(&self.notes)?;
         self.notes.clear();
         Ok(())
     }
@@ -338,24 +338,7 @@ impl Export for Latency<'_> {
             {
                 return Ok(());
             }
-            Item::Lost {
-                cpu,
-                events,
-                sub_buffers,
-                ..
-            } => {
-                for (count, what) in [(events, "EVENTS"), (sub_buffers, "SUB-BUFFERS")] {
-                    if *count > 0 {
-                        self.notes
-                            .push_str(&format!("CPU:{cpu} [LOST {count} {what}]\n"));
-                    }
-                }
-                return Ok(());
-            }
-            Item::Damage(damage) => {
-                self.notes.push_str(&format!("# damaged: {damage}\n"));
-                return Ok(());
-            }
+            Item::Lost { .. } | Item::Damage(_) => return write_item(&mut self.notes, item, names),
         };
         names.threads.learn(record);
         self.follow(record);

@@ -4,10 +4,14 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use addr2line::gimli;
 use anyhow::{Context, Result, anyhow};
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+
+/// Bytes of the debug information.
+pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
 
 /// An image's ELF file, read.
 #[derive(Debug)]
@@ -148,6 +152,18 @@ impl Elf {
     pub fn section(&self, name: &str) -> Option<&[u8]> {
         let file = object::File::parse(&*self.data).ok()?;
         file.section_by_name(name)?.data().ok()
+    }
+
+    /// The debug information; empty if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If it makes no sense.
+    pub(super) fn dwarf(&self) -> gimli::Result<gimli::Dwarf<Slice<'_>>> {
+        gimli::Dwarf::load(|id| {
+            let data = self.section(id.name()).unwrap_or_default();
+            Ok(Slice::new(data, gimli::RunTimeEndian::Little))
+        })
     }
 }
 

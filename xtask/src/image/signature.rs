@@ -3,12 +3,11 @@
 use addr2line::gimli::{
     self, AttributeValue, DW_AT_abstract_origin, DW_AT_byte_size, DW_AT_count, DW_AT_name,
     DW_AT_specification, DW_AT_type, DW_TAG_array_type, DW_TAG_formal_parameter, DW_TAG_subprogram,
-    DwAt, Dwarf, EndianSlice, RunTimeEndian, SectionId, Unit, UnitOffset,
+    DwAt, Dwarf, Unit, UnitOffset,
 };
 
 use super::Elf;
-
-type Slice<'e> = EndianSlice<'e, RunTimeEndian>;
+use super::elf::Slice;
 
 /// A result of more bytes than this is written where a hidden argument points to.
 const IN_REGISTERS: u64 = 16;
@@ -53,11 +52,7 @@ struct Units<'e> {
 
 impl<'e> Units<'e> {
     fn of(elf: &'e Elf) -> gimli::Result<Self> {
-        let load = |id: SectionId| -> gimli::Result<Slice<'e>> {
-            let data = elf.section(id.name()).unwrap_or_default();
-            Ok(Slice::new(data, RunTimeEndian::Little))
-        };
-        let dwarf = Dwarf::load(load)?;
+        let dwarf = elf.dwarf()?;
         let mut list = Vec::new();
         let mut headers = dwarf.units();
         while let Some(header) = headers.next()? {

@@ -2,11 +2,8 @@
 
 use std::borrow::Cow;
 
-use addr2line::gimli::{Dwarf, EndianSlice, RunTimeEndian, SectionId};
-
 use super::Elf;
-
-type Slice<'e> = EndianSlice<'e, RunTimeEndian>;
+use super::elf::Slice;
 
 /// The functions of an image by address.
 #[derive(Debug)]
@@ -88,13 +85,7 @@ impl<'e> Symbolizer<'e> {
     /// Prepares to look up addresses of `elf`. An image without debug information is no error.
     #[must_use]
     pub fn new(elf: &'e Elf) -> Self {
-        let load = |id: SectionId| -> Result<Slice<'e>, addr2line::gimli::Error> {
-            let data = elf.section(id.name()).unwrap_or_default();
-            Ok(Slice::new(data, RunTimeEndian::Little))
-        };
-        let lines = Dwarf::load(load)
-            .and_then(addr2line::Context::from_dwarf)
-            .ok();
+        let lines = elf.dwarf().and_then(addr2line::Context::from_dwarf).ok();
         Self {
             elf,
             lines,

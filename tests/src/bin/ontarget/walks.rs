@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
-use takt_tests::harness::PRIORITY;
+use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, target_test};
 
@@ -129,6 +129,42 @@ fn lowers_and_has_raised(slot: usize, expiry: Expiry) {
     gives(slot, expiry);
 }
 
+/// The test's thread, of priority `base`, locks a mutex, and an interrupt at any instruction of that has it raised to
+/// [`RAISED`] by one that is then less important: nobody in between keeps the mutex's owner from running.
+fn is_raised_meanwhile(base: u8, interrupt: fn(usize, Expiry)) -> Outcome {
+    let threads = [
+        spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
+        spawn(1, PRIORITY + 2, raises, 0)?,
+        spawn(2, PRIORITY + 3, looks_at_the_owner, 0)?,
+    ];
+    THREADS[0].call_once(thread::current);
+    THREADS[1].call_once(|| threads[0]);
+    thread::current().set_priority(base)?;
+    at_every_instruction(
+        interrupt,
+        || {
+            let _ = GO.give();
+            let _ = HELD.take();
+            IS_LOCKING.store(1, Relaxed);
+            drop(WANTED.lock());
+            IS_LOCKING.store(0, Relaxed);
+        },
+        |_| Ok(thread::current().set_priority(base)?),
+    )?;
+    thread::current().set_priority(PRIORITY)?;
+    let (inversions, raised) = (NR_KEPT_FROM_RUNNING.load(Relaxed), NR_RAISED.load(Relaxed));
+    check!(
+        inversions == 0 && raised > 300,
+        "{inversions} inversions, raised {raised} times"
+    );
+    end(&threads, || {
+        let _ = GO.give();
+        for permits in &PERMITS {
+            let _ = permits.give();
+        }
+    })
+}
+
 /// Shared by the threads of `lowered_before_its_wait`, each of which waits for its own.
 static TURNS: [Semaphore; 4] = [const { Semaphore::new(0, 9) }; 4];
 /// How often the one that waits in the middle has had the mutex.
@@ -175,37 +211,15 @@ fn lowers(_: usize) {
 }
 
 target_test! {
-    /// As `raised_before_its_wait`, of a thread that was lowered before: it comes to wait at the priority that it had when
-    /// it announced its wait, and the owner has another one all the same.
+    /// A thread that is about to wait for a mutex is raised at any instruction of that.
+    fn raised_before_its_wait(Alone) {
+        is_raised_meanwhile(PRIORITY, |_, expiry| gives(0, expiry))
+    }
+
+    /// The same of a thread that was lowered before: it comes to wait at the priority that it had when it announced its
+    /// wait, and the owner has another one all the same.
     fn lowered_and_raised_before_its_wait(Alone) {
-        let threads = [
-            spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
-            spawn(1, PRIORITY + 2, raises, 0)?,
-            spawn(2, PRIORITY + 3, looks_at_the_owner, 0)?,
-        ];
-        THREADS[0].call_once(thread::current);
-        THREADS[1].call_once(|| threads[0]);
-        thread::current().set_priority(RAISED)?;
-        at_every_instruction(
-            |_, expiry| lowers_and_has_raised(0, expiry),
-            || {
-                let _ = GO.give();
-                let _ = HELD.take();
-                IS_LOCKING.store(1, Relaxed);
-                drop(WANTED.lock());
-                IS_LOCKING.store(0, Relaxed);
-            },
-            |_| Ok(thread::current().set_priority(RAISED)?),
-        )?;
-        thread::current().set_priority(PRIORITY)?;
-        let (inversions, raised) = (NR_KEPT_FROM_RUNNING.load(Relaxed), NR_RAISED.load(Relaxed));
-        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
-        end(&threads, || {
-            let _ = GO.give();
-            for permits in &PERMITS {
-                let _ = permits.give();
-            }
-        })
+        is_raised_meanwhile(RAISED, |_, expiry| lowers_and_has_raised(0, expiry))
     }
 
     /// A thread that is about to wait for a mutex as the first of all is lowered at any instruction of that, and the mutex
@@ -247,37 +261,6 @@ target_test! {
             let _ = PERMITS[0].give();
             for turn in &TURNS {
                 let _ = turn.give();
-            }
-        })
-    }
-
-    /// A thread that is about to wait for a mutex is raised at any instruction of that, by one that is then less important:
-    /// nobody in between keeps the mutex's owner from running.
-    fn raised_before_its_wait(Alone) {
-        let threads = [
-            spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
-            spawn(1, PRIORITY + 2, raises, 0)?,
-            spawn(2, PRIORITY + 3, looks_at_the_owner, 0)?,
-        ];
-        THREADS[0].call_once(thread::current);
-        THREADS[1].call_once(|| threads[0]);
-        at_every_instruction(
-            |_, expiry| gives(0, expiry),
-            || {
-                let _ = GO.give();
-                let _ = HELD.take();
-                IS_LOCKING.store(1, Relaxed);
-                drop(WANTED.lock());
-                IS_LOCKING.store(0, Relaxed);
-            },
-            |_| Ok(thread::current().set_priority(PRIORITY)?),
-        )?;
-        let (inversions, raised) = (NR_KEPT_FROM_RUNNING.load(Relaxed), NR_RAISED.load(Relaxed));
-        check!(inversions == 0 && raised > 300, "{inversions} inversions, raised {raised} times");
-        end(&threads, || {
-            let _ = GO.give();
-            for permits in &PERMITS {
-                let _ = permits.give();
             }
         })
     }
