@@ -122,14 +122,18 @@ impl Display for Literal {
 
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        // No more levels than were read: the parser counts every parenthesis.
         let join = |f: &mut Formatter<'_>, parts: &[Expr], between: &str| {
             for (number, part) in parts.iter().enumerate() {
                 if number > 0 {
                     f.write_str(between)?;
                 }
-                match part {
-                    Self::Test(_) | Self::Not(_) => write!(f, "{part}")?,
-                    Self::All(_) | Self::Any(_) => write!(f, "({part})")?,
+                match (self, part) {
+                    // `&&` binds the tighter of the two.
+                    (Self::Any(_), Self::All(_)) | (_, Self::Test(_) | Self::Not(_)) => {
+                        write!(f, "{part}")?;
+                    }
+                    (_, Self::All(_) | Self::Any(_)) => write!(f, "({part})")?,
                 }
             }
             Ok(())
@@ -140,7 +144,6 @@ impl Display for Expr {
                 "{} {} {}",
                 test.field.node, test.op.node, test.value.node
             ),
-            // No more levels than were read.
             Self::Not(inner) => match &**inner {
                 Self::All(_) | Self::Any(_) => write!(f, "!({inner})"),
                 Self::Test(_) | Self::Not(_) => write!(f, "!{inner}"),

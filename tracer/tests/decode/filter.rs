@@ -193,6 +193,9 @@ fn nobody_uses_up_the_stack() {
                 .contains("levels")
         );
     }
+    let deepest = "!".repeat(63) + "(CPU == 0 && CPU == 1 || CPU == 2)";
+    let filter = Filter::parse(&deepest).unwrap();
+    assert_eq!(Filter::parse(&filter.to_string()), Ok(filter));
     let long = "CPU == 0 || ".repeat(100_000) + "CPU == 0";
     assert_eq!(passing(&[&long]).len(), 7);
 }
