@@ -13,7 +13,7 @@ mod create;
 mod stack;
 mod table;
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::{Priority, ThreadId};
 
@@ -90,9 +90,6 @@ pub fn exit(code: usize) -> ! {
     // SAFETY: the running thread's own block, inside a section.
     let t = unsafe { &mut *me };
     trace!(thread_exit, u32::from(t.tid.raw()));
-    // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
-    // which ends only when this CPU has left both.
-    unsafe { (*(t.stack_top as *const AtomicBool)).store(false, Relaxed) };
     t.state = EXITED;
     if let Some(joiner) = t.joiner {
         // SAFETY: inside a section.
@@ -339,6 +336,15 @@ impl Thread {
             woken = wait::finish(deadline.cycles());
         }
         let mut section = lock::enter_thread();
+        // Its stack and its block are free when this returns.
+        while self
+            .block(&section)
+            .is_ok_and(|t| sched::is_leaving(&section, t))
+        {
+            section.leave_quietly();
+            core::hint::spin_loop();
+            section = lock::enter_thread();
+        }
         let result = self.end_join(&mut section, woken);
         section.leave_quietly();
         result

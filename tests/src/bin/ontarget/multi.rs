@@ -157,11 +157,27 @@ target_test! {
         const NR: usize = 4_000;
         for number in 0..NR {
             let thread = Builder::new("short", PRIORITY)?.cpu((number / 3) % 2);
-            // The flag on the stack may be free before the thread is joined, so two of them alternate.
             let thread = thread.spawn(&STACKS[0], ends, number)?;
             thread.join(before_long())?;
         }
         check_eq!(ENDED.load(Relaxed), NR as u32);
+        Ok(())
+    }
+
+    /// The same beside a thread that each of them has preempted, which gets all of its registers back.
+    fn ended_beside_a_preempted_thread(TwoCpus) {
+        two_cpus()?;
+        const NR: usize = 4_000;
+        let below = Builder::new("below", PRIORITY - 1)?.cpu(1).spawn(&STACKS[1], counts_turns, 0)?;
+        goes_on(&TURNS)?;
+        for number in 0..NR {
+            let thread = Builder::new("short", PRIORITY)?.cpu(1).spawn(&STACKS[0], ends, number)?;
+            thread.join(before_long())?;
+        }
+        check_eq!(ENDED.load(Relaxed), NR as u32);
+        goes_on(&TURNS)?;
+        GO_ON.store(false, Relaxed);
+        below.join(before_long())?;
         Ok(())
     }
 
