@@ -22,7 +22,7 @@
 //! | `event_filter` | an event's id, how many of these words are the filter, how it was written | `events/…/filter` |
 //! | `event_trigger` | an id, what it does, how often or `-`, how many of these words describe a histogram and how many, behind them, are the condition, how it was written | `events/…/trigger` |
 //! | `event_trigger_off` | an id, the trigger's place | `events/…/trigger` |
-//! | `stacktrace`, `func_stack_trace` | `0`, `1` | `trace_options=stacktrace`, `func_stack_trace` |
+//! | `stacktrace`, `func_stack_trace`, `function-trace` | `0`, `1` | `trace_options=stacktrace` and the others |
 //! | `function_profile`, `stack_tracer` | `0`, `1` | `function_profile_enabled`; `stacktrace`, `kernel.stack_tracer_enabled` |
 //! | `stack_max_size` | bytes | the same |
 //! | `stack_trace_filter` | ids of functions | the same |
@@ -142,6 +142,8 @@ pub enum Setting<'a> {
     StackTrace(bool),
     /// Whether a stack is recorded after every function that the tracer `function` records.
     FuncStackTrace(bool),
+    /// Whether the tracers of latencies have functions recorded as well.
+    FunctionTrace(bool),
     /// Whether functions are profiled.
     FunctionProfile(bool),
     /// Whether the deepest use of each stack is looked for.
@@ -261,6 +263,7 @@ impl<'a> Setting<'a> {
             "ftrace_graph_max_depth" => decimal(value).map(Self::GraphDepth).ok_or(Errno::Invalid),
             "stacktrace" => choice(value, ["0", "1"]).map(Self::StackTrace),
             "func_stack_trace" => choice(value, ["0", "1"]).map(Self::FuncStackTrace),
+            "function-trace" => choice(value, ["0", "1"]).map(Self::FunctionTrace),
             "function_profile" => choice(value, ["0", "1"]).map(Self::FunctionProfile),
             "stack_tracer" => choice(value, ["0", "1"]).map(Self::StackTracer),
             "stack_max_size" => decimal(value).map(Self::StackMax).ok_or(Errno::Invalid),

@@ -80,6 +80,7 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::GraphNotrace(_)
         | Setting::GraphDepth(_)
         | Setting::FuncStackTrace(_)
+        | Setting::FunctionTrace(_)
         | Setting::FunctionProfile(_)
         | Setting::StackTracer(_)
         | Setting::StackFilter(_)
@@ -207,6 +208,7 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             function::set_graph_notrace(&with(Filter::NONE, ids))?;
         }
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
+        Setting::FunctionTrace(on) => function::set_function_trace(on)?,
         Setting::FunctionProfile(on) => function::set_profile(on)?,
         Setting::StackTracer(on) => function::set_stack_tracer(on)?,
         Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,

@@ -27,6 +27,8 @@ pub const NAMES_LEN: usize = 256;
 pub const STACKTRACE: &str = "TAKT_STACKTRACE";
 /// Name of a byte of an image with the tracer `function`: 1 if there is a stack after every function.
 pub const FUNC_STACK_TRACE: &str = "TAKT_FUNC_STACK_TRACE";
+/// Name of a byte of such an image: 1 if the tracers of latencies have functions recorded as well.
+pub const FUNCTION_TRACE: &str = "TAKT_FUNCTION_TRACE";
 
 /// What belongs to one CPU.
 #[repr(C)]

@@ -68,6 +68,10 @@ fn settings_are_read() {
         Some(Ok(Setting::FuncStackTrace(true)))
     );
     assert_eq!(
+        parse("function-trace=1"),
+        Some(Ok(Setting::FunctionTrace(true)))
+    );
+    assert_eq!(
         parse("function_profile=1"),
         Some(Ok(Setting::FunctionProfile(true)))
     );
@@ -118,6 +122,7 @@ fn nonsense_has_linuxs_numbers() {
         ("stack_max_size=-1", Errno::Invalid),
         ("stack_trace_filter=x", Errno::Invalid),
         ("func_stack_trace=2", Errno::Invalid),
+        ("function-trace=on", Errno::Invalid),
         ("tracing_max_latency=-1", Errno::Invalid),
         ("hwlat_width=", Errno::Invalid),
         ("tracing_max_latency=99999999999999999999", Errno::Overflow),

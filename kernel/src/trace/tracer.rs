@@ -113,6 +113,8 @@ impl Tracer {
         (self.begin)()?;
         #[cfg(feature = "latency-tracers")]
         if let Some(what) = &self.latency {
+            #[cfg(feature = "function")]
+            super::function::beside_latency(true)?;
             latency::listen(what, true)?;
         }
         Ok(())
@@ -122,6 +124,8 @@ impl Tracer {
         #[cfg(feature = "latency-tracers")]
         if let Some(what) = &self.latency {
             latency::listen(what, false)?;
+            #[cfg(feature = "function")]
+            super::function::beside_latency(false)?;
         }
         (self.end)()?;
         self.switch_events(false)?;

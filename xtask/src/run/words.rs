@@ -161,9 +161,9 @@ fn translate_with(
                     match option {
                         "overwrite" => line.push("mode=flight".into()),
                         "nooverwrite" => line.push("mode=capture".into()),
-                        // It is off already.
-                        _ if split(option) == (FUNCTION_TRACE, false) => {}
-                        _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE), on) = split(option) => {
+                        _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE | FUNCTION_TRACE), on) =
+                            split(option) =>
+                        {
                             line.push(format!("{name}={}", u8::from(on)));
                         }
                         _ if words.options.set_by_name(option) => {}
@@ -319,7 +319,10 @@ mod tests {
                 "func_stack_trace=1 stacktrace=0",
             ),
             ("stacktrace quiet", "stack_tracer=1 quiet"),
-            ("trace_options=nofunction-trace,latency-format", ""),
+            (
+                "trace_options=function-trace,latency-format",
+                "function-trace=1",
+            ),
             ("trace_buf_size=64K", "trace_buf_subs=16"),
             (
                 "ftrace=wakeup_rt tracing_cpumask=f",
@@ -338,7 +341,6 @@ mod tests {
             "trace_buf_size=0",
             "trace_buf_size=99999999999G",
             "trace_buf_size=1KK",
-            "trace_options=function-trace",
             "ftrace=irqoff",
             "ftrace=",
             "tracing_cpumask=g",

@@ -52,8 +52,7 @@ pub const OVERWRITE: &str = "overwrite";
 pub const STACKTRACE: &str = "stacktrace";
 /// The guest's as well: whether it records a stack after every function of the tracer `function`.
 pub const FUNC_STACK_TRACE: &str = "func_stack_trace";
-
-/// Whether the latency tracers trace functions as well: they never do, so it can only be switched off.
+/// The guest's as well: whether the latency tracers have functions recorded.
 pub const FUNCTION_TRACE: &str = "function-trace";
 
 impl Default for Options {

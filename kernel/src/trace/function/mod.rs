@@ -60,6 +60,8 @@ enum Tracer {
     Nop,
     Function,
     Graph,
+    /// A tracer of latencies, if functions are wanted beside it.
+    Latency,
 }
 
 /// Who records.
@@ -93,6 +95,10 @@ static ARE_RECORDS_JUDGED: AtomicBool = AtomicBool::new(false);
 /// Option `func_stack_trace`.
 #[unsafe(export_name = "TAKT_FUNC_STACK_TRACE")]
 static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Option `function-trace`.
+#[unsafe(export_name = "TAKT_FUNCTION_TRACE")]
+static IS_WANTED_BESIDE: AtomicBool = AtomicBool::new(false);
 
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
@@ -315,6 +321,30 @@ pub fn has_stack_trace() -> bool {
     IS_STACK_WANTED.load(Relaxed)
 }
 
+/// Says whether the tracers of latencies have the functions in the filter recorded as well (ftrace: option
+/// `function-trace`), so that what they keep shows what ran. The latencies are longer then by what that takes.
+///
+/// # Errors
+/// As [`start`].
+///
+/// # Context
+/// As [`start`].
+pub fn set_function_trace(on: bool) -> Result<(), Error> {
+    check_functions()?;
+    let change = Change::begin()?;
+    IS_WANTED_BESIDE.store(on, Relaxed);
+    change.end()
+}
+
+/// A tracer of latencies begins or has ended.
+#[cfg(feature = "latency-tracers")]
+pub(super) fn beside_latency(on: bool) -> Result<(), Error> {
+    if check_functions().is_err() {
+        return Ok(());
+    }
+    choose(if on { Tracer::Latency } else { Tracer::Nop })
+}
+
 /// How deep the function graph looks; 0 is as deep as it can (ftrace: `max_graph_depth`).
 ///
 /// # Context
@@ -386,7 +416,8 @@ fn follow() {
     let choice = CHOICE.load(Relaxed);
     // Or there would be a loop for each choice.
     let all_if = |is_on: bool| opaque(usize::from(is_on).wrapping_neg()) as u64;
-    let traced = all_if(choice == Tracer::Function as u8);
+    let is_beside = choice == Tracer::Latency as u8 && IS_WANTED_BESIDE.load(Relaxed);
+    let traced = all_if(choice == Tracer::Function as u8 || is_beside);
     let graphed = all_if(choice == Tracer::Graph as u8);
     let profiled = all_if(is_profiling());
     let measured = all_if(is_stack_tracing());

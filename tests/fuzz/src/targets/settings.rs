@@ -82,6 +82,7 @@ fn parse(text: &str) {
             Setting::TracingOn(on)
             | Setting::StackTrace(on)
             | Setting::FuncStackTrace(on)
+            | Setting::FunctionTrace(on)
             | Setting::FunctionProfile(on)
             | Setting::StackTracer(on),
         ) => assert_eq!(value, if on { "1" } else { "0" }),
@@ -152,7 +153,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "tracing_cpumask=0xff\ntracing_cpumask=100000000\ntrace_buf_subs=16\ntrace_buf_subs=-1\n",
         "period_ns=1000000 events=4,,6 mode= tracing_on=2\nnothing\n\n=\n",
         "ftrace_filter=3,7-12\nftrace_filter=*\nftrace_notrace=9-7\nftrace_pid=8,9\nftrace_graph_max_depth=3\n",
-        "stacktrace=0\nfunc_stack_trace=1\nfunction_profile=2\nstack_tracer=1\nstack_max_size=4096\nstack_max_size=-1\n",
+        "stacktrace=0\nfunc_stack_trace=1\nfunction-trace=1\nfunction_profile=2\nstack_tracer=1\nstack_max_size=4096\nstack_max_size=-1\n",
         "tracing_max_latency=0\ntracing_thresh=20000\ntracing_thresh=99999999999999999999\n",
         "snapshot=1\nsnapshot=3\nprogram=8,1f,0,ffffffff\nprogram=1,\nevent_filter=4,13,prio < 10, or not\n",
         "event_trigger=6,traceoff,3,0,5,if x\nevent_trigger=6,hist,-,3,0,\nevent_trigger_off=6,1\nevent_filter=4\n",

@@ -109,6 +109,7 @@ fn is_on(session: &Session, name: &str) -> Result<bool> {
         OVERWRITE => session.view()?.is_overwrite,
         STACKTRACE => byte(session, takt_tracer::control::STACKTRACE)?,
         FUNC_STACK_TRACE => byte(session, takt_tracer::control::FUNC_STACK_TRACE)?,
+        FUNCTION_TRACE => byte(session, takt_tracer::control::FUNCTION_TRACE)?,
         name => session.options.get(name).unwrap_or(false),
     })
 }
@@ -157,7 +158,7 @@ pub(super) fn set_trace_options(session: &mut Session, _: &Of, text: &str) -> Re
             let at = word.as_ptr().addr() - text.as_ptr().addr();
             let what = match name {
                 STACKTRACE | FUNC_STACK_TRACE => "The guest records no such stacks",
-                FUNCTION_TRACE => "The latency tracers trace no functions",
+                FUNCTION_TRACE => "The guest traces no functions",
                 _ => "No such option",
             };
             session.complain("trace_options", text.trim_end(), at, what);
@@ -188,14 +189,11 @@ pub(super) fn set_option(session: &mut Session, of: &Of, text: &str) -> Result<(
 }
 
 fn switch(session: &mut Session, name: &str, on: bool) -> Result<()> {
-    if name == FUNCTION_TRACE {
-        return if on { Err(Errno::INVAL) } else { Ok(()) };
-    }
     if name == OVERWRITE {
         let mode = if on { "flight" } else { "capture" };
         return session.guest.set(&format!("mode={mode}"));
     }
-    if let STACKTRACE | FUNC_STACK_TRACE = name {
+    if let STACKTRACE | FUNC_STACK_TRACE | FUNCTION_TRACE = name {
         let done = session.guest.set(&format!("{name}={}", u8::from(on)));
         return match done {
             // What the image cannot is off.

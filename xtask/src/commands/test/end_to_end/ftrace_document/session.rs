@@ -8,7 +8,7 @@ pub(super) type Step = (&'static str, &'static [&'static str]);
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
-pub(super) const SESSION: [Step; 49] = [
+pub(super) const SESSION: [Step; 50] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
@@ -18,8 +18,7 @@ pub(super) const SESSION: [Step; 49] = [
     ),
     // irqsoff
     (
-        "echo 0 > options/function-trace; echo nofunction-trace > trace_options; cat options/function-trace\n\
-         echo 1 > options/function-trace",
+        "echo 0 > options/function-trace; echo nofunction-trace > trace_options; cat options/function-trace",
         &["=0"],
     ),
     (
@@ -57,6 +56,20 @@ pub(super) const SESSION: [Step; 49] = [
             "PLACES",
             "LEGEND",
             r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.]    0\.000us[ +!#*]: \S.*$",
+            r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us : latency_max: ",
+        ],
+    ),
+    // The same with the functions that ran.
+    (
+        "echo 1 > options/function-trace; cat options/function-trace; echo 0 > tracing_max_latency\n\
+         echo 1 > tracing_on; sleep 0.3; echo 0 > tracing_on; cat trace; echo 0 > options/function-trace",
+        &[
+            "=1",
+            "LATENCY preemptirqsoff",
+            "PLACES",
+            "LEGEND",
+            r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.]    0\.000us[ +!#*]: \S.*$",
+            r"+^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us[ +!#*]: \S+ <-\S+$",
             r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us : latency_max: ",
         ],
     ),
