@@ -18,6 +18,17 @@ pub struct Place {
     pub index: u64,
 }
 
+/// How far a CPU's ring was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Where reading goes on.
+    pub place: Place,
+    /// Records that the guest had written before that place since it booted.
+    pub entries: u64,
+    /// Events that it had lost by then, as far as its sub-buffers told.
+    pub lost: Option<u32>,
+}
+
 /// What comes next in a ring.
 #[derive(Clone, Debug)]
 pub enum Entry<'t> {
@@ -29,10 +40,8 @@ pub enum Entry<'t> {
         cpu: u8,
         /// When reading goes on, in cycles.
         ts: u64,
-        /// Events that the guest has lost.
+        /// Events that the guest has lost or overwritten.
         events: u64,
-        /// Sub-buffers that were overwritten.
-        sub_buffers: u64,
     },
 }
 
@@ -50,10 +59,8 @@ impl Entry<'_> {
 pub struct Content<'t> {
     /// In the order of time.
     pub entries: Vec<Entry<'t>>,
-    /// Where reading goes on, on each CPU.
-    pub next: [Place; MAX_CPUS],
-    /// The events that each CPU had lost by then, as far as its sub-buffers told.
-    pub lost: [Option<u32>; MAX_CPUS],
+    /// How far each CPU's ring was read.
+    pub next: [Progress; MAX_CPUS],
     /// Records.
     pub nr_records: u64,
 }
@@ -70,14 +77,14 @@ impl Content<'_> {
 
 /// How a ring's past is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+pub enum Reading {
     /// A look at what there is: what was overwritten before is no loss.
     Look,
     /// Going on where the last reading ended.
     GoOn,
 }
 
-/// Reads the rings of these CPUs from these places on. `lost` is what an earlier reading has left.
+/// Reads the rings of these CPUs from where an earlier reading has ended.
 ///
 /// # Errors
 ///
@@ -87,29 +94,22 @@ pub fn read<'t>(
     view: &ControlView,
     table: &'t EventTable,
     cpus: impl IntoIterator<Item = usize>,
-    from: &[Place; MAX_CPUS],
-    lost: Option<&[Option<u32>; MAX_CPUS]>,
+    from: &[Progress; MAX_CPUS],
+    reading: Reading,
 ) -> super::Result<Content<'t>> {
-    let reading = match lost {
-        None => Reading::Look,
-        Some(_) => Reading::GoOn,
-    };
     let mut content = Content {
         next: *from,
-        lost: lost.copied().unwrap_or_default(),
         ..Content::default()
     };
     for cpu in cpus {
         if let Some(ring) = guest.ring(view, cpu) {
-            let next = &mut content.next[cpu];
             let mut lane = Lane {
                 cpu: cpu as u8,
                 table,
-                lost: content.lost[cpu],
+                progress: &mut content.next[cpu],
                 entries: &mut content.entries,
             };
-            lane.read(&ring, view, next, reading)?;
-            content.lost[cpu] = lane.lost;
+            lane.read(&ring, view, reading)?;
         }
     }
     content.sort();
@@ -138,7 +138,7 @@ pub fn read_snapshot<'t>(
         let mut lane = Lane {
             cpu: cpu as u8,
             table,
-            lost: None,
+            progress: &mut Progress::default(),
             entries: &mut content.entries,
         };
         let mut copy = vec![0; view.sub_size as usize];
@@ -147,7 +147,7 @@ pub fn read_snapshot<'t>(
         for seq in kept.take(view.nr_subs as usize) {
             let found = observer.copy_kept(&ring, seq, &mut copy);
             if found.map_err(|error| errno(&error))?.is_some() {
-                lane.take(&copy, seq, &Place::default(), Reading::Look);
+                lane.take(&copy, seq, 0);
             }
         }
     }
@@ -172,8 +172,7 @@ pub fn has_snapshot(guest: &Guest, view: &ControlView) -> super::Result<bool> {
 struct Lane<'c, 't> {
     cpu: u8,
     table: &'t EventTable,
-    /// The last header's count of lost events.
-    lost: Option<u32>,
+    progress: &'c mut Progress,
     entries: &'c mut Vec<Entry<'t>>,
 }
 
@@ -182,7 +181,6 @@ impl Lane<'_, '_> {
         &mut self,
         ring: &impl RingView<Error = std::io::Error>,
         view: &ControlView,
-        next: &mut Place,
         reading: Reading,
     ) -> super::Result<()> {
         let Some(observer) = Observer::new(view.sub_size, view.nr_subs) else {
@@ -193,7 +191,7 @@ impl Lane<'_, '_> {
             // All that stands there is the snapshot's: it is taken with the next record.
             return Ok(());
         }
-        let wanted = next.seq;
+        let wanted = self.progress.place.seq;
         let mut observer = observer.starting_at(oldest(ring, view)?.max(wanted));
         let mut copy = vec![0; view.sub_size as usize];
         // What the guest has written is not to be trusted: no more turns than there can be.
@@ -212,8 +210,9 @@ impl Lane<'_, '_> {
                 }
                 Observed::Nothing | Observed::Partial { .. } => break,
             };
-            self.take(&copy, seq, next, reading);
-            *next = Place {
+            let overwritten = self.overwritten(ring, view, seq, reading)?;
+            self.take(&copy, seq, overwritten);
+            self.progress.place = Place {
                 seq: seq + 1,
                 index: 0,
             };
@@ -226,44 +225,60 @@ impl Lane<'_, '_> {
             reserved,
             committed,
         } = current
-            && seq >= next.seq
+            && seq >= self.progress.place.seq
             && committed >= SUB_HEADER
             && (committed == reserved || reading == Reading::Look)
         {
-            let index = self.take(&copy, seq, next, reading);
-            *next = Place { seq, index };
+            let overwritten = self.overwritten(ring, view, seq, reading)?;
+            let index = self.take(&copy, seq, overwritten);
+            self.progress.place = Place { seq, index };
         }
         Ok(())
     }
 
-    /// Takes the records of a sub-buffer that come from `from` on; says how many there are in it.
-    fn take(&mut self, copy: &[u8], seq: u64, from: &Place, reading: Reading) -> u64 {
+    /// How many records were overwritten before sub-buffer `seq`, which is in the ring: for whoever goes on.
+    fn overwritten(
+        &mut self,
+        ring: &impl RingView<Error = std::io::Error>,
+        view: &ControlView,
+        seq: u64,
+        reading: Reading,
+    ) -> super::Result<u64> {
+        if reading == Reading::Look || seq == self.progress.place.seq {
+            return Ok(0);
+        }
+        let before = counts_before(ring, view, seq)?.entries;
+        let known = std::mem::replace(&mut self.progress.entries, before);
+        Ok(before.saturating_sub(known))
+    }
+
+    /// Takes the records of a sub-buffer that were not read yet, of which the guest has overwritten some before; says how
+    /// many there are in it.
+    fn take(&mut self, copy: &[u8], seq: u64, overwritten: u64) -> u64 {
         let Ok(mut sub) = SubBuffer::new(copy.to_vec(), 0) else {
             return 0;
         };
         let header = *sub.header();
-        let events = self
-            .lost
-            .map_or(0, |before| header.lost.wrapping_sub(before));
-        self.lost = Some(header.lost);
-        let sub_buffers = match reading {
-            Reading::GoOn => seq.saturating_sub(from.seq),
-            Reading::Look => 0,
-        };
-        if events > 0 || sub_buffers > 0 {
+        let lost = (self.progress.lost).map_or(0, |before| header.lost.wrapping_sub(before));
+        self.progress.lost = Some(header.lost);
+        let events = overwritten + u64::from(lost);
+        if events > 0 {
             self.entries.push(Entry::Lost {
                 cpu: self.cpu,
                 ts: header.ts,
-                events: events.into(),
-                sub_buffers,
+                events,
             });
         }
-        let skipped = if seq == from.seq { from.index } else { 0 };
+        let skipped = match self.progress.place {
+            place if place.seq == seq => place.index,
+            _ => 0,
+        };
         let mut nr = 0;
         // Damage is the end of what can be read: a record that is being written.
         while let Some(Ok(record)) = sub.next(self.table) {
             nr += 1;
             if nr > skipped {
+                self.progress.entries += 1;
                 self.entries.push(Entry::Record(record));
             }
         }

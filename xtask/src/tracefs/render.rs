@@ -10,7 +10,7 @@ use takt_tracer::decode::{
     EventTable, Item, Names, Switches, Threads, TscClock, write_header, write_item,
 };
 
-use super::buffer::{Content, Counts, Entry, counts, read, read_snapshot};
+use super::buffer::{Content, Counts, Entry, Reading, counts, read, read_snapshot};
 use super::session::Session;
 use super::{errno, format};
 use crate::export::graph::Graph;
@@ -36,7 +36,14 @@ fn content<'t>(
     cpu: Option<usize>,
 ) -> super::Result<Content<'t>> {
     let cpus: Vec<_> = cpu.map_or_else(|| Session::cpus(view).collect(), |cpu| vec![cpu]);
-    read(&session.guest, view, table, cpus, &session.consumed, None)
+    read(
+        &session.guest,
+        view,
+        table,
+        cpus,
+        &session.consumed,
+        Reading::Look,
+    )
 }
 
 /// Where the records of the stretch come from that a latency tracer has kept: the snapshot, where the rings overwrite what
@@ -218,14 +225,11 @@ pub(super) fn pipe(
         &session.guest,
         view,
         &table,
-        cpus.iter().copied(),
+        cpus,
         &session.consumed,
-        Some(&session.lost),
+        Reading::GoOn,
     )?;
-    for cpu in cpus {
-        session.consumed[cpu] = content.next[cpu];
-        session.lost[cpu] = content.lost[cpu];
-    }
+    session.consumed = content.next;
     let mut out = Vec::new();
     if content.entries.is_empty() {
         return Ok(out);
@@ -294,16 +298,12 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
 fn item<'t>(entry: &Entry<'t>) -> Item<'t> {
     match entry {
         Entry::Record(record) => Item::Record(record.clone()),
-        Entry::Lost {
-            cpu,
-            ts,
-            events,
-            sub_buffers,
-        } => Item::Lost {
+        Entry::Lost { cpu, ts, events } => Item::Lost {
             cpu: *cpu,
             ts: *ts,
             events: *events,
-            sub_buffers: *sub_buffers,
+            // Their events are counted.
+            sub_buffers: 0,
         },
     }
 }
@@ -348,7 +348,7 @@ pub(super) fn stats(session: &mut Session, cpu: usize) -> super::Result<Vec<u8>>
         &table,
         [cpu],
         &session.consumed,
-        None,
+        Reading::Look,
     )?;
     let clock = TscClock::new(view.tsc_hz);
     let mut times = content.entries.iter().filter_map(|entry| match entry {

@@ -1,5 +1,6 @@
 //! [`Session`]: a guest, and what is remembered between accesses.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -7,10 +8,11 @@ use rustix::io::Errno;
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, TscClock};
 
-use super::buffer::{Counts, Place};
+use super::buffer::{Counts, Place, Progress};
 use super::errors::ErrorLog;
 use super::guest::Guest;
 use super::options::Options;
+use super::tree::Of;
 use super::{buffer, files, render};
 use crate::export::graph::Graph;
 use crate::image::events;
@@ -37,10 +39,10 @@ pub struct Session {
     /// The events that have a name.
     pub(super) known: Vec<Known>,
     pub(super) errors: ErrorLog,
+    /// The filters that were refused since one was accepted there, and what is wrong with them.
+    pub(super) refused: BTreeMap<Of, String>,
     /// How far the pipes have read, on each CPU.
-    pub(super) consumed: [Place; MAX_CPUS],
-    /// Events that each CPU had lost by then.
-    pub(super) lost: [Option<u32>; MAX_CPUS],
+    pub(super) consumed: [Progress; MAX_CPUS],
     /// Events that the pipes have read, on each CPU.
     pub(super) nr_read: [u64; MAX_CPUS],
     /// The counters when the trace was last cleared.
@@ -99,8 +101,8 @@ impl Session {
             guest,
             options,
             errors: ErrorLog::default(),
-            consumed: [Place::default(); MAX_CPUS],
-            lost: [None; MAX_CPUS],
+            refused: BTreeMap::new(),
+            consumed: [Progress::default(); MAX_CPUS],
             nr_read: [0; MAX_CPUS],
             cleared: [Counts::default(); MAX_CPUS],
         })
@@ -234,7 +236,11 @@ impl Session {
                     seq: begin,
                     index: 0,
                 };
-                self.consumed[cpu] = self.consumed[cpu].max(begin);
+                let consumed = &mut self.consumed[cpu];
+                if consumed.place < begin {
+                    consumed.place = begin;
+                    consumed.entries = self.cleared[cpu].entries;
+                }
             }
             self.nr_read[cpu] = 0;
         }

@@ -9,7 +9,7 @@ use super::options;
 use super::session::Session;
 
 /// Of what a file is, where there are several of its kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Of {
     /// There is one.
     All,

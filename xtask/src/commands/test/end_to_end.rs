@@ -14,6 +14,7 @@ mod stage;
 mod sweep;
 mod tracefs;
 mod tracefs_functions;
+mod tracefs_pipe;
 mod tracefs_rules;
 mod traces;
 mod viewers;
@@ -75,10 +76,18 @@ const TESTS: &[(&str, Check)] = &[
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
     (
+        "tracefs_pipe_counts_what_it_misses",
+        tracefs_pipe::counts_what_it_misses,
+    ),
+    (
         "function_profiler_and_stack_tracer",
         tracefs_functions::profiler_and_stack_tracer,
     ),
     ("func_stack_trace", tracefs_functions::func_stack_trace),
+    (
+        "functions_beside_latency_tracers",
+        tracefs_functions::beside_latency_tracers,
+    ),
     ("a_reader_changes_nothing", tracefs::reader_changes_nothing),
     ("tracefs_attaches_and_controls", tracefs::attach_and_control),
     ("tracefs_mount", tracefs::mount),

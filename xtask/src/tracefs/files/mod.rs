@@ -238,11 +238,7 @@ pub(super) static ENABLE: File =
 /// In `events/SYSTEM`.
 pub(super) static SYSTEM: [File; 2] = [
     File::new("enable", Some(events::enable), Some(events::set_enable)),
-    File::new(
-        "filter",
-        Some(|_, _| Ok(rules::OF_SYSTEM.into())),
-        Some(rules::set_filter),
-    ),
+    File::new("filter", Some(rules::filter), Some(rules::set_filter)),
 ];
 
 /// In `events/SYSTEM/EVENT`.

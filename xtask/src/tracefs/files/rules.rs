@@ -12,7 +12,7 @@ use crate::tracefs::tree::Of;
 use crate::tracefs::{Result, render};
 
 /// What the `filter` of a system shows: each event has its own.
-pub(super) const OF_SYSTEM: &str = "\
+const OF_SYSTEM: &str = "\
 ### all events of the system ###
 # What is written here becomes the filter of each event that has such fields.
 ";
@@ -42,7 +42,14 @@ fn names_of(session: &Session) -> Result<Names> {
     Ok(render::names(session, &session.view()?))
 }
 
+/// One that was refused last is shown with what is wrong with it, as in Linux.
 pub(super) fn filter(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    if let Some(refused) = session.refused.get(of) {
+        return Ok(refused.as_str().into());
+    }
+    if let Of::System(_) = of {
+        return Ok(OF_SYSTEM.into());
+    }
     let rules = session.guest.rules()?;
     let rule = RulesView::new(&rules).find(id_of(of)?);
     let text = rule.map(|rule| rule.filter).filter(|text| !text.is_empty());
@@ -50,22 +57,23 @@ pub(super) fn filter(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
 }
 
 /// `0` clears. That of a system is set for the events that have its fields; there must be one.
+///
+/// An event whose filter is refused has none any more, as in Linux. Where that of a system fits none of its events, they
+/// keep theirs.
 pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<()> {
     let text = text.trim();
     let events = events_of(session, of);
     if text == "0" {
-        for event in events {
-            session
-                .guest
-                .set(&format!("event_filter={},0,", event.id))?;
-        }
-        return Ok(());
+        session.refused.remove(of);
+        return events
+            .iter()
+            .try_for_each(|event| clear_filter(session, event.id));
     }
     if text.len() > MAX_TEXT {
         let what = format!("A filter has {MAX_TEXT} bytes at most");
-        return complain(
+        return refuse(
             session,
-            "filter",
+            of,
             text,
             FilterError {
                 at: MAX_TEXT,
@@ -82,16 +90,33 @@ pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<(
     let first = errors.next().cloned();
     let fits = compiled.iter().any(|(_, code)| code.is_ok());
     if let Some(error) = first.filter(|_| !fits) {
-        return complain(session, "filter", text, error);
+        return refuse(session, of, text, error);
     }
     for (event, code) in compiled {
         if let Ok(code) = code {
             send(session, &code)?;
             let line = format!("event_filter={event},{},{text}", code.len());
             session.guest.set(&line)?;
+            session.refused.remove(&Of::Event(event));
         }
     }
+    session.refused.remove(of);
     Ok(())
+}
+
+fn clear_filter(session: &mut Session, event: u32) -> Result<()> {
+    session.refused.remove(&Of::Event(event));
+    session.guest.set(&format!("event_filter={event},0,"))
+}
+
+/// A filter is wrong: says where, and does without one.
+fn refuse(session: &mut Session, of: &Of, text: &str, error: FilterError) -> Result<()> {
+    if let Of::Event(event) = of {
+        clear_filter(session, *event)?;
+    }
+    let shown = format!("{}\nparse_error: {error}\n", error.caret(text));
+    session.refused.insert(of.clone(), shown);
+    complain(session, "filter", text, error)
 }
 
 /// Puts words where the guest looks for them.

@@ -3,6 +3,7 @@
 //!
 //! With `TAKT_SCREENSHOTS=DIR` the pictures of it are kept, to be looked at.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,7 @@ pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
     stage
         .latency_run("cyclic", "--workload cyclictest -t 2 -d 100ms")?
         .code(0)?;
+    let runs = Run::all(stage, &["mix", "lock", "wide", "silent", "cyclic"])?;
     let mut browser = Browser::start(&program)?;
     for names in [
         &["mix"][..],
@@ -85,10 +87,27 @@ pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
                 &format!("{}-{look_name}", names.join("+")),
             )
             .with_context(|| format!("{names:?} in {look_name}"))?;
-            check_figures(stage, names, &facts).with_context(|| format!("{names:?}"))?;
+            check_figures(&runs, names, &facts).with_context(|| format!("{names:?}"))?;
         }
     }
     Ok(())
+}
+
+/// What a run's files say.
+struct Run {
+    document: Value,
+    trace: Vec<Value>,
+}
+
+impl Run {
+    /// Each is read once: to read all of a trace takes seconds.
+    fn all<'n>(stage: &Stage, names: &[&'n str]) -> Result<BTreeMap<&'n str, Self>> {
+        let read = |name: &&'n str| {
+            let (document, trace) = (stage.document(name)?, stage.trace(name)?);
+            Ok((*name, Self { document, trace }))
+        };
+        names.iter().map(read).collect()
+    }
 }
 
 /// Makes the page of these runs.
@@ -180,19 +199,17 @@ fn look_at(browser: &mut Browser, page: &Path, look: Look, name: &str) -> Result
 }
 
 /// Holds what the page says against the JSON and the traces of the runs.
-fn check_figures(stage: &Stage, names: &[&str], facts: &Value) -> Result<()> {
-    let documents = names
-        .iter()
-        .map(|name| stage.document(name))
-        .collect::<Result<Vec<_>>>()?;
+fn check_figures(runs: &BTreeMap<&str, Run>, names: &[&str], facts: &Value) -> Result<()> {
+    let runs: Vec<_> = names.iter().map(|name| &runs[name]).collect();
     let list = |name: &str| facts[name].as_array().with_context(|| format!("no {name}"));
     let of = |it: &Value| Ok::<_, anyhow::Error>(it["run"].as_u64().context("no run")? as usize);
     let path = |it: &Value| it["path"].as_str().unwrap_or_default().to_owned();
 
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for it in list("figures")? {
         let (run, path) = (of(it)?, path(it));
-        let value = documents[run]
+        let value = runs[run]
+            .document
             .pointer(&path)
             .with_context(|| format!("no {path}"))?;
         let expected = shown(value);
@@ -203,7 +220,7 @@ fn check_figures(stage: &Stage, names: &[&str], facts: &Value) -> Result<()> {
         );
         seen.insert((run, path));
     }
-    for (run, document) in documents.iter().enumerate() {
+    for (run, Run { document, .. }) in runs.iter().enumerate() {
         let cpus = document["cpus"].as_array().context("no CPUs")?;
         for (nr, cpu) in cpus.iter().enumerate() {
             for which in ["irq", "thread"] {
@@ -226,8 +243,7 @@ fn check_figures(stage: &Stage, names: &[&str], facts: &Value) -> Result<()> {
             .iter()
             .filter(|row| row["run"] == run)
             .collect();
-        check_worst(stage, name, &documents[run], &rows)
-            .with_context(|| format!("the worst of {name}"))?;
+        check_worst(runs[run], &rows).with_context(|| format!("the worst of {name}"))?;
     }
     let pick: Vec<_> = list("bench")?
         .iter()
@@ -292,8 +308,7 @@ fn check_buckets(facts: &Value, run: usize, document: &Value, path: &str) -> Res
 }
 
 /// The worst ten are those of the trace, and their causes add up.
-fn check_worst(stage: &Stage, name: &str, document: &Value, rows: &[&Value]) -> Result<()> {
-    let trace = stage.trace(name)?;
+fn check_worst(Run { document, trace }: &Run, rows: &[&Value]) -> Result<()> {
     let samples = |event: &str| -> Vec<_> {
         let field =
             |record: &Value, field: &str| record["fields"][field].as_u64().unwrap_or_default();

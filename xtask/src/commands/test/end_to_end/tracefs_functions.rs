@@ -171,6 +171,48 @@ pub(super) fn func_stack_trace(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// With the option `function-trace`, and only then, what a latency tracer keeps has the functions that ran, none of the
+/// tracer's own among them; they do not outlast it.
+pub(super) fn beside_latency_tracers(stage: &Stage) -> Result<()> {
+    const ROUND: &str = "echo 0 > tracing_on; echo > trace; echo wakeup_rt > current_tracer; echo 1 > tracing_on; sleep 0.3\n\
+         echo 0 > tracing_on; cat trace";
+    let commands = format!(
+        "cat options/function-trace\n{ROUND}\necho A; echo 1 > options/function-trace; cat options/function-trace\n{ROUND}\necho B\n\
+         echo nop > current_tracer; echo > trace; echo sched:sched_switch > set_event; echo 1 > tracing_on; sleep 0.1\n\
+         echo 0 > tracing_on; cat trace; echo C; echo > set_event\n\
+         echo preemptirqsoff > current_tracer; echo 0 > tracing_on; echo > trace; echo nofunction-trace > trace_options\n\
+         echo 0 > tracing_max_latency; echo 1 > tracing_on; sleep 0.3; echo 0 > tracing_on; cat trace"
+    );
+    let done = stage.xtask(&["tracefs", "shell", "--no-install", "-c", &commands])?;
+    let text = done.code(0)?.stdout;
+    let calls = |part: &str| -> Vec<String> {
+        let calls = part.lines().filter(|line| line.contains(" <-"));
+        calls.map(str::to_owned).collect()
+    };
+    let (first, rest) = text.split_once("A\n1\n").context("no A")?;
+    ensure!(
+        first.starts_with("0\n") && first.contains("latency_max"),
+        "{first}"
+    );
+    ensure!(calls(first).is_empty(), "{first}");
+    let with = calls(between(rest, "", "B\n")?);
+    ensure!(
+        !with.is_empty() && with.iter().all(|call| !call.contains("takt_kernel::trace")),
+        "{rest}"
+    );
+    let after = between(rest, "B\n", "C\n")?;
+    ensure!(
+        after.contains("sched_switch: ") && calls(after).is_empty(),
+        "{after}"
+    );
+    let (_, off) = rest.split_once("C\n").context("no C")?;
+    ensure!(
+        off.contains("latency_max") && calls(off).is_empty(),
+        "{off}"
+    );
+    Ok(())
+}
+
 /// A record of the tracer `function` without what stands before it, and the first two functions of its stack.
 type Followed<'t> = (&'t str, [&'t str; 2]);
 

@@ -17,17 +17,18 @@ fn parts(text: &str) -> Vec<&str> {
     text.split("---\n").collect()
 }
 
-/// A filter lets through what it says; what is wrong with one shows with its place, and the one before stays.
+/// A filter lets through what it says; what is wrong with one shows with its place, and there is none then.
 pub(super) fn filters(stage: &Stage) -> Result<()> {
     let text = shell(
         stage,
         "cat @/filter; echo 'next_pid == 0 && next_comm ~ \"swap*\"' > @/filter; cat @/filter\n\
          echo 1 > @/enable; sleep 0.05; echo 0 > @/enable; echo ---; cat trace; echo ---\n\
-         echo 'next_pid = 3' > @/filter; echo 'nothing == 3' > @/filter; cat @/filter; echo ---; cat error_log\n\
+         echo 'next_pid = 3' > @/filter; cat @/filter; echo 'prev_pid > nothing' > @/filter; cat @/filter\n\
+         echo > trace; echo 1 > @/enable; sleep 0.05; echo 0 > @/enable; echo ---; cat trace; echo ---; cat error_log\n\
          echo ---; echo 0 > @/filter; cat @/filter; echo 'next_prio < 200' > events/sched/filter; cat @/filter; echo ---\n\
-         echo 'no_such_field == 1' > events/sched/filter; cat events/sched/filter; cat events/sched/sched_wakeup/filter; echo 0 > events/sched/filter; cat @/filter",
+         echo 'no_such_field == 1' > events/sched/filter; cat events/sched/filter; cat events/sched/sched_wakeup/filter; echo 0 > events/sched/filter; cat @/filter events/sched/filter",
     )?;
-    let [set, trace, kept, log, system, end] = parts(&text)[..] else {
+    let [set, trace, refused, all, log, system, end] = parts(&text)[..] else {
         anyhow::bail!("{text}");
     };
     ensure!(
@@ -48,16 +49,35 @@ pub(super) fn filters(stage: &Stage) -> Result<()> {
             "{line}"
         );
     }
-    ensure!(kept == "next_pid == 0 && next_comm ~ \"swap*\"\n", "{kept}");
+    let lines: Vec<_> = refused.lines().collect();
+    ensure!(
+        matches!(
+            lines[..],
+            [
+                "next_pid = 3",
+                "         ^",
+                first,
+                "prev_pid > nothing",
+                "           ^",
+                second
+            ] if [first, second].iter().all(|said| said.starts_with("parse_error: "))
+        ),
+        "{refused}"
+    );
+    // Nothing is left out any more.
+    ensure!(all.contains("prev_comm=swapper/0 prev_pid=0 "), "{all}");
     let carets: Vec<_> = log.lines().filter_map(|line| line.find('^')).collect();
     let command = "  Command: ".len();
-    ensure!(carets == [command + "next_pid ".len(), command], "{log}");
+    let places = ["next_pid ", "prev_pid > "].map(|before| command + before.len());
+    ensure!(carets == places, "{log}");
     ensure!(system == "none\nnext_prio < 200\n", "{system}");
     // The filter of a system that fits no event changes nothing.
+    let (refused, end) = end.split_once("none\n").context("a filter")?;
     ensure!(
-        end.ends_with("none\nnone\n") && end.starts_with("###"),
-        "{end}"
+        refused.starts_with("no_such_field == 1\n^\nparse_error: "),
+        "{refused}"
     );
+    ensure!(end.starts_with("none\n###"), "{end}");
     Ok(())
 }
 
