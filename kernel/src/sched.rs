@@ -239,9 +239,11 @@ pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
 
 #[inline(always)]
 fn leave_for_good(mut section: Section, prev: *mut Tcb, next: *mut Tcb) -> ! {
+    // SAFETY: control blocks are static; inside a section.
+    let in_use = unsafe { &*prev }.stack_top as *const AtomicBool;
     // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
     // which ends only when this CPU has left both.
-    unsafe { (*((*prev).stack_top as *const AtomicBool)).store(false, Relaxed) };
+    unsafe { &*in_use }.store(false, Relaxed);
     commit_switch(&mut section, percpu::this(), prev, next);
     // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
     unsafe { switch::leave_for_good(next) }

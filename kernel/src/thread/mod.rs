@@ -13,8 +13,6 @@ mod create;
 mod stack;
 mod table;
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use takt_scheduler::{Priority, ThreadId};
 
 use crate::arch::percpu;
