@@ -59,20 +59,6 @@ pub(super) const SESSION: [Step; 50] = [
             r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us : latency_max: ",
         ],
     ),
-    // The same with the functions that ran.
-    (
-        "echo 1 > options/function-trace; cat options/function-trace; echo 0 > tracing_max_latency\n\
-         echo 1 > tracing_on; sleep 0.3; echo 0 > tracing_on; cat trace; echo 0 > options/function-trace",
-        &[
-            "=1",
-            "LATENCY preemptirqsoff",
-            "PLACES",
-            "LEGEND",
-            r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.]    0\.000us[ +!#*]: \S.*$",
-            r"+^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us[ +!#*]: \S+ <-\S+$",
-            r"~^ *\S+-\d+ +0[d.][N.][zZh.][0-9a-f.] +\d+\.\d{3}us : latency_max: ",
-        ],
-    ),
     // wakeup: from the wake-up to the switch
     (
         "echo wakeup > current_tracer; echo 0 > tracing_max_latency; echo 1 > tracing_on\n\
@@ -92,6 +78,20 @@ pub(super) const SESSION: [Step; 50] = [
             "LATENCY wakeup",
             "=#",
             r"+^ {0,15}\S+ +\d+ +0 \d+ [0-9a-f]{8} [0-9a-f]{8} \[[0-9a-f]{8}\] \d+\.\d{6}ms \(\+\d+\.\d{6}ms\): \w+: ",
+        ],
+    ),
+    // The same with the functions that ran.
+    (
+        "echo 1 > options/function-trace; cat options/function-trace; echo 0 > tracing_max_latency\n\
+         echo 1 > tracing_on; sleep 0.3; echo 0 > tracing_on; cat trace; echo 0 > options/function-trace",
+        &[
+            "=1",
+            "LATENCY wakeup",
+            "LEGEND",
+            r"~^ *\S+-\d+ +0d\S{3}    0\.000us[ +!#*]: sched_wakeup: comm=\S+ ",
+            r"+^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: (sched_\w+: .*|\S+ <-\S+)$",
+            r"~^ *\S+-\d+ +0d\S{3} +\d+\.\d{3}us[ +!#*]: latency_max: ",
+            r"~^ *\S+-\d+ +0d\S{3} +\d+\.\d{3}us : sched_switch: ",
         ],
     ),
     (
