@@ -71,8 +71,8 @@ pub(crate) fn enter_thread() -> Section {
 
 /// Begins a section of a thread in order to switch.
 ///
-/// Not as a thread that is about to change its state: one that is not ready any more, because it has begun to wait or
-/// another CPU has suspended it, leaves here, and no further interrupt need come to it.
+/// Not as a thread that is about to change its state: one that is not ready any more, because it has begun to wait,
+/// has ended or was suspended by another CPU, leaves here, and no further interrupt need come to it.
 #[inline(always)]
 pub(crate) fn enter_switch() -> Section {
     interrupts::disable();

@@ -3,7 +3,7 @@
 //! Everything here runs inside a kernel section. Trace points: `sched_waking` when a wake-up is begun,
 //! `sched_wakeup` when the thread stands in its run queue, `sched_switch` before the registers change.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::{Next, Placement, Priority, Resched, RunQueue, ThreadId, TimerQueue};
 
@@ -12,9 +12,8 @@ use crate::arch::{switch, tsc};
 use crate::config::TIMER_IDS;
 use crate::handoff::{self, Handoff};
 use crate::lock::{self, Section};
-use crate::preempt;
 use crate::quantum;
-use crate::thread::tcb::{EXITED, SUSPENDED, Tcb, WAITING, Woken, tcb};
+use crate::thread::tcb::{SUSPENDED, Tcb, WAITING, Woken, tcb};
 use crate::trace::{self, trace};
 
 /// The scheduling state of one CPU.
@@ -220,58 +219,6 @@ pub(crate) fn switch_to(section: &mut Section, next: Next) {
     // SAFETY: interrupts are off, the lock is free, and `commit_switch` made `next` the current thread.
     unsafe { switch::switch(prev, next) };
     section.relock();
-}
-
-/// The running thread, which has ended, gives way for good. Neither its stack nor its block is touched once the section
-/// is over: another CPU may use them at once.
-#[inline(always)]
-pub(crate) fn switch_for_good(mut section: Section, prev: *mut Tcb) -> ! {
-    // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { of_cpu(percpu::this()) };
-    let next = tcb(sched.rq.block_current(section.ready_links()));
-    // SAFETY: control blocks are static; inside a section.
-    if switch::is_preempted(unsafe { &*next }) {
-        core::hint::cold_path();
-        switch_for_good_apart(section, prev);
-    }
-    leave_for_good(section, prev, next)
-}
-
-#[inline(always)]
-fn leave_for_good(mut section: Section, prev: *mut Tcb, next: *mut Tcb) -> ! {
-    // SAFETY: control blocks are static; inside a section.
-    let in_use = unsafe { &*prev }.stack_top as *const AtomicBool;
-    // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
-    // which ends only when this CPU has left both.
-    unsafe { &*in_use }.store(false, Relaxed);
-    commit_switch(&mut section, percpu::this(), prev, next);
-    // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
-    unsafe { switch::leave_for_good(next) }
-}
-
-/// As [`switch_apart`], of a thread that has ended. An interrupt that comes in between does not switch: the thread itself
-/// leaves its stack, and until then counts as running ([`is_leaving`]).
-#[cold]
-#[inline(never)]
-fn switch_for_good_apart(mut section: Section, prev: *mut Tcb) -> ! {
-    // SAFETY: the running thread's own block, inside a section.
-    put_off_switch(unsafe { &*prev });
-    let guard = preempt::disable();
-    section.let_in();
-    // SAFETY: this CPU's own, inside a section.
-    let next = tcb(unsafe { of_cpu(percpu::this()) }.rq.pick_other());
-    // The switch enables preemption, as it does for whoever is next.
-    trace::preemption_enabling();
-    core::mem::forget(guard);
-    leave_for_good(section, prev, next)
-}
-
-/// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
-#[inline(always)]
-pub(crate) fn is_leaving(_section: &Section, t: &Tcb) -> bool {
-    // SAFETY: inside a section.
-    let runs = || unsafe { of_cpu(t.percpu) }.rq.current() == t.tid;
-    crate::static_branch!(lock::SMP) && t.state & EXITED != 0 && runs()
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

@@ -10,6 +10,7 @@
 pub(crate) mod tcb;
 
 mod create;
+mod exit;
 mod stack;
 mod table;
 
@@ -23,11 +24,11 @@ use crate::lock::{self, Section};
 use crate::sched;
 use crate::sync::pi;
 use crate::time::{self, Instant};
-use crate::trace::trace;
 use crate::wait;
 
 pub use create::Builder;
 pub(crate) use create::adopt_idle;
+pub use exit::exit;
 pub use stack::{Registration, Stack, for_each_stack};
 pub(crate) use table::name_by_guard;
 pub use table::{Info, Times, for_each};
@@ -61,43 +62,6 @@ pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
     unsafe { crate::arch::interrupts::enable() };
     entry(argument);
     exit(0)
-}
-
-/// Ends the calling thread. Its number is free again once it was joined.
-///
-/// # Panics
-/// In the idle thread or an interrupt handler, which cannot end.
-pub fn exit(code: usize) -> ! {
-    assert!(
-        sched::may_block(),
-        "only a thread with preemption enabled can exit"
-    );
-    let me = percpu::current();
-    // SAFETY: the running thread's own block; read by others when it has ended.
-    unsafe { (*me).exit_code = code };
-    let mut section = lock::enter_thread();
-    // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
-    // SAFETY: the running thread's own block, inside a section.
-    let held = || unsafe { (*me).held };
-    // SAFETY: the list holds mutexes that their waiters borrow.
-    while let Some(held) = unsafe { held().as_ref() } {
-        held.let_go(&mut section);
-        section.leave();
-        section = lock::enter_thread();
-    }
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *me };
-    trace!(thread_exit, u32::from(t.tid.raw()));
-    t.state = EXITED;
-    if let Some(joiner) = t.joiner {
-        // SAFETY: inside a section.
-        let waiting = unsafe { &mut *tcb(joiner) };
-        // Unless its time-out woke it already and it has not run since.
-        if waiting.woken == Woken::Not {
-            sched::wake(&mut section, waiting, Woken::Object);
-        }
-    }
-    sched::switch_for_good(section, me)
 }
 
 /// The calling thread.
@@ -337,7 +301,7 @@ impl Thread {
         // Its stack and its block are free when this returns.
         while self
             .block(&section)
-            .is_ok_and(|t| sched::is_leaving(&section, t))
+            .is_ok_and(|t| exit::is_leaving(&section, t))
         {
             section.leave_quietly();
             core::hint::spin_loop();

@@ -115,7 +115,12 @@ impl Tracer {
         if let Some(what) = &self.latency {
             #[cfg(feature = "function")]
             super::function::beside_latency(true)?;
-            latency::listen(what, true)?;
+            let listens = latency::listen(what, true);
+            #[cfg(feature = "function")]
+            if listens.is_err() {
+                super::function::beside_latency(false)?;
+            }
+            listens?;
         }
         Ok(())
     }
@@ -233,6 +238,19 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn current() -> &'static str {
     current_tracer().name
+}
+
+/// Does what holds the CPUs up, while the current tracer does not listen if it is one of latencies.
+#[cfg(all(feature = "latency-tracers", feature = "function"))]
+#[inline(never)]
+pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let Some(what) = &current_tracer().latency else {
+        return act();
+    };
+    latency::listen(what, false)?;
+    let done = act();
+    latency::listen(what, true)?;
+    done
 }
 
 fn current_tracer() -> &'static Tracer {

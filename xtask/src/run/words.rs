@@ -161,6 +161,8 @@ fn translate_with(
                     match option {
                         "overwrite" => line.push("mode=flight".into()),
                         "nooverwrite" => line.push("mode=capture".into()),
+                        // It is off already, and an image without functions knows nothing of it.
+                        _ if split(option) == (FUNCTION_TRACE, false) => {}
                         _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE | FUNCTION_TRACE), on) =
                             split(option) =>
                         {
@@ -319,10 +321,8 @@ mod tests {
                 "func_stack_trace=1 stacktrace=0",
             ),
             ("stacktrace quiet", "stack_tracer=1 quiet"),
-            (
-                "trace_options=function-trace,latency-format",
-                "function-trace=1",
-            ),
+            ("trace_options=nofunction-trace,latency-format", ""),
+            ("trace_options=function-trace", "function-trace=1"),
             ("trace_buf_size=64K", "trace_buf_subs=16"),
             (
                 "ftrace=wakeup_rt tracing_cpumask=f",

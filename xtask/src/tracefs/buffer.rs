@@ -2,10 +2,11 @@
 
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, Record, SubBuffer};
+use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
-use takt_tracer::ring::{Word, position};
-use takt_tracer::wire::{COMMIT_BYTES, COMMIT_RECORD, SUB_COMMIT, SUB_HEADER, SubHeader};
+use takt_tracer::wire::{SUB_HEADER, SubHeader};
 
+use super::counts::{entries_before, nr_opened};
 use super::errno;
 use super::guest::Guest;
 
@@ -40,7 +41,7 @@ pub enum Entry<'t> {
         cpu: u8,
         /// When reading goes on, in cycles.
         ts: u64,
-        /// Events that the guest has lost or overwritten.
+        /// Events that the guest has lost or overwritten, or that are in a snapshot.
         events: u64,
     },
 }
@@ -103,6 +104,10 @@ pub fn read<'t>(
     };
     for cpu in cpus {
         if let Some(ring) = guest.ring(view, cpu) {
+            if reading == Reading::Look {
+                // What was lost before is no business of who only looks.
+                content.next[cpu].lost = None;
+            }
             let mut lane = Lane {
                 cpu: cpu as u8,
                 table,
@@ -210,8 +215,12 @@ impl Lane<'_, '_> {
                 }
                 Observed::Nothing | Observed::Partial { .. } => break,
             };
-            let overwritten = self.overwritten(ring, view, seq, reading)?;
-            self.take(&copy, seq, overwritten);
+            let Some(missed) = self.missed(ring, view, seq, reading)? else {
+                // As if it had been overwritten before it was copied.
+                observer = observer.starting_at(oldest(ring, view)?);
+                continue;
+            };
+            self.take(&copy, seq, missed);
             self.progress.place = Place {
                 seq: seq + 1,
                 index: 0,
@@ -229,39 +238,44 @@ impl Lane<'_, '_> {
             && committed >= SUB_HEADER
             && (committed == reserved || reading == Reading::Look)
         {
-            let overwritten = self.overwritten(ring, view, seq, reading)?;
-            let index = self.take(&copy, seq, overwritten);
-            self.progress.place = Place { seq, index };
+            // Otherwise it is read the next time.
+            if let Some(missed) = self.missed(ring, view, seq, reading)? {
+                let index = self.take(&copy, seq, missed);
+                self.progress.place = Place { seq, index };
+            }
         }
         Ok(())
     }
 
-    /// How many records were overwritten before sub-buffer `seq`, which is in the ring: for whoever goes on.
-    fn overwritten(
+    /// How many records there were before sub-buffer `seq` that nobody has read; `None` if the guest has gone so far
+    /// meanwhile that nobody can know.
+    fn missed(
         &mut self,
         ring: &impl RingView<Error = std::io::Error>,
         view: &ControlView,
         seq: u64,
         reading: Reading,
-    ) -> super::Result<u64> {
+    ) -> super::Result<Option<u64>> {
         if reading == Reading::Look || seq == self.progress.place.seq {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        let before = counts_before(ring, view, seq)?.entries;
+        let Some(before) = entries_before(ring, view, seq)? else {
+            return Ok(None);
+        };
         let known = std::mem::replace(&mut self.progress.entries, before);
-        Ok(before.saturating_sub(known))
+        Ok(Some(before.saturating_sub(known)))
     }
 
-    /// Takes the records of a sub-buffer that were not read yet, of which the guest has overwritten some before; says how
+    /// Takes the records of a sub-buffer that were not read yet, and before it says how many were missed; returns how
     /// many there are in it.
-    fn take(&mut self, copy: &[u8], seq: u64, overwritten: u64) -> u64 {
+    fn take(&mut self, copy: &[u8], seq: u64, missed: u64) -> u64 {
         let Ok(mut sub) = SubBuffer::new(copy.to_vec(), 0) else {
             return 0;
         };
         let header = *sub.header();
         let lost = (self.progress.lost).map_or(0, |before| header.lost.wrapping_sub(before));
         self.progress.lost = Some(header.lost);
-        let events = overwritten + u64::from(lost);
+        let events = missed + u64::from(lost);
         if events > 0 {
             self.entries.push(Entry::Lost {
                 cpu: self.cpu,
@@ -297,17 +311,6 @@ fn oldest(ring: &impl RingView<Error = std::io::Error>, view: &ControlView) -> s
     Ok(opened.saturating_sub(used.into()).max(live_start(ring)?))
 }
 
-/// How many sub-buffers were ever opened.
-fn nr_opened(
-    ring: &impl RingView<Error = std::io::Error>,
-    view: &ControlView,
-) -> super::Result<u64> {
-    let pos = ring.load(Word::Pos).map_err(|error| errno(&error))?;
-    let size = u64::from(view.sub_size.max(1));
-    let written = position::bytes(pos, size.wrapping_mul(view.nr_subs.max(1).into()));
-    Ok(written.div_ceil(size))
-}
-
 /// The first sub-buffer that counts as recorded: since the last snapshot, or since the ring was cleared.
 ///
 /// # Errors
@@ -315,71 +318,6 @@ fn nr_opened(
 /// If the guest's memory cannot be read.
 pub fn live_start(ring: &impl RingView<Error = std::io::Error>) -> super::Result<u64> {
     ring.load(Word::LiveStart).map_err(|error| errno(&error))
-}
-
-/// The counters of a CPU's ring since the guest booted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Events written.
-    pub entries: u64,
-    /// Events lost because the ring was full.
-    pub dropped: u64,
-    /// Events lost because a writer was inside the sub-buffer to be reused.
-    pub commit_overrun: u64,
-}
-
-/// Reads the counters of a ring, as the guest's own `ring::counters` does.
-///
-/// # Errors
-///
-/// If the guest's memory cannot be read.
-pub fn counts(
-    ring: &impl RingView<Error = std::io::Error>,
-    view: &ControlView,
-) -> super::Result<Counts> {
-    counts_before(ring, view, u64::MAX)
-}
-
-/// As [`counts`], without what was written in sub-buffer `end` and behind it. That must be a short time ago: it is in the
-/// ring.
-///
-/// # Errors
-///
-/// If the guest's memory cannot be read.
-pub fn counts_before(
-    ring: &impl RingView<Error = std::io::Error>,
-    view: &ControlView,
-    end: u64,
-) -> super::Result<Counts> {
-    let load = |word| ring.load(word).map_err(|error| errno(&error));
-    let (size, nr) = (
-        u64::from(view.sub_size.max(1)),
-        u64::from(view.nr_subs.max(1)),
-    );
-    let opened = nr_opened(ring, view)?;
-    let mut sum = Counts {
-        dropped: load(Word::Dropped)?,
-        commit_overrun: load(Word::CommitOverrun)?,
-        ..Counts::default()
-    };
-    for seq in opened.saturating_sub(nr)..opened {
-        let word = |at: u32| {
-            let mut raw = [0; 8];
-            let slot = (seq % nr * size) as u32;
-            let copied = ring.copy(slot + at, &mut raw);
-            copied.map(|()| u64::from_le_bytes(raw))
-        };
-        // What was opened there began with this many. What was passed over has a header of before.
-        let has_new = seq >= end && word(0).map_err(|error| errno(&error))? == seq;
-        let counter = if has_new { SUB_HEADER - 8 } else { SUB_COMMIT };
-        let commit = word(counter).map_err(|error| errno(&error))?;
-        let before = seq / nr * size;
-        let bytes = before.wrapping_add(commit.wrapping_sub(before) & COMMIT_BYTES);
-        sum.entries = sum
-            .entries
-            .wrapping_add(commit.wrapping_sub(bytes) / COMMIT_RECORD);
-    }
-    Ok(sum)
 }
 
 /// The size of a header, so that a size in entries can be given in bytes.

@@ -13,6 +13,7 @@
 //! | [`launch`] | starting one, and attaching to one that runs |
 //! | [`session`] | what is remembered between accesses: options, how far the pipes have read, errors |
 //! | [`buffer`] | the rings' content, decoded |
+//! | [`counts`] | how many events the rings were given |
 //! | [`options`] | `trace_options` |
 //! | [`tree`] | which files there are |
 //! | [`files`] | one module for each group of files |
@@ -23,6 +24,7 @@
 //! carried out by a thread of the guest, which is there only if the guest was started for it.
 
 pub mod buffer;
+pub mod counts;
 pub mod guest;
 pub mod launch;
 pub mod mount;

@@ -10,7 +10,8 @@ use takt_tracer::decode::{
     EventTable, Item, Names, Switches, Threads, TscClock, write_header, write_item,
 };
 
-use super::buffer::{Content, Counts, Entry, Reading, counts, read, read_snapshot};
+use super::buffer::{Content, Entry, Reading, read, read_snapshot};
+use super::counts::{Counts, counts};
 use super::session::Session;
 use super::{errno, format};
 use crate::export::graph::Graph;

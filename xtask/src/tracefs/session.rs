@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, TscClock};
 
-use super::buffer::{Counts, Place, Progress};
+use super::buffer::{Place, Progress};
+use super::counts::{Counts, counts, entries_before};
 use super::errors::ErrorLog;
 use super::guest::Guest;
 use super::options::Options;
@@ -230,7 +231,12 @@ impl Session {
         for cpu in Self::cpus(&view) {
             if let Some(ring) = self.guest.ring(&view, cpu) {
                 let begin = buffer::live_start(&ring)?;
-                self.cleared[cpu] = buffer::counts_before(&ring, &view, begin)?;
+                let mut cleared = counts(&ring, &view)?;
+                // Where the guest has filled the ring meanwhile, what it has overwritten counts as cleared as well.
+                if let Some(entries) = entries_before(&ring, &view, begin)? {
+                    cleared.entries = entries;
+                }
+                self.cleared[cpu] = cleared;
                 // Whoever goes on reading misses nothing.
                 let begin = Place {
                     seq: begin,
@@ -238,8 +244,12 @@ impl Session {
                 };
                 let consumed = &mut self.consumed[cpu];
                 if consumed.place < begin {
-                    consumed.place = begin;
-                    consumed.entries = self.cleared[cpu].entries;
+                    *consumed = Progress {
+                        place: begin,
+                        entries: cleared.entries,
+                        // As the sub-buffers' headers count.
+                        lost: Some((cleared.dropped + cleared.commit_overrun) as u32),
+                    };
                 }
             }
             self.nr_read[cpu] = 0;

@@ -15,6 +15,7 @@
 //! the ring, the first steps of an NMI, and what a further CPU executes before its per-CPU block stands. The tracer's
 //! way calls nothing, so it cannot recur; a guard stands behind the hooks' way.
 
+mod change;
 pub mod entry;
 pub mod events;
 pub mod graph;
@@ -26,7 +27,6 @@ mod shadow;
 mod stack_max;
 mod thunk;
 
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 pub use hooks::{
@@ -39,18 +39,17 @@ pub use stack_max::{
     is_stack_tracing, set_stack_filter, set_stack_max, set_stack_tracer, stack_filter, stack_max_of,
 };
 
+use change::{Change, apply, set};
 use profile::PROFILED;
-use set::{SharedFilter, WORDS};
+use set::SharedFilter;
 use stack_max::MEASURED;
 use takt_tracer::control::FunctionBlock;
 
 use crate::arch::percpu::{self, PerCpu};
-use crate::arch::stop::Text;
 use crate::config::MAX_FUNCTIONS;
 use crate::error::Error;
-use crate::sync::raw_mutex::{Long, RawMutex};
-use crate::time::Instant;
-use crate::trace::compact::{counted, opaque, rolled};
+use crate::sync::raw_mutex::RawMutex;
+use crate::trace::compact::rolled;
 use crate::trace::tracer;
 
 /// What is recorded of functions.
@@ -60,8 +59,6 @@ enum Tracer {
     Nop,
     Function,
     Graph,
-    /// A tracer of latencies, if functions are wanted beside it.
-    Latency,
 }
 
 /// Who records.
@@ -99,6 +96,8 @@ static IS_STACK_WANTED: AtomicBool = AtomicBool::new(false);
 /// Option `function-trace`.
 #[unsafe(export_name = "TAKT_FUNCTION_TRACE")]
 static IS_WANTED_BESIDE: AtomicBool = AtomicBool::new(false);
+/// A tracer of latencies is the current one.
+static IS_BESIDE: AtomicBool = AtomicBool::new(false);
 
 /// A bit for each thread that is traced, if [`HAS_PIDS`].
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
@@ -321,7 +320,7 @@ pub fn has_stack_trace() -> bool {
     IS_STACK_WANTED.load(Relaxed)
 }
 
-/// Says whether the tracers of latencies have the functions in the filter recorded as well (ftrace: option
+/// Says whether the tracers of sections and wake-ups have the functions in the filter recorded as well (ftrace: option
 /// `function-trace`), so that what they keep shows what ran. The latencies are longer then by what that takes.
 ///
 /// # Errors
@@ -336,13 +335,18 @@ pub fn set_function_trace(on: bool) -> Result<(), Error> {
     change.end()
 }
 
-/// A tracer of latencies begins or has ended.
+/// A tracer of latencies is about to listen, or has ceased to. If this fails it is as it was.
 #[cfg(feature = "latency-tracers")]
 pub(super) fn beside_latency(on: bool) -> Result<(), Error> {
-    if check_functions().is_err() {
+    let was_on = IS_BESIDE.swap(on, Relaxed);
+    if !IS_WANTED_BESIDE.load(Relaxed) {
         return Ok(());
     }
-    choose(if on { Tracer::Latency } else { Tracer::Nop })
+    let done = Change::begin().and_then(Change::end_unheard);
+    if done.is_err() {
+        IS_BESIDE.store(was_on, Relaxed);
+    }
+    done
 }
 
 /// How deep the function graph looks; 0 is as deep as it can (ftrace: `max_graph_depth`).
@@ -368,98 +372,6 @@ pub(crate) fn records_are_judged(are_judged: bool) {
 fn is_pid_traced() -> bool {
     let tid = percpu::current_tid();
     !HAS_PIDS.load(Relaxed) || PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
-}
-
-/// The right to change what is chosen.
-struct Change {
-    /// Not `Send`: the owner is a thread.
-    _not_send: PhantomData<*const ()>,
-}
-
-impl Change {
-    #[inline(never)]
-    fn begin() -> Result<Self, Error> {
-        CHANGE.lock(Instant::NEVER, Long::Refused)?;
-        Ok(Self {
-            _not_send: PhantomData,
-        })
-    }
-
-    /// Has everything be as it was chosen.
-    #[inline(never)]
-    fn end(self) -> Result<(), Error> {
-        follow();
-        apply()
-    }
-}
-
-impl Drop for Change {
-    #[inline(never)]
-    fn drop(&mut self) {
-        // This thread owns it, so that cannot fail.
-        let result = CHANGE.unlock();
-        debug_assert!(result.is_ok());
-    }
-}
-
-/// Chooses the functions of a set.
-#[inline(never)]
-fn set(which: &SharedFilter, filter: &Filter) -> Result<(), Error> {
-    let change = Change::begin()?;
-    which.store(filter);
-    change.end()
-}
-
-/// Reckons from the choices what each function's entry is wanted for.
-#[inline(never)]
-fn follow() {
-    let choice = CHOICE.load(Relaxed);
-    // Or there would be a loop for each choice.
-    let all_if = |is_on: bool| opaque(usize::from(is_on).wrapping_neg()) as u64;
-    let is_beside = choice == Tracer::Latency as u8 && IS_WANTED_BESIDE.load(Relaxed);
-    let traced = all_if(choice == Tracer::Function as u8 || is_beside);
-    let graphed = all_if(choice == Tracer::Graph as u8);
-    let profiled = all_if(is_profiling());
-    let measured = all_if(is_stack_tracing());
-    for i in counted(WORDS) {
-        let word = |set: &SharedFilter| set.word(i).load(Relaxed);
-        let wanted = word(&FILTER) & !word(&NOTRACE);
-        TRACED.word(i).store(wanted & traced, Relaxed);
-        GRAPHED.word(i).store(wanted & graphed, Relaxed);
-        PROFILED.word(i).store(wanted & profiled, Relaxed);
-        let measures = word(&stack_max::FILTER) & measured;
-        MEASURED.word(i).store(measures, Relaxed);
-    }
-    IS_GRAPH_ON.store(graphed != 0, Relaxed);
-    graph_thunk::follow();
-}
-
-/// Patches every function's entry to what it has to call now.
-#[inline(never)]
-fn apply() -> Result<(), Error> {
-    let is_filtered = HAS_PIDS.load(Relaxed);
-    let mut text = Text::lock()?;
-    text.patch(|text| {
-        for (id, &address) in entry::entries().iter().enumerate() {
-            let wanted = (
-                TRACED.contains(id),
-                GRAPHED.contains(id),
-                hooks::is_wanted(id) || PROFILED.contains(id) || MEASURED.contains(id),
-            );
-            let target = match wanted {
-                _ if !entry::is_traceable(address) => None,
-                (false, false, false) => None,
-                (true, ..) if has_stack_trace() => Some(thunk::ops()),
-                (true, false, false) if is_filtered => Some(thunk::trace_pid()),
-                (true, false, false) => Some(thunk::trace()),
-                (false, true, false) => Some(graph_thunk::entry()),
-                _ => Some(thunk::ops()),
-            };
-            // SAFETY: an entry of the list, a thunk, and every other CPU stands still.
-            unsafe { entry::set_target(text, address, target) };
-        }
-    });
-    Ok(())
 }
 
 /// What this CPU's last record of a function says of the context does not count any more.

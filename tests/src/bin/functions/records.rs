@@ -146,6 +146,28 @@ target_test! {
         Ok(())
     }
 
+    /// A tracer of latencies has functions recorded if that is wanted, as long as it is the current one, and leaves alone
+    /// what the application has begun itself.
+    fn beside_tracers_of_latencies(Shared) {
+        finish()?;
+        let patched = |name: &str| -> Result<usize, Error> {
+            trace::set_tracer(name)?;
+            Ok(entry::nr_patched())
+        };
+        function::start()?;
+        let all = entry::nr_patched();
+        check_eq!([patched("irqsoff")?, patched("nop")?], [all; 2]);
+        function::stop()?;
+        check_eq!(patched("wakeup")?, 0);
+        for on in [true, false, true] {
+            function::set_function_trace(on)?;
+            check_eq!(entry::nr_patched(), if on { all } else { 0 });
+        }
+        check_eq!([patched("nop")?, patched("preemptirqsoff")?, patched("nop")?], [0, all, 0]);
+        function::set_function_trace(false)?;
+        Ok(())
+    }
+
     /// A record names the function, its caller, the thread and the context, in 8 bytes where the context is that of the
     /// record before.
     fn a_call_is_recorded(Shared) {

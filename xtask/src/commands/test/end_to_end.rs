@@ -80,6 +80,10 @@ const TESTS: &[(&str, Check)] = &[
         tracefs_pipe::counts_what_it_misses,
     ),
     (
+        "tracefs_pipe_forgets_what_was_cleared",
+        tracefs_pipe::forgets_what_was_cleared,
+    ),
+    (
         "function_profiler_and_stack_tracer",
         tracefs_functions::profiler_and_stack_tracer,
     ),

@@ -42,18 +42,19 @@ fn names_of(session: &Session) -> Result<Names> {
     Ok(render::names(session, &session.view()?))
 }
 
-/// One that was refused last is shown with what is wrong with it, as in Linux.
+/// One that was refused last is shown with what is wrong with it, as in Linux, unless another is in force by now.
 pub(super) fn filter(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
-    if let Some(refused) = session.refused.get(of) {
-        return Ok(refused.as_str().into());
-    }
+    let refused = session.refused.get(of).map(String::as_str);
     if let Of::System(_) = of {
-        return Ok(OF_SYSTEM.into());
+        return Ok(refused.unwrap_or(OF_SYSTEM).into());
     }
     let rules = session.guest.rules()?;
     let rule = RulesView::new(&rules).find(id_of(of)?);
     let text = rule.map(|rule| rule.filter).filter(|text| !text.is_empty());
-    Ok(format!("{}\n", text.unwrap_or("none")).into())
+    Ok(match text {
+        Some(text) => format!("{text}\n").into(),
+        None => refused.unwrap_or("none\n").into(),
+    })
 }
 
 /// `0` clears. That of a system is set for the events that have its fields; there must be one.
@@ -112,7 +113,8 @@ fn clear_filter(session: &mut Session, event: u32) -> Result<()> {
 /// A filter is wrong: says where, and does without one.
 fn refuse(session: &mut Session, of: &Of, text: &str, error: FilterError) -> Result<()> {
     if let Of::Event(event) = of {
-        clear_filter(session, *event)?;
+        // What is wrong with the filter is said whatever the guest says; `filter` shows what is in force.
+        let _ = clear_filter(session, *event);
     }
     let shown = format!("{}\nparse_error: {error}\n", error.caret(text));
     session.refused.insert(of.clone(), shown);

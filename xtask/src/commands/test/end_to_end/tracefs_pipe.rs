@@ -59,3 +59,22 @@ pub(super) fn counts_what_it_misses(stage: &Stage) -> Result<()> {
     ensure!(lost_before > 0, "{text}");
     Ok(())
 }
+
+/// What was lost before the trace was cleared is not told afterwards, neither by `trace` nor by a pipe that had read before.
+pub(super) fn forgets_what_was_cleared(stage: &Stage) -> Result<()> {
+    let commands = "echo 0 > tracing_on; echo nooverwrite > trace_options; echo 16 > buffer_size_kb; echo > trace\n\
+         echo 'sched:*' 'irq:*' > set_event; echo 1 > tracing_on; sleep 0.02; echo 0 > tracing_on; cat trace_pipe; echo ---\n\
+         echo 1 > tracing_on; sleep 1; echo 0 > tracing_on; cat per_cpu/cpu0/stats; echo ---\n\
+         echo > trace; echo 1 > tracing_on; sleep 0.02; echo 0 > tracing_on; cat trace; echo ---; cat trace_pipe";
+    let done = stage.xtask(&["tracefs", "shell", "--no-install", "-c", commands])?;
+    let text = done.code(0)?.stdout;
+    let [_, stats, trace, pipe] = text.split("---\n").collect::<Vec<_>>()[..] else {
+        bail!("{text}");
+    };
+    ensure!(stat(stats, "dropped events")? > 0, "{stats}");
+    for shown in [trace, pipe] {
+        ensure!(shown.contains(": sched_switch: "), "{shown}");
+        ensure!(!shown.contains(" [LOST "), "{shown}");
+    }
+    Ok(())
+}

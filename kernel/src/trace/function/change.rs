@@ -1,0 +1,121 @@
+//! Changing what functions are wanted for: one at a time, and all entries are patched to it.
+
+use core::marker::PhantomData;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::set::{Filter, SharedFilter, WORDS};
+use super::{
+    CHANGE, CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, MEASURED,
+    NOTRACE, PROFILED, TRACED, Tracer, entry, graph_thunk, has_stack_trace, hooks, is_profiling,
+    is_stack_tracing, stack_max, thunk,
+};
+use crate::arch::stop::Text;
+use crate::error::Error;
+use crate::sync::raw_mutex::Long;
+use crate::time::Instant;
+use crate::trace::compact::{counted, opaque};
+#[cfg(feature = "latency-tracers")]
+use crate::trace::tracer;
+
+/// The right to change what is chosen.
+pub(super) struct Change {
+    /// Not `Send`: the owner is a thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Change {
+    #[inline(never)]
+    pub(super) fn begin() -> Result<Self, Error> {
+        CHANGE.lock(Instant::NEVER, Long::Refused)?;
+        Ok(Self {
+            _not_send: PhantomData,
+        })
+    }
+
+    /// Has everything be as it was chosen.
+    ///
+    /// All CPUs stand still for it, with interrupts off: no tracer of latencies is to take that for one.
+    #[inline(never)]
+    pub(super) fn end(self) -> Result<(), Error> {
+        #[cfg(feature = "latency-tracers")]
+        return tracer::unheard(|| self.end_unheard());
+        #[cfg(not(feature = "latency-tracers"))]
+        self.end_unheard()
+    }
+
+    /// The same where none listens.
+    #[inline(never)]
+    pub(super) fn end_unheard(self) -> Result<(), Error> {
+        follow();
+        apply()
+    }
+}
+
+impl Drop for Change {
+    #[inline(never)]
+    fn drop(&mut self) {
+        // This thread owns it, so that cannot fail.
+        let result = CHANGE.unlock();
+        debug_assert!(result.is_ok());
+    }
+}
+
+/// Chooses the functions of a set.
+#[inline(never)]
+pub(super) fn set(which: &SharedFilter, filter: &Filter) -> Result<(), Error> {
+    let change = Change::begin()?;
+    which.store(filter);
+    change.end()
+}
+
+/// Reckons from the choices what each function's entry is wanted for.
+#[inline(never)]
+fn follow() {
+    let choice = CHOICE.load(Relaxed);
+    // Or there would be a loop for each choice.
+    let all_if = |is_on: bool| opaque(usize::from(is_on).wrapping_neg()) as u64;
+    let is_beside = IS_BESIDE.load(Relaxed) && IS_WANTED_BESIDE.load(Relaxed);
+    let traced = all_if(choice == Tracer::Function as u8 || is_beside);
+    let graphed = all_if(choice == Tracer::Graph as u8);
+    let profiled = all_if(is_profiling());
+    let measured = all_if(is_stack_tracing());
+    for i in counted(WORDS) {
+        let word = |set: &SharedFilter| set.word(i).load(Relaxed);
+        let wanted = word(&FILTER) & !word(&NOTRACE);
+        TRACED.word(i).store(wanted & traced, Relaxed);
+        GRAPHED.word(i).store(wanted & graphed, Relaxed);
+        PROFILED.word(i).store(wanted & profiled, Relaxed);
+        let measures = word(&stack_max::FILTER) & measured;
+        MEASURED.word(i).store(measures, Relaxed);
+    }
+    IS_GRAPH_ON.store(graphed != 0, Relaxed);
+    graph_thunk::follow();
+}
+
+/// Patches every function's entry to what it has to call now.
+#[inline(never)]
+pub(super) fn apply() -> Result<(), Error> {
+    let is_filtered = HAS_PIDS.load(Relaxed);
+    let mut text = Text::lock()?;
+    text.patch(|text| {
+        for (id, &address) in entry::entries().iter().enumerate() {
+            let wanted = (
+                TRACED.contains(id),
+                GRAPHED.contains(id),
+                hooks::is_wanted(id) || PROFILED.contains(id) || MEASURED.contains(id),
+            );
+            let target = match wanted {
+                _ if !entry::is_traceable(address) => None,
+                (false, false, false) => None,
+                (true, ..) if has_stack_trace() => Some(thunk::ops()),
+                (true, false, false) if is_filtered => Some(thunk::trace_pid()),
+                (true, false, false) => Some(thunk::trace()),
+                (false, true, false) => Some(graph_thunk::entry()),
+                _ => Some(thunk::ops()),
+            };
+            // SAFETY: an entry of the list, a thunk, and every other CPU stands still.
+            unsafe { entry::set_target(text, address, target) };
+        }
+    });
+    Ok(())
+}
