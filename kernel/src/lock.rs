@@ -7,9 +7,7 @@
 //! Threads and interrupt handlers; never NMI.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use spin::mutex::TicketMutex;
 use takt_scheduler::Links;
 
 use crate::arch::{interrupts, jump_label, percpu, thunk};
@@ -21,13 +19,6 @@ jump_label::keys! {
     /// More than one CPU runs.
     pub(crate) SMP;
 }
-
-static LOCK: TicketMutex<()> = TicketMutex::new(());
-
-/// The CPU that holds the lock, and how often: a timer's function runs inside the timer interrupt's section and may
-/// enter sections of its own.
-static OWNER: AtomicU32 = AtomicU32::new(u32::MAX);
-static DEPTH: AtomicU32 = AtomicU32::new(0);
 
 /// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
 struct Shared(UnsafeCell<Links<MAX_THREADS>>);
@@ -115,45 +106,25 @@ fn lock_thread() {
     }
 }
 
-/// Takes the lock for a thread. While it waited, another CPU may have suspended this thread and taken it out of its run
-/// queue: it may go on only when it is resumed, or it would be taken out once more.
-pub(crate) extern "C" fn lock_thread_smp() {
+/// The lock was taken for a thread that is not ready, or has not come to wait yet. While it waited for the lock another CPU
+/// may have suspended it and taken it out of its run queue: it may go on only when it is resumed, or it would be taken out
+/// once more.
+pub(crate) extern "C" fn locked_not_ready() {
     loop {
-        lock_smp();
         // SAFETY: the running thread's own block, inside a section.
         let is_ready = unsafe { (*percpu::current()).state } == 0;
         if is_ready || !percpu::is_preemptible() {
             return;
         }
-        unlock_smp();
+        thunk::unlock_smp();
         trace::section_ends();
         // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
         unsafe { interrupts::enable() };
         core::hint::spin_loop();
         interrupts::disable();
         trace::section_begun(true);
+        thunk::lock_smp();
     }
-}
-
-/// Interrupts are off, so this CPU does not change between the question and the answer.
-pub(crate) extern "C" fn lock_smp() {
-    let me = percpu::cpu() as u32;
-    if OWNER.load(Relaxed) == me {
-        DEPTH.fetch_add(1, Relaxed);
-        return;
-    }
-    core::mem::forget(LOCK.lock());
-    OWNER.store(me, Relaxed);
-}
-
-pub(crate) extern "C" fn unlock_smp() {
-    if DEPTH.load(Relaxed) > 0 {
-        DEPTH.fetch_sub(1, Relaxed);
-        return;
-    }
-    OWNER.store(u32::MAX, Relaxed);
-    // SAFETY: this CPU took the lock when the section began and forgot the guard.
-    unsafe { LOCK.force_unlock() };
 }
 
 /// Ends the section of a thread that has ended and is not on its stack any more.

@@ -5,6 +5,11 @@
 //! general registers itself, so the code around it pays nothing; whoever takes the rare path pays twenty instructions.
 
 use core::arch::{asm, global_asm};
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU32;
+
+use super::percpu::{CURRENT, PerCpu, behind_gs};
+use crate::thread::tcb::Tcb;
 
 global_asm!(
     ".section .text.thunk, \"ax\"",
@@ -34,9 +39,55 @@ global_asm!(
     "call \\function",
     "jmp 9f",
     ".endm",
-    "TAKT_THUNK takt_thunk_lock, {lock}",
-    "TAKT_THUNK takt_thunk_lock_thread, {lock_thread}",
-    "TAKT_THUNK takt_thunk_unlock, {unlock}",
+    // The kernel lock's ways are taken by every section once there are several CPUs: they save what they use.
+    ".macro TAKT_LOCK",
+    "push rax",
+    "push rcx",
+    "mov eax, gs:[{cpu}]",
+    "cmp [rip + {lock} + {owner}], eax",
+    "je 3f",
+    "mov ecx, 1",
+    "lock xadd [rip + {lock} + {next}], ecx",
+    "1:",
+    "cmp [rip + {lock} + {serving}], ecx",
+    "jne 2f",
+    "mov [rip + {lock} + {owner}], eax",
+    "4:",
+    ".endm",
+    ".macro TAKT_LOCK_RARE",
+    "2:",
+    "pause",
+    "jmp 1b",
+    "3:",
+    "inc dword ptr [rip + {lock} + {depth}]",
+    "jmp 4b",
+    ".endm",
+    "takt_thunk_lock:",
+    "TAKT_LOCK",
+    "pop rcx",
+    "pop rax",
+    "ret",
+    "TAKT_LOCK_RARE",
+    "takt_thunk_lock_thread:",
+    "TAKT_LOCK",
+    "mov rax, gs:[{current}]",
+    "cmp byte ptr [rax + {state}], 0",
+    "pop rcx",
+    "pop rax",
+    "jne takt_thunk_lock_not_ready",
+    "ret",
+    "TAKT_LOCK_RARE",
+    "TAKT_THUNK takt_thunk_lock_not_ready, {not_ready}",
+    "takt_thunk_unlock:",
+    "cmp dword ptr [rip + {lock} + {depth}], 0",
+    "jne 1f",
+    "mov dword ptr [rip + {lock} + {owner}], -1",
+    // Nobody else writes it.
+    "inc dword ptr [rip + {lock} + {serving}]",
+    "ret",
+    "1:",
+    "dec dword ptr [rip + {lock} + {depth}]",
+    "ret",
     "TAKT_THUNK_PLACE takt_thunk_preempt_disabled, {preempt_disabled}",
     "TAKT_THUNK_PLACE takt_thunk_preempt_enabling, {preempt_enabling}",
     "TAKT_THUNK_PLACE takt_thunk_irq_disabled, {irq_disabled}",
@@ -47,9 +98,15 @@ global_asm!(
     "9:",
     "TAKT_THUNK_END",
     ".text",
-    lock = sym crate::lock::lock_smp,
-    lock_thread = sym crate::lock::lock_thread_smp,
-    unlock = sym crate::lock::unlock_smp,
+    lock = sym LOCK,
+    next = const offset_of!(KernelLock, next),
+    serving = const offset_of!(KernelLock, serving),
+    owner = const offset_of!(KernelLock, owner),
+    depth = const offset_of!(KernelLock, depth),
+    cpu = const behind_gs(offset_of!(PerCpu, cpu)),
+    current = const CURRENT,
+    state = const offset_of!(Tcb, state),
+    not_ready = sym crate::lock::locked_not_ready,
     irq_disabled = sym crate::trace::irq_disabled,
     irq_enabling = sym crate::trace::irq_enabling,
     preempt_disabled = sym crate::trace::preempt_disabled,
@@ -71,19 +128,49 @@ macro_rules! call {
     };
 }
 
-/// Calls [`lock_smp`](crate::lock::lock_smp).
+/// The kernel lock, a ticket lock; zeros and no owner at the beginning. Only the ways above reach it.
+#[repr(C, align(64))]
+struct KernelLock {
+    /// The next ticket.
+    next: AtomicU32,
+    /// Whose turn it is.
+    serving: AtomicU32,
+    /// The CPU that holds it, or `u32::MAX`; and how often besides the first time: a timer's function runs inside the timer
+    /// interrupt's section and may enter sections of its own.
+    owner: AtomicU32,
+    depth: AtomicU32,
+}
+
+static LOCK: KernelLock = KernelLock {
+    next: AtomicU32::new(0),
+    serving: AtomicU32::new(0),
+    owner: AtomicU32::new(u32::MAX),
+    depth: AtomicU32::new(0),
+};
+
+/// Takes the kernel lock, once more if this CPU holds it.
+///
+/// # Context
+/// Interrupts off, so that the CPU does not change between the question whose it is and the answer.
 #[inline(always)]
 pub(crate) fn lock_smp() {
     call!("takt_thunk_lock");
 }
 
-/// Calls [`lock_thread_smp`](crate::lock::lock_thread_smp).
+/// Takes the kernel lock for a thread. Where another CPU has suspended it meanwhile, it goes on by
+/// [`locked_not_ready`](crate::lock::locked_not_ready).
+///
+/// # Context
+/// As [`lock_smp`], but interrupts may be enabled for a moment.
 #[inline(always)]
 pub(crate) fn lock_thread_smp() {
     call!("takt_thunk_lock_thread");
 }
 
-/// Calls [`unlock_smp`](crate::lock::unlock_smp).
+/// Gives up the kernel lock, which this CPU holds.
+///
+/// # Context
+/// Interrupts off.
 #[inline(always)]
 pub(crate) fn unlock_smp() {
     call!("takt_thunk_unlock");
