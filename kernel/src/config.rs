@@ -52,6 +52,13 @@ core::arch::global_asm!(
 /// Sub-buffers of each CPU's trace ring: a power of two.
 pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 
+// The symbol's value tells the host, which counts what was overwritten.
+core::arch::global_asm!(
+    ".global takt_trace_nr_subs",
+    ".set takt_trace_nr_subs, {}",
+    const TRACE_NR_SUBS,
+);
+
 /// Functions that can be traced: a multiple of 64. Sets of functions have a bit for each.
 pub const MAX_FUNCTIONS: usize = number(option_env!("TAKT_MAX_FUNCTIONS"), 1024);
 

@@ -15,6 +15,7 @@ mod damage;
 mod file;
 mod frames;
 pub mod ftrace;
+mod gaps;
 mod json;
 mod merge;
 mod meta;

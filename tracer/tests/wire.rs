@@ -50,6 +50,7 @@ fn the_layout_is_that_of_the_document() {
         image: 3,
         sub_size: 4,
         nr_cpus: 5,
+        nr_subs: 6,
     }
     .encode();
     assert_eq!(&file[..16], b"TAKTLOG1\x40\x00\x00\x00\x01\x00\x00\x00");
@@ -120,10 +121,10 @@ proptest! {
 
     #[test]
     fn file_headers_both_ways(
-        (version, tsc_hz, image, sub_size, nr_cpus) in any::<(u32, u64, u64, u32, u32)>(),
+        (version, tsc_hz, image, sub_size, nr_cpus, nr_subs) in any::<(u32, u64, u64, u32, u32, u32)>(),
         cut in 0..FileHeader::SIZE,
     ) {
-        let header = FileHeader { magic: FILE_MAGIC_TRACE, version, tsc_hz, image, sub_size, nr_cpus };
+        let header = FileHeader { magic: FILE_MAGIC_TRACE, version, tsc_hz, image, sub_size, nr_cpus, nr_subs };
         let bytes = header.encode();
         prop_assert_eq!(FileHeader::decode(&bytes), Some((header, 64)));
         prop_assert_eq!(FileHeader::decode(&bytes[..cut]), None);

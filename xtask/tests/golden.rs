@@ -176,6 +176,7 @@ fn run(stage: &Stage) {
         image: checksum(&image),
         sub_size: SUB as u32,
         nr_cpus: 2,
+        nr_subs: 0,
     };
     let mut writer = FrameWriter::new(Vec::new(), &header).unwrap();
     for sub in subs {

@@ -180,6 +180,7 @@ fn header(magic: [u8; 8]) -> FileHeader {
         image: 7,
         sub_size: SUB as u32,
         nr_cpus: 2,
+        nr_subs: 4,
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::vec::Vec;
 
 use super::frames::{Entry, FrameReader};
+use super::gaps::{Gaps, Shape};
 use super::merge::Merge;
 use super::meta::EventTable;
 use super::{Damage, Error, Fault};
@@ -14,7 +15,7 @@ const MAX_DAMAGE: usize = 1000;
 
 /// A `trace.bin` that was read once from end to end: every frame is checked, and it is known where each sub-buffer is.
 ///
-/// Takes 8 bytes of memory for each sub-buffer, and some for each damage up to a limit.
+/// Takes 8 bytes of memory for each sub-buffer, and some for each gap, and for each damage up to a limit.
 #[derive(Debug)]
 pub struct TraceFile<R> {
     pub(super) input: R,
@@ -29,6 +30,7 @@ pub struct TraceFile<R> {
 pub(super) struct Lane {
     /// Where their payloads are, by ascending sequence number.
     pub(super) offsets: Vec<u64>,
+    pub(super) gaps: Gaps,
     summary: CpuSummary,
     last: Option<SubHeader>,
 }
@@ -42,11 +44,11 @@ pub struct CpuSummary {
     pub records: u64,
     /// Bytes in them, headers and padding included.
     pub bytes: u64,
-    /// Events that the target has lost and said so: dropped, or no place because of a writer inside.
+    /// Events that the target has lost and said so (dropped, or no place because of a writer inside), and those in
+    /// sub-buffers before the last one that are not there (overwritten by a flight recorder, or missing), as far as the
+    /// counters of the others say how many there were.
     pub lost: u64,
-    /// Sub-buffers older than the first: overwritten by a flight recorder, or missing.
-    pub missing_before: u64,
-    /// Sub-buffers that are missing between the first and the last.
+    /// Sub-buffers before the last one that are not there, and had an unknown number of events.
     pub missing: u64,
 }
 
@@ -64,6 +66,10 @@ impl<R: Read + Seek> TraceFile<R> {
         let header = *frames.header();
         let mut lanes: Vec<Lane> = Vec::new();
         lanes.resize_with(header.nr_cpus as usize, Lane::default);
+        let ring = (header.nr_subs != 0).then_some(Shape {
+            nr_subs: header.nr_subs.into(),
+            sub_size: header.sub_size.into(),
+        });
         let (mut damage, mut nr_damages) = (Vec::new(), 0);
         let mut note = |what| {
             nr_damages += 1;
@@ -77,7 +83,7 @@ impl<R: Read + Seek> TraceFile<R> {
                 Entry::Frame(frame) => {
                     let offset = frame.offset + FrameHeader::SIZE as u64;
                     let lane = &mut lanes[usize::from(frame.header.cpu)];
-                    if let Err(fault) = lane.add(offset, frame.header.cpu, &frame.payload) {
+                    if let Err(fault) = lane.add(offset, frame.header.cpu, &frame.payload, ring) {
                         note(Damage {
                             offset,
                             skipped: frame.payload.len() as u64,
@@ -87,6 +93,7 @@ impl<R: Read + Seek> TraceFile<R> {
                 }
             }
         }
+        lanes.iter_mut().for_each(Lane::sum_up);
         Ok(Self {
             input,
             header,
@@ -130,21 +137,27 @@ impl<R> TraceFile<R> {
         self.cpus().map(|cpu| cpu.records).sum()
     }
 
-    /// Events that the target has lost, as far as it could say so.
+    /// Events that were lost, as far as that is known ([`CpuSummary::lost`]).
     pub fn nr_lost(&self) -> u64 {
         self.cpus().map(|cpu| cpu.lost).sum()
     }
 
-    /// Whether the trace is complete: nothing damaged, nothing lost, no sub-buffer missing.
+    /// Whether the trace is complete: nothing damaged, nothing lost, no sub-buffer missing that may have had events.
     pub fn is_complete(&self) -> bool {
         self.nr_damages == 0
             && self.nr_lost() == 0
-            && self.cpus().all(|cpu| cpu.missing + cpu.missing_before == 0)
+            && self.cpus().all(|cpu| cpu.missing == 0)
     }
 }
 
 impl Lane {
-    fn add(&mut self, offset: u64, cpu: u8, payload: &[u8]) -> Result<(), Fault> {
+    fn add(
+        &mut self,
+        offset: u64,
+        cpu: u8,
+        payload: &[u8],
+        ring: Option<Shape>,
+    ) -> Result<(), Fault> {
         let size = payload.len() as u64;
         let header = SubHeader::decode(payload).ok_or(Fault::Committed { committed: 0, size })?;
         if !is_readable(header.version.into()) {
@@ -167,11 +180,8 @@ impl Lane {
                 last,
             });
         }
+        self.gaps.see(&header, ring);
         let summary = &mut self.summary;
-        match last {
-            None => summary.missing_before = header.seq,
-            Some(last) => summary.missing = summary.missing.saturating_add(header.seq - last - 1),
-        }
         summary.lost = summary
             .lost
             .saturating_add(lost_since(self.last.as_ref(), &header));
@@ -181,6 +191,14 @@ impl Lane {
         self.last = Some(header);
         self.offsets.push(offset);
         Ok(())
+    }
+
+    /// Adds what the gaps have lost, which is known behind them.
+    fn sum_up(&mut self) {
+        for gap in self.gaps.all() {
+            self.summary.lost = self.summary.lost.saturating_add(gap.events);
+            self.summary.missing = self.summary.missing.saturating_add(gap.unknown);
+        }
     }
 }
 

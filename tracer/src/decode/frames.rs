@@ -77,6 +77,7 @@ impl<R: Read> FrameReader<R> {
             image: 0,
             sub_size: 0,
             nr_cpus: 0,
+            nr_subs: 0,
         };
         let mut reader = Self {
             input,

@@ -5,7 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::vec::Vec;
 use std::{format, vec};
 
-use super::file::{TraceFile, lost_since};
+use super::file::{Lane, TraceFile, lost_since};
+use super::gaps::Gaps;
 use super::meta::EventTable;
 use super::record::Record;
 use super::sub::SubBuffer;
@@ -23,9 +24,11 @@ pub enum Item<'t> {
         cpu: u8,
         /// When reading goes on, in cycles.
         ts: u64,
-        /// Events that the target has lost.
+        /// Events that the target has lost, and those of sub-buffers that are not in the file, as far as the counters of
+        /// the others say how many there were.
         events: u64,
-        /// Sub-buffers that are not in the file, with an unknown number of events.
+        /// Sub-buffers that are not in the file and had an unknown number of events. Where sub-buffers of the same slot are
+        /// missing in several places, with none between them that is there, the last place tells the events of all.
         sub_buffers: u64,
     },
     /// Something is damaged here.
@@ -50,6 +53,7 @@ pub struct Merge<'a, R> {
 #[derive(Debug)]
 struct Cursor<'a> {
     offsets: &'a [u64],
+    gaps: &'a Gaps,
     sub: Option<SubBuffer>,
     last: Option<SubHeader>,
     head: Option<Item<'a>>,
@@ -58,17 +62,14 @@ struct Cursor<'a> {
 impl<'a, R: Read + Seek> Merge<'a, R> {
     pub(super) fn new(file: &'a mut TraceFile<R>, table: &'a EventTable) -> Self {
         let sub_size = file.header().sub_size as usize;
-        let cursor = |offsets| Cursor {
-            offsets,
+        let cursor = |lane: &'a Lane| Cursor {
+            offsets: lane.offsets.as_slice(),
+            gaps: &lane.gaps,
             sub: None,
             last: None,
             head: None,
         };
-        let lanes = file
-            .lanes
-            .iter()
-            .map(|lane| cursor(lane.offsets.as_slice()))
-            .collect();
+        let lanes = file.lanes.iter().map(cursor).collect();
         Self {
             input: &mut file.input,
             table,
@@ -121,10 +122,10 @@ impl<'a, R: Read + Seek> Merge<'a, R> {
             };
             let header = *sub.header();
             lane.sub = Some(sub);
-            let events = lost_since(lane.last.as_ref(), &header);
-            let sub_buffers = header
-                .seq
-                .saturating_sub(lane.last.map_or(0, |last| last.seq.saturating_add(1)));
+            let told = lost_since(lane.last.as_ref(), &header);
+            let gap = lane.gaps.before(header.seq);
+            let events = told.saturating_add(gap.map_or(0, |gap| gap.events));
+            let sub_buffers = gap.map_or(0, |gap| gap.unknown);
             lane.last = Some(header);
             if events > 0 || sub_buffers > 0 {
                 lane.head = Some(Item::Lost {

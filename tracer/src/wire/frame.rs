@@ -108,7 +108,8 @@ impl FrameHeader {
 /// | 16 | `u64` TSC frequency in Hz |
 /// | 24 | `u64` checksum of the image |
 /// | 32 | `u32` sub-buffer size, `u32` number of CPUs |
-/// | 40 | zero |
+/// | 40 | `u32` sub-buffers of a ring |
+/// | 44 | zero |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     /// [`FILE_MAGIC_TRACE`] or [`FILE_MAGIC_LOG`].
@@ -123,6 +124,8 @@ pub struct FileHeader {
     pub sub_size: u32,
     /// Number of CPUs.
     pub nr_cpus: u32,
+    /// Sub-buffers of each CPU's ring; 0 where that is not known.
+    pub nr_subs: u32,
 }
 
 impl FileHeader {
@@ -139,6 +142,7 @@ impl FileHeader {
         out[24..32].copy_from_slice(&self.image.to_le_bytes());
         out[32..36].copy_from_slice(&self.sub_size.to_le_bytes());
         out[36..40].copy_from_slice(&self.nr_cpus.to_le_bytes());
+        out[40..44].copy_from_slice(&self.nr_subs.to_le_bytes());
         out
     }
 
@@ -151,6 +155,7 @@ impl FileHeader {
             image: u64_at(bytes, 24)?,
             sub_size: u32_at(bytes, 32)?,
             nr_cpus: u32_at(bytes, 36)?,
+            nr_subs: u32_at(bytes, 40)?,
         };
         bytes.get(..Self::SIZE)?;
         Some((header, u32_at(bytes, 8)?))

@@ -6,6 +6,7 @@ mod filter;
 mod formats;
 mod ftrace;
 mod functions;
+mod gaps;
 mod merge;
 mod metadata;
 mod near;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use takt_tracer::decode::{EventTable, FrameWriter};
 use takt_tracer::event::{EventClass, Id};
-use takt_tracer::ring::{self, CpuRing, Mode, RingControl, Word};
+use takt_tracer::ring::{self, CpuRing, Full, Mode, RingControl, Word};
 use takt_tracer::wire::{CHANNEL_TRACE, FILE_MAGIC_TRACE, FileHeader, VERSION};
 
 takt_tracer::event_class! {
@@ -115,7 +115,7 @@ pub(crate) fn table() -> EventTable {
 }
 
 pub(crate) const SUB: u32 = 256;
-const N: u32 = 4;
+pub(crate) const N: u32 = 4;
 
 /// One CPU.
 #[derive(Default)]
@@ -211,6 +211,7 @@ pub(crate) fn file_header(nr_cpus: u32) -> FileHeader {
         image: 7,
         sub_size: SUB,
         nr_cpus,
+        nr_subs: N,
     }
 }
 
@@ -246,9 +247,18 @@ impl World {
 
     /// Hands over what is complete.
     pub(crate) fn hand_over(&mut self) {
+        self.hand_over_some(|_| true);
+    }
+
+    /// Hands over what is complete and wanted. The rest does not get into the file, as what is overwritten.
+    fn hand_over_some(&mut self, mut is_wanted: impl FnMut(&Full) -> bool) {
         for cpu in 0..self.nr_cpus {
             CURRENT.set(cpu);
             while let Some(full) = ring::peek_full(Ring) {
+                if !is_wanted(&full) {
+                    ring::consume(Ring, full).unwrap();
+                    continue;
+                }
                 let at = full.offset as usize / 4;
                 let payload: Vec<u8> = with(|cpu| {
                     cpu.memory[at..at + SUB as usize / 4]
@@ -262,6 +272,17 @@ impl World {
                 ring::consume(Ring, full).unwrap();
             }
         }
+    }
+
+    /// Ends the sub-buffer that is open; it gets into the file if it is wanted. Says how many events it has.
+    pub(crate) fn end_sub(&mut self, is_wanted: bool) -> u64 {
+        ring::close(Ring);
+        let mut records = 0;
+        self.hand_over_some(|full| {
+            records += full.records;
+            is_wanted
+        });
+        records
     }
 
     /// Ends the run: the file.

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use takt_tracer::wire;
 
 use super::{log, trace};
 use crate::cli::{Read, Run};
@@ -98,11 +97,7 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
             .unwrap_or_default(),
         trace: Vec::new(),
     };
-    let facts = FileFacts {
-        tsc_hz: TSC_HZ,
-        image: wire::checksum(&elf.data),
-        nr_cpus: flags.smp.into(),
-    };
+    let facts = FileFacts::new(elf, TSC_HZ, flags.smp.into());
     let capture = demux(&machine.capture(), dir, facts, &rest)?;
     let record = serde_json::json!({
         "schema": "takt.boot/1",

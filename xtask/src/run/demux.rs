@@ -11,11 +11,12 @@ use std::path::Path;
 use super::folder::{LOG, TRACE};
 use super::frames::{Damage, FrameReader};
 use crate::guest::rings;
+use crate::image::Elf;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use takt_tracer::decode::FrameWriter;
 use takt_tracer::wire::{
-    CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader,
+    self, CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader,
     SubHeader, VERSION,
 };
 
@@ -28,6 +29,26 @@ pub struct FileFacts {
     pub image: u64,
     /// Number of CPUs.
     pub nr_cpus: u32,
+    /// Sub-buffers of a ring; 0 if the image does not say.
+    pub nr_subs: u32,
+}
+
+/// The symbol whose value is the number of sub-buffers of a ring (`takt_kernel::config`).
+const NR_SUBS: &str = "takt_trace_nr_subs";
+
+impl FileFacts {
+    /// The facts of an image's run.
+    #[must_use]
+    pub fn new(elf: &Elf, tsc_hz: u64, nr_cpus: u32) -> Self {
+        Self {
+            tsc_hz,
+            image: wire::checksum(&elf.data),
+            nr_cpus,
+            nr_subs: elf
+                .symbol(NR_SUBS)
+                .map_or(0, |nr| u32::try_from(nr).unwrap_or(0)),
+        }
+    }
 }
 
 /// What came on one channel.
@@ -85,6 +106,7 @@ impl FrameFile {
             image: facts.image,
             sub_size: NO_SUB_BUFFER,
             nr_cpus: facts.nr_cpus,
+            nr_subs: facts.nr_subs,
         };
         let file = BufWriter::new(File::create(path)?);
         Ok(Self {
@@ -234,6 +256,7 @@ mod tests {
         tsc_hz: 1_000_000_000,
         image: 7,
         nr_cpus: 1,
+        nr_subs: 0,
     };
 
     fn frame(channel: u8, seq: u32, payload: &[u8]) -> Vec<u8> {

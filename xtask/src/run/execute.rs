@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use takt_tracer::wire;
 
 use super::collect::Results;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
@@ -185,12 +184,9 @@ fn take_capture(
     ram: &Ram,
     results: &Results,
 ) -> Result<CaptureCount> {
-    let facts = FileFacts {
-        // A guest that never said has no records either.
-        tsc_hz: results.head.map_or(0, |head| head.tsc_hz).max(1),
-        image: wire::checksum(&plan.elf.data),
-        nr_cpus: plan.config.smp.into(),
-    };
+    // A guest that never said has no records either.
+    let tsc_hz = results.head.map_or(0, |head| head.tsc_hz).max(1);
+    let facts = FileFacts::new(plan.elf, tsc_hz, plan.config.smp.into());
     // A guest that died early has no channels, and then there is no rest.
     let rest = Rtt::new(plan.elf, ram)
         .and_then(|rtt| rtt.pending(UP_LOG).ok())

@@ -80,6 +80,7 @@ pub(super) fn judge(image: &Elf, dir: &Path, serial: &str) -> Result<String> {
         tsc_hz: 1_000_000_000, // nobody asks for times in ns
         image: 0,
         nr_cpus: 1,
+        nr_subs: 0,
     };
     let capture = demux(&dir.join("capture.bin"), dir, facts, &Rest::default())?;
     ensure!(
