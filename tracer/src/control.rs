@@ -23,6 +23,8 @@ pub const MAX_CPUS: usize = 16;
 /// Bytes for the names of the tracers.
 pub const NAMES_LEN: usize = 256;
 
+/// Name of a word of an image with a bit for each of the current tracer's events that is on for the tracer alone.
+pub const TRACER_EVENTS: &str = "TAKT_TRACER_EVENTS";
 /// Name of a byte of an image that can record stacks: 1 if there is one after every event.
 pub const STACKTRACE: &str = "TAKT_STACKTRACE";
 /// Name of a byte of an image with the tracer `function`: 1 if there is a stack after every function.

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_tracer::ring::{self, CpuRing, Word};
 
 use super::compact::apart;
-use super::places;
 use super::ring::{KernelRing, RingOf, control_word};
+use super::{places, tracer};
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::stop::Text;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
@@ -15,7 +15,8 @@ use crate::time::Instant;
 
 pub use takt_tracer::ring::Counters;
 
-/// Switches an event on or off by its id; says at how many places it is emitted.
+/// Switches an event on or off by its id; says at how many places it is emitted. One that the current tracer needs
+/// goes on until another tracer is chosen; its events may be missing in the trace while this takes.
 ///
 /// # Errors
 /// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
@@ -23,7 +24,12 @@ pub use takt_tracer::ring::Counters;
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
+    // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is the
+    // tracer's again.
+    let tracer = tracer::current_tracer();
+    tracer.switch_events(false)?;
     set_event(id, on)?;
+    tracer.switch_events(true)?;
     Ok(jump_label::nr_uses(id))
 }
 

@@ -17,10 +17,8 @@ use crate::error::Error;
 pub(super) struct Tracer {
     /// Its name, as in `available_tracers`.
     name: &'static str,
-    /// Events that it switches on, and off again if they were off before.
+    /// Events that it needs on; off again when it ends, if nobody else wants them.
     events: &'static [Key],
-    /// A bit for each that it has switched on.
-    ours: AtomicU32,
     /// What it does then, on a thread, one at a time.
     begin: Act,
     /// What it does before they are switched off. What was recorded stays.
@@ -59,7 +57,6 @@ impl Tracer {
         Self {
             name,
             events,
-            ours: AtomicU32::new(0),
             begin,
             end,
             #[cfg(feature = "latency-tracers")]
@@ -80,24 +77,18 @@ impl Tracer {
         }
     }
 
-    /// The word with a bit for each event that it has switched on.
-    #[cfg(feature = "function")]
-    pub(super) const fn ours(&self) -> &AtomicU32 {
-        &self.ours
-    }
-
-    /// Switches its events on, or off those that it has switched on.
+    /// Switches its events on, or off those that nobody else wants.
     #[inline(never)]
-    fn switch_events(&self, on: bool) -> Result<(), Error> {
+    pub(super) fn switch_events(&self, on: bool) -> Result<(), Error> {
         let mut bit = 1;
         for key in rolled(self.events) {
             let id = number(key);
             let is_on = control::is_enabled(id);
-            let is_ours = self.ours.load(Relaxed) & bit != 0;
+            let ours = OURS.load(Relaxed);
             // No short cuts: they would make two loops of it.
-            if (is_ours != on) & !(on & is_on) {
+            if ((ours & bit != 0) != on) & !(on & is_on) {
                 control::set_event(id, on)?;
-                self.ours.fetch_xor(bit, Relaxed);
+                OURS.store(ours ^ bit, Relaxed);
             }
             bit <<= 1;
         }
@@ -141,6 +132,10 @@ impl Tracer {
         Ok(())
     }
 }
+
+/// A bit for each of the current tracer's events that is on for the tracer alone.
+#[unsafe(export_name = "TAKT_TRACER_EVENTS")]
+static OURS: AtomicU32 = AtomicU32::new(0);
 
 /// The number of the tracer that does nothing.
 const NOP: usize = 0;
@@ -253,7 +248,7 @@ pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Err
     done
 }
 
-fn current_tracer() -> &'static Tracer {
+pub(super) fn current_tracer() -> &'static Tracer {
     TRACERS[CURRENT.load(Relaxed)]
 }
 

@@ -1,4 +1,4 @@
-//! One recorded event on the host, in nanoseconds: Takt's ring, defmt's encoder, and the least that any could do.
+//! One recorded event on the host, in cycles of the TSC: Takt's ring, defmt's encoder, and the least that any could do.
 //!
 //! `cargo bench -p takt-bench`, or with `-- --quick` for a first look. All of them record the same: what happened, and
 //! two arguments of 32 bits; 16 bytes with the time stamp.
@@ -8,7 +8,8 @@ use std::cell::UnsafeCell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::measurement::{Measurement, ValueFormatter};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 use takt_tracer::wire;
 
@@ -162,7 +163,59 @@ fn copy(record: &[u8; 16]) {
     put(record);
 }
 
-fn record(c: &mut Criterion) {
+/// Reads the TSC.
+fn tsc() -> u64 {
+    // SAFETY: reads the TSC.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Cycles of the TSC.
+struct Cycles;
+
+impl Measurement for Cycles {
+    type Intermediate = u64;
+    type Value = u64;
+
+    fn start(&self) -> u64 {
+        tsc()
+    }
+
+    fn end(&self, start: u64) -> u64 {
+        tsc().saturating_sub(start)
+    }
+
+    fn add(&self, first: &u64, second: &u64) -> u64 {
+        first + second
+    }
+
+    fn zero(&self) -> u64 {
+        0
+    }
+
+    fn to_f64(&self, value: &u64) -> f64 {
+        *value as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        self
+    }
+}
+
+impl ValueFormatter for Cycles {
+    fn scale_values(&self, _: f64, _: &mut [f64]) -> &'static str {
+        "cycles"
+    }
+
+    fn scale_throughputs(&self, _: f64, _: &Throughput, _: &mut [f64]) -> &'static str {
+        "cycles"
+    }
+
+    fn scale_for_machines(&self, _: &mut [f64]) -> &'static str {
+        "cycles"
+    }
+}
+
+fn record(c: &mut Criterion<Cycles>) {
     ring::tracing_on(HostRing);
     let mut group = c.benchmark_group("record");
     group.bench_function("takt ring", |b| b.iter(|| takt(black_box(4), black_box(7))));
@@ -175,8 +228,7 @@ fn record(c: &mut Criterion) {
     });
     group.bench_function("memcpy", |b| b.iter(|| copy(black_box(&[7; 16]))));
     group.bench_function("rdtsc", |b| {
-        // SAFETY: reads the TSC.
-        b.iter(|| unsafe { std::arch::x86_64::_rdtsc() });
+        b.iter(tsc);
     });
     group.finish();
     let counters = ring::counters(HostRing);
@@ -188,5 +240,9 @@ fn record(c: &mut Criterion) {
     assert!(counters.bytes > 0 && wire::SUB_HEADER > 0);
 }
 
-criterion_group!(benches, record);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(Cycles);
+    targets = record
+}
 criterion_main!(benches);

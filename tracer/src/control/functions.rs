@@ -37,9 +37,6 @@ pub struct FunctionBlock {
     pub has_pids: &'static AtomicBool,
     /// `max_graph_depth`; `u32::MAX` for all the way.
     pub max_depth: &'static AtomicU32,
-    /// A bit for each event that function_graph itself has switched on: `sched_switch`, `irq_handler_entry`,
-    /// `irq_handler_exit`.
-    pub graph_events: &'static AtomicU32,
     /// Functions not hooked because the shadow stack was full.
     pub overrun: &'static AtomicU64,
     /// Functions that were entered and never returned.
@@ -50,7 +47,7 @@ pub struct FunctionBlock {
 
 impl FunctionBlock {
     /// First eight bytes of a block in use.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN2");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN3");
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_FUNCTIONS";
 
@@ -73,7 +70,6 @@ pub struct FunctionView {
     pub has_graph: u64,
     pub has_pids: u64,
     pub max_depth: u64,
-    pub graph_events: u64,
     pub overrun: u64,
     pub missed_returns: u64,
     pub skipped: u64,
@@ -99,7 +95,6 @@ impl FunctionView {
             has_graph: at(offset_of!(FunctionBlock, has_graph)),
             has_pids: at(offset_of!(FunctionBlock, has_pids)),
             max_depth: at(offset_of!(FunctionBlock, max_depth)),
-            graph_events: at(offset_of!(FunctionBlock, graph_events)),
             overrun: at(offset_of!(FunctionBlock, overrun)),
             missed_returns: at(offset_of!(FunctionBlock, missed_returns)),
             skipped: at(offset_of!(FunctionBlock, skipped)),
@@ -108,4 +103,4 @@ impl FunctionView {
 }
 
 // Both sides have addresses of 64 bits.
-const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 14 * 8);
+const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 13 * 8);

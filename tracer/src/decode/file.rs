@@ -144,9 +144,7 @@ impl<R> TraceFile<R> {
 
     /// Whether the trace is complete: nothing damaged, nothing lost, no sub-buffer missing that may have had events.
     pub fn is_complete(&self) -> bool {
-        self.nr_damages == 0
-            && self.nr_lost() == 0
-            && self.cpus().all(|cpu| cpu.missing == 0)
+        self.nr_damages == 0 && self.nr_lost() == 0 && self.cpus().all(|cpu| cpu.missing == 0)
     }
 }
 

@@ -87,7 +87,11 @@ fn the_events_of_a_gap_are_known_once_the_ring_has_gone_round() {
                 let turns = |slot| (0..nr).filter(|sub| sub % N == slot % N).count() as u64;
                 let known = (nr..nr + behind).map(turns).sum::<u64>();
                 let all = u64::from(nr);
-                assert_eq!(told(file(&subs).0), [(7 * known, all - known)], "{first} {nr}");
+                assert_eq!(
+                    told(file(&subs).0),
+                    [(7 * known, all - known)],
+                    "{first} {nr}"
+                );
                 assert!(behind < N || known == all);
             }
         }

@@ -124,6 +124,11 @@ impl Source {
         spool: &Path,
     ) -> Result<()> {
         let found = self.trace.nr_records();
+        let nr_cpus = self.trace.header().nr_cpus;
+        let is_missing = |cpu: &u8| u32::from(*cpu) >= nr_cpus;
+        if let Some(cpu) = selection.cpus.and_then(|cpus| cpus.iter().find(is_missing)) {
+            bail!("--cpu: there is no CPU {cpu}, the run had {nr_cpus}");
+        }
         let Decoder {
             table,
             mut names,

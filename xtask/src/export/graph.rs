@@ -43,6 +43,9 @@ pub struct Columns {
     pub tail: bool,
 }
 
+/// What stands before the text of a marker elsewhere.
+const MARK: &str = "tracing_mark_write: ";
+
 impl Default for Columns {
     fn default() -> Self {
         Self {
@@ -280,7 +283,13 @@ impl<W: Write> Graph<W> {
             .stacks
             .get(&owner)
             .map_or(0, |stack| stack.frames.len());
-        let text = format!("/* {}: {} */", record.event.event(), names.message(record));
+        let line = names.line(record);
+        let text = match record.event.role {
+            // What was written, as Linux shows it here.
+            Role::Print => format!("/* {} */", line.strip_prefix(MARK).unwrap_or(&line)),
+            Role::Stack { .. } => format!("/* {line}\n */"),
+            _ => format!("/* {line} */"),
+        };
         self.line(record.cpu, &at, None, depth, &text)
     }
 

@@ -133,7 +133,7 @@ fn graph(session: &mut Session, cpu: Option<usize>) -> super::Result<Vec<u8>> {
     let mut names = names(session, &view);
     let mut graph = Graph::new(Vec::new());
     graph.show(session.options.graph);
-    graph.hide(session.guest.graph_events()?);
+    graph.hide(session.guest.tracer_events("function_graph")?);
     let facts = Facts {
         in_file: content.nr_records,
         lost: 0,
@@ -239,7 +239,9 @@ pub(super) fn pipe(
     let is_graph = session.tracer()? == "function_graph";
     if is_graph {
         session.graph.show(session.options.graph);
-        session.graph.hide(session.guest.graph_events()?);
+        session
+            .graph
+            .hide(session.guest.tracer_events("function_graph")?);
     }
     for entry in &content.entries {
         if let Entry::Record(record) = entry {

@@ -2,7 +2,7 @@
 //! each time, so it is right whoever has set it.
 
 use rustix::io::Errno;
-use takt_tracer::control::{FunctionBlock, FunctionView, LatencyBlock, LatencyView};
+use takt_tracer::control::{FunctionBlock, FunctionView, LatencyBlock, LatencyView, TRACER_EVENTS};
 
 use super::Result;
 use super::guest::Guest;
@@ -131,19 +131,27 @@ impl Guest {
         Ok(if depth == u32::MAX { 0 } else { depth })
     }
 
-    /// The events that function_graph has switched on for itself.
+    /// The events that are on for this tracer alone, which is the current one.
     ///
     /// # Errors
     ///
-    /// As [`Guest::list`].
-    pub fn graph_events(&self) -> Result<Vec<&'static str>> {
-        const EVENTS: [&str; 3] = [
-            "sched:sched_switch",
-            "irq:irq_handler_entry",
-            "irq:irq_handler_exit",
-        ];
-        let bits = self.word_at(self.functions()?.graph_events)?;
-        let events = EVENTS.iter().enumerate();
+    /// `EIO` if the guest's memory cannot be read.
+    pub fn tracer_events(&self, tracer: &str) -> Result<Vec<&'static str>> {
+        const MAXIMUM: &str = "tracer:latency_max";
+        const WAKEUP: &str = "sched:sched_wakeup";
+        const SWITCH: &str = "sched:sched_switch";
+        // In the order in which the kernel's tracers have them.
+        let events: &[_] = match tracer {
+            "sched_switch" => &[WAKEUP, SWITCH],
+            "irqsoff" | "preemptoff" | "preemptirqsoff" => &[MAXIMUM],
+            "wakeup" | "wakeup_rt" => &[MAXIMUM, WAKEUP, SWITCH],
+            "hwlat" => &[MAXIMUM, "tracer:hwlat"],
+            "function_graph" => &[SWITCH, "irq:irq_handler_entry", "irq:irq_handler_exit"],
+            _ => return Ok(Vec::new()),
+        };
+        let address = self.elf.symbol(TRACER_EVENTS).map_err(|_| Errno::IO)?;
+        let bits = self.word_at(address)?;
+        let events = events.iter().enumerate();
         let ours = events.filter(|(bit, _)| bits >> bit & 1 != 0);
         Ok(ours.map(|(_, name)| *name).collect())
     }

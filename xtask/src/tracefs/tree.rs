@@ -50,7 +50,7 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
         ["hwlat_detector"] => files::has_hwlat(session).then_some(Node::Dir),
         ["hwlat_detector", name] if files::has_hwlat(session) => file(&files::HWLAT, name, Of::All),
         [name] => files::root(session)
-            .find(|file| file.name == name)
+            .find(|file| file.name == files::of_today(name))
             .map(|file| Node::File(file, Of::All)),
         ["options", name] => option_names(session)
             .find(|option| *option == name)

@@ -13,6 +13,9 @@ use crate::thread::tcb::Tcb;
 
 global_asm!(
     ".section .text.thunk, \"ax\"",
+    // A function of ours that one of these calls is shown with its caller, which is known by its block.
+    "takt_thunks:",
+    ".balign 64",
     ".macro TAKT_THUNK_BEGIN name",
     "\\name:",
     ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
@@ -77,7 +80,9 @@ global_asm!(
     "jne takt_thunk_lock_not_ready",
     "ret",
     "TAKT_LOCK_RARE",
+    ".balign 64",
     "TAKT_THUNK takt_thunk_lock_not_ready, {not_ready}",
+    ".balign 64",
     "takt_thunk_unlock:",
     "cmp dword ptr [rip + {lock} + {depth}], 0",
     "jne 1f",

@@ -116,7 +116,6 @@ static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
     has_graph: &HAS_GRAPH_FUNCTIONS,
     has_pids: &HAS_PIDS,
     max_depth: &MAX_DEPTH,
-    graph_events: FUNCTION_GRAPH.ours(),
     overrun: &graph::NR_OVERRUN,
     missed_returns: &shadow::NR_MISSED_RETURNS,
     skipped: &graph::NR_SKIPPED,
@@ -412,8 +411,7 @@ fn block_of(address: usize) -> usize {
 /// `function` as the current tracer.
 pub(super) static FUNCTION: tracer::Tracer = tracer::Tracer::new("function", &[], start, stop);
 
-/// `function_graph` as the current tracer. Its events tell whose time it was; [`FunctionBlock::graph_events`] says in which
-/// order.
+/// `function_graph` as the current tracer. Its events tell whose time it was.
 pub(super) static FUNCTION_GRAPH: tracer::Tracer = tracer::Tracer::new(
     "function_graph",
     &[

@@ -416,7 +416,19 @@ target_test! {
         check_eq!(tracer::current(), "wakeup_rt");
         choose("irqsoff")?;
         check!(!trace::is_enabled(id));
-        choose("nop")?;
+        // What a tracer needs is on whatever others want; what they want is on when it ends.
+        for (before, wanted) in [(false, false), (false, true), (true, false), (true, true)] {
+            trace::enable(id, before)?;
+            choose("wakeup")?;
+            trace::enable(id, wanted)?;
+            check!(trace::is_enabled(id), "{before} {wanted}");
+            trace::enable(events::sched_waking::Event::id().number(), true)?;
+            trace::enable(events::sched_waking::Event::id().number(), false)?;
+            check!(trace::is_enabled(id), "{before} {wanted}");
+            choose("nop")?;
+            check_eq!(trace::is_enabled(id), wanted);
+        }
+        trace::enable(id, false)?;
         latency::set_max(0);
         without_irqs(LONG);
         without_preemption(LONG);

@@ -24,9 +24,19 @@ pub(super) fn available(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 }
 
 pub(super) fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
-    let guest = &session.guest;
-    let on = |event: &&Known| guest.is_enabled(event.id);
-    Ok(lines(session.known.iter().filter(on)))
+    let on = wanted(session)?;
+    let is_on = |event: &&Known| on.contains(&event.id);
+    Ok(lines(session.known.iter().filter(is_on)))
+}
+
+/// The events that are on, but for those that the current tracer has on for itself alone.
+fn wanted(session: &Session) -> Result<BTreeSet<u32>> {
+    let of_tracer = session.guest.tracer_events(&session.tracer()?)?;
+    let known = session.known.iter();
+    let is_wanted = |event: &&Known| {
+        session.guest.is_enabled(event.id) && !of_tracer.contains(&event.name.as_str())
+    };
+    Ok(known.filter(is_wanted).map(|event| event.id).collect())
 }
 
 /// Switches events, as many at a time as fit into a line.
@@ -41,9 +51,7 @@ fn switch(session: &mut Session, ids: &[u32], on: bool) -> Result<()> {
 
 /// What opening `set_event` with `>` does.
 pub(super) fn disable_all(session: &mut Session) -> Result<()> {
-    let guest = &session.guest;
-    let on = session.known.iter().map(|event| event.id);
-    let on: Vec<_> = on.filter(|id| guest.is_enabled(*id)).collect();
+    let on: Vec<_> = wanted(session)?.into_iter().collect();
     switch(session, &on, false)
 }
 
@@ -82,9 +90,10 @@ fn ids_of(session: &Session, of: &Of) -> Vec<u32> {
 
 /// `0` none, `1` all, `X` some.
 pub(super) fn enable(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
+    let on = wanted(session)?;
     let states: BTreeSet<_> = ids_of(session, of)
         .into_iter()
-        .map(|id| session.guest.is_enabled(id))
+        .map(|id| on.contains(&id))
         .collect();
     let state = match (states.contains(&true), states.contains(&false)) {
         (true, true) => "X\n",

@@ -190,6 +190,16 @@ static ROOT: [File; 22] = [
     ),
 ];
 
+/// The name of today for one that ftrace's first document (Linux 2.6.27) has. Those work, but are not listed.
+pub(super) fn of_today(name: &str) -> &str {
+    match name {
+        "tracing_enabled" => "tracing_on",
+        "iter_ctrl" => "trace_options",
+        "trace_max_latency" => "tracing_max_latency",
+        name => name,
+    }
+}
+
 /// The folder with the profiler's tables.
 pub(super) const TRACE_STAT: &str = "trace_stat";
 

@@ -144,6 +144,9 @@ fn judge_all(output: &str) -> Result<()> {
     latency_is_the_maximum(output)
 }
 
+/// The step that asks for the maximum.
+const MAXIMUM: &str = "cat tracing_max_latency";
+
 /// The header's latency is that in `tracing_max_latency`.
 fn latency_is_the_maximum(output: &str) -> Result<()> {
     let header = output
@@ -152,7 +155,11 @@ fn latency_is_the_maximum(output: &str) -> Result<()> {
         .and_then(|rest| rest.split_once(" us"))
         .map(|(latency, _)| latency)
         .context("there is no header")?;
-    let begin = format!("{MARK}4");
+    let step = SESSION
+        .iter()
+        .position(|(typed, _)| *typed == MAXIMUM)
+        .context("nobody asks for the maximum")?;
+    let begin = format!("{MARK}{step}");
     let max = output
         .lines()
         .skip_while(|line| *line != begin)

@@ -8,12 +8,29 @@ pub(super) type Step = (&'static str, &'static [&'static str]);
 
 /// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
-pub(super) const SESSION: [Step; 50] = [
+pub(super) const SESSION: [Step; 52] = [
     ("cat current_tracer", &["=nop"]),
     (
         "cat available_tracers",
         &[
             "=nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat function function_graph",
+        ],
+    ),
+    // The document's own names.
+    (
+        "echo ftrace > current_tracer; cat current_tracer; echo noprint-parent > iter_ctrl; cat options/print-parent; echo print-parent > iter_ctrl\n\
+         echo 0 > tracing_enabled; cat tracing_on; echo 1 > tracing_on; cat tracing_enabled; cat trace_max_latency; echo none > current_tracer; cat current_tracer iter_ctrl",
+        &["=function", "=0", "=0", "=1", "=0", "=nop", "OPTIONS"],
+    ),
+    // What a tracer needs is on whatever is chosen.
+    (
+        "echo sched_switch > current_tracer; echo > set_event; cat set_event events/sched/sched_switch/enable; echo > trace; sleep 0.1\n\
+         echo 0 > tracing_on; cat trace; echo 1 > tracing_on; echo nop > current_tracer",
+        &[
+            "=0",
+            "=# tracer: sched_switch",
+            "COLUMNS",
+            r"+^HEAD *\d+: *\d+:[RST] +(\+|==>) +\d+: *\d+:[RST]$",
         ],
     ),
     // irqsoff
