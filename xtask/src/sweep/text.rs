@@ -35,6 +35,15 @@ fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
     );
     writeln!(out, "{}", heading(&head))?;
     for it in &document.results {
+        // Another shard's, or not measured yet.
+        if it.hit == 0 {
+            writeln!(
+                out,
+                "{:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
+                it.name, it.length, "-", "-", "-", "-", "-", "-", "-"
+            )?;
+            continue;
+        }
         writeln!(
             out,
             "{:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
