@@ -54,8 +54,9 @@ fn the_layout_is_that_of_the_document() {
     }
     .encode();
     assert_eq!(&file[..16], b"TAKTLOG1\x40\x00\x00\x00\x01\x00\x00\x00");
-    assert_eq!((file[16], file[24], file[32], file[36]), (2, 3, 4, 5));
-    assert_eq!(file[40..], [0; 24]);
+    let numbers = (file[16], file[24], file[32], file[36], file[40]);
+    assert_eq!(numbers, (2, 3, 4, 5, 6));
+    assert_eq!(file[41..], [0; 23]);
 }
 
 #[test]

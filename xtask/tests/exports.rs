@@ -48,7 +48,9 @@ fn parts_are_chosen_by_cpu_and_time() {
     };
     let all = lines(&["--format", "json"]);
     assert_eq!(lines(&["--json", "--cpu", "0"]), all);
-    assert_eq!(lines(&["--json", "--cpu", "1"]), 0);
+    trace(&stage, &["--json", "--cpu", "1"])
+        .code(1)
+        .complains("there is no CPU 1");
     assert_eq!(lines(&["--json", "--from", "2ms"]), 3);
     assert_eq!(lines(&["--json", "--to", "1500us"]), all - 3);
     assert_eq!(

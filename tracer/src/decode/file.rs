@@ -13,6 +13,9 @@ use crate::wire::{FileHeader, FrameHeader, SubHeader, VERSION, is_readable};
 /// More damage than this is counted, but not kept.
 const MAX_DAMAGE: usize = 1000;
 
+/// Sub-buffers of the largest ring that is believed: what a file claims is not to decide how long it takes to read it.
+const MAX_SUBS: u32 = 1 << 16;
+
 /// A `trace.bin` that was read once from end to end: every frame is checked, and it is known where each sub-buffer is.
 ///
 /// Takes 8 bytes of memory for each sub-buffer, and some for each gap, and for each damage up to a limit.
@@ -66,7 +69,8 @@ impl<R: Read + Seek> TraceFile<R> {
         let header = *frames.header();
         let mut lanes: Vec<Lane> = Vec::new();
         lanes.resize_with(header.nr_cpus as usize, Lane::default);
-        let ring = (header.nr_subs != 0).then_some(Shape {
+        // Of a size that no ring has nothing follows.
+        let ring = (1..=MAX_SUBS).contains(&header.nr_subs).then_some(Shape {
             nr_subs: header.nr_subs.into(),
             sub_size: header.sub_size.into(),
         });

@@ -25,7 +25,7 @@ pub(super) struct Gap {
 /// The ring of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Its sub-buffers.
+    /// Its sub-buffers, not 0.
     pub(super) nr_subs: u64,
     /// Bytes of each.
     pub(super) sub_size: u64,
@@ -55,7 +55,7 @@ impl Gaps {
             });
         }
         self.next = seq.saturating_add(1);
-        let Some(Shape { nr_subs, sub_size }) = ring.filter(|ring| ring.nr_subs != 0) else {
+        let Some(Shape { nr_subs, sub_size }) = ring else {
             return;
         };
         let slot = seq % nr_subs;

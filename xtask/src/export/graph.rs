@@ -287,7 +287,6 @@ impl<W: Write> Graph<W> {
         let text = match record.event.role {
             // What was written, as Linux shows it here.
             Role::Print => format!("/* {} */", line.strip_prefix(MARK).unwrap_or(&line)),
-            Role::Stack { .. } => format!("/* {line}\n */"),
             _ => format!("/* {line} */"),
         };
         self.line(record.cpu, &at, None, depth, &text)
