@@ -22,14 +22,16 @@ pub use takt_tracer::ring::Counters;
 /// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
 ///
 /// # Context
-/// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
+/// Threads that may block, one at a time, and not beside [`set_tracer`](super::tracer::set_tracer). All CPUs stand still
+/// meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is the
     // tracer's again.
     let tracer = tracer::current_tracer();
     tracer.switch_events(false)?;
-    set_event(id, on)?;
+    let done = set_event(id, on);
     tracer.switch_events(true)?;
+    done?;
     Ok(jump_label::nr_uses(id))
 }
 

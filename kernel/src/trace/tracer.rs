@@ -276,7 +276,12 @@ pub fn set_tracer(name: &str) -> Result<(), Error> {
         .ok_or(Error::InvalidArgument)?;
     current_tracer().stop()?;
     CURRENT.store(NOP, Relaxed);
-    TRACERS[number].start()?;
-    CURRENT.store(number, Relaxed);
-    Ok(())
+    let tracer = TRACERS[number];
+    let started = tracer.start();
+    match started {
+        Ok(()) => CURRENT.store(number, Relaxed),
+        // Its events are nobody's.
+        Err(_) => tracer.switch_events(false)?,
+    }
+    started
 }
