@@ -7,8 +7,8 @@ use super::frames::{Entry, FrameReader};
 use super::gaps::{Gaps, Shape};
 use super::merge::Merge;
 use super::meta::EventTable;
-use super::{Damage, Error, Fault};
-use crate::wire::{FileHeader, FrameHeader, SubHeader, VERSION, is_readable};
+use super::{Damage, Error, Fault, sub};
+use crate::wire::{FileHeader, FrameHeader, SubHeader};
 
 /// More damage than this is counted, but not kept.
 const MAX_DAMAGE: usize = 1000;
@@ -160,14 +160,7 @@ impl Lane {
         payload: &[u8],
         ring: Option<Shape>,
     ) -> Result<(), Fault> {
-        let size = payload.len() as u64;
-        let header = SubHeader::decode(payload).ok_or(Fault::Committed { committed: 0, size })?;
-        if !is_readable(header.version.into()) {
-            return Err(Fault::Version {
-                found: header.version.into(),
-                known: VERSION,
-            });
-        }
+        let header = sub::header(payload)?;
         if header.cpu != cpu {
             return Err(Fault::SubCpu {
                 found: header.cpu,

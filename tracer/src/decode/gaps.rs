@@ -13,9 +13,9 @@ use crate::wire::{COMMIT_BYTES, COMMIT_RECORD, SubHeader};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     /// The first that is missing.
-    pub(super) first: u64,
+    first: u64,
     /// The first that is there again.
-    pub(super) end: u64,
+    end: u64,
     /// How many of them had an unknown number of events.
     pub(super) unknown: u64,
     /// Events of the others.

@@ -37,6 +37,26 @@ pub struct SubBuffer {
     is_salvage: bool,
 }
 
+/// The header of a sub-buffer, if it makes sense.
+pub(super) fn header(bytes: &[u8]) -> Result<SubHeader, Fault> {
+    let size = bytes.len() as u64;
+    let header = SubHeader::decode(bytes).ok_or(Fault::Length {
+        found: size as u32,
+        expected: SUB_HEADER,
+    })?;
+    if !is_readable(header.version.into()) {
+        return Err(Fault::Version {
+            found: header.version.into(),
+            known: VERSION,
+        });
+    }
+    let committed = header.committed();
+    if committed < SUB_HEADER || u64::from(committed) > size {
+        return Err(Fault::Committed { committed, size });
+    }
+    Ok(header)
+}
+
 impl SubBuffer {
     /// A sub-buffer that stands at `offset` of the input. It may be written only in part: what its header counts as
     /// committed is read.
@@ -50,25 +70,8 @@ impl SubBuffer {
             skipped: len,
             fault,
         };
-        let Some(header) = SubHeader::decode(&bytes) else {
-            return Err(damage(Fault::Length {
-                found: len as u32,
-                expected: SUB_HEADER,
-            }));
-        };
-        if !is_readable(header.version.into()) {
-            return Err(damage(Fault::Version {
-                found: header.version.into(),
-                known: VERSION,
-            }));
-        }
+        let header = header(&bytes).map_err(damage)?;
         let committed = header.committed();
-        if committed < SUB_HEADER || u64::from(committed) > len {
-            return Err(damage(Fault::Committed {
-                committed,
-                size: len,
-            }));
-        }
         Ok(Self::at_start(bytes, offset, header, committed as usize))
     }
 

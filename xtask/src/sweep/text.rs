@@ -35,20 +35,7 @@ fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
     );
     writeln!(out, "{}", heading(&head))?;
     for it in &document.results {
-        // Another shard's, or not measured yet.
-        if it.hit == 0 {
-            writeln!(
-                out,
-                "{:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
-                it.name, it.length, "-", "-", "-", "-", "-", "-", "-"
-            )?;
-            continue;
-        }
-        writeln!(
-            out,
-            "{:width$} {:>7} {:>9} {:>5} {:>5} {:>12} {:>5} {:>5} {:>10}",
-            it.name,
-            it.length,
+        let numbers = [
             it.irq.min,
             it.irq.p50,
             it.irq.max,
@@ -56,6 +43,20 @@ fn latencies(out: &mut String, document: &Document) -> std::fmt::Result {
             it.thread.p50,
             it.thread.max,
             it.wake.max,
+        ];
+        // Another shard's, or not measured yet.
+        let is_measured = it.hit != 0;
+        let [irq_min, irq_p50, irq_max, min, p50, max, wake] = numbers.map(|number| {
+            if is_measured {
+                number.to_string()
+            } else {
+                "-".into()
+            }
+        });
+        writeln!(
+            out,
+            "{:width$} {:>7} {irq_min:>9} {irq_p50:>5} {irq_max:>5} {min:>12} {p50:>5} {max:>5} {wake:>10}",
+            it.name, it.length,
         )?;
     }
     writeln!(

@@ -24,8 +24,8 @@ pub(super) fn current_tracer(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     Ok(format!("{}\n", session.tracer()?).into())
 }
 
-/// `none` is what the first versions of ftrace said for `nop`, `ftrace` for `function`. Another tracer than before begins with an empty buffer, as
-/// in Linux; `nop` leaves what there is, so that a pipe can be read to its end.
+/// `none` is what the first versions of ftrace said for `nop`, `ftrace` for `function`. Another tracer than before begins
+/// with an empty buffer, as in Linux; `nop` leaves what there is, so that a pipe can be read to its end.
 pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let name = match text.trim() {
         "none" => "nop",

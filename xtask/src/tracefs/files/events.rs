@@ -24,19 +24,17 @@ pub(super) fn available(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 }
 
 pub(super) fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
-    let on = wanted(session)?;
-    let is_on = |event: &&Known| on.contains(&event.id);
-    Ok(lines(session.known.iter().filter(is_on)))
+    let is_on = is_wanted(session)?;
+    let on = session.known.iter().filter(|event| is_on(event));
+    Ok(lines(on))
 }
 
-/// The events that are on, but for those that the current tracer has on for itself alone.
-fn wanted(session: &Session) -> Result<BTreeSet<u32>> {
+/// Whether an event is on, and not only because the current tracer has it on for itself.
+fn is_wanted(session: &Session) -> Result<impl Fn(&Known) -> bool> {
     let of_tracer = session.guest.tracer_events(&session.tracer()?)?;
-    let known = session.known.iter();
-    let is_wanted = |event: &&Known| {
+    Ok(move |event: &Known| {
         session.guest.is_enabled(event.id) && !of_tracer.contains(&event.name.as_str())
-    };
-    Ok(known.filter(is_wanted).map(|event| event.id).collect())
+    })
 }
 
 /// Switches events, as many at a time as fit into a line.
@@ -51,7 +49,10 @@ fn switch(session: &mut Session, ids: &[u32], on: bool) -> Result<()> {
 
 /// What opening `set_event` with `>` does.
 pub(super) fn disable_all(session: &mut Session) -> Result<()> {
-    let on: Vec<_> = wanted(session)?.into_iter().collect();
+    let is_on = is_wanted(session)?;
+    let on = session.known.iter().filter(|event| is_on(event));
+    let on: Vec<_> = on.map(|event| event.id).collect();
+    drop(is_on);
     switch(session, &on, false)
 }
 
@@ -78,23 +79,19 @@ pub(super) fn set_event(session: &mut Session, _: &Of, written: &str) -> Result<
 }
 
 /// The events that an `enable` file is for.
-fn ids_of(session: &Session, of: &Of) -> Vec<u32> {
-    let is_meant = |event: &&Known| match of {
+fn events_of<'s>(session: &'s Session, of: &'s Of) -> impl Iterator<Item = &'s Known> {
+    let is_meant = move |event: &&Known| match of {
         Of::Event(id) => event.id == *id,
         Of::System(system) => means(&format!("{system}:"), &event.name),
         _ => true,
     };
-    let events = session.known.iter().filter(is_meant);
-    events.map(|event| event.id).collect()
+    session.known.iter().filter(is_meant)
 }
 
 /// `0` none, `1` all, `X` some.
 pub(super) fn enable(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
-    let on = wanted(session)?;
-    let states: BTreeSet<_> = ids_of(session, of)
-        .into_iter()
-        .map(|id| on.contains(&id))
-        .collect();
+    let is_on = is_wanted(session)?;
+    let states: BTreeSet<_> = events_of(session, of).map(is_on).collect();
     let state = match (states.contains(&true), states.contains(&false)) {
         (true, true) => "X\n",
         (true, false) => "1\n",
@@ -109,7 +106,7 @@ pub(super) fn set_enable(session: &mut Session, of: &Of, text: &str) -> Result<(
         1 => true,
         _ => return Err(Errno::INVAL),
     };
-    let ids = ids_of(session, of);
+    let ids: Vec<_> = events_of(session, of).map(|event| event.id).collect();
     switch(session, &ids, on)
 }
 
