@@ -192,17 +192,19 @@ pub(super) fn stacks_behind_switches(stage: &Stage) -> Result<()> {
 }
 
 /// A snapshot behind a switch is no other thread's: the next switch, the first one after it, is from the one that ran.
+/// Only switches to timerlat's thread (priority 4) take one, so that at least the switch away from it lies between two:
+/// switches to the thread that serves this session may follow each other at once.
 pub(super) fn snapshots_behind_switches(stage: &Stage) -> Result<()> {
     let text = shell(
         stage,
-        "echo 'sched:sched_switch' > set_event; echo 'snapshot:5 if next_pid != 0' > @/trigger; sleep 0.05\n\
+        "echo 'sched:sched_switch' > set_event; echo 'snapshot:5 if next_prio == 4' > @/trigger; sleep 0.05\n\
          echo 0 > tracing_on; cat @/trigger; echo ---; cat snapshot; echo ---; cat trace",
     )?;
     let [trigger, snapshot, trace] = parts(&text)[..] else {
         anyhow::bail!("{text}");
     };
     ensure!(
-        trigger == "snapshot:count=0 if next_pid != 0\n",
+        trigger == "snapshot:count=0 if next_prio == 4\n",
         "{trigger}"
     );
     ensure!(switches_follow(snapshot)? > 1, "{snapshot}");
