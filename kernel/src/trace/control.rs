@@ -16,7 +16,7 @@ use crate::time::Instant;
 pub use takt_tracer::ring::Counters;
 
 /// Switches an event on or off by its id; says at how many places it is emitted. One that the current tracer needs
-/// goes on until another tracer is chosen; its events may be missing in the trace while this takes.
+/// goes on until another tracer is chosen; the tracer's events may be missing in the trace while this takes.
 ///
 /// # Errors
 /// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
@@ -25,13 +25,17 @@ pub use takt_tracer::ring::Counters;
 /// Threads that may block, one at a time, and not beside [`set_tracer`](super::tracer::set_tracer). All CPUs stand still
 /// meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
-    // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is the
-    // tracer's again.
     let tracer = tracer::current_tracer();
-    tracer.switch_events(false)?;
-    let done = set_event(id, on);
-    tracer.switch_events(true)?;
-    done?;
+    if tracer.needs(id) {
+        // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is
+        // the tracer's again.
+        tracer.switch_events(false)?;
+        let done = set_event(id, on);
+        tracer.switch_events(true)?;
+        done?;
+    } else {
+        set_event(id, on)?;
+    }
     Ok(jump_label::nr_uses(id))
 }
 

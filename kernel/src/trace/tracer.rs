@@ -77,6 +77,11 @@ impl Tracer {
         }
     }
 
+    /// Whether an event is one of its own.
+    pub(super) fn needs(&self, id: u32) -> bool {
+        rolled(self.events).any(|key| number(key) == id)
+    }
+
     /// Switches its events on, or off those that nobody else wants.
     #[inline(never)]
     pub(super) fn switch_events(&self, on: bool) -> Result<(), Error> {
