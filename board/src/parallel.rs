@@ -36,17 +36,24 @@ impl Pin {
 
     /// Changes the register; shadow and port together, or an older value could be written last.
     fn change(&self, change: impl FnOnce(u8) -> u8) {
-        let _guard = preempt::irq_save();
-        let mut data = DATA.lock();
-        *data = change(*data);
-        // SAFETY: the port belongs to LPT1 or to nothing.
-        unsafe { Port::<u8>::new(LPT1).write(*data) };
+        with_data(|data| {
+            *data = change(*data);
+            // SAFETY: the port belongs to LPT1 or to nothing.
+            unsafe { Port::<u8>::new(LPT1).write(*data) };
+        });
     }
 
     fn is_high(&self) -> bool {
-        let _guard = preempt::irq_save();
-        *DATA.lock() & self.mask != 0
+        with_data(|data| *data & self.mask != 0)
     }
+}
+
+/// With the shadow of the data register, which nobody else changes meanwhile.
+fn with_data<R>(act: impl FnOnce(&mut u8) -> R) -> R {
+    let guard = preempt::irq_save();
+    let result = act(&mut DATA.lock());
+    guard.restore();
+    result
 }
 
 impl ErrorType for Pin {

@@ -216,7 +216,8 @@ unsafe impl defmt::Logger for Logger {
         }
         // SAFETY: interrupts are off and the lock is held.
         let message = unsafe { &mut *STATE.0.get() };
-        message.guard = Some(guard);
+        // There is none: who has ended a message has taken it.
+        core::mem::forget(message.guard.replace(guard));
         message.at = _SEGGER_RTT.up[0].write.load(Relaxed) as usize;
         message.is_lost = false;
         message.encoder.start_frame(put);
@@ -235,7 +236,9 @@ unsafe impl defmt::Logger for Logger {
         }
         let guard = message.guard.take();
         BUSY.store(false, Release);
-        drop(guard);
+        if let Some(guard) = guard {
+            guard.restore();
+        }
     }
 
     unsafe fn write(bytes: &[u8]) {

@@ -3,6 +3,7 @@
 //! Guards, not pairs: what a guard disabled is enabled again when it is dropped, in any order of nesting.
 
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 
 use crate::arch::{interrupts, percpu};
 use crate::thread::tcb::GUARDS;
@@ -76,9 +77,19 @@ pub fn irq_save() -> IrqGuard {
     }
 }
 
-impl Drop for IrqGuard {
+impl IrqGuard {
+    /// Drops it, always right here: the destructor may be a function of its own in a crate that is compiled for size, and
+    /// is then what tracers show as the place where interrupts were enabled.
+    ///
+    /// # Context
+    /// Where it was made.
     #[inline(always)]
-    fn drop(&mut self) {
+    pub fn restore(self) {
+        ManuallyDrop::new(self).end();
+    }
+
+    #[inline(always)]
+    fn end(&self) {
         if !self.counts {
             return;
         }
@@ -96,5 +107,12 @@ impl Drop for IrqGuard {
         trace::section_ends();
         // SAFETY: they were on when the first guard was made.
         unsafe { interrupts::enable() };
+    }
+}
+
+impl Drop for IrqGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -15,13 +15,14 @@
 
 mod calibrate;
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use self::calibrate::Hook;
 use super::latency;
 use crate::arch::jump_label;
 use crate::arch::stop::Text;
-use crate::arch::{divert, interrupts, percpu, tsc};
+use crate::arch::{divert, interrupts, percpu, record, tsc};
 use crate::error::Error;
 
 jump_label::keys! {
@@ -34,6 +35,9 @@ pub(super) const IRQS: u8 = 1;
 /// Another: stretches without preemption.
 pub(super) const PREEMPT: u8 = 2;
 
+/// The bit of a context that says that interrupts are on.
+const IRQS_ON: u32 = record::IRQS_ON.trailing_zeros() - 16;
+
 /// What the current tracer watches.
 static WATCHED: AtomicU8 = AtomicU8::new(0);
 
@@ -41,54 +45,64 @@ static WATCHED: AtomicU8 = AtomicU8::new(0);
 #[derive(Debug)]
 pub(crate) struct Cpu {
     /// When the stretch began, in cycles; 0 if there is none.
-    since: AtomicU64,
+    since: Cell<u64>,
     /// What to subtract from its length.
-    cost: AtomicU64,
+    cost: Cell<u64>,
     /// The length of the last one, with the tracer's own instructions.
-    last: AtomicU64,
+    last: Cell<u64>,
     /// Where it began.
-    place: AtomicU32,
+    place: Cell<u32>,
+    /// The lower half of `since`, also when it has ended.
+    pub(super) began: Cell<u32>,
+    /// Who ran then: the upper half of a record's context.
+    pub(super) context: Cell<u32>,
     /// An interrupt began it right before or behind a stretch without preemption, and ends it.
-    is_interrupts: AtomicBool,
+    is_interrupts: Cell<bool>,
 }
 
 #[inline(always)]
-fn this() -> &'static Cpu {
-    // SAFETY: blocks are static, and all of it are atomics.
-    unsafe { &(*percpu::this()).critical }
+pub(super) fn this() -> &'static Cpu {
+    // SAFETY: blocks are static, and only this CPU uses this part of its own, with interrupts off.
+    unsafe { &*percpu::critical() }
 }
 
 impl Cpu {
     /// A stretch of a kind begins, or did so many cycles ago, if that is watched: a hook is also called where only its
-    /// place's event is on.
+    /// place's event is on. `irqs` says whether interrupts are on.
     #[inline(never)]
-    fn begin(&self, place: u32, hook: Hook, kind: u8, ago: u64) {
+    fn begin(&self, place: u32, hook: Hook, kind: u8, irqs: bool, ago: u64) {
         if !is_watched(kind) {
             return;
         }
-        self.place.store(place, Relaxed);
-        self.cost.store(hook.cost_of_end(), Relaxed);
-        self.since.store(tsc::now() - ago, Relaxed);
+        self.place.set(place);
+        self.context
+            .set(percpu::context() | u32::from(irqs) << IRQS_ON);
+        self.cost.set(hook.cost_of_end());
+        let since = tsc::now() - ago;
+        self.began.set(since as u32);
+        self.since.set(since);
     }
 
     #[inline(never)]
     fn end(&self, place: u32, hook: Hook) {
         let now = tsc::now();
-        let since = self.since.swap(0, Relaxed);
+        let since = self.since.take();
         if since == 0 {
             return; // it began before the tracer did
         }
         let cycles = now - since;
-        self.last.store(cycles, Relaxed);
-        let cost = self.cost.load(Relaxed) + hook.cost_of_end();
-        let place_of_begin = self.place.load(Relaxed);
+        self.last.set(cycles);
+        let cost = self.cost.get() + hook.cost_of_end();
+        let place_of_begin = self.place.get();
+        // It notes when it began as well, and in which context.
         latency::offer(cycles.saturating_sub(cost), place_of_begin, place);
     }
 
     /// A hook runs within a stretch.
     #[inline(always)]
     fn inside(&self, hook: Hook) {
-        self.cost.fetch_add(hook.cost_inside(), Relaxed);
+        let cost = self.cost.get() + hook.cost_inside();
+        self.cost.set(cost);
     }
 }
 
@@ -105,11 +119,11 @@ fn is_in_preempt() -> bool {
 }
 
 /// Whether what happens to the preemption of this thread changes nothing: interrupts are disabled and watched, or it is
-/// not the outermost time. No short cuts: each outcome costs the same.
+/// not the outermost time. No short cuts: each outcome costs the same. `irqs` says whether interrupts are on.
 #[inline(always)]
-fn is_in_irqs_or_preempt() -> bool {
-    let irqs = is_watched(IRQS) & !interrupts::are_enabled();
-    irqs | !percpu::is_outermost()
+fn is_in_irqs_or_preempt(irqs: bool) -> bool {
+    let is_in_irqs = is_watched(IRQS) & !irqs;
+    is_in_irqs | !percpu::is_outermost()
 }
 
 /// Interrupts were disabled at `place`.
@@ -117,7 +131,7 @@ pub(super) fn irqs_off(place: u32) {
     if is_in_preempt() {
         this().inside(Hook::IrqsOff);
     } else {
-        this().begin(place, Hook::IrqsOff, IRQS, 0);
+        this().begin(place, Hook::IrqsOff, IRQS, false, 0);
     }
 }
 
@@ -132,19 +146,20 @@ pub(super) fn irqs_on(place: u32) {
 
 /// Preemption was disabled at `place`.
 pub(super) fn preempt_off(place: u32) {
-    let is_inside = is_in_irqs_or_preempt();
+    let irqs = interrupts::are_enabled();
+    let is_inside = is_in_irqs_or_preempt(irqs);
     super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOff);
         } else {
-            this().begin(place, Hook::PreemptOff, PREEMPT, 0);
+            this().begin(place, Hook::PreemptOff, PREEMPT, irqs, 0);
         }
     });
 }
 
 /// Preemption is about to be enabled at `place`.
 pub(super) fn preempt_on(place: u32) {
-    let is_inside = is_in_irqs_or_preempt();
+    let is_inside = is_in_irqs_or_preempt(interrupts::are_enabled());
     super::without_interrupts(|| {
         if is_inside {
             this().inside(Hook::PreemptOn);
@@ -160,15 +175,15 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
     let begun = tsc::now();
     let cpu = this();
     let is_in_preempt = is_in_preempt();
-    if is_in_preempt && cpu.since.load(Relaxed) != 0 {
+    if is_in_preempt && cpu.since.get() != 0 {
         cpu.inside(Hook::IrqEntered);
     } else {
         // Interrupts were on, so whatever went on has ended without being seen; or preemption is disabled, but its
         // stretch has not begun yet, or has ended.
         let place = divert::entry_of(vector as u8) as u32;
-        cpu.is_interrupts.store(is_in_preempt, Relaxed);
+        cpu.is_interrupts.set(is_in_preempt);
         // What this took is left out.
-        cpu.begin(place, Hook::IrqEntered, IRQS, begun - at);
+        cpu.begin(place, Hook::IrqEntered, IRQS, false, begun - at);
     }
 }
 
@@ -176,11 +191,11 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
 #[inline(never)]
 pub(crate) extern "C" fn irq_returns(place: u32) {
     let cpu = this();
-    if is_in_preempt() & !cpu.is_interrupts.load(Relaxed) {
+    if is_in_preempt() & !cpu.is_interrupts.get() {
         cpu.inside(Hook::IrqReturns);
     } else {
         cpu.end(place, Hook::IrqReturns);
-        cpu.is_interrupts.store(false, Relaxed);
+        cpu.is_interrupts.set(false);
     }
 }
 
@@ -197,8 +212,10 @@ pub(super) fn watch(what: u8) {
 impl Cpu {
     /// Nothing goes on.
     pub(super) fn reset(&self) {
-        self.since.store(0, Relaxed);
-        self.is_interrupts.store(false, Relaxed);
+        self.since.set(0);
+        self.began.set(0);
+        self.context.set(0);
+        self.is_interrupts.set(false);
     }
 }
 

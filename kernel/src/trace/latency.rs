@@ -24,8 +24,12 @@ use crate::error::Error;
 use crate::time;
 
 event_class! {
-    /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was.
-    pub class Stretch = "latency", core8 { tid: 8 tid, started_at: 32 sym, ended_at: 32 sym, latency: 64 cycles }
+    /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was. Of one without
+    /// interrupts or preemption also when it began, the lower half of that time stamp, and the context then: preempt count
+    /// and thread, as in a record's word.
+    pub class Stretch = "latency", core8 {
+        tid: 8 tid, started_at: 32 sym, ended_at: 32 sym, latency: 64 cycles, began: 32 u, context: 8 x, begun_by: 24 tid,
+    }
     print "comm={tid:comm} pid={tid:pid} latency={latency} ns started_at={started_at} ended_at={ended_at}";
 }
 event! {
@@ -140,24 +144,24 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
 pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
-    for cpu in counted(MAX_CPUS) {
-        let block = percpu::of(cpu);
-        // SAFETY: blocks are static, and these are atomics, here and below.
-        unsafe { &(*block).critical }.reset();
-        // SAFETY: as above.
-        unsafe { &(*block).followed }.reset();
-    }
     critical::watch(what.watched);
     set_hooks(&mut Text::lock()?, what.places, what.key, on, false);
     Ok(())
 }
 
-/// Has hooks called or not: those at these places, which ask for this key; if `alone`, instead of recording the places'
+/// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key; if `alone`, instead of recording the places'
 /// events.
 #[inline(never)]
 pub(super) fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool, alone: bool) {
     let text = &mut text.stop().text;
-    // SAFETY: every other CPU stands still, here and below.
+    for cpu in counted(MAX_CPUS) {
+        let block = percpu::of(cpu);
+        // SAFETY: blocks are static, and every other CPU stands still, here and below.
+        unsafe { &(*block).critical }.reset();
+        // SAFETY: as above.
+        unsafe { &(*block).followed }.reset();
+    }
+    // SAFETY: as above.
     unsafe { places::set_tracer(text, places, on, alone) };
     // SAFETY: as above.
     unsafe { jump_label::set(text, number(key), on) };
@@ -219,7 +223,12 @@ fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
                 .store(cycles.max(block.max.load(Relaxed)), Relaxed);
             if crate::static_branch!(latency_max::ID) {
                 let id = latency_max::Event::id();
-                Stretch::emit::<RareSink>(id, tid, started_at, ended_at, cycles);
+                let begin = critical::this();
+                let (began, context) = (begin.began.get(), begin.context.get());
+                let begun_by = context >> 8;
+                Stretch::emit::<RareSink>(
+                    id, tid, started_at, ended_at, cycles, began, context, begun_by,
+                );
             }
             // Last: the record is to be as close to the end of the stretch as it can.
             block.set(Latency {

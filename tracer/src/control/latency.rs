@@ -30,7 +30,7 @@ pub struct LatencyBlock {
     pub kept_cycles: AtomicU64,
     /// Counts what was kept; odd while the words of the kept one are being changed.
     pub nr_kept: AtomicU32,
-    /// Where the kept one began: an address in the text.
+    /// Where the kept one began: an address in the text, which is not 0; 0 if there is none.
     pub kept_started_at: AtomicU32,
     /// Where it ended.
     pub kept_ended_at: AtomicU32,
@@ -38,8 +38,7 @@ pub struct LatencyBlock {
     pub kept_cpu: AtomicU32,
     /// The thread that ran at its end, or was woken.
     pub kept_tid: AtomicU32,
-    /// 1 if there is one.
-    pub has_kept: AtomicU32,
+    _end: u32,
 }
 
 /// A latency that was kept.
@@ -59,7 +58,7 @@ pub struct Kept {
 
 impl LatencyBlock {
     /// First eight bytes of a block.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTLAT1");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTLAT2");
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_LATENCY";
 
@@ -77,7 +76,7 @@ impl LatencyBlock {
             kept_ended_at: AtomicU32::new(0),
             kept_cpu: AtomicU32::new(0),
             kept_tid: AtomicU32::new(0),
-            has_kept: AtomicU32::new(0),
+            _end: 0,
         }
     }
 
@@ -108,20 +107,20 @@ impl LatencyBlock {
         self.kept_ended_at.store(kept.ended_at, Relaxed);
         self.kept_cpu.store(kept.cpu, Relaxed);
         self.kept_tid.store(kept.tid.into(), Relaxed);
-        self.has_kept.store(1, Relaxed);
     }
 
     /// Notes that nothing is kept, as [`LatencyBlock::set`].
     #[inline(always)]
     pub fn forget(&self) {
-        self.has_kept.store(0, Relaxed);
+        self.kept_started_at.store(0, Relaxed);
     }
 
     /// What is kept, as [`LatencyBlock::set`].
     pub fn kept(&self) -> Option<Kept> {
-        (self.has_kept.load(Relaxed) != 0).then(|| Kept {
+        let started_at = self.kept_started_at.load(Relaxed);
+        (started_at != 0).then(|| Kept {
             cycles: self.kept_cycles.load(Relaxed),
-            started_at: self.kept_started_at.load(Relaxed),
+            started_at,
             ended_at: self.kept_ended_at.load(Relaxed),
             cpu: self.kept_cpu.load(Relaxed),
             tid: self.kept_tid.load(Relaxed) as u8,
@@ -170,7 +169,7 @@ impl LatencyView {
             hwlat_window: u64_at(offset_of!(LatencyBlock, hwlat_window)),
             hwlat_width: u64_at(offset_of!(LatencyBlock, hwlat_width)),
             nr_kept: u32_at(offset_of!(LatencyBlock, nr_kept)),
-            kept: (u32_at(offset_of!(LatencyBlock, has_kept)) != 0).then_some(kept),
+            kept: (kept.started_at != 0).then_some(kept),
         })
     }
 }
@@ -211,7 +210,6 @@ mod tests {
             ),
             (offset_of!(LatencyBlock, kept_cpu), &block.kept_cpu),
             (offset_of!(LatencyBlock, kept_tid), &block.kept_tid),
-            (offset_of!(LatencyBlock, has_kept), &block.has_kept),
         ];
         for (at, value) in long {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());

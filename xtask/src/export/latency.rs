@@ -6,7 +6,8 @@
 //! without a name first.
 //!
 //! Where a latency tracer has found a [`Stretch`], the trace is about that: the header tells its length and its ends, times
-//! count from its beginning, which is the first line, and other records are left out.
+//! count from its beginning, which is the first line, and other records are left out. The latency is without the tracer's own
+//! instructions; those are taken off the beginning, so that the last record stands at the latency.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +20,7 @@ use super::{Export, Facts};
 
 mod stretch;
 
-pub use stretch::{Finder, Lines, Stretch, is_latency_tracer, is_wakeup};
+pub use stretch::{Begin, Finder, Lines, Stretch, is_latency_tracer, is_wakeup};
 
 /// The version of the format.
 const VERSION: &str = "1.1.5";
@@ -46,9 +47,6 @@ const MARKS: [(u64, char); 6] = [
     (10_000, '+'),
 ];
 
-/// The event that is recorded right before a stretch without preemption begins, with the same place.
-const PREEMPT_DISABLE: &str = "preemptirq:preempt_disable";
-
 /// The lines, and what the header will say.
 pub struct Latency<'o> {
     out: &'o mut dyn Write,
@@ -70,8 +68,6 @@ pub struct Latency<'o> {
     waiting: Option<Waiting>,
     /// Losses and damage behind it.
     notes: Vec<u8>,
-    /// The context in which preemption was disabled where the stretch begins, if that is on record.
-    begun: Option<Context>,
     /// The thread that runs at the end, and the priorities that switches and wake-ups have told.
     task: Option<u8>,
     prios: BTreeMap<u8, u64>,
@@ -92,42 +88,12 @@ struct Waiting {
     what: String,
 }
 
-/// What is known of a context.
-#[derive(Clone, Copy)]
-enum Known {
-    All(Context),
-    /// A thread has disabled preemption, once. Whether interrupts were on nobody has noted, nor whether a reschedule was
-    /// due.
-    PreemptOff,
-}
-
-impl Known {
-    /// ftrace's four columns.
-    fn flags(self) -> String {
-        match self {
-            Self::All(context) => context.flags(),
-            Self::PreemptOff => "??.1".into(),
-        }
-    }
-
-    /// The same but for the last as one number.
-    fn bits(self) -> String {
-        let Self::All(context) = self else {
-            return "?".into();
-        };
-        let bits = u8::from(context.is_irqs_off())
-            | u8::from(context.is_need_resched()) << 2
-            | u8::from(context.is_hardirq()) << 3
-            | u8::from(context.is_nmi()) << 6;
-        bits.to_string()
-    }
-
-    fn depth(self) -> u8 {
-        match self {
-            Self::All(context) => context.depth(),
-            Self::PreemptOff => 1,
-        }
-    }
+/// What ftrace's option `verbose` shows of a context as one number.
+fn bits(context: Context) -> u8 {
+    u8::from(context.is_irqs_off())
+        | u8::from(context.is_need_resched()) << 2
+        | u8::from(context.is_hardirq()) << 3
+        | u8::from(context.is_nmi()) << 6
 }
 
 impl<'o> Latency<'o> {
@@ -151,7 +117,6 @@ impl<'o> Latency<'o> {
             last: 0,
             waiting: None,
             notes: Vec::new(),
-            begun: None,
             task: None,
             prios: BTreeMap::new(),
         })
@@ -228,48 +193,30 @@ impl<'o> Latency<'o> {
         }
         if let Some(stretch) = &self.stretch {
             self.task = Some(stretch.tid);
-            // The last one before it, in a thread that disables preemption for the first time; if it is of another place
-            // the stretch's own was lost.
-            let is_outermost = record.context.depth() == 1 && !record.context.is_hardirq();
-            if record.event.name == PREEMPT_DISABLE
-                && is_outermost
-                && record.cpu == stretch.cpu
-                && record.ts <= stretch.from
-            {
-                let is_its = number("caller") == Some(stretch.started_at);
-                self.begun = is_its.then_some(record.context);
-            }
         }
     }
 
-    fn head(&self, record: &Record<'_>, context: Known, names: &Names) -> String {
-        let (task, pid) = (
-            names.threads.task(record.tid),
-            names.threads.pid(record.tid),
-        );
+    fn head(&self, cpu: u8, who: Begin, names: &Names) -> String {
+        let Begin { tid, context } = who;
+        let (task, pid) = (names.threads.task(tid), names.threads.pid(tid));
         if self.is_verbose {
             return format!(
-                "{task:>16} {pid:>7} {:>3} {} {:08x} {:08x}",
-                record.cpu,
-                context.bits(),
+                "{task:>16} {pid:>7} {cpu:>3} {} {:08x} {:08x}",
+                bits(context),
                 context.depth(),
                 self.entries,
             );
         }
         let task: String = task.chars().take(8).collect();
-        format!("{task:>8}-{pid:<5} {:3}{}", record.cpu, context.flags())
+        format!("{task:>8}-{pid:<5} {cpu:3}{}", context.flags())
     }
 
-    /// The line for the beginning of a stretch: who had the CPU then, as far as the first record behind it tells.
+    /// The line for the beginning of a stretch: who had the CPU then, as far as the first record behind it tells where
+    /// that was not noted.
     fn write_begin(&mut self, stretch: &Stretch, record: &Record<'_>, names: &Names) {
-        let context = match (self.tracer.as_str(), self.begun) {
-            // The records behind it are of deeper sections and of interrupts.
-            ("preemptoff", None) => Known::PreemptOff,
-            ("preemptoff", Some(context)) => Known::All(context),
-            _ => Known::All(record.context),
-        };
+        let begin = stretch.begin.unwrap_or_else(|| of_record(record));
         self.waiting = Some(Waiting {
-            head: self.head(record, context, names),
+            head: self.head(stretch.cpu, begin, names),
             ns: 0,
             what: names.symbol(stretch.started_at),
         });
@@ -349,7 +296,7 @@ impl Export for Latency<'_> {
         if let Some(stretch) = self.stretch
             && self.first.is_none()
         {
-            self.last = names.clock.ns(stretch.from);
+            self.last = names.clock.ns(stretch.zero());
             self.first = Some((self.last, record.cpu));
             if !stretch.has_begin {
                 self.write_begin(&stretch, record, names);
@@ -357,9 +304,9 @@ impl Export for Latency<'_> {
         }
         self.write_waiting(ns.saturating_sub(self.last))?;
         let (first, _) = *self.first.get_or_insert((ns, record.cpu));
-        self.last = ns;
+        self.last = ns.max(first);
         self.waiting = Some(Waiting {
-            head: self.head(record, Known::All(record.context), names),
+            head: self.head(record.cpu, of_record(record), names),
             ns: ns.saturating_sub(first),
             what: names.line(record),
         });
@@ -375,6 +322,14 @@ impl Export for Latency<'_> {
         lines.rewind()?;
         io::copy(lines, &mut self.out)?;
         Ok(())
+    }
+}
+
+/// Who ran at a record.
+fn of_record(record: &Record<'_>) -> Begin {
+    Begin {
+        tid: record.tid,
+        context: record.context,
     }
 }
 

@@ -59,6 +59,9 @@ pub struct PerCpu {
     /// The stretch that a tracer of sections follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) critical: crate::trace::Cpu,
+    /// Its address: that far into the block each access would have a long displacement, of which the hooks have many.
+    #[cfg(feature = "latency-tracers")]
+    critical_place: *const crate::trace::Cpu,
     /// The thread whose wake-up a tracer follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) followed: crate::trace::Followed,
@@ -156,6 +159,10 @@ pub unsafe fn init(cpu: usize) {
         (*block).cpu = cpu as u32;
         // Preemption stays disabled until the CPU's idle thread stands.
         (*block).context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
+        #[cfg(feature = "latency-tracers")]
+        {
+            (*block).critical_place = &raw const (*block).critical;
+        }
         #[cfg(feature = "function")]
         {
             (*block).function_context = u32::MAX;
@@ -187,6 +194,22 @@ pub fn this() -> *mut PerCpu {
              options(nostack, preserves_flags, pure, readonly))
     };
     block
+}
+
+/// What a tracer of sections follows on this CPU. One instruction.
+///
+/// # Context
+/// As [`this`]. What it holds belongs to this CPU, with interrupts off.
+#[cfg(feature = "latency-tracers")]
+#[inline(always)]
+pub(crate) fn critical() -> *const crate::trace::Cpu {
+    let place: *const crate::trace::Cpu;
+    // SAFETY: as in `this`.
+    unsafe {
+        asm!("mov {}, gs:[{}]", out(reg) place, const behind_gs(offset_of!(PerCpu, critical_place)),
+             options(nostack, preserves_flags, pure, readonly));
+    };
+    place
 }
 
 /// This CPU's number.
@@ -268,6 +291,19 @@ pub fn is_calm() -> bool {
              options(nostack, readonly));
     }
     true
+}
+
+/// Preempt count and running thread, as in the upper half of a record's word, but for whether interrupts are on.
+#[cfg(feature = "latency-tracers")]
+#[inline(always)]
+pub fn context() -> u32 {
+    let context: u32;
+    // SAFETY: reads half of this CPU's context word.
+    unsafe {
+        asm!("movzx {:e}, word ptr gs:[{}]", out(reg) context, const PREEMPT,
+             options(nostack, preserves_flags, readonly));
+    };
+    context
 }
 
 /// How often preemption is disabled.

@@ -78,7 +78,7 @@ fn measure(watched: u8, steps: &[Step]) {
         let mut shortest = u64::MAX;
         for _ in counted(ROUNDS) {
             (step.stretch)();
-            shortest = shortest.min(this().last.load(Relaxed));
+            shortest = shortest.min(this().last.get());
         }
         let cost = |which: u8| &COSTS[usize::from(which) % COSTS.len()];
         let minus = cost(step.minus).load(Relaxed);
@@ -107,7 +107,7 @@ const DIVERSION: u64 = 3;
 
 #[inline(always)]
 fn begun_now() {
-    this().since.store(tsc::now(), Relaxed);
+    this().since.set(tsc::now());
 }
 
 /// A stretch without interrupts in which something happens.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use takt_tracer::control::Kept;
-use takt_tracer::decode::Record;
+use takt_tracer::decode::{Context, Record};
 
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
@@ -32,6 +32,17 @@ pub struct Stretch {
     pub is_wakeup: bool,
     /// The wake-up itself is on record: the first one.
     pub(super) has_begin: bool,
+    /// Who ran when it began, where that was noted.
+    pub(super) begin: Option<Begin>,
+}
+
+/// Who ran, and in what context: at the beginning of a stretch without interrupts or preemption, as its tracer has noted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// The running thread.
+    pub tid: u8,
+    /// Interrupts and preempt count.
+    pub context: Context,
 }
 
 impl Stretch {
@@ -48,6 +59,18 @@ impl Stretch {
             ended_at: kept.ended_at.into(),
             is_wakeup,
             has_begin: false,
+            begin: None,
+        }
+    }
+
+    /// What counts as its beginning where times are shown, in cycles: so that its last record is where it was as long as it
+    /// was, the tracer's own instructions are taken off its beginning.
+    #[must_use]
+    pub fn zero(&self) -> u64 {
+        if self.is_wakeup {
+            self.from
+        } else {
+            self.to.saturating_sub(self.cycles)
         }
     }
 
@@ -147,7 +170,9 @@ impl Finder {
             }
             LATENCY_MAX if self.is_wanted(record) => {
                 let (tid, cycles) = (number("tid") as u8, number("latency"));
-                let began = record.ts.saturating_sub(cycles);
+                let shortest = record.ts.saturating_sub(cycles);
+                let noted = noted(record).filter(|_| !self.is_wakeup);
+                let began = noted.map_or(shortest, |(low, _)| latest(shortest, low));
                 let wakeups = self.wakeups.get(&tid).filter(|ts| **ts <= began);
                 let wakeup = wakeups.copied().filter(|_| self.is_wakeup);
                 self.found = Some(Stretch {
@@ -160,6 +185,7 @@ impl Finder {
                     ended_at: number("ended_at"),
                     is_wakeup: self.is_wakeup,
                     has_begin: wakeup.is_some(),
+                    begin: noted.map(|(_, begin)| begin),
                 });
                 self.awaited = self.is_wakeup.then_some(tid);
             }
@@ -172,6 +198,19 @@ impl Finder {
     pub fn found(&self) -> Option<Stretch> {
         self.found
     }
+}
+
+/// What the tracer has noted at the beginning: the lower half of the time, and who ran. A detector of latencies notes none.
+fn noted(record: &Record<'_>) -> Option<(u32, Begin)> {
+    let number = |name| record.number(name);
+    let (low, tid) = (number("began")? as u32, number("begun_by")? as u8);
+    let context = Context(number("context")? as u8);
+    (low != 0 || tid != 0 || context.0 != 0).then_some((low, Begin { tid, context }))
+}
+
+/// The latest time with this lower half that is not after `limit`.
+fn latest(limit: u64, low: u32) -> u64 {
+    limit.saturating_sub(u64::from((limit as u32).wrapping_sub(low)))
 }
 
 /// The tracers whose output is the stretch of the last maximum.

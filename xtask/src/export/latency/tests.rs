@@ -20,15 +20,11 @@ fn table() -> EventTable {
         ),
         (
             6,
-            "event tracer:latency_max\nclass l\nlayout core8\nfield tid 8 tid\nfield started_at 32 sym\nfield ended_at 32 sym\nfield latency 64 cycles\nprint latency={latency}\n",
+            "event tracer:latency_max\nclass l\nlayout core8\nfield tid 8 tid\nfield started_at 32 sym\nfield ended_at 32 sym\nfield latency 64 cycles\nfield began 32 u\nfield context 8 x\nfield begun_by 24 tid\nprint latency={latency}\n",
         ),
         (
             8,
             "event app:step\nclass n\nlayout core8\nfield n 8 u\nprint n={n}\n",
-        ),
-        (
-            10,
-            "event preemptirq:preempt_disable\nclass p\nlayout core8\nfield caller 32 sym\nprint caller={caller}\n",
         ),
     ];
     events(&texts)
@@ -210,14 +206,19 @@ type Within<'a> = (u8, u8, u64, u8, &'a str, &'a [u64]);
 /// Interrupts are on, and no reschedule is due.
 const IRQS_ON: u8 = 0xc0;
 
-/// The lines of a stretch without preemption from 1,000 on, behind these records; those in it are of an interrupt and of a
-/// deeper section.
-fn begins(tracer: &str, before: &[Within<'_>], is_verbose: bool) -> String {
+/// The lines of a stretch from 1,000 on, of which the tracer has noted this at its beginning; the records in it are of a
+/// switch right behind that, within the tracer's own instructions, of an interrupt and of a deeper section.
+fn begins(noted: [u64; 3], is_verbose: bool) -> Vec<String> {
     let table = table();
-    let inside: [Within<'_>; 3] = [
-        (0, 0x91, 1_200, 7, STEP, &[1]),
-        (0, 0x82, 1_300, 7, STEP, &[2]),
-        (0, 0xc1, 2_000, 7, LATENCY_MAX, &[7, 3, 4, 1_000]),
+    let [began, context, begun_by] = noted;
+    let maximum = [7, 3, 4, 1_000, began, context, begun_by];
+    let records: [Within<'_>; 6] = [
+        (0, 0x81, (5 << 32) + 890, 8, STEP, &[0]),
+        (1, 0x81, (5 << 32) + 950, 8, STEP, &[9]),
+        (0, 0x81, (5 << 32) + 950, 8, SWITCH, &[7, 4]),
+        (0, 0x91, (5 << 32) + 1_200, 7, STEP, &[1]),
+        (0, 0x82, (5 << 32) + 1_300, 7, STEP, &[2]),
+        (0, IRQS_ON | 1, (5 << 32) + 2_000, 7, LATENCY_MAX, &maximum),
     ];
     let record = |(cpu, context, ts, tid, event, values): &Within<'_>| Record {
         cpu: *cpu,
@@ -228,16 +229,17 @@ fn begins(tracer: &str, before: &[Within<'_>], is_verbose: bool) -> String {
         event: table.by_name(event).unwrap(),
         values: values.iter().map(|value| Value::Number(*value)).collect(),
     };
-    let records: Vec<_> = before.iter().chain(&inside).map(record).collect();
-    let mut finder = Finder::new(tracer);
+    let records: Vec<_> = records.iter().map(record).collect();
+    let mut finder = Finder::new("preemptoff");
     records.iter().for_each(|record| finder.see(record));
     let mut names = Names::new(1_000_000_000, Threads::new(2))
         .with_symbols(|address| Some(format!("f{address}")));
     names.threads.name(7, "seven");
+    names.threads.name(8, "eight");
     let mut out = Vec::new();
     let mut latency = Latency::new(&mut out, &std::env::temp_dir())
         .unwrap()
-        .of(tracer, finder.found())
+        .of("preemptoff", finder.found())
         .verbose(is_verbose);
     for record in records {
         latency.item(&Item::Record(record), &mut names).unwrap();
@@ -245,47 +247,32 @@ fn begins(tracer: &str, before: &[Within<'_>], is_verbose: bool) -> String {
     latency.end(&names).unwrap();
     drop(latency);
     let text = String::from_utf8(out).unwrap();
-    let is_begin = |line: &&str| line.ends_with(": f3") && !line.starts_with('#');
-    let mut lines = text.lines().filter(is_begin);
-    lines.next().unwrap().to_owned()
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(str::to_owned).collect()
 }
 
 #[test]
-fn a_stretch_without_preemption_begins_in_its_own_context() {
-    let off = PREEMPT_DISABLE;
-    // Nobody has noted it: what is known is that a thread had disabled preemption once.
+fn a_stretch_begins_where_and_as_was_noted() {
     assert_eq!(
-        begins("preemptoff", &[], false),
-        "   seven-7       0??.1    0.000us : f3"
+        begins([900, u64::from(IRQS_ON) | 1, 8], false),
+        [
+            "   eight-8       0...1    0.000us : f3",
+            "   eight-8       0d..1    0.000us : sched_switch: next=7",
+            "   seven-7       0d.h1    0.200us : step: n=1",
+            "   seven-7       0d..2    0.300us : step: n=2",
+            "   seven-7       0...1    1.000us : latency_max: latency=1000",
+        ]
     );
     assert_eq!(
-        begins("preemptoff", &[], true),
-        "           seven       7   0 ? 00000001 00000000 [00000000] 0.000000ms (+0.000200ms): f3"
+        begins([900, 1, 8], true)[0],
+        "           eight       8   0 5 00000001 00000000 [00000000] 0.000000ms (+0.000000ms): f3"
     );
-    // Its own event says it: the last outermost one of its CPU, at its place.
-    let own = (0, IRQS_ON | 1, 950, 7, off, &[3][..]);
-    let with_irqs_off = (0, 0x81, 950, 7, off, &[3][..]);
-    let of_another_cpu = (1, 0x81, 960, 8, off, &[3][..]);
-    let deeper = (0, 0x82, 970, 7, off, &[3][..]);
-    let in_an_interrupt = (0, 0x91, 980, 7, off, &[3][..]);
-    let before = [own, of_another_cpu, deeper, in_an_interrupt];
-    assert_eq!(
-        begins("preemptoff", &before, false),
-        "   seven-7       0...1    0.000us : f3"
-    );
-    assert_eq!(
-        begins("preemptoff", &[own, with_irqs_off], false),
-        "   seven-7       0d..1    0.000us : f3"
-    );
-    // It was lost: the last one is another section's.
-    let of_another_place = (0, IRQS_ON | 1, 970, 7, off, &[5][..]);
-    assert_eq!(
-        begins("preemptoff", &[own, of_another_place], false),
-        "   seven-7       0??.1    0.000us : f3"
-    );
-    // The other tracers' stretches begin in more than one way.
-    assert_eq!(
-        begins("irqsoff", &[own], false),
-        "   seven-7       0d.h1    0.000us : f3"
-    );
+    // Before the lower half of the time began anew.
+    let long = begins([(1 << 32) - 10, 0x91, 8], false);
+    assert_eq!(long.len(), 6);
+    assert_eq!(long[0], "   eight-8       0d.h1    0.000us : f3");
+    // A recording of before that was noted: by the first record that is there.
+    let unknown = begins([0, 0, 0], false);
+    assert_eq!(unknown[0], "   seven-7       0d.h1    0.000us : f3");
+    assert_eq!(unknown.len(), 4);
 }
