@@ -146,7 +146,7 @@ impl Found {
             // Only these tests' events are on, and the latency tracers' own.
             at += match event {
                 event if event == id() || event == wire::CLOCK_ID => 12,
-                event if event == latency::latency_max::Event::id().number() => 24,
+                event if event == latency::latency_max::Event::id().number() => 32,
                 _ => return,
             };
         }

@@ -11,6 +11,7 @@ mod history;
 mod report;
 mod runs;
 mod stage;
+mod stretches;
 mod sweep;
 mod tracefs;
 mod tracefs_functions;
@@ -97,10 +98,8 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_mount", tracefs::mount),
     ("ftrace_document_in_the_shell", ftrace_document::shell),
     ("ftrace_document_on_a_mount", ftrace_document::mount),
-    (
-        "latency_format_of_a_maximum",
-        functions::latency_of_a_maximum,
-    ),
+    ("latency_format_of_a_maximum", stretches::of_a_maximum),
+    ("stretches_begin_as_recorded", stretches::begin_as_recorded),
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
     ("tracefs_filters", tracefs_rules::filters),
