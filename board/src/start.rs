@@ -14,6 +14,8 @@ use crate::boot::Loader;
 use crate::capture;
 use crate::cmdline::CommandLine;
 use crate::serial::Serial;
+#[cfg(feature = "settings")]
+use crate::tracing::Stage;
 use crate::{acpi, clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
@@ -92,22 +94,24 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     let began = tsc::now();
     fault::set_machine(&PC);
     // SAFETY: once, on the boot CPU, with interrupts off.
-    unsafe { kernel_boot::early() };
+    unsafe { kernel_boot::early(crate::boot::stack_top()) };
     let _ = Serial::com1();
     pic::mask_all();
     pic::stop_legacy_timers();
     // SAFETY: the loader's register, and the boot tables map the first gigabyte.
     let loader = unsafe { Loader::read(info) };
     let command_line = keep(loader.command_line);
+    let line = CommandLine(command_line);
+    #[cfg(feature = "settings")]
+    crate::tracing::apply(&line, Stage::Boot);
     // SAFETY: after `early`.
     if unsafe { kernel_boot::memory() }.is_err() {
         panic!("the image is larger than the static page tables");
     }
     let tables = acpi::read(loader.rsdp);
-    let line = CommandLine(command_line);
     let (clocks, source) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
-    unsafe { kernel_boot::scheduling(clocks, crate::boot::stack_top()) };
+    unsafe { kernel_boot::scheduling(clocks) };
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
     time::set_halt_margin(time::nanos_to_cycles(margin.min(MAX_HALT_MARGIN_NS)));
     #[cfg(feature = "capture")]
@@ -143,7 +147,7 @@ fn main_thread(_: usize) {
     let text = &unsafe { &*COMMAND_LINE.0.get() }[..len];
     let text = core::str::from_utf8(text).unwrap_or("");
     #[cfg(feature = "settings")]
-    crate::tracing::apply(&CommandLine(text));
+    crate::tracing::apply(&CommandLine(text), Stage::Thread);
     // SAFETY: the image's `entry!` defines it with this signature.
     unsafe { takt_main(text) };
     end(ExitCode::Passed)

@@ -1,5 +1,7 @@
 //! Carries out what the command line and the host set of the tracer ([`Setting`]).
 
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use takt_kernel::trace::{self, Mode};
 
 use crate::capture;
@@ -8,31 +10,79 @@ use crate::setting::{Errno, Setting, Snapshot};
 #[cfg(feature = "function")]
 use crate::setting::{Ids, List};
 
-/// Carries out the settings on the command line, in their order, and starts recording if an event or a tracer was
-/// switched on, unless `tracing_on=0` says otherwise.
+/// Where the settings on the command line are carried out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// As soon as the command line is known, so that the boot can be traced: what can be done without threads and
+    /// interrupts.
+    Boot,
+    /// In the first thread: the rest.
+    Thread,
+}
+
+/// A bit for each of the command line's first words: it was carried out.
+static DONE: AtomicU64 = AtomicU64::new(0);
+
+/// Carries out the settings on the command line, in their order but for the buffers' size, which comes first, and starts
+/// recording if an event or a tracer was switched on, unless `tracing_on=0` says otherwise. What could not be done yet is
+/// done in the next stage; what cannot be done at all is logged by the last.
 ///
 /// # Context
-/// A thread of the boot CPU, before other CPUs are started.
-pub(crate) fn apply(line: &CommandLine<'_>) {
-    // Complete capture unless it is said otherwise.
-    trace::set_mode(Mode::StopWhenFull);
+/// A thread of the boot CPU, before other CPUs are started; for [`Stage::Boot`] its boot context.
+pub(crate) fn apply(line: &CommandLine<'_>, stage: Stage) {
+    if stage == Stage::Boot {
+        // Complete capture unless it is said otherwise.
+        trace::set_mode(Mode::StopWhenFull);
+    }
     let mut is_wanted = false;
-    for word in line.words() {
-        let done = match Setting::parse(word) {
-            None => continue,
-            Some(parsed) => parsed.and_then(|setting| carry_out(setting).map(|()| setting)),
-        };
-        match done {
-            Ok(Setting::Events { ids, .. }) => is_wanted |= ids.iter().next().is_some(),
-            Ok(Setting::Tracer(_)) => is_wanted = true,
-            Ok(_) => {}
-            Err(error) => defmt::warn!("{=str}: {}", word, error),
+    for is_size in [true, false] {
+        for (index, word) in line.words().enumerate() {
+            // Further words have none, and wait for the thread.
+            let bit = u32::try_from(index)
+                .ok()
+                .and_then(|index| 1u64.checked_shl(index));
+            let bit = bit.unwrap_or(0);
+            if DONE.load(Relaxed) & bit != 0 || stage == Stage::Boot && bit == 0 {
+                continue;
+            }
+            let Some(parsed) = Setting::parse(word) else {
+                continue;
+            };
+            if matches!(parsed, Ok(Setting::BufferSize(_))) != is_size {
+                continue;
+            }
+            match parsed.and_then(|setting| carry_out_in(stage, setting).map(|()| setting)) {
+                Ok(setting) => {
+                    DONE.fetch_or(bit, Relaxed);
+                    is_wanted |= wants_recording(&setting);
+                }
+                Err(error) if stage == Stage::Thread => defmt::warn!("{=str}: {}", word, error),
+                Err(_) => {}
+            }
         }
     }
-    if is_wanted && line.get("tracing_on") != Some("0") {
+    if is_wanted && !trace::is_wanted() && line.get("tracing_on") != Some("0") {
         trace::tracing_on();
         trace::record_threads();
     }
+}
+
+/// Whether a setting is for something that is to be recorded.
+fn wants_recording(setting: &Setting<'_>) -> bool {
+    match setting {
+        Setting::Events { ids, .. } => ids.iter().next().is_some(),
+        Setting::Tracer(_) => true,
+        _ => false,
+    }
+}
+
+/// [`carry_out`], where the stage has what it needs.
+fn carry_out_in(stage: Stage, setting: Setting<'_>) -> Result<(), Errno> {
+    if stage == Stage::Boot && matches!(setting, Setting::Tracer("hwlat")) {
+        // It is a thread.
+        return Err(Errno::Invalid);
+    }
+    carry_out(setting)
 }
 
 /// Carries out a setting.

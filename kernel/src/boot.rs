@@ -12,11 +12,13 @@ pub struct Clocks {
     pub apic_hz: u64,
 }
 
-/// First step: per-CPU block, segments, exceptions. From here on faults are reported.
+/// First step: per-CPU block, segments, exceptions; the boot context becomes the idle thread. From here on faults are
+/// reported, and tracers may be chosen that need neither further threads nor interrupts. `idle_stack` is the top of the boot
+/// stack, where the idle thread begins anew.
 ///
 /// # Safety
 /// Once, on the boot CPU, with interrupts off, after [`fault::set_machine`].
-pub unsafe fn early() {
+pub unsafe fn early(idle_stack: usize) {
     // SAFETY: the caller's duty.
     unsafe { thread::tcb::init() };
     // SAFETY: as above.
@@ -26,6 +28,9 @@ pub unsafe fn early() {
     // SAFETY: once, with interrupts off.
     unsafe { interrupts::init_table() };
     interrupts::load_table();
+    // SAFETY: once on this CPU.
+    unsafe { thread::adopt_idle(idle_stack) };
+    smp::set_online();
 }
 
 /// Second step: the final page tables, guard pages, the local APIC.
@@ -49,20 +54,16 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     Ok(())
 }
 
-/// Third step: clocks and timers; the boot context becomes the idle thread, which may create threads. They run once
-/// [`run`] is called. `idle_stack` is the top of the boot stack, where the idle thread begins anew.
+/// Third step: clocks and timers. From here on the boot context may create threads. They run once [`run`] is called.
 ///
 /// # Safety
 /// Once, on the boot CPU, after [`memory`].
-pub unsafe fn scheduling(clocks: Clocks, idle_stack: usize) {
+pub unsafe fn scheduling(clocks: Clocks) {
     time::set_tsc_hz(clocks.tsc_hz);
     apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
     apic::calibrate_arm();
     // SAFETY: once, and nothing is armed.
     unsafe { soft_timer::init() };
-    // SAFETY: once on this CPU.
-    unsafe { thread::adopt_idle(idle_stack) };
-    smp::set_online();
 }
 
 /// The boot CPU's boot context becomes its idle thread and lets everyone else run.

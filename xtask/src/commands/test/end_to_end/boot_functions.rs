@@ -57,7 +57,31 @@ pub(super) fn by_name(stage: &Stage) -> Result<()> {
         contains(&done.stderr, "no function is meant by `no_such")?;
         contains(&done.stderr, "`xtask functions` lists them all")?;
     }
+    early(stage)?;
     files(stage)
+}
+
+/// The boot itself is traced, from where the command line is known, long before there are threads.
+fn early(stage: &Stage) -> Result<()> {
+    for tracer in ["function", "function_graph"] {
+        run(stage, &format!("ftrace={tracer}"))?.code(0)?;
+        let trace = stage.trace("named")?;
+        let is_early = |record: &&serde_json::Value| record["pid"] == 0;
+        let early: Vec<_> = trace.iter().take_while(is_early).collect();
+        for part in ["apic::init", "acpi::table", "create::Builder"] {
+            let has = |record: &&serde_json::Value| {
+                record["fields"]["ip"]
+                    .as_str()
+                    .is_some_and(|name| name.contains(part))
+            };
+            ensure!(
+                early.iter().any(has),
+                "{tracer}: no {part} among the {} records before the first thread's",
+                early.len()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// What was named at boot stands in the files.
@@ -77,6 +101,16 @@ fn files(stage: &Stage) -> Result<()> {
         format!("B\ntakt_kernel::time::sleep_until\n{timerlat}::thread_main\n"),
     ] {
         contains(&done.stdout, &part)?;
+    }
+    // In whatever order they are.
+    let shell = ["tracefs", "shell", "--no-install", "--append"];
+    for words in [
+        "ftrace=wakeup trace_buf_size=16K",
+        "trace_buf_size=16K ftrace=wakeup",
+    ] {
+        let commands = [words, "-c", "cat buffer_size_kb current_tracer"];
+        let done = stage.xtask(&[&shell[..], &commands].concat())?.code(0)?;
+        contains(&done.stdout, "16\nwakeup\n")?;
     }
     Ok(())
 }
