@@ -175,17 +175,21 @@ impl<W: Write> Graph<W> {
         self.silent = events;
     }
 
+    /// Whether functions of a stack have begun and not returned.
+    fn is_under_way(&self, owner: Owner) -> bool {
+        self.stacks
+            .get(&owner)
+            .is_some_and(|stack| !stack.frames.is_empty())
+    }
+
     /// Charges the time since the CPU's last record to whoever had it, and says who has it now.
     fn charge(&mut self, record: &Record<'_>) {
-        let cpu = self.cpus.entry(record.cpu).or_default();
         let irq = Owner::Irq(record.cpu);
+        let in_irq = self.is_under_way(irq);
+        let cpu = self.cpus.entry(record.cpu).or_default();
         if let Some((owner, since)) = cpu.owner {
             self.stacks.entry(owner).or_default().clock += record.ts.saturating_sub(since);
         }
-        let in_irq = self
-            .stacks
-            .get(&irq)
-            .is_some_and(|stack| !stack.frames.is_empty());
         let was_irq = cpu.owner.is_some_and(|(owner, _)| owner == irq);
         let now = match record.event.role {
             Role::Switch { next } => {
@@ -272,9 +276,13 @@ impl<W: Write> Graph<W> {
             return Ok(());
         }
         self.flush(record.cpu)?;
+        let irq = Owner::Irq(record.cpu);
         let owner = match self.cpus.get(&record.cpu).and_then(|cpu| cpu.owner) {
-            // The switch belongs to the thread that is left.
+            // The time from here on may be the thread's, the record is still the interrupt's.
+            _ if record.context.is_hardirq() => irq,
             Some((owner, _)) if !matches!(record.event.role, Role::Switch { .. }) => owner,
+            // The switch belongs to what is left: the interrupt's last functions or the thread.
+            _ if self.is_under_way(irq) => irq,
             _ => Owner::Thread(record.tid),
         };
         let at = At::of(record, names);
@@ -307,18 +315,19 @@ impl<W: Write> Graph<W> {
     fn show_owner(&mut self, number: u8, owner: Owner, names: &Names, at: &At) -> io::Result<()> {
         let cpu = self.cpus.entry(number).or_default();
         let is_irq = matches!(owner, Owner::Irq(_));
+        let goes_on = cpu.is_irq_shown && is_irq;
         if cpu.is_irq_shown != is_irq && self.columns.irqs {
             cpu.is_irq_shown = is_irq;
             let arrow = if is_irq { "==========>" } else { "<==========" };
             self.prologue(number, at)?;
             writeln!(self.out, "  {arrow} |")?;
         }
-        // An interrupt's are the interrupted thread's, as far as Linux knows.
+        let cpu = self.cpus.entry(number).or_default();
+        // An interrupt's are the interrupted thread's, as far as Linux knows; also its last ones, behind a switch.
         let tid = match owner {
             Owner::Thread(tid) => tid,
-            Owner::Irq(_) => at.tid,
+            Owner::Irq(_) => cpu.shown.filter(|_| goes_on).unwrap_or(at.tid),
         };
-        let cpu = self.cpus.entry(number).or_default();
         let before = cpu.shown.replace(tid).filter(|before| *before != tid);
         if let Some(before) = before {
             let dashes = "-".repeat(42);

@@ -26,6 +26,12 @@ fn written(lines: &[Line<'_>]) -> Vec<String> {
 }
 
 fn shown(lines: &[Line<'_>], columns: Columns) -> Vec<String> {
+    let lines: Vec<_> = lines.iter().map(|line| (0xc0, *line)).collect();
+    shown_in(&lines, columns)
+}
+
+/// The lines of records in these contexts.
+fn shown_in(lines: &[(u8, Line<'_>)], columns: Columns) -> Vec<String> {
     let table = table();
     let mut names = Names::new(1_000_000_000, Threads::new(1))
         .with_symbols(|address| Some(format!("f{}", address / 64)));
@@ -34,11 +40,11 @@ fn shown(lines: &[Line<'_>], columns: Columns) -> Vec<String> {
     let mut out = Vec::new();
     let mut graph = Graph::new(&mut out);
     graph.show(columns);
-    for (ts, tid, event, values) in lines {
+    for (context, (ts, tid, event, values)) in lines {
         let record = Record {
             cpu: 0,
             ts: *ts,
-            context: Context(0xc0),
+            context: Context(*context),
             tid: *tid,
             len: 8,
             event: table.by_name(event).unwrap(),
@@ -114,6 +120,44 @@ fn the_time_of_interrupts_is_not_charged() {
             " 0)   1.000 us    |  }",
             " 0)   <========== |",
             " 0)   0.200 us    |  }",
+        ]
+    );
+}
+
+#[test]
+fn an_interrupt_that_ends_in_a_switch() {
+    let lines = shown_in(
+        &[
+            (0xc0, (0, 7, ENTRY, &[0, 0, 1, 7][..])),
+            (0x90, (100, 7, "irq:irq_handler_entry", &[80])),
+            (0x90, (110, 7, ENTRY, &[0, 1, 5, 7])),
+            (0x90, (130, 7, EXIT, &[0, 1, 5, 7])),
+            (0x10, (200, 7, "irq:irq_handler_exit", &[80])),
+            (0x00, (210, 7, ENTRY, &[0, 1, 6, 7])),
+            (0x80, (250, 7, SWITCH, &[8])),
+            (0x80, (260, 8, EXIT, &[0, 1, 6, 7])),
+            (0xc0, (300, 8, ENTRY, &[0, 0, 2, 8])),
+            (0xc0, (400, 8, EXIT, &[0, 0, 2, 8])),
+        ],
+        Columns::default(),
+    );
+    assert_eq!(
+        lines,
+        [
+            " 0)               |  f1() {",
+            " 0)   ==========> |",
+            " 0)               |  /* irq_handler_entry: vector=80 */",
+            " 0)   0.020 us    |  f5();",
+            " 0)               |  /* irq_handler_exit: vector=80 */",
+            " 0)               |  f6() {",
+            " 0)               |    /* sched_switch: next=8 */",
+            " 0)   0.040 us    |  }",
+            " 0)   <========== |",
+            " ------------------------------------------",
+            " 0)    seven-7     =>    eight-8    ",
+            " ------------------------------------------",
+            "",
+            " 0)   0.100 us    |  f2();",
         ]
     );
 }
