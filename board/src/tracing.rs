@@ -78,9 +78,15 @@ fn wants_recording(setting: &Setting<'_>) -> bool {
 
 /// [`carry_out`], where the stage has what it needs.
 fn carry_out_in(stage: Stage, setting: Setting<'_>) -> Result<(), Errno> {
-    if stage == Stage::Boot && matches!(setting, Setting::Tracer("hwlat")) {
+    let waits = match setting {
         // It is a thread.
-        return Err(Errno::Invalid);
+        Setting::Tracer(name) => name == "hwlat",
+        // In cycles, of which nobody knows yet how long they are.
+        Setting::MaxLatency(_) | Setting::Thresh(_) => true,
+        _ => false,
+    };
+    if stage == Stage::Boot && waits {
+        return Err(Errno::Busy);
     }
     carry_out(setting)
 }

@@ -48,11 +48,8 @@ pub(super) fn of_a_maximum(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What a record of a beginning is before it, in nanoseconds, at most: it may open a new sub-buffer.
-const BEFORE: u64 = 400;
-
-/// Every stretch begins in the thread and with the flags that the record of its beginning has: right before it that of the
-/// place where interrupts or preemption were disabled, or right behind it the interrupt's. Many end in another thread.
+/// Every stretch begins in the thread and with the flags that the record of its beginning has: before it that of the place
+/// where interrupts or preemption were disabled, or right behind it the interrupt's. Many end in another thread.
 pub(super) fn begin_as_recorded(stage: &Stage) -> Result<()> {
     let mut nr_across = 0;
     for tracer in ["irqsoff", "preemptoff", "preemptirqsoff"] {
@@ -102,12 +99,14 @@ fn begun(records: &[&Value]) -> Result<()> {
         record["flags"] == context.flags().as_str() && record["pid"] == fields["begun_by"]
     };
     let behind = before.partition_point(|record| number(&record["ts_ns"]) <= began);
-    let last = behind.checked_sub(1).and_then(|at| before.get(at)).copied();
-    let first = before.get(behind).copied().unwrap_or(maximum);
-    let is_disabled = last.is_some_and(|last| {
-        let is_place = last["fields"]["caller"] == fields["started_at"];
-        is_place && is_alike(last) && began - number(&last["ts_ns"]) < BEFORE
+    // An interrupt may have come in between.
+    let last = before.iter().take(behind).rev().find(|record| {
+        let event = record["event"].as_str().unwrap_or_default();
+        event.ends_with("_disable") && record["pid"] == fields["begun_by"]
     });
+    let first = before.get(behind).copied().unwrap_or(maximum);
+    let is_disabled =
+        last.is_some_and(|last| last["fields"]["caller"] == fields["started_at"] && is_alike(last));
     let is_interrupt = first["event"] == "irq:irq_handler_entry" && is_alike(first);
     ensure!(
         is_disabled || is_interrupt,
