@@ -49,6 +49,7 @@ impl Pin {
 }
 
 /// With the shadow of the data register, which nobody else changes meanwhile.
+#[inline(always)]
 fn with_data<R>(act: impl FnOnce(&mut u8) -> R) -> R {
     let guard = preempt::irq_save();
     let result = act(&mut DATA.lock());

@@ -1,7 +1,5 @@
 //! Carries out what the command line and the host set of the tracer ([`Setting`]).
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use takt_kernel::trace::{self, Mode};
 
 use crate::capture;
@@ -13,83 +11,109 @@ use crate::setting::{Ids, List};
 /// Where the settings on the command line are carried out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// As soon as the command line is known, so that the boot can be traced: what can be done without threads and
-    /// interrupts.
+    /// As soon as the command line is known, so that the boot can be traced: up to the first that has to wait.
     Boot,
     /// In the first thread: the rest.
     Thread,
 }
 
-/// A bit for each of the command line's first words: it was carried out.
-static DONE: AtomicU64 = AtomicU64::new(0);
+/// What the boot leaves for the first thread.
+struct Left {
+    /// The words that were not looked at yet begin with this one.
+    next: usize,
+    /// Recording was started. Whatever has stopped it since, a trigger for one, it is not started anew.
+    has_started: bool,
+    /// Words that could not be carried out, by their numbers. Said later: nobody knows yet how long a cycle is.
+    refused: heapless::Vec<(usize, Errno), 8>,
+}
 
-/// Carries out the settings on the command line, in their order but for the buffers' size, which comes first, and starts
-/// recording if an event or a tracer was switched on, unless `tracing_on=0` says otherwise. What could not be done yet is
-/// done in the next stage; what cannot be done at all is logged by the last.
+static LEFT: spin::Mutex<Left> = spin::Mutex::new(Left {
+    next: 0,
+    has_started: false,
+    refused: heapless::Vec::new(),
+});
+
+/// Carries out the settings on the command line, in their order but for the buffers' sizes, which come first, and starts
+/// recording if an event or a tracer was switched on, unless `tracing_on=0` says otherwise. What cannot be carried out is
+/// logged by the first thread.
 ///
 /// # Context
-/// A thread of the boot CPU, before other CPUs are started; for [`Stage::Boot`] its boot context.
+/// The boot context, then a thread of the boot CPU, before other CPUs are started.
 pub(crate) fn apply(line: &CommandLine<'_>, stage: Stage) {
+    let mut left = LEFT.lock();
     if stage == Stage::Boot {
         // Complete capture unless it is said otherwise.
         trace::set_mode(Mode::StopWhenFull);
-    }
-    let mut is_wanted = false;
-    for is_size in [true, false] {
-        for (index, word) in line.words().enumerate() {
-            // Further words have none, and wait for the thread.
-            let bit = u32::try_from(index)
-                .ok()
-                .and_then(|index| 1u64.checked_shl(index));
-            let bit = bit.unwrap_or(0);
-            if DONE.load(Relaxed) & bit != 0 || stage == Stage::Boot && bit == 0 {
-                continue;
-            }
-            let Some(parsed) = Setting::parse(word) else {
-                continue;
-            };
-            if matches!(parsed, Ok(Setting::BufferSize(_))) != is_size {
-                continue;
-            }
-            match parsed.and_then(|setting| carry_out_in(stage, setting).map(|()| setting)) {
-                Ok(setting) => {
-                    DONE.fetch_or(bit, Relaxed);
-                    is_wanted |= wants_recording(&setting);
-                }
-                Err(error) if stage == Stage::Thread => defmt::warn!("{=str}: {}", word, error),
-                Err(_) => {}
-            }
+        let sizes = line.words().enumerate().filter(|(_, word)| is_size(word));
+        for (index, word) in sizes {
+            try_word(&mut left, index, word);
         }
     }
-    if is_wanted && !trace::is_wanted() && line.get("tracing_on") != Some("0") {
+    let mut is_wanted = false;
+    let begin = left.next;
+    for (index, word) in line.words().enumerate().skip(begin) {
+        let setting = Setting::parse(word);
+        if stage == Stage::Boot && setting.is_some_and(|setting| setting.is_ok_and(waits)) {
+            break;
+        }
+        left.next = index + 1;
+        if setting.is_some() && !is_size(word) {
+            is_wanted |= try_word(&mut left, index, word);
+        }
+    }
+    if is_wanted && !left.has_started && line.get("tracing_on") != Some("0") {
+        left.has_started = true;
         trace::tracing_on();
         trace::record_threads();
     }
-}
-
-/// Whether a setting is for something that is to be recorded.
-fn wants_recording(setting: &Setting<'_>) -> bool {
-    match setting {
-        Setting::Events { ids, .. } => ids.iter().next().is_some(),
-        Setting::Tracer(_) => true,
-        _ => false,
+    if stage == Stage::Thread {
+        for (index, error) in &left.refused {
+            let word = line.words().nth(*index).unwrap_or_default();
+            defmt::warn!("{=str}: {}", word, error);
+        }
     }
 }
 
-/// [`carry_out`], where the stage has what it needs.
-fn carry_out_in(stage: Stage, setting: Setting<'_>) -> Result<(), Errno> {
-    let waits = match setting {
-        // It is a thread.
-        Setting::Tracer(name) => name == "hwlat",
+fn is_size(word: &str) -> bool {
+    matches!(Setting::parse(word), Some(Ok(Setting::BufferSize(_))))
+}
+
+/// Carries out a word; says whether it was for something that is to be recorded.
+fn try_word(left: &mut Left, index: usize, word: &str) -> bool {
+    let Some(parsed) = Setting::parse(word) else {
+        return false;
+    };
+    match parsed.and_then(|setting| carry_out(setting).map(|()| setting)) {
+        Ok(Setting::Events { ids, .. }) => ids.iter().next().is_some(),
+        Ok(Setting::Tracer(_)) => true,
+        Ok(_) => false,
+        Err(error) => {
+            // Of so many the last are not said.
+            let _ = left.refused.push((index, error));
+            false
+        }
+    }
+}
+
+/// Whether a setting needs more than the boot context has.
+fn waits(setting: Setting<'_>) -> bool {
+    match setting {
+        // A thread; interrupts, to calibrate with.
+        Setting::Tracer(name) => {
+            ["hwlat", "irqsoff", "preemptoff", "preemptirqsoff"].contains(&name)
+        }
         // In cycles, of which nobody knows yet how long they are.
         Setting::MaxLatency(_) | Setting::Thresh(_) => true,
         _ => false,
-    };
-    if stage == Stage::Boot && waits {
-        return Err(Errno::Busy);
     }
-    carry_out(setting)
 }
+
+/// Lists of functions lie on the boot stack while they are carried out, several at a time.
+#[cfg(feature = "function")]
+const _: () = assert!(
+    size_of::<takt_kernel::trace::function::Filter>() <= takt_kernel::config::IDLE_STACK_SIZE / 16,
+    "TAKT_MAX_FUNCTIONS is too large for the boot stack"
+);
 
 /// Carries out a setting.
 ///
@@ -98,7 +122,7 @@ fn carry_out_in(stage: Stage, setting: Setting<'_>) -> Result<(), Errno> {
 /// are switched.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time; the boot context where it has what the setting needs.
 pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
     match setting {
         Setting::Tracer(name) => trace::set_tracer(name)?,

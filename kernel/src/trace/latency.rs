@@ -1,7 +1,7 @@
 //! What the latency tracers have in common: the greatest latency so far, and what is kept of it.
 //!
-//! Each is also recorded as the event `latency_max`, so that a trace says where the stretch ends that it is about; it
-//! began by the event's `latency` earlier. Where the oldest is overwritten a snapshot is taken right then, so that the trace
+//! Each is also recorded as the event `latency_max`, so that a trace says where the stretch ends that it is about, and when
+//! and in which context it began. Where the oldest is overwritten a snapshot is taken right then, so that the trace
 //! of the stretch stays until there is another.
 
 use core::arch::asm;

@@ -112,6 +112,8 @@ struct Cpu {
     /// The thread whose functions were written last, and whether an interrupt's were.
     shown: Option<u8>,
     is_irq_shown: bool,
+    /// The thread that was left by an interrupt whose last functions have yet to return.
+    left: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -191,6 +193,9 @@ impl<W: Write> Graph<W> {
             self.stacks.entry(owner).or_default().clock += record.ts.saturating_sub(since);
         }
         let was_irq = cpu.owner.is_some_and(|(owner, _)| owner == irq);
+        if in_irq && matches!(record.event.role, Role::Switch { .. }) {
+            cpu.left = Some(record.tid);
+        }
         let now = match record.event.role {
             Role::Switch { next } => {
                 let next = record.values.get(next).and_then(|value| value.number());
@@ -216,6 +221,9 @@ impl<W: Write> Graph<W> {
         // What was deeper never returned.
         stack.frames.resize(depth, None);
         stack.frames.push(Some(Frame { block, began }));
+        if let (Owner::Irq(_), 0) = (owner, depth) {
+            self.cpus.entry(record.cpu).or_default().left = None;
+        }
         if !self.is_shown(owner) {
             return Ok(());
         }
@@ -266,6 +274,7 @@ impl<W: Write> Graph<W> {
         if let (Owner::Irq(_), 0) = (owner, depth) {
             let cpu = self.cpus.entry(record.cpu).or_default();
             cpu.owner = Some((Owner::Thread(record.tid), record.ts));
+            cpu.left = None;
         }
         Ok(())
     }
@@ -315,7 +324,6 @@ impl<W: Write> Graph<W> {
     fn show_owner(&mut self, number: u8, owner: Owner, names: &Names, at: &At) -> io::Result<()> {
         let cpu = self.cpus.entry(number).or_default();
         let is_irq = matches!(owner, Owner::Irq(_));
-        let goes_on = cpu.is_irq_shown && is_irq;
         if cpu.is_irq_shown != is_irq && self.columns.irqs {
             cpu.is_irq_shown = is_irq;
             let arrow = if is_irq { "==========>" } else { "<==========" };
@@ -326,7 +334,7 @@ impl<W: Write> Graph<W> {
         // An interrupt's are the interrupted thread's, as far as Linux knows; also its last ones, behind a switch.
         let tid = match owner {
             Owner::Thread(tid) => tid,
-            Owner::Irq(_) => cpu.shown.filter(|_| goes_on).unwrap_or(at.tid),
+            Owner::Irq(_) => cpu.left.unwrap_or(at.tid),
         };
         let before = cpu.shown.replace(tid).filter(|before| *before != tid);
         if let Some(before) = before {
@@ -404,6 +412,7 @@ impl<W: Write> Export for Graph<W> {
                 self.stacks
                     .values_mut()
                     .for_each(|stack| stack.frames.clear());
+                self.cpus.values_mut().for_each(|cpu| cpu.left = None);
                 write_item(&mut self.out, item, names)
             }
             Item::Damage(_) => write_item(&mut self.out, item, names),

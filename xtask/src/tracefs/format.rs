@@ -3,12 +3,22 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use takt_tracer::decode::{Names, Record, Value};
+use takt_tracer::decode::{FieldDef, FieldType, Names, Record, Value};
 
 use super::options::Options;
 
-/// A record's numbers, in this order: number of the thread, CPU, time in ns, id of the event, fields. `bin`: 8 bytes
-/// each, little endian, a text or an array with its length before it; `hex`: the same as hexadecimal words; `raw`: decimal.
+/// A value as it means something without its event's description.
+fn plain(field: &FieldDef, value: &Value) -> Value {
+    match (&field.ty, value) {
+        (FieldType::Block { base, size }, Value::Number(block)) => {
+            Value::Number(base.wrapping_add(block.wrapping_mul(*size)))
+        }
+        _ => value.clone(),
+    }
+}
+
+/// A record's numbers, in this order: number of the thread, CPU, time in ns, id of the event, fields, of which places in the
+/// code are addresses. `bin`: 8 bytes each, little endian, a text or an array with its length before it; `hex`: the same as hexadecimal words; `raw`: decimal.
 pub(super) fn plain_numbers(
     out: &mut Vec<u8>,
     record: &Record<'_>,
@@ -23,7 +33,11 @@ pub(super) fn plain_numbers(
         record.event.id.into(),
     ];
     let values = head.map(Value::Number);
-    let all = values.iter().chain(&record.values);
+    let fields: Vec<_> = record
+        .fields()
+        .map(|(field, value)| plain(field, value))
+        .collect();
+    let all = values.iter().chain(&fields);
     if options.bin {
         for value in all {
             match value {

@@ -163,6 +163,31 @@ fn an_interrupt_that_ends_in_a_switch() {
 }
 
 #[test]
+fn interrupts_of_two_threads_with_nothing_between() {
+    let lines = shown_in(
+        &[
+            (0x90, (110, 7, ENTRY, &[0, 1, 5, 7][..])),
+            (0x90, (130, 7, EXIT, &[0, 1, 5, 7])),
+            (0x90, (210, 8, ENTRY, &[0, 1, 5, 8])),
+            (0x90, (230, 8, EXIT, &[0, 1, 5, 8])),
+        ],
+        Columns::default(),
+    );
+    assert_eq!(
+        lines,
+        [
+            " 0)   ==========> |",
+            " 0)   0.020 us    |  f5();",
+            " ------------------------------------------",
+            " 0)    seven-7     =>    eight-8    ",
+            " ------------------------------------------",
+            "",
+            " 0)   0.020 us    |  f5();",
+        ]
+    );
+}
+
+#[test]
 fn returns_without_an_entry_and_entries_without_a_return() {
     let lines = written(&[
         (0, 7, EXIT, &[3, 0, 1, 7]),

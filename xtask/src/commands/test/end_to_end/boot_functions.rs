@@ -102,15 +102,24 @@ fn files(stage: &Stage) -> Result<()> {
     ] {
         contains(&done.stdout, &part)?;
     }
-    // In whatever order they are.
+    // Sizes in whatever order they are, the rest in theirs, whether the boot or the first thread carries them out.
     let shell = ["tracefs", "shell", "--no-install", "--append"];
-    for words in [
-        "ftrace=wakeup trace_buf_size=16K",
-        "trace_buf_size=16K ftrace=wakeup",
+    for (words, expected) in [
+        ("ftrace=wakeup trace_buf_size=16K", "16\nwakeup\n0\n"),
+        ("trace_buf_size=16K ftrace=wakeup", "16\nwakeup\n0\n"),
+        ("ftrace=irqsoff ftrace=nop tracing_thresh=3000", "nop\n3\n"),
+        (
+            "tracing_thresh=3000 ftrace=nop ftrace=preemptoff",
+            "preemptoff\n3\n",
+        ),
     ] {
-        let commands = [words, "-c", "cat buffer_size_kb current_tracer"];
+        let commands = [
+            words,
+            "-c",
+            "cat buffer_size_kb current_tracer tracing_thresh",
+        ];
         let done = stage.xtask(&[&shell[..], &commands].concat())?.code(0)?;
-        contains(&done.stdout, "16\nwakeup\n")?;
+        contains(&done.stdout, expected)?;
     }
     Ok(())
 }
