@@ -41,24 +41,26 @@ static LEFT: spin::Mutex<Left> = spin::Mutex::new(Left {
 /// The boot context, then a thread of the boot CPU, before other CPUs are started.
 pub(crate) fn apply(line: &CommandLine<'_>, stage: Stage) {
     let mut left = LEFT.lock();
+    let settings = || {
+        let words = line.words().enumerate();
+        words.filter_map(|(index, word)| Some((index, Setting::parse(word)?)))
+    };
     if stage == Stage::Boot {
         // Complete capture unless it is said otherwise.
         trace::set_mode(Mode::StopWhenFull);
-        let sizes = line.words().enumerate().filter(|(_, word)| is_size(word));
-        for (index, word) in sizes {
-            try_word(&mut left, index, word);
+        for (index, parsed) in settings().filter(|(_, parsed)| is_size(parsed)) {
+            try_setting(&mut left, index, parsed);
         }
     }
     let mut is_wanted = false;
     let begin = left.next;
-    for (index, word) in line.words().enumerate().skip(begin) {
-        let setting = Setting::parse(word);
-        if stage == Stage::Boot && setting.is_some_and(|setting| setting.is_ok_and(waits)) {
+    for (index, parsed) in settings().skip_while(|(index, _)| *index < begin) {
+        if stage == Stage::Boot && parsed.is_ok_and(waits) {
             break;
         }
         left.next = index + 1;
-        if setting.is_some() && !is_size(word) {
-            is_wanted |= try_word(&mut left, index, word);
+        if !is_size(&parsed) {
+            is_wanted |= try_setting(&mut left, index, parsed);
         }
     }
     if is_wanted && !left.has_started && line.get("tracing_on") != Some("0") {
@@ -74,15 +76,12 @@ pub(crate) fn apply(line: &CommandLine<'_>, stage: Stage) {
     }
 }
 
-fn is_size(word: &str) -> bool {
-    matches!(Setting::parse(word), Some(Ok(Setting::BufferSize(_))))
+fn is_size(parsed: &Result<Setting<'_>, Errno>) -> bool {
+    matches!(parsed, Ok(Setting::BufferSize(_)))
 }
 
-/// Carries out a word; says whether it was for something that is to be recorded.
-fn try_word(left: &mut Left, index: usize, word: &str) -> bool {
-    let Some(parsed) = Setting::parse(word) else {
-        return false;
-    };
+/// Carries out the setting of a word; says whether it was for something that is to be recorded.
+fn try_setting(left: &mut Left, index: usize, parsed: Result<Setting<'_>, Errno>) -> bool {
     match parsed.and_then(|setting| carry_out(setting).map(|()| setting)) {
         Ok(Setting::Events { ids, .. }) => ids.iter().next().is_some(),
         Ok(Setting::Tracer(_)) => true,

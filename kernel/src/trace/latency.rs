@@ -149,8 +149,8 @@ pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key; if `alone`, instead of recording the places'
-/// events.
+/// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key; if `alone`, instead
+/// of recording the places' events.
 #[inline(never)]
 pub(super) fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool, alone: bool) {
     let text = &mut text.stop().text;

@@ -38,7 +38,6 @@ pub struct LatencyBlock {
     pub kept_cpu: AtomicU32,
     /// The thread that ran at its end, or was woken.
     pub kept_tid: AtomicU32,
-    _end: u32,
 }
 
 /// A latency that was kept.
@@ -76,7 +75,6 @@ impl LatencyBlock {
             kept_ended_at: AtomicU32::new(0),
             kept_cpu: AtomicU32::new(0),
             kept_tid: AtomicU32::new(0),
-            _end: 0,
         }
     }
 

@@ -273,9 +273,7 @@ impl Names {
             FieldType::Tid => self.threads.pid(number as u8).to_string(),
             FieldType::Cycles => self.clock.ns(number).to_string(),
             FieldType::Symbol => self.symbol(number),
-            FieldType::Block { base, size } => {
-                self.function(base.wrapping_add(number.wrapping_mul(*size)))
-            }
+            FieldType::Block { .. } => self.function(field.ty.address_or_number(number)),
             FieldType::Enum(names) => FieldType::name_of(names, number)
                 .map_or_else(|| number.to_string(), ToString::to_string),
             FieldType::Flags(names) => FieldType::flags(names, number),
@@ -287,8 +285,8 @@ impl Names {
     /// code is where it was called.
     fn of_function(&self, number: usize, field: &FieldDef, value: &Value) -> String {
         match (&field.ty, value.number()) {
-            (FieldType::Block { base, size }, Some(block)) => {
-                let address = base.wrapping_add(block.wrapping_mul(*size));
+            (FieldType::Block { size, .. }, Some(block)) => {
+                let address = field.ty.address_or_number(block);
                 match number {
                     0 => self.frame(address),
                     _ => self.caller(address, *size),

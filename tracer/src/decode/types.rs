@@ -38,6 +38,14 @@ pub enum FieldType {
 }
 
 impl FieldType {
+    /// The address of a block of code with this number, or the number itself where the type is another.
+    pub const fn address_or_number(&self, number: u64) -> u64 {
+        match self {
+            Self::Block { base, size } => base.wrapping_add(number.wrapping_mul(*size)),
+            _ => number,
+        }
+    }
+
     /// Whether the value is a place in the code.
     pub fn is_place(&self) -> bool {
         matches!(self, Self::Symbol | Self::Block { .. })

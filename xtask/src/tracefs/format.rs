@@ -3,22 +3,21 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
-use takt_tracer::decode::{FieldDef, FieldType, Names, Record, Value};
+use takt_tracer::decode::{FieldDef, Names, Record, Value};
 
 use super::options::Options;
 
 /// A value as it means something without its event's description.
 fn plain(field: &FieldDef, value: &Value) -> Value {
-    match (&field.ty, value) {
-        (FieldType::Block { base, size }, Value::Number(block)) => {
-            Value::Number(base.wrapping_add(block.wrapping_mul(*size)))
-        }
+    match value {
+        Value::Number(number) => Value::Number(field.ty.address_or_number(*number)),
         _ => value.clone(),
     }
 }
 
 /// A record's numbers, in this order: number of the thread, CPU, time in ns, id of the event, fields, of which places in the
-/// code are addresses. `bin`: 8 bytes each, little endian, a text or an array with its length before it; `hex`: the same as hexadecimal words; `raw`: decimal.
+/// code are addresses. `bin`: 8 bytes each, little endian, a text or an array with its length before it; `hex`: the same as
+/// hexadecimal words; `raw`: decimal.
 pub(super) fn plain_numbers(
     out: &mut Vec<u8>,
     record: &Record<'_>,

@@ -124,9 +124,7 @@ impl Field<'_> {
             Content::Value(number, field) => {
                 let value = number_of(record, number);
                 match &field.ty {
-                    FieldType::Block { base, size } => {
-                        Shown::Number(base.wrapping_add(value.wrapping_mul(*size)))
-                    }
+                    FieldType::Block { .. } => Shown::Number(field.ty.address_or_number(value)),
                     FieldType::Signed => Shown::Number(signed(field, value).cast_unsigned()),
                     FieldType::Cycles => Shown::Number(names.clock.ns(value)),
                     FieldType::Str(_) => {
