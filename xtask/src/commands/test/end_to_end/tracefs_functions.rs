@@ -1,6 +1,8 @@
 //! The files of the function profiler and of the stack tracer, and stacks in a trace, of a guest that has them.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
 
 use super::{Done, Stage};
 use crate::image::Recipe;
@@ -52,7 +54,7 @@ pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
         let (_, numbers) = row.split_at_checked(32).with_context(what)?;
         let words: Vec<_> = numbers.split_whitespace().collect();
         let [hits, time, "us", average, "us", variance, "us"] = words[..] else {
-            anyhow::bail!("{}", what());
+            bail!("{}", what());
         };
         let hits: f64 = hits.parse().with_context(what)?;
         let [time, average, variance] = [time, average, variance].map(str::parse::<f64>);
@@ -77,7 +79,7 @@ pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
         for line in table.lines().skip(3) {
             let mut words = line.split_whitespace().skip(1).map(str::parse::<u32>);
             let (Some(Ok(depth)), Some(Ok(size))) = (words.next(), words.next()) else {
-                anyhow::bail!("the line `{line}`");
+                bail!("the line `{line}`");
             };
             depths.push(depth);
             sum += size;
@@ -216,26 +218,38 @@ pub(super) fn beside_latency_tracers(stage: &Stage) -> Result<()> {
 /// A record of the tracer `function` without what stands before it, and the first two functions of its stack.
 type Followed<'t> = (&'t str, [&'t str; 2]);
 
-/// The records of functions, and the stacks behind them.
+/// The records of functions, and the stacks that follow them in the same context: an interrupt may come in between, and
+/// other threads behind it.
 fn followed(trace: &str) -> Result<Vec<Followed<'_>>> {
     let lines: Vec<_> = trace
         .lines()
         .filter(|line| !line.starts_with('#'))
         .collect();
+    // Without a stack so far, by context.
+    let mut open: BTreeMap<(&str, bool), &str> = BTreeMap::new();
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some((_, call)) = line
-            .split_once(": ")
-            .filter(|(_, call)| call.contains(" <-"))
-        else {
+        let Some((head, text)) = line.split_once(": ") else {
             continue;
         };
-        // The last may be without one.
-        if let Some([stack, own, caller, ..]) = lines.get(at + 1..) {
-            let names = [own, caller].map(|line| line.strip_prefix(" => "));
-            let ([Some(own), Some(caller)], true) = (names, stack.ends_with(": <stack trace>"))
+        let (thread, flags) = head.split_once('[').context("no CPU")?;
+        let flags = flags.split_whitespace().nth(1).context("no flags")?;
+        let context = (thread.trim(), flags.contains(['h', 'H', 'z', 'Z']));
+        if text.contains(" <-") {
+            let before = open.insert(context, text);
+            ensure!(
+                before.is_none(),
+                "no stack between `{before:?}` and `{line}`"
+            );
+        } else if text == "<stack trace>" {
+            let Some(call) = open.remove(&context) else {
+                ensure!(found.is_empty(), "`{line}` follows nothing");
+                continue;
+            };
+            let [Some(own), Some(caller)] =
+                [1, 2].map(|nr| lines.get(at + nr)?.strip_prefix(" => "))
             else {
-                anyhow::bail!("behind `{line}`: {stack}, {own}, {caller}");
+                bail!("less than two functions behind `{line}`");
             };
             found.push((call, [own, caller]));
         }
