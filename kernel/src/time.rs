@@ -306,7 +306,11 @@ fn handle_timer(at: u64) -> Section {
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[inline(always)]
 pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    if expire_first(section, cpu, at) {
+    // SAFETY: inside a section, and the reference ends with the call.
+    let first = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at);
+    if let Some(first) = first
+        && run(section, cpu, first, at)
+    {
         expire_others(section, cpu, at);
     }
     // SAFETY: inside a section.
@@ -322,16 +326,23 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
 #[cold]
 #[inline(never)]
 fn expire_others(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    while !apic::is_other_pending() && expire_first(section, cpu, at) {}
+    while !apic::is_other_pending() {
+        // SAFETY: inside a section, and the reference ends with the call.
+        let next = unsafe { sched::of_cpu(cpu) }.timers.pop_further_expired(at);
+        if !next.is_some_and(|next| run(section, cpu, next, at)) {
+            return;
+        }
+    }
 }
 
-/// Runs the earliest timer if it is due; says whether the next one is due as well.
+/// Runs a timer that has expired; says whether the next one is due as well.
 #[inline(always)]
-fn expire_first(section: &mut Section, cpu: *mut PerCpu, at: u64) -> bool {
-    // SAFETY: inside a section, and the reference ends with the call.
-    let Some((id, deadline)) = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at) else {
-        return false;
-    };
+fn run(
+    section: &mut Section,
+    cpu: *mut PerCpu,
+    (id, deadline): (TimerId, u64),
+    at: u64,
+) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {

@@ -252,6 +252,24 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
+    /// [`pop_expired`](Self::pop_expired) right behind another one, as code of its own: of several that are due each waits for
+    /// those before it.
+    #[inline(always)]
+    pub const fn pop_further_expired(&mut self, now: u64) -> Option<(TimerId, u64)> {
+        let expired = (self.first.id(), self.first.deadline);
+        if expired.1 > now {
+            return None;
+        }
+        if self.nr_others == 0 {
+            self.first.deadline = u64::MAX;
+        } else if self.timer_0 <= self.next[0].deadline {
+            self.refill();
+        } else {
+            self.pop_among();
+        }
+        Some(expired)
+    }
+
     /// Whether a timer is armed and the earliest.
     #[inline(always)]
     const fn is_first(&self, id: TimerId) -> bool {
@@ -278,12 +296,18 @@ impl<const N: usize> TimerQueue<N> {
         (first.id(), first.deadline)
     }
 
-    /// The next one is the first of the list, or timer 0. (Where there is neither timer 0 nor one in front, both have
-    /// the last of all deadlines.)
     #[cold]
     #[inline(never)]
     const fn pop_and_refill(&mut self) -> (TimerId, u64) {
         let first = self.first;
+        self.refill();
+        (first.id(), first.deadline)
+    }
+
+    /// The next one is the first of the list, or timer 0. (Where there is neither timer 0 nor one in front, both have
+    /// the last of all deadlines.)
+    #[inline(always)]
+    const fn refill(&mut self) {
         self.nr_others -= 1;
         if self.timer_0 <= self.list.earliest() {
             self.first = Entry::new(TimerId::new(0), self.timer_0);
@@ -292,7 +316,6 @@ impl<const N: usize> TimerQueue<N> {
             let (deadline, id) = self.list.take_first();
             self.first = Entry::new(id, deadline);
         }
-        (first.id(), first.deadline)
     }
 
     /// [`cancel`](Self::cancel) of a timer other than the earliest.

@@ -8,7 +8,7 @@ use addr2line::gimli;
 use anyhow::{Context, Result, anyhow};
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind};
 
 /// Bytes of the debug information.
 pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
@@ -152,6 +152,23 @@ impl Elf {
     pub fn section(&self, name: &str) -> Option<&[u8]> {
         let file = object::File::parse(&*self.data).ok()?;
         file.section_by_name(name)?.data().ok()
+    }
+
+    /// The bytes of code from an address on, up to the end of its section; none if there is no code.
+    #[must_use]
+    pub fn code_at(&self, address: u64) -> &[u8] {
+        let code = || {
+            let file = object::File::parse(&*self.data).ok()?;
+            let section = file.sections().find(|section| {
+                section.kind() == SectionKind::Text
+                    && (section.address()..section.address() + section.size()).contains(&address)
+            })?;
+            let (at, size) = section.file_range()?;
+            let begin = at + (address - section.address());
+            self.data
+                .get(usize::try_from(begin).ok()?..usize::try_from(at + size).ok()?)
+        };
+        code().unwrap_or_default()
     }
 
     /// The debug information; empty if there is none.

@@ -79,7 +79,9 @@ impl Booter<'_> {
         let logged = |arguments| marks.logged(arguments, &version, &log);
         let results = self.boot(scratch.path(), what, first, count, logged, &|_| {})?;
         let file = File::open(&log).context("QEMU has not logged what it executed")?;
-        let path = marks.read(BufReader::with_capacity(1 << 20, file))?;
+        let path = marks.read(BufReader::with_capacity(1 << 20, file), |ip| {
+            self.elf.code_at(ip)
+        })?;
         Ok((path, results))
     }
 

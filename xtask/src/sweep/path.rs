@@ -4,7 +4,8 @@
 //! (`-d exec,nochain`). That changes neither the guest nor its time. Of the log only the kernel's text is kept.
 //!
 //! An instruction that turns out to reach a device is begun anew under other translation flags, and then stands in the
-//! log twice, though it is executed once.
+//! log twice, though it is executed once. So does one before which QEMU's own timer is due: it is begun, left, and begun
+//! anew. Only what repeats itself, a string instruction or a jump to itself, is executed as often as it is logged.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead};
@@ -122,14 +123,20 @@ impl Marks {
     }
 
     /// Reads the log: the path between the last pair of marks.
-    pub(super) fn read(&self, log: impl BufRead) -> Result<Path> {
+    /// `code_at` gives the bytes of an instruction.
+    pub(super) fn read<'c>(
+        &self,
+        log: impl BufRead,
+        code_at: impl Fn(u64) -> &'c [u8],
+    ) -> Result<Path> {
         let mut reader = Reader::default();
         let mut before = None;
         for line in Executed(log) {
             let line = line?;
             let is_same_again = before
                 .replace(line)
-                .is_some_and(|it: Line| it.ip == line.ip && it.flags != line.flags);
+                .filter(|it: &Line| it.ip == line.ip)
+                .is_some_and(|it| it.flags != line.flags || !repeats_itself(code_at(line.ip)));
             if !is_same_again {
                 reader.add(self, line.ip);
             }
@@ -139,6 +146,16 @@ impl Marks {
             _ => bail!("the stretch never ran: its beginning or its end was not executed"),
         }
     }
+}
+
+/// Whether an instruction may be executed several times in a row: a string instruction with a prefix `rep` or `repne`, or a
+/// jump to itself.
+fn repeats_itself(code: &[u8]) -> bool {
+    let code = match code {
+        [0xf2 | 0xf3, 0x40..=0x4f, rest @ ..] | [0xf2 | 0xf3, rest @ ..] => rest,
+        _ => return matches!(code, [0xeb | 0xe0..=0xe3 | 0x70..=0x7f, 0xfe, ..]),
+    };
+    matches!(code, [0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf, ..])
 }
 
 /// `-singlestep` has another name from QEMU 8.1 on, and is the accelerator's.
@@ -250,7 +267,7 @@ mod tests {
             0x1110, 0x1112, 0x1114, 0x1600, 0x1602, 0x1120, 0x1124, 0x1700, // another
         ];
         let text = format!("noise\n{}Trace\nTrace 0: [x]\n", log(&ips));
-        let path = MARKS.read(text.as_bytes()).unwrap();
+        let path = MARKS.read(text.as_bytes(), |_| &[0xf3, 0xa4]).unwrap();
         assert_eq!(path.ips, [0x1600, 0x1602]);
         assert_eq!(path.tail, [0x1120, 0x1124, 0x1700]);
         assert_eq!(path.at(1), Some(0x1602));
@@ -262,15 +279,31 @@ mod tests {
     fn what_is_begun_anew_is_executed_once_and_repeated_twice() {
         let again = log(&[0x1500]).replace("ff020201", "ff038201");
         let text = log(&[0x1114, 0x1500]) + &again + &log(&[0x1502, 0x1502, 0x1120]);
-        let path = MARKS.read(text.as_bytes()).unwrap();
+        let path = MARKS.read(text.as_bytes(), |_| &[0xf3, 0xa4]).unwrap();
         assert_eq!(path.ips, [0x1500, 0x1502, 0x1502]);
+        for once in [&[0xf3, 0x90][..], &[0xf3, 0x0f, 0x6f], &[0x89, 0xfe], &[]] {
+            let path = MARKS.read(text.as_bytes(), |_| once).unwrap();
+            assert_eq!(path.ips, [0x1500, 0x1502], "{once:x?}");
+        }
+        for again in [&[0xeb, 0xfe][..], &[0xe2, 0xfe], &[0xf3, 0x48, 0xa5], &[0xf2, 0xae]] {
+            let path = MARKS.read(text.as_bytes(), |_| again).unwrap();
+            assert_eq!(path.ips, [0x1500, 0x1502, 0x1502], "{again:x?}");
+        }
     }
 
     #[test]
     fn a_stretch_without_end_is_none() {
-        assert!(MARKS.read(log(&[0x1110, 0x1500]).as_bytes()).is_err());
-        assert!(MARKS.read(log(&[0x1120, 0x1500]).as_bytes()).is_err());
-        assert!(MARKS.read(&b""[..]).is_err());
+        assert!(
+            MARKS
+                .read(log(&[0x1110, 0x1500]).as_bytes(), |_| &[])
+                .is_err()
+        );
+        assert!(
+            MARKS
+                .read(log(&[0x1120, 0x1500]).as_bytes(), |_| &[])
+                .is_err()
+        );
+        assert!(MARKS.read(&b""[..], |_| &[]).is_err());
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub fn page() -> usize {
     &raw const __lapic_page as usize
 }
 
+#[inline(always)]
 fn register(offset: usize) -> VolatilePtr<'static, u32> {
     debug_assert!(offset < 0x1000);
     let address =
@@ -116,8 +117,7 @@ pub fn end_of_interrupt() {
 ///
 /// # Source
 /// Intel SDM volume 3A, 11.8.4: the interrupt request register, a bit for each vector.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn is_other_pending() -> bool {
     const DEVICES: usize = REQUEST + 16 * (FIRST_DEVICE_VECTOR as usize / 32);
     const KICK: usize = REQUEST + 16 * (KICK_VECTOR as usize / 32);
