@@ -337,12 +337,7 @@ fn expire_others(section: &mut Section, cpu: *mut PerCpu, at: u64) {
 
 /// Runs a timer that has expired; says whether the next one is due as well.
 #[inline(always)]
-fn run(
-    section: &mut Section,
-    cpu: *mut PerCpu,
-    (id, deadline): (TimerId, u64),
-    at: u64,
-) -> bool {
+fn run(section: &mut Section, cpu: *mut PerCpu, (id, deadline): (TimerId, u64), at: u64) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {

@@ -285,7 +285,12 @@ mod tests {
             let path = MARKS.read(text.as_bytes(), |_| once).unwrap();
             assert_eq!(path.ips, [0x1500, 0x1502], "{once:x?}");
         }
-        for again in [&[0xeb, 0xfe][..], &[0xe2, 0xfe], &[0xf3, 0x48, 0xa5], &[0xf2, 0xae]] {
+        for again in [
+            &[0xeb, 0xfe][..],
+            &[0xe2, 0xfe],
+            &[0xf3, 0x48, 0xa5],
+            &[0xf2, 0xae],
+        ] {
             let path = MARKS.read(text.as_bytes(), |_| again).unwrap();
             assert_eq!(path.ips, [0x1500, 0x1502, 0x1502], "{again:x?}");
         }
