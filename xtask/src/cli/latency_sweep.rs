@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::error::{ContextKind, ErrorKind};
 use takt_timerlat::sweep::WORKLOADS;
 
 use super::units;
+use crate::sweep::config::PRIORITIES;
 
 /// The flags that say what is swept and how: a sweep that was begun has its own.
 const PLAN: [&str; 11] = [
@@ -90,6 +92,7 @@ pub struct LatencySweep {
     #[arg(long, value_name = "I/N", value_parser = shard, help_heading = "Work")]
     pub shard: Option<(u32, u32)>,
     /// Take over what was measured in these folders, of the same image with the same flags; with --resume: into that one.
+    /// What none of them has is measured here.
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = PLAN, help_heading = "Work")]
     pub merge: Vec<PathBuf>,
     /// Go on with the sweep in this folder, which was interrupted, with its image and its flags.
@@ -129,10 +132,35 @@ fn workloads_help() -> String {
 
 /// A priority that is above all threads of a workload.
 fn priority(text: &str) -> Result<u8, String> {
-    match units::priority(text)? {
-        priority @ 70.. => Ok(priority),
-        _ => Err("the measured thread has to be above the workloads' own: 70 to 99".into()),
+    let priority = units::priority(text);
+    match priority {
+        Ok(priority) if PRIORITIES.contains(&priority) => Ok(priority),
+        // Another policy is refused in words of its own.
+        Err(error) if text.contains(':') && !text.starts_with(['f', 'F']) => Err(error),
+        _ => Err(format!(
+            "the measured thread has to be above the workloads' own: {} to {}",
+            PRIORITIES.start(),
+            PRIORITIES.end()
+        )),
     }
+}
+
+/// What to do about flags that exclude each other, where that is not plain.
+pub(super) fn advice(error: &clap::Error) -> Option<&'static str> {
+    let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| {
+        let value = error.get(kind);
+        value.map(ToString::to_string).unwrap_or_default()
+    });
+    let is_begun = |flag: &String| {
+        ["--merge ", "--resume ", "--from "]
+            .iter()
+            .any(|it| flag.starts_with(it))
+    };
+    let is_sweep = error.to_string().contains(" latency-sweep ");
+    let is_it = error.kind() == ErrorKind::ArgumentConflict && is_sweep;
+    (is_it && named.iter().any(is_begun)).then_some(
+        "a sweep that was begun has an image, stretches and flags of its own, written down in its folder: leave the others out",
+    )
 }
 
 fn shard(text: &str) -> Result<(u32, u32), String> {
@@ -147,6 +175,40 @@ fn shard(text: &str) -> Result<(u32, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn priorities() {
+        assert_eq!(priority("f:70"), Ok(70));
+        for bad in ["100", "69", "0", "f:100", "x"] {
+            let error = priority(bad).unwrap_err();
+            assert!(error.ends_with(": 70 to 99"), "{bad}: {error}");
+        }
+        assert!(priority("r:80").unwrap_err().contains("policy"));
+    }
+
+    #[test]
+    fn flags_of_a_sweep_that_was_begun_are_explained() {
+        use clap::Parser;
+        let advice = |words: &str| {
+            let words = format!("xtask {words}");
+            let error = crate::cli::Cli::try_parse_from(words.split(' ')).unwrap_err();
+            super::advice(&error)
+        };
+        for words in [
+            "latency-sweep --merge a --workload semaphore",
+            "latency-sweep --workload semaphore --resume a",
+            "latency-sweep --from a --step 5",
+        ] {
+            assert!(advice(words).is_some(), "{words}");
+        }
+        for words in [
+            "latency-sweep --example a --bin b",
+            "latency-sweep --step 0",
+            "latency-run --from a --period 100",
+        ] {
+            assert!(advice(words).is_none(), "{words}");
+        }
+    }
 
     #[test]
     fn shards() {

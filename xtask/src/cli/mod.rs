@@ -317,6 +317,9 @@ pub fn parse() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
         // Nothing can be done if not even this can be printed.
         let _ = error.print();
+        if let Some(advice) = latency_sweep::advice(&error) {
+            eprintln!("help: {advice}");
+        }
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
             _ => ExitCode::from(EXIT_ERROR),

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use takt_timerlat::sweep::{SweepBlock, find};
 
 use crate::cli::LatencySweep;
@@ -17,10 +16,9 @@ use crate::image::{Elf, Recipe};
 use crate::run::signals::{Watch, Wish};
 use crate::run::{events, folder, provenance, words};
 use crate::sweep::document::{self, Document};
-use crate::sweep::parts::Folder;
 use crate::sweep::work::{Shard, jobs};
-use crate::sweep::{self, Progress, SweepConfig, What, text};
-use crate::term::WithHelp;
+use crate::sweep::{self, Folder, Plan, Progress, SweepConfig, What, text};
+use crate::term::{Help, WithHelp};
 use crate::{EXIT_ERROR, output, paths, setup, term};
 
 /// Sweeps, or shows the results of an earlier sweep.
@@ -33,11 +31,8 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         output::check_writable(file)?;
     }
     setup::ensure_qemu(!flags.no_install)?;
-    let (folder, config) = open(flags)?;
-    for other in &flags.merge {
-        folder.take_over(&config, &named(other)?)?;
-    }
-    let elf = Elf::open(&folder.image())?;
+    let folder = open(flags)?;
+    let elf = folder.elf()?;
     let shard = match flags.shard {
         Some((index, of)) => Shard {
             index: index - 1,
@@ -46,13 +41,16 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         None => Shard { index: 0, of: 1 },
     };
     let progress = Bar::new(flags.quiet)?;
-    let measured = sweep::run(&folder, &config, &elf, jobs(flags.jobs), shard, &progress);
+    let measured = sweep::run(&folder, &elf, jobs(flags.jobs), shard, &progress);
     progress.finish();
-    let measured = measured.help(format!(
-        "what was measured is kept: cargo xtask latency-sweep --resume {}",
-        paths::shown(folder.dir())
-    ))?;
-    let document = document::write(&config, Some(provenance::git_revision()), &elf, &measured);
+    let measured = measured.map_err(|error| match error.is::<Help>() {
+        true => error,
+        false => error.context(Help(format!(
+            "what was measured is kept: cargo xtask latency-sweep --resume {}",
+            paths::shown(folder.dir())
+        ))),
+    })?;
+    let document = document::write(folder.plan(), &elf, &measured);
     let json = serde_json::to_string_pretty(&document)?;
     output::write_whole(&folder.dir().join(document::FILE), json.as_bytes())?;
     show(flags, &document, folder.dir())
@@ -69,13 +67,13 @@ pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<Document> {
         ..Recipe::takt(0)
     };
     let elf = Elf::open(&recipe.build()?.path)?;
-    let config = SweepConfig::new(What::primitives(), &elf);
-    let folder = Folder::create(dir.path(), &config, &elf.data)?;
+    let plan = Plan::new(SweepConfig::new(What::primitives(), &elf), None);
+    let folder = Folder::create(dir.path(), plan, &elf.data)?;
     let progress = Bar::new(false)?;
     let all = Shard { index: 0, of: 1 };
-    let measured = sweep::run(&folder, &config, &elf, jobs(nr_jobs), all, &progress);
+    let measured = sweep::run(&folder, &elf, jobs(nr_jobs), all, &progress);
     progress.finish();
-    Ok(document::write(&config, None, &elf, &measured?))
+    Ok(document::write(folder.plan(), &elf, &measured?))
 }
 
 /// The folder of an earlier sweep, by its path or by its name in runs/.
@@ -88,29 +86,28 @@ fn load(dir: &Path) -> Result<Document> {
     let json = fs::read(&file)
         .with_context(|| format!("cannot read {}", file.display()))
         .help("an interrupted sweep has none yet: go on with it by --resume")?;
-    let is_none = || format!("{} is not the result of a sweep", file.display());
-    let document: Value = serde_json::from_slice(&json).with_context(is_none)?;
-    let schema = document["schema"].as_str().unwrap_or_default();
-    if schema != document::SCHEMA {
-        bail!(
-            "{} is `{schema}`, this is {}",
-            file.display(),
-            document::SCHEMA
-        );
-    }
-    serde_json::from_value(document).with_context(is_none)
+    Document::read(&json)
+        .with_context(|| format!("{} cannot be used", file.display()))
+        .help("--resume writes it anew from what was measured")
 }
 
 /// The folder to work in and what is swept there: that of an earlier sweep, or a new one.
-fn open(flags: &LatencySweep) -> Result<(Folder, SweepConfig)> {
+fn open(flags: &LatencySweep) -> Result<Folder> {
     if let Some(dir) = &flags.resume {
-        return Folder::open(&named(dir)?);
+        let folder = Folder::open(&named(dir)?)?;
+        if !flags.merge.is_empty() {
+            folder.take_over(&folder.gather(&opened(&flags.merge)?)?)?;
+        }
+        return Ok(folder);
     }
-    if let Some(first) = flags.merge.first() {
-        let (from, config) = Folder::open(&named(first)?)?;
-        let image = fs::read(from.image()).context("cannot read the image of the sweep")?;
-        let folder = Folder::create(&output(flags)?, &config, &image)?;
-        return Ok((folder, config));
+    let shards = opened(&flags.merge)?;
+    if let Some(first) = shards.first() {
+        // What cannot be put together is refused before anything is written.
+        let image = first.elf()?.data;
+        let parts = first.gather(&shards)?;
+        let folder = Folder::create(&output(flags)?, first.plan().clone(), &image)?;
+        folder.take_over(&parts)?;
+        return Ok(folder);
     }
     let elf = image(flags)?;
     elf.symbol(SweepBlock::SYMBOL)
@@ -125,8 +122,13 @@ fn open(flags: &LatencySweep) -> Result<(Folder, SweepConfig)> {
         words: words::translate(&flags.append, &elf)?.line,
         ..SweepConfig::new(what(flags, &elf)?, &elf)
     };
-    let folder = Folder::create(&output(flags)?, &config, &elf.data)?;
-    Ok((folder, config))
+    // What an image that was built before was built from is not known.
+    let git = flags.image.is_none().then(provenance::git_revision);
+    Folder::create(&output(flags)?, Plan::new(config, git), &elf.data)
+}
+
+fn opened(dirs: &[PathBuf]) -> Result<Vec<Folder>> {
+    dirs.iter().map(|dir| Folder::open(&named(dir)?)).collect()
 }
 
 fn output(flags: &LatencySweep) -> Result<PathBuf> {
@@ -266,7 +268,7 @@ fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCod
     }
     let advice = match flags.shard {
         Some(_) => "this was one shard: put them together by --merge",
-        None => "see what was not hit or astray above",
+        None => "see above what was not hit, not measured or astray",
     };
     term::note(format_args!("the sweep is not complete: {advice}"));
     let is_shard = flags.shard.is_some() && document.results.iter().all(|it| it.astray.is_empty());

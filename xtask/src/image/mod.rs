@@ -1,6 +1,7 @@
 //! The kernel image: building it, and what its ELF file says.
 
 pub mod build;
+pub mod disassembly;
 pub mod elf;
 pub mod events;
 pub mod functions;

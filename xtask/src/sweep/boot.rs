@@ -8,7 +8,7 @@ use std::path::Path as FilePath;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use takt_timerlat::stats::view::Memory;
 use takt_timerlat::sweep::{Arrival, ROOM, SweepBlock, SweepState, VERSION};
 
@@ -17,8 +17,9 @@ use super::path::{Marks, Path};
 use crate::guest::log::Decoder;
 use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
-use crate::qemu::{self, Accel, GuestExit, Machine, Process, Ram, Served};
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
 use crate::run::last_words::tail;
+use crate::term::WithHelp;
 
 /// A guest that measures no further arrival for this long, in real time, has stopped.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -42,6 +43,8 @@ pub(super) struct Results {
 pub(super) struct Booter<'b> {
     pub(super) elf: &'b Elf,
     pub(super) config: &'b SweepConfig,
+    /// The version of the QEMU that is here.
+    pub(super) qemu: &'b str,
     pub(super) dir: &'b FilePath,
     /// Whether to give up.
     pub(super) is_over: &'b (dyn Fn() -> bool + Sync),
@@ -75,8 +78,7 @@ impl Booter<'_> {
         let marks = Marks::of(self.elf)?;
         let scratch = self.scratch()?;
         let log = scratch.path().join("executed");
-        let version = qemu::version().unwrap_or_default();
-        let logged = |arguments| marks.logged(arguments, &version, &log);
+        let logged = |arguments| marks.logged(arguments, self.qemu, &log);
         let results = self.boot(scratch.path(), what, first, count, logged, &|_| {})?;
         let file = File::open(&log).context("QEMU has not logged what it executed")?;
         let path = marks.read(BufReader::with_capacity(1 << 20, file), |ip| {
@@ -116,6 +118,19 @@ impl Booter<'_> {
         LEAD.min(first / self.config.step)
     }
 
+    /// Parts that two versions of QEMU measured are not put together.
+    fn check_qemu(&self) -> Result<()> {
+        let begun = &self.config.qemu;
+        if self.qemu != begun {
+            return Err(anyhow!(
+                "the sweep was begun with `{begun}`, and here is `{}`: what the two measure is not put together",
+                self.qemu
+            ))
+            .help("name the first by TAKT_QEMU, or begin another sweep");
+        }
+        Ok(())
+    }
+
     fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::Builder::new()
             .prefix(".boot-")
@@ -132,6 +147,7 @@ impl Booter<'_> {
         change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
         measured: &dyn Fn(u32),
     ) -> Result<Results> {
+        self.check_qemu()?;
         let ram = Ram::create(dir)?;
         let machine = Machine {
             image: self.elf.path.clone(),

@@ -1,5 +1,8 @@
 //! What is swept, and how.
 
+use std::ops::RangeInclusive;
+
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::sweep;
 use takt_tracer::wire;
@@ -103,6 +106,9 @@ pub struct SweepConfig {
     pub qemu: String,
 }
 
+/// Priorities of the measured thread: above all threads of a workload.
+pub const PRIORITIES: RangeInclusive<u8> = 70..=99;
+
 /// A load's window if none is given.
 pub const LOAD_WINDOW_NS: u64 = 20_000;
 
@@ -125,6 +131,76 @@ impl SweepConfig {
             image: wire::checksum(&image.data),
             qemu: qemu::version().unwrap_or_default(),
         }
+    }
+
+    /// Whether that can be swept at all: what was read from a file may say anything.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<()> {
+        ensure!(!self.what.is_empty(), "`what` names no stretch");
+        for what in &self.what {
+            if let What::Workload(name) = what {
+                ensure!(
+                    sweep::find(name).is_some(),
+                    "`what` names the workload `{name}`, which this Takt does not have"
+                );
+            }
+        }
+        ensure!(self.step > 0, "`step` is 0, not 1 or more");
+        ensure!(self.window_ns != Some(0), "`window_ns` is 0, not 1 or more");
+        ensure!(
+            PRIORITIES.contains(&self.priority),
+            "`priority` is {}, not {} to {}",
+            self.priority,
+            PRIORITIES.start(),
+            PRIORITIES.end()
+        );
+        Ok(())
+    }
+
+    /// A check sum of all that the results of one of its stretches depend on.
+    #[must_use]
+    pub fn key(&self, what: &What) -> u64 {
+        let of_one = Self {
+            what: vec![what.clone()],
+            ..self.clone()
+        };
+        // Numbers and strings: that does not fail.
+        wire::checksum(&serde_json::to_vec(&of_one).unwrap_or_default())
+    }
+
+    /// What another plan has otherwise, for a reader.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> String {
+        fn one(what: &str, ours: impl ToString, its: impl ToString) -> Option<String> {
+            let (ours, its) = (ours.to_string(), its.to_string());
+            (ours != its).then(|| format!("{what} {its}, not {ours}"))
+        }
+        let names = |it: &Self| it.what.iter().map(What::name).collect::<Vec<_>>().join(",");
+        let window = |it: &Self| it.window_ns.map_or("all".into(), |ns| format!("{ns} ns"));
+        let ids = |it: &Self| format!("{:?}", it.event_ids);
+        let sum = |it: &Self| format!("{:016x}", it.image);
+        let found = [
+            one("an image of check sum", sum(self), sum(other)),
+            one("QEMU", &self.qemu, &other.qemu),
+            one("the stretches", names(self), names(other)),
+            one("--window", window(self), window(other)),
+            one("--step", self.step, other.step),
+            one("--priority", self.priority, other.priority),
+            one("events of ids", ids(self), ids(other)),
+            one(
+                "--append",
+                format!("`{}`", self.words),
+                format!("`{}`", other.words),
+            ),
+        ];
+        let found: Vec<_> = found.into_iter().flatten().collect();
+        if found.is_empty() {
+            return "functions of the same names at other addresses".into();
+        }
+        found.join("; ")
     }
 
     /// The kernel's command line for `count` arrivals of a stretch from `first` on.
@@ -157,5 +233,81 @@ impl SweepConfig {
         let behind = if what.is_load() { BEHIND_LOAD } else { BEHIND };
         let swept = self.limit(length).unwrap_or(length + behind);
         (swept + sweep::EARLY).div_ceil(self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change, and what is said of it.
+    type Case = (fn(&mut SweepConfig), &'static str);
+
+    fn config() -> SweepConfig {
+        SweepConfig {
+            what: vec![What::Marked, What::Workload("semaphore".into())],
+            window_ns: None,
+            step: 1,
+            priority: 95,
+            event_ids: Vec::new(),
+            words: String::new(),
+            image: 7,
+            qemu: "QEMU".into(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_swept_is_said() {
+        config().check().unwrap();
+        let wrong: [Case; 5] = [
+            (|it| it.step = 0, "`step` is 0"),
+            (|it| it.window_ns = Some(0), "`window_ns` is 0"),
+            (|it| it.priority = 69, "`priority` is 69, not 70 to 99"),
+            (|it| it.what.clear(), "no stretch"),
+            (
+                |it| it.what.push(What::Workload("x".into())),
+                "workload `x`",
+            ),
+        ];
+        for (change, says) in wrong {
+            let mut config = config();
+            change(&mut config);
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_difference_is_named_and_changes_the_key() {
+        let different: [Case; 7] = [
+            (
+                |it| it.image = 8,
+                "an image of check sum 0000000000000008, not 0000000000000007",
+            ),
+            (|it| it.qemu = "Q".into(), "QEMU Q, not QEMU"),
+            (|it| it.window_ns = Some(5), "--window 5 ns, not all"),
+            (|it| it.step = 3, "--step 3, not 1"),
+            (|it| it.priority = 99, "--priority 99, not 95"),
+            (|it| it.event_ids = vec![1], "events of ids [1], not []"),
+            (|it| it.words = "a=b".into(), "--append `a=b`, not ``"),
+        ];
+        let one = config();
+        for (change, says) in different {
+            let mut other = config();
+            change(&mut other);
+            assert_eq!(one.difference(&other), says);
+            assert_ne!(one.key(&What::Marked), other.key(&What::Marked), "{says}");
+        }
+        let mut fewer = config();
+        fewer.what.pop();
+        assert_eq!(
+            one.difference(&fewer),
+            "the stretches marked, not marked,semaphore"
+        );
+        assert_eq!(
+            one.key(&What::Marked),
+            fewer.key(&What::Marked),
+            "what is measured of a stretch does not depend on the others"
+        );
     }
 }

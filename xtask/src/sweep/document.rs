@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use takt_tracer::wire;
 
+use super::Plan;
 use super::analysis::{Kind, Section, Spread, analyse};
 use super::config::SweepConfig;
 use super::names::Names;
@@ -13,7 +17,7 @@ use super::work::Measured;
 use crate::image::Elf;
 
 /// Version of the document.
-pub const SCHEMA: &str = "takt.sweep/2";
+pub const SCHEMA: &str = "takt.sweep/3";
 /// Its file in the sweep's folder.
 pub const FILE: &str = "sweep.json";
 /// How many of a stretch's worst arrivals are told.
@@ -24,9 +28,11 @@ const NR_WORST: usize = 5;
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
+    /// Check sum of the document without it, by which one that was edited is known.
+    pub sum: u64,
     /// What was swept, and how.
     pub config: SweepConfig,
-    /// The revision that was built.
+    /// The revision that the image was built from, where that is known.
     pub git: Option<String>,
     /// The stretches.
     pub results: Vec<Stretch>,
@@ -129,16 +135,20 @@ pub struct Ranked {
 
 /// Makes the document.
 #[must_use]
-pub fn write(config: &SweepConfig, git: Option<String>, elf: &Elf, all: &[Measured]) -> Document {
+pub fn write(plan: &Plan, elf: &Elf, all: &[Measured]) -> Document {
+    let Plan { config, git, .. } = plan;
     let names = Names::new(elf);
     let results: Vec<_> = all.iter().map(|it| stretch(it, config, &names)).collect();
-    Document {
+    let mut document = Document {
         schema: SCHEMA.into(),
+        sum: 0,
         config: config.clone(),
-        git,
+        git: git.clone(),
         sections: rank(&results),
         results,
-    }
+    };
+    document.sum = document.own_sum();
+    document
 }
 
 fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stretch {
@@ -269,11 +279,47 @@ fn rank(results: &[Stretch]) -> Vec<Ranked> {
 }
 
 impl Document {
-    /// Whether an interrupt arrived at every boundary that was asked for, each where it was expected.
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged, was changed, or is of another version.
+    pub fn read(json: &[u8]) -> Result<Self> {
+        let value: Value =
+            serde_json::from_slice(json).context("it is damaged, or not the result of a sweep")?;
+        let schema = value["schema"].as_str().unwrap_or_default();
+        ensure!(
+            schema == SCHEMA,
+            "it is `{schema}`, this Takt reads {SCHEMA}"
+        );
+        let document: Self = serde_json::from_value(value).context("it is damaged")?;
+        ensure!(
+            document.sum == document.own_sum(),
+            "it was changed: its check sum is another one"
+        );
+        Ok(document)
+    }
+
+    fn own_sum(&self) -> u64 {
+        let without = Self {
+            sum: 0,
+            ..self.clone()
+        };
+        // Numbers and strings: that does not fail.
+        wire::checksum(&serde_json::to_vec(&without).unwrap_or_default())
+    }
+
+    /// Whether an interrupt arrived at every boundary that was asked for, each where it was expected, and at one at least.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.results
             .iter()
-            .all(|it| it.not_hit.is_empty() && it.astray.is_empty() && !it.is_open)
+            .all(|it| it.hit > 0 && it.not_hit.is_empty() && it.astray.is_empty() && !it.is_open)
+    }
+
+    /// Whether that was asked of a part of a stretch only.
+    #[must_use]
+    pub fn is_of_part(&self, stretch: &Stretch) -> bool {
+        self.config.limit(stretch.length).is_some()
     }
 }

@@ -7,6 +7,7 @@
 //! | `path` | the instructions of the stretch, as QEMU executed them |
 //! | `ways` | the ways that arrivals were on, where a stretch has several |
 //! | `parts` | what is measured, in files, so that it can be resumed and merged |
+//! | `sealed` | files that are refused if they were changed |
 //! | `work` | all boots of a sweep, on the host's CPUs |
 //! | `analysis` | alignment, coverage, distribution, sections |
 //! | `names` | functions and lines |
@@ -25,10 +26,12 @@ pub mod document;
 mod names;
 pub mod parts;
 mod path;
+mod sealed;
 pub mod text;
 mod ways;
 pub mod work;
 
 pub use config::{SweepConfig, What};
+pub use parts::{Folder, Plan};
 pub use path::Path;
 pub use work::{Progress, run};

@@ -2,14 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::Elf;
 use crate::image::symbolize::{SymbolNames, Symbolizer, without_hash};
+use crate::image::{Elf, disassembly};
 
 /// Where an instruction stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
     /// Its address.
     pub ip: u64,
+    /// The instruction, in Intel's syntax.
+    pub instruction: String,
     /// The function that it lies in, and how far.
     pub function: String,
     /// Function and line that matter to a reader: not the few lines by which interrupts are switched on and off.
@@ -18,12 +20,14 @@ pub struct Place {
     pub frames: Vec<String>,
 }
 
+/// Files of functions that are no part of ours: who calls them is of interest.
+const FOREIGN: &[&str] = &["library/core/", "library/alloc/"];
+
 /// Files of functions that are inlined wherever a section begins or ends: it is their callers that are of interest.
 const TOOLS: &[&str] = &[
     "kernel/src/arch/",
     "kernel/src/lock.rs",
     "kernel/src/preempt.rs",
-    "library/core/",
 ];
 
 /// The first instructions of interrupts.
@@ -44,6 +48,7 @@ impl Entries {
 
 /// Looks places up.
 pub(super) struct Names<'e> {
+    elf: &'e Elf,
     lines: Symbolizer<'e>,
     symbols: SymbolNames,
     entries: Entries,
@@ -52,6 +57,7 @@ pub(super) struct Names<'e> {
 impl<'e> Names<'e> {
     pub(super) fn new(elf: &'e Elf) -> Self {
         Self {
+            elf,
             lines: Symbolizer::new(elf),
             symbols: SymbolNames::new(elf),
             entries: Entries::of(elf),
@@ -63,13 +69,15 @@ impl<'e> Names<'e> {
         self.entries.contain(ip)
     }
 
-    /// The function whose instruction it is and, where that is inlined, the one that it is inlined in.
+    /// The function of ours whose instruction it is and, where that is inlined, the one that it is inlined in.
     pub(super) fn function(&self, ip: u64) -> String {
         let symbol = self.symbols.nearest(ip).unwrap_or_default();
         let symbol = short(symbol.split('+').next().unwrap_or_default());
         let frames = self.lines.lookup(ip);
         let inner = frames
-            .first()
+            .iter()
+            .find(|frame| !is_of(frame, FOREIGN))
+            .or(frames.last())
             .map_or("", |frame| frame.split(" (").next().unwrap_or(""));
         match short(inner) {
             inner if inner.is_empty() || inner == symbol => symbol,
@@ -79,20 +87,27 @@ impl<'e> Names<'e> {
 
     pub(super) fn place(&self, ip: u64) -> Place {
         let frames = self.lines.lookup(ip);
-        let is_tool = |frame: &&String| TOOLS.iter().any(|file| frame.contains(file));
         let line = frames
             .iter()
-            .find(|frame| !is_tool(frame))
+            .find(|frame| !is_of(frame, TOOLS) && !is_of(frame, FOREIGN))
             .or(frames.first())
             .cloned()
             .unwrap_or_default();
         Place {
             ip,
+            instruction: disassembly::text(self.elf, ip),
             function: self.symbols.nearest(ip).unwrap_or_default(),
             line: short(&line),
             frames,
         }
     }
+}
+
+/// Whether a frame, as `function (file:line)`, is of one of these files.
+fn is_of(frame: &str, files: &[&str]) -> bool {
+    frame
+        .rsplit_once(" (")
+        .is_some_and(|(_, place)| files.iter().any(|file| place.contains(file)))
 }
 
 /// A name without its crate's path and hash: the last two parts are enough beside a file and a line.
@@ -111,6 +126,21 @@ fn short(frame: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_is_of_a_file_by_its_place() {
+        let inlined = "core::hint::black_box (library/core/src/hint.rs:482)";
+        assert!(is_of(inlined, FOREIGN));
+        assert!(!is_of(
+            "takt_kernel::library/core/::x (kernel/src/sync/a.rs:7)",
+            FOREIGN
+        ));
+        assert!(is_of(
+            "takt_kernel::preempt::disable (kernel/src/preempt.rs:3)",
+            TOOLS
+        ));
+        assert!(!is_of("takt_irq_entry", TOOLS));
+    }
 
     #[test]
     fn names_are_short() {

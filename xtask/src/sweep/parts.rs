@@ -1,15 +1,22 @@
 //! What is measured, in files: each boot's part is one, written whole or not at all. So a sweep that was killed goes on
 //! where it was, and parts that several machines measured are merged by being put together.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use takt_timerlat::sweep::Arrival;
+use takt_tracer::wire;
 
 use super::config::{SweepConfig, What};
 use super::path::Path;
+use super::sealed;
+use crate::image::Elf;
 use crate::output::write_whole;
 use crate::run::folder::IMAGE;
 use crate::term::WithHelp;
@@ -18,12 +25,54 @@ use crate::term::WithHelp;
 pub const PLAN: &str = "sweep-plan.json";
 /// Where the parts lie.
 const PARTS: &str = "parts";
+/// Version of the plan.
+const SCHEMA: &str = "takt.sweep-plan/1";
+
+/// What a sweep's folder says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    schema: String,
+    /// The revision that the image was built from, if it was built for this.
+    pub git: Option<String>,
+    /// What is swept, and how.
+    pub config: SweepConfig,
+}
+
+impl Plan {
+    /// The plan of a new sweep.
+    #[must_use]
+    pub fn new(config: SweepConfig, git: Option<String>) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            git,
+            config,
+        }
+    }
+
+    fn read(text: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(text).context("it is damaged")?;
+        match value["schema"].as_str() {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(anyhow!("it is `{other}`, this Takt reads {SCHEMA}"));
+            }
+            None => return Err(anyhow!("it is of an older Takt, or no plan")),
+        }
+        let plan: Self = serde_json::from_value(value).context("it is damaged")?;
+        plan.config.check()?;
+        Ok(plan)
+    }
+}
 
 /// A sweep's folder.
 #[derive(Clone, Debug)]
 pub struct Folder {
     dir: PathBuf,
+    plan: Plan,
 }
+
+/// Files of parts by name: where each was found first, and its content.
+pub type Gathered = BTreeMap<OsString, (PathBuf, Vec<u8>)>;
 
 /// A part as it is written: plain numbers, so that another tool can read it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,37 +95,47 @@ impl Folder {
     /// # Errors
     ///
     /// If it holds something, or cannot be written to.
-    pub fn create(dir: &FilePath, config: &SweepConfig, image: &[u8]) -> Result<Self> {
+    pub fn create(dir: &FilePath, plan: Plan, image: &[u8]) -> Result<Self> {
         if dir.join(PLAN).is_file() {
-            return Err(anyhow::anyhow!("{} holds a sweep", dir.display()))
+            return Err(anyhow!("{} holds a sweep", dir.display()))
                 .help("go on with it by --resume, or name another folder");
         }
         let is_empty = fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
         if !is_empty {
-            return Err(anyhow::anyhow!("{} is not empty", dir.display()))
-                .help("name another folder");
+            return Err(anyhow!("{} is not empty", dir.display())).help("name another folder");
         }
         fs::create_dir_all(dir.join(PARTS))
             .with_context(|| format!("cannot make {}", dir.display()))?;
-        let folder = Self { dir: dir.into() };
+        let text = serde_json::to_vec_pretty(&plan)?;
+        let folder = Self {
+            dir: dir.into(),
+            plan,
+        };
         write_whole(&folder.image(), image)?;
         // Last: who finds it finds the rest.
-        write_whole(&folder.dir.join(PLAN), &serde_json::to_vec_pretty(config)?)?;
+        write_whole(&folder.dir.join(PLAN), &text)?;
         Ok(folder)
     }
 
-    /// Opens the folder of a sweep that was begun before, and says what it is.
+    /// Opens the folder of a sweep that was begun before.
     ///
     /// # Errors
     ///
-    /// If it holds none.
-    pub fn open(dir: &FilePath) -> Result<(Self, SweepConfig)> {
-        let plan = dir.join(PLAN);
-        let text = fs::read_to_string(&plan)
-            .with_context(|| format!("{} holds no sweep: cannot read {PLAN}", dir.display()))?;
-        let config = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not the plan of a sweep", plan.display()))?;
-        Ok((Self { dir: dir.into() }, config))
+    /// If it holds none, or a plan that makes no sense.
+    pub fn open(dir: &FilePath) -> Result<Self> {
+        let file = dir.join(PLAN);
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("{} holds no sweep: cannot read {PLAN}", dir.display()))
+            .help(
+                "name the folder that latency-sweep has written, as runs/sweep-001 or sweep-001",
+            )?;
+        let plan = Plan::read(&text)
+            .with_context(|| format!("{} cannot be used", file.display()))
+            .help("copy the folder again if it is a copy; else sweep anew, into another folder")?;
+        Ok(Self {
+            dir: dir.into(),
+            plan,
+        })
     }
 
     /// Where it is.
@@ -85,40 +144,120 @@ impl Folder {
         &self.dir
     }
 
-    /// The image that is swept.
+    /// What it says of itself.
     #[must_use]
-    pub fn image(&self) -> PathBuf {
-        self.dir.join(IMAGE)
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
-    /// Takes over the parts of another folder.
+    /// What is swept, and how.
+    #[must_use]
+    pub fn config(&self) -> &SweepConfig {
+        &self.plan.config
+    }
+
+    /// The image that is swept.
     ///
     /// # Errors
     ///
-    /// If that is the folder of another sweep, or files cannot be copied.
-    pub fn take_over(&self, config: &SweepConfig, other: &FilePath) -> Result<()> {
-        let (from, its) = Self::open(other)?;
-        if its != *config {
-            bail!(
-                "{} holds parts of another sweep: {}",
-                other.display(),
-                difference(config, &its)
-            );
+    /// If it is not there, or is another one than the plan's.
+    pub fn elf(&self) -> Result<Elf> {
+        const ADVICE: &str = "a sweep is of one image: copy the folder again if it is a copy; else sweep anew, into another folder";
+        let path = self.image();
+        let elf = Elf::open(&path).help(ADVICE)?;
+        let sum = wire::checksum(&elf.data);
+        if sum != self.plan.config.image {
+            return Err(anyhow!(
+                "{} has the check sum {sum:016x}, {PLAN} says {:016x}: it is not the image that was swept",
+                path.display(),
+                self.plan.config.image
+            ))
+            .help(ADVICE);
         }
-        let parts = from.dir.join(PARTS);
-        for entry in
-            fs::read_dir(&parts).with_context(|| format!("cannot read {}", parts.display()))?
-        {
-            let path = entry?.path();
-            let Some(name) = path.file_name() else {
-                continue;
-            };
+        Ok(elf)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.join(IMAGE)
+    }
+
+    /// Reads what was measured in other folders of the same sweep; nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// If one is of another sweep, holds what is damaged, or measured something that another one (or this one) measured
+    /// differently.
+    pub fn gather(&self, others: &[Self]) -> Result<Gathered> {
+        let mut found = Gathered::new();
+        for other in others {
+            let (ours, its) = (self.config(), other.config());
+            if its != ours {
+                return Err(anyhow!(
+                    "{} holds parts of another sweep: {}",
+                    other.dir.display(),
+                    ours.difference(its)
+                ))
+                .help("only what one image, the same flags and the same QEMU gave can be put together");
+            }
+        }
+        for dir in others.iter().chain([self]).map(|it| it.dir.join(PARTS)) {
+            let entries =
+                fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+            for entry in entries {
+                let path = entry?.path();
+                if path.extension().is_some_and(|it| it == "json") {
+                    self.add(&mut found, path)?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&self, found: &mut Gathered, path: PathBuf) -> Result<()> {
+        let keys: Vec<_> = self.config().what.iter().map(|it| self.key(it)).collect();
+        sealed::read::<IgnoredAny>(&path, |key| keys.contains(&key))?;
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_owned();
+        match found.get(&name) {
+            Some((first, known)) if *known != bytes => Err(anyhow!(
+                "{} and {} measured the same and differ",
+                first.display(),
+                path.display()
+            ))
+            .help("a guest has to do the same each time: measure both again on one machine"),
+            _ => {
+                found.insert(name, (path, bytes));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes over what was gathered.
+    ///
+    /// # Errors
+    ///
+    /// If files cannot be written.
+    pub fn take_over(&self, gathered: &Gathered) -> Result<()> {
+        for (name, (_, bytes)) in gathered {
             let ours = self.dir.join(PARTS).join(name);
-            if path.extension().is_some_and(|it| it == "json") && !ours.exists() {
-                write_whole(&ours, &fs::read(&path)?)?;
+            if !ours.exists() {
+                write_whole(&ours, bytes)?;
             }
         }
         Ok(())
+    }
+
+    fn key(&self, what: &What) -> u64 {
+        self.config().key(what)
+    }
+
+    fn read<T: DeserializeOwned>(&self, what: &What, path: &FilePath) -> Result<Option<T>> {
+        let key = self.key(what);
+        sealed::read(path, |it| it == key)
+    }
+
+    fn write(&self, what: &What, path: &FilePath, body: &impl Serialize) -> Result<()> {
+        sealed::write(path, self.key(what), body)
     }
 
     /// The path of a stretch, if it is known.
@@ -127,7 +266,7 @@ impl Folder {
     ///
     /// If the file is damaged.
     pub fn path(&self, what: &What) -> Result<Option<Path>> {
-        let file: Option<PathFile> = read(&self.path_file(what))?;
+        let file: Option<PathFile> = self.read(what, &self.path_file(what))?;
         Ok(file.map(|PathFile { ips, tail }| Path { ips, tail }))
     }
 
@@ -141,7 +280,7 @@ impl Folder {
             ips: path.ips.clone(),
             tail: path.tail.clone(),
         };
-        write_whole(&self.path_file(what), &serde_json::to_vec(&file)?)
+        self.write(what, &self.path_file(what), &file)
     }
 
     /// The arrivals of a part, if it was measured.
@@ -151,12 +290,12 @@ impl Folder {
     /// If the file is damaged.
     pub fn part(&self, what: &What, first: u32, count: u32) -> Result<Option<Vec<Arrival>>> {
         let path = self.part_file(what, first, count);
-        let Some(file) = read::<PartFile>(&path)? else {
+        let Some(file) = self.read::<PartFile>(what, &path)? else {
             return Ok(None);
         };
         if (file.first, file.count) != (first, count) || file.arrivals.len() != count as usize {
-            return Err(anyhow::anyhow!("{} is damaged", path.display()))
-                .help("remove it; --resume measures that part again");
+            return Err(anyhow!("{} is damaged", path.display()))
+                .help("remove it, and --resume measures it again");
         }
         let arrival = |(position, irq, thread, ip, preempt_depth, took)| Arrival {
             position,
@@ -182,8 +321,7 @@ impl Folder {
             count,
             arrivals: arrivals.iter().map(numbers).collect(),
         };
-        let path = self.part_file(what, first, count);
-        write_whole(&path, &serde_json::to_vec(&file)?)
+        self.write(what, &self.part_file(what, first, count), &file)
     }
 
     /// What was executed in a run in which the arrival number `first` came, if it is known.
@@ -192,7 +330,7 @@ impl Folder {
     ///
     /// If the file is damaged.
     pub fn way(&self, what: &What, first: u32) -> Result<Option<Path>> {
-        let file: Option<PathFile> = read(&self.way_file(what, first))?;
+        let file: Option<PathFile> = self.read(what, &self.way_file(what, first))?;
         Ok(file.map(|PathFile { ips, tail }| Path { ips, tail }))
     }
 
@@ -206,7 +344,7 @@ impl Folder {
             ips: path.ips.clone(),
             tail: path.tail.clone(),
         };
-        write_whole(&self.way_file(what, first), &serde_json::to_vec(&file)?)
+        self.write(what, &self.way_file(what, first), &file)
     }
 
     fn part_file(&self, what: &What, first: u32, count: u32) -> PathBuf {
@@ -222,30 +360,5 @@ impl Folder {
     fn path_file(&self, what: &What) -> PathBuf {
         let name = format!("{}-path.json", what.file_stem());
         self.dir.join(PARTS).join(name)
-    }
-}
-
-fn read<T: for<'d> Deserialize<'d>>(path: &FilePath) -> Result<Option<T>> {
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.with_context(|| format!("cannot read {}", path.display()))?,
-    };
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .with_context(|| format!("{} is damaged", path.display()))
-        .help("remove it; --resume measures that part again")
-}
-
-/// What two plans differ in.
-#[must_use]
-pub fn difference(one: &SweepConfig, other: &SweepConfig) -> &'static str {
-    if one.image != other.image {
-        "its image is another one"
-    } else if one.qemu != other.qemu {
-        "another version of QEMU ran it"
-    } else if one.what != other.what {
-        "other stretches are swept"
-    } else {
-        "it has another step, window, priority, other events or other words for the kernel"
     }
 }

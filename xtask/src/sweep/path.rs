@@ -13,6 +13,7 @@ use std::io::{self, BufRead};
 use anyhow::{Context, Result, bail};
 
 use crate::image::Elf;
+use crate::image::disassembly::repeats_itself;
 
 /// Instructions that are kept behind the end of the stretch: an interrupt that arrives at its last instructions may be
 /// taken there.
@@ -136,7 +137,9 @@ impl Marks {
             let is_same_again = before
                 .replace(line)
                 .filter(|it: &Line| it.ip == line.ip)
-                .is_some_and(|it| it.flags != line.flags || !repeats_itself(code_at(line.ip)));
+                .is_some_and(|it| {
+                    it.flags != line.flags || !repeats_itself(code_at(line.ip), line.ip)
+                });
             if !is_same_again {
                 reader.add(self, line.ip);
             }
@@ -146,16 +149,6 @@ impl Marks {
             _ => bail!("the stretch never ran: its beginning or its end was not executed"),
         }
     }
-}
-
-/// Whether an instruction may be executed several times in a row: a string instruction with a prefix `rep` or `repne`, or a
-/// jump to itself.
-fn repeats_itself(code: &[u8]) -> bool {
-    let code = match code {
-        [0xf2 | 0xf3, 0x40..=0x4f, rest @ ..] | [0xf2 | 0xf3, rest @ ..] => rest,
-        _ => return matches!(code, [0xeb | 0xe0..=0xe3 | 0x70..=0x7f, 0xfe, ..]),
-    };
-    matches!(code, [0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf, ..])
 }
 
 /// `-singlestep` has another name from QEMU 8.1 on, and is the accelerator's.

@@ -91,6 +91,13 @@ fn worst(out: &mut String, document: &Document) -> std::fmt::Result {
             "{:>6} thread {:>5} IRQ  {} +{}  at {}",
             worst.thread, worst.irq, stretch.name, worst.position, worst.at.line
         )?;
+        if !worst.at.instruction.is_empty() {
+            writeln!(
+                out,
+                "{:>6} {:#x} <{}>: {}",
+                "", worst.at.ip, worst.at.function, worst.at.instruction
+            )?;
+        }
         if let Some(section) = &worst.section {
             writeln!(out, "{:>6} {}", "", section_text(section))?;
         }
@@ -139,7 +146,7 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
     let more_ways = sum(|it| it.ways.saturating_sub(1));
     let boundaries = match document.config.step {
         1 => String::from("boundaries between two instructions"),
-        step => format!("boundaries, every {step}th asked for (--step)"),
+        step => format!("boundaries, of which one in {step} was asked for (--step)"),
     };
     writeln!(out, "{} {hit} of {swept} {boundaries}", heading("Coverage"))?;
     if joined > 0 {
@@ -156,10 +163,23 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
         )?;
     }
     for it in &document.results {
+        if document.is_of_part(it) {
+            writeln!(
+                out,
+                "  in part: {}, the first {} of {} instructions (--window)",
+                it.name, it.swept, it.length
+            )?;
+        }
         for (first, last) in &it.not_hit {
             writeln!(out, "  not hit: {} +{first} to +{last}", it.name)?;
         }
-        if it.is_open {
+        if it.hit == 0 {
+            writeln!(
+                out,
+                "  not measured: {}, of which no boundary was met: they are another shard's, or --step leaves all of them out",
+                it.name
+            )?;
+        } else if it.is_open {
             writeln!(
                 out,
                 "  not ended: {}, of which not all was measured",
@@ -181,9 +201,14 @@ fn coverage(out: &mut String, document: &Document) -> std::fmt::Result {
         }
     }
     if document.is_complete() && document.config.step == 1 {
+        let is_of_part = |it: &Stretch| document.is_of_part(it);
+        let of = match document.results.iter().any(is_of_part) {
+            true => " of what was swept",
+            false => "",
+        };
         writeln!(
             out,
-            "  every arrival was taken where its way has it: these are the maxima, not samples"
+            "  every arrival was taken where its way has it: these are the maxima{of}, not samples"
         )?;
     }
     Ok(())

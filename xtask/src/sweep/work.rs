@@ -13,6 +13,7 @@ use super::names::Entries;
 use super::parts::Folder;
 use super::ways::Ways;
 use crate::image::Elf;
+use crate::qemu;
 
 /// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
 const PART: u32 = 4000;
@@ -79,17 +80,19 @@ struct Part<'w> {
 /// If a guest fails, a file cannot be written, or the user wants out. What was measured until then is kept.
 pub fn run(
     folder: &Folder,
-    config: &SweepConfig,
     elf: &Elf,
     jobs: usize,
     shard: Shard,
     progress: &dyn Progress,
 ) -> Result<Vec<Measured>> {
+    let config = folder.config();
+    let qemu = qemu::version().unwrap_or_default();
     let is_broken = AtomicBool::new(false);
     let is_over = || is_broken.load(Relaxed) || progress.is_over();
     let booter = Booter {
         elf,
         config,
+        qemu: &qemu,
         dir: folder.dir(),
         is_over: &is_over,
     };
@@ -265,7 +268,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::Path;
+    use crate::sweep::{Path, Plan};
 
     #[test]
     fn parts_cover_everything_once() {
@@ -316,7 +319,7 @@ mod tests {
         let what = What::Marked;
         let config = SweepConfig::new(vec![what.clone()], &elf);
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::create(dir.path(), &config, &[]).unwrap();
+        let folder = Folder::create(dir.path(), Plan::new(config.clone(), None), &[]).unwrap();
         let path = Path {
             ips: (0..10).collect(),
             tail: Vec::new(),
@@ -339,7 +342,7 @@ mod tests {
         folder.put_way(&what, 5 + EARLY, &path).unwrap();
         let told = Told::default();
         let shard = Shard { index: 0, of: 1 };
-        run(&folder, &config, &elf, 1, shard, &told).unwrap();
+        run(&folder, &elf, 1, shard, &told).unwrap();
         assert_eq!(
             *lock(&told.0),
             [

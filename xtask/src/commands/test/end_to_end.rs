@@ -128,6 +128,11 @@ const TESTS: &[(&str, Check)] = &[
     ),
     ("sweep_resumes_and_merges", sweep::resumes_and_merges),
     (
+        "sweep_refuses_what_was_changed",
+        sweep::refuses_what_was_changed,
+    ),
+    ("sweep_says_what_it_swept", sweep::says_what_it_swept),
+    (
         "sweep_finds_what_samples_miss",
         sweep::finds_what_samples_miss,
     ),

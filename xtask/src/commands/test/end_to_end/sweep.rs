@@ -273,6 +273,104 @@ fn kill_half_way(stage: &Stage, dir: &str) -> Result<()> {
     Ok(())
 }
 
+/// A file of a sweep's folder, edited by hand: what replaces what in which file, and what is said.
+type Edit = (&'static str, &'static str, &'static str, &'static str);
+
+/// Plan, image, parts and results are what was written and measured, or they are refused, with the reason; nothing of a merge
+/// that is refused is left.
+pub(super) fn refuses_what_was_changed(stage: &Stage) -> Result<()> {
+    sweep(stage, "changed", "plant=plain plant_at=10", &[])?
+        .code(0)?
+        .says(">: nop")?;
+    let dir = stage.dir("changed");
+    let plan = format!("{dir}/sweep-plan.json");
+    let worst = document(stage, "changed")?.results[0].thread.max;
+    let part = fs::read_dir(format!("{dir}/parts"))?
+        .flatten()
+        .map(|it| it.path())
+        .find(|it| !it.to_string_lossy().contains("-path"))
+        .context("no part was written")?;
+    let resume = ["latency-sweep", "--quiet", "--resume", &dir];
+    let refused = |path: &Path, from: &str, to: &str, says: &str| -> Result<()> {
+        let before = fs::read_to_string(path)?;
+        let edited = before.replace(from, to);
+        ensure!(edited != before, "{} has no {from}", path.display());
+        fs::write(path, edited)?;
+        let done = stage.xtask(&resume)?.code(1)?;
+        ensure!(
+            done.stderr.contains(says) && done.stderr.contains("help: "),
+            "{from} to {to}: {}",
+            done.stderr
+        );
+        fs::write(path, before)?;
+        Ok(())
+    };
+    let edits: [Edit; 4] = [
+        ("step", "1", "0", "`step` is 0"),
+        ("step", "1", "2", "measured by another plan"),
+        ("priority", "95", "96", "measured by another plan"),
+        ("image", "", "1", "not the image that was swept"),
+    ];
+    for (field, from, to, says) in edits {
+        let (from, to) = (format!("\"{field}\": {from}"), format!("\"{field}\": {to}"));
+        refused(plan.as_ref(), &from, &to, says)?;
+    }
+    let (from, to) = (format!(",{worst},"), format!(",{},", worst - 1));
+    refused(&part, &from, &to, "its check sum is another one")?;
+    let merged = stage.dir("merged-changed");
+    let before = fs::read_to_string(&part)?;
+    fs::write(&part, before.replace(&from, &to))?;
+    let words = ["latency-sweep", "--quiet", "-o", &merged, "--merge", &dir];
+    let done = stage.xtask(&words)?.code(1)?;
+    ensure!(done.stderr.contains("check sum"), "{}", done.stderr);
+    ensure!(!Path::new(&merged).exists(), "a merge was begun");
+    fs::write(&part, before)?;
+
+    let results = format!("{dir}/{}", document::FILE);
+    let show = ["latency-sweep", "--from", &dir];
+    let json = fs::read_to_string(&results)?;
+    let lower = json.replace(&format!("\"max\": {worst}"), "\"max\": 5");
+    for (edited, says) in [
+        (lower.as_str(), "its check sum is another one"),
+        (&json[..json.len() / 2], "it is damaged"),
+    ] {
+        fs::write(&results, edited)?;
+        let done = stage.xtask(&show)?.code(1)?;
+        ensure!(
+            done.stderr.contains(says) && done.stderr.contains("--resume"),
+            "{}",
+            done.stderr
+        );
+    }
+    // As that says.
+    stage.xtask(&resume)?.code(0)?;
+    ensure!(fs::read_to_string(&results)? == json, "it is another one");
+    stage.xtask(&show)?.code(0)?.says("these are the maxima")?;
+
+    // With another QEMU nothing more is measured; what was, is there.
+    let begun = fs::read_to_string(&plan)?;
+    fs::write(&plan, begun.replace("\"qemu\": \"", "\"qemu\": \"other "))?;
+    fs::remove_dir_all(format!("{dir}/parts"))?;
+    let done = stage.xtask(&resume)?.code(1)?;
+    ensure!(
+        done.stderr.contains("was begun with `other "),
+        "{}",
+        done.stderr
+    );
+    Ok(())
+}
+
+/// A part of a stretch is not called the whole, and a sweep that met nothing is none.
+pub(super) fn says_what_it_swept(stage: &Stage) -> Result<()> {
+    const AT: &str = "plant=plain plant_at=10";
+    let part = sweep(stage, "part", AT, &["--window", "7"])?.code(0)?;
+    part.says("the first 7 of ")?
+        .says("the maxima of what was swept")?;
+    let coarse = sweep(stage, "coarse", AT, &["--step", "1000"])?.code(1)?;
+    coarse.says("not measured: ")?.says("one in 1000")?;
+    Ok(())
+}
+
 /// An hour of samples never meets the section; the sweep does.
 pub(super) fn finds_what_samples_miss(stage: &Stage) -> Result<()> {
     let dir = stage.dir("sampled");

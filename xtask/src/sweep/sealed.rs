@@ -1,0 +1,105 @@
+//! Files whose content is known to be what was written, for the plan that it was measured by: a file that was edited, cut or
+//! put under another plan is refused, not believed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use takt_tracer::wire;
+
+use crate::output::write_whole;
+use crate::term::WithHelp;
+
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    /// [`SweepConfig::key`](super::SweepConfig::key).
+    plan: u64,
+    /// Check sum of the body's text.
+    sum: u64,
+    body: Box<RawValue>,
+}
+
+/// Writes `body`, measured by the plan of this key.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub(super) fn write(path: &Path, plan: u64, body: &impl Serialize) -> Result<()> {
+    let body = serde_json::value::to_raw_value(body)?;
+    let sum = wire::checksum(body.get().as_bytes());
+    write_whole(path, &serde_json::to_vec(&Sealed { plan, sum, body })?)
+}
+
+/// Reads what [`write`] wrote; `None` if there is no such file.
+///
+/// # Errors
+///
+/// If it is damaged, was changed, or is of a plan whose key `is_plan` does not know.
+pub(super) fn read<T: DeserializeOwned>(
+    path: &Path,
+    is_plan: impl Fn(u64) -> bool,
+) -> Result<Option<T>> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    open(&bytes, is_plan)
+        .map(Some)
+        .with_context(|| format!("{} cannot be used", path.display()))
+}
+
+fn open<T: DeserializeOwned>(bytes: &[u8], is_plan: impl Fn(u64) -> bool) -> Result<T> {
+    let (plan, body) = unseal(bytes).help("remove it, and --resume measures it again")?;
+    if !is_plan(plan) {
+        return Err(anyhow!(
+            "it was measured by another plan than the sweep's sweep-plan.json"
+        ))
+        .help("put the plan back as it was, or sweep anew, into another folder");
+    }
+    serde_json::from_str(body.get()).context("it is damaged")
+}
+
+fn unseal(bytes: &[u8]) -> Result<(u64, Box<RawValue>)> {
+    let Sealed { plan, sum, body } =
+        serde_json::from_slice(bytes).context("it is damaged, or an older Takt wrote it")?;
+    if wire::checksum(body.get().as_bytes()) != sum {
+        return Err(anyhow!("it was changed: its check sum is another one"));
+    }
+    Ok((plan, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part.json");
+        let read = |plan| read::<Vec<u32>>(&path, |it| it == plan);
+        assert_eq!(read(5).unwrap(), None);
+        write(&path, 5, &[1, 2, 3]).unwrap();
+        assert_eq!(read(5).unwrap(), Some(vec![1, 2, 3]));
+        let says = |error: anyhow::Error| format!("{error:#}");
+        let other = says(read(6).unwrap_err());
+        assert!(other.contains("another plan") && other.contains("put the plan back"));
+        let text = fs::read_to_string(&path).unwrap();
+        for (edited, expected) in [
+            (text.replace("[1,2,3]", "[1,2,2]"), "it was changed"),
+            (text.replace("[1,2,3]", "[1,2]"), "it was changed"),
+            (text[..text.len() - 1].to_owned(), "damaged"),
+            ("{}".into(), "damaged"),
+        ] {
+            fs::write(&path, edited).unwrap();
+            let error = says(read(5).unwrap_err());
+            assert!(
+                error.contains(expected) && error.contains("--resume"),
+                "{error}"
+            );
+        }
+    }
+}
