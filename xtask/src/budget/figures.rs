@@ -19,7 +19,7 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
         functions.insert(
             stretch.name.clone(),
             of_path
-                .map(|(name, count)| (name.clone(), u64::from(*count)))
+                .map(|(name, count)| (name.clone(), *count))
                 .collect(),
         );
     }

@@ -83,7 +83,11 @@ fn compiler() -> Result<String> {
 
 fn measure(jobs: Option<u16>) -> Result<Figures> {
     let mut all = BTreeMap::new();
-    let bench::Rows { values, missed } = bench::rows()?;
+    let bench::Rows {
+        values,
+        missed,
+        functions: of_rows,
+    } = bench::rows()?;
     if !missed.is_empty() {
         bail!(
             "above the limit that no budget can raise: {}",
@@ -98,7 +102,9 @@ fn measure(jobs: Option<u16>) -> Result<Figures> {
     if !document.is_complete() {
         bail!("the sweep is not complete; see cargo xtask latency-sweep");
     }
-    let (of_sweep, functions) = figures::of_sweep(&document);
+    let (of_sweep, mut functions) = figures::of_sweep(&document);
     all.extend(of_sweep);
+    let named = |(name, of_row)| (format!("bench.{name}"), of_row);
+    functions.extend(of_rows.into_iter().map(named));
     Ok((all, functions))
 }

@@ -2,6 +2,7 @@
 
 pub mod accel;
 pub mod command;
+pub mod executed;
 pub mod exit;
 mod pin;
 pub mod process;

@@ -72,7 +72,7 @@ pub struct Stretch {
     /// The sections.
     pub sections: Vec<Where>,
     /// Instructions of the path by function (where it is inlined: `function in function`), the most first.
-    pub functions: Vec<(String, u32)>,
+    pub functions: Vec<(String, u64)>,
 }
 
 /// An arrival that met another path.
@@ -201,6 +201,10 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
             break;
         }
     }
+    let mut counts: HashMap<u64, u32> = HashMap::new();
+    for ip in &ways.undisturbed().ips {
+        *counts.entry(*ip).or_default() += 1;
+    }
     let astray = |met: &Met| Astray {
         position: met.position,
         taken: names.place(met.arrival.ip.into()),
@@ -226,23 +230,8 @@ fn stretch(measured: &Measured, config: &SweepConfig, names: &Names<'_>) -> Stre
         wake: found.wake,
         worst,
         sections: found.sections.iter().map(place).collect(),
-        functions: functions(&ways.undisturbed().ips, names),
+        functions: names.functions(counts),
     }
-}
-
-/// How many instructions of a path lie in each function.
-fn functions(ips: &[u64], names: &Names<'_>) -> Vec<(String, u32)> {
-    let mut counts: HashMap<u64, u32> = HashMap::new();
-    for ip in ips {
-        *counts.entry(*ip).or_default() += 1;
-    }
-    let mut by_name: HashMap<String, u32> = HashMap::new();
-    for (ip, count) in counts {
-        *by_name.entry(names.function(ip)).or_default() += count;
-    }
-    let mut all: Vec<_> = by_name.into_iter().collect();
-    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    all
 }
 
 /// The sections of all paths by kind and lines.

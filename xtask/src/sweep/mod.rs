@@ -23,7 +23,7 @@ pub mod analysis;
 mod boot;
 pub mod config;
 pub mod document;
-mod names;
+pub(crate) mod names;
 pub mod parts;
 mod path;
 mod sealed;

@@ -1,5 +1,7 @@
 //! Functions and lines for instructions.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::image::symbolize::{SymbolNames, Symbolizer, without_hash};
@@ -47,7 +49,7 @@ impl Entries {
 }
 
 /// Looks places up.
-pub(super) struct Names<'e> {
+pub(crate) struct Names<'e> {
     elf: &'e Elf,
     lines: Symbolizer<'e>,
     symbols: SymbolNames,
@@ -55,7 +57,7 @@ pub(super) struct Names<'e> {
 }
 
 impl<'e> Names<'e> {
-    pub(super) fn new(elf: &'e Elf) -> Self {
+    pub(crate) fn new(elf: &'e Elf) -> Self {
         Self {
             elf,
             lines: Symbolizer::new(elf),
@@ -69,8 +71,19 @@ impl<'e> Names<'e> {
         self.entries.contain(ip)
     }
 
+    /// How often instructions of each function are executed, the most first.
+    pub(crate) fn functions(&self, counts: HashMap<u64, u32>) -> Vec<(String, u64)> {
+        let mut by_name: HashMap<String, u64> = HashMap::new();
+        for (ip, count) in counts {
+            *by_name.entry(self.function(ip)).or_default() += u64::from(count);
+        }
+        let mut all: Vec<_> = by_name.into_iter().collect();
+        all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        all
+    }
+
     /// The function of ours whose instruction it is and, where that is inlined, the one that it is inlined in.
-    pub(super) fn function(&self, ip: u64) -> String {
+    fn function(&self, ip: u64) -> String {
         let symbol = self.symbols.nearest(ip).unwrap_or_default();
         let symbol = short(symbol.split('+').next().unwrap_or_default());
         let frames = self.lines.lookup(ip);

@@ -37,10 +37,8 @@ const COMPARED: [(&str, &str, &str); 5] = [
 /// Measures after everything else: what it is compared with is in `values`.
 pub(super) fn measure(folder: &Folder, values: &mut Values) -> Result<()> {
     let bench = images::build(images::FUNCTIONS)?;
-    images::lines(
-        &folder.boot(&bench, "capture=off only=functions")?.serial,
-        values,
-    )?;
+    let rows = images::lines(&folder.boot(&bench, "capture=off only=functions")?.serial)?;
+    values.extend(rows);
     let takt = images::takt(&["function"])?;
     latency::with_functions(&takt, folder, values)?;
     sizes::of_image("image-function", &takt, values)?;

@@ -1,5 +1,6 @@
 //! Building and booting the benchmark images.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -8,7 +9,6 @@ use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
 
-use super::Values;
 use crate::image::{Elf, Recipe};
 use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
 use crate::run::config::clock_keys;
@@ -116,8 +116,23 @@ impl Folder {
         self.0.join("capture.bin")
     }
 
+    /// A file in it.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
     /// Boots an image under icount and waits for its end.
     pub(super) fn boot(&self, elf: &Elf, cmdline: &str) -> Result<Booted> {
+        self.boot_with(elf, cmdline, |arguments| arguments)
+    }
+
+    /// The same with QEMU's arguments changed.
+    pub(super) fn boot_with(
+        &self,
+        elf: &Elf,
+        cmdline: &str,
+        change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
+    ) -> Result<Booted> {
         let ram = Ram::create(&self.0)?;
         let machine = Machine {
             image: elf.path.clone(),
@@ -127,7 +142,7 @@ impl Folder {
             smp: 1,
             accel: Accel::TcgIcount,
         };
-        let mut process = Process::start(&machine, &self.0.join("messages"))?;
+        let mut process = Process::start_with(&machine, change, &self.0.join("messages"))?;
         let started = Instant::now();
         let exit = loop {
             if let Some(status) = process.try_wait()? {
@@ -153,22 +168,22 @@ impl Drop for Folder {
     }
 }
 
-/// Reads the lines `bench NAME UNIT VALUE`.
-pub(super) fn lines(serial: &str, values: &mut Values) -> Result<()> {
+/// Reads the lines `bench NAME UNIT VALUE`: names and values, in their order.
+pub(super) fn lines(serial: &str) -> Result<Vec<(String, u64)>> {
+    let mut rows = Vec::new();
     for line in serial.lines() {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         if let ["bench", name, _, value] = *words {
             let value = value
                 .parse()
                 .with_context(|| format!("the image said `{line}`"))?;
-            values.insert(name.into(), value);
+            rows.push((name.into(), value));
         }
     }
-    if values.contains_key("yield") {
-        Ok(())
-    } else {
-        bail!("the image said nothing of use:\n{serial}")
+    if rows.is_empty() {
+        bail!("the image said nothing of use:\n{serial}");
     }
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -177,11 +192,9 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let mut values = Values::new();
-        lines("hello\nbench yield insn 73\nbench x B 8\n", &mut values).unwrap();
-        assert_eq!(values["yield"], 73);
-        assert_eq!(values["x"], 8);
-        assert!(lines("bench yield insn many", &mut values).is_err());
-        assert!(lines("", &mut Values::new()).is_err());
+        let rows = lines("hello\nbench yield insn 73\nbench x B 8\n").unwrap();
+        assert_eq!(rows, [("yield".into(), 73), ("x".into(), 8)]);
+        assert!(lines("bench yield insn many").is_err());
+        assert!(lines("").is_err());
     }
 }

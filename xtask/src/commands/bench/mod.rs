@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `spec` | the rows: names, groups, anchors, limits |
 //! | `images` | building and booting the images |
+//! | `executed` | of which functions the rows consist |
 //! | `functions` | what function tracing costs |
 //! | `latency` | IRQ and thread latency of the idle system |
 //! | `records` | the bytes of records, on average |
@@ -12,6 +13,7 @@
 //!
 //! Everything is measured under icount, where one instruction is one nanosecond and every run gives the same numbers.
 
+mod executed;
 mod functions;
 mod images;
 mod latency;
@@ -20,12 +22,14 @@ mod sizes;
 mod spec;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::budget::file::Functions;
 use crate::cli::Bench;
+use crate::image::Elf;
 use crate::term::note;
 use crate::{output, setup};
 
@@ -41,7 +45,7 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
         output::check_writable(file)?;
     }
     setup::ensure_qemu(!flags.no_install)?;
-    let values = measure()?;
+    let values = measure(|_, _, _| Ok(()))?;
     let rows = spec::rows(&values);
     if flags.markdown {
         output::print(&table::markdown(&rows))?;
@@ -74,19 +78,31 @@ pub(super) struct Rows {
     pub(super) values: Vec<(String, u64)>,
     /// The names of those above their limits.
     pub(super) missed: Vec<String>,
+    /// The functions that they consist of, as far as that can be told.
+    pub(super) functions: BTreeMap<String, Functions>,
 }
 
 /// Measures everything and prints nothing.
 pub(super) fn rows() -> Result<Rows> {
-    let rows = spec::rows(&measure()?);
+    let mut functions = BTreeMap::new();
+    let values = measure(|elf, folder, rows| {
+        eprintln!("Recording instructions …");
+        functions = executed::functions(elf, folder, rows)?;
+        Ok(())
+    })?;
+    let rows = spec::rows(&values);
     let missed = rows.iter().filter(|row| row.misses_must());
     Ok(Rows {
         missed: missed.map(|row| row.name.clone()).collect(),
         values: rows.into_iter().map(|row| (row.name, row.value)).collect(),
+        functions,
     })
 }
 
-fn measure() -> Result<Values> {
+/// Measures everything. `look` is shown the image that counts instructions, and what it says.
+fn measure(
+    look: impl FnOnce(&Elf, &images::Folder, &[(String, u64)]) -> Result<()>,
+) -> Result<Values> {
     let mut values = Values::new();
     let folder = images::Folder::create()?;
     let takt = images::takt(&[])?;
@@ -95,7 +111,9 @@ fn measure() -> Result<Values> {
     records::measure(&takt, &folder, &mut values)?;
     let bench = images::build("bench")?;
     eprintln!("Counting instructions …");
-    images::lines(&folder.boot(&bench, "capture=off")?.serial, &mut values)?;
+    let rows = images::lines(&folder.boot(&bench, "capture=off")?.serial)?;
+    look(&bench, &folder, &rows)?;
+    values.extend(rows);
     sizes::of_image("image-full", &takt, &mut values)?;
     sizes::of_tracer("tracer-text", &takt, &mut values)?;
     sizes::of_image("image-minimal", &images::build("minimal")?, &mut values)?;
