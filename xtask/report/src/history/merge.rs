@@ -8,20 +8,18 @@ use xtask::cli::HistoryMerge as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
 
-use super::{Database, compare, print, print_json, select, show};
+use super::{Database, print, print_json, select, show, sides};
 
 /// Prints the merged figures.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     let mut entries: Vec<Entry> = Vec::new();
     for name in &flags.runs {
         let id = select::one(database, name)?;
-        if entries.iter().any(|entry| entry.id == id) {
-            bail!("run {} is named twice", select::short(&id));
-        }
+        sides::refuse_twice(&entries, &id)?;
         entries.push(database.entry(&id)?);
     }
     for other in entries.iter().skip(1) {
-        compare::check_alike(&entries[0], other, flags.force)?;
+        sides::check_alike(&entries[0], other, flags.force)?;
     }
     let runs = entries.iter().map(Entry::run).collect::<Result<Vec<_>>>()?;
     let merged = merge(&runs)?;

@@ -6,15 +6,18 @@
 //! | [`schema`] | its versions and the ways from one to the next |
 //! | [`select`] | naming runs, filtering them |
 //! | `list`, `show`, [`compare`], [`merge`], `plot` | the commands |
+//! | `sides`, [`replication`] | which runs count together when groups are compared, and the test of them |
 
 pub mod compare;
 pub mod database;
 mod list;
 pub mod merge;
 mod plot;
+pub mod replication;
 pub mod schema;
 pub mod select;
 mod show;
+mod sides;
 
 use std::process::ExitCode;
 
