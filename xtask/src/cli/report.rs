@@ -29,7 +29,9 @@ pub struct Report {
 #[command(after_help = "\
 A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
 latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there \
-into the database, runs/.history/history.db. The first use builds takt-report, which takes some minutes.
+into the database, runs/.history/history.db. Where no run was kept they make nothing; a history that cannot be written \
+(a read-only disk, somebody else's) is read, without what is in its spool. The first use builds takt-report, which takes \
+some minutes.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
     /// Where the history is [default: TAKT_HISTORY, or runs/.history].
@@ -73,9 +75,9 @@ pub struct HistoryList {
     /// Which runs.
     #[command(flatten)]
     pub filter: HistoryFilter,
-    /// At most so many.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub limit: Option<usize>,
+    /// At most so many, 1 or more.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
     /// As JSON.
     #[arg(long)]
     pub json: bool,
@@ -122,8 +124,8 @@ pub struct HistoryCompare {
 /// Flags of `history merge`.
 #[derive(Debug, Args)]
 pub struct HistoryMerge {
-    /// The runs.
-    #[arg(value_name = "RUN", required = true)]
+    /// The runs, two or more.
+    #[arg(value_name = "RUN", required = true, num_args = 2..)]
     pub runs: Vec<String>,
     /// Also if their configurations differ; they must have measured the same CPUs all the same.
     #[arg(long)]
