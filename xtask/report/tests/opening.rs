@@ -117,3 +117,40 @@ fn a_file_of_no_bytes_is_told_and_not_taken_for_a_history_without_runs() {
     let (_, _, stderr) = done(history(dir.path(), &["list"]));
     assert_eq!(stderr, "");
 }
+
+#[test]
+fn every_refused_name_or_number_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    two_runs(dir.path());
+    let svg = &["plot", "thread-max", "-o", "x.pdf"];
+    for (args, words) in [
+        (
+            &["show", "latest~99"] as &[&str],
+            "help: the first one is latest~1",
+        ),
+        (
+            &["show", ""],
+            "help: a run is named by the first digits of its id",
+        ),
+        (&["compare", "", "latest"], "help: a run is named by"),
+        (&["show", "zz"], "help: a run is named by"),
+        (
+            &["list", "--config", "load"],
+            "help: as in --config load=mix",
+        ),
+        (&["merge", "latest", "latest"], "help: name each run once"),
+        (svg, "help: -o x.svg"),
+    ] {
+        let (code, _, stderr) = done(history(dir.path(), args));
+        assert_eq!(code, Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains(words), "{args:?}: no `{words}` in {stderr}");
+    }
+    for args in [&["list", "-n", "0"] as &[&str], &["merge", "latest"]] {
+        let (code, stdout, stderr) = done(history(dir.path(), args));
+        assert_eq!((code, &*stdout), (Some(1), ""), "{stderr}");
+        assert!(
+            stderr.contains("0 is not in 1..") || stderr.contains("2 values required"),
+            "{stderr}"
+        );
+    }
+}

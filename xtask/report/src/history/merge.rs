@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use xtask::cli::HistoryMerge as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
+use xtask::term::WithHelp;
 
 use super::{Database, print, print_json, select, show, sides};
 
@@ -65,7 +66,8 @@ pub fn merge(runs: &[Run]) -> Result<Run> {
     };
     for run in &runs[1..] {
         if places(run) != places(&merged) {
-            bail!("the runs have not measured the same CPUs");
+            return Err(anyhow!("the runs have not measured the same CPUs"))
+                .help("cargo xtask history show RUN says which each has");
         }
         for (into, from) in merged.distributions.iter_mut().zip(&run.distributions) {
             into.merge(from);
