@@ -102,7 +102,7 @@ fn four_runs_a_side_are_tested_as_eight_observations() {
     assert_eq!(code, Some(2), "{stdout}{stderr}");
     for words in [
         "and 3 further runs",
-        "4 runs of A and 4 of B, median over the runs in ns",
+        "4 runs of A and 4 of B, geometric mean over the runs in ns",
         "A difference is shown at the level of 5 %: p50 of CPU 0 thread latency +14",
         "Test: permutation of runs, each of which is one observation",
         "in all ways (70) to divide the runs",
@@ -193,6 +193,13 @@ fn what_a_revision_does_not_say_the_user_does() {
     assert_eq!(
         (code, &replication["verdict"]),
         (Some(2), &"different".into())
+    );
+    let runs = Runs::new(&in_turns(0));
+    let (_, stdout, stderr) = runs.compare(&runs.list([0, 1]), &runs.list([2, 4]));
+    assert!(
+        stdout.contains("A has runs of several revisions: aaa, bbb.")
+            && !stdout.contains("B has runs of several"),
+        "{stdout}{stderr}"
     );
     // Also of one known system, of which a side has no more than was named.
     let runs = Runs::new(&[("aaa", 1); 9]);

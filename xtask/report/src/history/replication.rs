@@ -1,5 +1,7 @@
 //! Runs as observations: whether two groups of runs differ by more than runs of one system do.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde::Serialize;
 use xtask::history::Entry;
@@ -166,7 +168,9 @@ impl Replication {
         let mut out = String::new();
         if !self.metrics.is_empty() {
             let (nr_a, nr_b) = (self.a.len(), self.b.len());
-            out += &format!("{nr_a} runs of A and {nr_b} of B, median over the runs in ns:\n\n");
+            out += &format!(
+                "{nr_a} runs of A and {nr_b} of B, geometric mean over the runs in ns:\n\n"
+            );
             out += &self.table();
             out.push('\n');
         }
@@ -196,8 +200,8 @@ impl Replication {
         for it in &self.metrics {
             rows.push(vec![
                 format!("{} {}", it.latency, it.figure),
-                median(&it.a).to_string(),
-                median(&it.b).to_string(),
+                geometric_mean(&it.a),
+                geometric_mean(&it.b),
                 format!("{:+.1} %", it.change_percent),
                 format!("{:.4}", it.p),
             ]);
@@ -242,11 +246,8 @@ fn mean_logarithm(values: &[u64]) -> f64 {
     values.iter().map(|&ns| logarithm(ns)).sum::<f64>() / values.len() as f64
 }
 
-fn median(values: &[u64]) -> u64 {
-    let mut values = values.to_vec();
-    values.sort_unstable();
-    let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    below.midpoint(above)
+fn geometric_mean(values: &[u64]) -> String {
+    format!("{:.0}", mean_logarithm(values).exp())
 }
 
 /// What no test can know.
@@ -256,6 +257,14 @@ fn caveats(a: &Side, b: &Side, verdict: Verdict) -> Vec<String> {
         return caveats;
     }
     for (name, side) in [("A", a), ("B", b)] {
+        let revisions: BTreeSet<_> = side.runs.iter().map(|run| &*run.record.git).collect();
+        if revisions.len() > 1 {
+            let revisions: Vec<_> = revisions.into_iter().collect();
+            caveats.push(format!(
+                "{name} has runs of several revisions: {}.",
+                revisions.join(", ")
+            ));
+        }
         if side.nr_left_out != 0 {
             caveats.push(format!(
                 "{} of {name}'s runs are left out: they did not pass, or were interrupted.",
