@@ -1,7 +1,5 @@
 //! Runs as observations: whether two groups of runs differ by more than runs of one system do.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use serde::Serialize;
 use xtask::history::Entry;
@@ -99,7 +97,9 @@ impl Replication {
         } else if a.runs.len().min(b.runs.len()) >= MIN_RUNS {
             made.test(&a.runs, &b.runs)?;
         }
-        made.caveats = caveats(a, b, made.verdict);
+        if made.verdict != Verdict::SameSystem {
+            made.caveats = sides::caveats(a, b, made.ways != 0);
+        }
         Ok(made)
     }
 
@@ -248,53 +248,4 @@ fn mean_logarithm(values: &[u64]) -> f64 {
 
 fn geometric_mean(values: &[u64]) -> String {
     format!("{:.0}", mean_logarithm(values).exp())
-}
-
-/// What no test can know.
-fn caveats(a: &Side, b: &Side, verdict: Verdict) -> Vec<String> {
-    let mut caveats = Vec::new();
-    if verdict == Verdict::SameSystem {
-        return caveats;
-    }
-    for (name, side) in [("A", a), ("B", b)] {
-        let revisions: BTreeSet<_> = side.runs.iter().map(|run| &*run.record.git).collect();
-        if revisions.len() > 1 {
-            let revisions: Vec<_> = revisions.into_iter().collect();
-            caveats.push(format!(
-                "{name} has runs of several revisions: {}.",
-                revisions.join(", ")
-            ));
-        }
-        if side.nr_left_out != 0 {
-            caveats.push(format!(
-                "{} of {name}'s runs are left out: they did not pass, or were interrupted.",
-                side.nr_left_out
-            ));
-        }
-        if !side.is_list && !sides::is_known(side.first()) {
-            caveats.push(format!(
-                "Revision {} does not say what {name} has measured, so no other run counts with it; name the runs \
-                 yourself, with commas in between.",
-                side.first().record.git
-            ));
-        }
-    }
-    let times = |side: &Side| {
-        let times = side.runs.iter().map(|run| run.finished_unix_ns);
-        (times.clone().min(), times.max())
-    };
-    let (a, b) = (times(a), times(b));
-    if verdict != Verdict::TooFewRuns && (a.1 < b.0 || b.1 < a.0) {
-        caveats.push(
-            "All runs of one side were made before those of the other: what changed on the host in between looks like a \
-             difference of the systems. Make them in turns."
-                .into(),
-        );
-    } else {
-        caveats.push(
-            "It takes runs of A and B made in turns, on a host that does the same all the while."
-                .into(),
-        );
-    }
-    caveats
 }

@@ -4,6 +4,8 @@
 //! QEMU. A revision with changes that are not committed, or an image of the user's own, does not say what was measured, so
 //! nothing is counted with such a run unless the user names it.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, anyhow};
 use xtask::history::Entry;
 use xtask::report::record::Verdict;
@@ -135,8 +137,54 @@ pub(super) fn are_same_system(a: &Side, b: &Side) -> bool {
 }
 
 /// Whether it is known what a run has measured.
-pub(super) fn is_known(entry: &Entry) -> bool {
+fn is_known(entry: &Entry) -> bool {
     System::of(entry).is_some()
+}
+
+/// What no test can know.
+pub(super) fn caveats(a: &Side, b: &Side, is_tested: bool) -> Vec<String> {
+    let mut caveats = Vec::new();
+    for (name, side) in [("A", a), ("B", b)] {
+        let revisions: BTreeSet<_> = side.runs.iter().map(|run| &*run.record.git).collect();
+        if revisions.len() > 1 {
+            let revisions: Vec<_> = revisions.into_iter().collect();
+            caveats.push(format!(
+                "{name} has runs of several revisions: {}.",
+                revisions.join(", ")
+            ));
+        }
+        if side.nr_left_out != 0 {
+            caveats.push(format!(
+                "{} of {name}'s runs are left out: they did not pass, or were interrupted.",
+                side.nr_left_out
+            ));
+        }
+        if !side.is_list && !is_known(side.first()) {
+            caveats.push(format!(
+                "Revision {} does not say what {name} has measured, so no other run counts with it; name the runs \
+                 yourself, with commas in between.",
+                side.first().record.git
+            ));
+        }
+    }
+    let times = |side: &Side| {
+        let times = side.runs.iter().map(|run| run.finished_unix_ns);
+        (times.clone().min(), times.max())
+    };
+    let (a, b) = (times(a), times(b));
+    if is_tested && (a.1 < b.0 || b.1 < a.0) {
+        caveats.push(
+            "All runs of one side were made before those of the other: what changed on the host in between looks like a \
+             difference of the systems. Make them in turns."
+                .into(),
+        );
+    } else {
+        caveats.push(
+            "It takes runs of A and B made in turns, on a host that does the same all the while."
+                .into(),
+        );
+    }
+    caveats
 }
 
 /// What was measured, and where.
