@@ -1,7 +1,7 @@
 //! What to do about an error of SQLite's: the advice hangs on what went wrong.
 
 use anyhow::Error;
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use xtask::term::Help;
 
 /// For files that are not ours to write, or not with this program.
@@ -15,19 +15,31 @@ pub(super) const DAMAGED: &str = "put it back from a backup, or see what `sqlite
 /// For a history that nobody can write to.
 const READ_ONLY: &str = "copy its folder to where you may write, and name that by --history";
 
+/// For a history whose writer was killed, and that nobody can write to.
+const TORN: &str = "whoever wrote it last was killed, and what that left has to be undone before it can be read: copy its \
+                    folder, history.db-journal too, to where you may write, and name that by --history";
+
 /// Adds advice, unless somebody who knew more has done so.
 pub(super) fn add(error: Error) -> Error {
     if error.downcast_ref::<Help>().is_some() {
         return error;
     }
-    let advice = code(&error).map_or(NOT_OURS, of);
+    let advice = match sqlite(&error) {
+        Some(it) if it.extended_code == ffi::SQLITE_READONLY_ROLLBACK => TORN,
+        Some(it) => of(it.code),
+        None => NOT_OURS,
+    };
     error.context(Help(advice.into()))
 }
 
 /// What SQLite calls it, if it was SQLite.
 pub(super) fn code(error: &Error) -> Option<ErrorCode> {
+    sqlite(error).map(|it| it.code)
+}
+
+fn sqlite(error: &Error) -> Option<&ffi::Error> {
     let mut causes = error.chain();
-    causes.find_map(|cause| cause.downcast_ref::<rusqlite::Error>()?.sqlite_error_code())
+    causes.find_map(|cause| cause.downcast_ref::<rusqlite::Error>()?.sqlite_error())
 }
 
 fn of(code: ErrorCode) -> &'static str {
@@ -52,7 +64,7 @@ fn of(code: ErrorCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::{Connection, ffi};
+    use rusqlite::Connection;
 
     fn advice(error: Error) -> String {
         let error = add(error.context("what was done"));
@@ -73,6 +85,7 @@ mod tests {
     fn only_what_is_not_ours_is_to_be_moved_away() {
         let of = |code| advice(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None).into());
         assert!(of(ffi::SQLITE_NOTADB).contains("move it away"));
+        assert!(of(ffi::SQLITE_READONLY_ROLLBACK).contains("history.db-journal too"));
         for code in [
             ffi::SQLITE_FULL,
             ffi::SQLITE_IOERR_WRITE,

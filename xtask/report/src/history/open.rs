@@ -43,11 +43,11 @@ impl Database {
         };
         match size {
             None if spooled.is_empty() => return Self::empty(path),
-            // Made by somebody who was killed, it would have been filled from what is still in the spool.
+            // Whoever makes it and is killed, or finds the disk full, leaves what it was made for in the spool.
             Some(0) if spooled.is_empty() => {
                 return Err(anyhow!("the history {} is empty (0 bytes)", path.display())).help(
-                    "Takt leaves no such file behind, so what was in it is lost: put it back from a backup, or remove \
-                     it, and the next run begins a new one",
+                    "Takt leaves such a file only beside runs in the spool, and there are none, so what was in it is \
+                     lost: put it back from a backup, or remove it, and the next run begins a new one",
                 );
             }
             _ => {}
@@ -86,7 +86,7 @@ impl Database {
             .map_err(advice::add)?;
         if is_new && size == Some(0) {
             note(format_args!(
-                "{} was empty (0 bytes): whoever made it was killed, or what was in it is lost; it begins again with the \
+                "{} was empty (0 bytes): whoever made it did not come to an end, or what was in it is lost; it begins again with the \
                  runs in the spool",
                 paths::shown(&path)
             ));
