@@ -45,11 +45,20 @@ pub fn runs() -> PathBuf {
 /// Where the history of runs is kept: what the user says, `TAKT_HISTORY`, or a hidden folder among the runs.
 #[must_use]
 pub fn history(given: Option<&Path>) -> PathBuf {
+    named_history(given).unwrap_or_else(|| runs().join(".history"))
+}
+
+/// Whether the user says where the history is.
+#[must_use]
+pub fn is_history_named(given: Option<&Path>) -> bool {
+    named_history(given).is_some()
+}
+
+fn named_history(given: Option<&Path>) -> Option<PathBuf> {
     let variable = || env::var_os("TAKT_HISTORY").filter(|dir| !dir.is_empty());
     given
         .map(Path::to_path_buf)
         .or_else(|| variable().map(PathBuf::from))
-        .unwrap_or_else(|| runs().join(".history"))
 }
 
 /// A path for people to read: from the current folder, if it lies there.

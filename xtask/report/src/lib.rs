@@ -17,7 +17,7 @@
 //! | [`markup`] | texts in HTML and SVG |
 //! | [`mod@bench`] | the scale curves of `cargo xtask bench --json` |
 //! | [`history`] | the database of runs |
-//! | [`stats`] | the statistical tests |
+//! | [`stats`] | how far distributions are apart, and the statistical test of runs |
 #![forbid(unsafe_code)]
 
 pub mod bench;

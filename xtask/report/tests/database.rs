@@ -1,32 +1,20 @@
-//! The database of runs: killed while it is written, on a full disk, of an older and of a newer schema, damaged.
+//! The database of runs: killed while it is written, on a full disk, filled from the spool.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{collect, done, entry, history};
+use common::{collect, done, entry, history, spool_many};
 use rusqlite::Connection;
+use takt_report::history::Database;
 use takt_report::history::database::FILE;
-use takt_report::history::{Database, schema};
 use xtask::history::{Entry, spool};
-
-fn spool_many(dir: &Path, nr: u64) -> Vec<Entry> {
-    (0..nr)
-        .map(|nr| {
-            let mut entry = entry(&(0..60).map(|at| 300 + at * 7 + nr).collect::<Vec<_>>());
-            entry.finished_unix_ns = nr;
-            spool::write(dir, &entry).unwrap();
-            entry
-        })
-        .collect()
-}
 
 fn ids(entries: &[Entry]) -> BTreeSet<&str> {
     entries.iter().map(|entry| entry.id.as_str()).collect()
@@ -110,6 +98,63 @@ fn killed_while_writing_nothing_is_lost_or_doubled() {
     }
 }
 
+/// Where SQLite keeps what was there before, while it writes. It is gone once the writing is on the disk.
+fn journal(dir: &Path) -> PathBuf {
+    dir.join(format!("{FILE}-journal"))
+}
+
+#[test]
+fn a_run_that_is_being_written_when_its_writer_is_killed_is_there_whole_or_not_at_all() {
+    const NR_BUCKETS: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let first = spool_many(dir.path(), 1);
+    drop(Database::open(dir.path()).unwrap());
+    let (mut nr_torn, mut attempt) = (0, 0);
+    while nr_torn < 8 {
+        attempt += 1;
+        assert!(attempt < 80, "killed while writing {nr_torn} times only");
+        let run = entry(&(attempt..attempt + NR_BUCKETS).collect::<Vec<_>>());
+        spool::write(dir.path(), &run).unwrap();
+        let mut child = history(dir.path(), &["list"]).spawn().unwrap();
+        let started = Instant::now();
+        while !journal(dir.path()).exists() && child.try_wait().unwrap().is_none() {
+            assert!(
+                started.elapsed() < Duration::from_secs(30),
+                "it writes nothing"
+            );
+        }
+        // Each time at another place: while rows are inserted, while pages are written, while they are synced.
+        thread::sleep(Duration::from_millis(attempt % 12 * 3));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let is_torn = journal(dir.path()).exists();
+        nr_torn += u64::from(is_torn);
+        let connection = Connection::open(dir.path().join(FILE)).unwrap();
+        let ask = |query: &str| -> i64 {
+            let parameters: &[&dyn rusqlite::ToSql] =
+                if query.contains('?') { &[&run.id] } else { &[] };
+            connection
+                .query_row(query, parameters, |row| row.get(0))
+                .unwrap()
+        };
+        let is_there = ask("SELECT count(*) FROM runs WHERE id = ?1") == 1;
+        let rows = ask("SELECT count(*) FROM histograms WHERE run = ?1");
+        assert_eq!(rows, if is_there { NR_BUCKETS as i64 + 1 } else { 0 });
+        assert!(!(is_torn && is_there), "its journal would have been gone");
+        let sound: String = connection
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(sound, "ok");
+        drop(connection);
+        let is_spooled = !spool::files(dir.path()).unwrap().is_empty();
+        assert!(is_there || is_spooled, "the run is lost");
+        let database = Database::open(dir.path()).unwrap();
+        assert_eq!(database.entry(&run.id).unwrap(), run);
+        assert_eq!(database.entry(&first[0].id).unwrap(), first[0]);
+        assert_eq!(database.ids().unwrap().len() as u64, attempt + 1);
+    }
+}
+
 #[test]
 fn on_a_full_disk_the_run_stays_in_the_spool() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +181,10 @@ fn on_a_full_disk_the_run_stays_in_the_spool() {
         stderr.contains("cannot be taken into the history"),
         "{stderr}"
     );
-    assert!(stderr.contains("still in the spool"), "{stderr}");
+    assert!(
+        stderr.contains("still in the spool") && !stderr.contains("move it away"),
+        "{stderr}"
+    );
     assert_eq!(spool::files(dir.path()).unwrap().len(), 1);
     assert_eq!(count(dir.path()), 1);
     // With room again, all is there.
@@ -166,150 +214,6 @@ fn a_spool_that_cannot_be_written_leaves_nothing() {
         .unwrap()
         .count();
     assert_eq!(left, 1, "the temporary file is still there");
-}
-
-/// Makes a database of version 1, as the program of that time did.
-fn version_1(dir: &Path, entries: &[Entry]) {
-    let connection = Connection::open(dir.join(FILE)).unwrap();
-    connection.execute_batch(schema::FIRST).unwrap();
-    connection
-        .pragma_update(None, "application_id", schema::APPLICATION)
-        .unwrap();
-    connection.pragma_update(None, "user_version", 1).unwrap();
-    for entry in entries {
-        connection
-            .execute(
-                "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                (
-                    &entry.id,
-                    entry.record.timing.started_unix_s as i64,
-                    &entry.record.git,
-                    entry.record.result.word(),
-                    entry.record.accel.accel.name(),
-                    entry.folder.to_string_lossy(),
-                    serde_json::to_string(&entry.setup).unwrap(),
-                    serde_json::to_string(&entry.record).unwrap(),
-                ),
-            )
-            .unwrap();
-        for (slot, buckets) in entry.histograms.iter().enumerate() {
-            for (latency, buckets) in [("irq", &buckets.irq), ("thread", &buckets.thread)] {
-                for &(ns, count) in buckets {
-                    let row = (&entry.id, slot as i64, latency, ns as i64, count as i64);
-                    connection
-                        .execute("INSERT INTO histograms VALUES (?1, ?2, ?3, ?4, ?5)", row)
-                        .unwrap();
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn an_older_schema_is_brought_up_to_date() {
-    let dir = tempfile::tempdir().unwrap();
-    let old = [entry(&[300, 301, 305]), entry(&[300, 302])];
-    version_1(dir.path(), &old);
-    let new = entry(&[299]);
-    spool::write(dir.path(), &new).unwrap();
-    let database = Database::open(dir.path()).unwrap();
-    // All have the same configuration, and the new column knows.
-    let key = new.configuration().key();
-    assert_eq!(database.ids_of(&key).unwrap().len(), 3);
-    assert_eq!(database.ids().unwrap()[0], new.id);
-    for entry in &old {
-        let found = database.entry(&entry.id).unwrap();
-        assert_eq!(found.histograms, entry.histograms);
-        assert_eq!(found.record, entry.record);
-        assert_eq!(
-            found.finished_unix_ns,
-            entry.record.timing.started_unix_s * 1_000_000_000
-        );
-    }
-    let connection = Connection::open(dir.path().join(FILE)).unwrap();
-    let version: u32 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
-    assert_eq!(version, schema::VERSION);
-}
-
-#[test]
-fn a_migration_that_fails_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    version_1(dir.path(), &[entry(&[300])]);
-    let connection = Connection::open(dir.path().join(FILE)).unwrap();
-    connection
-        .execute("UPDATE runs SET record = 'nonsense'", [])
-        .unwrap();
-    drop(connection);
-    let before = fs::read(dir.path().join(FILE)).unwrap();
-    let error = Database::open(dir.path()).unwrap_err();
-    assert!(
-        format!("{error:#}").contains("from version 1 to version 2"),
-        "{error:#}"
-    );
-    assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), before);
-}
-
-/// Demands that the history is refused with these words, and that neither it nor the spool is touched.
-fn refused(dir: &Path, words: &str) {
-    let entry = entry(&[7]);
-    spool::write(dir, &entry).unwrap();
-    let before = fs::read(dir.join(FILE)).unwrap();
-    let (code, _, stderr) = done(history(dir, &["list"]));
-    assert_eq!(code, Some(1), "{stderr}");
-    assert!(
-        stderr.contains(words) && stderr.contains("history.db"),
-        "{stderr}"
-    );
-    assert!(stderr.contains("help: "), "{stderr}");
-    assert_eq!(fs::read(dir.join(FILE)).unwrap(), before, "it was changed");
-    assert_eq!(spool::files(dir).unwrap().len(), 1, "the run is lost");
-}
-
-#[test]
-fn a_newer_schema_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(Database::open(dir.path()).unwrap());
-    let connection = Connection::open(dir.path().join(FILE)).unwrap();
-    connection.pragma_update(None, "user_version", 99).unwrap();
-    drop(connection);
-    refused(dir.path(), "written by a newer Takt");
-}
-
-#[test]
-fn what_is_no_database_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut file = fs::File::create(dir.path().join(FILE)).unwrap();
-    file.write_all(&b"My thesis. ".repeat(1000)).unwrap();
-    refused(dir.path(), "not a database");
-}
-
-#[test]
-fn another_programs_database_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let connection = Connection::open(dir.path().join(FILE)).unwrap();
-    connection
-        .execute_batch("CREATE TABLE songs (name TEXT)")
-        .unwrap();
-    drop(connection);
-    refused(dir.path(), "another program's");
-}
-
-#[test]
-fn a_damaged_database_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    spool_many(dir.path(), 50);
-    drop(Database::open(dir.path()).unwrap());
-    let path = dir.path().join(FILE);
-    let mut bytes = fs::read(&path).unwrap();
-    let nr = bytes.len();
-    // All pages but the first.
-    bytes[4096 + 8..nr]
-        .iter_mut()
-        .for_each(|byte| *byte ^= 0x5a);
-    fs::write(&path, bytes).unwrap();
-    refused(dir.path(), "cannot be used");
 }
 
 #[test]

@@ -29,7 +29,9 @@ pub struct Report {
 #[command(after_help = "\
 A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
 latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there \
-into the database, runs/.history/history.db. The first use builds takt-report, which takes some minutes.
+into the database, runs/.history/history.db. Where no run was kept they make nothing; a history that cannot be written \
+(a read-only disk, somebody else's) is read, without what is in its spool. The first use builds takt-report, which takes \
+some minutes.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
     /// Where the history is [default: TAKT_HISTORY, or runs/.history].
@@ -47,7 +49,7 @@ pub enum HistoryCommand {
     List(HistoryList),
     /// Shows a run: configuration, revision, figures.
     Show(HistoryShow),
-    /// Compares two runs of the same configuration: exactly under icount, by statistical tests otherwise.
+    /// Compares two runs of the same configuration: exactly under icount; in real time tests the runs like each.
     Compare(HistoryCompare),
     /// Merges the histograms of runs of the same configuration and shows the figures of all samples together.
     Merge(HistoryMerge),
@@ -73,9 +75,9 @@ pub struct HistoryList {
     /// Which runs.
     #[command(flatten)]
     pub filter: HistoryFilter,
-    /// At most so many.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub limit: Option<usize>,
+    /// At most so many, 1 or more.
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
     /// As JSON.
     #[arg(long)]
     pub json: bool,
@@ -95,16 +97,20 @@ pub struct HistoryShow {
 /// Flags of `history compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Under icount both runs are exact, so every difference is one: it is printed in instructions. In real time two tests are \
-made for each latency, both two-sided, at a level of 1 % for the two together: the two-sample Kolmogorov-Smirnov test \
-(are the distributions the same?) with the asymptotic p-value, and Mann-Whitney's U (is one latency usually higher?) in \
-the normal approximation with correction for ties and continuity.
-Exit codes: 0 no difference, or none shown, 1 error, 2 there is one.")]
+Under icount both runs are exact, so every difference is one: it is printed in instructions.
+In real time the samples of a run depend on one another, and two runs of one system differ too. So for the two runs only \
+their distance is printed (Kolmogorov-Smirnov's D, and the probability that a sample of B is larger), no p-value. Evidence \
+of a difference of the systems are further runs: all passed ones of A's configuration, revision, host and QEMU count with \
+A, likewise with B (none with a revision that is -dirty or with an image of your own: name them, A1,A2,A3,A4 B1,B2,B3,B4). \
+With 4 of each a permutation test is made, in which a run is one observation: p50, p99 and max of every latency, in \
+logarithms, all together at a level of 5 % (Westfall and Young's max T). It takes runs made in turns: what changed on the \
+host between A's and B's looks like a difference of theirs.
+Exit codes: 0 no difference, none shown, or no verdict (--json: replication.verdict), 1 error, 2 there is one.")]
 pub struct HistoryCompare {
-    /// The run to compare with.
+    /// The run to compare with, or several with commas in between.
     #[arg(value_name = "A")]
     pub a: String,
-    /// The run that is compared.
+    /// The run that is compared, or several.
     #[arg(value_name = "B", default_value = "latest")]
     pub b: String,
     /// Also if their configurations differ.
@@ -118,8 +124,8 @@ pub struct HistoryCompare {
 /// Flags of `history merge`.
 #[derive(Debug, Args)]
 pub struct HistoryMerge {
-    /// The runs.
-    #[arg(value_name = "RUN", required = true)]
+    /// The runs, two or more.
+    #[arg(value_name = "RUN", required = true, num_args = 2..)]
     pub runs: Vec<String>,
     /// Also if their configurations differ; they must have measured the same CPUs all the same.
     #[arg(long)]

@@ -1,4 +1,5 @@
-//! `history compare`: two runs of the same configuration.
+//! `history compare`: two runs of the same configuration, sample by sample where they are exact; in real time how far they
+//! are apart, and what [`replication`](super::replication) says of the systems behind them.
 
 use std::process::ExitCode;
 
@@ -7,76 +8,92 @@ use serde::Serialize;
 use serde_json::json;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryCompare as Flags;
-use xtask::history::Entry;
 use xtask::report::Run;
 use xtask::report::judge::slot_name;
-use xtask::term::{WithHelp, note};
+use xtask::term::WithHelp;
 
+use super::replication::{Replication, Verdict};
+use super::sides::{self, Side};
 use super::{Database, columns, figures, or_dash, print, print_json, select};
 use crate::source::is_exact;
-use crate::stats::{self, LEVEL, Tests};
+use crate::stats::{self, Distance};
 
 /// Exit code of a comparison that found a difference.
 const DIFFERENT: u8 = 2;
 
 /// Compares and prints.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
-    let entry = |name: &str| database.entry(&select::one(database, name)?);
-    let (a, b) = (entry(&flags.a)?, entry(&flags.b)?);
-    check_alike(&a, &b, flags.force)?;
-    let comparison = Comparison::new(&a.run()?, &b.run()?);
-    if flags.json {
-        let document = json!({
-            "schema": "takt.history-compare/1", "a": a.id, "b": b.id,
-            "is_exact": comparison.is_exact, "is_different": comparison.is_different(),
-            "latencies": comparison.latencies,
-        });
-        print_json(&document)?;
+    let (mut a, mut b) = (
+        Side::named(database, &flags.a)?,
+        Side::named(database, &flags.b)?,
+    );
+    sides::check_distinct(&a, &b)?;
+    for other in a.runs.iter().chain(&b.runs).skip(1) {
+        sides::check_alike(a.first(), other, flags.force)?;
+    }
+    let comparison = Comparison::new(&a.first().run()?, &b.first().run()?);
+    let replication = if comparison.is_exact {
+        refuse_lists(&a, &b)?;
+        None
     } else {
-        let head: Vec<_> = [("A", &a), ("B", &b)]
-            .map(|(name, entry)| {
-                vec![
-                    name.to_owned(),
-                    select::short(&entry.id).to_owned(),
-                    format!("revision {}", entry.record.git),
-                    entry.record.result.word().to_owned(),
-                ]
-            })
-            .to_vec();
+        sides::add_replicates(database, &mut a, &mut b)?;
+        Some(Replication::new(&a, &b)?)
+    };
+    let is_different = comparison.is_different()
+        || replication
+            .as_ref()
+            .is_some_and(|it| it.verdict == Verdict::Different);
+    if flags.json {
+        print_json(&json!({
+            "schema": "takt.history-compare/2", "a": a.first().id, "b": b.first().id,
+            "is_exact": comparison.is_exact, "is_different": is_different,
+            "latencies": comparison.latencies, "unmatched": comparison.unmatched, "replication": replication,
+        }))?;
+    } else {
+        let replication = replication.map(|it| format!("\n{}", it.text()));
         print(&format!(
-            "{}\n{}",
-            columns(&head, |_| false),
-            comparison.text()
+            "{}\n{}{}",
+            head(&a, &b),
+            comparison.text(),
+            replication.unwrap_or_default()
         ))?;
     }
-    Ok(if comparison.is_different() {
+    Ok(if is_different {
         ExitCode::from(DIFFERENT)
     } else {
         ExitCode::SUCCESS
     })
 }
 
-/// Refuses runs of different configurations unless the user insists, and says what differs.
-pub(super) fn check_alike(a: &Entry, b: &Entry, is_forced: bool) -> Result<()> {
-    let differences = a.configuration().differences(&b.configuration());
-    if differences.is_empty() {
-        return Ok(());
+/// Exact runs of one system are all the same, so there is nothing to count together.
+fn refuse_lists(a: &Side, b: &Side) -> Result<()> {
+    if a.is_list || b.is_list {
+        return Err(anyhow!(
+            "these runs are exact: they are compared two by two, sample by sample"
+        ))
+        .help("name one run for A and one for B; `history merge` puts the samples of several together");
     }
-    let lines: Vec<_> = differences
-        .iter()
-        .map(|(field, ours, theirs)| format!("{field}: {ours} and {theirs}"))
-        .collect();
-    let said = format!(
-        "{} and {} have different configurations: {}",
-        select::short(&a.id),
-        select::short(&b.id),
-        lines.join("; ")
-    );
-    if is_forced {
-        note(said);
-        return Ok(());
-    }
-    Err(anyhow!(said)).help("--force does it all the same")
+    Ok(())
+}
+
+/// A line for each side.
+fn head(a: &Side, b: &Side) -> String {
+    let line = |(name, side): (&str, &Side)| {
+        let entry = side.first();
+        let mut cells = vec![
+            name.to_owned(),
+            select::short(&entry.id).to_owned(),
+            format!("revision {}", entry.record.git),
+            entry.record.result.word().to_owned(),
+        ];
+        cells.extend(match side.runs.len() - 1 {
+            0 => None,
+            1 => Some("and 1 further run".into()),
+            more => Some(format!("and {more} further runs")),
+        });
+        cells
+    };
+    columns(&[("A", a), ("B", b)].map(line), |_| false)
 }
 
 /// One latency of one measured thread in both runs.
@@ -90,8 +107,8 @@ pub struct Latency {
     pub figures: Vec<(&'static str, Option<u64>, Option<u64>)>,
     /// Whether every sample is the same.
     pub is_identical: bool,
-    /// The tests; `None` if the figures are exact.
-    pub tests: Option<Tests>,
+    /// How far they are apart; `None` if the figures are exact.
+    pub distance: Option<Distance>,
 }
 
 /// Two runs beside one another.
@@ -130,7 +147,8 @@ impl Comparison {
         }
     }
 
-    /// Whether there is a difference, or one is shown.
+    /// Whether there is a difference for sure. In real time two runs are no evidence of one, unless they have measured
+    /// different things.
     #[must_use]
     pub fn is_different(&self) -> bool {
         !self.unmatched.is_empty() || self.latencies.iter().any(Latency::is_different)
@@ -157,7 +175,7 @@ impl Comparison {
         let mut out = String::from(if self.is_exact {
             "Both runs are exact: a difference of 1 ns is one instruction.\n"
         } else {
-            "Real time: what differs by chance and what does not is for statistical tests.\n"
+            "Real time: this is how far these two runs are apart. What it means for the systems stands at the end.\n"
         });
         for it in &self.latencies {
             let mut rows = vec![["", "A", "B", "difference"].map(String::from).to_vec()];
@@ -177,8 +195,8 @@ impl Comparison {
                 ]);
             }
             out += &format!("\n{}\n{}", it.name, columns(&rows, |nr| nr > 0));
-            out += &match &it.tests {
-                Some(tests) => tests.lines().join("\n  ") + "\n",
+            out += &match &it.distance {
+                Some(distance) => distance.words() + "\n",
                 None => it.words() + "\n",
             };
         }
@@ -190,20 +208,21 @@ impl Comparison {
 }
 
 impl Latency {
-    /// Whether there is a difference, or one is shown.
+    /// Whether there is a difference for sure.
     #[must_use]
     pub fn is_different(&self) -> bool {
-        match &self.tests {
-            None => !self.is_identical,
-            Some(tests) => tests.is_different(),
-        }
+        self.distance.is_none() && !self.is_identical
     }
 
     /// What the comparison says.
     #[must_use]
     pub fn words(&self) -> String {
-        if let Some(tests) = &self.tests {
-            return tests.words();
+        if let Some(distance) = &self.distance {
+            return format!(
+                "{}; so far are these two runs apart, and whether the systems differ takes several runs of each \
+                 (cargo xtask history compare)",
+                distance.words()
+            );
         }
         if self.is_identical {
             return "identical: every sample is the same".into();
@@ -230,7 +249,7 @@ impl Latency {
 }
 
 /// A run's latencies that have samples, by name.
-fn named(run: &Run) -> Vec<(String, &ExactHistogram)> {
+pub(super) fn named(run: &Run) -> Vec<(String, &ExactHistogram)> {
     let mut all = Vec::new();
     for (slot, both) in run.record.slots.iter().zip(&run.distributions) {
         let place = slot_name(run.record.config.workload, slot);
@@ -250,7 +269,7 @@ fn latency(name: String, a: &ExactHistogram, b: &ExactHistogram, is_exact: bool)
         count: (a.count(), b.count()),
         figures: both.map(|((name, a), (_, b))| (name, a, b)).collect(),
         is_identical: a == b,
-        tests: (!is_exact).then(|| stats::test(a, b, LEVEL)),
+        distance: (!is_exact).then(|| stats::distance(a, b)),
     }
 }
 

@@ -1,94 +1,24 @@
-//! [`Database`]: one SQLite file, filled from the spool.
-//!
-//! Each spooled run is taken over in a transaction of its own, and its file removed after that is on the disk. A run is
-//! known by its id, so one that is taken over twice is there once. Whoever is killed in between loses and doubles nothing.
+//! [`Database`]: one SQLite file with the runs, each written in a transaction of its own.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use xtask::history::{Entry, Histograms, SCHEMA, spool};
-use xtask::paths;
-use xtask::term::{WithHelp, note};
+use xtask::history::{Entry, Histograms, SCHEMA};
 
-use super::schema;
+use super::advice;
 
 /// The file in the history's folder.
 pub const FILE: &str = "history.db";
-/// How long another program may keep the database busy.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The history of runs.
 #[derive(Debug)]
 pub struct Database {
-    connection: Connection,
-    path: PathBuf,
+    pub(super) connection: Connection,
+    pub(super) path: PathBuf,
 }
 
 impl Database {
-    /// Opens the history in this folder, makes it if it is not there yet, brings it up to date and takes in what is in the
-    /// spool. A spooled file that is no run's is noted and left alone.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read or written, is damaged, or is of a newer version. Nothing is overwritten then.
-    pub fn open(dir: &Path) -> Result<Self> {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let path = dir.join(FILE);
-        let mut database = Self::connect(&path)?;
-        database.import(dir)?;
-        Ok(database)
-    }
-
-    fn connect(path: &Path) -> Result<Self> {
-        let cannot = || format!("the history {} cannot be used", path.display());
-        let mut connection = Connection::open(path).with_context(cannot)?;
-        connection.busy_timeout(PATIENCE).with_context(cannot)?;
-        prepare(&mut connection)
-            .with_context(cannot)
-            .help("nothing in it was changed; move it away, or name another folder by --history")?;
-        Ok(Self {
-            connection,
-            path: path.to_owned(),
-        })
-    }
-
-    /// Takes in what is in the spool.
-    fn import(&mut self, dir: &Path) -> Result<()> {
-        let mut entries = Vec::new();
-        for path in spool::files(dir)? {
-            let read = fs::read_to_string(&path)
-                .map_err(anyhow::Error::from)
-                .and_then(|text| Entry::parse(&text));
-            match read {
-                Ok(entry) => entries.push((path, entry)),
-                // Another program that looks at the history has just taken it in.
-                Err(_) if !path.exists() => {}
-                Err(error) => note(format_args!(
-                    "{} is not taken into the history: {error:#}; it stays where it is",
-                    paths::shown(&path)
-                )),
-            }
-        }
-        entries.sort_by_key(|(_, entry)| entry.finished_unix_ns);
-        for (path, entry) in entries {
-            self.insert(&entry)
-                .with_context(|| {
-                    format!(
-                        "{} cannot be taken into the history {}",
-                        path.display(),
-                        self.path.display()
-                    )
-                })
-                .help("the run is still in the spool, and the next command tries again")?;
-            // Should this fail, the run is there already the next time.
-            let _ = fs::remove_file(&path);
-        }
-        Ok(())
-    }
-
     /// Takes in a run, unless it is there already; says whether it was not.
     ///
     /// # Errors
@@ -226,22 +156,7 @@ impl Database {
     }
 
     fn unreadable(&self, error: rusqlite::Error) -> anyhow::Error {
-        anyhow!(error).context(format!(
-            "the history {} cannot be read",
-            self.path.display()
-        ))
-    }
-}
-
-/// What every connection needs, and the current schema.
-fn prepare(connection: &mut Connection) -> Result<()> {
-    // A run that was reported as kept is on the disk.
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    schema::update(connection)?;
-    let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    match sound.as_str() {
-        "ok" => Ok(()),
-        what => Err(anyhow!("it is damaged: {what}")),
+        let said = format!("the history {} cannot be read", self.path.display());
+        advice::add(anyhow!(error).context(said))
     }
 }

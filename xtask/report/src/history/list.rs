@@ -14,7 +14,7 @@ use super::{Database, columns, date, figures, or_dash, print, print_json, select
 
 /// Prints the runs, the latest first.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
-    let limit = flags.limit.unwrap_or(usize::MAX);
+    let limit = flags.limit.map_or(usize::MAX, |nr| nr as usize);
     let entries = select::filtered(database, &flags.filter, limit)?;
     if flags.json {
         let runs = entries.iter().map(json).collect::<Result<Vec<_>>>()?;
@@ -22,7 +22,11 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         return print_json(&document);
     }
     if entries.is_empty() {
-        return print("no runs\n");
+        return print(if database.ids()?.is_empty() {
+            "no runs yet; cargo xtask latency-run makes one\n"
+        } else {
+            "no runs of such a configuration\n"
+        });
     }
     let mut rows = vec![TITLES.map(String::from).to_vec()];
     for entry in &entries {

@@ -2,26 +2,25 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use xtask::cli::HistoryMerge as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
+use xtask::term::WithHelp;
 
-use super::{Database, compare, print, print_json, select, show};
+use super::{Database, print, print_json, select, show, sides};
 
 /// Prints the merged figures.
 pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     let mut entries: Vec<Entry> = Vec::new();
     for name in &flags.runs {
         let id = select::one(database, name)?;
-        if entries.iter().any(|entry| entry.id == id) {
-            bail!("run {} is named twice", select::short(&id));
-        }
+        sides::refuse_twice(&entries, &id)?;
         entries.push(database.entry(&id)?);
     }
     for other in entries.iter().skip(1) {
-        compare::check_alike(&entries[0], other, flags.force)?;
+        sides::check_alike(&entries[0], other, flags.force)?;
     }
     let runs = entries.iter().map(Entry::run).collect::<Result<Vec<_>>>()?;
     let merged = merge(&runs)?;
@@ -67,7 +66,8 @@ pub fn merge(runs: &[Run]) -> Result<Run> {
     };
     for run in &runs[1..] {
         if places(run) != places(&merged) {
-            bail!("the runs have not measured the same CPUs");
+            return Err(anyhow!("the runs have not measured the same CPUs"))
+                .help("cargo xtask history show RUN says which each has");
         }
         for (into, from) in merged.distributions.iter_mut().zip(&run.distributions) {
             into.merge(from);

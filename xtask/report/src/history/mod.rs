@@ -2,34 +2,55 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`database`] | the SQLite file: opening, importing, reading |
+//! | [`database`] | the SQLite file: writing and reading runs |
+//! | `open`, `advice` | opening it, taking in what is in the spool; what to do if that fails |
 //! | [`schema`] | its versions and the ways from one to the next |
 //! | [`select`] | naming runs, filtering them |
 //! | `list`, `show`, [`compare`], [`merge`], `plot` | the commands |
+//! | `sides`, [`replication`] | which runs count together when groups are compared, and the test of them |
 
+mod advice;
 pub mod compare;
 pub mod database;
 mod list;
 pub mod merge;
+mod open;
 mod plot;
+pub mod replication;
 pub mod schema;
 pub mod select;
 mod show;
+mod sides;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
 use xtask::output::print;
 use xtask::paths;
+use xtask::term::WithHelp;
 
 pub use database::Database;
 
 /// Does what the flags say.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     let dir = paths::history(flags.history.as_deref());
+    // Where nobody named it, it is just not there yet.
+    if paths::is_history_named(flags.history.as_deref()) && !dir.is_dir() {
+        let said = if dir.exists() {
+            "it is no folder"
+        } else {
+            "there is no such folder"
+        };
+        return Err(anyhow!(said))
+            .with_context(|| format!("there is no history in {}", dir.display()))
+            .help(
+                "a run begins one: cargo xtask latency-run --history DIR (or TAKT_HISTORY=DIR); without either it is \
+                 runs/.history",
+            );
+    }
     let database = Database::open(&dir)?;
     match &flags.command {
         HistoryCommand::List(flags) => list::run(&database, flags),

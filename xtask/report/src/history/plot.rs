@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{HistoryPlot as Flags, Metric};
@@ -29,10 +29,11 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{name}.svg")));
     if path.extension().is_none_or(|it| it != "svg") {
-        bail!(
+        return Err(anyhow!(
             "{}: pictures are SVG, so its name has to end in .svg",
             path.display()
-        );
+        ))
+        .help(format!("-o {}", path.with_extension("svg").display()));
     }
     let mut entries = entries(database, flags)?;
     if entries.is_empty() {

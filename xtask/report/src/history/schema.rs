@@ -7,10 +7,13 @@
 //!
 //! A database is brought up to date in one transaction, so it is of one version or of the other, whatever happens.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, Transaction};
 use xtask::history::{Configuration, Setup};
 use xtask::report::record::RunRecord;
+use xtask::term::WithHelp;
+
+use super::advice;
 
 /// The version that this program writes.
 pub const VERSION: u32 = 2;
@@ -19,7 +22,7 @@ pub const VERSION: u32 = 2;
 pub const APPLICATION: i32 = 0x5441_4b54;
 
 /// Version 1.
-pub const FIRST: &str = "
+const FIRST: &str = "
     CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         started INTEGER NOT NULL,
@@ -48,21 +51,30 @@ const SECOND: &str = "
     CREATE INDEX runs_by_time ON runs (finished);
 ";
 
-/// Brings a database to [`VERSION`].
+/// Brings a database to [`VERSION`]; says whether there was nothing in it before.
 ///
 /// # Errors
 ///
 /// If it is of a newer version, of another program, or cannot be written; it is unchanged then.
-pub fn update(connection: &mut Connection) -> Result<()> {
+pub fn update(connection: &mut Connection) -> Result<bool> {
     let found = version(connection)?;
     if found == VERSION {
-        return Ok(());
+        return Ok(false);
     }
     if found > VERSION {
-        bail!(
+        return Err(anyhow!(
             "it has version {found}, and this program knows versions up to {VERSION}: it was written by a newer Takt"
-        );
+        ))
+        .help("use that one, or name another folder by --history; nothing in it was changed");
     }
+    let outdated = || match found {
+        0 => "it has to be made".to_owned(),
+        older => format!("cannot bring it from version {older} to version {VERSION}"),
+    };
+    updated(connection).with_context(outdated)
+}
+
+fn updated(connection: &mut Connection) -> Result<bool> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     // Another program may have been quicker.
@@ -71,22 +83,35 @@ pub fn update(connection: &mut Connection) -> Result<()> {
         create(&transaction)?;
     }
     if found < 2 {
-        second(&transaction).context("cannot bring it from version 1 to version 2")?;
+        second(&transaction)?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
-    Ok(transaction.commit()?)
+    transaction.commit()?;
+    Ok(found == 0)
 }
 
+/// The version; 0 is of a database in which nothing is yet.
 fn version(connection: &Connection) -> Result<u32> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let version = pragma("user_version")?;
-    let is_empty = connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| {
-        row.get::<_, i64>(0)
-    })? == 0;
-    if !is_empty && pragma("application_id")? != i64::from(APPLICATION) {
-        bail!("it is another program's");
+    let (version, application) = (pragma("user_version")?, pragma("application_id")?);
+    let is_ours = |name: &str| matches!(name, "runs" | "histograms");
+    let mut read = connection.prepare("SELECT name FROM sqlite_master WHERE type = 'table'")?;
+    let tables: Vec<String> = read
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let nr_ours = tables.iter().filter(|name| is_ours(name)).count();
+    match (application == i64::from(APPLICATION), version) {
+        (false, 0) if application == 0 && tables.is_empty() => Ok(0),
+        (false, _) => Err(anyhow!(
+            "it is another program's: Takt did not write its tables"
+        )).help(advice::NOT_OURS),
+        (true, 1..) if nr_ours == 2 => u32::try_from(version).context("its version is no version"),
+        (true, 1..) => Err(anyhow!("it is damaged: its tables are missing")).help(advice::DAMAGED),
+        (true, _) => Err(anyhow!(
+            "it bears Takt's mark and the version {version}, which Takt never writes: another program has changed it"
+        ))
+        .help(advice::DAMAGED),
     }
-    u32::try_from(version).context("its version is no version")
 }
 
 fn create(transaction: &Transaction<'_>) -> Result<()> {

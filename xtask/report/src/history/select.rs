@@ -1,6 +1,6 @@
 //! Naming runs: `latest`, `latest~2`, the first digits of an id; and filtering them.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use xtask::cli::HistoryFilter;
 use xtask::history::Entry;
 use xtask::term::WithHelp;
@@ -8,6 +8,10 @@ use xtask::term::WithHelp;
 use super::Database;
 
 const LATEST: &str = "latest";
+
+/// How runs are named.
+const NAMES: &str = "a run is named by the first digits of its id, or as latest, latest~1 …; cargo xtask history list \
+                     shows them";
 
 /// Whether this could name a run of the history.
 #[must_use]
@@ -39,7 +43,14 @@ pub fn one(database: &Database, name: &str) -> Result<String> {
         return ids
             .into_iter()
             .nth(back)
-            .with_context(|| format!("there is no run {name}: the history has {nr}"));
+            .with_context(|| format!("there is no run {name}: the history has {nr}"))
+            .help(format!(
+                "the first one is latest~{}; cargo xtask history list shows all",
+                nr - 1
+            ));
+    }
+    if name.is_empty() {
+        return Err(anyhow!("an empty name names no run")).help(NAMES);
     }
     let prefix = name.to_ascii_lowercase();
     let mut fitting: Vec<_> = ids
@@ -48,10 +59,15 @@ pub fn one(database: &Database, name: &str) -> Result<String> {
         .collect();
     match fitting.len() {
         1 => Ok(fitting.remove(0)),
-        0 => Err(anyhow!("there is no run {name} in the history")).help("cargo xtask history list"),
+        0 => Err(anyhow!("there is no run {name} in the history")).help(NAMES),
         nr => {
             let some: Vec<_> = fitting.iter().take(5).map(|id| &id[..12]).collect();
-            bail!("{nr} runs begin with {name}: {} …", some.join(", "))
+            let more = if nr > some.len() { " …" } else { "" };
+            Err(anyhow!(
+                "{nr} runs begin with {name}: {}{more}",
+                some.join(", ")
+            ))
+            .help("give more digits")
         }
     }
 }
@@ -77,7 +93,8 @@ pub(crate) fn filtered(
     for text in &filter.fields {
         let (name, value) = text
             .split_once('=')
-            .ok_or_else(|| anyhow!("--config {text}: it has to be FIELD=VALUE"))?;
+            .ok_or_else(|| anyhow!("--config {text}: it has to be FIELD=VALUE"))
+            .help("as in --config load=mix; cargo xtask history show lists the fields of a run")?;
         fields.push((name, value));
     }
     let mut entries = Vec::new();

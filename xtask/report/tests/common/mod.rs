@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use takt_report::history::Database;
 use takt_timerlat::stats::ExactHistogram;
-use xtask::history::{Entry, Setup};
+use xtask::history::{Entry, Setup, spool};
 use xtask::report::Run;
 use xtask::report::record::{Distributions, LatencyRecord, RunRecord};
 
@@ -96,4 +97,37 @@ pub(crate) fn done(mut command: Command) -> (Option<i32>, String, String) {
         text(&output.stdout),
         text(&output.stderr),
     )
+}
+
+/// Every command, with what it needs.
+pub(crate) const COMMANDS: [&[&str]; 5] = [
+    &["list"],
+    &["show", "latest"],
+    &["compare", "latest~1", "latest"],
+    &["merge", "latest~1", "latest"],
+    &["plot", "thread-max"],
+];
+
+/// A history with two runs, one after the other.
+pub(crate) fn two_runs(dir: &Path) -> [Entry; 2] {
+    let runs = [300, 310].map(|ns| {
+        let mut entry = entry(&[ns, ns + 1]);
+        entry.finished_unix_ns = ns;
+        spool::write(dir, &entry).unwrap();
+        entry
+    });
+    drop(Database::open(dir).unwrap());
+    runs
+}
+
+/// Puts so many runs into the spool.
+pub(crate) fn spool_many(dir: &Path, nr: u64) -> Vec<Entry> {
+    (0..nr)
+        .map(|nr| {
+            let mut entry = entry(&(0..60).map(|at| 300 + at * 7 + nr).collect::<Vec<_>>());
+            entry.finished_unix_ns = nr;
+            spool::write(dir, &entry).unwrap();
+            entry
+        })
+        .collect()
 }

@@ -68,7 +68,7 @@ fn list(stage: &Stage, more: &[&str]) -> Result<Vec<Value>> {
     Ok(list["runs"].as_array().context("no runs")?.clone())
 }
 
-/// In real time two tests are made, whatever they find.
+/// In real time two runs are no evidence, whatever they are like.
 fn real_time(stage: &Stage) -> Result<()> {
     for name in ["real-1", "real-2"] {
         let done = stage.latency_run(name, "-d 100ms --no-icount")?;
@@ -76,15 +76,9 @@ fn real_time(stage: &Stage) -> Result<()> {
         ensure!(done.code != Some(1), "{}", done.stderr);
     }
     let done = stage.xtask(&["history", "compare", "latest~1", "latest"])?;
-    ensure!(
-        matches!(done.code, Some(0 | 2)),
-        "{:?}: {}",
-        done.code,
-        done.stderr
-    );
-    done.says("Kolmogorov-Smirnov: D = ")?
-        .says("Mann-Whitney: U = ")?
-        .says("at the level of 1 %")?;
+    done.code(0)?
+        .says("Kolmogorov-Smirnov distance D = ")?
+        .says("No verdict: ")?;
     Ok(())
 }
 
