@@ -50,8 +50,10 @@ pub struct Comparison {
     pub unknown: Vec<String>,
     /// Budgets without a figure.
     pub missing: Vec<String>,
-    /// The functions on the paths that changed.
+    /// The functions on the paths that changed, in instructions.
     pub functions: Vec<Moved>,
+    /// The functions of the images' text that changed, in bytes.
+    pub sizes: Vec<Moved>,
     /// How many figures there are.
     #[serde(rename = "figures")]
     pub nr: usize,
@@ -86,13 +88,23 @@ pub fn compare(
     }
     let is_gone = |name: &&String| !figures.contains_key(*name);
     found.missing = budget.figures.keys().filter(is_gone).cloned().collect();
-    found.functions = moved(&budget.functions, functions);
+    found.functions = moved(&budget.functions, functions, |path| !is_text(path));
+    found.sizes = moved(&budget.functions, functions, is_text);
     found
 }
 
-fn moved(before: &BTreeMap<String, Functions>, now: &BTreeMap<String, Functions>) -> Vec<Moved> {
+/// Whether functions are told in bytes there.
+fn is_text(path: &str) -> bool {
+    path.ends_with("-text")
+}
+
+fn moved(
+    before: &BTreeMap<String, Functions>,
+    now: &BTreeMap<String, Functions>,
+    is_meant: impl Fn(&str) -> bool,
+) -> Vec<Moved> {
     let mut all: BTreeMap<&str, Moved> = BTreeMap::new();
-    for (path, functions) in now {
+    for (path, functions) in now.iter().filter(|(path, _)| is_meant(path)) {
         let Some(old) = before.get(path) else {
             continue;
         };
@@ -183,24 +195,11 @@ impl Comparison {
             }
             writeln!(out)?;
         }
-        if !self.functions.is_empty() {
-            writeln!(out, "in the functions")?;
-            for moved in self.functions.iter().take(20) {
-                let paths = match moved.paths.as_slice() {
-                    [one] => one.clone(),
-                    [one, rest @ ..] => format!("{one} and {} more", rest.len()),
-                    [] => String::new(),
-                };
-                writeln!(
-                    out,
-                    "{:>+7}  {}  on the path of {paths}",
-                    moved.by, moved.function
-                )?;
-            }
-            if let Some(more) = self.functions.len().checked_sub(21) {
-                writeln!(out, "         and {} more", more + 1)?;
-            }
-            writeln!(out)?;
+        for (what, moved) in [
+            ("instructions by function", &self.functions),
+            ("bytes by function", &self.sizes),
+        ] {
+            write_moved(out, what, moved)?;
         }
         for (what, names) in [
             ("without a budget", &self.unknown),
@@ -218,6 +217,28 @@ impl Comparison {
             self.shrunk.len()
         )
     }
+}
+
+/// Rows of a table of functions.
+const NR_FUNCTIONS: usize = 20;
+
+fn write_moved(out: &mut String, what: &str, all: &[Moved]) -> std::fmt::Result {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{what}")?;
+    for moved in all.iter().take(NR_FUNCTIONS) {
+        let paths = match moved.paths.as_slice() {
+            [one] => one.clone(),
+            [one, rest @ ..] => format!("{one} and {} more", rest.len()),
+            [] => String::new(),
+        };
+        writeln!(out, "{:>+7}  {}  of {paths}", moved.by, moved.function)?;
+    }
+    if let Some(more) = all.len().checked_sub(NR_FUNCTIONS + 1) {
+        writeln!(out, "         and {} more", more + 1)?;
+    }
+    writeln!(out)
 }
 
 #[cfg(test)]
@@ -284,10 +305,21 @@ mod tests {
             .map(|it| (it.function.as_str(), it.by, it.paths.len()))
             .collect();
         assert_eq!(is, expected);
+        assert!(found.text().contains(
+            "instructions by function\n     +2  new  of b\n     +1  wake  of b and 1 more\n"
+        ));
+    }
+
+    #[test]
+    fn text_is_told_in_bytes() {
+        let of = |bytes| BTreeMap::from([("bench.x-text".into(), named(&[("wake", bytes)]))]);
+        let budget = Budget::new("r".into(), "c".into(), named(&[]), of(48));
+        let found = compare(&budget, &budget.figures, &of(64));
+        assert!(found.functions.is_empty());
+        let text = found.text();
         assert!(
-            found
-                .text()
-                .contains("+1  wake  on the path of b and 1 more")
+            text.contains("bytes by function\n    +16  wake  of bench.x-text\n"),
+            "{text}"
         );
     }
 

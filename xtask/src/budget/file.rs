@@ -23,7 +23,7 @@ const HEAD: &str = "\
 # them anew and fails where one grew. Written by `cargo xtask budget update`; what is changed by hand is refused.
 ";
 
-/// Instructions by function.
+/// Instructions by function; of an image's text, bytes.
 pub type Functions = BTreeMap<String, u64>;
 
 /// All budgets.
@@ -39,7 +39,7 @@ pub struct Budget {
     pub digest: String,
     /// The figures by name.
     pub figures: BTreeMap<String, u64>,
-    /// What the paths of the swept workloads consist of.
+    /// What the paths of the swept workloads, the rows of the benchmark and the text of the image consist of.
     pub functions: BTreeMap<String, Functions>,
 }
 

@@ -54,13 +54,15 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         }
         BudgetCommand::Update(flags) => {
             setup::ensure_qemu(!flags.no_install)?;
+            // That which is built now, whatever happens to the sources in the minutes to come.
+            let revision = provenance::git_revision();
             let (figures, functions) = measure(flags.jobs)?;
             if let Ok(before) = Budget::read(&path, &compiler) {
                 let found = compare::compare(&before, &figures, &functions);
                 output::print(&found.text())?;
             }
             let nr = figures.len();
-            Budget::new(provenance::git_revision(), compiler, figures, functions).write(&path)?;
+            Budget::new(revision, compiler, figures, functions).write(&path)?;
             println!("{nr} figures in {FILE}");
             Ok(ExitCode::SUCCESS)
         }

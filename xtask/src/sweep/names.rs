@@ -124,7 +124,7 @@ fn is_of(frame: &str, files: &[&str]) -> bool {
 }
 
 /// A name without its crate's path and hash: the last two parts are enough beside a file and a line.
-fn short(frame: &str) -> String {
+pub(crate) fn short(frame: &str) -> String {
     let (name, place) = frame.split_once(" (").unwrap_or((frame, ""));
     let parts: Vec<_> = without_hash(name).split("::").collect();
     let from = parts.len().saturating_sub(2);

@@ -26,6 +26,9 @@ const STAMP: &str = "takt_bench::clock::stamp";
 const READING: [u8; 2] = [0x0f, 0x31];
 /// Functions that wait for the clock at boot, some ten million instructions: nothing of interest.
 const WAITS: [&str; 2] = ["takt_board::start::start", "__udivti3"];
+/// Rows of records that begin a sub-buffer, and the one that stands for all.
+const WORST: &str = "event-worst-";
+const ONE_WORST: &str = "-text_one";
 /// Readings that may lie between the two of a row: those of others, in handlers.
 const BETWEEN: usize = 8;
 
@@ -171,8 +174,8 @@ impl<'r> Reader<'r> {
 
     /// The instructions between the last two readings that are as far apart as the row says.
     fn between(&self, name: &str, value: u64) -> Option<&[u64]> {
-        // An event that is off is one instruction, that of the place.
-        if name.starts_with("event-off-") {
+        // An event that is off is one instruction, that of the place; and where a sub-buffer is full all go one way.
+        if name.starts_with("event-off-") || name.starts_with(WORST) && !name.ends_with(ONE_WORST) {
             return None;
         }
         // Rows of events are without the reading's own cost, this one is the difference of two.

@@ -33,6 +33,9 @@ use crate::image::Elf;
 use crate::term::note;
 use crate::{output, setup};
 
+/// The row of which functions are told in bytes.
+const TEXT: &str = "image-full-text";
+
 /// What was measured: the value by the row's name.
 type Values = HashMap<String, u64>;
 
@@ -78,7 +81,7 @@ pub(super) struct Rows {
     pub(super) values: Vec<(String, u64)>,
     /// The names of those above their limits.
     pub(super) missed: Vec<String>,
-    /// The functions that they consist of, as far as that can be told.
+    /// The functions that they consist of, as far as that can be told, in instructions; of text in bytes.
     pub(super) functions: BTreeMap<String, Functions>,
 }
 
@@ -90,6 +93,7 @@ pub(super) fn rows() -> Result<Rows> {
         functions = executed::functions(elf, folder, rows)?;
         Ok(())
     })?;
+    functions.insert(TEXT.into(), sizes::functions(&images::takt(&[])?)?);
     let rows = spec::rows(&values);
     let missed = rows.iter().filter(|row| row.misses_must());
     Ok(Rows {

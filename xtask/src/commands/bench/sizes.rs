@@ -4,7 +4,9 @@ use anyhow::{Context, Result};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::Values;
+use crate::budget::file::Functions;
 use crate::image::Elf;
+use crate::sweep::names::short;
 
 /// The images of the event footprint experiment.
 pub(super) const FOOTPRINTS: [&str; 6] = [
@@ -46,6 +48,29 @@ pub(super) fn of_image(prefix: &str, elf: &Elf, values: &mut Values) -> Result<(
     add("code", text + rodata);
     add("loaded", text + rodata + data);
     Ok(())
+}
+
+/// The bytes of an image's functions, the most of which are parts of `-text`; those of one name together.
+pub(super) fn functions(elf: &Elf) -> Result<Functions> {
+    let file = object::File::parse(&*elf.data).context("the image cannot be read")?;
+    let mut found = Functions::new();
+    let mut counted_to = 0;
+    let mut symbols: Vec<_> = file
+        .symbols()
+        .filter(|it| it.size() > 0 && elf.is_code(it.address()))
+        .collect();
+    symbols.sort_by_key(ObjectSymbol::address);
+    for symbol in symbols {
+        // Identical functions may have been made one.
+        let end = symbol.address() + symbol.size();
+        let size = end.saturating_sub(symbol.address().max(counted_to));
+        counted_to = counted_to.max(end);
+        let name = addr2line::demangle_auto(symbol.name().unwrap_or_default().into(), None);
+        if size > 0 {
+            *found.entry(short(&name)).or_default() += size;
+        }
+    }
+    Ok(found)
 }
 
 /// What a mangled name of the tracer has in it: the modules of the kernel and the crate.
