@@ -99,6 +99,16 @@ pub fn to_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<ExitCode> {
+    let keep = |part: &Path| format!("what could be written is in {}", part.display());
+    by_part(path, write, |part, error| error.context(keep(part))).map(|()| ExitCode::SUCCESS)
+}
+
+/// What [`to_file`] does; `failed` is told of a part that could not be written.
+fn by_part(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
+    failed: impl FnOnce(&Path, anyhow::Error) -> anyhow::Error,
+) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         let mut out = BufWriter::new(
@@ -108,22 +118,27 @@ pub fn to_file(
                 .with_context(cannot)?,
         );
         write(&mut out).with_context(cannot)?;
-        out.flush().with_context(cannot)?;
-        return Ok(ExitCode::SUCCESS);
+        return out.flush().with_context(cannot);
     }
-    // A link stays one, and what it leads to is replaced.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = Path::new(&name);
+    let path = &resolved(path);
+    let part = &part_of(path);
     let mut out = BufWriter::new(File::create(part).with_context(cannot)?);
     let written = write(&mut out);
     let flushed = out.flush().with_context(cannot);
-    written
-        .and(flushed)
-        .with_context(|| format!("what could be written is in {}", part.display()))?;
-    fs::rename(part, path).with_context(cannot)?;
-    Ok(ExitCode::SUCCESS)
+    written.and(flushed).map_err(|error| failed(part, error))?;
+    fs::rename(part, path).with_context(cannot)
+}
+
+/// A link stays one, and what it leads to is replaced.
+fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The name under which a file is written.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
 }
 
 /// Writes a file with these bytes, which is complete or not there, as [`to_file`].
@@ -133,6 +148,20 @@ pub fn to_file(
 /// If it cannot be written.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     to_file(path, |out| Ok(out.write_all(bytes)?)).map(drop)
+}
+
+/// Writes a file with these bytes, which is complete or not there; of one that could not be written nothing is left.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn write_or_nothing(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = |out: &mut BufWriter<File>| Ok(out.write_all(bytes)?);
+    by_part(path, write, |part, error| {
+        // Bytes that can be made again are no loss; a part that cannot be removed is overwritten by the next.
+        let _ = fs::remove_file(part);
+        error.context(format!("cannot write {}", path.display()))
+    })
 }
 
 /// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is

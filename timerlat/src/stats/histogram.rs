@@ -101,6 +101,15 @@ const fn log_index(ns: u64) -> usize {
     (octave << SUB_BITS) | sub
 }
 
+/// The bucket that counts a value of less than 2^[`TOP_BITS`].
+#[must_use]
+pub const fn bucket_of(ns: u64) -> usize {
+    if ns < LINEAR as u64 {
+        return ns as usize;
+    }
+    LINEAR + log_index(ns)
+}
+
 /// The smallest value that bucket `index` counts (linear buckets first, then logarithmic ones).
 #[must_use]
 pub const fn bucket_low(index: usize) -> u64 {
@@ -153,8 +162,8 @@ mod tests {
     #[test]
     fn the_edges_of_a_logarithmic_bucket_fall_into_it() {
         for index in LINEAR..NR_BUCKETS {
-            assert_eq!(LINEAR + log_index(bucket_low(index)), index);
-            assert_eq!(LINEAR + log_index(bucket_high(index)), index);
+            assert_eq!(bucket_of(bucket_low(index)), index);
+            assert_eq!(bucket_of(bucket_high(index)), index);
             let width = bucket_high(index) - bucket_low(index) + 1;
             assert!(width << SUB_BITS <= bucket_low(index), "{index}");
         }

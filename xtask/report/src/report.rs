@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use xtask::cli::Report as Flags;
 use xtask::output;
 use xtask::paths;
+use xtask::term::WithHelp;
 
 use crate::bench::Bench;
 use crate::page::{self, Reported};
@@ -38,6 +39,17 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     let mut runs = Vec::new();
     for named in named {
         let source = Source::open(named, &history)?;
+        if let Some(same) = runs
+            .iter()
+            .find(|it: &&Reported| it.source.is_same(&source))
+        {
+            return Err(anyhow!(
+                "{} and {} are one run, which is on the page once",
+                same.source.name,
+                source.name
+            ))
+            .help("name each run once");
+        }
         let story = match &source.folder {
             Some(dir) => trace::read(dir, &source.run).map_err(|error| format!("{error:#}")),
             None => Err(
@@ -56,7 +68,7 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     };
     let path = flags.output.clone().unwrap_or_else(|| default_path(&runs));
     let html = page::write(&runs, bench.as_ref())?;
-    output::write_whole(&path, html.as_bytes())?;
+    output::write_or_nothing(&path, html.as_bytes())?;
     output::print(&format!("{}\n", paths::shown(&path)))
 }
 

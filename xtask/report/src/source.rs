@@ -91,6 +91,17 @@ impl Source {
         })
     }
 
+    /// Whether it is the same run, not one that measured the same.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let place = |it: &Self| it.folder.as_ref()?.canonicalize().ok();
+        match (place(self), place(other)) {
+            (Some(one), Some(another)) => one == another,
+            (None, None) => self.name == other.name,
+            _ => false,
+        }
+    }
+
     /// Whether every figure is exact: one nanosecond is one instruction.
     #[must_use]
     pub fn is_exact(&self) -> bool {

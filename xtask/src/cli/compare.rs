@@ -81,6 +81,9 @@ pub struct LinuxRt {
     /// Run folder, with both systems' output [default: the next free runs/compare-NNN].
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
+    /// Replace the run that is in the folder of --output.
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub force: bool,
     /// Write the results as JSON to this file; `-` is stdout, and then the text is left out.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,

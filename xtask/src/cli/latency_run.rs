@@ -122,6 +122,9 @@ pub struct LatencyRun {
     /// Run folder [default: the next free runs/WORKLOAD-NNN].
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
+    /// Replace the run that is in the folder of --output.
+    #[arg(long, requires = "output", help_heading = "Output")]
+    pub force: bool,
     /// Write the results as JSON to this file; `-` is stdout, and then the text is left out.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
@@ -145,7 +148,7 @@ pub struct LatencyRun {
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
         "irq_threshold", "thread_threshold", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
-        "dry_run", "no_history", "history",
+        "force", "dry_run", "no_history", "history",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,
 }

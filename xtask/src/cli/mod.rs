@@ -165,6 +165,9 @@ pub struct Run {
     /// Run folder [default: the next free runs/NAME-NNN].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Replace the run that is in the folder of --output.
+    #[arg(long, requires = "output")]
+    pub force: bool,
     /// Never install anything.
     #[arg(long)]
     pub no_install: bool,

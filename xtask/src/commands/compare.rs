@@ -22,7 +22,7 @@ use crate::qemu::{self, command};
 use crate::report::Verdict;
 use crate::report::text::Detail;
 use crate::run::execute::Finished;
-use crate::run::{RunConfig, RunFolder, folder, provenance};
+use crate::run::{RunConfig, RunFolder, folder};
 use crate::{output, paths, setup, term};
 
 /// More activations than this take Linux hours.
@@ -40,7 +40,7 @@ pub(super) fn run(flags: &Compare) -> Result<ExitCode> {
 fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
     let settings = settings(flags)?;
     if let Some(output) = &flags.output {
-        folder::check_replaceable(output)?;
+        folder::check_free(output, flags.force)?;
     }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
@@ -60,7 +60,12 @@ fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
         ));
     }
 
-    let run_folder = RunFolder::create(flags.output.as_deref(), &paths::runs(), "compare")?;
+    let run_folder = RunFolder::create(
+        flags.output.as_deref(),
+        flags.force,
+        &paths::runs(),
+        "compare",
+    )?;
     // Linux is unpacked first: a package that is not what it should be is said at once.
     let linux = linux::Linux::unpack(&packages, run_folder.path(), !flags.no_install)?;
     let mut comparison = Comparison::new(
@@ -118,7 +123,7 @@ fn measure(
     let timerlat = takt(flags, dir, "timerlat")?;
     let cyclictest = takt(flags, dir, "cyclictest")?;
     comparison.takt = Takt {
-        git: provenance::git_revision(),
+        git: timerlat.run.record.git.clone(),
         ram_mib: command::RAM_MIB,
         took_s: timerlat.run.record.timing.run_s + cyclictest.run.record.timing.run_s,
         latencies: Latencies::default(),

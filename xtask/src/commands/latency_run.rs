@@ -16,7 +16,7 @@ use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
-use crate::run::{Plan, RunConfig, events, folder, probe, words};
+use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
 use crate::tracefs::launch::CONTROL_NS;
 use crate::{output, paths, setup, term};
 
@@ -32,7 +32,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         return dry_run(flags, &config);
     }
     if let Some(output) = &flags.output {
-        folder::check_replaceable(output)?;
+        folder::check_free(output, flags.force)?;
     }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
@@ -74,8 +74,14 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
         words,
         accel,
         elf: &elf,
+        // What an image that was built before was built from is not known.
+        git: match flags.image {
+            None => provenance::git_revision(),
+            Some(_) => provenance::UNKNOWN.into(),
+        },
         build_s,
         output: flags.output.as_deref(),
+        is_forced: flags.force,
         is_quiet: flags.quiet,
     })
 }

@@ -28,9 +28,17 @@ const TSC_HZ: u64 = 1_000_000_000;
 
 /// Builds, boots, prints.
 pub(super) fn run(flags: &Run) -> Result<ExitCode> {
+    if let Some(output) = &flags.output {
+        folder::check_free(output, flags.force)?;
+    }
     setup::ensure_qemu(!flags.no_install)?;
     let elf = image(flags)?;
-    let run_folder = RunFolder::create(flags.output.as_deref(), &paths::runs(), &flags.name)?;
+    let run_folder = RunFolder::create(
+        flags.output.as_deref(),
+        flags.force,
+        &paths::runs(),
+        &flags.name,
+    )?;
     let dir = run_folder.path().to_owned();
     let exit = boot(flags, &elf, &dir)?;
     let dir = run_folder.publish()?;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
 
-use super::record::{Distributions, LatencyRecord, SlotRecord};
+use super::record::{Distributions, SlotRecord};
 
 /// The file's text; the columns are numbered by slot.
 #[must_use]
@@ -37,48 +37,56 @@ pub fn write(slots: &[SlotRecord], distributions: &[Distributions]) -> String {
     out
 }
 
-/// Reads the file back, with the exact figures of the record.
+/// A column: values in ns and how often each came.
+pub type Column = Vec<(u64, u64)>;
+
+/// Reads the file's columns, two for each slot: IRQ latency, thread latency.
 ///
 /// # Errors
 ///
 /// If it is not such a file, or does not belong to these slots; the line is named.
-pub fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
+pub fn columns(text: &str, slots: &[SlotRecord]) -> Result<Vec<[Column; 2]>> {
     let mut lines = text.lines().enumerate();
     let (_, header) = lines.next().context("it is empty")?;
     let expected = write(slots, &[]);
     if header != expected.trim_end() {
         bail!("line 1: the columns are not those of the run");
     }
-    let mut columns = vec![Vec::new(); slots.len() * 2];
+    let mut columns = vec![<[Column; 2]>::default(); slots.len()];
     for (index, line) in lines {
         let numbers: Result<Vec<u64>, _> = line.split(',').map(str::parse).collect();
         let numbers = numbers.with_context(|| format!("line {}: not a number", index + 1))?;
         let Some((&ns, counts)) = numbers
             .split_first()
-            .filter(|(_, rest)| rest.len() == columns.len())
+            .filter(|(_, rest)| rest.len() == columns.len() * 2)
         else {
             bail!(
                 "line {}: {} columns instead of {}",
                 index + 1,
                 numbers.len(),
-                columns.len() + 1
+                columns.len() * 2 + 1
             );
         };
-        for (column, &count) in columns.iter_mut().zip(counts) {
+        for (column, &count) in columns.iter_mut().flatten().zip(counts) {
             column.push((ns, count));
         }
     }
-    let mut columns = columns.into_iter();
-    let mut next = |record: &LatencyRecord| record.histogram(&columns.next().unwrap_or_default());
-    slots
-        .iter()
-        .map(|slot| {
-            Ok(Distributions {
-                irq: next(&slot.irq)?,
-                thread: next(&slot.thread)?,
-            })
+    Ok(columns)
+}
+
+/// The distributions of these columns, with the exact figures of the record.
+///
+/// # Errors
+///
+/// If they do not belong together.
+pub fn distributions(columns: &[[Column; 2]], slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
+    let of_slot = |(slot, [irq, thread]): (&SlotRecord, &[Column; 2])| {
+        Ok(Distributions {
+            irq: slot.irq.histogram(irq)?,
+            thread: slot.thread.histogram(thread)?,
         })
-        .collect()
+    };
+    slots.iter().zip(columns).map(of_slot).collect()
 }
 
 #[cfg(test)]
@@ -101,6 +109,13 @@ mod tests {
         }
     }
 
+    /// A change, and what is said of it.
+    type Edit = (fn(&mut SlotRecord), &'static str);
+
+    fn read(text: &str, slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
+        distributions(&columns(text, slots)?, slots)
+    }
+
     fn collect(samples: &[u64]) -> ExactHistogram {
         let mut all = ExactHistogram::new();
         samples.iter().for_each(|&ns| all.record(ns));
@@ -117,6 +132,44 @@ mod tests {
             write(&[slot(2, &d)], std::slice::from_ref(&d)),
             "ns,irq_002,thr_002\n7,2,1\n9,1,0\n80,0,1\n"
         );
+    }
+
+    #[test]
+    fn a_figure_that_is_not_the_histograms_is_named() {
+        // 70,000 lies in a bucket of several values.
+        let d = Distributions {
+            irq: collect(&[7, 7, 9]),
+            thread: collect(&[8, 70_000, 90_000]),
+        };
+        let good = slot(0, &d);
+        let columns = columns(
+            &write(std::slice::from_ref(&good), &[d]),
+            std::slice::from_ref(&good),
+        )
+        .unwrap();
+        let [irq, thread] = &columns[0];
+        let edits: [Edit; 7] = [
+            (
+                |it| it.irq.max = Some(8),
+                "max 8, hist.csv's greatest value is 9",
+            ),
+            (|it| it.irq.max = Some(10), "max 10, hist.csv's"),
+            (|it| it.irq.max = None, "max none, hist.csv's"),
+            (
+                |it| it.irq.min = Some(6),
+                "min 6, hist.csv's least value is 7",
+            ),
+            (|it| it.irq.sum += 1, "sum 24, hist.csv's is 23"),
+            (|it| it.thread.sum = 90_000, "sum 90000, hist.csv's is"),
+            (|it| it.thread.max = Some(90_001), "max 90001"),
+        ];
+        for (edit, says) in edits {
+            let mut slot = good.clone();
+            edit(&mut slot);
+            let error = slot.irq.check(irq).and_then(|()| slot.thread.check(thread));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]
@@ -148,7 +201,12 @@ mod tests {
                 if which % 2 == 0 { d.irq.record(ns) } else { d.thread.record(ns) }
             }
             let slots: Vec<_> = ds.iter().enumerate().map(|(i, d)| slot(i, d)).collect();
-            prop_assert_eq!(read(&write(&slots, &ds), &slots).unwrap(), ds);
+            let columns = columns(&write(&slots, &ds), &slots).unwrap();
+            for (slot, [irq, thread]) in slots.iter().zip(&columns) {
+                slot.irq.check(irq).unwrap();
+                slot.thread.check(thread).unwrap();
+            }
+            prop_assert_eq!(distributions(&columns, &slots).unwrap(), ds);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! [`RunRecord`]: what is known of a run, as `run.json` keeps it. The distributions are in
 //! `hist.csv`.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::stats::ExactHistogram;
+use takt_timerlat::stats::histogram::{bucket_low, bucket_of};
+use takt_tracer::wire;
 
 use crate::qemu::accel::Selected;
 use crate::run::config::RunConfig;
@@ -74,6 +76,24 @@ pub struct RunRecord {
     pub capture: CaptureCount,
     pub cpus: Vec<CpuRecord>,
     pub threads: Vec<ThreadRecord>,
+    /// Check sum of all this and of `hist.csv`; runs of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum: Option<u64>,
+}
+
+impl RunRecord {
+    /// The check sum of the record without it, and of the text of `hist.csv`.
+    #[must_use]
+    pub fn sum_with(&self, hist: &str) -> u64 {
+        let without = Self {
+            sum: None,
+            ..self.clone()
+        };
+        // Numbers and strings: that does not fail.
+        let mut bytes = serde_json::to_vec(&without).unwrap_or_default();
+        bytes.extend_from_slice(hist.as_bytes());
+        wire::checksum(&bytes)
+    }
 }
 
 /// Where it ran.
@@ -170,6 +190,59 @@ impl LatencyRecord {
             self.sum,
         ))
     }
+}
+
+impl LatencyRecord {
+    /// Compares the figures with the buckets of `hist.csv`. Only for a run that came to its end: a guest that died may have
+    /// counted a sample and not yet added it up.
+    ///
+    /// # Errors
+    ///
+    /// The figure that is another one.
+    pub fn check(&self, buckets: &[(u64, u64)]) -> Result<()> {
+        let filled = || buckets.iter().filter(|(_, count)| *count > 0);
+        let (least, most) = (filled().map(|it| it.0).min(), filled().map(|it| it.0).max());
+        let says = |what, ours: Option<u64>, which, its: Option<u64>| {
+            let text = |it: Option<u64>| it.map_or("none".into(), |it| it.to_string());
+            anyhow!(
+                "run.json says {what} {}, hist.csv's {which} is {}",
+                text(ours),
+                text(its)
+            )
+        };
+        // A bucket's value is its largest, at most the maximum.
+        let is_max = match (self.max, most) {
+            (Some(max), Some(most)) if self.overflow > 0 => most <= max,
+            (max, most) => self.overflow > 0 && most.is_none() || max == most,
+        };
+        ensure!(is_max, says("max", self.max, "greatest value", most));
+        let is_min = match (self.min, least) {
+            (Some(min), Some(least)) => (low(least)..=least).contains(&min),
+            (min, least) => self.overflow > 0 || min == least,
+        };
+        ensure!(is_min, says("min", self.min, "least value", least));
+        let total = |value: fn(u64) -> u64| -> u128 {
+            let each = filled().map(|(ns, count)| u128::from(value(*ns)) * u128::from(*count));
+            each.sum()
+        };
+        let (from, to) = (total(low), total(|ns| ns));
+        let beyond = u128::from(self.overflow) * u128::from(self.max.unwrap_or_default());
+        let sum = u128::from(self.sum);
+        ensure!(
+            from <= sum && sum <= to + beyond || self.sum == u64::MAX,
+            "run.json says sum {sum}, hist.csv's is {}",
+            match from == to {
+                true => from.to_string(),
+                false => format!("{from} to {}", to + beyond),
+            }
+        );
+        Ok(())
+    }
+}
+
+/// The smallest value that the bucket of this value counts.
+fn low(ns: u64) -> u64 {
+    bucket_low(bucket_of(ns))
 }
 
 impl From<&ExactHistogram> for LatencyRecord {

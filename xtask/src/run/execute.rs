@@ -36,10 +36,14 @@ pub struct Plan<'p> {
     pub accel: Selected,
     /// The image.
     pub elf: &'p Elf,
+    /// The revision that it was built from.
+    pub git: String,
     /// How long it took to build, in seconds.
     pub build_s: f64,
     /// The folder that the user named.
     pub output: Option<&'p Path>,
+    /// Whether a run that is there is replaced.
+    pub is_forced: bool,
     /// No live view.
     pub is_quiet: bool,
 }
@@ -73,7 +77,7 @@ pub fn execute(plan: &Plan<'_>) -> Result<Finished> {
 
 fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
     let name = plan.config.workload.to_string();
-    let run_folder = RunFolder::create(plan.output, &crate::paths::runs(), &name)?;
+    let run_folder = RunFolder::create(plan.output, plan.is_forced, &crate::paths::runs(), &name)?;
     let dir = run_folder.path().to_owned();
     let image = dir.join(folder::IMAGE);
     fs::write(&image, &plan.elf.data).context("cannot copy the image into the run folder")?;
@@ -126,7 +130,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         event_ids: plan.event_ids.clone(),
         kernel_cmdline: machine.cmdline.clone(),
         accel: plan.accel.clone(),
-        git: provenance::git_revision(),
+        git: plan.git.clone(),
         host: host(outcome),
         clocks: results.clocks(),
         timing: Timing {
@@ -144,12 +148,13 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         capture,
         cpus: results.cpu_records(),
         threads: results.thread_records(),
+        sum: None,
     };
-    let run = Run {
+    let mut run = Run {
         record,
         distributions: results.distributions,
     };
-    write_record(&dir, &run)?;
+    write_record(&dir, &mut run)?;
     drop(ram);
     Ok(Finished {
         run,
@@ -221,8 +226,9 @@ fn trace_record(results: &Results, capture: &CaptureCount) -> TraceRecord {
     }
 }
 
-fn write_record(dir: &Path, run: &Run) -> Result<()> {
+fn write_record(dir: &Path, run: &mut Run) -> Result<()> {
     let hist = csv::write(&run.record.slots, &run.distributions);
+    run.record.sum = Some(run.record.sum_with(&hist));
     fs::write(dir.join(folder::HIST), hist).context("cannot write hist.csv")?;
     let mut json = serde_json::to_string_pretty(&run.record)?;
     json.push('\n');

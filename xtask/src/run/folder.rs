@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 
 use crate::paths;
 use crate::term::WithHelp;
@@ -16,6 +16,8 @@ use crate::term::WithHelp;
 pub const RECORD: &str = "run.json";
 /// The file by which the folder of a comparison is known. It holds run folders.
 pub const COMPARISON: &str = "compare.json";
+/// The file by which the folder of a sweep is known.
+pub const SWEEP: &str = "sweep-plan.json";
 /// Exact histograms.
 pub const HIST: &str = "hist.csv";
 /// Trace frames behind a file header.
@@ -43,7 +45,7 @@ pub struct RunFolder {
 enum Target {
     /// The next free `NAME-NNN` in a folder.
     Numbered { parent: PathBuf, name: String },
-    /// This one, replacing an earlier run if there is one.
+    /// This one, replacing an earlier run if there is one: that was asked for.
     Given(PathBuf),
 }
 
@@ -52,8 +54,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If `output` holds something that is not a run, or nothing can be written there.
-    pub fn create(output: Option<&Path>, runs: &Path, name: &str) -> Result<Self> {
+    /// If `output` holds something (with `is_forced`: something that is not a run), or nothing can be written there.
+    pub fn create(output: Option<&Path>, is_forced: bool, runs: &Path, name: &str) -> Result<Self> {
         let (parent, stem, target) = match output {
             None => {
                 let (parent, name) = (runs.to_owned(), name.to_owned());
@@ -64,7 +66,7 @@ impl RunFolder {
                 )
             }
             Some(dir) => {
-                check_replaceable(dir)?;
+                check_free(dir, is_forced)?;
                 let dir = std::path::absolute(dir)?;
                 let parent = dir.parent().unwrap_or(Path::new("/")).to_owned();
                 let stem = dir.file_name().context("--output needs a folder's name")?;
@@ -172,20 +174,26 @@ pub fn is_run(dir: &Path) -> bool {
     dir.join(RECORD).is_file()
 }
 
-/// Refuses to overwrite what is not a run.
+/// Refuses to overwrite what is there; a run may be replaced if the user wants that.
 ///
 /// # Errors
 ///
-/// If it is there, is not empty and has neither `run.json` nor `compare.json`.
-pub fn check_replaceable(dir: &Path) -> Result<()> {
-    if !dir.exists() || is_run(dir) || dir.join(COMPARISON).is_file() {
+/// If it is there and not empty, and if it is not a run (it has neither `run.json` nor `compare.json`) or `is_forced` is not
+/// set.
+pub fn check_free(dir: &Path, is_forced: bool) -> Result<()> {
+    let has_run = is_run(dir) || dir.join(COMPARISON).is_file();
+    if !dir.exists() || has_run && is_forced {
         return Ok(());
+    }
+    if has_run {
+        return Err(anyhow!("{} holds a run already", dir.display()))
+            .help("name another folder, or replace that run by --force");
     }
     let mut entries =
         fs::read_dir(dir).with_context(|| format!("{} is not a folder", dir.display()))?;
     match entries.next() {
         None => Ok(()),
-        Some(_) => Err(anyhow::anyhow!(
+        Some(_) => Err(anyhow!(
             "{} is not empty and not a run folder: it has no {RECORD}",
             dir.display()
         ))
@@ -237,10 +245,19 @@ pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
         return latest(runs);
     };
     let dir = named_folder(dir, runs)?;
-    if !is_run(&dir) {
-        bail!("{} is not a run folder: it has no {RECORD}", dir.display());
+    if is_run(&dir) {
+        return Ok(dir);
     }
-    Ok(dir)
+    let is_none = anyhow!("{} is not a run folder: it has no {RECORD}", dir.display());
+    let holds = |file: &str| dir.join(file).is_file();
+    Err(is_none).help(match () {
+        () if holds(SWEEP) => format!(
+            "it holds a sweep: cargo xtask latency-sweep --from {}",
+            dir.display()
+        ),
+        () if holds(COMPARISON) => "it holds a comparison, whose run folders are inside".into(),
+        () => "name the folder that a run has written, as runs/timerlat-001 or timerlat-001".into(),
+    })
 }
 
 /// The folder that is named, by its path or by its name in `runs`.
@@ -275,7 +292,7 @@ mod tests {
     use super::*;
 
     fn publish(output: Option<&Path>, runs: &Path) -> PathBuf {
-        let folder = RunFolder::create(output, runs, "timerlat").unwrap();
+        let folder = RunFolder::create(output, true, runs, "timerlat").unwrap();
         fs::write(folder.path().join(RECORD), "{}").unwrap();
         folder.publish().unwrap()
     }
@@ -285,7 +302,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(publish(None, dir.path()).ends_with("timerlat-001"));
         assert!(publish(None, dir.path()).ends_with("timerlat-002"));
-        drop(RunFolder::create(None, dir.path(), "timerlat").unwrap());
+        drop(RunFolder::create(None, false, dir.path(), "timerlat").unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         assert!(find(None, dir.path()).unwrap().ends_with("timerlat-002"));
         let by_name = find(Some(Path::new("timerlat-001")), dir.path()).unwrap();
@@ -294,17 +311,20 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_replaced_and_anything_else_is_not() {
+    fn a_run_is_replaced_if_that_is_meant_and_anything_else_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("out");
         publish(Some(&target), dir.path());
         fs::write(target.join("old"), "").unwrap();
+        let error = RunFolder::create(Some(&target), false, dir.path(), "x").unwrap_err();
+        assert!(format!("{error:#}").contains("holds a run already"));
+        assert!(target.join("old").exists());
         publish(Some(&target), dir.path());
         assert!(target.join(RECORD).exists() && !target.join("old").exists());
 
         fs::remove_file(target.join(RECORD)).unwrap();
         fs::write(target.join("thesis.tex"), "").unwrap();
-        let error = RunFolder::create(Some(&target), dir.path(), "x").unwrap_err();
+        let error = RunFolder::create(Some(&target), true, dir.path(), "x").unwrap_err();
         assert!(format!("{error:#}").contains("not a run folder"));
         assert!(find(Some(&target), dir.path()).is_err());
     }
@@ -314,7 +334,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let stale = dir.path().join(".timerlat.tmp-4294967295");
         fs::create_dir(&stale).unwrap();
-        drop(RunFolder::create(None, dir.path(), "timerlat").unwrap());
+        drop(RunFolder::create(None, false, dir.path(), "timerlat").unwrap());
         assert!(!stale.exists());
     }
 }

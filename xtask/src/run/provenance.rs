@@ -5,11 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::paths;
 
+/// What is written instead of a revision that is not known.
+pub const UNKNOWN: &str = "unknown";
+
 /// The workspace's revision, with `-dirty` if files differ from it; `unknown` without git.
 #[must_use]
 pub fn git_revision() -> String {
     let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]) else {
-        return "unknown".into();
+        return UNKNOWN.into();
     };
     let is_dirty =
         git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|text| !text.is_empty());

@@ -18,11 +18,9 @@ use super::path::Path;
 use super::sealed;
 use crate::image::Elf;
 use crate::output::write_whole;
-use crate::run::folder::IMAGE;
+use crate::run::folder::{IMAGE, SWEEP as PLAN};
 use crate::term::WithHelp;
 
-/// The file by which a sweep's folder is known.
-pub const PLAN: &str = "sweep-plan.json";
 /// Where the parts lie.
 const PARTS: &str = "parts";
 /// Version of the plan.

@@ -101,7 +101,7 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         probe::probe(&elf.path, Accel::Kvm)
     })?
     .accel;
-    let run_folder = RunFolder::create(None, &paths::runs(), "tracefs")?;
+    let run_folder = RunFolder::create(None, false, &paths::runs(), "tracefs")?;
     let dir = run_folder.path().to_owned();
     let image = dir.join(folder::IMAGE);
     fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;

@@ -86,7 +86,7 @@ pub(crate) fn package(stage: &Stage, folder: &str, name: &str, files: &[(&str, &
 
 /// `compare linux-rt` of ten activations into the folder `run`, with what was fetched into the folder `packages`.
 pub(crate) fn compare(stage: &Stage, packages: &str) -> Command {
-    let words = "compare linux-rt --image image.elf -o run -d 10ms --warm-up 0 --packages";
+    let words = "compare linux-rt --image image.elf -o run --force -d 10ms --warm-up 0 --packages";
     let mut words: Vec<_> = words.split(' ').collect();
     words.push(packages);
     stage.xtask("pass", &words)

@@ -77,7 +77,9 @@ impl Stage {
 
     /// `xtask latency-run` of the fake image into the folder `run`, by TCG.
     pub(crate) fn latency_run(&self, guest: &str, args: &[&str]) -> Command {
-        let mut command = self.xtask(guest, &["latency-run", "--image", "image.elf", "-o", "run"]);
+        let mut command = self.xtask(guest, &["latency-run", "--image", "image.elf"]);
+        // One folder for all runs of a test.
+        command.args(["-o", "run", "--force"]);
         command.args(["--accel", "tcg"]).args(args);
         if !args.contains(&"-e") {
             command.args(["-e", "fake"]);

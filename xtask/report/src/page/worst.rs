@@ -134,7 +134,7 @@ fn worst(it: &Activation) -> Result<String> {
             _ => "",
         };
         rows += &format!(
-            "<tr{class}><td class=\"n\">{}</td><td>{}</td><td><code>{}</code></td><td>{}: {}</td></tr>",
+            "<tr{class} data-record><td class=\"n\">{}</td><td>{}</td><td><code>{}</code></td><td>{}: {}</td></tr>",
             it.relative(event.ts),
             escape(&it.comm(event.tid)),
             escape(&event.flags),

@@ -53,6 +53,8 @@ pub enum Kind {
 /// A record.
 #[derive(Clone, Debug)]
 pub struct Event {
+    /// Its number in the trace, from 0.
+    pub number: u64,
     /// When, in cycles.
     pub ts: u64,
     /// The running thread.
@@ -165,6 +167,7 @@ pub(super) fn read(trace: &mut Trace, worst: &[Sample]) -> Result<Vec<Activation
     let mut cpus = BTreeMap::<u8, Cpu>::new();
     let names = &mut trace.decoder.names;
     let tsc_hz = trace.file.header().tsc_hz;
+    let mut number = 0;
     for item in trace.file.merge(&trace.decoder.table) {
         let record = match item? {
             Item::Record(record) => record,
@@ -184,6 +187,7 @@ pub(super) fn read(trace: &mut Trace, worst: &[Sample]) -> Result<Vec<Activation
             last: VecDeque::new(),
         });
         let mut event = None;
+        let make = |record: &Record<'_>, names: &Names| make(number, record, names);
         for (sample, slot) in worst.iter().zip(&mut found) {
             if sample.cpu != record.cpu || record.ts < sample.due() {
                 continue;
@@ -195,25 +199,49 @@ pub(super) fn read(trace: &mut Trace, worst: &[Sample]) -> Result<Vec<Activation
             slot.get_or_insert_with(|| begin(*sample, cpu, tsc_hz))
                 .take(event.clone());
         }
-        let event = event.unwrap_or_else(|| make_light(&record));
+        let event = event.unwrap_or_else(|| make_light(number, &record));
         let before = cpu.state.clone();
         cpu.state.see(&event);
         if cpu.last.len() >= NR_AROUND {
             cpu.last.pop_front();
         }
-        // Its text is made when it is wanted: most are not.
+        // Its text is made where it is likely to be wanted: most are not.
         let event = if is_near(worst, &record) {
             make(&record, names)
         } else {
             event
         };
         cpu.last.push_back((before, event));
+        number += 1;
     }
-    Ok(found
-        .into_iter()
-        .flatten()
-        .map(|it| finish(it, names))
-        .collect())
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    tell(trace, &mut found)?;
+    let names = &trace.decoder.names;
+    Ok(found.into_iter().map(|it| finish(it, names)).collect())
+}
+
+/// Makes the texts that were not made: those of records that came long before the activation, with nothing in between.
+fn tell(trace: &mut Trace, found: &mut [Activation]) -> Result<()> {
+    let mut untold: BTreeMap<u64, Vec<&mut Event>> = BTreeMap::new();
+    for event in found.iter_mut().flat_map(|it| &mut it.before) {
+        if event.name.is_empty() {
+            untold.entry(event.number).or_default().push(event);
+        }
+    }
+    let mut number = 0;
+    for item in trace.file.merge(&trace.decoder.table) {
+        if untold.is_empty() {
+            break;
+        }
+        let Item::Record(record) = item? else {
+            continue;
+        };
+        for event in untold.remove(&number).into_iter().flatten() {
+            *event = make(number, &record, &trace.decoder.names);
+        }
+        number += 1;
+    }
+    Ok(())
 }
 
 /// Whether one of the activations begins soon after this record, or the next records may be few.
@@ -273,16 +301,16 @@ fn finish(mut it: Activation, names: &Names) -> Activation {
     it
 }
 
-fn make(record: &Record<'_>, names: &Names) -> Event {
+fn make(number: u64, record: &Record<'_>, names: &Names) -> Event {
     Event {
         name: record.event.event().to_owned(),
         message: names.message(record),
         flags: record.context.flags(),
-        ..make_light(record)
+        ..make_light(number, record)
     }
 }
 
-fn make_light(record: &Record<'_>) -> Event {
+fn make_light(nr: u64, record: &Record<'_>) -> Event {
     let number = |name| record.number(name).unwrap_or_default();
     let kind = match record.event.name.as_str() {
         "irq:irq_handler_entry" => Kind::IrqEntry {
@@ -302,6 +330,7 @@ fn make_light(record: &Record<'_>) -> Event {
         _ => Kind::Other,
     };
     Event {
+        number: nr,
         ts: record.ts,
         tid: record.tid,
         preempt_depth: record.context.depth(),

@@ -11,6 +11,7 @@ const LOAD: u8 = 9;
 
 fn event(ts: u64, tid: u8, kind: Kind) -> Event {
     Event {
+        number: 0,
         ts,
         tid,
         preempt_depth: 0,

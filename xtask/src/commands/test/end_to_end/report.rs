@@ -66,16 +66,18 @@ pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
     stage
         .latency_run("wide", "-d 50ms --smp 2 --load cpu")?
         .code(0)?;
+    stage.latency_run("idle", "-d 30ms")?.code(0)?;
     stage.latency_run("silent", "-d 20ms -e none")?.code(0)?;
     stage
         .latency_run("cyclic", "--workload cyclictest -t 2 -d 100ms")?
         .code(0)?;
-    let runs = Run::all(stage, &["mix", "lock", "wide", "silent", "cyclic"])?;
+    let runs = Run::all(stage, &["mix", "lock", "wide", "idle", "silent", "cyclic"])?;
     let mut browser = Browser::start(&program)?;
     for names in [
         &["mix"][..],
         &["lock", "mix", "silent"],
         &["wide"],
+        &["idle"],
         &["cyclic"],
     ] {
         let page = make(stage, names)?;
@@ -238,6 +240,13 @@ fn check_figures(runs: &BTreeMap<&str, Run>, names: &[&str], facts: &Value) -> R
             }
         }
     }
+    // Also of records that came long before: an idle system's worst activation follows upon milliseconds of nothing.
+    let records = list("records")?;
+    let is_told = |it: &Value| it.as_str().is_some_and(|it| !it.starts_with(':'));
+    ensure!(
+        records.iter().all(is_told) && (records.len() > 6 || names == ["silent"]),
+        "records without a text: {records:?}"
+    );
     for (run, name) in names.iter().enumerate() {
         let rows: Vec<_> = list("worst")?
             .iter()

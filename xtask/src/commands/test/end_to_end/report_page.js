@@ -14,6 +14,7 @@
     due: Number(one(row, "due")), irq: Number(one(row, "irq")), thread: Number(one(row, "thread")),
     causes: [...row.querySelectorAll(".cause")].map((cell) => Number(cell.textContent || 0)),
   }));
+  const records = [...document.querySelectorAll("tr[data-record]")].map((row) => cells(row).at(-1));
   const bench = [...document.querySelectorAll("[data-bench]")].map((cell) => ({
     name: cell.dataset.bench, value: Number(cell.textContent),
   }));
@@ -67,7 +68,7 @@
   }
   return {
     title: document.title,
-    figures, buckets, worst, bench,
+    figures, buckets, worst, records, bench,
     pictures: [...document.querySelectorAll("svg.plot")].map((svg) => svg.getAttribute("aria-label")),
     scripts: document.scripts.length,
     elements: [...new Set([...document.querySelectorAll("*")].map((it) => it.tagName.toLowerCase()))],

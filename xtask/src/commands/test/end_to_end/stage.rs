@@ -94,10 +94,10 @@ impl Stage {
         })
     }
 
-    /// `latency-run` under icount with these flags into the folder `name`.
+    /// `latency-run` under icount with these flags into the folder `name`, whatever was there.
     pub(super) fn latency_run(&self, name: &str, flags: &str) -> Result<Done> {
         let dir = self.dir(name);
-        let mut words = vec!["latency-run", "--accel", "tcg", "-o", &dir];
+        let mut words = vec!["latency-run", "--accel", "tcg", "--force", "-o", &dir];
         words.extend(flags.split_whitespace());
         self.xtask(&words)
     }
