@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use takt_tracer::wire;
 
@@ -106,9 +106,12 @@ impl Budget {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let budget: Self = basic_toml::from_str(text).context("it is not a file of budgets")?;
+        const ADVICE: &str = "take the file of the last commit (git checkout), or look at the figures: cargo xtask budget update";
+        let budget: Self = basic_toml::from_str(text)
+            .context("it is not a file of budgets, or was cut")
+            .help(ADVICE)?;
         if budget.schema != SCHEMA {
-            bail!("it is outdated: {}, not {SCHEMA}", budget.schema);
+            return Err(anyhow!("it is outdated: {}, not {SCHEMA}", budget.schema)).help(ADVICE);
         }
         if budget.digest != budget.sum() {
             return Err(anyhow!("it was changed by hand: its check sum is not that of its figures"))
@@ -181,6 +184,7 @@ mod tests {
         let is_refused = |path: &Path, why: &str| {
             let error = format!("{:#}", Budget::read(path, "rustc 1").unwrap_err());
             assert!(error.contains(why), "{error}");
+            assert!(error.contains("help: "), "{error}");
         };
         is_refused(&path, "cannot read");
         fs::write(&path, "schema = 1").unwrap();

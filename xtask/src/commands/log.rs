@@ -10,7 +10,6 @@ use takt_tracer::decode::{Entry, FrameReader};
 
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
-use crate::image::Elf;
 use crate::output::{self, Output};
 use crate::paths;
 use crate::report::load::Facts;
@@ -19,7 +18,7 @@ use crate::run::{folder, recorded};
 /// Prints the log. What is damaged is said on stderr; the lines before and behind it are printed.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let dir = folder::find(flags.run.as_deref(), &paths::runs())?;
-    let elf = Elf::open(&dir.join(folder::IMAGE))?;
+    let elf = folder::image(&dir)?;
     let decoder = Decoder::new(&elf)?;
     let path = dir.join(folder::LOG);
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;

@@ -96,7 +96,7 @@ struct Source {
 
 impl Source {
     fn open(dir: &Path) -> Result<Self> {
-        let elf = Elf::open(&dir.join(folder::IMAGE))?;
+        let elf = folder::image(dir)?;
         let path = dir.join(folder::TRACE);
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let trace = TraceFile::open(BufReader::new(file))

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::image::Elf;
 use crate::paths;
 use crate::term::WithHelp;
 
@@ -199,6 +200,19 @@ pub fn check_free(dir: &Path, is_forced: bool) -> Result<()> {
         ))
         .help("name another folder, or empty this one"),
     }
+}
+
+/// The image of a run, which has the names of what it recorded.
+///
+/// # Errors
+///
+/// If it is not there or is none.
+pub fn image(dir: &Path) -> Result<Elf> {
+    Elf::open(&dir.join(IMAGE)).help(format!(
+        "trace and log need the image that was booted: copy the folder again if it is a copy; the figures can be read \
+         without: cargo xtask latency-run --from {}",
+        dir.display()
+    ))
 }
 
 /// The numbers of the runs in a folder.

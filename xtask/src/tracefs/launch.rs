@@ -147,7 +147,7 @@ pub fn attach(run: &Path) -> Result<Guest> {
             live.pid
         )
     })?;
-    let elf = Elf::open(&dir.join(folder::IMAGE))?;
+    let elf = folder::image(&dir)?;
     let owner = Owner::Other {
         pid: live.pid,
         live: dir.join(LIVE),

@@ -17,7 +17,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use takt_tracer::decode::TraceFile;
 use xtask::guest::trace::Decoder;
-use xtask::image::Elf;
 use xtask::report::Run;
 use xtask::report::load::Facts;
 use xtask::run::{folder, recorded};
@@ -41,7 +40,7 @@ impl Trace {
     ///
     /// If it, or the image beside it, is missing or is not what it should be.
     pub fn open(dir: &Path, run: &Run) -> Result<Self> {
-        let elf = Elf::open(&dir.join(folder::IMAGE))?;
+        let elf = folder::image(dir)?;
         let path = dir.join(folder::TRACE);
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let file = TraceFile::open(BufReader::new(file))
