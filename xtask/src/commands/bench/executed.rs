@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 
@@ -79,7 +80,7 @@ pub(super) fn functions(
 }
 
 /// The code without what waits at boot.
-fn ranges(elf: &Elf) -> Result<Vec<std::ops::Range<u64>>> {
+fn ranges(elf: &Elf) -> Result<Vec<Range<u64>>> {
     let names = SymbolNames::new(elf);
     let mut begin = elf.symbol("__text_start")?;
     let mut ranges = Vec::new();
@@ -109,7 +110,8 @@ struct Reader<'r> {
     ips: Vec<u64>,
     /// Where in it the readings are.
     readings: Vec<usize>,
-    is_reported: bool,
+    /// The rows that were reported since the last reading.
+    reported: Vec<&'r (String, u64)>,
     /// Rows so far.
     nr: usize,
     found: BTreeMap<String, Counts>,
@@ -127,7 +129,7 @@ impl<'r> Reader<'r> {
             stamps: stamps(elf)?,
             ips: Vec::new(),
             readings: Vec::new(),
-            is_reported: false,
+            reported: Vec::new(),
             nr: 0,
             found: BTreeMap::new(),
         })
@@ -137,43 +139,47 @@ impl<'r> Reader<'r> {
         for ip in Executed::new(log, |ip| elf.code_at(ip)) {
             self.add(ip.context("cannot read what QEMU executes")?);
         }
+        self.explain();
         Ok(self)
     }
 
     fn add(&mut self, ip: u64) {
         if ip == self.mark {
-            self.report();
+            self.reported.extend(self.rows.get(self.nr));
+            self.nr += 1;
             return;
         }
         if self.stamps.contains(&ip) {
-            if self.is_reported {
-                self.is_reported = false;
-                self.ips.clear();
-                self.readings.clear();
+            if !self.reported.is_empty() {
+                self.explain();
             }
             self.readings.push(self.ips.len());
         }
         self.ips.push(ip);
     }
 
-    fn report(&mut self) {
-        self.is_reported = true;
-        let row = self.rows.get(self.nr);
-        self.nr += 1;
-        let Some((name, value)) = row else {
-            return;
-        };
-        if let Some(ips) = self.between(name, *value) {
+    /// Finds the instructions of what was reported, and forgets them. Rows that are reported together were measured in that
+    /// order: of several stretches that are as long as a row the last before the next row's is meant.
+    fn explain(&mut self) {
+        let mut next = self.ips.len();
+        for (name, value) in std::mem::take(&mut self.reported).into_iter().rev() {
+            let range = self.between(name, *value, next);
+            let Some(ips) = range.clone().and_then(|range| self.ips.get(range)) else {
+                continue;
+            };
             let mut counts = Counts::new();
             for ip in ips {
                 *counts.entry(*ip).or_default() += 1;
             }
             self.found.insert(name.clone(), counts);
+            next = range.map_or(next, |range| range.start);
         }
+        self.ips.clear();
+        self.readings.clear();
     }
 
-    /// The instructions between the last two readings that are as far apart as the row says.
-    fn between(&self, name: &str, value: u64) -> Option<&[u64]> {
+    /// The instructions between two readings that are as far apart as the row says: the last before `next`, else the last.
+    fn between(&self, name: &str, value: u64, next: usize) -> Option<Range<usize>> {
         // An event that is off is one instruction, that of the place; and where a sub-buffer is full all go one way.
         if name.starts_with("event-off-") || name.starts_with(WORST) && !name.ends_with(ONE_WORST) {
             return None;
@@ -184,11 +190,15 @@ impl<'r> Reader<'r> {
             return None;
         }
         let apart = usize::try_from(value + if is_event { self.own } else { 0 }).ok()?;
-        (1..self.readings.len()).rev().find_map(|to| {
-            let froms = self.readings.get(to.saturating_sub(BETWEEN)..to)?;
-            let to = *self.readings.get(to)?;
-            let from = froms.iter().rev().find(|from| to - **from == apart)?;
-            self.ips.get(*from..to)
+        // As few readings in between as can be: two that are far from each other may be as far apart by chance.
+        (1..=BETWEEN).find_map(|gap| {
+            let pairs = || {
+                let both = self.readings.iter().zip(self.readings.get(gap..)?);
+                Some(both.filter(|(from, to)| *to - *from == apart).rev())
+            };
+            let before = pairs()?.find(|(from, _)| **from < next);
+            let (from, to) = before.or_else(|| pairs()?.next())?;
+            Some(*from..*to)
         })
     }
 }
@@ -226,25 +236,28 @@ mod tests {
             stamps: HashSet::from([STAMP_AT]),
             ips: Vec::new(),
             readings: Vec::new(),
-            is_reported: false,
+            reported: Vec::new(),
             nr: 0,
             found: BTreeMap::new(),
         };
         ips.iter().for_each(|ip| reader.add(*ip));
+        reader.explain();
         reader
     }
 
     #[test]
     fn a_row_is_what_lies_between_its_readings() {
-        let rows = ["a", "b", "event-c", "average", "x-adds"].map(str::to_owned);
-        let rows: Vec<_> = rows.into_iter().zip([3, 5, 1, 7, 2]).collect();
+        let rows = ["a", "b", "event-c", "average", "x-adds", "d", "e", "f"].map(str::to_owned);
+        let rows: Vec<_> = rows.into_iter().zip([3, 5, 1, 7, 2, 3, 3, 4]).collect();
         let (s, m) = (STAMP_AT, MARK_AT);
         let ips = [
             9, s, 10, s, 11, 12, s, m, 80, // a: the last three; 11 and 12
             m, 81, // b: five, of the same readings: 10, 11, 12
             s, 20, 21, s, m, // c: without its own cost
             s, 30, s, m, // an average
-            s, 40, s, m,
+            s, 40, s, m, s, 50, 51, s, s, 52, 53, s, 54, 55, 56,
+            s, // a first round of d, e and f
+            s, 60, 61, s, s, 62, 63, s, 64, 65, 66, s, m, m, m,
         ];
         let reader = read(&rows, &ips);
         assert_eq!(reader.nr, rows.len());
@@ -257,6 +270,10 @@ mod tests {
         assert_eq!(of("a"), Some(vec![s, 11, 12]));
         assert_eq!(of("b"), Some(vec![s, 10, 11, 12]));
         assert_eq!(of("event-c"), Some(vec![s, 20, 21]));
+        // Of the last round, in their order.
+        assert_eq!(of("d"), Some(vec![s, 60, 61]));
+        assert_eq!(of("e"), Some(vec![s, 62, 63]));
+        assert_eq!(of("f"), Some(vec![s, 64, 65, 66]));
         assert_eq!((of("average"), of("x-adds")), (None, None));
     }
 }
