@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
@@ -30,6 +31,7 @@ const WAITS: [&str; 2] = ["takt_board::start::start", "__udivti3"];
 /// Rows of records that begin a sub-buffer, and the one that stands for all.
 const WORST: &str = "event-worst-";
 const ONE_WORST: &str = "-text_one";
+const TICK: Duration = Duration::from_millis(5);
 /// Readings that may lie between the two of a row: those of others, in handlers.
 const BETWEEN: usize = 8;
 
@@ -53,11 +55,14 @@ pub(super) fn functions(
         let booted = folder.boot_with(elf, "capture=off", |arguments| {
             logged(arguments, &version, &ranges, &log)
         });
-        // A QEMU that never opened it: the reader waits for someone who does.
-        let _ = OpenOptions::new()
-            .write(true)
-            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-            .open(&log);
+        // A QEMU that never opened it: the reader waits for someone who does, as soon as it comes to that.
+        while !reading.is_finished() {
+            let _ = OpenOptions::new()
+                .write(true)
+                .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+                .open(&log);
+            thread::sleep(TICK);
+        }
         let read = reading
             .join()
             .map_err(|_| anyhow!("the reader of the log died"))?;
