@@ -10,7 +10,16 @@ use super::{Done, Stage};
 /// A short run with these words.
 fn run(stage: &Stage, words: &str) -> Result<Done> {
     let dir = stage.dir("named");
-    let fixed = ["latency-run", "-d", "20ms", "-e", "none", "-o", &dir];
+    let fixed = [
+        "latency-run",
+        "-d",
+        "20ms",
+        "-e",
+        "none",
+        "--force",
+        "-o",
+        &dir,
+    ];
     stage.xtask(&[&fixed[..], &["--append", words]].concat())
 }
 

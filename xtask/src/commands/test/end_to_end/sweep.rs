@@ -305,11 +305,13 @@ pub(super) fn refuses_what_was_changed(stage: &Stage) -> Result<()> {
         fs::write(path, before)?;
         Ok(())
     };
-    let edits: [Edit; 4] = [
+    let image = document(stage, "changed")?.config.image;
+    let (from, to) = (format!("\"image\": {image}"), "\"image\": 5");
+    refused(plan.as_ref(), &from, to, "not the image that was swept")?;
+    let edits: [Edit; 3] = [
         ("step", "1", "0", "`step` is 0"),
         ("step", "1", "2", "measured by another plan"),
         ("priority", "95", "96", "measured by another plan"),
-        ("image", "", "1", "not the image that was swept"),
     ];
     for (field, from, to, says) in edits {
         let (from, to) = (format!("\"{field}\": {from}"), format!("\"{field}\": {to}"));

@@ -109,6 +109,7 @@ pub(super) fn boot_words(stage: &Stage) -> Result<()> {
             "20ms",
             "-e",
             "none",
+            "--force",
             "-o",
             &dir,
         ];
