@@ -31,11 +31,26 @@ impl<T, E: Into<anyhow::Error>> WithHelp<T> for Result<T, E> {
     }
 }
 
+/// An error's advice and its reasons, the last one last.
+fn parts(error: &anyhow::Error) -> (Vec<String>, Vec<String>) {
+    let is_help = |text: &String| text.starts_with("help: ");
+    error.chain().map(ToString::to_string).partition(is_help)
+}
+
+/// What went wrong, why, and what to do next, in one line: for a note and for a page.
+#[must_use]
+pub fn one_line(error: &anyhow::Error) -> String {
+    let (help, reasons) = parts(error);
+    let mut line = reasons.join(": ");
+    for advice in help {
+        line += &format!("; {advice}");
+    }
+    line
+}
+
 /// Prints what went wrong, why, and what to do next, to stderr.
 pub fn print_error(error: &anyhow::Error) {
-    let is_help = |text: &String| text.starts_with("help: ");
-    let (help, reasons): (Vec<_>, Vec<_>) =
-        error.chain().map(ToString::to_string).partition(is_help);
+    let (help, reasons) = parts(error);
     let mut reasons = reasons.into_iter();
     let first = reasons.next().unwrap_or_default();
     eprintln!("{} {first}", style("error:").red().bold().for_stderr());

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{Done, Stage};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn trace(stage: &Stage, args: &[&str]) -> Done {
     let mut command = stage.xtask("", &["trace", "run"]);
@@ -21,6 +21,35 @@ fn csv_has_a_line_for_each_item() {
     assert_eq!(lines.len(), 1 + 6);
     assert_eq!(lines[0], "ts_ns,cpu,pid,task,flags,event,message");
     assert_eq!(lines[6], "2000002,0,2,<...>,dN..,fake:tick,n=5");
+}
+
+#[test]
+fn a_run_whose_figures_were_changed_still_tells_its_names() {
+    let stage = Stage::new();
+    stage.run("pass", &["-d", "10ms"]).code(0);
+    let path = stage.path("run/run.json");
+    let mut record: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    record["threads"] = json!([
+        {"tid": 2, "name": "ticker", "priority": 1, "cpu": 0, "runtime_cycles": 0, "switches": 0},
+    ]);
+    fs::write(&path, record.to_string()).unwrap();
+    let mut command = stage.xtask("", &["latency-run", "--from", "run"]);
+    Done::of(command.output().unwrap())
+        .code(1)
+        .complains("check sum");
+    let named = trace(&stage, &[]);
+    assert!(
+        named.code(0).stdout.contains("ticker-2"),
+        "{}",
+        named.stdout
+    );
+    assert_eq!(named.stderr, "");
+    // Of no use at all: the trace is printed as far as it goes, and that is said.
+    fs::write(&path, "{").unwrap();
+    trace(&stage, &[])
+        .code(0)
+        .complains("note: run/run.json cannot be read (")
+        .complains("names of threads");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use xtask::cli::Report as Flags;
 use xtask::output;
 use xtask::paths;
+use xtask::term;
 use xtask::term::WithHelp;
 
 use crate::bench::Bench;
@@ -51,7 +52,7 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
             .help("name each run once");
         }
         let story = match &source.folder {
-            Some(dir) => trace::read(dir, &source.run).map_err(|error| format!("{error:#}")),
+            Some(dir) => trace::read(dir, &source.run).map_err(|error| term::one_line(&error)),
             None => Err(
                 "its run folder is not there any more, or holds another run; the history keeps histograms, no traces"
                     .into(),

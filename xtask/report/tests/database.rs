@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use takt_report::history::Database;
 use takt_report::history::database::FILE;
 use xtask::history::{Entry, spool};
+use xtask::report::csv;
 
 fn ids(entries: &[Entry]) -> BTreeSet<&str> {
     entries.iter().map(|entry| entry.id.as_str()).collect()
@@ -192,6 +193,51 @@ fn on_a_full_disk_the_run_stays_in_the_spool() {
     assert_eq!(database.ids().unwrap().len(), 2);
     assert_eq!(database.entry(&big.id).unwrap(), big);
     assert_eq!(database.entry(&first[0].id).unwrap(), first[0]);
+}
+
+#[test]
+fn an_entry_that_was_changed_stays_in_the_spool() {
+    let mut entry = entry(&[353, 353, 360]);
+    let run = entry.run().unwrap();
+    let hist = csv::write(&run.record.slots, &run.distributions);
+    entry.record.sum = Some(entry.record.sum_with(&hist));
+    let text = serde_json::to_string(&entry).unwrap();
+    assert_eq!(Entry::parse(&text).unwrap(), entry);
+    // Figures that the histogram contradicts, with a check sum and without; and what the check sum alone tells.
+    let bare = text.replace(&format!(",\"sum\":{}", entry.record.sum.unwrap()), "");
+    assert_ne!(bare, text);
+    for (text, was, is, says) in [
+        (
+            &text,
+            "\"max\":360",
+            "\"max\":353",
+            "max 353, hist.csv's greatest value is 360",
+        ),
+        (
+            &bare,
+            "\"max\":360",
+            "\"max\":353",
+            "max 353, hist.csv's greatest value is 360",
+        ),
+        (
+            &text,
+            "\"missed\":0",
+            "\"missed\":2",
+            "the check sum is another one",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = spool::write(dir.path(), &entry).unwrap();
+        assert!(text.contains(was));
+        fs::write(&path, text.replacen(was, is, 1)).unwrap();
+        let (code, _, stderr) = done(history(dir.path(), &["list"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(
+            stderr.contains("is not taken into the history") && stderr.contains(says),
+            "{stderr}"
+        );
+        assert!(path.exists() && count(dir.path()) == 0);
+    }
 }
 
 #[test]

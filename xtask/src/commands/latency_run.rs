@@ -28,11 +28,11 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         return report(flags, &run, &dir);
     }
     let config = RunConfig::from_flags(flags)?;
-    if flags.dry_run {
-        return dry_run(flags, &config);
-    }
     if let Some(output) = &flags.output {
         folder::check_free(output, flags.force)?;
+    }
+    if flags.dry_run {
+        return dry_run(flags, &config);
     }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
@@ -102,8 +102,9 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
     let kept = Entry::new(run, &folder, setup).and_then(|entry| spool::write(&history, &entry));
     if let Err(error) = kept {
         term::note(format_args!(
-            "this run is not in the history: {error:#}; make room or name another folder by --history or TAKT_HISTORY \
-             (--no-history keeps nothing)"
+            "this run is not in the history: {}; make room or name another folder by --history or TAKT_HISTORY \
+             (--no-history keeps nothing)",
+            term::one_line(&error)
         ));
     }
 }

@@ -85,7 +85,10 @@ fn load(dir: &Path) -> Result<Document> {
     let file = dir.join(document::FILE);
     let json = fs::read(&file)
         .with_context(|| format!("cannot read {}", file.display()))
-        .help("an interrupted sweep has none yet: go on with it by --resume")?;
+        .help(match dir.join(folder::SWEEP).is_file() {
+            true => "an interrupted sweep has none yet: go on with it by --resume".into(),
+            false => folder::other_way(dir, folder::NAME_A_SWEEP),
+        })?;
     Document::read(&json)
         .with_context(|| format!("{} cannot be used", file.display()))
         .help("--resume writes it anew from what was measured")

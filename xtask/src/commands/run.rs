@@ -15,6 +15,7 @@ use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::symbolize::Symbolizer;
 use crate::image::{Elf, Recipe};
 use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+use crate::report::load;
 use crate::run::config::clock_keys;
 use crate::run::demux::{FileFacts, Rest, demux};
 use crate::run::events::resolve;
@@ -108,7 +109,7 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
     let facts = FileFacts::new(elf, TSC_HZ, flags.smp.into());
     let capture = demux(&machine.capture(), dir, facts, &rest)?;
     let record = serde_json::json!({
-        "schema": "takt.boot/1",
+        "schema": load::BOOT,
         "image": flags.name,
         "kernel_cmdline": machine.cmdline,
         "clocks": { "tsc_hz": TSC_HZ },

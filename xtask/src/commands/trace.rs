@@ -15,8 +15,8 @@ use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
-use crate::report::load::{self, Facts};
-use crate::run::{folder, recorded, words};
+use crate::report::load::Facts;
+use crate::run::{folder, recorded};
 use crate::term::WithHelp;
 use crate::{output, paths};
 
@@ -104,7 +104,12 @@ impl Source {
         recorded::check_image(trace.header().image, &elf)?;
         let facts = Facts::read(dir);
         facts.check_tsc(trace.header().tsc_hz)?;
-        let (decoder, tracer) = decoder(dir, &elf, trace.header().tsc_hz)?;
+        let threads = facts.threads.iter();
+        let decoder = Decoder::new(
+            &elf,
+            trace.header().tsc_hz,
+            threads.map(|thread| (thread.tid, thread.name.as_str())),
+        )?;
         Ok(Self {
             elf,
             trace,
@@ -112,7 +117,7 @@ impl Source {
             filters: Vec::new(),
             size: recorded::size(&path),
             expected: facts.capture.map_or(0, |capture| capture.events),
-            tracer,
+            tracer: facts.tracer,
         })
     }
 
@@ -273,24 +278,4 @@ fn bind_filters<'t>(filters: &[(String, Filter)], table: &'t EventTable) -> Resu
 fn bad_filter(text: &str, error: &FilterError) -> anyhow::Error {
     let shown = error.caret(text).replace('\n', "\n  ");
     anyhow!("--filter: {error}\n  {shown}")
-}
-
-/// The run knows its threads' names. A run that cannot be read is no reason to give up: the trace
-/// tells most of them itself. It knows its tracer as well.
-fn decoder(dir: &Path, elf: &Elf, tsc_hz: u64) -> Result<(Decoder, Option<String>)> {
-    let record = load::load(dir).map(|run| run.record).ok();
-    // The user may have chosen another one for the kernel's command line.
-    let tracer = record.as_ref().map(|record| {
-        let chosen = words::tracer(&record.kernel_cmdline).map(str::to_owned);
-        chosen.unwrap_or_else(|| record.config.tracer.to_string())
-    });
-    let threads = record.map(|record| record.threads).unwrap_or_default();
-    let decoder = Decoder::new(
-        elf,
-        tsc_hz,
-        threads
-            .iter()
-            .map(|thread| (thread.tid, thread.name.as_str())),
-    )?;
-    Ok((decoder, tracer))
 }

@@ -17,8 +17,8 @@ use serde_json::Value;
 use takt_timerlat::stats::ExactHistogram;
 use takt_tracer::wire;
 
-use crate::report::Run;
 use crate::report::record::{Distributions, RunRecord};
+use crate::report::{Run, csv};
 
 /// Schema of an entry.
 pub const SCHEMA: &str = "takt.history/1";
@@ -106,7 +106,15 @@ impl Entry {
         if entry.id.len() != 16 || !entry.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             bail!("its id is not 16 hexadecimal digits");
         }
-        entry.run()?;
+        let run = entry.run()?;
+        let buckets = entry.histograms.iter();
+        entry
+            .record
+            .check(
+                &csv::write(&run.record.slots, &run.distributions),
+                buckets.map(|it| [&*it.irq, &*it.thread]),
+            )
+            .context("its record and its histograms do not belong together")?;
         Ok(entry)
     }
 

@@ -7,30 +7,53 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use super::csv;
-use super::record::{Run, RunRecord, SCHEMA, Verdict};
+use super::record::{Run, RunRecord, SCHEMA, ThreadRecord};
 use crate::run::demux::CaptureCount;
 use crate::run::folder::{HIST, RECORD};
+use crate::run::words;
+use crate::term;
 use crate::term::WithHelp;
 
-/// What `run.json` says of the run's other files, whatever kind of run it was. A file that was cut
-/// between two frames is damaged without a sign of it, and so is a header with another frequency.
-#[derive(Clone, Copy, Debug, Default)]
+/// What `run.json` says of the run's other files, whatever kind of run it was, and though the run's figures may have been
+/// changed. A file that was cut between two frames is damaged without a sign of it, and so is a header with another
+/// frequency.
+#[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// What came, if that is known.
     pub capture: Option<CaptureCount>,
     /// The TSC frequency in Hz, if that is known.
     pub tsc_hz: Option<u64>,
+    /// The threads that the guest had at the end.
+    pub threads: Vec<ThreadRecord>,
+    /// The tracer that ran, if that is known.
+    pub tracer: Option<String>,
 }
 
 impl Facts {
-    /// Reads them; those that cannot be read are not known.
+    /// Reads them; those that cannot be read are not known. That nothing can be read is said on stderr: the run's other files
+    /// can be looked at without.
     #[must_use]
     pub fn read(dir: &Path) -> Self {
-        let text = fs::read_to_string(dir.join(RECORD)).unwrap_or_default();
-        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        let path = dir.join(RECORD);
+        let text = fs::read_to_string(&path).map_err(anyhow::Error::from);
+        let record = text.and_then(|text| Ok(serde_json::from_str(&text)?));
+        let record: Value = record.unwrap_or_else(|error| {
+            term::note(format_args!(
+                "{} cannot be read ({error}): what it knows of the run is missing, as names of threads, and whether the \
+                 run's files have been cut",
+                path.display()
+            ));
+            Value::Null
+        });
+        // The user may have chosen another one for the kernel's command line.
+        let chosen = record["kernel_cmdline"].as_str().and_then(words::tracer);
         Self {
             capture: serde_json::from_value(record["capture"].clone()).ok(),
             tsc_hz: record["clocks"]["tsc_hz"].as_u64(),
+            threads: serde_json::from_value(record["threads"].clone()).unwrap_or_default(),
+            tracer: chosen
+                .or(record["config"]["tracer"].as_str())
+                .map(str::to_owned),
         }
     }
 
@@ -50,15 +73,14 @@ impl Facts {
     }
 }
 
+/// Schema of the record of `cargo xtask run`, which boots an image and measures nothing.
+pub const BOOT: &str = "takt.boot/1";
+
 /// What to do about files of a run that cannot be used.
 const ADVICE: &str = "a run that was changed or cut is none: copy the folder again if it is a copy, else measure again";
 
-/// Reads `run.json` and `hist.csv`.
-///
-/// # Errors
-///
-/// If one is missing, is not what it should be, or they do not belong together.
-pub fn load(dir: &Path) -> Result<Run> {
+/// Reads `run.json` alone: what it says is not checked against the run's other files.
+fn record(dir: &Path) -> Result<RunRecord> {
     let path = dir.join(RECORD);
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -72,13 +94,47 @@ pub fn load(dir: &Path) -> Result<Run> {
                 "{} has schema {other}, this Takt reads {SCHEMA}",
                 path.display()
             ))
-            .help("read it by the Takt that measured it (its `git` has the revision), or measure again");
+            .help(advice_on_schema(other, &record, dir));
         }
         None => return Err(anyhow!("{} is not a run's", path.display())).help(ADVICE),
     }
-    let record: RunRecord = serde_json::from_value(record)
+    serde_json::from_value(record)
         .with_context(|| format!("{} is damaged", path.display()))
-        .help(ADVICE)?;
+        .help(ADVICE)
+}
+
+/// What to do about a record of another schema.
+fn advice_on_schema(schema: &str, record: &Value, dir: &Path) -> String {
+    if schema == BOOT {
+        return format!(
+            "`cargo xtask run` wrote it, which measures no latency: see what it logged by cargo xtask log {0}, what it \
+             traced by cargo xtask trace {0}",
+            dir.display()
+        );
+    }
+    let number = |schema: &str| Some(schema.strip_prefix("takt.run/")?.parse::<u32>().ok());
+    let by = match record["git"].as_str() {
+        Some(git) => format!("the Takt that measured it, revision {git}"),
+        None => "the Takt that measured it".into(),
+    };
+    match (number(schema).flatten(), number(SCHEMA).flatten()) {
+        (Some(found), Some(ours)) if found > ours => {
+            format!("it is of a newer Takt than this: update this one, or read it by {by}")
+        }
+        (Some(_), _) => {
+            format!("it is of an older Takt than this: read it by {by}, or measure again")
+        }
+        (None, _) => "that is no run's: name the folder that latency-run has written".into(),
+    }
+}
+
+/// Reads `run.json` and `hist.csv`.
+///
+/// # Errors
+///
+/// If one is missing, is not what it should be, or they do not belong together.
+pub fn load(dir: &Path) -> Result<Run> {
+    let record = record(dir)?;
     let path = dir.join(HIST);
     let hist = fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))
@@ -86,7 +142,11 @@ pub fn load(dir: &Path) -> Result<Run> {
     let columns = csv::columns(&hist, &record.slots)
         .with_context(|| format!("{} is damaged", path.display()))
         .help(ADVICE)?;
-    let distributions = check(&record, &hist, &columns)
+    let distributions = record
+        .check(
+            &hist,
+            columns.iter().map(|[irq, thread]| [&**irq, &**thread]),
+        )
         .and_then(|()| csv::distributions(&columns, &record.slots))
         .with_context(|| {
             format!(
@@ -99,22 +159,4 @@ pub fn load(dir: &Path) -> Result<Run> {
         record,
         distributions,
     })
-}
-
-/// Whether the two files are what the run wrote.
-fn check(record: &RunRecord, hist: &str, columns: &[[csv::Column; 2]]) -> Result<()> {
-    if record.sum == Some(record.sum_with(hist)) {
-        return Ok(());
-    }
-    // Which figure it is that is another one, if that can be told.
-    if record.result != Verdict::Error {
-        for (slot, [irq, thread]) in record.slots.iter().zip(columns) {
-            slot.irq.check(irq)?;
-            slot.thread.check(thread)?;
-        }
-    }
-    if record.sum.is_some() {
-        bail!("one of them was changed after the run: the check sum is another one");
-    }
-    Ok(())
 }

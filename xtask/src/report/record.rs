@@ -94,6 +94,33 @@ impl RunRecord {
         bytes.extend_from_slice(hist.as_bytes());
         wire::checksum(&bytes)
     }
+
+    /// Whether the record and the text of `hist.csv`, whose columns of IRQ and thread latency these are for each slot, are
+    /// what the run wrote.
+    ///
+    /// # Errors
+    ///
+    /// The figure that is another one, if that can be told.
+    pub fn check<'b>(
+        &self,
+        hist: &str,
+        buckets: impl IntoIterator<Item = [&'b [(u64, u64)]; 2]>,
+    ) -> Result<()> {
+        if self.sum == Some(self.sum_with(hist)) {
+            return Ok(());
+        }
+        if self.result != Verdict::Error {
+            for (slot, [irq, thread]) in self.slots.iter().zip(buckets) {
+                slot.irq.check(irq)?;
+                slot.thread.check(thread)?;
+            }
+        }
+        ensure!(
+            self.sum.is_none(),
+            "one of them was changed after the run: the check sum is another one"
+        );
+        Ok(())
+    }
 }
 
 /// Where it ran.

@@ -34,6 +34,10 @@ pub const SERIAL: &str = "serial.txt";
 /// What QEMU itself said; there only if it said something.
 pub const MESSAGES: &str = "qemu-messages.txt";
 
+/// The advice to whoever named a folder that holds no sweep.
+pub const NAME_A_SWEEP: &str =
+    "name the folder that latency-sweep has written, as runs/sweep-001 or sweep-001";
+
 /// A run folder that is being filled. Dropped before it is published, it vanishes.
 #[derive(Debug)]
 pub struct RunFolder {
@@ -46,8 +50,8 @@ pub struct RunFolder {
 enum Target {
     /// The next free `NAME-NNN` in a folder.
     Numbered { parent: PathBuf, name: String },
-    /// This one, replacing an earlier run if there is one: that was asked for.
-    Given(PathBuf),
+    /// This one, replacing an earlier run only if that was asked for.
+    Given { path: PathBuf, is_forced: bool },
 }
 
 impl RunFolder {
@@ -72,7 +76,8 @@ impl RunFolder {
                 let parent = dir.parent().unwrap_or(Path::new("/")).to_owned();
                 let stem = dir.file_name().context("--output needs a folder's name")?;
                 let stem = stem.to_string_lossy().into_owned();
-                (parent, stem, Target::Given(dir))
+                let path = dir;
+                (parent, stem, Target::Given { path, is_forced })
             }
         };
         fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
@@ -96,15 +101,40 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// If it cannot be renamed.
+    /// If it cannot be renamed, and if something came to lie at `output` since the beginning: then the folder is kept under
+    /// the next free number behind that name.
     pub fn publish(mut self) -> Result<PathBuf> {
+        if let Target::Given { path, is_forced } = &self.target
+            && let Err(why) = check_free(path, *is_forced)
+        {
+            let path = path.clone();
+            return self.keep_beside(&path, &why);
+        }
         let path = match &self.target {
             Target::Numbered { parent, name } => self.rename_to_next(parent, name),
-            Target::Given(path) => self.replace(path).map(|()| path.clone()),
+            Target::Given { path, is_forced } => match is_forced {
+                true => self.replace(path).map(|()| path.clone()),
+                // Goes over an empty folder, and over nothing that came just now.
+                false => fs::rename(&self.temp, path).map(|()| path.clone()),
+            },
         }
         .context("cannot give the run folder its name")?;
         self.is_published = true;
         Ok(path)
+    }
+
+    /// Keeps a run whose place was taken while it went on.
+    fn keep_beside(mut self, path: &Path, why: &anyhow::Error) -> Result<PathBuf> {
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let kept = self
+            .rename_to_next(parent, &name)
+            .context("cannot give the run folder its name")?;
+        self.is_published = true;
+        Err(anyhow!("while this went on, its place was taken: {why}")).help(format!(
+            "nothing is lost: this one is in {}",
+            paths::shown(&kept)
+        ))
     }
 
     fn rename_to_next(&self, parent: &Path, name: &str) -> io::Result<PathBuf> {
@@ -131,7 +161,12 @@ impl RunFolder {
         if had_one {
             fs::rename(path, &old)?;
         }
-        fs::rename(&self.temp, path)?;
+        if let Err(error) = fs::rename(&self.temp, path) {
+            if had_one {
+                fs::rename(&old, path)?;
+            }
+            return Err(error);
+        }
         if had_one {
             fs::remove_dir_all(&old)?;
         }
@@ -263,15 +298,28 @@ pub fn find(named: Option<&Path>, runs: &Path) -> Result<PathBuf> {
         return Ok(dir);
     }
     let is_none = anyhow!("{} is not a run folder: it has no {RECORD}", dir.display());
+    Err(is_none).help(other_way(
+        &dir,
+        "name the folder that a run has written, as runs/timerlat-001 or timerlat-001",
+    ))
+}
+
+/// How to look at what a folder holds, for whoever took it for something else; `otherwise` if it holds nothing known.
+#[must_use]
+pub fn other_way(dir: &Path, otherwise: &str) -> String {
     let holds = |file: &str| dir.join(file).is_file();
-    Err(is_none).help(match () {
+    match () {
         () if holds(SWEEP) => format!(
             "it holds a sweep: cargo xtask latency-sweep --from {}",
             dir.display()
         ),
         () if holds(COMPARISON) => "it holds a comparison, whose run folders are inside".into(),
-        () => "name the folder that a run has written, as runs/timerlat-001 or timerlat-001".into(),
-    })
+        () if holds(RECORD) => format!(
+            "it holds a run: cargo xtask latency-run --from {}",
+            dir.display()
+        ),
+        () => otherwise.into(),
+    }
 }
 
 /// The folder that is named, by its path or by its name in `runs`.
@@ -341,6 +389,26 @@ mod tests {
         let error = RunFolder::create(Some(&target), true, dir.path(), "x").unwrap_err();
         assert!(format!("{error:#}").contains("not a run folder"));
         assert!(find(Some(&target), dir.path()).is_err());
+    }
+
+    #[test]
+    fn what_took_the_place_meanwhile_stays_and_the_run_is_kept_beside_it() {
+        for is_forced in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("out");
+            let folder = RunFolder::create(Some(&target), is_forced, dir.path(), "x").unwrap();
+            fs::write(folder.path().join(RECORD), "{}").unwrap();
+            fs::create_dir(&target).unwrap();
+            let other = target.join(if is_forced { "thesis.tex" } else { RECORD });
+            fs::write(&other, "another's").unwrap();
+            let error = format!("{:#}", folder.publish().unwrap_err());
+            assert!(error.contains("its place was taken"), "{error}");
+            assert!(error.contains("out-001"), "{error}");
+            assert_eq!(fs::read_to_string(&other).unwrap(), "another's");
+            let kept = dir.path().join("out-001").join(RECORD);
+            assert_eq!(fs::read_to_string(kept).unwrap(), "{}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::guest::log::{Decoder, Line};
 use crate::guest::trace;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
-use crate::term::last_lines;
+use crate::term::{self, last_lines};
 
 /// Lines that are shown of each source.
 const LINES: usize = 10;
@@ -53,7 +53,7 @@ fn section(out: &mut String, title: &str, lines: &[String]) {
 fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
     let decoder = match Decoder::new(elf) {
         Ok(decoder) => decoder,
-        Err(error) => return vec![format!("cannot be decoded: {error:#}")],
+        Err(error) => return vec![format!("cannot be decoded: {}", term::one_line(&error))],
     };
     let mut lines = Vec::new();
     let mut stream = decoder.stream();
@@ -69,14 +69,14 @@ fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
     };
     let error = read().err();
     let mut lines: Vec<_> = lines.iter().map(Line::to_string).collect();
-    lines.extend(error.map(|error| format!("cannot be read: {error:#}")));
+    lines.extend(error.map(|error| format!("cannot be read: {}", term::one_line(&error))));
     lines
 }
 
 /// The end of the trace.
 fn last_events(dir: &Path, elf: &Elf) -> Vec<String> {
     trace::last_events(&dir.join(TRACE), elf, LINES)
-        .unwrap_or_else(|error| vec![format!("{error:#}")])
+        .unwrap_or_else(|error| vec![term::one_line(&error)])
 }
 
 /// The end of what the serial port had, with names for addresses.

@@ -18,7 +18,7 @@ use super::path::Path;
 use super::sealed;
 use crate::image::Elf;
 use crate::output::write_whole;
-use crate::run::folder::{IMAGE, SWEEP as PLAN};
+use crate::run::folder::{self, IMAGE, SWEEP as PLAN};
 use crate::term::WithHelp;
 
 /// Where the parts lie.
@@ -124,9 +124,7 @@ impl Folder {
         let file = dir.join(PLAN);
         let text = fs::read_to_string(&file)
             .with_context(|| format!("{} holds no sweep: cannot read {PLAN}", dir.display()))
-            .help(
-                "name the folder that latency-sweep has written, as runs/sweep-001 or sweep-001",
-            )?;
+            .help(folder::other_way(dir, folder::NAME_A_SWEEP))?;
         let plan = Plan::read(&text)
             .with_context(|| format!("{} cannot be used", file.display()))
             .help("copy the folder again if it is a copy; else sweep anew, into another folder")?;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use xtask::history::{Entry, spool};
 use xtask::paths;
-use xtask::term::{WithHelp, note};
+use xtask::term::{WithHelp, note, one_line};
 
 use super::database::{Database, FILE};
 use super::{advice, schema};
@@ -136,8 +136,9 @@ fn read(spooled: Vec<PathBuf>) -> Vec<(PathBuf, Entry)> {
             // Another program that looks at the history has just taken it in.
             Err(_) if !path.exists() => {}
             Err(error) => note(format_args!(
-                "{} is not taken into the history: {error:#}; it stays where it is",
-                paths::shown(&path)
+                "{} is not taken into the history: {}; it stays where it is",
+                paths::shown(&path),
+                one_line(&error)
             )),
         }
     }

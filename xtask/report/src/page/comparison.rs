@@ -194,7 +194,7 @@ fn difference(first: Option<&Value>, second: Option<&Value>) -> Option<String> {
     })
 }
 
-/// Each run against the first in words: exact, or with a statistical test.
+/// Each run against the first in words: exactly under icount, else how far apart they are.
 fn words(runs: &[Reported]) -> String {
     let mut out = String::new();
     for run in &runs[1..] {
