@@ -131,7 +131,11 @@ impl RunFolder {
             .rename_to_next(parent, &name)
             .context("cannot give the run folder its name")?;
         self.is_published = true;
-        Err(anyhow!("while this went on, its place was taken: {why}")).help(format!(
+        Err(anyhow!(
+            "while this went on, its place was taken: {}",
+            why.root_cause()
+        ))
+        .help(format!(
             "nothing is lost: this one is in {}",
             paths::shown(&kept)
         ))
@@ -402,7 +406,11 @@ mod tests {
             let other = target.join(if is_forced { "thesis.tex" } else { RECORD });
             fs::write(&other, "another's").unwrap();
             let error = format!("{:#}", folder.publish().unwrap_err());
-            assert!(error.contains("its place was taken"), "{error}");
+            let says = ["holds a run already", "is not empty"][usize::from(is_forced)];
+            assert!(
+                error.contains("its place was taken: /") && error.contains(says),
+                "{error}"
+            );
             assert!(error.contains("out-001"), "{error}");
             assert_eq!(fs::read_to_string(&other).unwrap(), "another's");
             let kept = dir.path().join("out-001").join(RECORD);
