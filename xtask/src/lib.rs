@@ -35,6 +35,7 @@ pub mod paths;
 pub mod qemu;
 pub mod report;
 pub mod run;
+pub mod schema;
 pub mod setup;
 pub mod sweep;
 pub mod term;

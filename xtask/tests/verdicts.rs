@@ -305,23 +305,20 @@ fn an_earlier_run_is_reported_on_again() {
     for (text, help) in [
         (
             r#"{"schema":"takt.run/9","git":"0123456789ab"}"#,
-            "help: it is of a newer Takt than this: update this one, or read it by the Takt that measured it, revision \
+            "help: it is of a newer Takt than this: update this one, or read it by the Takt that wrote it, revision \
              0123456789ab",
         ),
         (
             r#"{"schema":"takt.run/0"}"#,
-            "help: it is of an older Takt than this: read it by the Takt that measured it, or measure again",
+            "help: it is of an older Takt than this: read it by the Takt that wrote it, or measure again",
         ),
         (
             r#"{"schema":"takt.boot/1"}"#,
-            "help: `cargo xtask run` wrote it, which measures no latency: see what it logged by cargo xtask log run",
+            "help: `cargo xtask run` booted it: see what it logged by cargo xtask log run",
         ),
     ] {
         fs::write(stage.path("run/run.json"), text).unwrap();
-        from(&[])
-            .code(1)
-            .complains("has schema takt.")
-            .complains(help);
+        from(&[]).code(1).complains(help);
     }
     fs::write(stage.path("run/run.json"), "{").unwrap();
     from(&[]).code(1).complains("is no JSON");

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
+use xtask::schema;
 
 /// Schema that is read.
 const SCHEMA: &str = "takt.bench/1";
@@ -42,12 +43,12 @@ impl Bench {
         let cannot = || format!("cannot read {}", path.display());
         let text = fs::read_to_string(path).with_context(cannot)?;
         let document: Value = serde_json::from_str(&text).with_context(cannot)?;
-        if document["schema"] != SCHEMA {
-            bail!(
-                "{} is not a file of `cargo xtask bench --json`",
+        schema::check(&document, SCHEMA).with_context(|| {
+            format!(
+                "{} is not what `cargo xtask bench --json` writes",
                 path.display()
-            );
-        }
+            )
+        })?;
         Ok(Self {
             path: path.to_owned(),
             curves: curves(&document),

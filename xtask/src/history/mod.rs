@@ -19,6 +19,7 @@ use takt_tracer::wire;
 
 use crate::report::record::{Distributions, RunRecord};
 use crate::report::{Run, csv};
+use crate::schema;
 
 /// Schema of an entry.
 pub const SCHEMA: &str = "takt.history/1";
@@ -97,11 +98,7 @@ impl Entry {
     /// If it is none, or its parts do not belong together.
     pub fn parse(text: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(text).context("it is no JSON")?;
-        match value["schema"].as_str() {
-            Some(SCHEMA) => {}
-            Some(other) => bail!("it has schema {other}, this tool reads {SCHEMA}"),
-            None => bail!("it is not an entry of the history"),
-        }
+        schema::check(&value, SCHEMA)?;
         let entry: Self = serde_json::from_value(value).context("it is damaged")?;
         if entry.id.len() != 16 || !entry.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             bail!("its id is not 16 hexadecimal digits");

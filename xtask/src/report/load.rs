@@ -11,6 +11,7 @@ use super::record::{Run, RunRecord, SCHEMA, ThreadRecord};
 use crate::run::demux::CaptureCount;
 use crate::run::folder::{HIST, RECORD};
 use crate::run::words;
+use crate::schema;
 use crate::term;
 use crate::term::WithHelp;
 
@@ -87,45 +88,21 @@ fn record(dir: &Path) -> Result<RunRecord> {
     let record: Value = serde_json::from_str(&text)
         .with_context(|| format!("{} is no JSON", path.display()))
         .help(ADVICE)?;
-    match record["schema"].as_str() {
-        Some(SCHEMA) => {}
-        Some(other) => {
-            return Err(anyhow!(
-                "{} has schema {other}, this Takt reads {SCHEMA}",
-                path.display()
-            ))
-            .help(advice_on_schema(other, &record, dir));
-        }
-        None => return Err(anyhow!("{} is not a run's", path.display())).help(ADVICE),
+    if record["schema"] == BOOT {
+        return Err(anyhow!(
+            "{} is of an image that measured no latency",
+            path.display()
+        ))
+        .help(format!(
+            "`cargo xtask run` booted it: see what it logged by cargo xtask log {0}, what it traced by cargo xtask \
+             trace {0}",
+            dir.display()
+        ));
     }
+    schema::check(&record, SCHEMA).with_context(|| format!("{} cannot be read", path.display()))?;
     serde_json::from_value(record)
         .with_context(|| format!("{} is damaged", path.display()))
         .help(ADVICE)
-}
-
-/// What to do about a record of another schema.
-fn advice_on_schema(schema: &str, record: &Value, dir: &Path) -> String {
-    if schema == BOOT {
-        return format!(
-            "`cargo xtask run` wrote it, which measures no latency: see what it logged by cargo xtask log {0}, what it \
-             traced by cargo xtask trace {0}",
-            dir.display()
-        );
-    }
-    let number = |schema: &str| Some(schema.strip_prefix("takt.run/")?.parse::<u32>().ok());
-    let by = match record["git"].as_str() {
-        Some(git) => format!("the Takt that measured it, revision {git}"),
-        None => "the Takt that measured it".into(),
-    };
-    match (number(schema).flatten(), number(SCHEMA).flatten()) {
-        (Some(found), Some(ours)) if found > ours => {
-            format!("it is of a newer Takt than this: update this one, or read it by {by}")
-        }
-        (Some(_), _) => {
-            format!("it is of an older Takt than this: read it by {by}, or measure again")
-        }
-        (None, _) => "that is no run's: name the folder that latency-run has written".into(),
-    }
 }
 
 /// Reads `run.json` and `hist.csv`.

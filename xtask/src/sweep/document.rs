@@ -15,6 +15,7 @@ pub use super::names::Place;
 use super::ways::Met;
 use super::work::Measured;
 use crate::image::Elf;
+use crate::schema;
 
 /// Version of the document.
 pub const SCHEMA: &str = "takt.sweep/3";
@@ -276,11 +277,7 @@ impl Document {
     pub fn read(json: &[u8]) -> Result<Self> {
         let value: Value =
             serde_json::from_slice(json).context("it is damaged, or not the result of a sweep")?;
-        let schema = value["schema"].as_str().unwrap_or_default();
-        ensure!(
-            schema == SCHEMA,
-            "it is `{schema}`, this Takt reads {SCHEMA}"
-        );
+        schema::check(&value, SCHEMA)?;
         let document: Self = serde_json::from_value(value).context("it is damaged")?;
         ensure!(
             document.sum == document.own_sum(),

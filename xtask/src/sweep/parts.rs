@@ -19,6 +19,7 @@ use super::sealed;
 use crate::image::Elf;
 use crate::output::write_whole;
 use crate::run::folder::{self, IMAGE, SWEEP as PLAN};
+use crate::schema;
 use crate::term::WithHelp;
 
 /// Where the parts lie.
@@ -48,16 +49,16 @@ impl Plan {
     }
 
     fn read(text: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(text).context("it is damaged")?;
-        match value["schema"].as_str() {
-            Some(SCHEMA) => {}
-            Some(other) => {
-                return Err(anyhow!("it is `{other}`, this Takt reads {SCHEMA}"));
-            }
-            None => return Err(anyhow!("it is of an older Takt, or no plan")),
-        }
-        let plan: Self = serde_json::from_value(value).context("it is damaged")?;
-        plan.config.check()?;
+        const ADVICE: &str =
+            "copy the folder again if it is a copy; else sweep anew, into another folder";
+        let value: Value = serde_json::from_str(text)
+            .context("it is damaged")
+            .help(ADVICE)?;
+        schema::check(&value, SCHEMA)?;
+        let plan: Self = serde_json::from_value(value)
+            .context("it is damaged")
+            .help(ADVICE)?;
+        plan.config.check().help(ADVICE)?;
         Ok(plan)
     }
 }
@@ -125,9 +126,8 @@ impl Folder {
         let text = fs::read_to_string(&file)
             .with_context(|| format!("{} holds no sweep: cannot read {PLAN}", dir.display()))
             .help(folder::other_way(dir, folder::NAME_A_SWEEP))?;
-        let plan = Plan::read(&text)
-            .with_context(|| format!("{} cannot be used", file.display()))
-            .help("copy the folder again if it is a copy; else sweep anew, into another folder")?;
+        let plan =
+            Plan::read(&text).with_context(|| format!("{} cannot be used", file.display()))?;
         Ok(Self {
             dir: dir.into(),
             plan,
