@@ -183,7 +183,7 @@ impl Recipe {
             .spawn()
             .and_then(std::process::Child::wait_with_output)
             .context("cannot run cargo")?;
-        progress.finish();
+        progress.finish(output.status.success());
         if !output.status.success() {
             let messages = String::from_utf8_lossy(&output.stderr);
             eprint!("{messages}");
@@ -271,11 +271,11 @@ impl Progress {
         }
     }
 
-    fn finish(self) {
+    fn finish(self, is_built: bool) {
         let took = self.started.elapsed().as_secs_f32();
         if let Some(term) = self.term {
             let _ = term.clear_line();
-        } else if took > 1.0 {
+        } else if is_built && took > 1.0 {
             eprintln!("Built the image `{}` in {took:.1} s", self.name);
         }
     }
