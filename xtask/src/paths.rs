@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The top folder of the workspace. `cargo run` says where this package is; when the binary is
@@ -79,15 +80,31 @@ pub fn is_process_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Whether a hidden name has, behind one of these marks, the number of a process that is no more: what bears it was left
-/// over.
+/// Marks in the names of what is there only while a process is at work; behind them comes its number.
+const PASSING: [&str; 2] = [".tmp-", ".old-"];
+
+/// Whether a hidden name has, behind a mark, the number of a process that is no more: what bears it was left over.
 #[must_use]
-pub fn is_left_over(name: &OsStr, marks: &[&str]) -> bool {
+pub fn is_left_over(name: &OsStr) -> bool {
     let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else {
         return false;
     };
     let pid = |mark: &&str| name.rsplit_once(mark)?.1.parse().ok();
-    marks.iter().find_map(pid).is_some_and(is_process_gone)
+    PASSING.iter().find_map(pid).is_some_and(is_process_gone)
+}
+
+/// Removes what killed processes left over in a folder. What cannot be removed is for the next to try.
+pub fn remove_left_over(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if is_left_over(&entry.file_name()) {
+            let path = entry.path();
+            let _ = if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                fs::remove_dir_all(path)
+            } else {
+                fs::remove_file(path)
+            };
+        }
+    }
 }
 
 /// Finds a program in `PATH`.

@@ -35,7 +35,7 @@ pub fn random_id() -> Result<String> {
 pub fn write(history: &Path, entry: &Entry) -> Result<PathBuf> {
     let dir = history.join(FOLDER);
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    remove_stale(&dir);
+    paths::remove_left_over(&dir);
     let path = dir.join(format!("{}.json", entry.id));
     let temp = dir.join(format!(".{}.tmp-{}", entry.id, std::process::id()));
     let written = write_synced(&temp, entry)
@@ -77,14 +77,4 @@ pub fn files(history: &Path) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
-}
-
-/// Removes what killed writers left.
-fn remove_stale(dir: &Path) {
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if paths::is_left_over(&entry.file_name(), &[".tmp-"]) {
-            // The next writer tries again.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }

@@ -81,7 +81,7 @@ impl RunFolder {
             }
         };
         fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        remove_stale(&parent);
+        paths::remove_left_over(&parent);
         let temp = parent.join(format!(".{stem}.tmp-{}", std::process::id()));
         fs::create_dir(&temp).with_context(|| format!("cannot make {}", temp.display()))?;
         Ok(Self {
@@ -276,15 +276,6 @@ fn is_taken(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty
     )
-}
-
-/// Removes what killed runs left: hidden folders that name a process which is no more.
-fn remove_stale(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if paths::is_left_over(&entry.file_name(), &[".tmp-", ".old-"]) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }
 
 /// The folder of a run that is to be read: the one named, by its path or by its name in `runs`, or

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::mem::offset_of;
 use std::path::Path as FilePath;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -134,6 +135,7 @@ impl Booter<'_> {
     fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::Builder::new()
             .prefix(".boot-")
+            .suffix(&format!(".tmp-{}", process::id()))
             .tempdir_in(self.dir)
             .with_context(|| format!("cannot make a folder in {}", self.dir.display()))
     }

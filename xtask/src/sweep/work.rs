@@ -13,7 +13,7 @@ use super::names::Entries;
 use super::parts::Folder;
 use super::ways::Ways;
 use crate::image::Elf;
-use crate::qemu;
+use crate::{paths, qemu};
 
 /// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
 const PART: u32 = 4000;
@@ -85,6 +85,8 @@ pub fn run(
     shard: Shard,
     progress: &dyn Progress,
 ) -> Result<Vec<Measured>> {
+    // Of a sweep that was killed.
+    paths::remove_left_over(folder.dir());
     let config = folder.config();
     let qemu = qemu::version().unwrap_or_default();
     let is_broken = AtomicBool::new(false);

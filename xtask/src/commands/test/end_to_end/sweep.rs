@@ -193,8 +193,16 @@ pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
         parts(&dir) < parts(&stage.dir("whole")),
         "it was done before it could be killed"
     );
+    let scratch = || -> Result<usize> {
+        let entries = fs::read_dir(&dir)?.flatten();
+        let is_hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
+        Ok(entries.filter(is_hidden).count())
+    };
+    // Of a process that is no more; the one that was killed may have left one, too.
+    fs::create_dir(format!("{dir}/.boot-x.tmp-4294967295"))?;
     let resumed = ["latency-sweep", "--quiet", "--resume", &dir];
     stage.xtask(&resumed)?.code(0)?;
+    ensure!(scratch()? == 0, "what the killed sweep left is still there");
     ensure!(
         document(stage, "killed")?.results == whole.results,
         "resumed, it is another sweep"
