@@ -169,6 +169,9 @@ fn only_runs_of_the_same_system_count_together() {
     ] {
         assert!(stdout.contains(words), "no `{words}` in {stdout}");
     }
+    let (_, stdout, _) = runs.compare(&runs.list([0, 2]), &runs.list([3, 5]));
+    let named = format!("counts because it was named: {}.", &runs.ids[2][..8]);
+    assert!(stdout.contains(&named), "no `{named}` in {stdout}");
 }
 
 #[test]

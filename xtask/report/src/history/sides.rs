@@ -29,7 +29,7 @@ impl Side {
     pub(super) fn named(database: &Database, names: &str) -> Result<Self> {
         let mut runs: Vec<Entry> = Vec::new();
         for name in names.split(',') {
-            let id = select::one(database, name)?;
+            let id = select::one(database, name.trim())?;
             refuse_twice(&runs, &id)?;
             runs.push(database.entry(&id)?);
         }
@@ -64,7 +64,7 @@ impl Side {
             if System::of(&entry).as_ref() != Some(&system) {
                 continue;
             }
-            if entry.record.result == Verdict::Passed && !entry.record.is_interrupted {
+            if has_passed(&entry) {
                 replicates.push(entry);
             } else {
                 nr_left_out += 1;
@@ -136,6 +136,11 @@ pub(super) fn are_same_system(a: &Side, b: &Side) -> bool {
     !is_listed && first.is_some() && first == second
 }
 
+/// Whether a run counts without being named.
+fn has_passed(entry: &Entry) -> bool {
+    entry.record.result == Verdict::Passed && !entry.record.is_interrupted
+}
+
 /// Whether it is known what a run has measured.
 fn is_known(entry: &Entry) -> bool {
     System::of(entry).is_some()
@@ -151,6 +156,19 @@ pub(super) fn caveats(a: &Side, b: &Side, is_tested: bool) -> Vec<String> {
             caveats.push(format!(
                 "{name} has runs of several revisions: {}.",
                 revisions.join(", ")
+            ));
+        }
+        let named = if side.is_list {
+            &*side.runs
+        } else {
+            &side.runs[..1]
+        };
+        let doubtful = named.iter().filter(|run| !has_passed(run));
+        let doubtful: Vec<_> = doubtful.map(|run| select::short(&run.id)).collect();
+        if !doubtful.is_empty() {
+            caveats.push(format!(
+                "{name} has what did not pass, or was interrupted, and counts because it was named: {}.",
+                doubtful.join(", ")
             ));
         }
         if side.nr_left_out != 0 {
