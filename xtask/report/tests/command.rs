@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{done, two_runs};
+use common::{done, run, two_runs};
+use xtask::report::csv;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_takt-report");
 
@@ -49,6 +50,23 @@ fn a_run_is_on_the_page_once() {
     ));
     assert_eq!(code, Some(0), "{stderr}");
     assert!(fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+}
+
+#[test]
+fn a_run_whose_folder_was_copied_is_one_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let measured = run("none", "tcg+icount", &[353, 360]);
+    for name in ["original", "copy"] {
+        let folder = dir.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        let hist = csv::write(&measured.record.slots, &measured.distributions);
+        let record = serde_json::to_string(&measured.record).unwrap();
+        fs::write(folder.join("run.json"), record).unwrap();
+        fs::write(folder.join("hist.csv"), hist).unwrap();
+    }
+    let (code, _, stderr) = done(report(dir.path(), &["original", "copy", "-o", "page.html"]));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("original and copy are one run"), "{stderr}");
 }
 
 #[test]

@@ -170,8 +170,74 @@ fn only_runs_of_the_same_system_count_together() {
         assert!(stdout.contains(words), "no `{words}` in {stdout}");
     }
     let (_, stdout, _) = runs.compare(&runs.list([0, 2]), &runs.list([3, 5]));
-    let named = format!("counts because it was named: {}.", &runs.ids[2][..8]);
-    assert!(stdout.contains(&named), "no `{named}` in {stdout}");
+    let named = format!(
+        "Of A, {} did not pass or come to an end, and is no evidence",
+        &runs.ids[2][..8]
+    );
+    for words in [
+        &named,
+        "No verdict: 1 of A and 2 of B",
+        "passed, interrupted",
+    ] {
+        let is_there = stdout.contains(words);
+        assert_eq!(
+            is_there,
+            words != "passed, interrupted",
+            "`{words}` in {stdout}"
+        );
+    }
+    // Whichever is named, it is no evidence; the two are compared all the same.
+    let (_, stdout, _) = runs.compare(&runs.ids[2], "latest");
+    for words in [
+        "passed, interrupted",
+        "and is no evidence",
+        "No verdict: 3 of A and 3 of B",
+    ] {
+        assert!(stdout.contains(words), "no `{words}` in {stdout}");
+    }
+}
+
+#[test]
+fn bad_runs_are_evidence_only_if_the_user_insists() {
+    let runs = Runs::changed(&in_turns(800), |nr, entry| {
+        if nr % 2 == 1 {
+            entry.record.result = xtask::report::record::Verdict::Tainted;
+        }
+    });
+    let (a, b) = (runs.list([0, 2, 4, 6]), runs.list([1, 3, 5, 7]));
+    let (code, stdout, _) = runs.compare(&a, &b);
+    assert_eq!(code, Some(0), "{stdout}");
+    assert!(stdout.contains("No verdict: 4 of A and 0 of B"), "{stdout}");
+    let (code, stdout, stderr) = done(history(runs.dir.path(), &["compare", "--force", &a, &b]));
+    assert_eq!(code, Some(2), "{stderr}");
+    for words in [
+        "tainted",
+        "and counts by --force",
+        "The level is for one look",
+    ] {
+        assert!(stdout.contains(words), "no `{words}` in {stdout}");
+    }
+}
+
+#[test]
+fn what_not_all_have_measured_is_not_tested() {
+    let runs = Runs::changed(&in_turns(800), |nr, entry| {
+        if nr % 2 == 1 {
+            entry.record.slots[0].cpu = 1;
+        }
+    });
+    let (code, stdout, stderr) = runs.compare(&runs.ids[0], "latest");
+    assert_eq!(code, Some(2), "{stderr}");
+    for words in [
+        "No verdict: there is no latency that all of these runs have measured",
+        "Not tested, since not every run has measured it: CPU 0 IRQ latency, CPU 0 thread latency, CPU 1 IRQ",
+        "Exit code 2: only one of the two runs has measured CPU 1 IRQ latency",
+    ] {
+        assert!(stdout.contains(words), "no `{words}` in {stdout}");
+    }
+    let (_, replication) = runs.verdict(&runs.ids[0], "latest");
+    assert_eq!(replication["verdict"], "nothing-in-common");
+    assert_eq!(replication["ways"], 0);
 }
 
 #[test]

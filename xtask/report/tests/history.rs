@@ -150,7 +150,7 @@ fn a_metric_is_drawn_over_the_runs_of_one_configuration() {
     let dots = |class: &str| svg.matches(&format!("<circle class=\"{class}\"")).count();
     assert_eq!((dots("f20"), dots("f21")), (3, 2), "{svg}");
     for row in stdout.lines().filter(|row| row.contains("bbb")) {
-        let key = row.split_whitespace().nth(2).unwrap();
+        let key = row.split_whitespace().nth(3).unwrap();
         assert!(svg.contains(key), "no {key} in {svg}");
     }
     let (code, _, stderr) = done(history(dir.path(), &["plot", "thread-max", "-o", "x.pdf"]));

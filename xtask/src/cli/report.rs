@@ -104,8 +104,10 @@ of a difference of the systems are further runs: all passed ones of A's configur
 A, likewise with B (none with a revision that is -dirty or with an image of your own: name them, A1,A2,A3,A4 B1,B2,B3,B4). \
 With 4 of each a permutation test is made, in which a run is one observation: p50, p99 and max of every latency, in \
 logarithms, all together at a level of 5 % (Westfall and Young's max T). It takes runs made in turns: what changed on the \
-host between A's and B's looks like a difference of theirs.
-Exit codes: 0 no difference, none shown, or no verdict (--json: replication.verdict), 1 error, 2 there is one.")]
+host between A's and B's looks like a difference of theirs. The level is for one look: decide beforehand how many runs. What \
+did not pass, or was interrupted, is no evidence (--force counts what you name).
+Exit codes: 0 no difference, none shown, or no verdict (--json: replication.verdict), 1 error, 2 there is one, or only one of \
+the two runs has measured a latency.")]
 pub struct HistoryCompare {
     /// The run to compare with, or several with commas in between.
     #[arg(value_name = "A")]
@@ -113,7 +115,7 @@ pub struct HistoryCompare {
     /// The run that is compared, or several.
     #[arg(value_name = "B", default_value = "latest")]
     pub b: String,
-    /// Also if their configurations differ.
+    /// Also if their configurations differ, and with named runs that did not pass or were interrupted.
     #[arg(long)]
     pub force: bool,
     /// As JSON.

@@ -82,6 +82,23 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Whether the run came to its end, and its figures can be trusted.
+    #[must_use]
+    pub fn has_passed(&self) -> bool {
+        self.result == Verdict::Passed && !self.is_interrupted
+    }
+
+    /// The verdict for people, who see whether the run was interrupted as well.
+    #[must_use]
+    pub fn outcome(&self) -> String {
+        let interrupted = if self.is_interrupted {
+            ", interrupted"
+        } else {
+            ""
+        };
+        format!("{}{interrupted}", self.result.word())
+    }
+
     /// The check sum of the record without it, and of the text of `hist.csv`.
     #[must_use]
     pub fn sum_with(&self, hist: &str) -> u64 {

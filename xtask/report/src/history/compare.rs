@@ -37,6 +37,8 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         None
     } else {
         sides::add_replicates(database, &mut a, &mut b)?;
+        a.leave_out_unsound(flags.force);
+        b.leave_out_unsound(flags.force);
         Some(Replication::new(&a, &b)?)
     };
     let is_different = comparison.is_different()
@@ -51,8 +53,15 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         }))?;
     } else {
         let replication = replication.map(|it| format!("\n{}", it.text()));
+        let unmatched = match &*comparison.unmatched {
+            [] => String::new(),
+            names => format!(
+                "Exit code 2: only one of the two runs has measured {}.\n",
+                names.join(", ")
+            ),
+        };
         print(&format!(
-            "{}\n{}{}",
+            "{}\n{}{}{unmatched}",
             head(&a, &b),
             comparison.text(),
             replication.unwrap_or_default()
@@ -84,9 +93,9 @@ fn head(a: &Side, b: &Side) -> String {
             name.to_owned(),
             select::short(&entry.id).to_owned(),
             format!("revision {}", entry.record.git),
-            entry.record.result.word().to_owned(),
+            entry.record.outcome(),
         ];
-        cells.extend(match side.runs.len() - 1 {
+        cells.extend(match side.runs.len() + side.unsound.len() - 1 {
             0 => None,
             1 => Some("and 1 further run".into()),
             more => Some(format!("and {more} further runs")),

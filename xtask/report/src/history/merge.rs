@@ -1,5 +1,6 @@
 //! `history merge`: the samples of several runs together.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -7,7 +8,7 @@ use serde_json::json;
 use xtask::cli::HistoryMerge as Flags;
 use xtask::history::Entry;
 use xtask::report::Run;
-use xtask::term::WithHelp;
+use xtask::term::{WithHelp, note};
 
 use super::{Database, print, print_json, select, show, sides};
 
@@ -22,6 +23,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     for other in entries.iter().skip(1) {
         sides::check_alike(&entries[0], other, flags.force)?;
     }
+    note_what_differs(&entries);
     let runs = entries.iter().map(Entry::run).collect::<Result<Vec<_>>>()?;
     let merged = merge(&runs)?;
     if flags.json {
@@ -48,6 +50,25 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         names.join(", "),
         show::table(&merged)
     ))
+}
+
+/// Says what the sum does not show.
+fn note_what_differs(entries: &[Entry]) {
+    let revisions: BTreeSet<_> = entries.iter().map(|it| &*it.record.git).collect();
+    if revisions.len() > 1 {
+        let revisions: Vec<_> = revisions.into_iter().collect();
+        note(format_args!(
+            "these runs are of several revisions: {}",
+            revisions.join(", ")
+        ));
+    }
+    for entry in entries.iter().filter(|it| !it.record.has_passed()) {
+        note(format_args!(
+            "{} did not pass and come to its end: {}",
+            select::short(&entry.id),
+            entry.record.outcome()
+        ));
+    }
 }
 
 /// Merges the distributions of runs: the result has every sample of all. The rest is the first's.

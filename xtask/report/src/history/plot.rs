@@ -46,7 +46,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         .collect();
     let mut lines: Vec<Line> = Vec::new();
     let mut rows = vec![
-        ["run", "revision", "conf.", &name]
+        ["run", "revision", "result", "conf.", &name]
             .map(String::from)
             .to_vec(),
     ];
@@ -56,6 +56,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         rows.push(vec![
             select::short(&entry.id).into(),
             entry.record.git.clone(),
+            entry.record.outcome(),
             key.clone(),
             or_dash(value),
         ]);
@@ -80,7 +81,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     output::write_whole(&path, picture.as_bytes())?;
     print(&format!(
         "{}\n{}\n",
-        columns(&rows, |nr| nr == 3),
+        columns(&rows, |nr| nr == 4),
         paths::shown(&path)
     ))
 }

@@ -1,5 +1,7 @@
 //! Runs as observations: whether two groups of runs differ by more than runs of one system do.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde::Serialize;
 use xtask::history::Entry;
@@ -23,6 +25,8 @@ pub enum Verdict {
     NotShown,
     /// There are not enough runs for a test.
     TooFewRuns,
+    /// There is no latency that all runs have measured.
+    NothingInCommon,
     /// There is only one.
     SameSystem,
 }
@@ -98,7 +102,7 @@ impl Replication {
             made.test(&a.runs, &b.runs)?;
         }
         if made.verdict != Verdict::SameSystem {
-            made.caveats = sides::caveats(a, b, made.ways != 0);
+            made.caveats.extend(sides::caveats(a, b, made.ways != 0));
         }
         Ok(made)
     }
@@ -107,6 +111,11 @@ impl Replication {
         let runs = |side: &[Entry]| side.iter().map(Entry::run).collect::<Result<Vec<_>>>();
         let (a, b) = (runs(a)?, runs(b)?);
         self.metrics = metrics(&a, &b);
+        self.caveats = left_out(&a, &b, &self.metrics);
+        if self.metrics.is_empty() {
+            self.verdict = Verdict::NothingInCommon;
+            return Ok(());
+        }
         let logarithms: Vec<Vec<f64>> = self
             .metrics
             .iter()
@@ -155,6 +164,9 @@ impl Replication {
                 "No verdict: {nr_a} of A and {nr_b} of B are too few runs, it takes {MIN_RUNS} of each. Runs of one system \
                  differ too, so all this says how far these two runs are apart, not whether the systems differ."
             ),
+            Verdict::NothingInCommon => {
+                "No verdict: there is no latency that all of these runs have measured.".into()
+            }
             Verdict::SameSystem => {
                 "No verdict: A and B are of the same revision and configuration on the same host. \
                                     Where they differ, they do so as two runs of one system."
@@ -203,10 +215,29 @@ impl Replication {
                 geometric_mean(&it.a),
                 geometric_mean(&it.b),
                 format!("{:+.1} %", it.change_percent),
-                format!("{:.4}", it.p),
+                probability(it.p),
             ]);
         }
         columns(&rows, |nr| nr > 0)
+    }
+}
+
+/// The latencies that some runs have measured and others not, which are in no test.
+fn left_out(a: &[Run], b: &[Run], metrics: &[Metric]) -> Vec<String> {
+    let all: BTreeSet<_> = a
+        .iter()
+        .chain(b)
+        .flat_map(named)
+        .map(|(name, _)| name)
+        .collect();
+    let is_tested = |name: &String| metrics.iter().any(|it| it.latency == *name);
+    let names: Vec<_> = all.into_iter().filter(|it| !is_tested(it)).collect();
+    match &*names {
+        [] => Vec::new(),
+        names => vec![format!(
+            "Not tested, since not every run has measured it: {}.",
+            names.join(", ")
+        )],
     }
 }
 
@@ -238,8 +269,19 @@ fn metrics(a: &[Run], b: &[Run]) -> Vec<Metric> {
 }
 
 /// A host's disturbances multiply rather than add, and one enormous maximum must not hide what all others show.
+///
+/// 0 ns, which has none, counts as half of the smallest that is more.
 fn logarithm(ns: u64) -> f64 {
-    (ns.max(1) as f64).ln()
+    (ns as f64).max(0.5).ln()
+}
+
+/// No p of a permutation test is 0.
+fn probability(p: f64) -> String {
+    if p < 0.0001 {
+        "<0.0001".into()
+    } else {
+        format!("{p:.4}")
+    }
 }
 
 fn mean_logarithm(values: &[u64]) -> f64 {
@@ -247,5 +289,9 @@ fn mean_logarithm(values: &[u64]) -> f64 {
 }
 
 fn geometric_mean(values: &[u64]) -> String {
-    format!("{:.0}", mean_logarithm(values).exp())
+    match values {
+        // That of equal values is the value, whatever rounding and 0 do.
+        [first, rest @ ..] if rest.iter().all(|it| it == first) => first.to_string(),
+        _ => format!("{:.0}", mean_logarithm(values).exp()),
+    }
 }

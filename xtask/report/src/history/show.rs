@@ -24,7 +24,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
             format!("{} UTC", date(entry.finished_unix_ns / 1_000_000_000)),
         ],
         vec!["revision".into(), record.git.clone()],
-        vec!["result".into(), record.result.word().into()],
+        vec!["result".into(), record.outcome()],
         vec!["1 ns means".into(), record.accel.accel.ns_means().into()],
         vec!["folder".into(), entry.folder.display().to_string()],
         vec!["configuration".into(), entry.configuration().key()],

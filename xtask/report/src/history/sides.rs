@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
 use xtask::history::Entry;
-use xtask::report::record::Verdict;
 use xtask::term::{WithHelp, note};
 
 use super::{Database, select};
@@ -16,8 +15,12 @@ use super::{Database, select};
 /// One side.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// Its runs; the first is the one that was named, or named first.
+    /// Its runs; the first is the one that was named, or named first, unless that is unsound.
     pub(super) runs: Vec<Entry>,
+    /// Named runs that did not pass, or were interrupted, and so are no evidence of the system.
+    pub(super) unsound: Vec<Entry>,
+    /// The id of the run that was named, or named first.
+    first: String,
     /// Whether the user named several.
     pub(super) is_list: bool,
     /// Runs of the same system that did not pass, and do not count.
@@ -34,15 +37,28 @@ impl Side {
             runs.push(database.entry(&id)?);
         }
         Ok(Self {
+            first: runs.first().map(|run| run.id.clone()).unwrap_or_default(),
             is_list: runs.len() > 1,
             runs,
+            unsound: Vec::new(),
             nr_left_out: 0,
         })
     }
 
     /// The run that was named.
     pub(super) fn first(&self) -> &Entry {
-        &self.runs[0]
+        match self.unsound.iter().find(|run| run.id == self.first) {
+            Some(unsound) => unsound,
+            None => &self.runs[0],
+        }
+    }
+
+    /// Puts aside what was named and is no evidence, unless the user insists.
+    pub(super) fn leave_out_unsound(&mut self, is_forced: bool) {
+        if !is_forced {
+            let runs = std::mem::take(&mut self.runs);
+            (self.runs, self.unsound) = runs.into_iter().partition(|run| run.record.has_passed());
+        }
     }
 
     /// Adds what the history has of the same system and the other side does not.
@@ -64,7 +80,7 @@ impl Side {
             if System::of(&entry).as_ref() != Some(&system) {
                 continue;
             }
-            if has_passed(&entry) {
+            if entry.record.has_passed() {
                 replicates.push(entry);
             } else {
                 nr_left_out += 1;
@@ -136,11 +152,6 @@ pub(super) fn are_same_system(a: &Side, b: &Side) -> bool {
     !is_listed && first.is_some() && first == second
 }
 
-/// Whether a run counts without being named.
-fn has_passed(entry: &Entry) -> bool {
-    entry.record.result == Verdict::Passed && !entry.record.is_interrupted
-}
-
 /// Whether it is known what a run has measured.
 fn is_known(entry: &Entry) -> bool {
     System::of(entry).is_some()
@@ -158,17 +169,23 @@ pub(super) fn caveats(a: &Side, b: &Side, is_tested: bool) -> Vec<String> {
                 revisions.join(", ")
             ));
         }
-        let named = if side.is_list {
-            &*side.runs
-        } else {
-            &side.runs[..1]
-        };
-        let doubtful = named.iter().filter(|run| !has_passed(run));
-        let doubtful: Vec<_> = doubtful.map(|run| select::short(&run.id)).collect();
-        if !doubtful.is_empty() {
+        let forced = side.runs.iter().filter(|run| !run.record.has_passed());
+        let forced: Vec<_> = forced.map(|run| select::short(&run.id)).collect();
+        if !forced.is_empty() {
             caveats.push(format!(
-                "{name} has what did not pass, or was interrupted, and counts because it was named: {}.",
-                doubtful.join(", ")
+                "Of {name}, {} did not pass or come to an end, and counts by --force.",
+                forced.join(", ")
+            ));
+        }
+        let unsound: Vec<_> = side
+            .unsound
+            .iter()
+            .map(|it| select::short(&it.id))
+            .collect();
+        if !unsound.is_empty() {
+            caveats.push(format!(
+                "Of {name}, {} did not pass or come to an end, and is no evidence (--force counts it).",
+                unsound.join(", ")
             ));
         }
         if side.nr_left_out != 0 {
@@ -199,6 +216,13 @@ pub(super) fn caveats(a: &Side, b: &Side, is_tested: bool) -> Vec<String> {
     } else {
         caveats.push(
             "It takes runs of A and B made in turns, on a host that does the same all the while."
+                .into(),
+        );
+    }
+    if is_tested {
+        caveats.push(
+            "The level is for one look: who goes on until a difference is shown will see one. Decide how many runs it \
+             takes beforehand."
                 .into(),
         );
     }

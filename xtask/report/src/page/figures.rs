@@ -118,6 +118,9 @@ pub(super) fn section(run: usize, source: &Source) -> String {
         origin(run, "/ns_means"),
         escape(&figure(&document["ns_means"])),
     );
+    if record.is_interrupted {
+        out += &note("Interrupted: it did not run for as long as it was meant to.");
+    }
     for reason in record.error.iter().chain(&record.taint) {
         out += &note(reason);
     }
