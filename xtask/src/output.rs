@@ -100,12 +100,16 @@ pub fn to_file(
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
 ) -> Result<ExitCode> {
     let keep = |part: &Path| format!("what could be written is in {}", part.display());
-    by_part(path, write, |part, error| error.context(keep(part))).map(|()| ExitCode::SUCCESS)
+    by_part(path, part_of, write, |part, error| {
+        error.context(keep(part))
+    })
+    .map(|()| ExitCode::SUCCESS)
 }
 
 /// What [`to_file`] does; `failed` is told of a part that could not be written.
 fn by_part(
     path: &Path,
+    part_of: impl FnOnce(&Path) -> PathBuf,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<()>,
     failed: impl FnOnce(&Path, anyhow::Error) -> anyhow::Error,
 ) -> Result<()> {
@@ -141,6 +145,12 @@ fn part_of(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// A hidden name beside a file's that no other process writes under.
+fn own_part_of(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.tmp-{}", std::process::id()))
+}
+
 /// Writes a file with these bytes, which is complete or not there, as [`to_file`].
 ///
 /// # Errors
@@ -150,14 +160,15 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     to_file(path, |out| Ok(out.write_all(bytes)?)).map(drop)
 }
 
-/// Writes a file with these bytes, which is complete or not there; of one that could not be written nothing is left.
+/// Writes a file with these bytes, which is complete or not there; of one that could not be written nothing is left. Of
+/// several programs that write it at once the last one's is there.
 ///
 /// # Errors
 ///
 /// If it cannot be written.
 pub fn write_or_nothing(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = |out: &mut BufWriter<File>| Ok(out.write_all(bytes)?);
-    by_part(path, write, |part, error| {
+    by_part(path, own_part_of, write, |part, error| {
         // Bytes that can be made again are no loss; a part that cannot be removed is overwritten by the next.
         let _ = fs::remove_file(part);
         error.context(format!("cannot write {}", path.display()))

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use xtask::cli::Report as Flags;
 use xtask::output;
 use xtask::paths;
@@ -27,19 +27,21 @@ const PAGE: &str = "report.html";
 /// Writes the page.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
     if flags.runs.len() > MAX_RUNS {
-        bail!(
+        return Err(anyhow!(
             "{} runs on one page are too many: at most {MAX_RUNS}",
             flags.runs.len()
+        ))
+        .help(
+            "make several pages; cargo xtask history plot draws a figure over any number of runs",
         );
     }
-    let history = paths::history(flags.history.as_deref());
     let named: Vec<_> = match &*flags.runs {
         [] => vec![None],
         runs => runs.iter().map(|run| Some(run.as_str())).collect(),
     };
     let mut runs = Vec::new();
     for named in named {
-        let source = Source::open(named, &history)?;
+        let source = Source::open(named, flags.history.as_deref())?;
         if let Some(same) = runs
             .iter()
             .find(|it: &&Reported| it.source.is_same(&source))
@@ -67,9 +69,12 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
             .map(|path| Bench::read(&path))
             .transpose()?,
     };
+    if flags.output.as_deref().is_some_and(output::is_stdout) {
+        return output::print(&page::write(&runs, bench.as_ref())?);
+    }
     let path = flags.output.clone().unwrap_or_else(|| default_path(&runs));
     let html = page::write(&runs, bench.as_ref())?;
-    output::write_or_nothing(&path, html.as_bytes())?;
+    output::write_or_nothing(&path, html.as_bytes()).help("name another file: -o FILE")?;
     output::print(&format!("{}\n", paths::shown(&path)))
 }
 

@@ -11,7 +11,7 @@ use xtask::report::{Buckets, Run, json, load};
 use xtask::run::folder;
 use xtask::term::WithHelp;
 
-use crate::history::{Database, select};
+use crate::history::{open_named, select};
 
 /// A run that is reported on.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub struct Source {
 
 impl Source {
     /// Reads the run that `named` names: a folder, the name of one in `runs/`, or a run of the history. Nothing named
-    /// is the latest one in `runs/`.
+    /// is the latest one in `runs/`; `history` is the one that the user named, if any.
     ///
     /// # Errors
     ///
     /// If there is no such run, or it cannot be read.
-    pub fn open(named: Option<&str>, history: &Path) -> Result<Self> {
+    pub fn open(named: Option<&str>, history: Option<&Path>) -> Result<Self> {
         let runs = paths::runs();
         let Some(named) = named else {
             return Self::of_folder(&folder::find(None, &runs)?);
@@ -62,8 +62,8 @@ impl Source {
         )
     }
 
-    fn of_history(named: &str, history: &Path) -> Result<Self> {
-        let database = Database::open(history)?;
+    fn of_history(named: &str, history: Option<&Path>) -> Result<Self> {
+        let database = open_named(history)?;
         let entry = database.entry(&select::one(&database, named)?)?;
         let run = entry.run()?;
         // Another run may lie there by now.

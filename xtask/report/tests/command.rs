@@ -53,6 +53,36 @@ fn a_run_is_on_the_page_once() {
 }
 
 #[test]
+fn a_history_that_is_not_there_is_not_called_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut missing = report(dir.path(), &["latest"]);
+    missing.env("TAKT_HISTORY", dir.path().join("none"));
+    let (code, _, stderr) = done(missing);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("there is no such folder"), "{stderr}");
+}
+
+#[test]
+fn several_write_one_page_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    two_runs(dir.path());
+    for _ in 0..10 {
+        let start = || {
+            report(dir.path(), &["latest", "-o", "page.html"])
+                .spawn()
+                .unwrap()
+        };
+        for mut child in [start(), start(), start(), start()] {
+            assert!(child.wait().unwrap().success());
+        }
+        let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
+        assert!(page.ends_with("</html>\n"));
+    }
+    let (code, stdout, _) = done(report(dir.path(), &["latest", "-o", "-"]));
+    assert!(code == Some(0) && stdout.ends_with("</html>\n"));
+}
+
+#[test]
 fn a_run_whose_folder_was_copied_is_one_run() {
     let dir = tempfile::tempdir().unwrap();
     let measured = run("none", "tcg+icount", &[353, 360]);

@@ -236,8 +236,58 @@ fn an_entry_that_was_changed_stays_in_the_spool() {
             stderr.contains("is not taken into the history") && stderr.contains(says),
             "{stderr}"
         );
-        assert!(path.exists() && count(dir.path()) == 0);
+        // Nothing has been kept, so nothing is made.
+        assert!(path.exists() && !dir.path().join(FILE).exists());
+        let (code, _, stderr) = done(history(dir.path(), &["show"]));
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(
+            stderr.contains("no run of the spool could be taken"),
+            "{stderr}"
+        );
     }
+}
+
+#[test]
+fn one_damaged_run_leaves_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = spool_many(dir.path(), 3);
+    drop(Database::open(dir.path()).unwrap());
+    let broken = &entries[1].id;
+    let connection = Connection::open(dir.path().join(FILE)).unwrap();
+    for change in [
+        "UPDATE histograms SET count = count + 1 WHERE run = ?1",
+        "UPDATE runs SET record = substr(record, 1, 100) WHERE id = ?1",
+    ] {
+        assert_ne!(connection.execute(change, [broken]).unwrap(), 0);
+        let (code, stdout, stderr) = done(history(dir.path(), &["list"]));
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(stdout.lines().count(), 1 + 2, "{stdout}");
+        assert!(
+            stderr.contains(&format!("left out: run {broken} is damaged"))
+                && stderr.contains("; help: "),
+            "{stderr}"
+        );
+        for (args, code) in [
+            (&["plot", "thread-max"][..], 0),
+            (&["compare", "latest~2", "latest"], 2),
+            (&["show", "latest~1"], 1),
+        ] {
+            let (found, _, stderr) = done(history(dir.path(), args));
+            assert_eq!(found, Some(code), "{args:?}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_in_the_spool_keeps_no_one_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    spool_many(dir.path(), 1);
+    let pipe = dir.path().join("spool/pipe.json");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let (code, stdout, stderr) = done(history(dir.path(), &["list"]));
+    assert_eq!((code, &*stderr), (Some(0), ""));
+    assert_eq!(stdout.lines().count(), 1 + 1);
 }
 
 #[test]

@@ -103,16 +103,24 @@ impl Entry {
         if entry.id.len() != 16 || !entry.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             bail!("its id is not 16 hexadecimal digits");
         }
-        let run = entry.run()?;
-        let buckets = entry.histograms.iter();
-        entry
-            .record
+        entry.check()?;
+        Ok(entry)
+    }
+
+    /// Whether record and histograms are what the run wrote, as far as it says.
+    ///
+    /// # Errors
+    ///
+    /// The figure that is another one, if that can be told.
+    pub fn check(&self) -> Result<()> {
+        let run = self.run()?;
+        let buckets = self.histograms.iter();
+        self.record
             .check(
                 &csv::write(&run.record.slots, &run.distributions),
                 buckets.map(|it| [&*it.irq, &*it.thread]),
             )
-            .context("its record and its histograms do not belong together")?;
-        Ok(entry)
+            .context("its record and its histograms do not belong together")
     }
 
     /// The run that it is about.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::Entry;
 use crate::paths;
+use crate::term::WithHelp;
 
 /// The folder in that of the history.
 pub const FOLDER: &str = "spool";
@@ -68,10 +69,16 @@ pub fn files(history: &Path) -> Result<Vec<PathBuf>> {
     }
     let cannot = || format!("cannot read {}", dir.display());
     let mut files = Vec::new();
-    for entry in fs::read_dir(&dir).with_context(cannot)? {
-        let name = entry.with_context(cannot)?.file_name();
+    let entries = fs::read_dir(&dir)
+        .with_context(cannot)
+        .help("it has to be a folder that you may read; move away what lies there, or name another history: --history")?;
+    for entry in entries {
+        let entry = entry.with_context(cannot)?;
+        let name = entry.file_name();
         let text = name.to_string_lossy();
-        if !text.starts_with('.') && text.ends_with(".json") {
+        // Nothing that a reader would wait for.
+        let is_file = entry.file_type().is_ok_and(|it| it.is_file());
+        if is_file && !text.starts_with('.') && text.ends_with(".json") {
             files.push(dir.join(name));
         }
     }

@@ -12,6 +12,10 @@ pub(super) const NOT_OURS: &str =
 pub(super) const DAMAGED: &str = "put it back from a backup, or see what `sqlite3 history.db .recover` can save; once it \
                                   is moved away the next run begins a new one";
 
+/// For a run in a sound file.
+pub(super) const DAMAGED_RUN: &str =
+    "put history.db back from a backup; the other runs can be used without";
+
 /// For a history that nobody can write to.
 const READ_ONLY: &str = "copy its folder to where you may write, and name that by --history";
 

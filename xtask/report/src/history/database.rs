@@ -1,10 +1,12 @@
 //! [`Database`]: one SQLite file with the runs, each written in a transaction of its own.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use xtask::history::{Entry, Histograms, SCHEMA};
+use xtask::history::{Entry, Histograms, SCHEMA, spool};
+use xtask::term::{Help, note, one_line};
 
 use super::advice;
 
@@ -16,6 +18,16 @@ pub const FILE: &str = "history.db";
 pub struct Database {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
+}
+
+/// Of a run, not of the database.
+#[derive(Debug)]
+struct Damaged(String);
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 impl Database {
@@ -65,6 +77,12 @@ impl Database {
         }
         transaction.commit()?;
         Ok(is_new)
+    }
+
+    /// Whether there are runs that have yet to be taken in.
+    pub(super) fn has_spooled(&self) -> bool {
+        let dir = self.path.parent();
+        dir.is_some_and(|dir| spool::files(dir).is_ok_and(|files| !files.is_empty()))
     }
 
     /// The ids of all runs, the latest first.
@@ -119,9 +137,8 @@ impl Database {
             .map_err(|error| self.unreadable(error))?;
         let (folder, setup, record, finished) =
             row.with_context(|| format!("there is no run {id} in the history"))?;
-        let damaged = || format!("run {id} is damaged in {}", self.path.display());
         let record: xtask::report::record::RunRecord =
-            serde_json::from_str(&record).with_context(damaged)?;
+            serde_json::from_str(&record).map_err(|error| self.damaged(id, error))?;
         let histograms = (0..record.slots.len())
             .map(|slot| self.histograms(id, slot))
             .collect::<Result<_>>()?;
@@ -130,12 +147,34 @@ impl Database {
             id: id.into(),
             finished_unix_ns: finished as u64,
             folder: folder.into(),
-            setup: serde_json::from_str(&setup).with_context(damaged)?,
+            setup: serde_json::from_str(&setup).map_err(|error| self.damaged(id, error))?,
             record,
             histograms,
         };
-        entry.run().with_context(damaged)?;
+        entry.check().map_err(|error| self.damaged(id, error))?;
         Ok(entry)
+    }
+
+    /// Where many runs are looked at: a run, or nothing and a note if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// If the database cannot be read.
+    pub fn sound_entry(&self, id: &str) -> Result<Option<Entry>> {
+        match self.entry(id) {
+            Err(error) if error.downcast_ref::<Damaged>().is_some() => {
+                note(format_args!("left out: {}", one_line(&error)));
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    fn damaged(&self, id: &str, why: impl Into<anyhow::Error>) -> anyhow::Error {
+        let damaged = Damaged(format!("run {id} is damaged in {}", self.path.display()));
+        why.into()
+            .context(damaged)
+            .context(Help(advice::DAMAGED_RUN.into()))
     }
 
     fn histograms(&self, id: &str, slot: usize) -> Result<Histograms> {

@@ -22,6 +22,7 @@ pub mod select;
 mod show;
 mod sides;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -34,11 +35,11 @@ use xtask::term::WithHelp;
 
 pub use database::Database;
 
-/// Does what the flags say.
-pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
-    let dir = paths::history(flags.history.as_deref());
+/// Opens the history that the user names, or the usual one.
+pub(crate) fn open_named(named: Option<&Path>) -> Result<Database> {
+    let dir = paths::history(named);
     // Where nobody named it, it is just not there yet.
-    if paths::is_history_named(flags.history.as_deref()) && !dir.is_dir() {
+    if paths::is_history_named(named) && !dir.is_dir() {
         let said = if dir.exists() {
             "it is no folder"
         } else {
@@ -51,7 +52,12 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
                  runs/.history",
             );
     }
-    let database = Database::open(&dir)?;
+    Database::open(&dir)
+}
+
+/// Does what the flags say.
+pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
+    let database = open_named(flags.history.as_deref())?;
     match &flags.command {
         HistoryCommand::List(flags) => list::run(&database, flags),
         HistoryCommand::Show(flags) => show::run(&database, flags),

@@ -31,14 +31,14 @@ impl Database {
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE);
         // Before the database is looked at: whoever makes it empties the spool afterwards.
-        let spooled = spool::files(dir)?;
+        let spooled = read(spool::files(dir)?);
         let size = match fs::metadata(&path) {
             Ok(meta) => Some(meta.len()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => {
                 return Err(error)
                     .with_context(|| format!("the history {} cannot be read", path.display()))
-                    .help("it has to lie in a folder that you may enter");
+                    .help("the history is a folder that you may read and enter: ls -ld shows that; or name another one by --history");
             }
         };
         match size {
@@ -94,9 +94,8 @@ impl Database {
         Ok(Self { connection, path })
     }
 
-    /// Takes in these files of the spool.
-    fn import(&mut self, spooled: Vec<PathBuf>) -> Result<()> {
-        let mut entries = read(spooled);
+    /// Takes in these entries of the spool.
+    fn import(&mut self, mut entries: Vec<(PathBuf, Entry)>) -> Result<()> {
         entries.sort_by_key(|(_, entry)| entry.finished_unix_ns);
         let mut left = entries.len();
         for (path, entry) in entries {

@@ -78,7 +78,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
     }
     let picture = trend::picture(&format!("{name} in ns"), &labels, &lines)?;
     let picture = svg::standalone(&picture);
-    output::write_whole(&path, picture.as_bytes())?;
+    output::write_or_nothing(&path, picture.as_bytes()).help("name another file: -o FILE.svg")?;
     print(&format!(
         "{}\n{}\n",
         columns(&rows, |nr| nr == 4),
@@ -93,7 +93,8 @@ fn entries(database: &Database, flags: &Flags) -> Result<Vec<Entry>> {
     }
     let latest = database.entry(&select::one(database, "latest")?)?;
     let ids = database.ids_of(&latest.configuration().key())?;
-    ids.iter().map(|id| database.entry(id)).collect()
+    let sound = |id: &String| database.sound_entry(id).transpose();
+    ids.iter().filter_map(sound).collect()
 }
 
 /// A metric of a run over all measured threads.

@@ -36,7 +36,12 @@ fn back(text: &str) -> Option<usize> {
 pub fn one(database: &Database, name: &str) -> Result<String> {
     let ids = database.ids()?;
     if ids.is_empty() {
-        return Err(anyhow!("the history is empty")).help("make a run: cargo xtask latency-run");
+        return if database.has_spooled() {
+            Err(anyhow!("no run of the spool could be taken into the history"))
+                .help("see the notes above; of a folder that cannot be written make a copy, and name that by --history")
+        } else {
+            Err(anyhow!("the history is empty")).help("make a run: cargo xtask latency-run")
+        };
     }
     if let Some(back) = back(name) {
         let nr = ids.len();
@@ -102,7 +107,9 @@ pub(crate) fn filtered(
         if entries.len() >= limit {
             break;
         }
-        let entry = database.entry(&id)?;
+        let Some(entry) = database.sound_entry(&id)? else {
+            continue;
+        };
         let configuration = entry.configuration();
         if let Some((name, _)) = fields
             .iter()

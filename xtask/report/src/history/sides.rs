@@ -76,7 +76,9 @@ impl Side {
             if id == named.id || other.runs.iter().any(|run| run.id == id) {
                 continue;
             }
-            let entry = database.entry(&id)?;
+            let Some(entry) = database.sound_entry(&id)? else {
+                continue;
+            };
             if System::of(&entry).as_ref() != Some(&system) {
                 continue;
             }
