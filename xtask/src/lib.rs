@@ -19,7 +19,7 @@
 //! | [`commands`] | one module for each command |
 //!
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
-//! threshold was hit, 3 tainted.
+//! threshold was hit, 3 tainted, 130 interrupted.
 #![forbid(unsafe_code)]
 
 pub mod budget;
@@ -43,11 +43,16 @@ pub mod tracefs;
 
 use std::process::ExitCode;
 
+use run::signals::Interrupted;
+
 /// Exit code of an error, whatever it was.
 pub const EXIT_ERROR: u8 = 1;
 
 /// Exit code where a threshold or a budget was exceeded.
 pub const EXIT_THRESHOLD: u8 = 2;
+
+/// Exit code where the user ended it: what a shell says of a command that SIGINT has ended.
+pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// Parses the command line, does what it says and gives the exit code.
 #[must_use]
@@ -60,7 +65,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             term::print_error(&error);
-            ExitCode::from(EXIT_ERROR)
+            ExitCode::from(match error.is::<Interrupted>() {
+                true => EXIT_INTERRUPTED,
+                false => EXIT_ERROR,
+            })
         }
     }
 }

@@ -110,9 +110,9 @@ fn interrupt(pid: u32) {
 }
 
 /// Starts a run and sends it Ctrl-C, `times` times, once the guest is up.
-fn interrupted(stage: &Stage, guest: &str, times: usize) -> (Done, Duration) {
+fn interrupted(stage: &Stage, guest: &str, flags: &[&str], times: usize) -> (Done, Duration) {
     let child = stage
-        .latency_run(guest, &[])
+        .latency_run(guest, flags)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -129,15 +129,38 @@ fn interrupted(stage: &Stage, guest: &str, times: usize) -> (Done, Duration) {
 #[test]
 fn ctrl_c_ends_the_measurement_and_not_the_report() {
     let stage = Stage::new();
-    let (done, took) = interrupted(&stage, "until-stopped", 1);
-    done.code(0).says("interrupted").says("passed");
+    let (done, took) = interrupted(&stage, "until-stopped", &[], 1);
+    done.code(130)
+        .says("interrupted  by the user: measured 0.010 s of 10 s\n")
+        .says("result       interrupted\n");
     assert!(took < Duration::from_secs(2), "{took:?}");
+    let from = || {
+        Done::of(
+            stage
+                .xtask("", &["latency-run", "--from", "run"])
+                .output()
+                .unwrap(),
+        )
+    };
+    from().code(130).says("result       interrupted\n");
+}
+
+#[test]
+fn ctrl_c_is_no_interruption_where_all_that_was_asked_for_is_measured() {
+    for (flags, asked) in [(["-d", "0"], "until stopped"), (["-d", "10ms"], "10 ms")] {
+        let stage = Stage::new();
+        let (done, _) = interrupted(&stage, "until-stopped", &flags, 1);
+        done.code(0)
+            .says(&format!("duration     {asked}; measured 0.010 s"))
+            .says("result       passed\n");
+        assert!(!done.stdout.contains("interrupted"), "{done:?}");
+    }
 }
 
 #[test]
 fn a_guest_that_does_not_hear_ctrl_c_is_ended_after_three_seconds() {
     let stage = Stage::new();
-    let (done, took) = interrupted(&stage, "deaf", 1);
+    let (done, took) = interrupted(&stage, "deaf", &[], 1);
     done.code(1)
         .says("interrupted")
         .complains("did not stop when it was asked to")
@@ -149,8 +172,8 @@ fn a_guest_that_does_not_hear_ctrl_c_is_ended_after_three_seconds() {
 #[test]
 fn a_second_ctrl_c_ends_everything_at_once() {
     let stage = Stage::new();
-    let (done, took) = interrupted(&stage, "deaf", 2);
-    done.code(1).complains("interrupted");
+    let (done, took) = interrupted(&stage, "deaf", &[], 2);
+    done.code(130).complains("interrupted");
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert!(stage.is_qemu_gone());
     assert_eq!(stage.list("."), ["image.elf", "pid"]);

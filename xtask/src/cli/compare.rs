@@ -49,7 +49,7 @@ impl From<CompareLoad> for Load {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Takt must be below a fifteenth of Linux's thread latency and a tenth of its IRQ latency, median and maximum each.
-Exit codes: 0 it is, 1 error, 2 it is not, 3 tainted.
+Exit codes: 0 it is, 1 error, 2 it is not, 3 tainted, 130 interrupted.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.")]
 pub struct LinuxRt {
     /// Period in µs, whole ones.

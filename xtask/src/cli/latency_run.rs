@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
-use super::units::{CpuSet, micros, positive_time, priority, time};
+use super::units::{CpuSet, micros, priority, time};
 use super::values::{AccelChoice, Load, Tracer, Workload};
 
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted.
+Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted before the duration was over.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
 in; NO_COLOR is honoured.")]
 pub struct LatencyRun {
@@ -20,8 +20,9 @@ pub struct LatencyRun {
     /// Period in µs, fractions allowed (cyclictest: of the first thread).
     #[arg(short, long, value_name = "US", value_parser = micros, default_value = "1000", help_heading = "Measurement")]
     pub period: u64,
-    /// How long to measure, in the guest's time: 500ms, 5s, 10m, 1h; without a unit, seconds.
-    #[arg(short, long, value_name = "TIME", value_parser = positive_time, default_value = "10s", help_heading = "Measurement")]
+    /// How long to measure, in the guest's time: 500ms, 5s, 10m, 1h; without a unit, seconds. 0: until Ctrl-C, which is
+    /// a pass then.
+    #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "10s", help_heading = "Measurement")]
     pub duration: u64,
     /// Run for this long before anything is counted.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", help_heading = "Measurement")]

@@ -125,7 +125,7 @@ fn workloads_help() -> String {
     }
     text.push_str(
         "\nExit codes: 0 every boundary that was asked for was met where it was expected (of a shard: none elsewhere), 1 error, or the sweep is not \
-         complete.\nEnvironment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.",
+         complete, 130 interrupted.\nEnvironment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; NO_COLOR is honoured.",
     );
     text
 }

@@ -16,12 +16,14 @@ use crate::compare::machine::LinuxMachine;
 use crate::compare::packages::Packages;
 use crate::compare::record::{Comparison, Latencies, Linux, Takt};
 use crate::compare::table;
+use crate::compare::watch::NOTHING_COMPARED;
 use crate::compare::{PRIORITY, Settings, verdict};
 use crate::qemu::accel::host_cpu;
 use crate::qemu::{self, command};
 use crate::report::Verdict;
 use crate::report::text::Detail;
 use crate::run::execute::Finished;
+use crate::run::signals::Interrupted;
 use crate::run::{RunConfig, RunFolder, folder};
 use crate::{output, paths, setup, term};
 
@@ -194,7 +196,7 @@ fn takt(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<Finished> {
     let flags = latency_flags(flags, dir, workload)?;
     let finished = latency_run::measure(&flags, RunConfig::from_flags(&flags)?)?;
     if finished.run.record.is_interrupted {
-        bail!("interrupted: nothing was compared, no run folder was made");
+        bail!(Interrupted(NOTHING_COMPARED));
     }
     Ok(finished)
 }

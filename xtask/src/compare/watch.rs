@@ -13,7 +13,7 @@ use takt_timerlat::stats::view::Memory;
 
 use super::machine::LinuxMachine;
 use crate::qemu::{Process, Ram};
-use crate::run::signals::{Watch, Wish};
+use crate::run::signals::{Interrupted, Watch, Wish};
 
 /// A guest that makes no progress while QEMU computes for so long is stuck.
 const STUCK_CPU: Duration = Duration::from_secs(60);
@@ -21,6 +21,8 @@ const STUCK_CPU: Duration = Duration::from_secs(60);
 const STUCK_IDLE: Duration = Duration::from_secs(15);
 /// QEMU that computes less than this has not computed.
 const NO_CPU: Duration = Duration::from_millis(100);
+/// What comes of a comparison that the user ends.
+pub const NOTHING_COMPARED: &str = "interrupted: nothing was compared, no run folder was made";
 /// How often the guest is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// Where the kernel's addresses begin: physical address 0 (`__START_KERNEL_map`; it does not move without KASLR).
@@ -204,7 +206,7 @@ impl<'w> Watcher<'w> {
             }
             if watch.wish() != Wish::None {
                 self.bar.finish_and_clear();
-                bail!("interrupted: nothing was compared, no run folder was made");
+                bail!(Interrupted(NOTHING_COMPARED));
             }
             let console = self.console();
             let sign = self.sample(&console);

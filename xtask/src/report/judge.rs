@@ -6,7 +6,7 @@ use super::record::{SlotRecord, Verdict};
 use crate::cli::Workload;
 use crate::qemu::{Accel, GuestExit};
 use crate::run::collect::Results;
-use crate::run::config::RunConfig;
+use crate::run::config::{RunConfig, UNTIL_STOPPED};
 use crate::run::demux::CaptureCount;
 use crate::run::monitor::{Ending, Outcome, SILENCE};
 
@@ -49,8 +49,18 @@ impl Evidence<'_> {
         }
     }
 
+    /// Whether the user ended it before all that was asked for was measured. Nothing comes of an activation whose
+    /// period goes beyond the end.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        let slots = self.results.slots.iter();
+        let interval = slots.map(|slot| slot.interval_ns).max().unwrap_or(0);
+        let measured = self.results.measured_ns().unwrap_or(0);
+        self.outcome.is_interrupted && measured.saturating_add(interval) < self.config.duration_ns
+    }
+
     fn no_samples(&self) -> Option<String> {
-        if self.outcome.is_interrupted {
+        if self.is_interrupted() {
             return None;
         }
         let counts = self
@@ -102,7 +112,10 @@ impl Evidence<'_> {
         let expected = self
             .results
             .measured_ns()
-            .map(|ns| ns.min(self.config.duration_ns))
+            .map(|ns| match self.config.duration_ns {
+                UNTIL_STOPPED => ns,
+                asked => ns.min(asked),
+            })
             .and_then(|ns| ns.checked_div(slot.interval_ns));
         if let Some(expected) = expected.filter(|&n| thread + slot.missed + 2 < n) {
             let came = thread + slot.missed;
@@ -193,8 +206,9 @@ impl Evidence<'_> {
         match (error, stopped, taints) {
             (Some(_), ..) => Verdict::Error,
             (None, true, _) => Verdict::Threshold,
+            (None, false, [_, ..]) => Verdict::Tainted,
+            (None, false, []) if self.is_interrupted() => Verdict::Interrupted,
             (None, false, []) => Verdict::Passed,
-            (None, false, _) => Verdict::Tainted,
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum Verdict {
     Threshold,
     /// The figures cannot be trusted.
     Tainted,
+    /// The user ended it before what was asked for was measured. What was measured is sound.
+    Interrupted,
     /// The run did not come to its end.
     Error,
 }
@@ -37,6 +39,7 @@ impl Verdict {
             Self::Error => 1,
             Self::Threshold => 2,
             Self::Tainted => 3,
+            Self::Interrupted => crate::EXIT_INTERRUPTED,
         }
     }
 
@@ -47,6 +50,7 @@ impl Verdict {
             Self::Passed => "passed",
             Self::Threshold => "threshold",
             Self::Tainted => "tainted",
+            Self::Interrupted => "interrupted",
             Self::Error => "error",
         }
     }
@@ -91,7 +95,8 @@ impl RunRecord {
     /// The verdict for people, who see whether the run was interrupted as well.
     #[must_use]
     pub fn outcome(&self) -> String {
-        let interrupted = if self.is_interrupted {
+        let is_said = self.result == Verdict::Interrupted;
+        let interrupted = if self.is_interrupted && !is_said {
             ", interrupted"
         } else {
             ""

@@ -122,7 +122,7 @@ fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
 }
 
 fn duration(record: &RunRecord) -> String {
-    let asked = format_ns(record.config.duration_ns);
+    let asked = record.config.duration();
     let warm_up = match record.config.warm_up_ns {
         0 => String::new(),
         ns => format!(" after a warm-up of {}", format_ns(ns)),
@@ -303,8 +303,10 @@ fn verdict(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     if record.is_interrupted {
         writeln!(
             out,
-            "{:<12} by the user, before the duration was over",
-            "interrupted"
+            "{:<12} by the user: measured {:.3} s of {}",
+            "interrupted",
+            record.timing.measured_ns as f64 / 1e9,
+            record.config.duration()
         )?;
     }
     if let Some(stop) = &record.stop {
@@ -341,7 +343,7 @@ pub(crate) fn result(
     let word = style(result.word());
     let word = match result {
         Verdict::Passed => word.green(),
-        Verdict::Threshold | Verdict::Tainted => word.yellow(),
+        Verdict::Threshold | Verdict::Tainted | Verdict::Interrupted => word.yellow(),
         Verdict::Error => word.red(),
     };
     writeln!(out, "{:<12} {}{why}", "result", word.bold())

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Tracer, Workload};
+use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Tracer, Workload, format_ns};
 use crate::image::Elf;
 use crate::image::functions::{Functions, ranges};
 use crate::qemu::Accel;
@@ -19,6 +19,9 @@ const GRAPH_EVENTS: [&str; 3] = [
     "irq:irq_handler_entry",
     "irq:irq_handler_exit",
 ];
+
+/// The duration of a measurement that goes on until the user ends it.
+pub const UNTIL_STOPPED: u64 = 0;
 
 /// cyclictest's default distance.
 const DISTANCE_NS: u64 = 500_000;
@@ -77,7 +80,7 @@ impl RunConfig {
         if flags.period < 1_000 {
             bail!("a period below 1 µs leaves no time for anything else");
         }
-        if flags.duration < flags.period {
+        if flags.duration != UNTIL_STOPPED && flags.duration < flags.period {
             bail!("the duration is shorter than one period: nothing would be measured");
         }
         check_workload(flags)?;
@@ -138,6 +141,15 @@ impl RunConfig {
             accel_asked: flags.accel,
             smp,
         })
+    }
+
+    /// How long is measured, for people.
+    #[must_use]
+    pub fn duration(&self) -> String {
+        match self.duration_ns {
+            UNTIL_STOPPED => "until stopped".into(),
+            ns => format_ns(ns),
+        }
     }
 
     /// The kernel's command line for this measurement with these events recorded.
@@ -261,6 +273,17 @@ mod tests {
              tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256"
         );
         assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));
+    }
+
+    #[test]
+    fn without_a_duration_it_is_ten_seconds_and_with_none_until_it_is_stopped() {
+        for (flags, says) in [
+            ("", " duration_ns=10000000000 "),
+            ("-d 0", " duration_ns=0 "),
+        ] {
+            let line = config(flags).unwrap().kernel_cmdline(Accel::Tcg, &[]);
+            assert!(line.contains(says), "{line}");
+        }
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         schema: SCHEMA.into(),
         result: evidence.verdict(error.as_deref(), &taint),
         error,
-        is_interrupted: outcome.is_interrupted,
+        is_interrupted: evidence.is_interrupted(),
         taint,
         config: plan.config.clone(),
         event_ids: plan.event_ids.clone(),

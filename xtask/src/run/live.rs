@@ -9,11 +9,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use takt_timerlat::stats::RunState;
 use takt_timerlat::stats::view::{Figures, Head, Slot};
 
-use super::config::RunConfig;
+use super::config::{RunConfig, UNTIL_STOPPED};
 use crate::cli::Workload;
 
 /// Columns of rtla's table.
 const WIDE: usize = 97;
+
+/// They begin with an empty line, because one line stays behind after the `^C` that the terminal echoes on a line of its
+/// own.
+const BAR: &str = "\n{msg}\n{bar:34.cyan/dim} {percent:>3} % in {elapsed}";
+const ENDLESS: &str = "\n{msg}\nfor {elapsed}, until Ctrl-C";
 
 /// The live view. Shows nothing where stderr is no terminal.
 #[derive(Debug)]
@@ -34,12 +39,12 @@ impl Live {
             ProgressDrawTarget::stderr()
         };
         let bar = ProgressBar::with_draw_target(Some(config.duration_ns.max(1)), target);
-        // The template is constant; if it were wrong, the default style would do. It
-        // begins with an empty line, because one line stays behind after the `^C` that the terminal
-        // echoes on a line of its own.
-        if let Ok(style) =
-            ProgressStyle::with_template("\n{msg}\n{bar:34.cyan/dim} {percent:>3} % in {elapsed}")
-        {
+        let template = match config.duration_ns {
+            UNTIL_STOPPED => ENDLESS,
+            _ => BAR,
+        };
+        // The templates are constant; if one were wrong, the default style would do.
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.set_message("booting");

@@ -12,7 +12,7 @@ use takt_timerlat::stats::{MAX_CPUS, RunState, StatusView};
 
 use super::folder::MESSAGES;
 use super::live::Live;
-use super::signals::{Watch, Wish};
+use super::signals::{Interrupted, Watch, Wish};
 use crate::guest::rtt::{self, Rtt};
 use crate::qemu::ram::free_bytes;
 use crate::qemu::{GuestExit, Machine, Process, Ram, Served};
@@ -47,7 +47,7 @@ pub enum Ending {
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
-    /// The user ended it early.
+    /// The user ended it.
     pub is_interrupted: bool,
     /// Real time from start to end.
     pub took: Duration,
@@ -115,7 +115,9 @@ impl<'r> Monitor<'r> {
                     .send(self.rtt.as_ref()),
                 Wish::Quit => {
                     live.finish();
-                    bail!("interrupted: nothing was reported, no run folder was made");
+                    bail!(Interrupted(
+                        "interrupted: nothing was reported, no run folder was made"
+                    ));
                 }
             }
             if sampled.is_none_or(|at| at.elapsed() >= SAMPLE) {

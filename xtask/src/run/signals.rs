@@ -1,5 +1,6 @@
 //! Ctrl-C: the first ends the measurement, the second ends the program.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +19,18 @@ pub enum Wish {
     /// End everything, now (second SIGINT, SIGTERM, SIGHUP).
     Quit,
 }
+
+/// The error of a user who wanted out, in these words. The program ends with [`EXIT_INTERRUPTED`](crate::EXIT_INTERRUPTED).
+#[derive(Debug)]
+pub struct Interrupted(pub &'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// Watches for signals while it lives. After that they end the process at once again.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
 use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
 use crate::run::last_words::tail;
+use crate::run::signals::Interrupted;
 use crate::term::WithHelp;
 
 /// A guest that measures no further arrival for this long, in real time, has stopped.
@@ -169,7 +170,7 @@ impl Booter<'_> {
                     break GuestExit::of(status, &messages);
                 }
                 if (self.is_over)() {
-                    bail!("interrupted");
+                    bail!(Interrupted("interrupted"));
                 }
                 let nr = Block::new(self.elf, &ram)?
                     .word(offset_of!(SweepBlock, nr))

@@ -13,6 +13,7 @@ use super::names::Entries;
 use super::parts::Folder;
 use super::ways::Ways;
 use crate::image::Elf;
+use crate::run::signals::Interrupted;
 use crate::{paths, qemu};
 
 /// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
@@ -256,7 +257,7 @@ fn each<T: Sync, R: Send>(
         }
     }
     if !is_whole {
-        anyhow::bail!("interrupted");
+        anyhow::bail!(Interrupted("interrupted"));
     }
     Ok(found)
 }

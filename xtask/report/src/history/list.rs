@@ -103,7 +103,7 @@ fn row(entry: &Entry) -> Result<Vec<String>> {
         record.accel.accel.name().into(),
         config.workload.to_string(),
         format_ns(config.period_ns),
-        format_ns(config.duration_ns),
+        config.duration(),
         config.load.to_string(),
         entry.configuration().key(),
         or_dash(irq.max()),
