@@ -14,7 +14,7 @@ use serde_json::Value;
 
 #[test]
 fn both_stand_side_by_side_and_everything_is_kept() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     run(&stage, "pass", &["--json", "result.json"])
         .code(0)
         .says("IRQ          Linux          700       700     700.0       700       700")
@@ -83,7 +83,7 @@ fn both_stand_side_by_side_and_everything_is_kept() {
 
 #[test]
 fn a_limit_that_does_not_hold_is_exit_code_2() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     let done = run(&stage, "fast", &[]);
     done.code(2)
         .says("IRQ latency, median           7   85/10 = 8.5             holds")
@@ -93,7 +93,7 @@ fn a_limit_that_does_not_hold_is_exit_code_2() {
 
 #[test]
 fn what_cannot_be_trusted_is_exit_code_3() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     for (linux, why) in [
         ("lost", "Linux lost 3 records of timerlat"),
         ("priority", "Linux's timerlat did not have FIFO 95"),
@@ -104,7 +104,7 @@ fn what_cannot_be_trusted_is_exit_code_3() {
 
 #[test]
 fn every_bad_end_of_linux_is_named_and_kept() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     for (linux, why) in [
         (
             "panic",
@@ -136,7 +136,7 @@ fn every_bad_end_of_linux_is_named_and_kept() {
 
 #[test]
 fn a_linux_that_hangs_is_ended() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     let started = Instant::now();
     run(&stage, "hang", &[])
         .code(1)
@@ -151,7 +151,7 @@ fn a_linux_that_hangs_is_ended() {
 
 #[test]
 fn ctrl_c_leaves_nothing_running_and_nothing_behind() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     let child = command(&stage, "hang", &[])
         .stdin(Stdio::null())
         .spawn()
@@ -182,7 +182,7 @@ fn ctrl_c_leaves_nothing_running_and_nothing_behind() {
 
 #[test]
 fn a_takt_that_fails_is_an_error_too() {
-    let Some(stage) = stage() else { return };
+    let stage = stage();
     let done = Done::of(
         command(&stage, "pass", &[])
             .env("FAKE_GUEST", "panic")

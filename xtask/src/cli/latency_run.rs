@@ -10,6 +10,9 @@ use super::values::{AccelChoice, Load, Tracer, Workload};
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+IRQ latency reaches from an activation's deadline to the time stamp of the interrupt's entry, under icount \
+4 ns at least where the interrupt is the timer's own. Under load it may be 0 to 3: another timer's interrupt was being \
+entered when the activation fell due, and has handled it as well.
 Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted before the duration was over.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
 in; NO_COLOR is honoured.")]

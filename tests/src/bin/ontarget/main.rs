@@ -16,6 +16,7 @@ mod latency;
 mod mapping;
 mod multi;
 mod preemption;
+mod punctual;
 mod queue;
 mod registers;
 mod round_robin;

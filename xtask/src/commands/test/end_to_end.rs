@@ -5,6 +5,7 @@ mod boot_functions;
 mod browser;
 mod compare;
 mod document;
+mod early;
 mod ftrace_document;
 mod functions;
 mod history;
@@ -73,6 +74,7 @@ const TESTS: &[(&str, Check)] = &[
         runs::missed_activations,
     ),
     ("every_load", runs::every_load),
+    ("no_timer_is_early_under_load", early::under_every_load),
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),

@@ -1,0 +1,68 @@
+//! No timer is handled before its deadline, and what is nearer to it than an interrupt can come was found by another's.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Stage;
+
+/// From a deadline to the stamp of its own interrupt, in ns: as in the idle system.
+const ENTRY: u64 = 4;
+
+/// Under every load.
+pub(super) fn under_every_load(stage: &Stage) -> Result<()> {
+    let mut nr_below = 0;
+    for load in ["cpu", "irq", "lock", "mix"] {
+        let name = format!("early-{load}");
+        // Away from the loads' own rhythm, so that the two meet at every distance.
+        let flags = format!("-p 101.3 -d 300ms --load {load} -e timerlat,timer,irq");
+        stage.latency_run(&name, &flags)?.code(0)?;
+        let (nr, below) = judge(&stage.trace(&name)?).with_context(|| format!("--load {load}"))?;
+        ensure!(nr > 2_900, "--load {load}: only {nr} activations");
+        nr_below += below;
+    }
+    ensure!(nr_below > 0, "no load has shown what is to be explained");
+    Ok(())
+}
+
+/// The activations of a trace, and how many of them an interrupt of another timer has found.
+fn judge(trace: &[Value]) -> Result<(u64, u64)> {
+    let mut armed = BTreeMap::new();
+    // Deadlines that the hardware may have been set to when it fired last: of timers that this interrupt has found before,
+    // or that were moved or cancelled since the one before.
+    let mut others: Vec<u64> = Vec::new();
+    let mut entered = 0;
+    let (mut nr, mut below) = (0, 0);
+    for record in trace {
+        let field = |name: &str| record["fields"][name].as_u64();
+        let timer = field("timer");
+        match record["event"].as_str().unwrap_or_default() {
+            "irq:irq_handler_entry" => {
+                others.retain(|deadline| *deadline > entered);
+                entered = record["ts_ns"].as_u64().context("no time")?;
+            }
+            "timer:timer_start" => {
+                let deadline = field("expires").context("no deadline")?;
+                others.extend(armed.insert(timer, deadline));
+            }
+            "timer:timer_expire" | "timer:timer_cancel" => others.extend(armed.remove(&timer)),
+            "timerlat:timerlat_irq" => {
+                // The record of its own timer is the one before.
+                let due = others.pop().context("its timer was never armed")?;
+                let late = field("timer_latency").context("no latency")?;
+                nr += 1;
+                if late < ENTRY {
+                    below += 1;
+                    let latest = due + late - ENTRY;
+                    ensure!(
+                        others.iter().any(|other| *other <= latest),
+                        "{late} ns behind its deadline of {due}, where no other timer was due by {latest}: {record}"
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((nr, below))
+}
