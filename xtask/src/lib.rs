@@ -3,6 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`analysis`] | what latencies consist of |
 //! | [`cli`] | flags, their units and defaults |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`image`] | building the kernel image and reading its ELF file |
@@ -22,6 +23,7 @@
 //! threshold was hit, 3 tainted, 130 interrupted.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod budget;
 pub mod cli;
 pub mod commands;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! run folder ─► source ─► figures ──────────────► page ─► report.html
-//!    trace.bin ─► trace: samples, worst ten, causes ─┘▲
+//!    trace.bin ─► xtask::analysis: worst ten, causes ─┘▲
 //! bench.json ──► bench ───────────────► plot (SVG) ───┘
 //! latency-run ─► spool ─► history: database ─► list, show, compare, merge, plot
 //! ```
@@ -11,7 +11,6 @@
 //! | module | content |
 //! |---|---|
 //! | [`source`] | what a run is read from: its folder, or the history |
-//! | [`trace`] | samples over time, the worst activations and what they consist of |
 //! | [`plot`] | pictures |
 //! | [`page`] | the HTML page |
 //! | [`markup`] | texts in HTML and SVG |
@@ -28,7 +27,6 @@ pub mod plot;
 pub mod report;
 pub mod source;
 pub mod stats;
-pub mod trace;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use xtask::analysis;
 use xtask::cli::Report as Flags;
 use xtask::output;
 use xtask::paths;
@@ -13,7 +14,6 @@ use xtask::term::WithHelp;
 use crate::bench::Bench;
 use crate::page::{self, Reported};
 use crate::source::Source;
-use crate::trace;
 
 /// Runs that one page can tell apart.
 const MAX_RUNS: usize = crate::plot::NR_SERIES;
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
             .help("name each run once");
         }
         let story = match &source.folder {
-            Some(dir) => trace::read(dir, &source.run).map_err(|error| term::one_line(&error)),
+            Some(dir) => analysis::read(dir, &source.run).map_err(|error| term::one_line(&error)),
             None => Err(
                 "its run folder is not there any more, or holds another run; the history keeps histograms, no traces"
                     .into(),

@@ -74,7 +74,7 @@ impl Source {
     }
 
     fn new(name: String, run: Run, setup: Setup, folder: Option<PathBuf>) -> Result<Self> {
-        let document = serde_json::from_str(&json::write(&run, Buckets::default())?)?;
+        let document = serde_json::from_str(&json::write(&run, None, Buckets::default())?)?;
         // A run folder does not have the words that the user appended, but what became of them. Taken from there they
         // are the same for both.
         let setup = Setup {

@@ -13,7 +13,7 @@ use xtask::report::{Buckets, json};
 fn on_cpu(name: &str, cpu: u32, thread: &[u64]) -> Reported {
     let mut run = run("none", "tcg+icount", thread);
     run.record.slots[0].cpu = cpu;
-    let document = json::write(&run, Buckets::default()).unwrap();
+    let document = json::write(&run, None, Buckets::default()).unwrap();
     Reported {
         source: Source {
             name: name.into(),

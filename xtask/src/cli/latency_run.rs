@@ -54,6 +54,11 @@ pub struct LatencyRun {
     #[arg(short = 'T', long = "thread", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
     pub thread_threshold: Option<u64>,
 
+    /// Stop if a thread latency is higher than this many µs, and take it apart: what it consists of, to the nanosecond, with
+    /// the section, thread or interrupt that is behind it (rtla's automatic analysis).
+    #[arg(short, long, value_name = "US", value_parser = micros, conflicts_with = "thread_threshold", help_heading = "Thresholds")]
+    pub auto: Option<u64>,
+
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
     /// [default: sched,irq,timer,timerlat,mutex,print]
     #[arg(
@@ -151,7 +156,7 @@ pub struct LatencyRun {
     /// Report on an earlier run's folder without booting.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
-        "irq_threshold", "thread_threshold", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
+        "irq_threshold", "thread_threshold", "auto", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
         "force", "dry_run", "no_history", "history",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,

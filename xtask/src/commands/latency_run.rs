@@ -7,6 +7,7 @@ use anyhow::Result;
 use console::style;
 use takt_timerlat::stats::Status;
 
+use crate::analysis::{self, Analysis};
 use crate::cli::{AccelChoice, LatencyRun, Tracer};
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
@@ -39,6 +40,9 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     }
     let finished = measure(flags, config)?;
     keep(flags, &finished.run, &finished.dir);
+    if flags.auto.is_some() {
+        analyse(&finished);
+    }
     let code = report(flags, &finished.run, &finished.dir)?;
     if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
         eprintln!("{} {error}", style("error:").red().bold().for_stderr());
@@ -104,6 +108,21 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
         term::note(format_args!(
             "this run is not in the history: {}; make room or name another folder by --history or TAKT_HISTORY \
              (--no-history keeps nothing)",
+            term::one_line(&error)
+        ));
+    }
+}
+
+/// Takes apart what hit the threshold. That it cannot be done does not make it a bad run.
+fn analyse(finished: &Finished) {
+    let made =
+        analysis::of_stop(&finished.dir, &finished.run).and_then(|analysis| match analysis {
+            Some(analysis) => analysis::keep(&finished.dir, &analysis),
+            None => Ok(()),
+        });
+    if let Err(error) = made {
+        term::note(format_args!(
+            "there is no analysis: {}",
             term::one_line(&error)
         ));
     }
@@ -177,6 +196,13 @@ fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
 
 /// Reports, and turns the verdict into an exit code.
 fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
+    let analysis = analysis::of_run(dir, run).unwrap_or_else(|error| {
+        term::note(format_args!(
+            "what the run was stopped by cannot be taken apart: {}",
+            term::one_line(&error)
+        ));
+        None
+    });
     let buckets = Buckets {
         width: flags.bucket_size,
         limit: flags.entries,
@@ -189,6 +215,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
         output::print(&text::write(
             run,
             dir,
+            analysis.as_ref(),
             Format {
                 detail: Detail::of(flags.quiet, flags.verbose),
                 buckets,
@@ -197,7 +224,10 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
         ))?;
     }
     if let Some(file) = &flags.json {
-        output::to_named(file, &json::write(run, buckets)?)?;
+        output::to_named(
+            file,
+            &json::write(run, analysis.as_ref().map(Analysis::breakdown), buckets)?,
+        )?;
     }
     Ok(ExitCode::from(run.record.result.exit_code()))
 }

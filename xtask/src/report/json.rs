@@ -5,6 +5,7 @@ use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
 use super::record::{Run, SlotRecord};
+use crate::analysis::rows::Breakdown;
 use crate::cli::Workload;
 use crate::run::RunConfig;
 
@@ -19,6 +20,8 @@ struct Document<'r> {
     taint: &'r [String],
     cpus: Vec<Cpu>,
     trace: Trace,
+    /// What the latency consists of that hit a threshold.
+    analysis: Option<&'r Breakdown>,
 }
 
 #[derive(Serialize)]
@@ -58,7 +61,11 @@ struct Trace {
 /// # Errors
 ///
 /// If serialising fails.
-pub fn write(run: &Run, buckets: Buckets) -> serde_json::Result<String> {
+pub fn write(
+    run: &Run,
+    analysis: Option<&Breakdown>,
+    buckets: Buckets,
+) -> serde_json::Result<String> {
     let record = &run.record;
     let is_cyclictest = record.config.workload == Workload::Cyclictest;
     let cpu = |(slot, d): (&SlotRecord, &super::record::Distributions)| Cpu {
@@ -89,6 +96,7 @@ pub fn write(run: &Run, buckets: Buckets) -> serde_json::Result<String> {
             overrun: record.trace.overrun + record.trace.commit_overrun,
             dropped: record.trace.dropped,
         },
+        analysis,
     };
     serde_json::to_string(&document).map(|text| text + "\n")
 }

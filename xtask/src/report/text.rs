@@ -11,6 +11,7 @@ use super::Buckets;
 use super::hist::{self, Canvas};
 use super::judge::slot_name;
 use super::record::{Run, RunRecord, SlotRecord, Verdict};
+use crate::analysis::{self, Analysis};
 use crate::cli::{Workload, format_ns};
 use crate::paths;
 use crate::qemu::Accel;
@@ -50,16 +51,22 @@ pub struct Format {
     pub canvas: Canvas,
 }
 
-/// The report on a run in `dir`.
+/// The report on a run in `dir`, with what is known of the latency that hit a threshold.
 #[must_use]
-pub fn write(run: &Run, dir: &Path, format: Format) -> String {
+pub fn write(run: &Run, dir: &Path, analysis: Option<&Analysis>, format: Format) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
-    let _ = write_into(&mut out, run, dir, format);
+    let _ = write_into(&mut out, run, dir, analysis, format);
     out
 }
 
-fn write_into(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::fmt::Result {
+fn write_into(
+    out: &mut String,
+    run: &Run,
+    dir: &Path,
+    analysis: Option<&Analysis>,
+    format: Format,
+) -> std::fmt::Result {
     let record = &run.record;
     if format.detail >= Detail::Normal {
         header(out, record)?;
@@ -73,7 +80,10 @@ fn write_into(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::f
         trace(out, record)?;
         writeln!(out, "{:<12} {}", "run folder", paths::shown(dir))?;
     }
-    verdict(out, record)
+    if let Some(Analysis::Whole(whole)) = analysis {
+        write!(out, "\n{}", analysis::text::write(whole))?;
+    }
+    verdict(out, record, analysis)
 }
 
 fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
@@ -299,7 +309,7 @@ fn trace(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     )
 }
 
-fn verdict(out: &mut String, record: &RunRecord) -> std::fmt::Result {
+fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) -> std::fmt::Result {
     if record.is_interrupted {
         writeln!(
             out,
@@ -316,6 +326,9 @@ fn verdict(out: &mut String, record: &RunRecord) -> std::fmt::Result {
             "{:<12} {which} latency of {value} ns on CPU {cpu}, activation {seq}",
             "stopped by"
         )?;
+        let cause = analysis.and_then(|it| it.breakdown().cause());
+        let cause = cause.unwrap_or_else(|| "not known: the trace does not tell".into());
+        writeln!(out, "{:<12} {cause}", "cause")?;
     }
     result(
         out,

@@ -130,7 +130,7 @@ impl RunConfig {
             threads: is_cyclictest.then_some(threads),
             distance_ns: is_cyclictest.then(|| flags.distance.unwrap_or(DISTANCE_NS)),
             irq_threshold_ns: flags.irq_threshold,
-            thread_threshold_ns: flags.thread_threshold,
+            thread_threshold_ns: flags.auto.or(flags.thread_threshold),
             events,
             tracer: flags.tracer,
             function_filter: flags.function_filter.clone(),

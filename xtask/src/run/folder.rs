@@ -25,6 +25,8 @@ pub const HIST: &str = "hist.csv";
 pub const TRACE: &str = "trace.bin";
 /// Log frames behind a file header.
 pub const LOG: &str = "log.bin";
+/// What the latency consists of that hit a threshold; there only if that was asked for.
+pub const ANALYSIS: &str = "analysis.json";
 /// The image that was booted.
 pub const IMAGE: &str = "takt.elf";
 /// QEMU's command line.

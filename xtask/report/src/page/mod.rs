@@ -26,8 +26,8 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::plot::svg;
 use crate::source::Source;
-use crate::trace::Story;
 use html::escape;
+use xtask::analysis::Story;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -25,7 +25,7 @@ const COLORS: &[(u8, &str, &str)] = &[
     (25, "#0a7d78", "#3cc4bc"),
     (26, "#6f5a00", "#d6ba3f"),
     (27, "#4f4fb8", "#a3a3f7"),
-    // Causes, as in `trace::causes`.
+    // Causes, as in `xtask::analysis::causes`.
     (40, "#9aa3ad", "#6f7883"),
     (41, "#c2182b", "#ff6b78"),
     (42, "#e07a1f", "#f7a04f"),
@@ -37,6 +37,8 @@ const COLORS: &[(u8, &str, &str)] = &[
     (48, "#0a7d78", "#35b5ad"),
     (49, "#b01f4d", "#f06d92"),
     (50, "#4f4fb8", "#9696f0"),
+    (51, "#6f5a00", "#d6ba3f"),
+    (52, "#3d444d", "#aab4be"),
 ];
 
 /// The style sheet of the colours, which follows the reader's wish for light or dark.
@@ -169,7 +171,7 @@ mod tests {
         ]
         .into_iter()
         .chain((0..super::super::NR_SERIES).map(Role::Series))
-        .chain((0..crate::trace::causes::Cause::ALL.len()).map(Role::Cause));
+        .chain((0..xtask::analysis::causes::Cause::ALL.len()).map(Role::Cause));
         for role in roles {
             let number = role.number();
             assert!(

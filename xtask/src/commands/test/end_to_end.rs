@@ -1,6 +1,7 @@
 //! End to end: what a user types, with the real image, and what comes of it.
 
 mod activation;
+mod analysis;
 mod boot_functions;
 mod browser;
 mod compare;
@@ -64,6 +65,7 @@ const TESTS: &[(&str, Check)] = &[
     }),
     ("irq_threshold_exits_2", runs::irq_threshold),
     ("thread_threshold_exits_2", runs::thread_threshold),
+    ("auto_analysis_adds_up", analysis::adds_up),
     ("lost_events_taint", runs::lost_events_taint),
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),

@@ -6,10 +6,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::window::{Activation, Event, Kind, State};
 
 /// Why time passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// The interrupt was due and the CPU slept.
     ExitFromIdle,
@@ -33,11 +36,15 @@ pub enum Cause {
     ThreadInterference,
     /// From the switch's record to the thread's reading of the clock.
     ContextSwitch,
+    /// Other CPUs ran: under icount all of them share one count of instructions, and take turns.
+    OtherCpus,
+    /// The trace does not tell.
+    Unexplained,
 }
 
 impl Cause {
     /// All of them, in the order in which they usually come.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::ExitFromIdle,
         Self::IrqHandlerDelay,
         Self::IrqInterference,
@@ -49,6 +56,8 @@ impl Cause {
         Self::Reschedule,
         Self::ThreadInterference,
         Self::ContextSwitch,
+        Self::OtherCpus,
+        Self::Unexplained,
     ];
 
     /// Its place in [`Cause::ALL`].
@@ -72,6 +81,8 @@ impl fmt::Display for Cause {
             Self::Reschedule => "reschedule",
             Self::ThreadInterference => "thread interference",
             Self::ContextSwitch => "context switch",
+            Self::OtherCpus => "other CPUs' turns",
+            Self::Unexplained => "unexplained",
         })
     }
 }
@@ -115,6 +126,7 @@ pub(super) fn partition(it: &Activation) -> Vec<Piece> {
         depth: it.at_deadline.irqs.len(),
         is_waking: false,
         is_blocked: false,
+        is_outranked: false,
         has_switched: false,
         pieces: Vec::new(),
     };
@@ -143,6 +155,11 @@ fn marks(it: &Activation) -> Option<Marks> {
         Some(irq) => due + u64::from(irq),
         None => entry,
     };
+    let stamp = stamp.min(entry.max(due));
+    if it.sample.is_of_irq {
+        let exit = u64::MAX;
+        return Some(Marks { stamp, entry, exit });
+    }
     let mut depth = 1;
     let exit = it.during[expired..].iter().find(|event| {
         match event.kind {
@@ -159,7 +176,7 @@ fn marks(it: &Activation) -> Option<Marks> {
         .any(|event| matches!(event.kind, Kind::Switch { next } if next == it.sample.tid));
     let ran_anyway = it.at_deadline.tid == it.sample.tid;
     (has_switch || ran_anyway).then_some(Marks {
-        stamp: stamp.min(entry.max(due)),
+        stamp,
         entry,
         exit: exit.ts,
     })
@@ -176,6 +193,8 @@ struct Walk<'i> {
     depth: usize,
     is_waking: bool,
     is_blocked: bool,
+    /// The interrupted thread is more important than the woken one.
+    is_outranked: bool,
     has_switched: bool,
     pieces: Vec<Piece>,
 }
@@ -219,6 +238,9 @@ impl Walk<'_> {
                 self.timer = Some(timer);
                 self.is_waking = false;
             }
+            Kind::IrqExit if event.ts == self.marks.exit => {
+                self.is_outranked = !event.needs_resched;
+            }
             Kind::Waking { tid } if tid == u64::from(self.it.sample.tid) => self.is_waking = true,
             Kind::Woken { .. } => self.is_waking = false,
             // One before has nothing to do with this thread.
@@ -230,7 +252,7 @@ impl Walk<'_> {
 
     /// Why time passes now.
     fn why(&self) -> (Cause, String) {
-        let comm = || self.it.comm(self.state.tid);
+        let comm = || format!("{}:{}", self.it.comm(self.state.tid), self.state.tid);
         let irq = |vector: &u64| (Cause::IrqInterference, format!("irq {vector}"));
         let is_ours_running = self.state.tid == self.it.sample.tid;
         if self.at < self.marks.stamp {
@@ -259,7 +281,7 @@ impl Walk<'_> {
         match self.state.irqs.last() {
             Some(vector) => irq(vector),
             None if is_ours_running => (Cause::ContextSwitch, String::new()),
-            None if self.has_switched => (Cause::ThreadInterference, comm()),
+            None if self.has_switched || self.is_outranked => (Cause::ThreadInterference, comm()),
             None if self.is_blocked => (Cause::BlockingThread, comm()),
             None => (Cause::Reschedule, String::new()),
         }

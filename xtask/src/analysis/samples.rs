@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::report::Run;
+use crate::report::record::StopRecord;
 use anyhow::Result;
 use takt_tracer::decode::{Item, Record};
-use xtask::report::Run;
 
 use super::Trace;
 
@@ -12,6 +13,8 @@ use super::Trace;
 pub const THREAD: &str = "timerlat:timerlat_thread";
 /// Emitted in the timer's interrupt; timerlat only.
 pub const IRQ: &str = "timerlat:timerlat_irq";
+/// What [`StopRecord::which`] says of the interrupt's threshold.
+const IRQ_STOP: &str = "IRQ";
 pub(super) const EXPIRE: &str = "timer:timer_expire";
 
 /// An activation. Times and latencies in cycles of the TSC.
@@ -35,6 +38,11 @@ pub struct Sample {
     pub thread: u32,
     /// The time stamp of the thread's record.
     pub recorded: u64,
+    /// Whether the interrupt found the CPU idle.
+    pub is_from_idle: bool,
+    /// Whether the run ended with the interrupt's sample: then `thread` is the IRQ latency, and `recorded` the time stamp of
+    /// the interrupt's record.
+    pub is_of_irq: bool,
 }
 
 impl Sample {
@@ -55,10 +63,22 @@ struct Begun {
     seqnum: u64,
     latency: u64,
     expired: Option<Expired>,
+    recorded: u64,
+    is_from_idle: bool,
 }
 
-/// Reads all samples, in the order in which the threads ran.
-pub(super) fn read(trace: &mut Trace) -> Result<Vec<Sample>> {
+/// What the workload's events say.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// One for each activation, in the order in which the threads ran.
+    pub(super) all: Vec<Sample>,
+    /// Those whose interrupt came and whose thread did not run any more.
+    pub(super) unfinished: Vec<Sample>,
+}
+
+/// Reads all samples.
+pub(super) fn read(trace: &mut Trace) -> Result<Samples> {
+    let threads = &trace.decoder.names.threads;
     let mut samples = Vec::new();
     // The last that expired on each CPU, and the last time that each timer did.
     let mut last = BTreeMap::<u8, Expired>::new();
@@ -84,6 +104,8 @@ pub(super) fn read(trace: &mut Trace) -> Result<Vec<Sample>> {
                         seqnum,
                         latency,
                         expired,
+                        recorded: record.ts,
+                        is_from_idle: threads.is_idle(record.tid),
                     };
                     begun.insert((record.cpu, slot), what);
                 }
@@ -120,18 +142,53 @@ pub(super) fn read(trace: &mut Trace) -> Result<Vec<Sample>> {
                     }),
                     thread: latency as u32,
                     recorded: record.ts,
+                    is_from_idle: begun.is_some_and(|begun| begun.is_from_idle),
+                    is_of_irq: false,
                 });
             }
             _ => {}
         }
     }
-    Ok(samples)
+    let unfinished = begun.into_iter().map(|((cpu, slot), begun)| {
+        let expired = begun
+            .expired
+            .filter(|&(_, at)| at + begun.latency <= begun.recorded);
+        Sample {
+            cpu,
+            slot: slot as u32,
+            seqnum: begun.seqnum as u32,
+            tid: 0,
+            deadline: expired.map(|(_, at)| at),
+            timer: expired.map(|(timer, _)| timer),
+            irq: Some(begun.latency as u32),
+            thread: begun.latency as u32,
+            recorded: begun.recorded,
+            is_from_idle: begun.is_from_idle,
+            is_of_irq: true,
+        }
+    });
+    Ok(Samples {
+        all: samples,
+        unfinished: unfinished.collect(),
+    })
 }
 
 /// Slot, number and latency of a sample's record.
 fn fields(record: &Record<'_>) -> Option<(u64, u64, u64)> {
     let number = |name| record.number(name);
     Some((number("slot")?, number("seqnum")?, number("timer_latency")?))
+}
+
+/// The sample that hit a threshold.
+pub(super) fn of_stop(stop: &StopRecord, all: &[Sample], unfinished: &[Sample]) -> Option<Sample> {
+    let is_it = |sample: &&Sample| {
+        sample.slot == stop.slot && u64::from(sample.seqnum) == stop.seq % (1 << 32)
+    };
+    let found = match stop.which.as_str() {
+        IRQ_STOP => unfinished.iter().find(is_it),
+        _ => all.iter().rfind(is_it),
+    };
+    found.copied()
 }
 
 /// Removes the activations before those that the run has counted: its warm-up.
@@ -181,6 +238,8 @@ mod tests {
             irq: Some(4),
             thread,
             recorded: u64::from(seqnum) * 1000 + u64::from(thread) + 12,
+            is_from_idle: true,
+            is_of_irq: false,
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Event {
     pub tid: u8,
     /// The depth of `preempt_disable` there.
     pub preempt_depth: u8,
+    /// Whether a reschedule is due.
+    pub needs_resched: bool,
     /// What it says.
     pub kind: Kind,
     /// Its name without its system.
@@ -334,6 +336,7 @@ fn make_light(nr: u64, record: &Record<'_>) -> Event {
         ts: record.ts,
         tid: record.tid,
         preempt_depth: record.context.depth(),
+        needs_resched: record.context.is_need_resched(),
         kind,
         name: String::new(),
         message: String::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::trace::samples::Sample;
+use crate::analysis::samples::Sample;
 
 const TIMER: u64 = 256;
 const ME: u8 = 13;
@@ -15,6 +15,7 @@ fn event(ts: u64, tid: u8, kind: Kind) -> Event {
         ts,
         tid,
         preempt_depth: 0,
+        needs_resched: kind == Kind::IrqExit,
         kind,
         name: String::new(),
         message: String::new(),
@@ -35,6 +36,8 @@ fn activation(irq: u32, thread: u32, at_deadline: State, during: Vec<Event>) -> 
             irq: Some(irq),
             thread,
             recorded: 1000 + u64::from(thread) + 12,
+            is_from_idle: false,
+            is_of_irq: false,
         },
         at_first: at_deadline.clone(),
         at_deadline,
@@ -104,7 +107,7 @@ fn interrupts_off_delay_the_handler() {
     let it = activation(104, 420, on(LOAD, &[]), way(1150, LOAD));
     assert_eq!(causes(&it)[0], (Cause::IrqHandlerDelay, 104));
     assert_eq!(causes(&it)[1..], ORDINARY);
-    assert_eq!(partition(&it)[0].who, "load");
+    assert_eq!(partition(&it)[0].who, "load:9");
 }
 
 #[test]
@@ -175,6 +178,34 @@ fn a_thread_with_preemption_off_blocks() {
     during[0].preempt_depth = 1;
     let it = activation(4, 320, on(LOAD, &[]), during);
     assert!(causes(&it).contains(&(Cause::BlockingThread, 50)));
+}
+
+/// It runs on with the interrupt over, and has not disabled preemption: it is one that the woken thread does not preempt.
+#[test]
+fn a_more_important_thread_interferes() {
+    let mut during = way(1050, LOAD);
+    during[5].needs_resched = false;
+    let it = activation(4, 320, on(LOAD, &[]), during);
+    let found = causes(&it);
+    assert!(
+        found.contains(&(Cause::ThreadInterference, 50)),
+        "{found:?}"
+    );
+    let who = partition(&it);
+    assert!(who.iter().any(|piece| piece.who == "load:9"), "{who:?}");
+}
+
+/// A run that an IRQ threshold ends has no more of the activation than the interrupt's beginning.
+#[test]
+fn an_irq_latency_ends_with_the_time_stamp() {
+    let mut it = activation(104, 104, on(LOAD, &[81]), way(1150, LOAD));
+    it.during.insert(0, event(1080, LOAD, Kind::IrqExit));
+    it.during.truncate(4);
+    it.sample.is_of_irq = true;
+    assert_eq!(
+        causes(&it),
+        [(Cause::IrqInterference, 80), (Cause::IrqHandlerDelay, 24)]
+    );
 }
 
 #[test]

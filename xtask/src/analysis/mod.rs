@@ -1,0 +1,197 @@
+//! What the trace of a run tells beyond its histograms: for the terminal, `--json` and the page alike.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`samples`] | first reading: each activation's latencies |
+//! | [`window`] | second reading: what happened around the worst activations |
+//! | [`causes`] | what the latency of an activation consists of |
+//! | [`rows`] | the same in the rows of rtla's automatic analysis |
+//! | [`text`] | these rows in the terminal |
+
+pub mod causes;
+pub mod executed;
+pub mod rows;
+pub mod samples;
+pub mod text;
+pub mod window;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use crate::guest::trace::Decoder;
+use crate::report::Run;
+use crate::report::load::Facts;
+use crate::run::{folder, recorded};
+use anyhow::{Context, Result};
+use takt_tracer::decode::TraceFile;
+
+use rows::Breakdown;
+use samples::{Sample, Samples};
+use window::Activation;
+
+/// How many of the worst activations are looked at.
+pub const NR_WORST: usize = 10;
+
+/// A trace and what is needed to read it.
+pub struct Trace {
+    pub(crate) file: TraceFile<BufReader<File>>,
+    pub(crate) decoder: Decoder,
+}
+
+impl Trace {
+    /// Opens the trace of a run folder.
+    ///
+    /// # Errors
+    ///
+    /// If it, or the image beside it, is missing or is not what it should be.
+    pub fn open(dir: &Path, run: &Run) -> Result<Self> {
+        let elf = folder::image(dir)?;
+        let path = dir.join(folder::TRACE);
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let file = TraceFile::open(BufReader::new(file))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        recorded::check_image(file.header().image, &elf)?;
+        Facts::read(dir).check_tsc(file.header().tsc_hz)?;
+        let threads = &run.record.threads;
+        let names = threads
+            .iter()
+            .map(|thread| (thread.tid, thread.name.as_str()));
+        let decoder = Decoder::new(&elf, file.header().tsc_hz, names)?;
+        Ok(Self { file, decoder })
+    }
+}
+
+/// How much of an analysis was asked for.
+#[derive(Clone, Debug)]
+pub enum Analysis {
+    /// By `latency-run --auto`: all of it.
+    Whole(Breakdown),
+    /// By nobody: the cause in a line.
+    Brief(Breakdown),
+}
+
+impl Analysis {
+    /// What it says.
+    #[must_use]
+    pub fn breakdown(&self) -> &Breakdown {
+        match self {
+            Self::Whole(it) | Self::Brief(it) => it,
+        }
+    }
+}
+
+/// What a run's trace tells.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// Each measured activation, in the order of time.
+    pub samples: Vec<Sample>,
+    /// The worst by thread latency, the worst first.
+    pub worst: Vec<Activation>,
+    /// The one that hit a threshold.
+    pub stopped: Option<Activation>,
+    /// Why something is not there, for people.
+    pub notes: Vec<String>,
+}
+
+/// Reads a trace.
+///
+/// # Errors
+///
+/// If it cannot be read; damage is only noted.
+pub fn read(dir: &Path, run: &Run) -> Result<Story> {
+    read_worst(dir, run, NR_WORST)
+}
+
+/// What the latency consists of that hit the run's threshold, if it hit one.
+///
+/// # Errors
+///
+/// If the run's trace cannot be read.
+pub fn of_stop(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
+    if run.record.stop.is_none() {
+        return Ok(None);
+    }
+    Ok(Breakdown::of(&read_worst(dir, run, 0)?))
+}
+
+/// The analysis of a run that hit a threshold: the one that is kept in its folder, or what its trace tells.
+///
+/// # Errors
+///
+/// As [`of_stop`], or if the file in the folder is not what it should be.
+pub fn of_run(dir: &Path, run: &Run) -> Result<Option<Analysis>> {
+    let path = dir.join(folder::ANALYSIS);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(of_stop(dir, run)?.map(Analysis::Brief));
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let kept =
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    Ok(Some(Analysis::Whole(kept)))
+}
+
+/// Keeps an analysis in the run's folder.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn keep(dir: &Path, analysis: &Breakdown) -> Result<()> {
+    let path = dir.join(folder::ANALYSIS);
+    let text = serde_json::to_string_pretty(analysis)? + "\n";
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn read_worst(dir: &Path, run: &Run, nr_worst: usize) -> Result<Story> {
+    let mut trace = Trace::open(dir, run)?;
+    let mut story = Story::default();
+    let damages = trace.file.nr_damages();
+    if damages != 0 {
+        story.notes.push(format!(
+            "The trace is damaged in {}: cargo xtask trace says where.",
+            recorded::places(damages)
+        ));
+    }
+    let lost = trace.file.nr_lost();
+    if lost != 0 {
+        story.notes.push(format!(
+            "{lost} events are not in the trace, so activations may be missing here and causes may be incomplete."
+        ));
+    }
+    let Samples { all, unfinished } = samples::read(&mut trace)?;
+    let stopped = run
+        .record
+        .stop
+        .as_ref()
+        .and_then(|stop| samples::of_stop(stop, &all, &unfinished));
+    story.samples = all;
+    samples::drop_warm_up(&mut story.samples, run);
+    let mut wanted = samples::worst(&story.samples, nr_worst);
+    wanted.extend(stopped);
+    story.worst = window::read(&mut trace, &wanted)?;
+    if stopped.is_some_and(|stopped| story.worst.last().is_some_and(|it| it.sample == stopped)) {
+        story.stopped = story.worst.pop();
+    }
+    if story.samples.is_empty() && story.stopped.is_none() {
+        story.notes.push(
+            "The trace has no samples: the event timerlat:timerlat_thread was not recorded \
+             (latency-run -e timerlat, or leave -e out)."
+                .into(),
+        );
+    } else if story
+        .worst
+        .iter()
+        .chain(&story.stopped)
+        .any(|it| it.pieces.is_empty())
+    {
+        story.notes.push(
+            "Some activations cannot be taken apart: for that the events sched, irq, timer and timerlat must all be \
+             recorded (as they are by default)."
+                .into(),
+        );
+    }
+    Ok(story)
+}
