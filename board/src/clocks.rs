@@ -5,28 +5,21 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_kernel::arch::port::PortReadOnly;
 use takt_kernel::arch::{apic, tsc};
 use takt_kernel::boot::Clocks;
+use takt_timerlat::stats::FrequencySource;
+use takt_tracer::named::Named;
 
 use crate::acpi::Tables;
 use crate::cmdline::CommandLine;
 use crate::hpet::Hpet;
 use crate::pic;
 
-/// Where the frequencies come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
-#[repr(u32)]
-pub enum Source {
-    /// Nothing is known; one cycle is taken for one nanosecond.
-    Unknown = 0,
-    /// The command line (`tsc_hz=`, `lapic_hz=`).
-    CommandLine = 1,
-    /// CPUID leaf 15h.
-    Cpuid = 2,
-    /// Measured against the HPET.
-    Hpet = 3,
-    /// Measured against the ACPI PM timer.
-    PmTimer = 4,
-    /// Measured against the PIT.
-    Pit = 5,
+/// Where the two frequencies come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sources {
+    /// That of the TSC.
+    pub tsc: FrequencySource,
+    /// That of the local APIC's timer.
+    pub lapic: FrequencySource,
 }
 
 /// How long a measurement lasts, in nanoseconds.
@@ -34,7 +27,7 @@ const WINDOW_NS: u64 = 10_000_000;
 const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// Finds the frequencies.
-pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Source) {
+pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources) {
     let told = line.number("tsc_hz", 0).unwrap_or(0);
     if told != 0 {
         let apic_hz = line.number("lapic_hz", told).unwrap_or(told);
@@ -43,14 +36,18 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Source) 
                 tsc_hz: told,
                 apic_hz,
             },
-            Source::CommandLine,
+            Sources {
+                tsc: FrequencySource::CommandLine,
+                lapic: FrequencySource::CommandLine,
+            },
         );
     }
-    let (measured, source) = measure(tables);
-    match tsc::cpuid_hz() {
-        Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, Source::Cpuid),
-        None => (measured, source),
-    }
+    let (measured, lapic) = measure(tables);
+    let (clocks, tsc) = match tsc::cpuid_hz() {
+        Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, FrequencySource::Cpuid),
+        None => (measured, lapic),
+    };
+    (clocks, Sources { tsc, lapic })
 }
 
 /// One pass of `wait`, which says how many nanoseconds it lasted.
@@ -66,7 +63,7 @@ fn against(wait: impl FnOnce() -> u64) -> Clocks {
     }
 }
 
-fn measure(tables: &Tables) -> (Clocks, Source) {
+fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
     // SAFETY: ACPI says that it is there, and the devices' gigabyte is mapped.
     let hpet = tables
         .hpet
@@ -82,7 +79,7 @@ fn measure(tables: &Tables) -> (Clocks, Source) {
                 }
             }
         });
-        return (clocks, Source::Hpet);
+        return (clocks, FrequencySource::Hpet);
     }
     if let Some(port) = tables.pm_timer {
         // SAFETY: ACPI names the port.
@@ -97,29 +94,35 @@ fn measure(tables: &Tables) -> (Clocks, Source) {
                 }
             }
         });
-        return (clocks, Source::PmTimer);
+        return (clocks, FrequencySource::PmTimer);
     }
     let ticks = (WINDOW_NS * pic::PIT_HZ / 1_000_000_000) as u16;
     let clocks = against(|| {
         pic::wait_pit(ticks);
         u64::from(ticks) * 1_000_000_000 / pic::PIT_HZ
     });
-    (clocks, Source::Pit)
+    (clocks, FrequencySource::Pit)
 }
 
-static SOURCE: AtomicU32 = AtomicU32::new(0);
+static TSC_SOURCE: AtomicU32 = AtomicU32::new(0);
+static LAPIC_SOURCE: AtomicU32 = AtomicU32::new(0);
 static APIC_HZ: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(feature = "image")]
-pub(crate) fn publish(clocks: Clocks, source: Source) {
-    SOURCE.store(source as u32, Relaxed);
+pub(crate) fn publish(clocks: Clocks, sources: Sources) {
+    TSC_SOURCE.store(sources.tsc as u32, Relaxed);
+    LAPIC_SOURCE.store(sources.lapic as u32, Relaxed);
     APIC_HZ.store(clocks.apic_hz, Relaxed);
 }
 
-/// Where the frequencies came from, as the number of a [`Source`].
+/// Where the frequencies came from.
 #[must_use]
-pub fn source() -> u32 {
-    SOURCE.load(Relaxed)
+pub fn sources() -> Sources {
+    let source = |raw: &AtomicU32| FrequencySource::from_raw(raw.load(Relaxed)).unwrap_or_default();
+    Sources {
+        tsc: source(&TSC_SOURCE),
+        lapic: source(&LAPIC_SOURCE),
+    }
 }
 
 /// Frequency of the local APIC timer in Hz.

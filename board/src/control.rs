@@ -15,11 +15,11 @@ use takt_kernel::thread::Builder;
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, config, smp, thread_stack, trace};
 use takt_tracer::control::ControlBlock;
+use takt_tracer::control::setting::{Errno, Setting};
 
 use crate::cmdline::CommandLine;
 use crate::line::LineBuffer;
 use crate::rtt;
-use crate::setting::{Errno, Setting};
 use crate::tracing;
 
 /// Above the loads, which would not let it run, and below everything else.

@@ -4,7 +4,7 @@
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
-//! * [`setting`]: what can be set of the tracer, at boot and live; `control`: the thread that listens to the host.
+//! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
 //! * `sweep`: sweeps, as the host asks for them.
 //! * [`power`]: the way out.
 #![no_std]
@@ -26,7 +26,6 @@ pub mod parallel;
 pub mod power;
 pub mod rtt;
 pub mod serial;
-pub mod setting;
 
 mod acpi;
 #[cfg(feature = "image")]

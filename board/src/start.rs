@@ -109,7 +109,7 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
         panic!("the image is larger than the static page tables");
     }
     let tables = acpi::read(loader.rsdp);
-    let (clocks, source) = clocks::find(&line, &tables);
+    let (clocks, sources) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
@@ -119,14 +119,15 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
         capture::start();
     }
     defmt::info!(
-        "Takt {=str}: tsc {=u64} Hz, local APIC timer {=u64} Hz, frequencies from {}, {=u64} MiB of RAM",
+        "Takt {=str}: tsc {=u64} Hz ({=str}), local APIC timer {=u64} Hz ({=str}), {=u64} MiB of RAM",
         env!("CARGO_PKG_VERSION"),
         clocks.tsc_hz,
+        sources.tsc.name(),
         clocks.apic_hz,
-        source,
+        sources.lapic.name(),
         loader.ram >> 20,
     );
-    clocks::publish(clocks, source);
+    clocks::publish(clocks, sources);
     crate::smp::set_cpus(tables.cpus);
     let main = Builder::new("main", MAIN_PRIORITY)
         .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));

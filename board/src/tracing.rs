@@ -2,11 +2,10 @@
 
 use takt_kernel::trace::{self, Mode};
 
+use takt_tracer::control::setting::{Errno, Ids, Setting, Snapshot};
+
 use crate::capture;
 use crate::cmdline::CommandLine;
-use crate::setting::{Errno, Setting, Snapshot};
-#[cfg(feature = "function")]
-use crate::setting::{Ids, List};
 
 /// Where the settings on the command line are carried out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +82,7 @@ fn is_size(parsed: &Result<Setting<'_>, Errno>) -> bool {
 /// Carries out the setting of a word; says whether it was for something that is to be recorded.
 fn try_setting(left: &mut Left, index: usize, parsed: Result<Setting<'_>, Errno>) -> bool {
     match parsed.and_then(|setting| carry_out(setting).map(|()| setting)) {
-        Ok(Setting::Events { ids, .. }) => ids.iter().next().is_some(),
+        Ok(Setting::Events(ids) | Setting::EventsOff(ids)) => ids.iter().next().is_some(),
         Ok(Setting::Tracer(_)) => true,
         Ok(_) => false,
         Err(error) => {
@@ -125,12 +124,8 @@ const _: () = assert!(
 pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
     match setting {
         Setting::Tracer(name) => trace::set_tracer(name)?,
-        Setting::Events { ids, on } => {
-            for id in ids.iter() {
-                // An event whose code the image does not contain cannot occur, so it is as good as switched.
-                trace::enable(id, on)?;
-            }
-        }
+        Setting::Events(ids) => enable(ids, true)?,
+        Setting::EventsOff(ids) => enable(ids, false)?,
         Setting::TracingOn(true) => trace::tracing_on(),
         Setting::TracingOn(false) => trace::tracing_off(),
         Setting::Marker(text) => trace::record_marker(text),
@@ -140,35 +135,39 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
             Mode::StopWhenFull
         }),
         Setting::Cpumask(mask) => trace::set_cpumask(mask)?,
-        Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs)?,
-        Setting::Clear => clear(),
+        Setting::BufferSize(nr_subs) => trace::set_buffer_size(nr_subs as usize)?,
+        Setting::Clear(()) => clear(),
         // As Linux has it: there is nothing to free or to empty either.
         Setting::Snapshot(_) if trace::snapshot::is_reserved() => return Err(Errno::Busy),
         Setting::Snapshot(Snapshot::Take) => trace::snapshot::take()?,
         Setting::Snapshot(Snapshot::Free) => trace::snapshot::free(),
         Setting::Snapshot(Snapshot::Clear) => trace::snapshot::clear(),
-        Setting::Program { .. }
-        | Setting::EventFilter { .. }
+        Setting::Program(_)
+        | Setting::EventFilter(_)
         | Setting::EventTrigger(_)
-        | Setting::EventTriggerOff { .. } => rules(setting)?,
-        Setting::Filter(_)
-        | Setting::Notrace(_)
-        | Setting::More(..)
+        | Setting::EventTriggerOff(_) => rules(setting)?,
+        Setting::Functions(..)
         | Setting::Pids(_)
-        | Setting::GraphFilter(_)
-        | Setting::GraphNotrace(_)
         | Setting::GraphDepth(_)
         | Setting::FuncStackTrace(_)
         | Setting::FunctionTrace(_)
         | Setting::FunctionProfile(_)
         | Setting::StackTracer(_)
-        | Setting::StackFilter(_)
         | Setting::StackMax(_) => functions(setting)?,
         Setting::StackTrace(on) => stack_after_events(on)?,
         Setting::MaxLatency(_)
         | Setting::Thresh(_)
         | Setting::HwlatWindow(_)
         | Setting::HwlatWidth(_) => latencies(setting)?,
+    }
+    Ok(())
+}
+
+/// Switches events.
+fn enable(ids: Ids<'_>, on: bool) -> Result<(), Errno> {
+    for id in ids.iter() {
+        // An event whose code the image does not contain cannot occur, so it is as good as switched.
+        trace::enable(id, on)?;
     }
     Ok(())
 }
@@ -196,13 +195,14 @@ const PROGRAM_WORDS: usize = takt_tracer::filter::program::MAX_WORDS;
 #[cfg(feature = "rules")]
 fn rules(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::rules::events::{self, Trigger};
+    use takt_tracer::control::setting::{EventFilter, EventTriggerOff, Program};
     use takt_tracer::rules::UNLIMITED;
 
     // One setting at a time is carried out.
     let mut program = PROGRAM.lock();
     match setting {
-        Setting::Program { at, words } => {
-            let place = program.get_mut(at..).ok_or(Errno::NoMemory)?;
+        Setting::Program(Program { at, words }) => {
+            let place = program.get_mut(at as usize..).ok_or(Errno::NoMemory)?;
             if words.iter().count() > place.len() {
                 return Err(Errno::NoMemory);
             }
@@ -210,24 +210,28 @@ fn rules(setting: Setting<'_>) -> Result<(), Errno> {
                 *cell = word;
             }
         }
-        Setting::EventFilter { event, len, text } => {
-            let code = program.get(..len).ok_or(Errno::Invalid)?;
+        Setting::EventFilter(EventFilter { event, len, text }) => {
+            let code = program.get(..len as usize).ok_or(Errno::Invalid)?;
             events::set_filter(event, code, text)?;
         }
         Setting::EventTrigger(trigger) => {
             let (spec, behind) = program
-                .split_at_checked(trigger.nr_spec)
+                .split_at_checked(trigger.nr_spec as usize)
                 .ok_or(Errno::Invalid)?;
             let trigger_of_event = Trigger {
                 action: trigger.action,
                 left: trigger.count.map_or(UNLIMITED, u64::from),
-                condition: behind.get(..trigger.nr_condition).ok_or(Errno::Invalid)?,
+                condition: behind
+                    .get(..trigger.nr_condition as usize)
+                    .ok_or(Errno::Invalid)?,
                 spec,
                 text: trigger.text,
             };
             events::add_trigger(trigger.event, &trigger_of_event)?;
         }
-        Setting::EventTriggerOff { event, place } => events::remove_trigger(event, place)?,
+        Setting::EventTriggerOff(EventTriggerOff { event, place }) => {
+            events::remove_trigger(event, place as usize)?;
+        }
         _ => return Err(Errno::NoEntry),
     }
     Ok(())
@@ -243,6 +247,7 @@ fn rules(_: Setting<'_>) -> Result<(), Errno> {
 #[cfg(feature = "function")]
 fn functions(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::function::{self, Filter};
+    use takt_tracer::control::setting::{Chosen, List};
 
     fn with(mut filter: Filter, ids: Ids<'_>) -> Filter {
         for id in ids.iter() {
@@ -250,25 +255,30 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
         }
         filter
     }
+    fn listed(list: List) -> Filter {
+        match list {
+            List::Filter => function::filter(),
+            List::Notrace => function::notrace(),
+            List::GraphFilter => function::graph_functions().unwrap_or(Filter::NONE),
+            List::GraphNotrace => function::graph_notrace(),
+            List::StackFilter => function::stack_filter(),
+        }
+    }
     match setting {
-        Setting::Filter(None) => function::set_filter(&Filter::ALL)?,
-        Setting::Filter(Some(ids)) => function::set_filter(&with(Filter::NONE, ids))?,
-        Setting::Notrace(ids) => function::set_notrace(&with(Filter::NONE, ids))?,
-        Setting::More(list, ids) => {
-            let with_more = |filter| with(filter, ids);
+        Setting::Functions(list, chosen) => {
+            let is_graph = list == List::GraphFilter;
+            let filter = match chosen {
+                Chosen::All if is_graph => return Ok(function::set_graph_functions(None)?),
+                Chosen::All => Filter::ALL,
+                Chosen::Only(ids) => with(Filter::NONE, ids),
+                Chosen::More(ids) => with(listed(list), ids),
+            };
             match list {
-                List::Filter => function::set_filter(&with_more(function::filter()))?,
-                List::Notrace => function::set_notrace(&with_more(function::notrace()))?,
-                List::GraphFilter => {
-                    let roots = function::graph_functions().unwrap_or(Filter::NONE);
-                    function::set_graph_functions(Some(&with_more(roots)))?;
-                }
-                List::GraphNotrace => {
-                    function::set_graph_notrace(&with_more(function::graph_notrace()))?;
-                }
-                List::StackFilter => {
-                    function::set_stack_filter(&with_more(function::stack_filter()))?;
-                }
+                List::Filter => function::set_filter(&filter)?,
+                List::Notrace => function::set_notrace(&filter)?,
+                List::GraphFilter => function::set_graph_functions(Some(&filter))?,
+                List::GraphNotrace => function::set_graph_notrace(&filter)?,
+                List::StackFilter => function::set_stack_filter(&filter)?,
             }
         }
         Setting::Pids(ids) => {
@@ -279,21 +289,10 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
             }
             function::set_pids(&tids)?;
         }
-        Setting::GraphFilter(ids) => {
-            let roots = ids.map(|ids| with(Filter::NONE, ids));
-            function::set_graph_functions(roots.as_ref())?;
-        }
-        Setting::GraphNotrace(ids) => {
-            function::set_graph_notrace(&with(Filter::NONE, ids))?;
-        }
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
         Setting::FunctionTrace(on) => function::set_function_trace(on)?,
         Setting::FunctionProfile(on) => function::set_profile(on)?,
         Setting::StackTracer(on) => function::set_stack_tracer(on)?,
-        Setting::StackFilter(None) => function::set_stack_filter(&Filter::ALL)?,
-        Setting::StackFilter(Some(ids)) => {
-            function::set_stack_filter(&with(Filter::NONE, ids))?;
-        }
         Setting::StackMax(bytes) => function::set_stack_max(bytes)?,
         Setting::GraphDepth(depth) => function::set_max_graph_depth(depth),
         _ => return Err(Errno::NoEntry),

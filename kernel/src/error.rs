@@ -1,5 +1,7 @@
 //! What a kernel call can fail with.
 
+use takt_tracer::control::setting::Errno;
+
 /// Why a call did not do what it was asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
 pub enum Error {
@@ -30,4 +32,16 @@ pub enum Error {
     InvalidArgument,
     /// Not allowed in an interrupt handler or with preemption disabled.
     WrongContext,
+}
+
+/// The number that Linux gives where a setting cannot be carried out for this reason.
+impl From<Error> for Errno {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::OutOfResources => Self::NoMemory,
+            Error::InvalidState | Error::WouldBlock | Error::WrongContext => Self::Busy,
+            Error::Overflow => Self::Overflow,
+            _ => Self::Invalid,
+        }
+    }
 }

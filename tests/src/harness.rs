@@ -100,8 +100,8 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<takt_board::setting::Errno> for Failure {
-    fn from(error: takt_board::setting::Errno) -> Self {
+impl From<takt_tracer::control::setting::Errno> for Failure {
+    fn from(error: takt_tracer::control::setting::Errno) -> Self {
         Self::new(format_args!("a setting was refused: {error:?}"))
     }
 }

@@ -3,18 +3,23 @@
 //! An image holds it as a static under the name [`ControlBlock::SYMBOL`]. It is a binary interface: whoever changes the
 //! layout changes [`ControlBlock::MAGIC`].
 //!
-//! The host sends settings as lines, one at a time (RTT down channel 1); the target counts those that it has carried
+//! The host sends settings ([`Setting`]) as lines, one at a time (RTT down channel 1); the target counts those that it has carried
 //! out and leaves the result of the last.
 //!
-//! [`LatencyBlock`] and [`FunctionBlock`] are beside it in images with those tracers.
+//! [`LatencyBlock`] and [`FunctionBlock`] are beside it in images with those tracers. [`setting`] is what can be set,
+//! [`Tracer`] what can be chosen.
 //!
 //! Context: plain loads and stores, any.
 
 mod functions;
 mod latency;
+pub mod setting;
+mod tracers;
 
 pub use functions::{FunctionBlock, FunctionView};
 pub use latency::{Kept, LatencyBlock, LatencyView};
+pub use setting::Setting;
+pub use tracers::Tracer;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 

@@ -7,7 +7,8 @@
 //! * [`mod@event`] declares event classes and events at compile time. A declared event costs no loaded byte: its
 //!   name and its fields stand in sections that stay in the ELF file. An image includes `trace.x` of this crate in its
 //!   linker script.
-//! * [`control`] is the block in memory by which a host follows and controls the tracer of a running system.
+//! * [`control`] is how a host follows and controls the tracer of a running system: a block in memory, and settings.
+//! * [`mod@named`] declares sets of values that have names, spelled once for target and host.
 //! * [`profile`] and [`stack_max`] are the tables of the function profiler and of the stack tracer, which a host reads.
 //! * `decode`, with feature `std`, reads traces on the host and writes them as ftrace text or JSON lines.
 //!
@@ -27,6 +28,7 @@ pub mod control;
 pub mod decode;
 pub mod event;
 pub mod filter;
+pub mod named;
 pub mod profile;
 pub mod ring;
 pub mod rules;

@@ -83,6 +83,14 @@ impl Action {
         })
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let mut all = Self::ALL.into_iter();
+        all.find(|(action, _)| *action == self)
+            .map_or("", |(_, name)| name)
+    }
+
     /// The action of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

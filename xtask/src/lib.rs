@@ -32,6 +32,7 @@ pub mod export;
 pub mod guest;
 pub mod history;
 pub mod image;
+pub mod named;
 pub mod output;
 pub mod paths;
 pub mod qemu;

@@ -4,13 +4,14 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_board::cmdline::{BadValue, CommandLine};
+use takt_board::cmdline::CommandLine;
 use takt_board::{capture, clocks, control, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
 use takt_kernel::{arch, config, irq, smp, thread, time};
+use takt_timerlat::config::Config;
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
-use takt_timerlat::workload::{self, Config, Hooks, Kind, Load};
+use takt_timerlat::workload::{self, Hooks};
 
 takt_board::entry!(main);
 
@@ -26,8 +27,11 @@ fn main(text: &'static str) {
     TAKT_STATUS.init();
     TAKT_STATUS.tsc_hz.store(time::tsc_hz(), Relaxed);
     TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
-    TAKT_STATUS.tsc_source.store(clocks::source(), Relaxed);
-    TAKT_STATUS.lapic_source.store(clocks::source(), Relaxed);
+    let sources = clocks::sources();
+    TAKT_STATUS.tsc_source.store(sources.tsc as u32, Relaxed);
+    TAKT_STATUS
+        .lapic_source
+        .store(sources.lapic as u32, Relaxed);
     TAKT_STATUS
         .invariant_tsc
         .store(u32::from(arch::tsc::is_invariant()), Relaxed);
@@ -49,12 +53,13 @@ fn main(text: &'static str) {
         );
     }
     takt_board::set_idle_hook(beat);
-    let code = match read_config(&line) {
+    let code = match Config::read(|word| line.get(word)) {
         Ok(config) => measure(&line, &config),
-        Err(BadValue { offset }) => {
+        Err(value) => {
             defmt::error!(
-                "bad value at byte {=usize} of the command line: {=str}",
-                offset,
+                "bad value {=str} at byte {=usize} of the command line: {=str}",
+                value,
+                value.as_ptr().addr() - text.as_ptr().addr(),
                 text
             );
             TAKT_STATUS.set_state(RunState::Error);
@@ -65,45 +70,19 @@ fn main(text: &'static str) {
     takt_board::end(code)
 }
 
-fn read_config(line: &CommandLine<'_>) -> Result<Config, BadValue> {
-    const LOADS: [(&str, Load); 5] = [
-        ("none", Load::None),
-        ("cpu", Load::Cpu),
-        ("irq", Load::Irq),
-        ("lock", Load::Lock),
-        ("mix", Load::Mix),
-    ];
-    let load = line.choice("load", &LOADS.map(|(name, _)| name), 0)?;
-    Ok(Config {
-        kind: [Kind::Timerlat, Kind::Cyclictest]
-            [line.choice("workload", &["timerlat", "cyclictest"], 0)?],
-        period_ns: line.number("period_ns", 1_000_000)?,
-        duration_ns: line.number("duration_ns", 5_000_000_000)?,
-        warmup_ns: line.number("warmup_ns", 0)?,
-        cpus: line.number("cpus", 1)? as u32,
-        stop_irq_ns: line.number("stop_irq_ns", 0)?,
-        stop_thread_ns: line.number("stop_thread_ns", 0)?,
-        prio: u8::try_from(line.number("prio", 95)?).unwrap_or(u8::MAX),
-        threads: line.number("threads", 1)? as u32,
-        distance_ns: line.number("distance_ns", 500_000)?,
-        load: LOADS[load].1,
-    })
-}
-
 /// Starts the other CPUs, runs the workload, and says how it ended.
 fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
-    let wanted = line.number("smp", 1).unwrap_or(1) as usize;
     TAKT_STATUS
         .nr_cpus
-        .store(takt_board::smp::start(wanted), Relaxed);
+        .store(takt_board::smp::start(config.smp as usize), Relaxed);
     // Not before: it switches events, for which no other CPU may be on its way.
     if let Err(error) = control::start(line) {
         defmt::error!("there is no live control: {}", error);
     }
     defmt::info!(
         "{} on CPUs {=u32:#x}: period {=u64} ns, duration {=u64} ns, priority {=u8}, load {}",
-        config.kind,
-        config.cpus,
+        config.workload,
+        config.cpus.0,
         config.period_ns,
         config.duration_ns,
         config.prio,

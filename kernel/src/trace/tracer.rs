@@ -6,6 +6,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use takt_tracer::control::Tracer as Name;
+
 use super::compact::rolled;
 use super::{control, events};
 #[cfg(feature = "latency-tracers")]
@@ -16,8 +18,8 @@ use crate::error::Error;
 /// A tracer: what is done when it is chosen and when another one is.
 pub(super) struct Tracer {
     /// Its name, as in `available_tracers`.
-    name: &'static str,
-    /// Events that it needs on; off again when it ends, if nobody else wants them.
+    name: Name,
+    /// Events that it needs on, in the order of [`Name::events`]; off again when it ends, if nobody else wants them.
     events: &'static [Key],
     /// What it does then, on a thread, one at a time.
     begin: Act,
@@ -48,12 +50,7 @@ fn nothing() -> Result<(), Error> {
 
 impl Tracer {
     /// One that consists of events, and of what these functions begin and end.
-    pub(super) const fn new(
-        name: &'static str,
-        events: &'static [Key],
-        begin: Act,
-        end: Act,
-    ) -> Self {
+    pub(super) const fn new(name: Name, events: &'static [Key], begin: Act, end: Act) -> Self {
         Self {
             name,
             events,
@@ -145,9 +142,9 @@ static OURS: AtomicU32 = AtomicU32::new(0);
 /// The number of the tracer that does nothing.
 const NOP: usize = 0;
 
-static NONE: Tracer = Tracer::new("nop", &[], nothing, nothing);
+static NONE: Tracer = Tracer::new(Name::Nop, &[], nothing, nothing);
 static SCHED_SWITCH: Tracer = Tracer::new(
-    "sched_switch",
+    Name::SchedSwitch,
     &[&events::sched_wakeup::ID, &events::sched_switch::ID],
     nothing,
     nothing,
@@ -155,7 +152,7 @@ static SCHED_SWITCH: Tracer = Tracer::new(
 
 /// One of the three that look for sections.
 #[cfg(feature = "latency-tracers")]
-const fn of_sections(name: &'static str, places: Places, watched: u8) -> Tracer {
+const fn of_sections(name: Name, places: Places, watched: u8) -> Tracer {
     Tracer::new(name, &[MAXIMUM], critical::calibrate, nothing).listening(
         places,
         &critical::CRITICAL,
@@ -166,7 +163,7 @@ const fn of_sections(name: &'static str, places: Places, watched: u8) -> Tracer 
 /// One of the two that look for threads that are woken. Their events show who had the CPU in between; the wake-up is
 /// recorded right before the latency begins and the switch right after it ends, so neither is part of it.
 #[cfg(feature = "latency-tracers")]
-const fn of_wakeups(name: &'static str) -> Tracer {
+const fn of_wakeups(name: Name) -> Tracer {
     const EVENTS: &[Key] = &[
         MAXIMUM,
         &events::sched_wakeup::ID,
@@ -178,22 +175,22 @@ const fn of_wakeups(name: &'static str) -> Tracer {
 #[cfg(feature = "latency-tracers")]
 const MAXIMUM: Key = &latency::latency_max::ID;
 #[cfg(feature = "latency-tracers")]
-static IRQSOFF: Tracer = of_sections("irqsoff", Places::IRQS, critical::IRQS);
+static IRQSOFF: Tracer = of_sections(Name::Irqsoff, Places::IRQS, critical::IRQS);
 #[cfg(feature = "latency-tracers")]
-static PREEMPTOFF: Tracer = of_sections("preemptoff", Places::PREEMPTION, critical::PREEMPT);
+static PREEMPTOFF: Tracer = of_sections(Name::Preemptoff, Places::PREEMPTION, critical::PREEMPT);
 #[cfg(feature = "latency-tracers")]
 static PREEMPTIRQSOFF: Tracer = of_sections(
-    "preemptirqsoff",
+    Name::Preemptirqsoff,
     Places::ALL,
     critical::IRQS | critical::PREEMPT,
 );
 #[cfg(feature = "latency-tracers")]
-static WAKEUP: Tracer = of_wakeups("wakeup");
+static WAKEUP: Tracer = of_wakeups(Name::Wakeup);
 #[cfg(feature = "latency-tracers")]
-static WAKEUP_RT: Tracer = of_wakeups("wakeup_rt");
+static WAKEUP_RT: Tracer = of_wakeups(Name::WakeupRt);
 #[cfg(feature = "latency-tracers")]
 static HWLAT: Tracer = Tracer::new(
-    "hwlat",
+    Name::Hwlat,
     &[MAXIMUM, &hwlat::hwlat::ID],
     hwlat::begin,
     hwlat::end,
@@ -228,7 +225,7 @@ static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
 /// # Context
 /// Any.
 pub fn available() -> impl Iterator<Item = &'static str> {
-    TRACERS.iter().map(|tracer| tracer.name)
+    TRACERS.iter().map(|tracer| tracer.name.name())
 }
 
 /// The name of the current one.
@@ -237,7 +234,7 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 /// Any.
 #[must_use]
 pub fn current() -> &'static str {
-    current_tracer().name
+    current_tracer().name.name()
 }
 
 /// Does what holds the CPUs up, while the current tracer does not listen if it is one of latencies.
@@ -277,7 +274,7 @@ pub fn current_number() -> usize {
 pub fn set_tracer(name: &str) -> Result<(), Error> {
     let number = TRACERS
         .iter()
-        .position(|tracer| tracer.name == name)
+        .position(|tracer| tracer.name.name() == name)
         .ok_or(Error::InvalidArgument)?;
     current_tracer().stop()?;
     CURRENT.store(NOP, Relaxed);

@@ -1,92 +1,75 @@
-//! Enums that stand in a [`Status`](super::Status) as numbers.
+//! Enums that stand in a [`Status`](super::Status) as numbers: the order of their variants is part of its layout.
 
-/// Declares an enum that travels as a `u32` (or smaller) and can be read back.
-macro_rules! wire_enum {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[repr(u32)]
-        pub enum $name {
-            $($(#[$vmeta])* $variant = $value,)+
-        }
+use takt_tracer::named;
 
-        impl $name {
-            /// The variant with this number, if there is one.
-            #[must_use]
-            pub const fn from_raw(raw: u32) -> Option<Self> {
-                match raw {
-                    $($value => Some(Self::$variant),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-wire_enum! {
+named! {
     /// How far a run has come.
-    RunState {
+    #[derive(Default)]
+    pub enum RunState {
         /// Not measuring yet.
         #[default]
-        Booting = 0,
+        Booting = "booting",
         /// Measuring.
-        Running = 1,
+        Running = "running",
         /// The duration is over, or the host asked to stop; the results are complete.
-        Done = 2,
+        Done = "done",
         /// A stop threshold was exceeded; the results up to there are complete.
-        Threshold = 3,
+        Threshold = "threshold",
         /// A panic or an unexpected exception.
-        Failed = 4,
+        Failed = "failed",
         /// The run could not be started or ended as asked; the log says why.
-        Error = 5,
+        Error = "error",
     }
 }
 
-wire_enum! {
+named! {
     /// Where the guest has a clock's frequency from.
-    FrequencySource {
+    #[derive(Default)]
+    pub enum FrequencySource {
         /// Not known yet.
         #[default]
-        Unknown = 0,
+        Unknown = "unknown",
         /// The kernel command line: true by definition under icount.
-        CommandLine = 1,
+        CommandLine = "command line",
         /// CPUID leaf 0x15, 0x16 or the hypervisor's leaf 0x4000_0010.
-        Cpuid = 2,
+        Cpuid = "CPUID",
         /// Measured against the HPET.
-        Hpet = 3,
+        Hpet = "measured against the HPET",
         /// Measured against the ACPI PM timer.
-        PmTimer = 4,
+        PmTimer = "measured against the ACPI PM timer",
         /// Measured against the PIT.
-        Pit = 5,
+        Pit = "measured against the PIT",
     }
 }
 
-wire_enum! {
+named! {
     /// Which of the two latencies.
-    Measure {
+    #[derive(Default)]
+    pub enum Measure {
         /// None: no threshold was hit.
         #[default]
-        None = 0,
+        None = "none",
         /// From the timer's expiry to the interrupt handler.
-        Irq = 1,
+        Irq = "IRQ",
         /// From the timer's expiry to the thread.
-        Thread = 2,
+        Thread = "thread",
     }
 }
 
-wire_enum! {
+named! {
     /// What a thread of the guest is doing.
-    ThreadState {
+    #[derive(Default)]
+    pub enum ThreadState {
         /// No such thread.
         #[default]
-        Unused = 0,
+        Unused = "unused",
         /// Running, or waiting for the CPU.
-        Ready = 1,
+        Ready = "ready",
         /// Waiting for time or for an object.
-        Blocked = 2,
+        Blocked = "blocked",
         /// Suspended, or not started yet.
-        Suspended = 3,
+        Suspended = "suspended",
         /// Ended.
-        Exited = 4,
+        Exited = "exited",
     }
 }

@@ -112,9 +112,7 @@ impl RingPlace {
 pub struct CpuStatus {
     /// Counts up with every timer interrupt, also while nothing is measured: a sign of life.
     pub heartbeat: AtomicU64,
-    /// Interrupts that the local APIC withdrew (spurious vector).
-    pub spurious_irqs: AtomicU64,
-    /// Interrupts that nobody had asked for.
+    /// Interrupts that nobody had asked for, and those that the local APIC withdrew (spurious vector).
     pub unexpected_irqs: AtomicU64,
     /// The counters of the CPU's trace ring.
     pub trace: TraceCounters,
@@ -126,7 +124,6 @@ impl CpuStatus {
     const fn new() -> Self {
         Self {
             heartbeat: AtomicU64::new(0),
-            spurious_irqs: AtomicU64::new(0),
             unexpected_irqs: AtomicU64::new(0),
             trace: TraceCounters::new(),
             ring: RingPlace::new(),
@@ -272,7 +269,7 @@ impl Status {
     /// First eight bytes of a status block in use.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTSTA1");
     /// Version of the layout.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
     /// Name of the symbol under which the image holds it.
     pub const SYMBOL: &'static str = "TAKT_STATUS";
 

@@ -7,6 +7,8 @@ use core::mem::{offset_of, size_of};
 use std::{io, string::String, vec, vec::Vec};
 
 use super::histogram::{Histogram, NR_BUCKETS, bucket_high};
+use takt_tracer::named::Named;
+
 use super::{
     CpuStatus, ExactHistogram, FrequencySource, LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS,
     Measure, NAME_LEN, RingPlace, RunState, SlotStats, Status, StopReason, ThreadInfo, ThreadState,
@@ -61,7 +63,6 @@ pub struct Stop {
 )]
 pub struct Cpu {
     pub heartbeat: u64,
-    pub spurious_irqs: u64,
     pub unexpected_irqs: u64,
     pub entries: u64,
     pub bytes: u64,
@@ -212,7 +213,6 @@ impl<M: Memory> StatusView<M> {
         let trace = base + offset_of!(CpuStatus, trace);
         Ok(Cpu {
             heartbeat: self.u64(base + offset_of!(CpuStatus, heartbeat))?,
-            spurious_irqs: self.u64(base + offset_of!(CpuStatus, spurious_irqs))?,
             unexpected_irqs: self.u64(base + offset_of!(CpuStatus, unexpected_irqs))?,
             entries: self.u64(trace + offset_of!(TraceCounters, entries))?,
             bytes: self.u64(trace + offset_of!(TraceCounters, bytes))?,

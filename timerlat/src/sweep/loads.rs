@@ -12,10 +12,11 @@ use takt_kernel::{Error, thread_stack};
 
 use super::driver::repeat;
 use super::workloads::{SETTLE, settle};
+use crate::config::LOAD_PRIORITY;
 use crate::workload::load;
 
 /// The thread that begins and ends the window: more important than all loads.
-const MAIN: u8 = load::HIGHEST_PRIO + 1;
+const MAIN: u8 = LOAD_PRIORITY + 1;
 
 const NR_THREADS: usize = 3;
 thread_stack!(static STACKS: [8192; NR_THREADS]);

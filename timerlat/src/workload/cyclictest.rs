@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
 use takt_kernel::{Error, arch, thread, trace_event_irqs_on};
 
-use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
 static INTERVALS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
@@ -21,8 +22,7 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     if config.threads == 0 || config.threads as usize > MAX_SLOTS {
         return Err(Error::InvalidArgument);
     }
-    let is_measured =
-        |cpu: &usize| config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(*cpu);
+    let is_measured = |cpu: &usize| config.cpus.has(*cpu) && takt_kernel::smp::is_online(*cpu);
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
         let interval = config.period_ns + n as u64 * config.distance_ns;

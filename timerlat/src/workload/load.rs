@@ -17,29 +17,13 @@ use takt_kernel::thread::{Builder, Stack};
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_nanos};
 use takt_kernel::{Error, preempt, smp, thread_stack};
 
-use super::{Config, hooks};
+use super::hooks;
+use crate::config::{Config, LOAD_PRIORITY, Load};
 use crate::stats::MAX_CPUS;
-
-/// What runs beside the measurement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
-pub enum Load {
-    /// Nothing.
-    None,
-    /// A thread that computes.
-    Cpu,
-    /// Interrupts.
-    Irq,
-    /// Contended mutexes, queues, preemption disabled.
-    Lock,
-    /// All of them.
-    Mix,
-}
 
 pub(crate) const CPU_PRIO: u8 = 1;
 pub(crate) const LOW_PRIO: u8 = 2;
-pub(crate) const HIGH_PRIO: u8 = 4;
-/// The most important of the loads' threads.
-pub(crate) const HIGHEST_PRIO: u8 = HIGH_PRIO;
+pub(crate) const HIGH_PRIO: u8 = LOAD_PRIORITY;
 
 /// Threads that `mix` starts on a CPU, the most of all.
 const NR_THREADS: usize = 4;
@@ -56,7 +40,7 @@ fn next_stack() -> Result<&'static Stack<WORKLOAD_STACK_SIZE>, Error> {
 /// Starts the configured load on every measured CPU.
 pub(super) fn start(config: &Config) -> Result<(), Error> {
     let has = |load| config.load == load || config.load == Load::Mix;
-    for cpu in (0..MAX_CPUS).filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu)) {
+    for cpu in (0..MAX_CPUS).filter(|cpu| config.cpus.has(*cpu) && smp::is_online(*cpu)) {
         if has(Load::Cpu) {
             Builder::new("load/cpu", CPU_PRIO)?
                 .cpu(cpu)

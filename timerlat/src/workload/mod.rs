@@ -16,45 +16,8 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
+use crate::config::{Config, LOAD_PRIORITY, Load, Workload};
 use crate::stats::{MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, RunState, SlotStats, Status};
-
-pub use load::Load;
-
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
-pub enum Kind {
-    /// One thread a CPU, woken by a timer's interrupt; both latencies are measured.
-    Timerlat,
-    /// Several threads of descending priority and growing interval that sleep until an absolute time.
-    Cyclictest,
-}
-
-/// A run's parameters.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// What is measured.
-    pub kind: Kind,
-    /// Time between two activations, in nanoseconds.
-    pub period_ns: u64,
-    /// How long is measured, in nanoseconds; 0 means until the host stops it.
-    pub duration_ns: u64,
-    /// How long runs before it counts, in nanoseconds.
-    pub warmup_ns: u64,
-    /// Bit per CPU that is measured.
-    pub cpus: u32,
-    /// An interrupt latency above this stops the run, in nanoseconds; 0 means none.
-    pub stop_irq_ns: u64,
-    /// A thread latency above this stops the run, in nanoseconds; 0 means none.
-    pub stop_thread_ns: u64,
-    /// Priority of the measured threads, 1 to 99; of cyclictest's first.
-    pub prio: u8,
-    /// cyclictest: number of threads.
-    pub threads: u32,
-    /// cyclictest: how much longer each thread's interval is than the one before, in nanoseconds.
-    pub distance_ns: u64,
-    /// What else runs.
-    pub load: Load,
-}
 
 /// What a workload needs of its surroundings.
 #[derive(Clone, Copy)]
@@ -182,16 +145,16 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
 /// A thread of middling priority: below the measured ones, above the loads.
 pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(), Error> {
     let cpus = (0..MAX_SLOTS)
-        .filter(|cpu| config.cpus & 1 << cpu != 0 && smp::is_online(*cpu))
+        .filter(|cpu| config.cpus.has(*cpu) && smp::is_online(*cpu))
         .count();
     // Loads run below the measured threads.
-    let lowest = match config.kind {
-        Kind::Timerlat => config.prio,
-        Kind::Cyclictest => config
+    let lowest = match config.workload {
+        Workload::Timerlat => config.prio,
+        Workload::Cyclictest => config
             .prio
             .saturating_sub((config.threads as u8).saturating_sub(1)),
     };
-    if config.load != Load::None && lowest <= load::HIGHEST_PRIO {
+    if config.load != Load::None && lowest <= LOAD_PRIORITY {
         return Err(Error::InvalidArgument);
     }
     if cpus == 0 || config.period_ns == 0 || config.prio == 0 || config.prio > 99 {
@@ -226,9 +189,9 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     }
     status.started_tsc.store(measure_from, Relaxed);
     load::start(config)?;
-    let nr_threads = match config.kind {
-        Kind::Timerlat => timerlat::start(config)?,
-        Kind::Cyclictest => cyclictest::start(config)?,
+    let nr_threads = match config.workload {
+        Workload::Timerlat => timerlat::start(config)?,
+        Workload::Cyclictest => cyclictest::start(config)?,
     };
     status.set_state(RunState::Running);
     wait(nr_threads)

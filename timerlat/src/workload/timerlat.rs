@@ -12,7 +12,8 @@ use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::{Error, arch, smp, trace_event_irqs_off, trace_event_irqs_on};
 
-use super::{Config, SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
+use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
 /// What the interrupt and the thread of one CPU share.
@@ -44,7 +45,7 @@ const NAMES: [&str; MAX_SLOTS] = [
 pub(super) fn start(config: &Config) -> Result<u32, Error> {
     let mut nr = 0;
     for (cpu, name) in NAMES.iter().enumerate() {
-        if config.cpus & 1 << cpu != 0 && takt_kernel::smp::is_online(cpu) {
+        if config.cpus.has(cpu) && takt_kernel::smp::is_online(cpu) {
             spawn(name, config.prio, cpu, cpu, thread_main)?;
             nr += 1;
         }

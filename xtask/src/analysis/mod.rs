@@ -19,16 +19,16 @@ use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::Path;
 
+use anyhow::{Context, Result};
+use rows::Breakdown;
+use samples::{Sample, Samples};
+use takt_tracer::decode::TraceFile;
+use window::Activation;
+
 use crate::guest::trace::Decoder;
 use crate::report::Run;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
-use anyhow::{Context, Result};
-use takt_tracer::decode::TraceFile;
-
-use rows::Breakdown;
-use samples::{Sample, Samples};
-use window::Activation;
 
 /// How many of the worst activations are looked at.
 pub const NR_WORST: usize = 10;

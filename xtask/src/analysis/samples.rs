@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::report::Run;
-use crate::report::record::StopRecord;
 use anyhow::Result;
 use takt_tracer::decode::{Item, Record};
 
 use super::Trace;
+use crate::report::Run;
+use crate::report::record::StopRecord;
 
 /// Emitted by the thread; one for each activation.
 pub const THREAD: &str = "timerlat:timerlat_thread";

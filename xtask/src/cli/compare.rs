@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
+use takt_timerlat::config::Load;
 
 use super::units::{micros, positive_time, time};
-use super::values::Load;
 
 /// Flags of `compare`.
 #[derive(Debug, Args)]

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use takt_timerlat::config::{Load, Workload};
+use takt_tracer::control::Tracer;
 
 use super::units::{CpuSet, micros, priority, time};
-use super::values::{AccelChoice, Load, Tracer, Workload};
+use super::values::{AccelChoice, named};
 
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]
@@ -18,7 +20,7 @@ Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HI
 in; NO_COLOR is honoured.")]
 pub struct LatencyRun {
     /// What to measure.
-    #[arg(long, value_enum, default_value_t = Workload::Timerlat, help_heading = "Measurement")]
+    #[arg(long, value_parser = named::<Workload>(), default_value_t = Workload::Timerlat, help_heading = "Measurement")]
     pub workload: Workload,
     /// Period in µs, fractions allowed (cyclictest: of the first thread).
     #[arg(short, long, value_name = "US", value_parser = micros, default_value = "1000", help_heading = "Measurement")]
@@ -37,7 +39,7 @@ pub struct LatencyRun {
     #[arg(short = 'P', long, value_name = "PRIO", value_parser = priority, default_value = "95", help_heading = "Measurement")]
     pub priority: u8,
     /// What runs beside the measurement.
-    #[arg(long, value_enum, default_value_t = Load::None, help_heading = "Measurement")]
+    #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None, help_heading = "Measurement")]
     pub load: Load,
     /// cyclictest: number of threads, 1 to 8 [default: 1].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Measurement")]
@@ -72,7 +74,7 @@ pub struct LatencyRun {
 
     /// Switch a tracer on as well (ftrace: current_tracer). With function the image that is booted is another one, whose
     /// functions have entries that can be patched.
-    #[arg(long, value_enum, default_value_t = Tracer::Nop, help_heading = "Trace")]
+    #[arg(long, value_parser = named::<Tracer>(), default_value_t = Tracer::Nop, help_heading = "Trace")]
     pub tracer: Tracer,
     /// Only these functions: name, pre*, *post, *mid*; with ! before it: not these; repeated
     /// (ftrace: set_ftrace_filter) [default: all; `xtask functions` lists them].

@@ -23,7 +23,7 @@ pub use report::{
 };
 pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
-pub use values::{AccelChoice, Format, Load, Tracer, Workload};
+pub use values::{AccelChoice, Format};
 
 use crate::EXIT_ERROR;
 

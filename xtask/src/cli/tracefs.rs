@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Subcommand};
+use takt_timerlat::config::Load;
 
-use super::values::Load;
+use super::values::named;
 
 /// Flags of `tracefs`.
 #[derive(Debug, Args)]
@@ -62,7 +63,7 @@ pub struct Guest {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
     /// What runs beside timerlat.
-    #[arg(long, value_enum, default_value_t = Load::None)]
+    #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None)]
     pub load: Load,
     /// Boot this ELF file instead of building the image with all tracers, function and function_graph included.
     #[arg(long, value_name = "ELF")]

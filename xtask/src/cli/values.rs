@@ -1,69 +1,17 @@
 //! Choices on the command line.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::{Deserialize, Serialize};
+use takt_tracer::named::Named;
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Workload {
-    /// One periodic thread per CPU; IRQ and thread latency apart.
-    Timerlat,
-    /// Several threads of descending priority and growing interval.
-    Cyclictest,
-}
-
-/// What runs beside the measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Load {
-    /// Nothing: the CPU sleeps between two activations.
-    None,
-    /// A thread that computes all the time.
-    Cpu,
-    /// Frequent interrupts of lower importance.
-    Irq,
-    /// Threads that contend for mutexes.
-    Lock,
-    /// All of them.
-    Mix,
-}
-
-/// What else is traced besides events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[value(rename_all = "snake_case")]
-pub enum Tracer {
-    /// Nothing.
-    #[default]
-    Nop,
-    /// Wake-ups and switches.
-    SchedSwitch,
-    /// The longest stretch with interrupts off.
-    Irqsoff,
-    /// The longest stretch with preemption off.
-    Preemptoff,
-    /// The longest stretch with either off.
-    Preemptirqsoff,
-    /// The longest time from a wake-up until the thread runs.
-    Wakeup,
-    /// The same: all threads are real-time threads.
-    WakeupRt,
-    /// Gaps in the clock that no software explains; keeps the CPU half of the time.
-    Hwlat,
-    /// The entry of every function.
-    Function,
-    /// Entry and return of every function; `trace --format graph` shows them nested, with durations.
-    #[value(name = "function_graph")]
-    FunctionGraph,
-}
-
-impl Tracer {
-    /// Whether it needs entries of functions that can be patched.
-    #[must_use]
-    pub fn is_of_functions(self) -> bool {
-        matches!(self, Self::Function | Self::FunctionGraph)
-    }
+/// Takes the names of a set, with what each is about in the help.
+pub(super) fn named<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let values = T::ALL
+        .iter()
+        .map(|it| PossibleValue::new(it.name()).help(it.about().trim_end_matches('.')));
+    PossibleValuesParser::new(values)
+        .map(|name| T::from_name(&name).expect("clap takes no other name than those of the set"))
 }
 
 /// The accelerator asked for.
@@ -87,7 +35,7 @@ macro_rules! display_as_value {
         }
     )+};
 }
-display_as_value!(Workload, Load, Tracer, AccelChoice, Format);
+display_as_value!(AccelChoice, Format);
 
 /// What `trace` writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -207,7 +207,7 @@ fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyR
         "timerlat" => ("timerlat", flags.warm_up),
         _ => ("none", 0),
     };
-    let load = crate::cli::Load::from(flags.load).to_string();
+    let load = takt_timerlat::config::Load::from(flags.load).to_string();
     let mut words: Vec<OsString> = [
         "xtask",
         "latency-run",
@@ -294,7 +294,7 @@ mod tests {
         );
         assert_eq!((timerlat.warm_up_ns, timerlat.priority), (100_000_000, 95));
         assert_eq!(timerlat.events, ["timerlat"]);
-        assert_eq!(timerlat.load, crate::cli::Load::Mix);
+        assert_eq!(timerlat.load, takt_timerlat::config::Load::Mix);
         let cyclictest = config("cyclictest");
         assert_eq!((cyclictest.warm_up_ns, cyclictest.threads), (0, Some(1)));
         assert_eq!(cyclictest.events, ["none"]);

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use console::style;
 use takt_timerlat::stats::Status;
+use takt_tracer::control::Tracer;
 
 use crate::analysis::{self, Analysis};
-use crate::cli::{AccelChoice, LatencyRun, Tracer};
+use crate::cli::{AccelChoice, LatencyRun};
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
 use crate::qemu::accel::{self, Selected};

@@ -200,7 +200,7 @@ fn last_words(machine: &LinuxMachine, messages: &Path) -> String {
 /// makes it long.
 #[must_use]
 pub fn estimate_s(settings: &Settings) -> u64 {
-    use crate::cli::Load;
+    use takt_timerlat::config::Load;
     let timerlat_ns = settings.warm_up_ns + settings.duration_ns;
     let busy = match settings.load {
         Load::None => 0,

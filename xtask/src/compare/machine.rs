@@ -4,8 +4,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use takt_timerlat::config::Load;
+
 use super::Settings;
-use crate::cli::Load;
 use crate::qemu::command::{BARE, base, escape, shell};
 use crate::qemu::{self, Accel};
 

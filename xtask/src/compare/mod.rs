@@ -37,7 +37,8 @@ pub struct Settings {
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
-    pub load: crate::cli::Load,
+    #[serde(with = "crate::named")]
+    pub load: takt_timerlat::config::Load,
 }
 
 /// The priority of what is measured, on both sides: timerlat's own on Linux, which only `chrt` would change.

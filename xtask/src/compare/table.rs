@@ -4,10 +4,11 @@ use std::fmt::{self, Write};
 use std::path::Path;
 
 use console::style;
+use takt_timerlat::config::Load;
 
 use super::record::{Comparison, Latency};
 use super::verdict::Limit;
-use crate::cli::{Load, format_ns};
+use crate::cli::format_ns;
 use crate::paths;
 use crate::report::Verdict;
 use crate::report::text::{Detail, result};

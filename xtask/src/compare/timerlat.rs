@@ -115,7 +115,7 @@ pub fn stats(text: &str) -> Result<Stats> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Load;
+    use takt_timerlat::config::Load;
 
     /// Printed by Linux 6.1.
     const TRACE: &str = include_str!("samples/timerlat-trace.txt");

@@ -14,9 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use takt_timerlat::stats::view::Memory;
 
-use crate::paths;
-
 use super::command::RAM_MIB;
+use crate::paths;
 
 /// A file of the size of the guest's RAM. Its name is gone as soon as QEMU has it open, or when
 /// this is dropped at the latest.

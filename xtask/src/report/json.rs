@@ -1,12 +1,12 @@
 //! `--json`: schema `takt.latency-run/1`. All latencies in ns.
 
 use serde::Serialize;
+use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
 use super::record::{Run, SlotRecord};
 use crate::analysis::rows::Breakdown;
-use crate::cli::Workload;
 use crate::run::RunConfig;
 
 #[derive(Serialize)]

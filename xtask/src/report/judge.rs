@@ -1,9 +1,9 @@
 //! What a run is worth: errors, thresholds, taints.
 
+use takt_timerlat::config::Workload;
 use takt_timerlat::stats::RunState;
 
 use super::record::{SlotRecord, Verdict};
-use crate::cli::Workload;
 use crate::qemu::{Accel, GuestExit};
 use crate::run::collect::Results;
 use crate::run::config::{RunConfig, UNTIL_STOPPED};
@@ -37,7 +37,7 @@ impl Evidence<'_> {
             }
             Ending::Exited(exit @ (GuestExit::Passed | GuestExit::Threshold)) => Some(format!(
                 "{exit}, but its results are not complete (state {})",
-                state_name(state)
+                state_of(self.results)
             )),
             Ending::Exited(exit) => Some(exit.to_string()),
             Ending::Silent => Some(format!(
@@ -222,20 +222,12 @@ pub fn slot_name(workload: Workload, slot: &SlotRecord) -> String {
     }
 }
 
-fn state_name(state: Option<RunState>) -> &'static str {
-    match state {
-        None => "unknown: it never came so far as to say",
-        Some(RunState::Booting) => "booting",
-        Some(RunState::Running) => "running",
-        Some(RunState::Done) => "done",
-        Some(RunState::Threshold) => "threshold",
-        Some(RunState::Failed) => "failed",
-        Some(RunState::Error) => "error",
-    }
-}
-
 /// How far the guest had come, in words.
 #[must_use]
 pub fn state_of(results: &Results) -> &'static str {
-    state_name(results.head.map(|head| head.state))
+    results
+        .head
+        .map_or("unknown: it never came so far as to say", |head| {
+            head.state.name()
+        })
 }

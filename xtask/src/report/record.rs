@@ -330,7 +330,6 @@ impl TraceRecord {
 #[expect(missing_docs, reason = "names as in the reports")]
 pub struct CpuRecord {
     pub cpu: usize,
-    pub spurious_irqs: u64,
     pub unexpected_irqs: u64,
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use console::style;
+use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
@@ -12,7 +13,7 @@ use super::hist::{self, Canvas};
 use super::judge::slot_name;
 use super::record::{Run, RunRecord, SlotRecord, Verdict};
 use crate::analysis::{self, Analysis};
-use crate::cli::{Workload, format_ns};
+use crate::cli::format_ns;
 use crate::paths;
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
@@ -182,10 +183,7 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
         // The kernel counts both with one instruction.
         line(
             &format!("CPU {} IRQs", cpu.cpu),
-            format!(
-                "{} spurious or unexpected",
-                cpu.spurious_irqs + cpu.unexpected_irqs
-            ),
+            format!("{} spurious or unexpected", cpu.unexpected_irqs),
         )?;
     }
     writeln!(

@@ -3,7 +3,7 @@
 use std::io;
 
 use takt_timerlat::stats::view::{Cpu, Head, Slot, Stop, Thread};
-use takt_timerlat::stats::{FrequencySource, Measure, StatusView};
+use takt_timerlat::stats::{Measure, StatusView};
 
 use crate::qemu::Ram;
 use crate::report::record::{
@@ -89,10 +89,10 @@ impl Results {
             .as_ref()
             .map_or_else(Clocks::default, |head| Clocks {
                 tsc_hz: head.tsc_hz,
-                tsc_source: source_name(head.tsc_source).into(),
+                tsc_source: head.tsc_source.name().into(),
                 is_tsc_invariant: head.invariant_tsc,
                 lapic_hz: head.lapic_hz,
-                lapic_source: source_name(head.lapic_source).into(),
+                lapic_source: head.lapic_source.name().into(),
                 has_tsc_deadline: head.tsc_deadline,
             })
     }
@@ -122,7 +122,7 @@ impl Results {
     #[must_use]
     pub fn stop_record(&self) -> Option<StopRecord> {
         self.stop.map(|stop| StopRecord {
-            which: measure_name(stop.which).into(),
+            which: stop.which.name().into(),
             cpu: stop.cpu,
             slot: stop.slot,
             value_ns: stop.value,
@@ -135,7 +135,6 @@ impl Results {
     pub fn cpu_records(&self) -> Vec<CpuRecord> {
         let record = |(cpu, counters): (usize, &Cpu)| CpuRecord {
             cpu,
-            spurious_irqs: counters.spurious_irqs,
             unexpected_irqs: counters.unexpected_irqs,
         };
         self.cpus.iter().enumerate().map(record).collect()
@@ -153,26 +152,5 @@ impl Results {
             switches: thread.switches,
         };
         self.threads.iter().map(record).collect()
-    }
-}
-
-/// A kind of latency, in words.
-#[must_use]
-pub fn measure_name(which: Measure) -> &'static str {
-    match which {
-        Measure::None => "none",
-        Measure::Irq => "IRQ",
-        Measure::Thread => "thread",
-    }
-}
-
-fn source_name(source: FrequencySource) -> &'static str {
-    match source {
-        FrequencySource::Unknown => "unknown",
-        FrequencySource::CommandLine => "command line",
-        FrequencySource::Cpuid => "CPUID",
-        FrequencySource::Hpet => "measured against the HPET",
-        FrequencySource::PmTimer => "measured against the ACPI PM timer",
-        FrequencySource::Pit => "measured against the PIT",
     }
 }

@@ -1,11 +1,12 @@
 //! [`RunConfig`]: what is run, as the guest is told and as the run folder keeps it.
 
-use std::fmt::Write;
-
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Workload};
+use takt_tracer::control::setting::{Chosen, Ids, List};
+use takt_tracer::control::{Setting, Tracer};
 
-use crate::cli::{AccelChoice, CpuSet, LatencyRun, Load, Tracer, Workload, format_ns};
+use crate::cli::{AccelChoice, CpuSet, LatencyRun, format_ns};
 use crate::image::Elf;
 use crate::image::functions::{Functions, ranges};
 use crate::qemu::Accel;
@@ -23,28 +24,25 @@ const GRAPH_EVENTS: [&str; 3] = [
 /// The duration of a measurement that goes on until the user ends it.
 pub const UNTIL_STOPPED: u64 = 0;
 
-/// cyclictest's default distance.
-const DISTANCE_NS: u64 = 500_000;
-/// The loads' highest priority (`takt_timerlat::workload::load`; the guest checks it as well).
-const LOAD_PRIORITY: u8 = 4;
-
 /// A measurement. All times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the flags of latency-run")]
 pub struct RunConfig {
+    #[serde(with = "crate::named")]
     pub workload: Workload,
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
     pub cpus: Vec<u8>,
     pub priority: u8,
+    #[serde(with = "crate::named")]
     pub load: Load,
     pub threads: Option<u8>,
     pub distance_ns: Option<u64>,
     pub irq_threshold_ns: Option<u64>,
     pub thread_threshold_ns: Option<u64>,
     pub events: Vec<String>,
-    #[serde(default)]
+    #[serde(default, with = "crate::named")]
     pub tracer: Tracer,
     #[serde(default)]
     pub function_filter: Vec<String>,
@@ -128,7 +126,8 @@ impl RunConfig {
             priority: flags.priority,
             load: flags.load,
             threads: is_cyclictest.then_some(threads),
-            distance_ns: is_cyclictest.then(|| flags.distance.unwrap_or(DISTANCE_NS)),
+            distance_ns: is_cyclictest
+                .then(|| flags.distance.unwrap_or(Config::default().distance_ns)),
             irq_threshold_ns: flags.irq_threshold,
             thread_threshold_ns: flags.auto.or(flags.thread_threshold),
             events,
@@ -155,31 +154,26 @@ impl RunConfig {
     /// The kernel's command line for this measurement with these events recorded.
     #[must_use]
     pub fn kernel_cmdline(&self, accel: Accel, event_ids: &[u32]) -> String {
-        let mask = self.cpus.iter().fold(0u8, |mask, cpu| mask | 1 << cpu);
-        let mut line = format!(
-            "workload={} period_ns={} duration_ns={} warmup_ns={} smp={} cpus={mask:#x} prio={} load={}",
-            self.workload,
-            self.period_ns,
-            self.duration_ns,
-            self.warm_up_ns,
-            self.smp,
-            self.priority,
-            self.load,
-        );
-        let mut add = |key: &str, value: Option<u64>| {
-            if let Some(value) = value {
-                // Writing to a String does not fail.
-                let _ = write!(line, " {key}={value}");
-            }
+        let default = Config::default();
+        let config = Config {
+            workload: self.workload,
+            period_ns: self.period_ns,
+            duration_ns: self.duration_ns,
+            warmup_ns: self.warm_up_ns,
+            smp: self.smp.into(),
+            cpus: CpuMask(self.cpus.iter().fold(0, |mask, cpu| mask | 1 << cpu)),
+            prio: self.priority,
+            load: self.load,
+            threads: self.threads.map_or(default.threads, Into::into),
+            distance_ns: self.distance_ns.unwrap_or(default.distance_ns),
+            stop_irq_ns: self.irq_threshold_ns.unwrap_or(0),
+            stop_thread_ns: self.thread_threshold_ns.unwrap_or(0),
         };
-        add("threads", self.threads.map(Into::into));
-        add("distance_ns", self.distance_ns);
-        add("stop_irq_ns", self.irq_threshold_ns);
-        add("stop_thread_ns", self.thread_threshold_ns);
         let ids: Vec<_> = event_ids.iter().map(ToString::to_string).collect();
-        line += &format!(" events={} mode=capture", ids.join(","));
-        line += clock_keys(accel);
-        line
+        let ids = ids.join(",");
+        let events = Setting::Events(Ids::parse(&ids).expect("ids are numbers"));
+        let mode = Setting::Overwrite(false);
+        format!("{config} {events} {mode}{}", clock_keys(accel))
     }
 }
 
@@ -190,33 +184,35 @@ impl RunConfig {
     ///
     /// If a pattern means no function, or the image has none that can be traced.
     pub fn tracer_keys(&self, elf: &Elf) -> Result<String> {
-        let mut keys = String::new();
+        let chosen = Setting::Tracer(self.tracer.name()).to_string();
         if self.tracer == Tracer::Nop {
-            return Ok(keys);
+            return Ok(String::new());
         }
         if !self.tracer.is_of_functions() {
-            let _ = write!(keys, "ftrace={}", self.tracer);
-            return Ok(keys);
+            return Ok(chosen);
         }
         let functions = Functions::of(elf)?;
-        for (key, patterns) in [
-            ("ftrace_filter", &self.function_filter),
-            ("ftrace_notrace", &self.function_notrace),
-            ("ftrace_graph_filter", &self.graph_function),
-            ("ftrace_graph_notrace", &self.graph_notrace),
+        let mut keys = Vec::new();
+        for (list, patterns) in [
+            (List::Filter, &self.function_filter),
+            (List::Notrace, &self.function_notrace),
+            (List::GraphFilter, &self.graph_function),
+            (List::GraphNotrace, &self.graph_notrace),
         ] {
             let words = patterns.iter().map(String::as_str);
-            let selection = functions.chosen(words, key == "ftrace_filter")?;
+            let selection = functions.chosen(words, list.is_of_wanted())?;
             if !patterns.is_empty() {
-                let _ = write!(keys, "{key}={} ", ranges(&selection));
+                let ids = ranges(&selection);
+                let ids = Ids::parse(&ids).expect("ranges are ids");
+                keys.push(Setting::Functions(list, Chosen::Only(ids)).to_string());
             }
         }
         if let Some(depth) = self.max_graph_depth {
-            let _ = write!(keys, "ftrace_graph_max_depth={depth} ");
+            keys.push(Setting::GraphDepth(depth).to_string());
         }
         // Last: from its first record on it is about what was asked for.
-        let _ = write!(keys, "ftrace={}", self.tracer);
-        Ok(keys)
+        keys.push(chosen);
+        Ok(keys.join(" "))
     }
 }
 
@@ -269,7 +265,7 @@ mod tests {
         assert_eq!(
             config.kernel_cmdline(Accel::TcgIcount, &[2, 4, 7]),
             "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=2 cpus=0x3 prio=90 \
-             load=irq stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
+             load=irq threads=1 distance_ns=500000 stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
              tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256"
         );
         assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));
@@ -291,7 +287,9 @@ mod tests {
         let config = config("--workload cyclictest -t 3 --distance 250").unwrap();
         let line = config.kernel_cmdline(Accel::Tcg, &[]);
         assert!(
-            line.contains(" threads=3 distance_ns=250000 events= mode=capture"),
+            line.contains(
+                " threads=3 distance_ns=250000 stop_irq_ns=0 stop_thread_ns=0 events= mode=capture"
+            ),
             "{line}"
         );
     }

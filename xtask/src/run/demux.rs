@@ -8,10 +8,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use super::folder::{LOG, TRACE};
-use super::frames::{Damage, FrameReader};
-use crate::guest::rings;
-use crate::image::Elf;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use takt_tracer::decode::FrameWriter;
@@ -19,6 +15,11 @@ use takt_tracer::wire::{
     self, CHANNEL_LOG, CHANNEL_TRACE, FILE_MAGIC_LOG, FILE_MAGIC_TRACE, FileHeader, FrameHeader,
     SubHeader, VERSION,
 };
+
+use super::folder::{LOG, TRACE};
+use super::frames::{Damage, FrameReader};
+use crate::guest::rings;
+use crate::image::Elf;
 
 /// What the file headers say, apart from what the capture itself shows.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
-
 use takt_tracer::decode::EventDef;
 
 use crate::term::WithHelp;

@@ -6,10 +6,9 @@ use std::io::BufReader;
 use std::path::Path;
 
 use console::style;
-
-use super::folder::{LOG, MESSAGES, SERIAL, TRACE};
 use takt_tracer::decode::{Entry, FrameReader};
 
+use super::folder::{LOG, MESSAGES, SERIAL, TRACE};
 use crate::guest::log::{Decoder, Line};
 use crate::guest::trace;
 use crate::image::Elf;

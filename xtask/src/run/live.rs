@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use console::{Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use takt_timerlat::config::Workload;
 use takt_timerlat::stats::RunState;
 use takt_timerlat::stats::view::{Figures, Head, Slot};
 
 use super::config::{RunConfig, UNTIL_STOPPED};
-use crate::cli::Workload;
 
 /// Columns of rtla's table.
 const WIDE: usize = 97;

@@ -13,24 +13,17 @@
 //! | `ftrace=`, `tracing_cpumask=` and all others | the same |
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
+use takt_tracer::control::setting::{Ids, List};
+use takt_tracer::control::{Setting, Tracer};
 use takt_tracer::decode::{EventTable, Role};
+use takt_tracer::named::Named;
 
 use super::events::{Known, resolve};
-use crate::cli::Tracer;
 use crate::image::functions::{Functions, ranges};
 use crate::image::{Elf, events};
 use crate::term::WithHelp;
-use crate::tracefs::options::{FUNC_STACK_TRACE, FUNCTION_TRACE, Options, STACKTRACE, split};
+use crate::tracefs::options::{FUNCTION_TRACE, Options, setting, split};
 
-/// Linux's words with lists of functions, and the target's with their ids; whether it is a list of what is wanted.
-const LISTS: [(&str, &str, bool); 5] = [
-    ("ftrace_filter", "ftrace_filter", true),
-    ("ftrace_notrace", "ftrace_notrace", false),
-    ("ftrace_graph_filter", "ftrace_graph_filter", true),
-    ("ftrace_graph_notrace", "ftrace_graph_notrace", false),
-    (STACK_FILTER, "stack_trace_filter", true),
-];
 /// The functions that the stack tracer checks, which switches it on as well, as in Linux.
 const STACK_FILTER: &str = "stacktrace_filter";
 
@@ -82,10 +75,12 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         })
 }
 
-/// A list of functions, with the word of the target and whether it is of what is wanted.
-fn list_of(name: &str) -> Option<(&'static str, bool)> {
-    let found = LISTS.iter().find(|(linux, ..)| *linux == name);
-    found.map(|(_, ours, is_of_wanted)| (*ours, *is_of_wanted))
+/// A list of functions, by Linux's name for it.
+fn list_of(name: &str) -> Option<List> {
+    match name {
+        STACK_FILTER => Some(List::StackFilter),
+        name => List::from_name(name).filter(|list| *list != List::StackFilter),
+    }
 }
 
 /// Whether a list is one of ids already, which no function's name can be, or of all functions.
@@ -105,7 +100,7 @@ fn has_names(text: &str) -> bool {
 pub fn want_functions(text: &str) -> bool {
     pairs(text).any(|(name, value)| match (name, value) {
         ("stacktrace", None) => true,
-        ("ftrace", Some(tracer)) => matches!(tracer, "function" | "function_graph"),
+        ("ftrace", Some(tracer)) => Tracer::from_name(tracer).is_some_and(Tracer::is_of_functions),
         (_, Some(_)) => list_of(name).is_some(),
         _ => false,
     })
@@ -133,40 +128,39 @@ fn translate_with(
     let mut lists = Vec::new();
     for word in text.split_whitespace() {
         match word.split_once('=') {
-            Some((name, list)) if let Some((ours, is_of_wanted)) = list_of(name) => {
+            Some((name, list)) if let Some(of) = list_of(name) => {
+                let ids;
                 let ids = match functions {
                     Some(functions) if !is_of_ids(list) => {
                         let patterns = list.split(',').filter(|pattern| !pattern.is_empty());
-                        ranges(
-                            &functions
-                                .chosen(patterns, is_of_wanted)
-                                .with_context(|| word.to_owned())?,
-                        )
+                        let chosen = functions.chosen(patterns, of.is_of_wanted());
+                        ids = ranges(&chosen.with_context(|| word.to_owned())?);
+                        ids.as_str()
                     }
-                    _ => list.to_owned(),
+                    _ => list,
                 };
-                lists.push(format!("{ours}={ids}"));
-                if name == STACK_FILTER {
-                    line.push("stack_tracer=1".into());
+                lists.push(format!("{of}={ids}"));
+                if of == List::StackFilter {
+                    line.push(Setting::StackTracer(true).to_string());
                 }
             }
             Some(("trace_event", list)) => {
                 let patterns: Vec<_> = list.split(',').map(str::to_owned).collect();
                 let ids = resolve(&patterns, known).with_context(|| word.to_owned())?;
                 let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-                line.push(format!("events={}", ids.join(",")));
+                let ids = ids.join(",");
+                let ids = Ids::parse(&ids).expect("ids are numbers");
+                line.push(Setting::Events(ids).to_string());
             }
             Some(("trace_options", list)) => {
                 for option in list.split(',').filter(|option| !option.is_empty()) {
                     match option {
-                        "overwrite" => line.push("mode=flight".into()),
-                        "nooverwrite" => line.push("mode=capture".into()),
                         // It is off already, and an image without functions knows nothing of it.
                         _ if split(option) == (FUNCTION_TRACE, false) => {}
-                        _ if let (name @ (STACKTRACE | FUNC_STACK_TRACE | FUNCTION_TRACE), on) =
-                            split(option) =>
+                        _ if let (name, on) = split(option)
+                            && let Some(setting) = setting(name, on) =>
                         {
-                            line.push(format!("{name}={}", u8::from(on)));
+                            line.push(setting.to_string());
                         }
                         _ if words.options.set_by_name(option) => {}
                         _ => bail!("trace_options={option}: there is no such option"),
@@ -177,21 +171,20 @@ fn translate_with(
                 let Some(bytes) = bytes(size).filter(|bytes| *bytes > 0) else {
                     bail!("trace_buf_size={size}: not a number of bytes; K, M and G may follow it");
                 };
-                line.push(format!("trace_buf_subs={}", bytes.div_ceil(sub_size()?)));
+                let nr_subs = bytes.div_ceil(sub_size()?);
+                let nr_subs = u32::try_from(nr_subs).unwrap_or(u32::MAX);
+                line.push(Setting::BufferSize(nr_subs).to_string());
             }
             // The guest would only log it and go on without.
-            Some(("ftrace", name)) if name != "none" && Tracer::from_str(name, false).is_err() => {
-                let known: Vec<_> = Tracer::value_variants()
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect();
+            Some(("ftrace", name)) if name != "none" && Tracer::from_name(name).is_none() => {
+                let known: Vec<_> = Tracer::ALL.iter().map(|tracer| tracer.name()).collect();
                 return Err(anyhow!("ftrace={name}: there is no such tracer"))
                     .help(format!("there are: {}", known.join(", ")));
             }
             Some(("tracing_cpumask", mask)) if u32::from_str_radix(mask, 16).is_err() => {
                 bail!("tracing_cpumask={mask}: not a hexadecimal number of 32 bits");
             }
-            None if word == "stacktrace" => line.push("stack_tracer=1".into()),
+            None if word == "stacktrace" => line.push(Setting::StackTracer(true).to_string()),
             _ => line.push(word.to_owned()),
         }
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use takt_timerlat::stats::view::Memory;
+use takt_tracer::control::Setting;
 use takt_tracer::control::{ControlBlock, ControlView};
 use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 
@@ -151,7 +152,8 @@ impl Guest {
     ///
     /// What the guest answers; `EPERM` if it was not started for it, `ENODEV` if it has ended, `ETIMEDOUT` if it does not
     /// answer, `EINVAL` for what is no line.
-    pub fn set(&mut self, line: &str) -> super::Result<()> {
+    pub fn set(&mut self, setting: Setting<'_>) -> super::Result<()> {
+        let line = setting.to_string();
         if line.contains('\n') || line.len() > MAX_LINE {
             return Err(Errno::INVAL);
         }
@@ -163,7 +165,7 @@ impl Guest {
         }
         // Another process may do the same; the guest answers one after the other.
         flock(self.ram.file(), FlockOperation::LockExclusive)?;
-        let answer = self.ask(line);
+        let answer = self.ask(&line);
         flock(self.ram.file(), FlockOperation::Unlock)?;
         answer
     }

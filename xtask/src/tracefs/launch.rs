@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use takt_timerlat::config::{Config, CpuMask, Load};
 
 use super::guest::{Guest, Owner};
 use super::options::Options;
-use crate::cli::{AccelChoice, Load};
+use crate::cli::AccelChoice;
 use crate::image::{Elf, Recipe};
 use crate::paths;
 use crate::qemu::{Accel, Machine, Process, Ram, accel};
@@ -111,11 +112,14 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         ram: ram.path().to_owned(),
         dir: dir.clone(),
         cmdline: format!(
-            "workload=timerlat period_ns=1000000 duration_ns=0 cpus={:#x} smp={} load={} capture=off mode=flight \
-             control_ns={CONTROL_NS} {line}{}",
-            u8::MAX >> (8 - launch.smp.clamp(1, 8)),
-            launch.smp,
-            launch.load,
+            "{} capture=off mode=flight control_ns={CONTROL_NS} {line}{}",
+            Config {
+                duration_ns: 0,
+                smp: launch.smp.into(),
+                cpus: CpuMask::first(launch.smp),
+                load: launch.load,
+                ..Config::default()
+            },
             clock_keys(accel),
         ),
         smp: launch.smp,

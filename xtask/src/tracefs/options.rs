@@ -1,5 +1,7 @@
 //! `trace_options`: how a trace is shown.
 
+use takt_tracer::control::Setting;
+
 use crate::export::graph::Columns;
 
 /// How a trace is shown, as ftrace's options of these names say; `graph` are those of function_graph.
@@ -54,6 +56,18 @@ pub const STACKTRACE: &str = "stacktrace";
 pub const FUNC_STACK_TRACE: &str = "func_stack_trace";
 /// The guest's as well: whether the latency tracers have functions recorded.
 pub const FUNCTION_TRACE: &str = "function-trace";
+
+/// What sets an option that is the guest's; `None` for the others.
+#[must_use]
+pub fn setting(name: &str, on: bool) -> Option<Setting<'static>> {
+    Some(match name {
+        OVERWRITE => Setting::Overwrite(on),
+        STACKTRACE => Setting::StackTrace(on),
+        FUNC_STACK_TRACE => Setting::FuncStackTrace(on),
+        FUNCTION_TRACE => Setting::FunctionTrace(on),
+        _ => return None,
+    })
+}
 
 impl Default for Options {
     fn default() -> Self {

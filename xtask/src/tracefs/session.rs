@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 use takt_tracer::control::{ControlView, MAX_CPUS};
 use takt_tracer::decode::{EventTable, TscClock};
 
@@ -130,13 +131,13 @@ impl Session {
     /// Carries out a setting that was written to `file` as `command`, and notes an error at byte `at` of it.
     pub(super) fn set(
         &mut self,
-        line: &str,
+        setting: Setting<'_>,
         file: &str,
         command: &str,
         at: usize,
         what: &str,
     ) -> super::Result<()> {
-        let done = self.guest.set(line);
+        let done = self.guest.set(setting);
         if done == Err(Errno::INVAL) {
             self.complain(file, command, at, what);
         }
@@ -226,7 +227,7 @@ impl Session {
 
     /// Empties the rings.
     pub(super) fn clear(&mut self) -> super::Result<()> {
-        self.guest.set("trace_clear=")?;
+        self.guest.set(Setting::Clear(()))?;
         let view = self.view()?;
         for cpu in Self::cpus(&view) {
             if let Some(ring) = self.guest.ring(&view, cpu) {

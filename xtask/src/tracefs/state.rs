@@ -2,7 +2,11 @@
 //! each time, so it is right whoever has set it.
 
 use rustix::io::Errno;
-use takt_tracer::control::{FunctionBlock, FunctionView, LatencyBlock, LatencyView, TRACER_EVENTS};
+use takt_tracer::control::setting::List;
+use takt_tracer::control::{
+    FunctionBlock, FunctionView, LatencyBlock, LatencyView, TRACER_EVENTS, Tracer,
+};
+use takt_tracer::named::Named;
 
 use super::Result;
 use super::guest::Guest;
@@ -12,21 +16,6 @@ use crate::image::functions::Selection;
 const TRIES: u32 = 100;
 /// Threads that a set of them has bits for.
 const NR_THREADS: usize = 256;
-
-/// The lists of functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List {
-    /// `set_ftrace_filter`
-    Filter,
-    /// `set_ftrace_notrace`
-    Notrace,
-    /// `set_graph_function`
-    Graph,
-    /// `set_graph_notrace`
-    GraphNotrace,
-    /// `stack_trace_filter`
-    Stack,
-}
 
 /// What function_graph could not record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,17 +81,17 @@ impl Guest {
         let address = match list {
             List::Filter => view.filter,
             List::Notrace => view.notrace,
-            List::Graph => view.graph,
+            List::GraphFilter => view.graph,
             List::GraphNotrace => view.graph_notrace,
-            List::Stack => view.stack,
+            List::StackFilter => view.stack,
         };
-        if list == List::Graph && self.byte(view.has_graph)? == 0 {
+        if list == List::GraphFilter && self.byte(view.has_graph)? == 0 {
             return Ok(None);
         }
         // Whole words: where nothing was chosen even the bits behind the last function are set.
         let (set, is_full) = self.bits(address, nr.next_multiple_of(64))?;
         let is_nothing = match list {
-            List::Filter | List::Stack => is_full,
+            List::Filter | List::StackFilter => is_full,
             _ => set.is_empty(),
         };
         Ok((!is_nothing).then(|| set.into_iter().filter(|id| *id < nr).collect()))
@@ -137,18 +126,10 @@ impl Guest {
     ///
     /// `EIO` if the guest's memory cannot be read.
     pub fn tracer_events(&self, tracer: &str) -> Result<Vec<&'static str>> {
-        const MAXIMUM: &str = "tracer:latency_max";
-        const WAKEUP: &str = "sched:sched_wakeup";
-        const SWITCH: &str = "sched:sched_switch";
-        // In the order in which the kernel's tracers have them.
-        let events: &[_] = match tracer {
-            "sched_switch" => &[WAKEUP, SWITCH],
-            "irqsoff" | "preemptoff" | "preemptirqsoff" => &[MAXIMUM],
-            "wakeup" | "wakeup_rt" => &[MAXIMUM, WAKEUP, SWITCH],
-            "hwlat" => &[MAXIMUM, "tracer:hwlat"],
-            "function_graph" => &[SWITCH, "irq:irq_handler_entry", "irq:irq_handler_exit"],
-            _ => return Ok(Vec::new()),
-        };
+        let events = Tracer::from_name(tracer).map_or(&[][..], Tracer::events);
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
         let address = self.elf.symbol(TRACER_EVENTS).map_err(|_| Errno::IO)?;
         let bits = self.word_at(address)?;
         let events = events.iter().enumerate();

@@ -43,7 +43,7 @@ use change::{Change, apply, set};
 use profile::PROFILED;
 use set::SharedFilter;
 use stack_max::MEASURED;
-use takt_tracer::control::FunctionBlock;
+use takt_tracer::control::{FunctionBlock, Tracer as Name};
 
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::MAX_FUNCTIONS;
@@ -409,11 +409,11 @@ fn block_of(address: usize) -> usize {
 }
 
 /// `function` as the current tracer.
-pub(super) static FUNCTION: tracer::Tracer = tracer::Tracer::new("function", &[], start, stop);
+pub(super) static FUNCTION: tracer::Tracer = tracer::Tracer::new(Name::Function, &[], start, stop);
 
 /// `function_graph` as the current tracer. Its events tell whose time it was.
 pub(super) static FUNCTION_GRAPH: tracer::Tracer = tracer::Tracer::new(
-    "function_graph",
+    Name::FunctionGraph,
     &[
         &super::events::sched_switch::ID,
         &super::events::irq_handler_entry::ID,

@@ -4,7 +4,7 @@
 //! Input: the bytes that the host sends.
 
 use takt_board::line::{BadLine, LineBuffer};
-use takt_board::setting::{Errno, Setting, Snapshot};
+use takt_tracer::control::setting::{Chosen, Errno, Setting};
 
 /// Bytes of the longest line here.
 const LONGEST: usize = 64;
@@ -50,86 +50,28 @@ fn parse(text: &str) {
         return;
     };
     let (name, value) = text.split_once('=').expect("a setting has a value");
-    match parsed {
-        Ok(Setting::Tracer(it) | Setting::Marker(it)) => assert_eq!(it, value),
-        Ok(Setting::Events { ids, on }) => {
-            assert_eq!(name, if on { "events" } else { "events_off" });
+    let setting = match parsed {
+        Ok(setting) => setting,
+        Err(error) => return assert!(matches!(error, Errno::Invalid | Errno::Overflow)),
+    };
+    let written = setting.to_string();
+    assert_eq!(Setting::parse(&written), Some(Ok(setting)));
+    assert_eq!(written.split_once('=').map(|(name, _)| name), Some(name));
+    match setting {
+        Setting::Events(ids)
+        | Setting::EventsOff(ids)
+        | Setting::Pids(ids)
+        | Setting::Functions(_, Chosen::Only(ids) | Chosen::More(ids)) => {
             assert!(ids.iter().eq(numbers(value)));
         }
-        Ok(Setting::Filter(None) | Setting::GraphFilter(None) | Setting::StackFilter(None)) => {
-            assert_eq!(value, "*")
-        }
-        Ok(
-            Setting::Filter(Some(ids))
-            | Setting::GraphFilter(Some(ids))
-            | Setting::Notrace(ids)
-            | Setting::GraphNotrace(ids)
-            | Setting::StackFilter(Some(ids))
-            | Setting::More(_, ids)
-            | Setting::Pids(ids),
-        ) => assert!(ids.iter().eq(numbers(value))),
-        Ok(Setting::GraphDepth(depth)) => assert_eq!(value.parse(), Ok(depth)),
-        Ok(
-            Setting::MaxLatency(nanos)
-            | Setting::Thresh(nanos)
-            | Setting::HwlatWindow(nanos)
-            | Setting::HwlatWidth(nanos),
-        ) => {
-            assert_eq!(value.parse(), Ok(nanos));
-        }
-        Ok(Setting::StackMax(bytes)) => assert_eq!(value.parse(), Ok(bytes)),
-        Ok(
-            Setting::TracingOn(on)
-            | Setting::StackTrace(on)
-            | Setting::FuncStackTrace(on)
-            | Setting::FunctionTrace(on)
-            | Setting::FunctionProfile(on)
-            | Setting::StackTracer(on),
-        ) => assert_eq!(value, if on { "1" } else { "0" }),
-        Ok(Setting::Overwrite(on)) => {
-            assert_eq!(value, if on { "flight" } else { "capture" });
-        }
-        Ok(Setting::Cpumask(mask)) => {
+        Setting::Cpumask(mask) => {
             let digits = value.strip_prefix("0x").unwrap_or(value);
             assert_eq!(u32::from_str_radix(digits, 16), Ok(mask));
         }
-        Ok(Setting::BufferSize(nr)) => assert_eq!(value.parse(), Ok(nr)),
-        Ok(Setting::Clear) => assert_eq!(value, ""),
-        Ok(Setting::Snapshot(what)) => {
-            let digit = match what {
-                Snapshot::Free => "0",
-                Snapshot::Take => "1",
-                Snapshot::Clear => "2",
-            };
-            assert_eq!(value, digit);
-        }
-        Ok(Setting::Program { at, words }) => {
-            let mut parts = value.split(',');
-            assert_eq!(parts.next().map(str::parse), Some(Ok(at)));
-            let read = |part: &str| {
-                let digits = part.strip_prefix("0x").unwrap_or(part);
-                u32::from_str_radix(digits, 16).expect("it was read")
-            };
-            assert!(words.iter().eq(parts.map(read)));
-        }
-        Ok(Setting::EventFilter { event, len, text }) => {
-            let parts: Vec<_> = value.splitn(3, ',').collect();
-            assert_eq!((parts[0].parse(), parts[1].parse()), (Ok(event), Ok(len)));
-            assert_eq!(parts[2], text);
-        }
-        Ok(Setting::EventTrigger(trigger)) => {
-            let parts: Vec<_> = value.splitn(6, ',').collect();
-            assert_eq!(parts[0].parse(), Ok(trigger.event));
-            assert_eq!(parts[2].parse().ok(), trigger.count);
-            assert_eq!(parts[3].parse(), Ok(trigger.nr_spec));
-            assert_eq!(parts[4].parse(), Ok(trigger.nr_condition));
-            assert_eq!(parts[5], trigger.text);
-        }
-        Ok(Setting::EventTriggerOff { event, place }) => {
-            let parts = value.split_once(',').expect("it was read");
-            assert_eq!((parts.0.parse(), parts.1.parse()), (Ok(event), Ok(place)));
-        }
-        Err(error) => assert!(matches!(error, Errno::Invalid | Errno::Overflow)),
+        Setting::Thresh(nanos) => assert_eq!(value.parse(), Ok(nanos)),
+        Setting::StackMax(bytes) => assert_eq!(value.parse(), Ok(bytes)),
+        Setting::Tracer(it) | Setting::Marker(it) => assert_eq!(it, value),
+        _ => {}
     }
 }
 

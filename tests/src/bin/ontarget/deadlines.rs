@@ -5,11 +5,11 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_board::carry_out;
-use takt_board::setting::{Errno, Setting};
 use takt_kernel::Error;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
 use takt_tests::{check, check_eq, target_test};
+use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::wire::{self, SubHeader};
 
 /// What a record says: whether the timer expired, its deadline, the record's bytes, and whether it had to be that long.

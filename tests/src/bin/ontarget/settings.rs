@@ -1,11 +1,11 @@
 //! What the command line and the host set of the tracer, carried out.
 
 use takt_board::carry_out;
-use takt_board::setting::{Errno, Setting};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::trace::{self, Event, Mode, tracer};
 use takt_kernel::trace_event;
 use takt_tests::{check, check_eq, note, target_test};
+use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::{event, event_class, wire};
 
 event_class! {

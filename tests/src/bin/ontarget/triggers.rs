@@ -5,13 +5,13 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_board::carry_out;
-use takt_board::setting::{Errno, Setting};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::trace::{self, Event, latency, set_tracer};
 use takt_kernel::{preempt, trace_event};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{self, burn};
 use takt_tests::{check, check_eq, interrupt, target_test};
+use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observer, RingView};
 use takt_tracer::wire::{self, SubHeader};

@@ -105,6 +105,9 @@ const RULES: [&str; 4] = [
     "14divert_records",
 ];
 
+/// The parser of settings, which is not the tracer's: an image without a host has none.
+const SETTINGS: &str = "11takt_tracer7control7setting";
+
 /// What of the tracer is for rules: filters and triggers.
 fn is_for_rules(name: &str) -> bool {
     let is_assembly = name.starts_with("takt_rec");
@@ -128,7 +131,8 @@ pub(super) fn of_tracer(name: &str, elf: &Elf, values: &mut Values) -> Result<()
         let (begin, symbol_name) = (symbol.address(), symbol.name().unwrap_or_default());
         let is_rust = TRACER.iter().any(|part| symbol_name.contains(part));
         let is_assembly = || TRACER_ASSEMBLY.iter().any(|p| symbol_name.starts_with(p));
-        if !(is_rust || is_assembly()) {
+        let is_setting = symbol_name.contains(SETTINGS);
+        if is_setting || !(is_rust || is_assembly()) {
             continue;
         }
         // Assembly has no sizes: up to whatever comes next.

@@ -14,11 +14,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use packet::Stream;
 use takt_tracer::decode::ftrace::Format;
 use takt_tracer::decode::{Item, Names, Record};
 
 use super::{Export, Facts, Origin};
-use packet::Stream;
 
 /// The folder in the making.
 pub(super) struct Ctf<'o> {

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use prost::Message;
-use takt_tracer::decode::ftrace::{Content, Format, common_flags};
-use takt_tracer::decode::{Item, Names, Record};
-
-use super::{Export, Origin};
 use proto::{
     Data, Event, Field, FtraceCpuStats, FtraceEvent, FtraceEventBundle, FtraceStats, Generic,
     IrqHandlerEntry, IrqHandlerExit, Print, SchedSwitch, SchedWakeup, Trace, TracePacket, Value,
 };
+use takt_tracer::decode::ftrace::{Content, Format, common_flags};
+use takt_tracer::decode::{Item, Names, Record};
+
+use super::{Export, Origin};
 
 /// Events in a bundle.
 const BUNDLE: usize = 512;

@@ -11,12 +11,12 @@ mod pages;
 use std::collections::BTreeMap;
 use std::io::{self, Seek, Write};
 
+use header::{Header, Part};
+use pages::{Lane, PAGE};
 use takt_tracer::decode::ftrace::Format;
 use takt_tracer::decode::{Item, Names};
 
 use super::{Export, Facts, Origin};
-use header::{Header, Part};
-use pages::{Lane, PAGE};
 
 /// The event that stands where a loss has no record behind it that could say it.
 const LOST: &str = "takt:lost";

@@ -1,6 +1,7 @@
 //! How much of the rings is used.
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 
 use super::control::number;
 use crate::tracefs::Result;
@@ -46,7 +47,7 @@ pub(super) fn set_entries(session: &mut Session, _: &Of, text: &str) -> Result<(
 /// The guest judges; a size that does not even fit a number is one that it does not have the memory for.
 fn resize(session: &mut Session, file: &str, text: &str, nr_subs: u64) -> Result<()> {
     let nr_subs = u32::try_from(nr_subs).unwrap_or(u32::MAX);
-    match session.guest.set(&format!("trace_buf_subs={nr_subs}")) {
+    match session.guest.set(Setting::BufferSize(nr_subs)) {
         Err(Errno::INVAL) if nr_subs != 0 => {
             session.complain(
                 file,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rustix::io::Errno;
+use takt_tracer::control::{Setting, Tracer};
 
 use crate::tracefs::Result;
 use crate::tracefs::options::{
@@ -28,8 +29,8 @@ pub(super) fn current_tracer(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 /// with an empty buffer, as in Linux; `nop` leaves what there is, so that a pipe can be read to its end.
 pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let name = match text.trim() {
-        "none" => "nop",
-        "ftrace" => "function",
+        "none" => Tracer::Nop.name(),
+        "ftrace" => Tracer::Function.name(),
         name => name,
     };
     if name.contains(char::is_whitespace) {
@@ -37,12 +38,12 @@ pub(super) fn set_current_tracer(session: &mut Session, _: &Of, text: &str) -> R
         return Err(Errno::INVAL);
     }
     let is_known = session.view()?.tracers().any(|known| known == name);
-    if is_known && name != "nop" && name != session.tracer()? {
-        session.guest.set("ftrace=nop")?;
+    if is_known && name != Tracer::Nop.name() && name != session.tracer()? {
+        session.guest.set(Setting::Tracer(Tracer::Nop.name()))?;
         session.clear()?;
     }
     session.set(
-        &format!("ftrace={name}"),
+        Setting::Tracer(name),
         "current_tracer",
         text.trim(),
         0,
@@ -57,7 +58,7 @@ pub(super) fn tracing_on(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 /// As Linux: any number but 0 is 1.
 pub(super) fn set_tracing_on(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let on = number(text)? != 0;
-    session.guest.set(&format!("tracing_on={}", u8::from(on)))
+    session.guest.set(Setting::TracingOn(on))
 }
 
 pub(super) fn cpumask(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
@@ -71,7 +72,8 @@ pub(super) fn set_cpumask(session: &mut Session, _: &Of, text: &str) -> Result<(
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Errno::INVAL);
     }
-    session.guest.set(&format!("tracing_cpumask={text}"))
+    let mask = u32::from_str_radix(text, 16).map_err(|_| Errno::OVERFLOW)?;
+    session.guest.set(Setting::Cpumask(mask))
 }
 
 /// There is one clock, so this changes nothing.
@@ -190,13 +192,8 @@ pub(super) fn set_option(session: &mut Session, of: &Of, text: &str) -> Result<(
 }
 
 fn switch(session: &mut Session, name: &str, on: bool) -> Result<()> {
-    if name == OVERWRITE {
-        let mode = if on { "flight" } else { "capture" };
-        return session.guest.set(&format!("mode={mode}"));
-    }
-    if let STACKTRACE | FUNC_STACK_TRACE | FUNCTION_TRACE = name {
-        let done = session.guest.set(&format!("{name}={}", u8::from(on)));
-        return match done {
+    if let Some(setting) = options::setting(name, on) {
+        return match session.guest.set(setting) {
             // What the image cannot is off.
             Err(Errno::NOENT) if !on => Ok(()),
             Err(Errno::NOENT) => Err(Errno::INVAL),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
+use takt_tracer::control::setting::Ids;
 use takt_tracer::decode::ftrace::Format;
 
 use super::control::number;
@@ -39,10 +41,15 @@ fn is_wanted(session: &Session) -> Result<impl Fn(&Known) -> bool> {
 
 /// Switches events, as many at a time as fit into a line.
 fn switch(session: &mut Session, ids: &[u32], on: bool) -> Result<()> {
-    let setting = if on { "events" } else { "events_off" };
     for ids in ids.chunks(IN_LINE) {
         let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-        session.guest.set(&format!("{setting}={}", ids.join(",")))?;
+        let ids = ids.join(",");
+        let ids = Ids::parse(&ids).map_err(|_| Errno::INVAL)?;
+        session.guest.set(if on {
+            Setting::Events(ids)
+        } else {
+            Setting::EventsOff(ids)
+        })?;
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
+use takt_tracer::control::setting::{Chosen, Ids, List};
 
 use super::File;
 use super::control::number;
@@ -10,7 +12,6 @@ use crate::image::functions::{Functions, Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
-use crate::tracefs::state::List;
 use crate::tracefs::tree::Of;
 
 /// The file of a list of functions.
@@ -47,10 +48,6 @@ const PIDS: &str = "set_ftrace_pid";
 struct ListFile {
     name: &'static str,
     list: List,
-    /// The target's name.
-    setting: &'static str,
-    /// What the target understands as nothing chosen.
-    nothing: &'static str,
     /// What is shown then.
     says: &'static str,
 }
@@ -61,36 +58,26 @@ const NONE_DISABLED: &str = "#### no functions disabled ####\n";
 const FILTER: ListFile = ListFile {
     name: "set_ftrace_filter",
     list: List::Filter,
-    setting: "ftrace_filter",
-    nothing: "*",
     says: ALL_ENABLED,
 };
 const NOTRACE: ListFile = ListFile {
     name: "set_ftrace_notrace",
     list: List::Notrace,
-    setting: "ftrace_notrace",
-    nothing: "",
     says: NONE_DISABLED,
 };
 const GRAPH: ListFile = ListFile {
     name: "set_graph_function",
-    list: List::Graph,
-    setting: "ftrace_graph_filter",
-    nothing: "*",
+    list: List::GraphFilter,
     says: ALL_ENABLED,
 };
 const GRAPH_NOTRACE: ListFile = ListFile {
     name: "set_graph_notrace",
     list: List::GraphNotrace,
-    setting: "ftrace_graph_notrace",
-    nothing: "",
     says: NONE_DISABLED,
 };
 const STACK: ListFile = ListFile {
     name: "stack_trace_filter",
-    list: List::Stack,
-    setting: "stack_trace_filter",
-    nothing: "*",
+    list: List::StackFilter,
     says: ALL_ENABLED,
 };
 
@@ -158,16 +145,25 @@ fn choose(session: &mut Session, file: &ListFile, is_new: bool, text: &str) -> R
     Err(Errno::INVAL)
 }
 
+fn ids(text: &str) -> Result<Ids<'_>> {
+    Ids::parse(text).map_err(|_| Errno::INVAL)
+}
+
 /// Sets a list, in as many lines as it takes.
 fn send(session: &mut Session, file: &ListFile, chosen: &Selection) -> Result<()> {
     if chosen.is_empty() {
-        let line = format!("{}={}", file.setting, file.nothing);
-        return session.guest.set(&line);
+        // Nothing chosen means all functions where the list says which are wanted.
+        let nothing = match file.list.is_of_wanted() {
+            true => Chosen::All,
+            false => Chosen::Only(ids("")?),
+        };
+        return session.guest.set(Setting::Functions(file.list, nothing));
     }
-    let ids = ranges(chosen);
-    let room = MAX_LINE - file.setting.len() - 2;
-    let mut rest = ids.as_str();
-    let mut sign = "";
+    let text = ranges(chosen);
+    let name = Setting::Functions(file.list, Chosen::More(ids("")?)).to_string();
+    let room = MAX_LINE - name.len();
+    let mut rest = text.as_str();
+    let mut is_first = true;
     while !rest.is_empty() {
         let (part, behind) = match rest.get(..room) {
             None => (rest, ""),
@@ -177,10 +173,13 @@ fn send(session: &mut Session, file: &ListFile, chosen: &Selection) -> Result<()
                 (&rest[..comma], &rest[comma + 1..])
             }
         };
-        session
-            .guest
-            .set(&format!("{}{sign}={part}", file.setting))?;
-        (rest, sign) = (behind, "+");
+        let ids = ids(part)?;
+        let chosen = match is_first {
+            true => Chosen::Only(ids),
+            false => Chosen::More(ids),
+        };
+        session.guest.set(Setting::Functions(file.list, chosen))?;
+        (rest, is_first) = (behind, false);
     }
     Ok(())
 }
@@ -241,9 +240,7 @@ fn choose_pids(session: &mut Session, is_new: bool, text: &str) -> Result<()> {
             Err(_) => return Err(Errno::INVAL),
         }
     }
-    session
-        .guest
-        .set(&format!("ftrace_pid={}", ranges(&threads)))
+    session.guest.set(Setting::Pids(ids(&ranges(&threads))?))
 }
 
 fn depth(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
@@ -252,9 +249,7 @@ fn depth(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 
 fn set_depth(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let depth = u32::try_from(number(text)?).map_err(|_| Errno::RANGE)?;
-    session
-        .guest
-        .set(&format!("ftrace_graph_max_depth={depth}"))
+    session.guest.set(Setting::GraphDepth(depth))
 }
 
 fn graph_stats(session: &mut Session, _: &Of) -> Result<Vec<u8>> {

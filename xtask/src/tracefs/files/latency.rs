@@ -4,6 +4,7 @@
 //! are shorter than one.
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 use takt_tracer::decode::TscClock;
 
 use super::File;
@@ -58,24 +59,20 @@ fn width(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     Ok(micros(session.guest.latency()?.hwlat_width).into())
 }
 
-fn set(session: &mut Session, setting: &str, text: &str) -> Result<()> {
-    session.guest.set(&format!("{setting}={}", parse(text)?))
-}
-
 fn set_max(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    set(session, "tracing_max_latency", text)
+    session.guest.set(Setting::MaxLatency(parse(text)?))
 }
 
 fn set_thresh(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    set(session, "tracing_thresh", text)
+    session.guest.set(Setting::Thresh(parse(text)?))
 }
 
 fn set_window(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    set(session, "hwlat_window", text)
+    session.guest.set(Setting::HwlatWindow(parse(text)?))
 }
 
 fn set_width(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    set(session, "hwlat_width", text)
+    session.guest.set(Setting::HwlatWidth(parse(text)?))
 }
 
 /// The thread that watches stays where it is.

@@ -1,14 +1,15 @@
 //! What was recorded.
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
+use takt_tracer::control::setting::Snapshot;
 
+use super::control::number;
 use crate::export::latency::is_latency_tracer;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 use crate::tracefs::{Result, render, snapshot as kept};
-
-use super::control::number;
 
 fn cpu_of(of: &Of) -> Option<usize> {
     match of {
@@ -31,8 +32,12 @@ pub(super) fn snapshot(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
 
 /// 0 frees, 1 takes, anything else clears.
 pub(super) fn set_snapshot(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    let what = number(text)?.min(2);
-    session.guest.set(&format!("snapshot={what}"))
+    let what = match number(text)? {
+        0 => Snapshot::Free,
+        1 => Snapshot::Take,
+        _ => Snapshot::Clear,
+    };
+    session.guest.set(Setting::Snapshot(what))
 }
 
 pub(super) fn stats(session: &mut Session, of: &Of) -> Result<Vec<u8>> {
@@ -46,8 +51,7 @@ pub(super) fn clear(session: &mut Session) -> Result<()> {
 
 /// A record for each line, and for each part of one that is too long for one record.
 pub(super) fn marker(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    const SETTING: &str = "trace_marker=";
-    let room = MAX_LINE - SETTING.len();
+    let room = MAX_LINE - Setting::Marker("").to_string().len();
     for line in text.lines() {
         let mut rest = line;
         loop {
@@ -56,7 +60,7 @@ pub(super) fn marker(session: &mut Session, _: &Of, text: &str) -> Result<()> {
                 at -= 1;
             }
             let (part, behind) = rest.split_at(at);
-            session.guest.set(&format!("{SETTING}{part}"))?;
+            session.guest.set(Setting::Marker(part))?;
             rest = behind;
             if rest.is_empty() {
                 break;

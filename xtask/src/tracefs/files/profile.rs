@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 use takt_tracer::profile::{self, View};
 
 use super::control::number;
@@ -27,9 +28,7 @@ pub(super) fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 /// As Linux: any number but 0 is 1.
 pub(super) fn set_enabled(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let on = number(text)? != 0;
-    session
-        .guest
-        .set(&format!("function_profile={}", u8::from(on)))
+    session.guest.set(Setting::FunctionProfile(on))
 }
 
 /// What was counted on a CPU, the functions that took longest first.

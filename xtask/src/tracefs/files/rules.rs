@@ -1,6 +1,8 @@
 //! Filters and triggers of events.
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
+use takt_tracer::control::setting::{EventFilter, EventTrigger, EventTriggerOff, Program, Words};
 use takt_tracer::decode::{EventDef, Names};
 use takt_tracer::filter::FilterError;
 use takt_tracer::filter::trigger::{Trigger, condition};
@@ -96,8 +98,11 @@ pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<(
     for (event, code) in compiled {
         if let Ok(code) = code {
             send(session, &code)?;
-            let line = format!("event_filter={event},{},{text}", code.len());
-            session.guest.set(&line)?;
+            session.guest.set(Setting::EventFilter(EventFilter {
+                event,
+                len: code.len() as u32,
+                text,
+            }))?;
             session.refused.remove(&Of::Event(event));
         }
     }
@@ -107,7 +112,11 @@ pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<(
 
 fn clear_filter(session: &mut Session, event: u32) -> Result<()> {
     session.refused.remove(&Of::Event(event));
-    session.guest.set(&format!("event_filter={event},0,"))
+    session.guest.set(Setting::EventFilter(EventFilter {
+        event,
+        len: 0,
+        text: "",
+    }))
 }
 
 /// A filter is wrong: says where, and does without one.
@@ -125,8 +134,11 @@ fn refuse(session: &mut Session, of: &Of, text: &str, error: FilterError) -> Res
 fn send(session: &mut Session, words: &[u32]) -> Result<()> {
     for (number, chunk) in words.chunks(IN_LINE).enumerate() {
         let words: Vec<_> = chunk.iter().map(|word| format!("{word:x}")).collect();
-        let line = format!("program={},{}", number * IN_LINE, words.join(","));
-        session.guest.set(&line)?;
+        let words = words.join(",");
+        session.guest.set(Setting::Program(Program {
+            at: (number * IN_LINE) as u32,
+            words: Words::parse(&words).map_err(|_| Errno::INVAL)?,
+        }))?;
     }
     Ok(())
 }
@@ -185,8 +197,10 @@ pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<
     };
     match (same.map(|(set, _)| set), adds) {
         (Some(same), false) => {
-            let line = format!("event_trigger_off={event},{}", same.place);
-            return session.guest.set(&line);
+            let place = same.place as u32;
+            return session
+                .guest
+                .set(Setting::EventTriggerOff(EventTriggerOff { event, place }));
         }
         // As in Linux, taking away what is not there is no mistake.
         (None, false) => return Ok(()),
@@ -220,14 +234,15 @@ fn add(session: &mut Session, event: u32, trigger: &Trigger, text: &str) -> Resu
     };
     let words: Vec<_> = [&*bound.spec, &*bound.condition].concat();
     send(session, &words)?;
-    let mut all = Action::ALL.iter();
-    let name = all.find(|(action, _)| *action == trigger.action);
-    let (_, name) = name.ok_or(Errno::INVAL)?;
-    let count = trigger
-        .count
-        .map_or_else(|| "-".into(), |count| count.to_string());
-    let (spec, condition) = (bound.spec.len(), bound.condition.len());
-    session.guest.set(&format!(
-        "event_trigger={event},{name},{count},{spec},{condition},{text}"
-    ))
+    session.guest.set(Setting::EventTrigger(EventTrigger {
+        event,
+        action: trigger.action,
+        count: trigger
+            .count
+            .map(|count| u32::try_from(count).map_err(|_| Errno::INVAL))
+            .transpose()?,
+        nr_spec: bound.spec.len() as u32,
+        nr_condition: bound.condition.len() as u32,
+        text,
+    }))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 use takt_tracer::stack_max::{self, View};
 
 use super::control::number;
@@ -39,7 +40,7 @@ fn is_on(session: &Session) -> Result<bool> {
 
 pub(super) fn set_enabled(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     match number(text)? {
-        on @ 0..=1 => session.guest.set(&format!("stack_tracer={on}")),
+        on @ 0..=1 => session.guest.set(Setting::StackTracer(on == 1)),
         _ => Err(Errno::INVAL),
     }
 }
@@ -55,7 +56,7 @@ pub(super) fn size(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 /// What was found is forgotten.
 pub(super) fn set_size(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let bytes = u32::try_from(number(text)?).map_err(|_| Errno::OVERFLOW)?;
-    session.guest.set(&format!("stack_max_size={bytes}"))
+    session.guest.set(Setting::StackMax(bytes))
 }
 
 /// Each stack's deepest use in Linux's lines, the deepest of all first.

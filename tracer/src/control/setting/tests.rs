@@ -1,9 +1,17 @@
 //! Settings as they are written.
 
-use super::*;
+use std::string::ToString;
 
+use super::*;
+use crate::rules::Action;
+
+/// Reads it. What was read says, when it is written, the same.
 fn parse(text: &str) -> Option<Result<Setting<'_>, Errno>> {
-    Setting::parse(text)
+    let parsed = Setting::parse(text);
+    if let Some(Ok(setting)) = parsed {
+        assert_eq!(setting.to_string(), text);
+    }
+    parsed
 }
 
 #[test]
@@ -17,18 +25,19 @@ fn settings_are_read() {
     assert_eq!(parse("mode=flight"), Some(Ok(Setting::Overwrite(true))));
     assert_eq!(parse("tracing_cpumask=f"), Some(Ok(Setting::Cpumask(15))));
     assert_eq!(parse("trace_buf_subs=8"), Some(Ok(Setting::BufferSize(8))));
-    assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear)));
-    let Some(Ok(Setting::Program { at: 8, words })) = parse("program=8,1f,0,ffffffff") else {
+    assert_eq!(parse("trace_clear="), Some(Ok(Setting::Clear(()))));
+    let Some(Ok(Setting::Program(Program { at: 8, words }))) = parse("program=8,1f,0,ffffffff")
+    else {
         unreachable!("they are words")
     };
     assert!(words.iter().eq([0x1f, 0, u32::MAX]));
     assert_eq!(
         parse("event_filter=4,13,prio < 10, or not"),
-        Some(Ok(Setting::EventFilter {
+        Some(Ok(Setting::EventFilter(EventFilter {
             event: 4,
             len: 13,
             text: "prio < 10, or not"
-        }))
+        })))
     );
     assert_eq!(
         parse("event_trigger=6,traceoff,3,0,5,if x"),
@@ -43,25 +52,32 @@ fn settings_are_read() {
     );
     assert_eq!(
         parse("event_trigger_off=6,1"),
-        Some(Ok(Setting::EventTriggerOff { event: 6, place: 1 }))
+        Some(Ok(Setting::EventTriggerOff(EventTriggerOff {
+            event: 6,
+            place: 1
+        })))
     );
     let taken = Setting::Snapshot(Snapshot::Take);
     assert_eq!(parse("snapshot=1"), Some(Ok(taken)));
-    let Some(Ok(Setting::Events { ids, on: false })) = parse("events_off=4,,6") else {
+    let Some(Ok(Setting::EventsOff(ids))) = parse("events_off=4,,6") else {
         unreachable!("it is a list")
     };
     assert!(ids.iter().eq([4, 6]));
-    let Some(Ok(Setting::Filter(Some(ids)))) = parse("ftrace_filter=3,7-9") else {
+    let Some(Ok(Setting::Functions(List::Filter, Chosen::Only(ids)))) =
+        parse("ftrace_filter=3,7-9")
+    else {
         unreachable!("it is a list with a range")
     };
     assert!(ids.iter().eq([3, 7, 8, 9]));
-    let Some(Ok(Setting::More(List::GraphNotrace, ids))) = parse("ftrace_graph_notrace+=1-2")
+    let Some(Ok(Setting::Functions(List::GraphNotrace, Chosen::More(ids)))) =
+        parse("ftrace_graph_notrace+=1-2")
     else {
         unreachable!("it adds to a list")
     };
     assert!(ids.iter().eq([1, 2]));
     assert_eq!(parse("ftrace_pid+=1"), None);
-    assert_eq!(parse("ftrace_filter=*"), Some(Ok(Setting::Filter(None))));
+    let all = Setting::Functions(List::Filter, Chosen::All);
+    assert_eq!(parse("ftrace_filter=*"), Some(Ok(all)));
     assert_eq!(parse("stacktrace=0"), Some(Ok(Setting::StackTrace(false))));
     assert_eq!(
         parse("func_stack_trace=1"),
@@ -81,8 +97,13 @@ fn settings_are_read() {
     );
     assert_eq!(parse("stack_max_size=96"), Some(Ok(Setting::StackMax(96))));
     let all = parse("stack_trace_filter=*");
-    assert_eq!(all, Some(Ok(Setting::StackFilter(None))));
-    let Some(Ok(Setting::More(List::StackFilter, ids))) = parse("stack_trace_filter+=5") else {
+    assert_eq!(
+        all,
+        Some(Ok(Setting::Functions(List::StackFilter, Chosen::All)))
+    );
+    let Some(Ok(Setting::Functions(List::StackFilter, Chosen::More(ids)))) =
+        parse("stack_trace_filter+=5")
+    else {
         unreachable!("it adds to a list")
     };
     assert!(ids.iter().eq([5]));
@@ -116,6 +137,7 @@ fn nonsense_has_linuxs_numbers() {
         ("ftrace_filter=9-7", Errno::Invalid),
         ("ftrace_filter=0-65536", Errno::Invalid),
         ("ftrace_pid=x", Errno::Invalid),
+        ("ftrace_notrace=*", Errno::Invalid),
         ("stacktrace=", Errno::Invalid),
         ("function_profile=on", Errno::Invalid),
         ("stack_tracer=", Errno::Invalid),
