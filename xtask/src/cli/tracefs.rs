@@ -18,7 +18,7 @@ pub struct Tracefs {
 /// The ways.
 #[derive(Debug, Subcommand)]
 pub enum TracefsCommand {
-    /// A shell with cat, echo and ls on the files.
+    /// A shell with cat, echo, ls, cd, head, tail, grep and wc on the files.
     Shell(Shell),
     /// Mounts the files with FUSE until Ctrl-C or the guest's end.
     Mount(Mount),

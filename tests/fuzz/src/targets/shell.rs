@@ -14,10 +14,17 @@ pub fn run(input: &[u8]) {
     let Ok(text) = core::str::from_utf8(input) else {
         return;
     };
-    if let Ok(commands) = parse(text) {
-        let written: Vec<_> = commands.iter().map(write).collect();
-        assert_eq!(parse(&written.join(";")).as_ref(), Ok(&commands));
-        for word in commands.iter().flat_map(|command| &command.words) {
+    if let Ok(pipelines) = parse(text) {
+        let written: Vec<_> = pipelines
+            .iter()
+            .map(|commands| commands.iter().map(write).collect::<Vec<_>>().join("|"))
+            .collect();
+        assert_eq!(parse(&written.join(";")).as_ref(), Ok(&pipelines));
+        for word in pipelines
+            .iter()
+            .flatten()
+            .flat_map(|command| &command.words)
+        {
             set(word);
         }
     }
@@ -51,7 +58,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "echo function_graph > current_tracer; cat trace # all of it\nls events/sched",
         "echo 'sched:* !irq:x' >> set_event; echo \"a \\\" b\" nosym-offset > trace_options",
         "echo -n a\\ b >trace_marker;; exit 1",
-        "echo 'unmatched; echo > > x | y & z",
+        "cat trace | grep -v 'x|y' |\n head -5 > trace_marker; cd events\\\n/sched",
+        "echo 'unmatched; echo > > x || y & z",
         "",
     ]
     .map(|line| line.as_bytes().to_vec())

@@ -19,6 +19,7 @@ mod tracefs;
 mod tracefs_functions;
 mod tracefs_pipe;
 mod tracefs_rules;
+mod tracefs_shell;
 mod traces;
 mod viewers;
 
@@ -80,6 +81,10 @@ const TESTS: &[(&str, Check)] = &[
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
+    (
+        "tracefs_shell_pipes_and_paths",
+        tracefs_shell::pipes_and_paths,
+    ),
     (
         "tracefs_pipe_counts_what_it_misses",
         tracefs_pipe::counts_what_it_misses,

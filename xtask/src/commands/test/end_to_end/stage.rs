@@ -1,6 +1,7 @@
 //! [`Stage`]: where commands are typed and looked at.
 
 use std::fs;
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -83,8 +84,11 @@ impl Stage {
 
     /// Runs ourselves with these words.
     pub(super) fn xtask(&self, words: &[&str]) -> Result<Done> {
-        let output = self
-            .command(words)
+        Self::done(&mut self.command(words))
+    }
+
+    fn done(command: &mut Command) -> Result<Done> {
+        let output = command
             .output()
             .context("cannot run this program once more")?;
         Ok(Done {
@@ -92,6 +96,15 @@ impl Stage {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
+    }
+
+    /// The same with a text on its standard input.
+    pub(super) fn type_in(&self, words: &[&str], text: &str) -> Result<Done> {
+        let mut file = tempfile::tempfile().context("no room for what is typed")?;
+        file.write_all(text.as_bytes())?;
+        file.rewind()?;
+        let mut command = self.command(words);
+        Self::done(command.stdin(file))
     }
 
     /// `latency-run` under icount with these flags into the folder `name`, whatever was there.

@@ -180,7 +180,9 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         contains(&done.stdout, part)?;
     }
     ensure!(
-        done.stderr.lines().all(|line| !line.starts_with("bash:")),
+        done.stderr
+            .lines()
+            .all(|line| !line.starts_with("tracefs:")),
         "{}",
         done.stderr
     );
@@ -209,22 +211,22 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         .lines()
         .filter(|line| line.contains(": "))
         .collect();
-    let invalid = "bash: echo: write error: Invalid argument";
+    let invalid = "tracefs: echo: write error: Invalid argument";
     let expected = [
         invalid,
-        "bash: echo: write error: Cannot allocate memory",
+        "tracefs: echo: write error: Cannot allocate memory",
         invalid,
         invalid,
-        "bash: echo: write error: Value too large for defined data type",
+        "tracefs: echo: write error: Value too large for defined data type",
         invalid,
         invalid,
         invalid,
         invalid,
-        "bash: nothing: Permission denied",
-        "bash: events/nothing/enable: No such file or directory",
+        "tracefs: nothing: Permission denied",
+        "tracefs: events/nothing/enable: No such file or directory",
         "cat: nothing: No such file or directory",
         "ls: cannot access 'nothing': No such file or directory",
-        "bash: nothing: command not found",
+        "tracefs: nothing: command not found",
     ];
     ensure!(said == expected, "{}", done.stderr);
     Ok(())
