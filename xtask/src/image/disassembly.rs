@@ -1,5 +1,7 @@
 //! Instructions as text, and what an instruction is.
 
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter, Mnemonic};
 
 use super::Elf;
@@ -30,6 +32,21 @@ pub fn text(elf: &Elf, ip: u64) -> String {
     let mut text = String::new();
     formatter.format(&instruction, &mut text);
     text
+}
+
+/// Where the code of these addresses branches to: the targets of its calls and jumps, but for those that are known only when
+/// it runs.
+#[must_use]
+pub fn branch_targets(elf: &Elf, range: Range<u64>) -> Vec<u64> {
+    let code = elf.code_at(range.start);
+    let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    let code = code.get(..len).unwrap_or(code);
+    let decoder = Decoder::with_ip(BITNESS, code, range.start, DecoderOptions::NONE);
+    let targets = decoder.into_iter().filter_map(|it| {
+        let target = it.near_branch_target();
+        (target != 0).then_some(target)
+    });
+    targets.collect()
 }
 
 #[rustfmt::skip]

@@ -2,8 +2,8 @@
 //!
 //! The compiler begins each function with a five-byte NOP and lists it (`-Z patchable-function-entry=5`; xtask passes it
 //! for images with feature `function`). Switched on, the NOP is a call of one of the thunks in `thunk`. The list is in
-//! ascending order. Functions in sections `.text.notrace.*` have the NOP too, but are never patched: the linker puts
-//! them side by side, so the address tells.
+//! ascending order. The tracer's functions and those in sections `.text.notrace.*` have the NOP too, but are never patched:
+//! the linker puts them side by side, so the address tells.
 
 use crate::arch::jump_label::{Writable, branch, is_code};
 

@@ -11,9 +11,10 @@
 //!                                                 └─> dispatch ─> hooks      hooks, or hooks and a tracer
 //! ```
 //!
-//! What the tracer itself needs is in sections `.text.notrace.*`, which are never patched: functions that write to
-//! the ring, the first steps of an NMI, and what a further CPU executes before its per-CPU block stands. The tracer's
-//! way calls nothing, so it cannot recur; a guard stands behind the hooks' way.
+//! Never patched are the tracer (the crate `takt_tracer`, the module `trace` and the walk along the stack: the linker script
+//! knows them by their names) and functions in sections `.text.notrace.*`: the first steps of an NMI, and what a further CPU
+//! executes before its per-CPU block stands. The tracer's straight way calls nothing, so it cannot recur; its slow one calls
+//! what is never patched; a guard stands behind the hooks' way.
 
 mod change;
 pub mod entry;

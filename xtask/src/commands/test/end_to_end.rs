@@ -10,6 +10,7 @@ mod early;
 mod ftrace_document;
 mod functions;
 mod history;
+mod notrace;
 mod report;
 mod runs;
 mod stage;
@@ -97,6 +98,8 @@ const TESTS: &[(&str, Check)] = &[
         "function_profiler_and_stack_tracer",
         tracefs_functions::profiler_and_stack_tracer,
     ),
+    ("the_tracer_is_not_traced", notrace::by_the_code),
+    ("functions_with_stacks_and_filters", notrace::by_a_session),
     ("func_stack_trace", tracefs_functions::func_stack_trace),
     (
         "functions_beside_latency_tracers",
