@@ -28,6 +28,7 @@ pub mod budget;
 pub mod cli;
 pub mod commands;
 pub mod compare;
+pub mod counted;
 pub mod export;
 pub mod guest;
 pub mod history;

@@ -1,7 +1,7 @@
 //! Where things are: the workspace, the build directory, the run folders.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,12 @@ pub fn workspace() -> PathBuf {
         .ancestors()
         .find(|dir| dir.join("Cargo.lock").is_file());
     top.or(package.parent()).unwrap_or(&package).to_path_buf()
+}
+
+/// The cargo that runs us, or the one in `PATH`.
+#[must_use]
+pub fn cargo() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 /// Where cargo puts what it builds for the host.

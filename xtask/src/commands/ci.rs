@@ -2,8 +2,6 @@
 //! the end, with its last words: a log of all steps is long, and often only its end is kept.
 
 use std::collections::VecDeque;
-use std::env;
-use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use console::style;
 
-use crate::paths;
+use crate::paths::{self, cargo};
 
 /// Lines of a step that failed which are said again.
 const LAST_LINES: usize = 100;
@@ -128,11 +126,6 @@ fn pass_on(said: impl Read, on: &mut impl Write, last: &Mutex<VecDeque<String>>)
         line.clear();
     }
     Ok(())
-}
-
-/// The cargo that runs us, or the one in `PATH`.
-pub(super) fn cargo() -> OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use console::style;
 use takt_timerlat::stats::Status;
 use takt_tracer::control::Tracer;
 
 use crate::analysis::{self, Analysis};
 use crate::cli::{AccelChoice, LatencyRun};
+use crate::counted::Plugin;
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
 use crate::qemu::accel::{self, Selected};
@@ -19,6 +20,7 @@ use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
 use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
+use crate::term::WithHelp;
 use crate::tracefs::launch::CONTROL_NS;
 use crate::{output, paths, setup, term};
 
@@ -62,6 +64,10 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
     let accel = accel::select(flags.accel, !flags.no_icount, || {
         probe::probe(&elf.path, Accel::Kvm)
     })?;
+    let plugin = match flags.verify {
+        true => Some(plugin(&elf, accel.accel)?),
+        false => None,
+    };
     if !flags.quiet {
         if flags.accel == AccelChoice::Auto {
             eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
@@ -88,7 +94,20 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
         output: flags.output.as_deref(),
         is_forced: flags.force,
         is_quiet: flags.quiet,
+        plugin,
     })
+}
+
+/// What counts the executed instructions for `--verify`.
+fn plugin(elf: &Elf, accel: Accel) -> Result<Plugin> {
+    if accel != Accel::TcgIcount {
+        return Err(anyhow!(
+            "--verify is for icount, where a nanosecond is an instruction, and this is {}",
+            accel.name()
+        ))
+        .help("name the accelerator: --accel tcg, without --no-icount");
+    }
+    Plugin::new(elf)
 }
 
 /// Keeps the run for the history. That it cannot be kept does not make it a bad run.

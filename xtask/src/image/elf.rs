@@ -154,6 +154,19 @@ impl Elf {
         file.section_by_name(name)?.data().ok()
     }
 
+    /// The sections of code: address and bytes.
+    #[must_use]
+    pub fn code(&self) -> Vec<(u64, &[u8])> {
+        let Ok(file) = object::File::parse(&*self.data) else {
+            return Vec::new();
+        };
+        let is_code = |section: &object::Section<'_, '_>| section.kind() == SectionKind::Text;
+        let sections = file.sections().filter(is_code);
+        sections
+            .filter_map(|section| Some((section.address(), section.data().ok()?)))
+            .collect()
+    }
+
     /// The bytes of code from an address on, up to the end of its section; none if there is no code.
     #[must_use]
     pub fn code_at(&self, address: u64) -> &[u8] {

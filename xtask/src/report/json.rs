@@ -5,7 +5,7 @@ use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
-use super::record::{Run, SlotRecord};
+use super::record::{Figures, Run, SlotRecord, VerifiedRecord};
 use crate::analysis::rows::Breakdown;
 use crate::run::RunConfig;
 
@@ -18,6 +18,8 @@ struct Document<'r> {
     config: &'r RunConfig,
     result: &'static str,
     taint: &'r [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<VerifiedRecord>,
     cpus: Vec<Cpu>,
     trace: Trace,
     /// What the latency consists of that hit a threshold.
@@ -33,6 +35,15 @@ struct Cpu {
     missed: u64,
     irq: Latency,
     thread: Latency,
+    /// Without the time in which other CPUs ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_turns: Option<WithoutTurns>,
+}
+
+#[derive(Serialize)]
+struct WithoutTurns {
+    irq: Figures,
+    thread: Figures,
 }
 
 #[derive(Serialize)]
@@ -68,12 +79,20 @@ pub fn write(
 ) -> serde_json::Result<String> {
     let record = &run.record;
     let is_cyclictest = record.config.workload == Workload::Cyclictest;
+    let without_turns = |cpu: u32| {
+        let own = record.without_turns.iter().find(|own| own.cpu == cpu)?;
+        Some(WithoutTurns {
+            irq: own.irq,
+            thread: own.thread,
+        })
+    };
     let cpu = |(slot, d): (&SlotRecord, &super::record::Distributions)| Cpu {
         cpu: slot.cpu,
         slot: is_cyclictest.then_some(slot.slot),
         missed: slot.missed,
         irq: latency(&d.irq, buckets),
         thread: latency(&d.thread, buckets),
+        without_turns: without_turns(slot.cpu),
     };
     let document = Document {
         schema: "takt.latency-run/1",
@@ -83,6 +102,7 @@ pub fn write(
         config: &record.config,
         result: record.result.word(),
         taint: &record.taint,
+        verified: record.verified,
         cpus: record
             .slots
             .iter()

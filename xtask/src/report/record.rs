@@ -80,6 +80,12 @@ pub struct RunRecord {
     pub capture: CaptureCount,
     pub cpus: Vec<CpuRecord>,
     pub threads: Vec<ThreadRecord>,
+    /// How many activations hold against the count of executed instructions, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<VerifiedRecord>,
+    /// The latencies without the time in which other CPUs ran, if that was counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_turns: Vec<WithoutTurns>,
     /// Check sum of all this and of `hist.csv`; runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
@@ -201,6 +207,51 @@ pub struct SlotRecord {
     pub negative: u64,
     pub irq: LatencyRecord,
     pub thread: LatencyRecord,
+}
+
+/// The activations of a run, warm-up and all, and how many of them hold against the count of executed instructions, with
+/// both latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct VerifiedRecord {
+    pub activations: u64,
+    pub verified: u64,
+}
+
+/// A CPU's latencies without the time in which other CPUs ran.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct WithoutTurns {
+    pub cpu: u32,
+    pub irq: Figures,
+    pub thread: Figures,
+}
+
+/// What the table shows of a distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "names as in the reports")]
+pub struct Figures {
+    pub count: u64,
+    pub min: Option<u64>,
+    pub avg: Option<f64>,
+    pub p50: Option<u64>,
+    pub p99: Option<u64>,
+    pub p999: Option<u64>,
+    pub max: Option<u64>,
+}
+
+impl From<&ExactHistogram> for Figures {
+    fn from(all: &ExactHistogram) -> Self {
+        Self {
+            count: all.count(),
+            min: all.min(),
+            avg: all.avg(),
+            p50: all.percentile(500),
+            p99: all.percentile(990),
+            p999: all.percentile(999),
+            max: all.max(),
+        }
+    }
 }
 
 /// A distribution without its buckets.

@@ -6,17 +6,19 @@ use std::path::Path;
 
 use console::style;
 use takt_timerlat::config::Workload;
-use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
 use super::hist::{self, Canvas};
 use super::judge::slot_name;
-use super::record::{Run, RunRecord, SlotRecord, Verdict};
+use super::record::{Figures, Run, RunRecord, SlotRecord, Verdict};
 use crate::analysis::{self, Analysis};
 use crate::cli::format_ns;
 use crate::paths;
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
+
+/// The row of a latency without the time in which other CPUs ran.
+const WITHOUT_TURNS: &str = "   without turns";
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -215,11 +217,22 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
         let name = slot_name(workload, slot);
         // cyclictest measures threads only.
         let has_irq = workload == Workload::Timerlat || distributions.irq.count() != 0;
+        let own = run
+            .record
+            .without_turns
+            .iter()
+            .find(|it| it.cpu == slot.cpu);
         if has_irq {
-            row(out, &name, "IRQ", &distributions.irq)?;
+            row(out, &format!("{name:<9}IRQ"), (&distributions.irq).into())?;
+            own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.irq))?;
         }
         let name = if has_irq { "" } else { &name };
-        row(out, name, "thread", &distributions.thread)?;
+        row(
+            out,
+            &format!("{name:<9}thread"),
+            (&distributions.thread).into(),
+        )?;
+        own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.thread))?;
         writeln!(
             out,
             "{:<9}{:<7} {:>8}{}",
@@ -246,21 +259,20 @@ fn interval(workload: Workload, slot: &SlotRecord) -> String {
     }
 }
 
-fn row(out: &mut String, slot: &str, which: &str, all: &ExactHistogram) -> std::fmt::Result {
+fn row(out: &mut String, name: &str, all: Figures) -> std::fmt::Result {
     let cell = |value: Option<u64>| value.map_or_else(|| "-".into(), |ns| ns.to_string());
     let avg = all
-        .avg()
+        .avg
         .map_or_else(|| "-".into(), |avg| format!("{avg:.1}"));
-    let percentile = |per_mille| cell(all.percentile(per_mille));
     writeln!(
         out,
-        "{slot:<9}{which:<7} {:>8} {:>8} {avg:>8} {:>8} {:>8} {:>8} {:>8}",
-        all.count(),
-        cell(all.min()),
-        percentile(500),
-        percentile(990),
-        percentile(999),
-        cell(all.max()),
+        "{name:<16} {:>8} {:>8} {avg:>8} {:>8} {:>8} {:>8} {:>8}",
+        all.count,
+        cell(all.min),
+        cell(all.p50),
+        cell(all.p99),
+        cell(all.p999),
+        cell(all.max),
     )
 }
 
@@ -315,6 +327,14 @@ fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) ->
             "interrupted",
             record.timing.measured_ns as f64 / 1e9,
             record.config.duration()
+        )?;
+    }
+    if let Some(it) = record.verified {
+        let (verified, all) = (it.verified, it.activations);
+        writeln!(
+            out,
+            "{:<12} {verified} of {all} activations, both latencies, by the count of executed instructions",
+            "verified"
         )?;
     }
     if let Some(stop) = &record.stop {

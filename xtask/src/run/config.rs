@@ -21,6 +21,9 @@ const GRAPH_EVENTS: [&str; 3] = [
     "irq:irq_handler_exit",
 ];
 
+/// The records of the latencies.
+const SAMPLES: &str = "timerlat";
+
 /// The duration of a measurement that goes on until the user ends it.
 pub const UNTIL_STOPPED: u64 = 0;
 
@@ -96,6 +99,9 @@ impl RunConfig {
                 "the flags that begin with --graph, and --max-graph-depth, are for --tracer function_graph"
             );
         }
+        if flags.verify && is_cyclictest {
+            bail!("--verify is for --workload timerlat");
+        }
         let threads = flags.threads.unwrap_or(1);
         let lowest = flags.priority.saturating_sub(threads - 1);
         if lowest == 0 {
@@ -114,6 +120,9 @@ impl RunConfig {
             [] => DEFAULT_EVENTS.split(',').map(str::to_owned).collect(),
             given => given.to_vec(),
         };
+        if flags.verify {
+            events.push(SAMPLES.into());
+        }
         if flags.tracer == Tracer::FunctionGraph {
             events.extend(GRAPH_EVENTS.map(str::to_owned));
         }

@@ -11,6 +11,7 @@ use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, provenance};
+use crate::counted::{Plugin, Verification};
 use crate::guest;
 use crate::guest::rings;
 use crate::guest::rtt::{Rtt, UP_LOG};
@@ -46,6 +47,8 @@ pub struct Plan<'p> {
     pub is_forced: bool,
     /// No live view.
     pub is_quiet: bool,
+    /// Counts what is executed, so that the latencies are verified.
+    pub plugin: Option<Plugin>,
 }
 
 /// A run that is over.
@@ -115,9 +118,16 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         results: &results,
         capture: &capture,
     };
-    let error = evidence.error();
+    let verification = match evidence.error() {
+        None => verify(plan, &dir, &results)?,
+        Some(_) => None,
+    };
+    let error = evidence
+        .error()
+        .or_else(|| verification.as_ref()?.error.clone());
     let taint = evidence.taints();
-    let last_words = error
+    let last_words = evidence
+        .error()
         .is_some()
         .then(|| last_words::collect(&dir, plan.elf, state_of(&results)));
     let record = RunRecord {
@@ -148,6 +158,8 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         capture,
         cpus: results.cpu_records(),
         threads: results.thread_records(),
+        verified: verification.as_ref().map(|it| it.record),
+        without_turns: verification.map(|it| it.without_turns).unwrap_or_default(),
         sum: None,
     };
     let mut run = Run {
@@ -177,9 +189,27 @@ fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<Outcome> {
     let status = guest::status(plan.elf, ram)?;
     let live = Live::new(&plan.config, plan.is_quiet);
     let messages = machine.dir.join(folder::MESSAGES);
-    let process =
-        Process::start(machine, &messages).help("see what is there: cargo xtask doctor")?;
+    let with_plugin = |arguments| match &plan.plugin {
+        Some(plugin) => plugin.added_to(arguments, &machine.dir.join(folder::COUNTED)),
+        None => arguments,
+    };
+    let process = Process::start_with(machine, with_plugin, &messages)
+        .help("see what is there: cargo xtask doctor")?;
     Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram)).run(&live)
+}
+
+/// Holds every latency against the count of executed instructions, if that was asked for.
+fn verify(plan: &Plan<'_>, dir: &Path, results: &Results) -> Result<Option<Verification>> {
+    if plan.plugin.is_none() {
+        return Ok(None);
+    }
+    let measured: Vec<_> = (results.slots.iter().map(|slot| slot.cpu))
+        .zip(&results.distributions)
+        .collect();
+    let is_stopped = results.stop.is_some();
+    Verification::of(dir, plan.elf, &plan.config, &measured, is_stopped)
+        .context("the latencies cannot be verified")
+        .map(Some)
 }
 
 /// Makes `trace.bin` and `log.bin` of what the guest sent, and of what it had not sent yet.

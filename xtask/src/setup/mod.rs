@@ -1,5 +1,6 @@
 //! What the machine must have, and getting it.
 
+pub mod build;
 pub mod install;
 pub mod packages;
 

@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::targets::Target;
-use crate::commands::ci::cargo;
 use crate::image::build::TARGET;
-use crate::paths;
+use crate::paths::{self, cargo};
 use crate::term::note;
 
 /// LLVM's SanitizerCoverage as libFuzzer wants it, and every check that the compiler has. What it warns of is the

@@ -22,6 +22,7 @@ mod tracefs_pipe;
 mod tracefs_rules;
 mod tracefs_shell;
 mod traces;
+mod verify;
 mod viewers;
 
 use anyhow::Result;
@@ -79,6 +80,9 @@ const TESTS: &[(&str, Check)] = &[
     ),
     ("every_load", runs::every_load),
     ("no_timer_is_early_under_load", early::under_every_load),
+    ("verify_every_load", verify::every_load),
+    ("verify_finds_what_is_planted", verify::planted_error),
+    ("verify_refuses_what_it_cannot", verify::refused),
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),

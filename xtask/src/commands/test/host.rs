@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::tally::Tally;
-use crate::commands::ci::cargo;
-use crate::paths;
+use crate::paths::{self, cargo};
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
 /// of the fuzz targets it is their seeds.

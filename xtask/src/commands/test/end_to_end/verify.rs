@@ -1,0 +1,93 @@
+//! `latency-run --verify`: every latency against the count of executed instructions, and what it costs the guest: nothing.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+
+/// The end of the interrupt entry's time stamp: `shl rdx, 32`, `lea rdi, [rax + rdx]`.
+const STAMP: [u8; 8] = [0x48, 0xc1, 0xe2, 0x20, 0x48, 0x8d, 0x3c, 0x10];
+/// In as many instructions the same while the time has 32 bits, but one more: `lea rdi, [rax + 1]`, `nop`.
+const ONE_MORE: [u8; 8] = [0x48, 0x8d, 0x78, 0x01, 0x0f, 0x1f, 0x40, 0x00];
+
+/// Each load on one CPU and on two. A guest that is counted does the same as one that is not.
+pub(super) fn every_load(stage: &Stage) -> Result<()> {
+    for load in ["none", "cpu", "irq", "lock", "mix"] {
+        for (smp, all) in [(1, "50 of 50"), (2, "100 of 100")] {
+            let flags = format!("-d 50ms --smp {smp} --load {load}");
+            stage
+                .latency_run("counted", &format!("{flags} --verify"))?
+                .code(0)?
+                .says(&format!("verified     {all} activations"))?;
+            if load == "mix" {
+                stage.latency_run("uncounted", &flags)?.code(0)?;
+                ["hist.csv", "trace.bin", "log.bin"]
+                    .iter()
+                    .try_for_each(|file| stage.same(file, "counted", "uncounted"))?;
+            }
+        }
+    }
+    let document = stage.document("counted")?;
+    ensure!(
+        document["verified"]["activations"] == 100 && document["verified"]["verified"] == 100,
+        "{}",
+        document["verified"]
+    );
+    for cpu in document["cpus"].as_array().context("no CPUs")? {
+        for which in ["irq", "thread"] {
+            let (with, without) = (&cpu[which]["max"], &cpu["without_turns"][which]["max"]);
+            ensure!(
+                without.as_u64() <= with.as_u64() && without.is_u64(),
+                "{which} {without} without turns, {with} with them"
+            );
+        }
+    }
+    // Functions that are traced on the way, no other event, the warm-up.
+    for (flags, all) in [
+        ("-d 20ms --tracer function", 20),
+        ("-d 20ms -p 100 -e none", 200),
+        ("-d 20ms --warm-up 10ms", 30),
+    ] {
+        stage
+            .latency_run("counted", &format!("{flags} --verify"))?
+            .code(0)?
+            .says(&format!("verified     {all} of {all} activations"))?;
+    }
+    Ok(())
+}
+
+/// A guest whose interrupt takes a time stamp of one nanosecond more than there is: each IRQ latency is one too long.
+pub(super) fn planted_error(stage: &Stage) -> Result<()> {
+    let mut image = stage.read("first", "takt.elf")?;
+    let places: Vec<_> = (0..image.len() - STAMP.len())
+        .filter(|&at| image[at..].starts_with(&STAMP))
+        .collect();
+    ensure!(!places.is_empty(), "the image's time stamp is another one");
+    for at in places {
+        image[at..at + STAMP.len()].copy_from_slice(&ONE_MORE);
+    }
+    let path = stage.dir("false.elf");
+    fs::write(&path, image)?;
+    let flags = format!("-d 20ms --image {path}");
+    stage.latency_run("false", &flags)?.code(0)?;
+    stage
+        .latency_run("false", &format!("{flags} --verify"))?
+        .code(1)?
+        .says("verified     0 of 20 activations")?
+        .says("activation 1 on CPU 0: its IRQ latency was measured as 5 ns, and is 4")?;
+    Ok(())
+}
+
+/// What cannot be verified is refused before anything is measured.
+pub(super) fn refused(stage: &Stage) -> Result<()> {
+    for (flags, why) in [
+        ("--no-icount", "--accel tcg"),
+        ("--workload cyclictest", "timerlat"),
+    ] {
+        let done = stage.latency_run("refused", &format!("-d 10ms --verify {flags}"))?;
+        let done = done.code(1)?;
+        ensure!(done.stderr.contains(why), "{}", done.stderr);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! [`walk`]: the activations of a run, what they recorded and what they executed together.
+//!
+//! The thread's n-th reading of the clock on a CPU is that of the record with number n: nothing else has to be matched. The
+//! guest's time is the count and the time that was skipped in halts. How much that is tell the two records' own time
+//! stamps: they are readings of the clock, and the log has the counts of both.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use takt_tracer::decode::{Item, Record, TraceFile};
+
+use super::activations::{Activation, Activations};
+use super::log::Log;
+use super::marks::Marks;
+use super::turns::Turns;
+use crate::image::{Elf, events};
+use crate::run::{RunConfig, folder, recorded};
+
+/// Emitted in the timer's interrupt.
+pub const IRQ: &str = "timerlat:timerlat_irq";
+/// Emitted by the thread.
+pub const THREAD: &str = "timerlat:timerlat_thread";
+
+/// Bytes of the log that are read at once.
+const BUFFER: usize = 1 << 20;
+
+/// The record of a latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// What the guest has measured, in ns, as the record has it: less than 0 wraps around.
+    pub latency: u32,
+    /// The record's own time stamp, in ns.
+    pub recorded: u64,
+}
+
+/// An activation of which everything is known.
+#[derive(Clone, Debug)]
+pub struct Walked {
+    /// Its CPU.
+    pub cpu: u8,
+    /// What was executed.
+    pub executed: Activation,
+    /// What the interrupt said.
+    pub irq: Sample,
+    /// What the thread said.
+    pub thread: Sample,
+    /// The time that was skipped in halts so far, in ns: the guest's time less the count. `None` if the two records say
+    /// different things, though no halt can lie between them.
+    pub skipped: Option<u64>,
+}
+
+impl Walked {
+    /// Of the time between two moments, how much other CPUs ran on it: in ns, each an instruction. No halt of all CPUs may
+    /// lie between them and this activation, and they must not be later than its thread's reading of the clock. `None` if
+    /// that is not known.
+    #[must_use]
+    pub fn others(&self, turns: &Turns, time: Range<u64>) -> Option<u64> {
+        let skipped = self.skipped?;
+        let counts = time.start.checked_sub(skipped)?..time.end.checked_sub(skipped)?;
+        turns.others(self.cpu.into(), counts)
+    }
+}
+
+/// Reads a run's trace and the log beside it, and shows each activation to `visit`, with the turns up to it. Says how many
+/// activations were executed of which the trace has not both records.
+///
+/// # Errors
+///
+/// If one cannot be read, or they are not of the same run.
+pub fn walk(
+    dir: &Path,
+    elf: &Elf,
+    config: &RunConfig,
+    visit: impl FnMut(&Walked, &Turns) -> Result<()>,
+) -> Result<u64> {
+    let open = |name: &str| {
+        let path = dir.join(name);
+        File::open(&path).with_context(|| format!("cannot open {}", path.display()))
+    };
+    let trace =
+        TraceFile::open(BufReader::new(open(folder::TRACE)?)).context("cannot read the trace")?;
+    recorded::check_image(trace.header().image, elf)?;
+    let log = Log::new(BufReader::with_capacity(BUFFER, open(folder::COUNTED)?))?;
+    let activations = Activations::new(log, Marks::of(elf)?, config.smp);
+    join(trace, elf, activations, visit)
+}
+
+fn join(
+    mut trace: TraceFile<impl Read + Seek>,
+    elf: &Elf,
+    mut activations: Activations<impl Read>,
+    mut visit: impl FnMut(&Walked, &Turns) -> Result<()>,
+) -> Result<u64> {
+    let table = events::table(elf)?;
+    let mut unrecorded = 0;
+    // What the interrupt said of an activation whose thread has not run yet.
+    let mut begun = BTreeMap::new();
+    for item in trace.merge(&table) {
+        let Item::Record(record) = item? else {
+            continue;
+        };
+        let Some((number, sample)) = sample(&record) else {
+            continue;
+        };
+        let cpu = record.cpu;
+        if record.event.name == IRQ {
+            begun.insert(cpu, (number, sample));
+            continue;
+        }
+        let irq = begun.remove(&cpu).filter(|(begun, _)| *begun == number);
+        let executed = loop {
+            match activations.next_of(cpu.into())? {
+                Some(executed) if executed.number == number => break executed,
+                Some(executed) if executed.number < number => unrecorded += 1,
+                _ => bail!(
+                    "the trace has activation {number} on CPU {cpu}, and the log of executed instructions has it not"
+                ),
+            }
+        };
+        let Some((_, irq)) = irq else {
+            unrecorded += 1;
+            continue;
+        };
+        let walked = Walked {
+            cpu,
+            skipped: skipped(&executed, irq.recorded, sample.recorded),
+            executed,
+            irq,
+            thread: sample,
+        };
+        visit(&walked, &activations.turns)?;
+    }
+    for cpu in 0..usize::from(u8::MAX) {
+        while activations.next_of(cpu)?.is_some() {
+            unrecorded += 1;
+        }
+    }
+    Ok(unrecorded)
+}
+
+/// Number and content of a sample's record; `None` if it is another event's.
+fn sample(record: &Record<'_>) -> Option<(u64, Sample)> {
+    [IRQ, THREAD]
+        .contains(&record.event.name.as_str())
+        .then_some(())?;
+    let sample = Sample {
+        latency: record.number("timer_latency")? as u32,
+        recorded: record.ts,
+    };
+    Some((record.number("seqnum")?, sample))
+}
+
+/// The time that was skipped in halts, such that both records' time stamps are of readings that were executed there.
+fn skipped(executed: &Activation, irq: u64, thread: u64) -> Option<u64> {
+    let candidates = executed.in_interrupt.iter();
+    candidates
+        .filter_map(|at| irq.checked_sub(*at))
+        .find(|skipped| {
+            let at = thread.checked_sub(*skipped);
+            at.is_some_and(|at| executed.behind_sample.contains(&at))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_records_tell_the_same_time_that_was_skipped() {
+        let executed = Activation {
+            in_interrupt: vec![100, 140],
+            behind_sample: vec![300, 320],
+            ..Activation::default()
+        };
+        // The second reading in the interrupt and the first behind the sample, 1000 ns skipped.
+        assert_eq!(skipped(&executed, 1140, 1300), Some(1000));
+        assert_eq!(skipped(&executed, 1140, 1301), None);
+        assert_eq!(skipped(&executed, 1141, 1300), None);
+        // Time cannot have been skipped backwards.
+        assert_eq!(skipped(&executed, 99, 299), None);
+    }
+}
