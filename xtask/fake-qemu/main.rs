@@ -17,6 +17,11 @@ fn main() -> ExitCode {
         println!("QEMU emulator version 0.0.0 (fake)");
         return ExitCode::SUCCESS;
     }
+    // As a QEMU that was built without plugins: the option is not in its help.
+    if args.iter().any(|arg| arg == "-help") {
+        println!("usage: fake-qemu [options]");
+        return ExitCode::SUCCESS;
+    }
     if let Some(path) = std::env::var_os("FAKE_GUEST_PID") {
         std::fs::write(path, std::process::id().to_string()).expect("the pid file");
     }

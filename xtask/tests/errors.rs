@@ -32,6 +32,15 @@ fn a_guest_that_hangs_is_ended_within_ten_seconds_and_its_last_words_are_told() 
 }
 
 #[test]
+fn a_qemu_without_plugins_cannot_verify() {
+    let stage = Stage::new();
+    let done = stage.run("pass", &["--verify"]);
+    done.code(1)
+        .complains("was built without plugins")
+        .complains("TAKT_QEMU");
+}
+
+#[test]
 fn every_bad_end_is_named() {
     for (guest, why) in [
         ("reset-at-boot", "triple fault"),

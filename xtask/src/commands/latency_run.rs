@@ -11,6 +11,7 @@ use takt_tracer::control::Tracer;
 use crate::analysis::{self, Analysis};
 use crate::cli::{AccelChoice, LatencyRun};
 use crate::counted::Plugin;
+use crate::counted::plugin::check_qemu;
 use crate::history::{Entry, Setup, spool};
 use crate::image::{Elf, Recipe};
 use crate::qemu::accel::{self, Selected};
@@ -58,6 +59,10 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
 /// Builds the image and runs what the flags say; reports nothing.
 pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished> {
     setup::ensure_qemu(!flags.no_install)?;
+    if flags.verify {
+        // Before an image is built in vain.
+        check_qemu()?;
+    }
     let (elf, build_s) = image(flags)?;
     let event_ids = event_ids(&config, &elf)?;
     let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);

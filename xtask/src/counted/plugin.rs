@@ -56,8 +56,12 @@ impl Plugin {
     }
 }
 
-/// Whether this QEMU was built with plugins: its help has the option then only.
-fn check_qemu() -> Result<()> {
+/// Refuses a QEMU that was built without plugins: its help has not the option.
+///
+/// # Errors
+///
+/// If it was, or there is none.
+pub fn check_qemu() -> Result<()> {
     let program = qemu::program();
     let output = Command::new(&program)
         .arg("-help")

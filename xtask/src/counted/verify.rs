@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::walk::{Walked, walk};
+use super::walk::{Sample, Walked, walk};
 use crate::image::Elf;
 use crate::report::record::{Distributions, VerifiedRecord, WithoutTurns};
 use crate::run::RunConfig;
@@ -49,16 +49,12 @@ fn check(it: &Walked, config: &RunConfig) -> Result<Counted, String> {
         let first = |readings: &[u64]| readings.first().copied().unwrap_or_default();
         return Err(format!(
             "the time stamps of its two records are {} ns apart, and {} instructions were executed between them",
-            it.thread.recorded.wrapping_sub(it.irq.recorded),
+            (it.thread.unwrap_or(it.irq).recorded).wrapping_sub(it.irq.recorded),
             first(&executed.behind_sample).wrapping_sub(first(&executed.in_interrupt)),
         ));
     };
-    let deadline = deadline(
-        executed.sample.wrapping_add(skipped),
-        it.thread.latency,
-        it.cpu,
-        config,
-    );
+    let stamp = executed.stamp.wrapping_add(skipped);
+    let deadline = deadline(stamp, it.irq.latency, it.cpu, config);
     let since = |count: u64| count.wrapping_add(skipped).wrapping_sub(deadline) as i64;
     let counted = Counted {
         deadline,
@@ -66,10 +62,14 @@ fn check(it: &Walked, config: &RunConfig) -> Result<Counted, String> {
         thread: since(executed.sample),
     };
     for (which, recorded, counted) in [
-        ("IRQ", it.irq.latency, counted.irq),
-        ("thread", it.thread.latency, counted.thread),
+        ("IRQ", Some(it.irq), counted.irq),
+        ("thread", it.thread, counted.thread),
     ] {
-        if recorded != counted as u32 {
+        if let Some(Sample {
+            latency: recorded, ..
+        }) = recorded
+            && recorded != counted as u32
+        {
             return Err(format!(
                 "its {which} latency was measured as {recorded} ns, and is {counted} by the count of executed instructions"
             ));
@@ -78,11 +78,11 @@ fn check(it: &Walked, config: &RunConfig) -> Result<Counted, String> {
     Ok(counted)
 }
 
-/// The activation's time that is the nearest to that of its sample less its latency.
-fn deadline(sampled: u64, latency: u32, cpu: u8, config: &RunConfig) -> u64 {
+/// The activation's time that is the nearest to that of its interrupt's time stamp less the IRQ latency.
+fn deadline(stamp: u64, latency: u32, cpu: u8, config: &RunConfig) -> u64 {
     let period = config.period_ns;
     let stagger = period / u64::from(config.smp) * u64::from(cpu);
-    let about = sampled
+    let about = stamp
         .saturating_add(period / 2)
         .saturating_sub(stagger + u64::from(latency));
     about / period * period + stagger
@@ -135,7 +135,7 @@ impl Verification {
         // When a threshold stops the run, tracing ends first.
         if unrecorded != 0 && !is_stopped {
             it.error.get_or_insert_with(|| {
-                format!("{unrecorded} activations cannot be verified: the trace has not the records of both latencies")
+                format!("{unrecorded} activations cannot be verified: the trace has not the records of their latencies")
             });
         }
         if unrecorded == 0 && it.error.is_none() {
@@ -205,7 +205,6 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::super::activations::Activation;
-    use super::super::walk::Sample;
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
@@ -233,7 +232,7 @@ mod tests {
                 behind_sample: vec![2_500_355],
             },
             irq: sample(4, 7_500_107),
-            thread: sample(343, 7_500_355),
+            thread: Some(sample(343, 7_500_355)),
             skipped: Some(SKIPPED),
         }
     }
@@ -252,9 +251,9 @@ mod tests {
                 |it| it.irq.latency = 5,
                 "IRQ latency was measured as 5 ns, and is 4",
             ),
-            (|it| it.irq.latency = u32::MAX, "and is 4"),
+            (|it| it.irq.latency = u32::MAX, "measured as 4294967295 ns"),
             (
-                |it| it.thread.latency = 342,
+                |it| it.thread.as_mut().unwrap().latency = 342,
                 "thread latency was measured as 342 ns, and is 343",
             ),
             (
@@ -275,7 +274,7 @@ mod tests {
     #[test]
     fn records_that_contradict_the_count_are_named() {
         let mut it = activation();
-        it.thread.recorded += 1;
+        it.thread.as_mut().unwrap().recorded += 1;
         it.skipped = None;
         let error = check(&it, &config()).unwrap_err();
         assert!(

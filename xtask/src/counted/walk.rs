@@ -46,14 +46,24 @@ pub struct Walked {
     pub executed: Activation,
     /// What the interrupt said.
     pub irq: Sample,
-    /// What the thread said.
-    pub thread: Sample,
-    /// The time that was skipped in halts so far, in ns: the guest's time less the count. `None` if the two records say
+    /// What the thread said; `None` if tracing had ended by then, as it does when an IRQ latency hits a threshold.
+    pub thread: Option<Sample>,
+    /// The time that was skipped in halts so far, in ns: the guest's time less the count. `None` if two records say
     /// different things, though no halt can lie between them.
     pub skipped: Option<u64>,
 }
 
 impl Walked {
+    fn new(cpu: u8, executed: Activation, irq: Sample, thread: Option<Sample>) -> Self {
+        Self {
+            cpu,
+            skipped: skipped(&executed, irq.recorded, thread.map(|it| it.recorded)),
+            executed,
+            irq,
+            thread,
+        }
+    }
+
     /// Of the time between two moments, how much other CPUs ran on it: in ns, each an instruction. No halt of all CPUs may
     /// lie between them and this activation, and they must not be later than its thread's reading of the clock. `None` if
     /// that is not known.
@@ -66,7 +76,7 @@ impl Walked {
 }
 
 /// Reads a run's trace and the log beside it, and shows each activation to `visit`, with the turns up to it. Says how many
-/// activations were executed of which the trace has not both records.
+/// activations were executed of which the trace has not the records.
 ///
 /// # Errors
 ///
@@ -125,18 +135,17 @@ fn join(
             unrecorded += 1;
             continue;
         };
-        let walked = Walked {
-            cpu,
-            skipped: skipped(&executed, irq.recorded, sample.recorded),
-            executed,
-            irq,
-            thread: sample,
-        };
+        let walked = Walked::new(cpu, executed, irq, Some(sample));
         visit(&walked, &activations.turns)?;
     }
-    for cpu in 0..usize::from(u8::MAX) {
-        while activations.next_of(cpu)?.is_some() {
-            unrecorded += 1;
+    for cpu in 0..=u8::MAX {
+        while let Some(executed) = activations.next_of(cpu.into())? {
+            match begun.get(&cpu) {
+                Some(&(number, irq)) if number == executed.number => {
+                    visit(&Walked::new(cpu, executed, irq, None), &activations.turns)?;
+                }
+                _ => unrecorded += 1,
+            }
         }
     }
     Ok(unrecorded)
@@ -154,8 +163,12 @@ fn sample(record: &Record<'_>) -> Option<(u64, Sample)> {
     Some((record.number("seqnum")?, sample))
 }
 
-/// The time that was skipped in halts, such that both records' time stamps are of readings that were executed there.
-fn skipped(executed: &Activation, irq: u64, thread: u64) -> Option<u64> {
+/// The time that was skipped in halts, such that the records' time stamps are of readings that were executed there. The
+/// interrupt's alone is taken for that of the first reading.
+fn skipped(executed: &Activation, irq: u64, thread: Option<u64>) -> Option<u64> {
+    let Some(thread) = thread else {
+        return irq.checked_sub(*executed.in_interrupt.first()?);
+    };
     let candidates = executed.in_interrupt.iter();
     candidates
         .filter_map(|at| irq.checked_sub(*at))
@@ -177,10 +190,12 @@ mod tests {
             ..Activation::default()
         };
         // The second reading in the interrupt and the first behind the sample, 1000 ns skipped.
-        assert_eq!(skipped(&executed, 1140, 1300), Some(1000));
-        assert_eq!(skipped(&executed, 1140, 1301), None);
-        assert_eq!(skipped(&executed, 1141, 1300), None);
+        assert_eq!(skipped(&executed, 1140, Some(1300)), Some(1000));
+        assert_eq!(skipped(&executed, 1140, Some(1301)), None);
+        assert_eq!(skipped(&executed, 1141, Some(1300)), None);
         // Time cannot have been skipped backwards.
-        assert_eq!(skipped(&executed, 99, 299), None);
+        assert_eq!(skipped(&executed, 99, Some(299)), None);
+        assert_eq!(skipped(&executed, 1100, None), Some(1000));
+        assert_eq!(skipped(&executed, 99, None), None);
     }
 }

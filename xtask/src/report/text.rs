@@ -331,9 +331,15 @@ fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) ->
     }
     if let Some(it) = record.verified {
         let (verified, all) = (it.verified, it.activations);
+        let rest = match (all.saturating_sub(verified), &record.error) {
+            (1.., None) => {
+                "; of the others there is no record, since tracing ended at the threshold"
+            }
+            _ => "",
+        };
         writeln!(
             out,
-            "{:<12} {verified} of {all} activations, both latencies, by the count of executed instructions",
+            "{:<12} {verified} of {all} activations, both latencies, by the count of executed instructions{rest}",
             "verified"
         )?;
     }

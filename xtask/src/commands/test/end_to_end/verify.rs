@@ -54,6 +54,13 @@ pub(super) fn every_load(stage: &Stage) -> Result<()> {
             .code(0)?
             .says(&format!("verified     {all} of {all} activations"))?;
     }
+    // What stops a run is verified, too, though tracing ends with it.
+    for limit in ["-i 0.001", "-T 0.05"] {
+        stage
+            .latency_run("counted", &format!("-d 20ms {limit} --verify"))?
+            .code(2)?
+            .says("verified     1 of 1 activations")?;
+    }
     Ok(())
 }
 
