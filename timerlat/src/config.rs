@@ -31,8 +31,10 @@ named! {
         Irq = "irq",
         /// Threads that contend for mutexes.
         Lock = "lock",
-        /// All of them.
+        /// These three.
         Mix = "mix",
+        /// Sections with interrupts off and with preemption off in turn, 30 µs each (or --append plant_ns=NS).
+        Plant = "plant",
     }
 }
 
@@ -182,6 +184,8 @@ config! {
     prio: u8 = 95, "prio";
     /// What else runs.
     load: Load = Load::None, "load";
+    /// How long the sections of the load `plant` are, in nanoseconds.
+    plant_ns: u64 = 30_000, "plant_ns";
     /// cyclictest: number of threads.
     threads: u32 = 1, "threads";
     /// cyclictest: how much longer each thread's interval is than the one before, in nanoseconds.
@@ -222,7 +226,7 @@ mod tests {
         assert_eq!(
             line,
             "workload=cyclictest period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=1 cpus=0x5 prio=90 load=mix \
-             threads=3 distance_ns=500000 stop_irq_ns=0 stop_thread_ns=12000"
+             plant_ns=30000 threads=3 distance_ns=500000 stop_irq_ns=0 stop_thread_ns=12000"
         );
         assert_eq!(read(&line), Ok(config));
         assert_eq!(read("quiet"), Ok(Config::default()));

@@ -5,7 +5,8 @@
 //! | `cpu` | one thread computes without end |
 //! | `irq` | a timer interrupts every 37 to 100 µs, in a pseudo-random order, and works a little |
 //! | `lock` | two threads contend for a mutex with priority inheritance, exchange messages and disable preemption |
-//! | `mix` | all of them |
+//! | `mix` | these three |
+//! | `plant` | a thread has interrupts off and preemption off in turn, for `plant_ns` each time (see `plant`) |
 //!
 //! A load that leaves no idle time hands recorded trace over itself, since the idle thread never runs.
 
@@ -17,7 +18,7 @@ use takt_kernel::thread::{Builder, Stack};
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_nanos};
 use takt_kernel::{Error, preempt, smp, thread_stack};
 
-use super::hooks;
+use super::{hooks, plant};
 use crate::config::{Config, LOAD_PRIORITY, Load};
 use crate::stats::MAX_CPUS;
 
@@ -53,6 +54,14 @@ pub(super) fn start(config: &Config) -> Result<(), Error> {
                 cpu,
             )?;
         }
+        if config.load == Load::Plant {
+            let section = usize::try_from(config.plant_ns).unwrap_or(usize::MAX);
+            Builder::new("load/plant", HIGH_PRIO)?.cpu(cpu).spawn(
+                next_stack()?,
+                planted,
+                section,
+            )?;
+        }
         if has(Load::Lock) {
             Builder::new("load/low", LOW_PRIO)?
                 .cpu(cpu)
@@ -66,7 +75,7 @@ pub(super) fn start(config: &Config) -> Result<(), Error> {
 }
 
 /// One step of a generator of pseudo-random numbers (xorshift64, G. Marsaglia 2003).
-const fn step(mut x: u64) -> u64 {
+pub(super) const fn step(mut x: u64) -> u64 {
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
@@ -81,7 +90,8 @@ fn work(state: &AtomicU64, rounds: u32) {
     state.store(x, Relaxed);
 }
 
-/// What the two generators begin with.
+/// What the generators begin with.
+pub(super) const SEED: u64 = COMPUTED_SEED;
 const COMPUTED_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const INTERRUPTED_SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
@@ -198,6 +208,12 @@ pub(crate) fn lock_high_round(cpu: usize, part: u64) {
     }
     let _ = QUEUES[cpu].try_receive();
     let _ = sleep_nanos(31_000 / part);
+}
+
+fn planted(section_ns: usize) {
+    if plant::run(section_ns as u64).is_err() {
+        defmt::error!("load: the planting thread cannot sleep");
+    }
 }
 
 fn lock_low(cpu: usize) {

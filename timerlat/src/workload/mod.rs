@@ -7,6 +7,7 @@ pub mod events;
 
 mod cyclictest;
 pub(crate) mod load;
+mod plant;
 mod timerlat;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

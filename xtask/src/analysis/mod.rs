@@ -5,11 +5,17 @@
 //! | [`samples`] | first reading: each activation's latencies |
 //! | [`window`] | second reading: what happened around the worst activations |
 //! | [`causes`] | what the latency of an activation consists of |
+//! | [`replay`] | the same run once more, with what it executes counted from outside |
+//! | [`marks`], [`executed`] | what that says: sections, calls, other CPUs' turns |
+//! | [`refine`] | the causes cut anew by it |
 //! | [`rows`] | the same in the rows of rtla's automatic analysis |
 //! | [`text`] | these rows in the terminal |
 
 pub mod causes;
 pub mod executed;
+pub mod marks;
+pub mod refine;
+pub mod replay;
 pub mod rows;
 pub mod samples;
 pub mod text;
@@ -29,6 +35,7 @@ use crate::guest::trace::Decoder;
 use crate::report::Run;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
+use crate::term;
 
 /// How many of the worst activations are looked at.
 pub const NR_WORST: usize = 10;
@@ -113,6 +120,47 @@ pub fn of_stop(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
         return Ok(None);
     }
     Ok(Breakdown::of(&read_worst(dir, run, 0)?))
+}
+
+/// The same with everything that can be found out: a run under icount is run once more for that.
+///
+/// # Errors
+///
+/// As [`of_stop`].
+pub fn whole(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
+    if run.record.stop.is_none() {
+        return Ok(None);
+    }
+    let story = read_worst(dir, run, 0)?;
+    let (Some(known), Some(it)) = (Breakdown::of(&story), &story.stopped) else {
+        return Ok(None);
+    };
+    Ok(Some(again(dir, run, it, &known).unwrap_or_else(|error| {
+        let mut known = known;
+        known.notes.push(format!(
+            "Which sections were behind it, by line and length, is not known: {}.",
+            term::one_line(&error)
+        ));
+        if run.record.config.smp > 1 {
+            known.notes.push(
+                "Nor is how long other CPUs had their turns: that is part of the rows above."
+                    .into(),
+            );
+        }
+        known
+    })))
+}
+
+fn again(dir: &Path, run: &Run, it: &Activation, known: &Breakdown) -> Result<Breakdown> {
+    let elf = folder::image(dir)?;
+    let executed = replay::run(dir, run, &elf)?;
+    let refined = refine::refine(it, &executed, &elf)
+        .context("what was executed when the run was repeated does not suit its trace")?;
+    Ok(Breakdown {
+        from_idle: known.from_idle,
+        notes: known.notes.clone(),
+        ..refined
+    })
 }
 
 /// The analysis of a run that hit a threshold: the one that is kept in its folder, or what its trace tells.

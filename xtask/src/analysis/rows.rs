@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::causes::{Cause, Piece};
-use super::executed::Section;
+use super::refine::Section;
 use super::window::Activation;
 use super::{Sample, Story};
 
@@ -178,7 +178,7 @@ impl Breakdown {
             is_of_irq: sample.is_of_irq,
             latency_ns,
             irq_ns: sample.irq.map(|irq| it.ns(irq.into())),
-            rows: rows(&it.pieces, latency_ns),
+            rows: rows(&parts(&it.pieces), latency_ns),
             stack: Vec::new(),
             from_idle: None,
             notes: Vec::new(),
@@ -231,12 +231,22 @@ impl Breakdown {
     }
 }
 
-/// Puts pieces into rows. What no piece covers is not explained.
-pub(super) fn rows(pieces: &[Piece], latency_ns: u64) -> Vec<Row> {
-    let known: u64 = pieces.iter().map(|piece| piece.to - piece.from).sum();
+/// The pieces' lengths.
+fn parts(pieces: &[Piece]) -> Vec<Part> {
+    let part = |piece: &Piece| Part {
+        cause: piece.cause,
+        who: piece.who.clone(),
+        ns: piece.to - piece.from,
+    };
+    pieces.iter().map(part).collect()
+}
+
+/// Puts parts into rows. What they do not cover is not explained.
+pub(super) fn rows(parts: &[Part], latency_ns: u64) -> Vec<Row> {
+    let known: u64 = parts.iter().map(|part| part.ns).sum();
     let mut rows: Vec<_> = Group::ALL
         .into_iter()
-        .map(|group| row(group, pieces))
+        .map(|group| row(group, parts))
         .collect();
     let missing = latency_ns.saturating_sub(known);
     if missing > 0
@@ -253,18 +263,13 @@ pub(super) fn rows(pieces: &[Piece], latency_ns: u64) -> Vec<Row> {
     rows
 }
 
-fn row(group: Group, pieces: &[Piece]) -> Row {
+fn row(group: Group, all: &[Part]) -> Row {
     let mut parts: Vec<Part> = Vec::new();
-    for piece in pieces.iter().filter(|it| Group::of(it.cause) == group) {
-        let ns = piece.to - piece.from;
-        let is_same = |part: &&mut Part| part.cause == piece.cause && part.who == piece.who;
+    for part in all.iter().filter(|it| Group::of(it.cause) == group) {
+        let is_same = |same: &&mut Part| same.cause == part.cause && same.who == part.who;
         match parts.iter_mut().find(is_same) {
-            Some(part) => part.ns += ns,
-            None => parts.push(Part {
-                cause: piece.cause,
-                who: piece.who.clone(),
-                ns,
-            }),
+            Some(same) => same.ns += part.ns,
+            None => parts.push(part.clone()),
         }
     }
     parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
@@ -299,7 +304,7 @@ mod tests {
             piece(60, 62, Cause::IrqInterference, "irq 97"),
             piece(62, 65, Cause::IrqInterference, "irq 96"),
         ];
-        let rows = rows(&pieces, 100);
+        let rows = rows(&parts(&pieces), 100);
         assert_eq!(rows.iter().map(|row| row.ns).sum::<u64>(), 100);
         let of = |group| rows.iter().find(|row| row.group == group).unwrap();
         let irqs = of(Group::IrqInterference);
@@ -328,7 +333,7 @@ mod tests {
             is_of_irq: false,
             latency_ns: 80,
             irq_ns: Some(4),
-            rows: rows(&pieces, 80),
+            rows: rows(&parts(&pieces), 80),
             stack: Vec::new(),
             from_idle: None,
             notes: Vec::new(),

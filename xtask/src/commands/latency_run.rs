@@ -140,11 +140,10 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
 
 /// Takes apart what hit the threshold. That it cannot be done does not make it a bad run.
 fn analyse(finished: &Finished) {
-    let made =
-        analysis::of_stop(&finished.dir, &finished.run).and_then(|analysis| match analysis {
-            Some(analysis) => analysis::keep(&finished.dir, &analysis),
-            None => Ok(()),
-        });
+    let made = analysis::whole(&finished.dir, &finished.run).and_then(|analysis| match analysis {
+        Some(analysis) => analysis::keep(&finished.dir, &analysis),
+        None => Ok(()),
+    });
     if let Err(error) = made {
         term::note(format_args!(
             "there is no analysis: {}",

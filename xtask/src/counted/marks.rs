@@ -90,10 +90,9 @@ impl Marks {
             .map_or(Mark::Reading, |(_, mark)| *mark)
     }
 
-    /// The plugin's argument: all addresses in the order of their numbers.
-    pub(super) fn argument(&self) -> String {
-        let addresses: Vec<_> = self.marks.iter().map(|(at, _)| format!("{at:x}")).collect();
-        format!("marks={}", addresses.join("+"))
+    /// Their addresses, in the order of their numbers.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.marks.iter().map(|(at, _)| *at)
     }
 
     #[cfg(test)]

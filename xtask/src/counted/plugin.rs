@@ -20,11 +20,11 @@ const PACKAGE: Package = Package {
     needs: "a linker for the host: cargo xtask doctor",
 };
 
-/// The plugin, for one image.
+/// The plugin, with the instructions that it logs.
 #[derive(Clone, Debug)]
 pub struct Plugin {
     library: PathBuf,
-    marks: Marks,
+    marks: String,
 }
 
 impl Plugin {
@@ -34,11 +34,20 @@ impl Plugin {
     ///
     /// If QEMU takes no plugins, the plugin does not build, or the image does not measure timerlat.
     pub fn new(elf: &Elf) -> Result<Self> {
-        let marks = Marks::of(elf)?;
+        Self::with_marks(Marks::of(elf)?.addresses())
+    }
+
+    /// The same with the instructions at these addresses as its marks, in the order of their numbers.
+    ///
+    /// # Errors
+    ///
+    /// If QEMU takes no plugins, or the plugin does not build.
+    pub fn with_marks(addresses: impl Iterator<Item = u64>) -> Result<Self> {
         check_qemu()?;
+        let addresses: Vec<_> = addresses.map(|at| format!("{at:x}")).collect();
         Ok(Self {
             library: bring_up_to_date(&PACKAGE)?,
-            marks,
+            marks: format!("marks={}", addresses.join("+")),
         })
     }
 
@@ -49,7 +58,7 @@ impl Plugin {
             "{},log={},{}",
             escape(&self.library),
             escape(log),
-            self.marks.argument()
+            self.marks
         );
         arguments.extend(["-plugin".into(), plugin.into()]);
         arguments

@@ -5,6 +5,7 @@ pub mod command;
 pub mod executed;
 pub mod exit;
 mod pin;
+pub mod pipe;
 pub mod process;
 pub mod qmp;
 pub mod ram;

@@ -173,6 +173,8 @@ impl RunConfig {
             cpus: CpuMask(self.cpus.iter().fold(0, |mask, cpu| mask | 1 << cpu)),
             prio: self.priority,
             load: self.load,
+            // The user's, if there are any, stand behind it.
+            plant_ns: default.plant_ns,
             threads: self.threads.map_or(default.threads, Into::into),
             distance_ns: self.distance_ns.unwrap_or(default.distance_ns),
             stop_irq_ns: self.irq_threshold_ns.unwrap_or(0),
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(
             config.kernel_cmdline(Accel::TcgIcount, &[2, 4, 7]),
             "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=2 cpus=0x3 prio=90 \
-             load=irq threads=1 distance_ns=500000 stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
+             load=irq plant_ns=30000 threads=1 distance_ns=500000 stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
              tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256"
         );
         assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));

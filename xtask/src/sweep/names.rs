@@ -98,7 +98,25 @@ impl<'e> Names<'e> {
         }
     }
 
-    pub(super) fn place(&self, ip: u64) -> Place {
+    /// The functions at a call, the innermost first, without those that are of no interest.
+    pub(crate) fn frames(&self, ip: u64) -> Vec<String> {
+        let frames = self.lines.lookup(ip);
+        let ours: Vec<_> = frames
+            .iter()
+            .filter(|frame| !is_of(frame, TOOLS) && !is_of(frame, FOREIGN))
+            .map(|frame| short(frame))
+            .collect();
+        match ours.is_empty() {
+            true => frames
+                .last()
+                .map(|frame| short(frame))
+                .into_iter()
+                .collect(),
+            false => ours,
+        }
+    }
+
+    pub(crate) fn place(&self, ip: u64) -> Place {
         let frames = self.lines.lookup(ip);
         let line = frames
             .iter()

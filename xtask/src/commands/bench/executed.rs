@@ -2,22 +2,17 @@
 //! between the two readings of the time whose difference it is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use anyhow::{Context, Result, bail};
 
 use super::images::Folder;
 use crate::budget::file::Functions;
 use crate::image::Elf;
 use crate::image::symbolize::{SymbolNames, Symbolizer};
-use crate::qemu;
 use crate::qemu::executed::{Executed, logged};
+use crate::qemu::{self, pipe};
 use crate::sweep::names::Names;
 
 /// What the image calls with each row that it reports (`takt_bench::report`).
@@ -31,7 +26,6 @@ const WAITS: [&str; 2] = ["takt_board::start::start", "__udivti3"];
 /// Rows of records that begin a sub-buffer, and the one that stands for all.
 const WORST: &str = "event-worst-";
 const ONE_WORST: &str = "-text_one";
-const TICK: Duration = Duration::from_millis(5);
 /// Readings that may lie between the two of a row: those of others, in handlers.
 const BETWEEN: usize = 8;
 
@@ -42,32 +36,18 @@ pub(super) fn functions(
     rows: &[(String, u64)],
 ) -> Result<BTreeMap<String, Functions>> {
     let log = folder.path("executed");
-    mknodat(CWD, &log, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-        .with_context(|| format!("cannot make the pipe {}", log.display()))?;
     let version = qemu::version().unwrap_or_default();
     let ranges = ranges(elf)?;
     let reader = Reader::new(elf, rows)?;
-    let found = thread::scope(|scope| {
-        let reading = scope.spawn(|| -> Result<Reader<'_>> {
-            let file = File::open(&log).context("cannot read what QEMU executes")?;
-            reader.read(BufReader::with_capacity(1 << 20, file), elf)
-        });
-        let booted = folder.boot_with(elf, "capture=off", |arguments| {
-            logged(arguments, &version, &ranges, &log)
-        });
-        // A QEMU that never opened it: the reader waits for someone who does, as soon as it comes to that.
-        while !reading.is_finished() {
-            let _ = OpenOptions::new()
-                .write(true)
-                .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-                .open(&log);
-            thread::sleep(TICK);
-        }
-        let read = reading
-            .join()
-            .map_err(|_| anyhow!("the reader of the log died"))?;
-        booted.and(read)
-    })?;
+    let (found, _) = pipe::read_along(
+        &log,
+        |file| reader.read(BufReader::with_capacity(1 << 20, file), elf),
+        || {
+            folder.boot_with(elf, "capture=off", |arguments| {
+                logged(arguments, &version, &ranges, &log)
+            })
+        },
+    )?;
     if found.nr != rows.len() {
         bail!(
             "the image reported {} rows, and {} with its instructions on record",

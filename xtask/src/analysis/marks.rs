@@ -1,0 +1,120 @@
+//! The instructions of an image that tell where sections begin and end, who calls whom, and when the clock is read.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, Register};
+
+use crate::image::Elf;
+
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Disables interrupts.
+    Cli,
+    /// Enables them, behind the next instruction.
+    Sti,
+    /// Returns from an interrupt, which found interrupts enabled.
+    Iret,
+    /// The first of an interrupt with this vector.
+    Entry(u8),
+    /// Raises the preempt count by one.
+    PreemptInc,
+    /// Lowers it.
+    PreemptDec,
+    /// Makes another thread the running one.
+    Switch,
+    /// Calls a function.
+    Call,
+    /// Returns from one.
+    Ret,
+    /// Reads the clock.
+    Clock,
+}
+
+/// The interrupts' entries, by vector. Those of devices are a table.
+const ENTRIES: [(&str, u8); 4] = [
+    ("takt_irq_timer", 0x50),
+    ("takt_irq_kick", 0x51),
+    ("takt_irq_early_timer", 0x52),
+    ("takt_irq_spurious", 0xff),
+];
+const DEVICES: &str = "takt_irq_stubs";
+const FIRST_DEVICE: u8 = 0x60;
+const NR_DEVICES: u8 = 32;
+const STUB_SIZE: u64 = 16;
+
+/// The marks of an image, by their numbers.
+#[derive(Clone, Debug)]
+pub struct Marks(Vec<(u64, Mark)>);
+
+impl Marks {
+    /// Finds them.
+    #[must_use]
+    pub fn of(elf: &Elf) -> Self {
+        let mut found = BTreeMap::new();
+        let functions = elf.functions();
+        for (section, code) in elf.code() {
+            let end = section + code.len() as u64;
+            // From each symbol on, so that data between functions does not count as instructions of theirs.
+            let mut starts: Vec<_> = functions.iter().map(|(address, _)| *address).collect();
+            starts.retain(|address| (section..end).contains(address));
+            starts.push(end);
+            starts.dedup();
+            for pair in starts.windows(2) {
+                let bytes = &code[(pair[0] - section) as usize..(pair[1] - section) as usize];
+                let decoder = Decoder::with_ip(64, bytes, pair[0], DecoderOptions::NONE);
+                found.extend(
+                    decoder
+                        .into_iter()
+                        .filter_map(|it| Some((it.ip(), mark(&it)?))),
+                );
+            }
+        }
+        for (name, vector) in ENTRIES {
+            found.extend(elf.symbol(name).ok().map(|at| (at, Mark::Entry(vector))));
+        }
+        if let Ok(stubs) = elf.symbol(DEVICES) {
+            let stub = |nr: u8| {
+                (
+                    stubs + STUB_SIZE * u64::from(nr),
+                    Mark::Entry(FIRST_DEVICE + nr),
+                )
+            };
+            found.extend((0..=NR_DEVICES).map(stub));
+        }
+        Self(found.into_iter().collect())
+    }
+
+    /// Their addresses, in the order of their numbers.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|(address, _)| *address)
+    }
+
+    /// Address and meaning of a mark.
+    #[must_use]
+    pub fn get(&self, number: u32) -> Option<(u64, Mark)> {
+        self.0.get(number as usize).copied()
+    }
+}
+
+fn mark(it: &Instruction) -> Option<Mark> {
+    let is_percpu = it.memory_segment() == Register::GS;
+    let is_byte = matches!(it.memory_size(), MemorySize::UInt8 | MemorySize::Int8);
+    let is_word = matches!(it.memory_size(), MemorySize::UInt16 | MemorySize::Int16);
+    Some(match it.mnemonic() {
+        Mnemonic::Cli => Mark::Cli,
+        Mnemonic::Sti => Mark::Sti,
+        Mnemonic::Iretq => Mark::Iret,
+        Mnemonic::Rdtsc => Mark::Clock,
+        // Of the CPU's block only the preempt count is a byte; with the running thread's id it is a word.
+        Mnemonic::Inc if is_percpu && is_byte => Mark::PreemptInc,
+        Mnemonic::Dec if is_percpu && is_byte => Mark::PreemptDec,
+        // Stored, not loaded.
+        Mnemonic::Mov if is_percpu && is_word && it.op1_register() != Register::None => {
+            Mark::Switch
+        }
+        Mnemonic::Call => Mark::Call,
+        Mnemonic::Ret => Mark::Ret,
+        _ => return None,
+    })
+}

@@ -1,0 +1,203 @@
+//! Cuts an activation anew where the executed instructions say more than its records do: sections, the beginnings and ends
+//! of interrupts, other CPUs' turns.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::causes::{Cause, Piece};
+use super::executed::{Executed, Span};
+use super::rows::{Breakdown, Group, Part, rows};
+use super::window::{Activation, Kind as Event};
+use crate::image::Elf;
+use crate::sweep::analysis::Kind;
+use crate::sweep::names::{Names, Place};
+
+/// A stretch with interrupts or preemption off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// What was off.
+    pub kind: Kind,
+    /// Its instructions, those of interrupts that came in between not counted.
+    pub length: u64,
+    /// The instruction that began it.
+    pub begun_by: Place,
+    /// The one that ended it.
+    pub ended_by: Place,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, length) = (self.kind.name(), self.length);
+        write!(f, "{kind} for {length} ns: {}", self.begun_by.line)?;
+        if self.ended_by.line != self.begun_by.line {
+            write!(f, " to {}", self.ended_by.line)?;
+        }
+        Ok(())
+    }
+}
+
+impl Section {
+    fn new(span: &Span, names: &Names<'_>) -> Self {
+        Self {
+            kind: span.kind,
+            length: span.length,
+            begun_by: names.place(span.begun_by),
+            ended_by: names.place(span.ended_by),
+        }
+    }
+}
+
+/// Takes an activation apart by what was executed. `None` if the two do not belong together.
+#[must_use]
+pub fn refine(it: &Activation, executed: &Executed, elf: &Elf) -> Option<Breakdown> {
+    let cpu = it.sample.cpu;
+    let due = it.sample.due().checked_sub(executed.skipped(it)?)?;
+    let names = Names::new(elf);
+    let mut cut = Cut {
+        pieces: it.pieces.clone(),
+        due,
+    };
+    let entered = it
+        .sample
+        .irq
+        .and_then(|irq| executed.entered(cpu, due + u64::from(irq)));
+    let spans = executed.irqs_off(cpu);
+    let others = spans
+        .iter()
+        .filter(|span| span.kind == Kind::Interrupt && Some(span.after + 1) != entered);
+    for span in others {
+        let who = format!("irq {}", span.vector.unwrap_or_default());
+        cut.anew(span.after, span.to, |piece| {
+            let is_outside = matches!(
+                Group::of(piece.cause),
+                Group::IrqHandlerDelay
+                    | Group::BlockingThread
+                    | Group::Switch
+                    | Group::ThreadInterference
+                    | Group::IrqInterference
+            );
+            is_outside.then(|| (Cause::IrqInterference, who.clone()))
+        });
+    }
+    let (mut delays, mut blocks, mut stack) = (Vec::new(), Vec::new(), Vec::new());
+    if let Some(entered) = entered {
+        cut.anew(entered - 1, u64::MAX, |piece| {
+            let is_delay = Group::of(piece.cause) == Group::IrqHandlerDelay;
+            is_delay.then(|| (Cause::InterruptEntry, String::new()))
+        });
+        // The hardware comes an instruction after its deadline in any case.
+        let delaying = spans.iter().filter(|span| {
+            span.kind == Kind::IrqsOff && span.after < entered && span.to > due + LATE
+        });
+        delays.extend(delaying.map(|span| Section::new(span, &names)));
+        if let Some(returned) = executed.returned(cpu, entered) {
+            cut.anew(entered - 1, returned, |piece| {
+                let is_behind = matches!(
+                    piece.cause,
+                    Cause::BlockingThread | Cause::Reschedule | Cause::ThreadInterference
+                );
+                is_behind.then(|| (Cause::TimerInterrupt, String::new()))
+            });
+        }
+        let is_blocked = cut
+            .pieces
+            .iter()
+            .any(|it| it.cause == Cause::BlockingThread);
+        if is_blocked
+            && let Some(depth) = depth(it)
+            && let Some(span) = executed.preempt_off(cpu, entered, depth)
+        {
+            cut.anew(span.to, u64::MAX, |piece| {
+                let is_block = piece.cause == Cause::BlockingThread;
+                is_block.then(|| (Cause::Reschedule, String::new()))
+            });
+            blocks.push(Section::new(&span, &names));
+            let calls = executed.calls(cpu, entered);
+            stack = calls.iter().flat_map(|ip| names.frames(*ip)).collect();
+        }
+    }
+    let mut whole = Breakdown::new(it);
+    whole.rows = rows(&cut.parts(executed, cpu), whole.latency_ns);
+    whole.stack = stack;
+    for row in &mut whole.rows {
+        match row.group {
+            Group::IrqHandlerDelay => row.sections = std::mem::take(&mut delays),
+            Group::BlockingThread => row.sections = std::mem::take(&mut blocks),
+            _ => {}
+        }
+    }
+    Some(whole)
+}
+
+/// How often preemption was disabled when the timer's interrupt came.
+fn depth(it: &Activation) -> Option<u8> {
+    let timer = it.sample.timer?;
+    let ours = |event: &super::window::Event| event.kind == Event::Expire { timer };
+    let expired = it.during.iter().position(ours)?;
+    let is_entry = |event: &&super::window::Event| matches!(event.kind, Event::IrqEntry { .. });
+    let entry = it.during[..expired].iter().rfind(is_entry)?;
+    Some(entry.preempt_depth)
+}
+
+/// Instructions that QEMU's timer is late.
+const LATE: u64 = 1;
+
+/// An activation's pieces, with the count of its deadline.
+struct Cut {
+    pieces: Vec<Piece>,
+    due: u64,
+}
+
+impl Cut {
+    /// Cuts at two counts, and gives those pieces in between another cause that `cause` gives one.
+    fn anew(&mut self, after: u64, to: u64, cause: impl Fn(&Piece) -> Option<(Cause, String)>) {
+        let (from, to) = (after.saturating_sub(self.due), to.saturating_sub(self.due));
+        let mut pieces = Vec::new();
+        for piece in &self.pieces {
+            let (first, last) = (
+                from.clamp(piece.from, piece.to),
+                to.clamp(piece.from, piece.to),
+            );
+            let part = |from: u64, to: u64| Piece {
+                from,
+                to,
+                ..piece.clone()
+            };
+            let mut middle = part(first, last.max(first));
+            if let Some((cause, who)) = cause(piece) {
+                middle.cause = cause;
+                middle.who = who;
+            }
+            let all = [
+                part(piece.from, first),
+                middle,
+                part(last.max(first), piece.to),
+            ];
+            pieces.extend(all.into_iter().filter(|it| it.from < it.to));
+        }
+        self.pieces = pieces;
+    }
+
+    /// The pieces without the instructions of other CPUs, and those.
+    fn parts(&self, executed: &Executed, cpu: u8) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for piece in &self.pieces {
+            let counts = self.due + piece.from..self.due + piece.to;
+            let others = executed.others(cpu, counts);
+            let part = |cause, who: &str, ns| Part {
+                cause,
+                who: who.into(),
+                ns,
+            };
+            parts.push(part(
+                piece.cause,
+                &piece.who,
+                piece.to - piece.from - others,
+            ));
+            parts.push(part(Cause::OtherCpus, "", others));
+        }
+        parts.retain(|part| part.ns > 0);
+        parts
+    }
+}

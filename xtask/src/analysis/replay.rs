@@ -1,0 +1,99 @@
+//! The same run once more. Under icount it is the same to the instruction, so what is counted from outside this time is what
+//! was executed the first time, and costs the guest nothing.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::executed::Executed;
+use super::marks::Marks;
+use crate::counted::Plugin;
+use crate::counted::log::{Event, Log};
+use crate::guest;
+use crate::image::Elf;
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served, pipe};
+use crate::report::Run;
+use crate::run::collect::Results;
+use crate::run::folder;
+
+/// Events of the log that are kept, the last ones: some million instructions.
+const ROOM: usize = 2 << 20;
+/// A guest that executes nothing for this long, in real time, has stopped.
+const SILENCE: Duration = Duration::from_secs(60);
+const TICK: Duration = Duration::from_millis(5);
+/// Bytes of the log that are read at once.
+const BUFFER: usize = 1 << 20;
+
+/// Boots the run in `dir` again.
+///
+/// # Errors
+///
+/// If it was no run under icount, QEMU takes no plugins, or the second run is another one.
+pub fn run(dir: &Path, run: &Run, elf: &Elf) -> Result<Executed> {
+    let record = &run.record;
+    ensure!(
+        record.accel.accel == Accel::TcgIcount,
+        "only a run under icount is the same when it is run again"
+    );
+    let marks = Marks::of(elf);
+    let plugin = Plugin::with_marks(marks.addresses())?;
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let ram = Ram::create(scratch.path())?;
+    let machine = Machine {
+        image: dir.join(folder::IMAGE),
+        ram: ram.path().to_owned(),
+        dir: scratch.path().to_owned(),
+        cmdline: record.kernel_cmdline.clone(),
+        smp: record.config.smp,
+        accel: record.accel.accel,
+    };
+    let log = scratch.path().join("executed");
+    let (events, ()) = pipe::read_along(&log, read, || {
+        let messages = scratch.path().join(folder::MESSAGES);
+        let mut process =
+            Process::start_with(&machine, |words| plugin.added_to(words, &log), &messages)?;
+        let exit = wait(&mut process, &messages)?;
+        match exit {
+            GuestExit::Threshold => Ok(()),
+            exit => bail!("the run was repeated and ended otherwise: {exit}"),
+        }
+    })?;
+    let results = Results::read(&guest::status(elf, &ram)?)?;
+    ensure!(
+        results.stop_record() == record.stop,
+        "the run was repeated and was another one"
+    );
+    Ok(Executed::new(marks, events))
+}
+
+fn wait(process: &mut Process, messages: &Path) -> Result<GuestExit> {
+    let silent = Served::new(process.id());
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(GuestExit::of(status, messages));
+        }
+        ensure!(
+            silent.elapsed() < SILENCE,
+            "the run was repeated and did not end"
+        );
+        thread::sleep(TICK);
+    }
+}
+
+/// Reads the log and keeps its end.
+fn read(log: File) -> Result<Vec<Event>> {
+    let mut log = Log::new(BufReader::with_capacity(BUFFER, log))?;
+    let mut last = VecDeque::new();
+    while let Some(event) = log.next_event()? {
+        if last.len() == ROOM {
+            last.pop_front();
+        }
+        last.push_back(event);
+    }
+    Ok(last.into())
+}
