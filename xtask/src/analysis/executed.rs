@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::marks::{Mark, Marks};
 use super::window::Activation;
@@ -28,7 +29,7 @@ pub(super) struct Span {
 /// The marks that were executed, and whose turns there were.
 #[derive(Debug)]
 pub struct Executed {
-    marks: Marks,
+    marks: Rc<Marks>,
     events: Vec<Event>,
     turns: Turns,
 }
@@ -44,7 +45,7 @@ struct Step {
 impl Executed {
     /// From the plugin's log, or its last part.
     #[must_use]
-    pub fn new(marks: Marks, events: Vec<Event>) -> Self {
+    pub fn new(marks: Rc<Marks>, events: Vec<Event>) -> Self {
         let mut turns = Turns::default();
         // Who has the CPU at the first event is known from it.
         if let Some(first) = events.first() {
@@ -58,6 +59,15 @@ impl Executed {
             events,
             turns,
         }
+    }
+
+    /// The part between two counts.
+    #[must_use]
+    pub(crate) fn part(&self, counts: Range<u64>) -> Self {
+        let from = self.events.partition_point(|it| it.at < counts.start);
+        let to = self.events.partition_point(|it| it.at < counts.end);
+        let part = self.events.get(from..to).unwrap_or_default();
+        Self::new(Rc::clone(&self.marks), part.to_vec())
     }
 
     /// The instructions of other CPUs among those behind one count and up to another; 0 where that is not known.

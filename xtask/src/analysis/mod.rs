@@ -35,6 +35,7 @@ use crate::guest::trace::Decoder;
 use crate::report::Run;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
+use crate::sweep::names::Names;
 use crate::term;
 
 /// How many of the worst activations are looked at.
@@ -53,6 +54,22 @@ impl Trace {
     ///
     /// If it, or the image beside it, is missing or is not what it should be.
     pub fn open(dir: &Path, run: &Run) -> Result<Self> {
+        let threads = &run.record.threads;
+        let names = threads
+            .iter()
+            .map(|thread| (thread.tid, thread.name.as_str()));
+        Self::open_with(dir, names)
+    }
+
+    /// The same of any guest; `names` are names of threads that the trace itself may not tell.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trace::open`].
+    pub fn open_with<'t>(
+        dir: &Path,
+        names: impl IntoIterator<Item = (u8, &'t str)>,
+    ) -> Result<Self> {
         let elf = folder::image(dir)?;
         let path = dir.join(folder::TRACE);
         let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
@@ -60,10 +77,6 @@ impl Trace {
             .with_context(|| format!("cannot read {}", path.display()))?;
         recorded::check_image(file.header().image, &elf)?;
         Facts::read(dir).check_tsc(file.header().tsc_hz)?;
-        let threads = &run.record.threads;
-        let names = threads
-            .iter()
-            .map(|thread| (thread.tid, thread.name.as_str()));
         let decoder = Decoder::new(&elf, file.header().tsc_hz, names)?;
         Ok(Self { file, decoder })
     }
@@ -99,6 +112,16 @@ pub struct Story {
     pub stopped: Option<Activation>,
     /// Why something is not there, for people.
     pub notes: Vec<String>,
+}
+
+/// Every activation of a trace.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub fn activations(trace: &mut Trace) -> Result<Vec<Activation>> {
+    let samples = samples::read(trace)?.all;
+    window::read(trace, &samples)
 }
 
 /// Reads a trace.
@@ -154,7 +177,9 @@ pub fn whole(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
 fn again(dir: &Path, run: &Run, it: &Activation, known: &Breakdown) -> Result<Breakdown> {
     let elf = folder::image(dir)?;
     let executed = replay::run(dir, run, &elf)?;
-    let refined = refine::refine(it, &executed, &elf)
+    let refined = executed
+        .skipped(it)
+        .and_then(|skipped| refine::refine(it, skipped, &executed, &Names::new(&elf)))
         .context("what was executed when the run was repeated does not suit its trace")?;
     Ok(Breakdown {
         from_idle: known.from_idle,

@@ -9,7 +9,6 @@ use super::causes::{Cause, Piece};
 use super::executed::{Executed, Span};
 use super::rows::{Breakdown, Group, Part, rows};
 use super::window::{Activation, Kind as Event};
-use crate::image::Elf;
 use crate::sweep::analysis::Kind;
 use crate::sweep::names::{Names, Place};
 
@@ -29,11 +28,17 @@ pub struct Section {
 impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, length) = (self.kind.name(), self.length);
-        write!(f, "{kind} for {length} ns: {}", self.begun_by.line)?;
-        if self.ended_by.line != self.begun_by.line {
-            write!(f, " to {}", self.ended_by.line)?;
+        let (begin, end) = (&self.begun_by.line, &self.ended_by.line);
+        write!(f, "{kind} for {length} ns: {begin}")?;
+        // In the same file the line is enough.
+        let file = |place: &str| Some(place.strip_suffix(')')?.rsplit_once(':')?.0.to_owned());
+        match (file(begin), file(end)) {
+            _ if begin == end => Ok(()),
+            (Some(same), Some(file)) if same == file => {
+                write!(f, " to {}", end[file.len() + 1..].trim_end_matches(')'))
+            }
+            _ => write!(f, " to {end}"),
         }
-        Ok(())
     }
 }
 
@@ -48,12 +53,17 @@ impl Section {
     }
 }
 
-/// Takes an activation apart by what was executed. `None` if the two do not belong together.
+/// Takes an activation apart by what was executed; `skipped` is the guest's time less the count. `None` if the two do not
+/// belong together.
 #[must_use]
-pub fn refine(it: &Activation, executed: &Executed, elf: &Elf) -> Option<Breakdown> {
+pub(crate) fn refine(
+    it: &Activation,
+    skipped: u64,
+    executed: &Executed,
+    names: &Names<'_>,
+) -> Option<Breakdown> {
     let cpu = it.sample.cpu;
-    let due = it.sample.due().checked_sub(executed.skipped(it)?)?;
-    let names = Names::new(elf);
+    let due = it.sample.due().checked_sub(skipped)?;
     let mut cut = Cut {
         pieces: it.pieces.clone(),
         due,
@@ -90,7 +100,7 @@ pub fn refine(it: &Activation, executed: &Executed, elf: &Elf) -> Option<Breakdo
         let delaying = spans.iter().filter(|span| {
             span.kind == Kind::IrqsOff && span.after < entered && span.to > due + LATE
         });
-        delays.extend(delaying.map(|span| Section::new(span, &names)));
+        delays.extend(delaying.map(|span| Section::new(span, names)));
         if let Some(returned) = executed.returned(cpu, entered) {
             cut.anew(entered - 1, returned, |piece| {
                 let is_behind = matches!(
@@ -112,7 +122,7 @@ pub fn refine(it: &Activation, executed: &Executed, elf: &Elf) -> Option<Breakdo
                 let is_block = piece.cause == Cause::BlockingThread;
                 is_block.then(|| (Cause::Reschedule, String::new()))
             });
-            blocks.push(Section::new(&span, &names));
+            blocks.push(Section::new(&span, names));
             let calls = executed.calls(cpu, entered);
             stack = calls.iter().flat_map(|ip| names.frames(*ip)).collect();
         }

@@ -4,11 +4,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
 
 use super::executed::Executed;
 use super::marks::Marks;
@@ -29,6 +31,18 @@ const TICK: Duration = Duration::from_millis(5);
 /// Bytes of the log that are read at once.
 const BUFFER: usize = 1 << 20;
 
+/// A guest that has run under the plugin.
+#[derive(Debug)]
+pub struct Counted {
+    /// What it executed.
+    pub executed: Executed,
+    /// The machine, with its files.
+    pub machine: Machine,
+    /// Its memory.
+    pub ram: Ram,
+    _scratch: TempDir,
+}
+
 /// Boots the run in `dir` again.
 ///
 /// # Errors
@@ -40,35 +54,57 @@ pub fn run(dir: &Path, run: &Run, elf: &Elf) -> Result<Executed> {
         record.accel.accel == Accel::TcgIcount,
         "only a run under icount is the same when it is run again"
     );
+    let image = dir.join(folder::IMAGE);
+    let cmdline = record.kernel_cmdline.clone();
+    let counted = boot(image, cmdline, record.config.smp, elf, GuestExit::Threshold)?;
+    let results = Results::read(&guest::status(elf, &counted.ram)?)?;
+    ensure!(
+        results.stop_record() == record.stop,
+        "the run was repeated and was another one"
+    );
+    Ok(counted.executed)
+}
+
+/// Boots an image under the plugin.
+///
+/// # Errors
+///
+/// If QEMU takes no plugins, or the guest ends otherwise than `expected`.
+pub fn boot(
+    image: PathBuf,
+    cmdline: String,
+    smp: u8,
+    elf: &Elf,
+    expected: GuestExit,
+) -> Result<Counted> {
     let marks = Marks::of(elf);
     let plugin = Plugin::with_marks(marks.addresses())?;
     let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
     let ram = Ram::create(scratch.path())?;
     let machine = Machine {
-        image: dir.join(folder::IMAGE),
+        image,
         ram: ram.path().to_owned(),
         dir: scratch.path().to_owned(),
-        cmdline: record.kernel_cmdline.clone(),
-        smp: record.config.smp,
-        accel: record.accel.accel,
+        cmdline,
+        smp,
+        accel: Accel::TcgIcount,
     };
     let log = scratch.path().join("executed");
     let (events, ()) = pipe::read_along(&log, read, || {
         let messages = scratch.path().join(folder::MESSAGES);
         let mut process =
             Process::start_with(&machine, |words| plugin.added_to(words, &log), &messages)?;
-        let exit = wait(&mut process, &messages)?;
-        match exit {
-            GuestExit::Threshold => Ok(()),
+        match wait(&mut process, &messages)? {
+            exit if exit == expected => Ok(()),
             exit => bail!("the run was repeated and ended otherwise: {exit}"),
         }
     })?;
-    let results = Results::read(&guest::status(elf, &ram)?)?;
-    ensure!(
-        results.stop_record() == record.stop,
-        "the run was repeated and was another one"
-    );
-    Ok(Executed::new(marks, events))
+    Ok(Counted {
+        executed: Executed::new(Rc::new(marks), events),
+        machine,
+        ram,
+        _scratch: scratch,
+    })
 }
 
 fn wait(process: &mut Process, messages: &Path) -> Result<GuestExit> {

@@ -69,6 +69,14 @@ const TESTS: &[(&str, Check)] = &[
     ("irq_threshold_exits_2", runs::irq_threshold),
     ("thread_threshold_exits_2", runs::thread_threshold),
     ("auto_analysis_adds_up", analysis::adds_up),
+    (
+        "auto_analysis_names_the_section",
+        analysis::names_the_section,
+    ),
+    (
+        "auto_analysis_names_what_is_planted",
+        analysis::names_what_is_planted,
+    ),
     ("lost_events_taint", runs::lost_events_taint),
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),

@@ -1,9 +1,28 @@
 //! `latency-run --auto`: what crossed the limit is taken apart, and nothing is left over.
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
 
 use super::Stage;
+use crate::analysis::rows::{Breakdown, Group, Row};
+use crate::analysis::{self, Trace, refine, replay};
+use crate::image::{Elf, Recipe};
+use crate::qemu::{Accel, GuestExit};
+use crate::run::config::clock_keys;
+use crate::run::demux::{FileFacts, Rest, demux};
+use crate::run::events::resolve;
+use crate::run::{config, folder, words};
+use crate::sweep::analysis::Kind;
+use crate::sweep::names::Names;
+
+#[path = "../../../../../tests/src/bin/causes/plan.rs"]
+mod plan;
+
+use plan::Case;
 
 /// The rows add up to the latency, nothing is unexplained, and the report from the folder has the same.
 pub(super) fn adds_up(stage: &Stage) -> Result<()> {
@@ -23,6 +42,170 @@ pub(super) fn adds_up(stage: &Stage) -> Result<()> {
         .says("\ncause        exit from idle: 4 of 4 ns (100.0 %)")?;
     ensure!(!brief.stdout.contains("analyzing it"), "{}", brief.stdout);
     Ok(())
+}
+
+/// The load `plant`: the section is named, by its line, and with several CPUs as well.
+pub(super) fn names_the_section(stage: &Stage) -> Result<()> {
+    for (name, flags, section) in [
+        ("plant", "", "planted_irqs_off"),
+        ("plant-blocks", "-p 900", "planted_preempt_off"),
+        ("plant-4", "--smp 4 -c 0-3", "planted_irqs_off"),
+    ] {
+        let done = stage
+            .latency_run(name, &format!("-d 1s -a 20 --load plant {flags}"))?
+            .code(2)?;
+        done.says(&format!(
+            "ns: plant::{section} (timerlat/src/workload/plant.rs:"
+        ))?
+        .says("Unexplained:                                      0.000 us    (0.00 %)")?;
+        let analysis = fs::read(format!("{}/{}", stage.dir(name), folder::ANALYSIS))?;
+        sums(&serde_json::from_slice(&analysis)?)?;
+    }
+    Ok(())
+}
+
+/// How many activations with known causes are taken apart.
+const NR_CASES: u32 = 1000;
+/// Instructions around an activation in which everything of it lies.
+const NEAR: u64 = 20_000;
+/// Under icount.
+const TSC_HZ: u64 = 1_000_000_000;
+/// Instructions in which preemption is off around what is planted.
+const AROUND_PREEMPT_OFF: u64 = 40;
+
+/// Each cause that is planted is named, sections with their exact length, and nothing is left over.
+pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
+    let recipe = Recipe {
+        package: "takt-tests".into(),
+        kind: "--bin",
+        name: "causes".into(),
+        ..Recipe::takt(0)
+    }
+    .with_features(&["capture"]);
+    let elf = Elf::open(&recipe.build()?.path)?;
+    let known = words::known(&crate::image::events::table(&elf)?);
+    let events: Vec<_> = config::DEFAULT_EVENTS
+        .split(',')
+        .map(str::to_owned)
+        .collect();
+    let ids: Vec<_> = resolve(&events, &known)?
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let keys = clock_keys(Accel::TcgIcount);
+    let cmdline = format!(
+        "events={} mode=capture{keys} cases={NR_CASES}",
+        ids.join(",")
+    );
+    let counted = replay::boot(elf.path.clone(), cmdline, 1, &elf, GuestExit::Passed)?;
+
+    let dir = PathBuf::from(stage.dir("causes"));
+    fs::create_dir(&dir)?;
+    fs::copy(&elf.path, dir.join(folder::IMAGE))?;
+    let facts = FileFacts::new(&elf, TSC_HZ, 1);
+    let rest = Rest {
+        log: Vec::new(),
+        trace: Vec::new(),
+    };
+    let capture = demux(&counted.machine.capture(), &dir, facts, &rest)?;
+    let record = json!({ "clocks": { "tsc_hz": TSC_HZ }, "capture": capture });
+    fs::write(dir.join(folder::RECORD), record.to_string())?;
+    let mut trace = Trace::open_with(&dir, [])?;
+    let activations = analysis::activations(&mut trace)?;
+    ensure!(
+        activations.len() == NR_CASES as usize,
+        "{} activations",
+        activations.len()
+    );
+    // The CPU never halts, so the guest's time and the count of instructions never part.
+    let last = activations.last().context("no activation")?;
+    let skipped = counted
+        .executed
+        .skipped(last)
+        .context("the log is of another run")?;
+    let names = Names::new(&elf);
+    let mut around = BTreeSet::new();
+    for (case, it) in plan::cases(NR_CASES).zip(&activations) {
+        let (due, end) = (it.sample.due() - skipped, it.sample.recorded - skipped);
+        let executed = counted.executed.part(due - NEAR..end + NEAR);
+        let found =
+            refine::refine(it, skipped, &executed, &names).context("the log is of another run")?;
+        around.extend(
+            check(&case, &found)
+                .with_context(|| format!("activation {}: {case:?}\n{found:#?}", found.seqnum))?,
+        );
+    }
+    ensure!(
+        around.len() <= 2 && around.iter().all(|more| *more <= AROUND_PREEMPT_OFF),
+        "the sections with preemption off are longer than what is planted by {around:?}"
+    );
+    Ok(())
+}
+
+/// Holds an analysis against what was planted. Gives how much longer a section with preemption off is than what is in it.
+fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
+    let total: u64 = found.rows.iter().map(|row| row.ns).sum();
+    ensure!(total == found.latency_ns, "the rows add up to {total}");
+    ensure!(
+        found.ns(Group::Unexplained) == 0,
+        "something is unexplained"
+    );
+    let has = |group, is_there: bool| {
+        ensure!(
+            found.row(group).is_some() == is_there,
+            "{group:?} is {}there",
+            if is_there { "not " } else { "" }
+        );
+        Ok(found.row(group))
+    };
+    let section = |group, kind, function: &str| {
+        let sections = found.row(group).map(|row| row.sections.as_slice());
+        match sections.unwrap_or_default() {
+            [one] if one.kind == kind && one.begun_by.line.contains(function) => Ok(one.length),
+            other => bail!("{function} is not the one section behind {group:?}: {other:#?}"),
+        }
+    };
+    let irqs_off = match case.irqs_off {
+        0 => 0,
+        rounds => u64::from(2 * rounds + 2 + u32::from(case.has_irq)),
+    };
+    if irqs_off > 0 {
+        let name = if case.has_irq {
+            "planted_irqs_off_with_irq"
+        } else {
+            "planted_irqs_off ("
+        };
+        let length = section(Group::IrqHandlerDelay, Kind::IrqsOff, name)?;
+        ensure!(
+            length == irqs_off,
+            "interrupts off for {length}, not {irqs_off}"
+        );
+    }
+    let who = |row: &Row, name: &str| row.parts.iter().any(|part| part.who.starts_with(name));
+    if let Some(row) = has(Group::IrqInterference, case.has_irq)? {
+        ensure!(who(row, "irq 97"), "another interrupt");
+    }
+    has(Group::BlockingThread, case.preempt_off > 0)?;
+    let runs = case.more_important + case.inherited;
+    if let Some(row) = has(Group::ThreadInterference, runs > 0)? {
+        let name = if case.inherited > 0 { "" } else { "above:" };
+        ensure!(who(row, name), "another thread");
+        // One that is woken in a section runs behind it, all of it.
+        let is_whole = case.preempt_off > 0;
+        let least = if is_whole { 2 * u64::from(runs) } else { 1 };
+        ensure!(row.ns >= least, "{} of {runs} rounds", row.ns);
+    }
+    if case.preempt_off == 0 {
+        return Ok(None);
+    }
+    let length = section(
+        Group::BlockingThread,
+        Kind::PreemptOff,
+        "planted_preempt_off",
+    )?;
+    let inside = 2 * u64::from(case.preempt_off) + irqs_off;
+    // What wakes a thread in it has a way of its own.
+    Ok((case.more_important == 0 && irqs_off == 0).then(|| length - inside))
 }
 
 fn sums(analysis: &Value) -> Result<()> {

@@ -1,0 +1,176 @@
+//! Activations as timerlat's, each delayed by known causes: what an analysis of latencies has to name, all of it.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `cases=N` | how many |
+#![no_std]
+#![no_main]
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_board::cmdline::CommandLine;
+use takt_kernel::sync::{Mutex, Semaphore};
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::{
+    Error, irq, preempt, thread, thread_stack, trace_event_irqs_off, trace_event_irqs_on,
+};
+use takt_timerlat::workload::events;
+
+mod plan;
+
+takt_board::entry!(main);
+
+/// Vector of the interrupt that is made pending, and the command that makes it so: asserted, to the CPU itself.
+const VECTOR: u8 = 0x61;
+const REQUEST: u32 = VECTOR as u32 | 1 << 14 | 1 << 18;
+
+/// Interrupts off, from behind the `cli` on: two instructions a round, `sti` and the one in its shadow.
+#[inline(never)]
+fn planted_irqs_off(rounds: u32) {
+    // SAFETY: interrupts are on before and after it, and nothing is touched in between.
+    unsafe { asm!("cli", "2:", "dec {0:e}", "jnz 2b", "sti", "nop", inout(reg) rounds => _) };
+}
+
+/// The same, and another interrupt becomes pending: one instruction more.
+#[inline(never)]
+fn planted_irqs_off_with_irq(rounds: u32) {
+    // SAFETY: as above; the local APIC's register takes a command, and the handler is registered.
+    unsafe {
+        asm!("cli", "mov dword ptr [__lapic_page + 0x300], {request}", "2:", "dec {0:e}", "jnz 2b", "sti", "nop",
+            inout(reg) rounds => _, request = const REQUEST);
+    }
+}
+
+/// As many rounds with everything on.
+#[inline(always)]
+fn spend(rounds: u32) {
+    // SAFETY: touches nothing.
+    unsafe { asm!("2:", "dec {0:e}", "jnz 2b", inout(reg) rounds => _, options(nomem, nostack)) };
+}
+
+#[inline(never)]
+fn planted_preempt_off(case: &plan::Case) {
+    let _guard = preempt::disable();
+    planted(case);
+    spend(case.preempt_off);
+    // Behind what the deadline falls into: it has sections of its own.
+    if case.more_important > 0 {
+        let _ = WAKE.give();
+    }
+}
+
+fn planted(case: &plan::Case) {
+    match (case.irqs_off, case.has_irq) {
+        (0, _) => {}
+        (rounds, false) => planted_irqs_off(rounds),
+        (rounds, true) => planted_irqs_off_with_irq(rounds),
+    }
+}
+
+static WAKE: Semaphore = Semaphore::new(0, 1);
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
+
+/// A thread above the measured one.
+fn more_important(_: usize) {
+    while WAKE.take().is_ok() {
+        spend(ROUNDS.load(Relaxed));
+    }
+}
+
+static WANT: Semaphore = Semaphore::new(0, 1);
+static LOCK: Mutex<()> = Mutex::new(());
+
+/// One that lends its priority to whoever holds the mutex.
+fn lender(_: usize) {
+    while WANT.take().is_ok() {
+        let _ = LOCK.lock();
+    }
+}
+
+#[inline(never)]
+fn planted_inherited(rounds: u32) {
+    let guard = LOCK.lock();
+    let _ = WANT.give();
+    spend(rounds);
+    drop(guard);
+}
+
+static GO: Semaphore = Semaphore::new(0, 1);
+static DEADLINE: AtomicU64 = AtomicU64::new(0);
+static SEQ: AtomicU32 = AtomicU32::new(0);
+
+/// In the timer's interrupt.
+fn expired(_: usize, expiry: Expiry) {
+    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    trace_event_irqs_off!(
+        events::timerlat_irq,
+        0u32,
+        SEQ.load(Relaxed),
+        latency as u32
+    );
+}
+
+fn measured(_: usize) {
+    let _ = measure();
+}
+
+fn measure() -> Result<(), Error> {
+    let timer = Timer::waking(thread::current(), expired, 0)?;
+    loop {
+        GO.take()?;
+        let deadline = DEADLINE.load(Relaxed);
+        timer.arm(Instant::from_cycles(deadline));
+        thread::park(Instant::NEVER)?;
+        let latency = Instant::now().cycles().wrapping_sub(deadline);
+        trace_event_irqs_on!(
+            events::timerlat_thread,
+            0u32,
+            SEQ.load(Relaxed),
+            latency as u32
+        );
+    }
+}
+
+extern "C" fn handler(_: usize, _: u64) {}
+
+thread_stack!(static STACKS: [16384; 3]);
+
+fn start() -> Result<(), Error> {
+    irq::register(VECTOR, handler, 0)?;
+    Builder::new("measured", 95)?.spawn(&STACKS[0], measured, 0)?;
+    Builder::new("above", 97)?.spawn(&STACKS[1], more_important, 0)?;
+    Builder::new("lender", 98)?.spawn(&STACKS[2], lender, 0)?;
+    thread::current().set_priority(2)
+}
+
+/// From the order to measure to the deadline, in cycles: until then the thread has armed its timer and waits.
+const AHEAD: u64 = 4000;
+
+fn main(text: &'static str) {
+    let nr = CommandLine(text).number("cases", 10).unwrap_or(10);
+    if let Err(error) = start() {
+        defmt::error!("the threads could not be started: {}", error);
+        return;
+    }
+    for (case, seq) in plan::cases(nr as u32).zip(1..) {
+        SEQ.store(seq, Relaxed);
+        ROUNDS.store(case.more_important, Relaxed);
+        let deadline = Instant::now() + AHEAD;
+        DEADLINE.store(deadline.cycles(), Relaxed);
+        let _ = GO.give();
+        let begin = Instant::from_cycles(deadline.cycles() - u64::from(case.offset));
+        while Instant::now() < begin {}
+        if case.preempt_off > 0 {
+            planted_preempt_off(&case);
+        } else if case.inherited > 0 {
+            planted_inherited(case.inherited);
+        } else if case.more_important > 0 {
+            let _ = WAKE.give();
+        } else {
+            planted(&case);
+        }
+        takt_board::capture::hand_over();
+    }
+}
