@@ -2,11 +2,11 @@
 //! tracer.
 //!
 //! An image calls [`start`] once. The thread is there only if the command line has `control_ns=`, the time between two
-//! looks; without it a run is the same to the instruction whether the host looks at the block or not, because the host
+//! looks, or `control_gate=1`; without it a run is the same to the instruction whether the host looks at the block or not, because the host
 //! only reads.
 //!
 //! The host sends a line ([`Setting`]) down RTT channel 1 and waits until [`ControlBlock::nr_done`] has moved. The
-//! guest never waits for the host.
+//! guest never waits for the host, unless it is told to stand still between settings (`control_gate=1`, under icount).
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -14,8 +14,8 @@ use takt_kernel::config::{CONTROL_STACK_SIZE, MAX_CPUS, RTT_LINES_SIZE};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, config, smp, thread_stack, trace};
-use takt_tracer::control::ControlBlock;
 use takt_tracer::control::setting::{Errno, Setting};
+use takt_tracer::control::{ControlBlock, gate};
 
 use crate::cmdline::CommandLine;
 use crate::line::LineBuffer;
@@ -56,10 +56,19 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
     let period = line
         .number("control_ns", 0)
         .map_err(|_| Error::InvalidArgument)?;
-    if period != 0 {
+    let has_gate = line.get(gate::WORD) == Some("1");
+    if period != 0 || has_gate {
         block.is_listening.store(1, Relaxed);
-        let period = time::nanos_to_cycles(period.max(MIN_PERIOD_NS));
-        Builder::new("control", PRIORITY)?.spawn(&STACK, listen, period as usize)?;
+        let period = match has_gate {
+            true => NO_PERIOD,
+            false => time::nanos_to_cycles(period.max(MIN_PERIOD_NS)),
+        };
+        let thread = Builder::new("control", PRIORITY)?.spawn(&STACK, listen, period as usize)?;
+        // What it does is not what anybody wants to see of the system.
+        #[cfg(feature = "function")]
+        trace::function::leave_out(thread.id())?;
+        #[cfg(not(feature = "function"))]
+        let _ = thread;
         // As Linux has it: recording is on from the start, and nothing is recorded until an event is on.
         if line.get("tracing_on") != Some("0") {
             trace::tracing_on();
@@ -70,14 +79,22 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Stands for a thread that waits at the gate.
+const NO_PERIOD: u64 = 0;
+
 /// The thread.
 fn listen(period: usize) {
     let mut lines = LineBuffer::<RTT_LINES_SIZE>::new();
     let mut next = Instant::now();
+    let mut stands_at = next;
     loop {
-        next = next + period as u64;
-        if time::sleep_until(next).is_err() {
-            return;
+        if period as u64 == NO_PERIOD {
+            crate::gate::pass();
+        } else {
+            next = next + period as u64;
+            if time::sleep_until(next).is_err() {
+                return;
+            }
         }
         while let Some(byte) = rtt::line_byte() {
             let Some(line) = lines.push(byte) else {
@@ -86,7 +103,7 @@ fn listen(period: usize) {
             let done = line
                 .map_err(|_| Errno::Invalid)
                 .and_then(|line| Setting::parse(line).unwrap_or(Err(Errno::NoEntry)))
-                .and_then(|setting| tracing::carry_out(setting).map(|()| setting));
+                .and_then(|setting| carry_out(setting, &mut stands_at).map(|()| setting));
             if matches!(done, Ok(Setting::Tracer(_))) {
                 TAKT_CONTROL.nr_chosen.fetch_add(1, Relaxed);
             }
@@ -96,6 +113,17 @@ fn listen(period: usize) {
         // Applications set things as well.
         publish(&TAKT_CONTROL);
     }
+}
+
+/// Carries out a setting. `stands_at` is the time from which one that lets time pass counts.
+fn carry_out(setting: Setting<'_>, stands_at: &mut Instant) -> Result<(), Errno> {
+    if let Setting::Pass(nanos) = setting {
+        *stands_at = *stands_at + time::nanos_to_cycles(nanos);
+        return Ok(time::sleep_until(*stands_at)?);
+    }
+    let done = tracing::carry_out(setting);
+    *stands_at = Instant::now();
+    done
 }
 
 /// Tells the host how things are.

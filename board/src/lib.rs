@@ -30,6 +30,8 @@ pub mod serial;
 mod acpi;
 #[cfg(feature = "image")]
 mod boot;
+#[cfg(all(feature = "image", feature = "settings"))]
+mod gate;
 mod hpet;
 #[cfg(feature = "image")]
 mod memory;

@@ -159,6 +159,8 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::Thresh(_)
         | Setting::HwlatWindow(_)
         | Setting::HwlatWidth(_) => latencies(setting)?,
+        // Only a thread that waits for settings can let time pass between them.
+        Setting::Pass(_) => return Err(Errno::Invalid),
     }
     Ok(())
 }

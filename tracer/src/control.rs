@@ -12,6 +12,7 @@
 //! Context: plain loads and stores, any.
 
 mod functions;
+pub mod gate;
 mod latency;
 pub mod setting;
 mod tracers;

@@ -116,6 +116,9 @@ settings! {
     "hwlat_window" => HwlatWindow(u64): nanoseconds;
     /// For how long it does, in ns: `hwlat_detector/width`.
     "hwlat_width" => HwlatWidth(u64): nanoseconds;
+    /// Lets so many nanoseconds pass before the next setting; for a guest that stands still between settings
+    /// ([`gate`](super::gate)), counted from where it stood.
+    "pass" => Pass(u64): nanoseconds;
 }
 
 /// What can be done with the snapshot.

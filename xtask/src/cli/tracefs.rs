@@ -27,11 +27,17 @@ pub enum TracefsCommand {
 /// Flags of `tracefs shell`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A guest runs in the host's time unless --icount is given: latencies are then the host's as well.
 Exit code: that of the last command; 127 for one that there is not, 130 after Ctrl-C.")]
 pub struct Shell {
     /// Carry these out instead of reading commands from stdin.
     #[arg(short, value_name = "COMMANDS")]
     pub commands: Option<String>,
+    /// Under icount: a nanosecond is a guest instruction, and the guest stands still between commands. `sleep` lets exactly
+    /// so much of its time pass, a command that sets something as much as it takes, reading none (but for a pipe that
+    /// waits). The same commands give the same output each time.
+    #[arg(long, conflicts_with = "attach")]
+    pub icount: bool,
     /// Which guest.
     #[command(flatten)]
     pub guest: Guest,

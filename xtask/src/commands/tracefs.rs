@@ -30,14 +30,15 @@ pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
     }
 }
 
-/// The guest that the flags mean.
-fn session(flags: &Flags) -> Result<Session> {
+/// The guest that the flags mean, perhaps under icount.
+fn session(flags: &Flags, icount: bool) -> Result<Session> {
     let (guest, options) = match &flags.attach {
         Some(run) => (launch::attach(run)?, Options::default()),
         None => launch::start(&Launch {
             append: &flags.append,
             smp: flags.smp,
             load: flags.load,
+            icount,
             image: flags.image.as_deref(),
             may_install: !flags.no_install,
             verbose: flags.verbose,
@@ -47,7 +48,7 @@ fn session(flags: &Flags) -> Result<Session> {
 }
 
 fn shell(flags: &ShellFlags) -> Result<ExitCode> {
-    let session = session(&flags.guest)?;
+    let session = session(&flags.guest, flags.icount)?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, Arc::clone(&is_interrupted))
         .context("cannot watch for Ctrl-C")?;
@@ -71,7 +72,7 @@ fn shell(flags: &ShellFlags) -> Result<ExitCode> {
 fn mount(flags: &Mount) -> Result<ExitCode> {
     mount::check(&flags.dir)?;
     setup::ensure_fuse(!flags.guest.no_install)?;
-    let session = session(&flags.guest)?;
+    let session = session(&flags.guest, false)?;
     let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
     let mounted = Mounted::new(session, &flags.dir)?;
     eprintln!(

@@ -56,6 +56,8 @@ pub struct Latency<'o> {
     stretch: Option<Stretch>,
     /// The source lines of its ends.
     places: Lines,
+    /// Whose time it is.
+    clock: Option<String>,
     is_verbose: bool,
     /// Events in the file and lost.
     total: u64,
@@ -109,6 +111,7 @@ impl<'o> Latency<'o> {
             tracer: "nop".into(),
             stretch: None,
             places: Lines::default(),
+            clock: None,
             is_verbose: false,
             total: 0,
             nr_cpus: 0,
@@ -135,6 +138,13 @@ impl<'o> Latency<'o> {
     #[must_use]
     pub fn places(mut self, places: Lines) -> Self {
         self.places = places;
+        self
+    }
+
+    /// With a word about the clock that the latencies are measured by.
+    #[must_use]
+    pub fn clock(mut self, clock: String) -> Self {
+        self.clock = Some(clock);
         self
     }
 
@@ -247,13 +257,15 @@ impl<'o> Latency<'o> {
             ),
             _ => String::new(),
         };
+        let clock = self.clock.as_ref();
+        let clock = clock.map_or_else(String::new, |clock| format!("#  => clock: {clock}\n"));
         format!(
             "# tracer: {tracer}\n#\n# {tracer} latency trace v{VERSION} on takt-{}\n\
              # --------------------------------------------------------------------\n\
              # latency: {} us, #{}/{}, CPU#{cpu} | (M:preempt VP:0, KP:0, SP:0 HP:0 #P:{})\n\
              #    -----------------\n\
              #    | task: {}-{} (uid:0 nice:0 policy:{policy} rt_prio:{rt_prio})\n\
-             #    -----------------\n{places}{}",
+             #    -----------------\n{clock}{places}{}",
             env!("CARGO_PKG_VERSION"),
             micros(latency),
             self.entries,

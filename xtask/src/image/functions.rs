@@ -4,7 +4,7 @@
 //! what a write to ftrace's `set_ftrace_filter` does are here.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -22,6 +22,31 @@ pub type Selection = BTreeSet<usize>;
 #[derive(Clone, Debug)]
 pub struct Functions {
     list: Vec<Function>,
+    never: Vec<(String, Never)>,
+}
+
+/// Why a function cannot be traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Never {
+    /// The tracer itself, or what runs before or beside all that it needs: in the sections that are never patched.
+    Notrace,
+    /// Rust without an entry: what is part of an interrupt's entry, or was compiled with the toolchain.
+    NoEntry,
+    /// Assembly, which has none.
+    Assembly,
+}
+
+impl fmt::Display for Never {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Notrace => "the tracer's own, or where it cannot record",
+            Self::NoEntry => {
+                "compiled without an entry that can be patched: part of an interrupt's entry or of a switch, or the \
+                 toolchain's"
+            }
+            Self::Assembly => "assembly, which has no entry that can be patched",
+        })
+    }
 }
 
 /// A function with an entry that can be patched.
@@ -54,10 +79,11 @@ impl Functions {
         }
         let never = elf.symbol("__notrace_start")?..elf.symbol("__notrace_end")?;
         let names = elf.functions();
+        let readable = |name: &String| addr2line::demangle_auto(name.into(), None).into_owned();
         let name_of = |address: u64| {
             let at = names.partition_point(|(start, _)| *start <= address);
             let (start, name) = names.get(at.checked_sub(1)?)?;
-            (*start == address).then(|| addr2line::demangle_auto(name.into(), None).into_owned())
+            (*start == address).then(|| readable(name))
         };
         let list: Vec<_> = section
             .chunks_exact(8)
@@ -75,7 +101,21 @@ impl Functions {
             "the functions of {} are not in order",
             elf.path.display()
         );
-        Ok(Self { list })
+        let entry = |address: &u64| list.binary_search_by_key(address, |it| it.address).ok();
+        let why = |(address, name): &(u64, String)| {
+            let is_rust = name.starts_with("_R") || name.starts_with("_ZN");
+            let reason = match entry(address) {
+                Some(at) if list[at].is_traceable => return None,
+                Some(_) => Never::Notrace,
+                None if !is_rust => Never::Assembly,
+                None if never.contains(address) => Never::Notrace,
+                None => Never::NoEntry,
+            };
+            // Where the linker says that something begins is no function.
+            (!name.starts_with("__")).then(|| (readable(name), reason))
+        };
+        let never = names.iter().filter_map(why).collect();
+        Ok(Self { list, never })
     }
 
     /// Functions of these names, all of them traceable.
@@ -89,7 +129,23 @@ impl Functions {
         };
         Self {
             list: names.iter().enumerate().map(function).collect(),
+            never: Vec::new(),
         }
+    }
+
+    /// The functions that cannot be traced, each with the reason. One that was compiled into others is not there: it is
+    /// traced as part of those.
+    #[must_use]
+    pub fn never(&self) -> &[(String, Never)] {
+        &self.never
+    }
+
+    /// Why a pattern means no function: one that it would mean cannot be traced.
+    #[must_use]
+    pub fn why_never(&self, pattern: &str) -> Option<Never> {
+        let mut never = self.never.iter();
+        let found = never.find(|(name, _)| is_meant(pattern, name));
+        found.map(|(_, reason)| *reason)
     }
 
     /// What ftrace's `available_filter_functions` shows.
@@ -106,10 +162,8 @@ impl Functions {
     /// The functions that a pattern means: `name`, `pre*`, `*post`, `*mid*`. A pattern without `::` is held against the
     /// last part of a name as well.
     pub fn matching<'f>(&'f self, pattern: &'f str) -> impl Iterator<Item = &'f Function> {
-        self.available().filter(move |function| {
-            glob(pattern, &function.name)
-                || (!pattern.contains("::") && glob(pattern, short(&function.name)))
-        })
+        self.available()
+            .filter(move |function| is_meant(pattern, &function.name))
     }
 
     /// How many there are, those that are never traced included.
@@ -200,6 +254,11 @@ impl Functions {
     }
 }
 
+/// Whether a pattern means the function of this name.
+fn is_meant(pattern: &str, name: &str) -> bool {
+    glob(pattern, name) || (!pattern.contains("::") && glob(pattern, short(name)))
+}
+
 /// The last part of a path: what is behind the last `::` that is not inside brackets.
 fn short(name: &str) -> &str {
     let mut depth = 0;
@@ -269,6 +328,10 @@ mod tests {
                     is_traceable: *is_traceable,
                 })
                 .collect(),
+            never: vec![(
+                "takt_kernel::time::timer_interrupt_idle".into(),
+                Never::NoEntry,
+            )],
         }
     }
 
@@ -348,6 +411,19 @@ mod tests {
             let is_any = functions.apply(&mut Selection::new(), nothing);
             assert_eq!(is_any, nothing == "*", "{nothing}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_traced_has_a_reason() {
+        let functions = functions();
+        for pattern in ["timer_interrupt_idle", "takt_kernel::time::*", "*idle"] {
+            assert_eq!(
+                functions.why_never(pattern),
+                Some(Never::NoEntry),
+                "{pattern}"
+            );
+        }
+        assert_eq!(functions.why_never("takt_main"), None);
     }
 
     /// A whole line that is a name is one word.

@@ -101,7 +101,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         .context("cannot write into the run folder")?;
     let started = SystemTime::now();
     // Whoever wants to look on finds the run by this as long as it goes on.
-    launch::Live::write(&dir, &ram)?;
+    launch::Live::write(&dir, &ram, plan.accel.accel)?;
     let outcome = watch(plan, &machine, &ram)?;
     launch::Live::remove(&dir);
     if outcome.ending == Ending::DiskFull {

@@ -19,11 +19,13 @@ use crate::guest::rings::View;
 use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
 use crate::image::Elf;
 use crate::paths;
-use crate::qemu::{Process, Ram};
+use crate::qemu::{Accel, Gate, Process, Ram};
 use crate::run::RunFolder;
 
 /// A guest that does not carry a setting out within this time is stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// How often it is looked whether a guest that is to stand still has ended.
+const TICK: Duration = Duration::from_millis(100);
 /// Bytes of a setting at most: what the channel has room for, and a newline.
 pub const MAX_LINE: usize = 500;
 /// First byte of a trace point whose event is on: a jump.
@@ -40,6 +42,8 @@ pub enum Owner {
         process: Process,
         /// What QEMU writes.
         folder: RunFolder,
+        /// Where it stands still between settings, if it does.
+        gate: Option<Gate>,
     },
     /// Another process's.
     Other {
@@ -58,6 +62,8 @@ pub struct Guest {
     /// Its memory.
     pub ram: Ram,
     owner: Owner,
+    /// What it runs under: whose time it is.
+    pub accel: Accel,
     /// Where the control block lies.
     block: u64,
     /// The trace points of each event: physical addresses.
@@ -72,7 +78,7 @@ impl Guest {
     /// # Errors
     ///
     /// If the image does not tell, or the guest ends or stays silent.
-    pub fn new(elf: Elf, ram: Ram, owner: Owner, patience: Duration) -> Result<Self> {
+    pub fn new(elf: Elf, ram: Ram, owner: Owner, accel: Accel, patience: Duration) -> Result<Self> {
         let block = elf
             .physical(ControlBlock::SYMBOL)
             .context("it does not call takt_board::control::start")?;
@@ -81,6 +87,7 @@ impl Guest {
             elf,
             ram,
             owner,
+            accel,
             block,
             trace_points: BTreeMap::new(),
             nr_idle: u16::try_from(nr_idle).unwrap_or(1),
@@ -98,6 +105,9 @@ impl Guest {
             }
             thread::sleep(Duration::from_millis(5));
         }
+        guest
+            .stand()
+            .context("the guest under icount does not stand still")?;
         guest.ram.unlink();
         guest.trace_points = guest.find_trace_points()?;
         Ok(guest)
@@ -170,6 +180,37 @@ impl Guest {
         answer
     }
 
+    /// Where the guest stands still between settings, if it does.
+    fn gate(&mut self) -> Option<&mut Gate> {
+        match &mut self.owner {
+            Owner::Us { gate, .. } => gate.as_mut(),
+            Owner::Other { .. } => None,
+        }
+    }
+
+    /// Whether no time passes in the guest between settings.
+    #[must_use]
+    pub fn stands_still(&self) -> bool {
+        matches!(&self.owner, Owner::Us { gate: Some(_), .. })
+    }
+
+    /// Waits until the guest stands still, if it is one that does.
+    fn stand(&mut self) -> super::Result<()> {
+        let asked = Instant::now();
+        while let Some(gate) = self.gate() {
+            if gate.has_come(TICK).map_err(|error| errno(&error))? {
+                break;
+            }
+            if !self.is_alive() {
+                return Err(Errno::NODEV);
+            }
+            if asked.elapsed() > ANSWER_WITHIN {
+                return Err(Errno::TIMEDOUT);
+            }
+        }
+        Ok(())
+    }
+
     fn ask(&mut self, line: &str) -> super::Result<()> {
         let before = self.view()?.nr_done;
         let bytes = format!("{line}\n");
@@ -177,6 +218,10 @@ impl Guest {
             .ok_or(Errno::NODEV)?
             .send_all(DOWN_SETTINGS, bytes.as_bytes())
             .map_err(|error| errno(&error))?;
+        if let Some(gate) = self.gate() {
+            gate.open().map_err(|error| errno(&error))?;
+            self.stand()?;
+        }
         let asked = Instant::now();
         loop {
             let view = self.view()?;

@@ -1,8 +1,9 @@
 //! Starting a guest to look at, and attaching to one that runs.
 //!
-//! A guest that is started here runs in the host's time and not under icount: with `sleep=off` it would race through
-//! virtual time whenever nothing happens, and take all of a host CPU for it. It runs timerlat, which is what there is to
-//! see, until the session ends. Its image has the function tracers; while they are off they cost less than one per cent.
+//! A guest that is started here runs in the host's time: under icount with `sleep=off` it would race through virtual time
+//! whenever nothing happens. If icount is asked for, it stands still between commands ([`Gate`]), and a session can be had
+//! once more to the bit. Nobody else can attach to it then. It runs timerlat, which is what there is to see, until the
+//! session ends. Its image has the function tracers; while they are off they cost less than one per cent.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -12,13 +13,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::config::{Config, CpuMask, Load};
+use takt_tracer::control::gate;
 
 use super::guest::{Guest, Owner};
 use super::options::Options;
 use crate::cli::AccelChoice;
 use crate::image::{Elf, Recipe};
 use crate::paths;
-use crate::qemu::{Accel, Machine, Process, Ram, accel};
+use crate::qemu::{Accel, Gate, Machine, Process, Ram, accel};
 use crate::run::config::clock_keys;
 use crate::run::words::{self, Words};
 use crate::run::{RunFolder, folder, probe};
@@ -41,6 +43,8 @@ pub struct Live {
     pub pid: u32,
     /// The number under which it has the RAM open.
     pub ram_fd: i32,
+    /// What the guest runs under.
+    pub accel: Accel,
 }
 
 impl Live {
@@ -49,10 +53,11 @@ impl Live {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn write(dir: &Path, ram: &Ram) -> Result<()> {
+    pub fn write(dir: &Path, ram: &Ram, accel: Accel) -> Result<()> {
         let live = Self {
             pid: std::process::id(),
             ram_fd: ram.file().as_raw_fd(),
+            accel,
         };
         fs::write(dir.join(LIVE), serde_json::to_vec(&live)?)
             .context("cannot write into the run folder")
@@ -76,6 +81,8 @@ pub struct Launch<'l> {
     pub load: Load,
     /// Boot this instead of building the image.
     pub image: Option<&'l Path>,
+    /// Under icount, where time passes by command only.
+    pub icount: bool,
     /// May install QEMU.
     pub may_install: bool,
     /// As for building.
@@ -98,21 +105,28 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         }
     };
     let Words { line, options } = words::translate(launch.append, &elf)?;
-    let accel = accel::select(AccelChoice::Auto, false, || {
-        probe::probe(&elf.path, Accel::Kvm)
-    })?
-    .accel;
+    let accel = if launch.icount {
+        Accel::TcgIcount
+    } else {
+        let probe = || probe::probe(&elf.path, Accel::Kvm);
+        accel::select(AccelChoice::Auto, false, probe)?.accel
+    };
     let run_folder = RunFolder::create(None, false, &paths::runs(), "tracefs")?;
     let dir = run_folder.path().to_owned();
     let image = dir.join(folder::IMAGE);
     fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;
     let ram = Ram::create(&dir)?;
+    let gate = launch.icount.then(|| Gate::new(&dir)).transpose()?;
+    let control = match gate {
+        Some(_) => format!("{}=1", gate::WORD),
+        None => format!("control_ns={CONTROL_NS}"),
+    };
     let machine = Machine {
         image,
         ram: ram.path().to_owned(),
         dir: dir.clone(),
         cmdline: format!(
-            "{} capture=off mode=flight control_ns={CONTROL_NS} {line}{}",
+            "{} capture=off mode=flight {control} {line}{}",
             Config {
                 duration_ns: 0,
                 smp: launch.smp.into(),
@@ -125,14 +139,21 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         smp: launch.smp,
         accel,
     };
-    let process = Process::start(&machine, &dir.join(folder::MESSAGES))
+    let devices = |arguments| match &gate {
+        Some(gate) => gate.devices(arguments),
+        None => arguments,
+    };
+    let process = Process::start_with(&machine, devices, &dir.join(folder::MESSAGES))
         .help("see what is there: cargo xtask doctor")?;
-    Live::write(&dir, &ram)?;
+    if gate.is_none() {
+        Live::write(&dir, &ram, accel)?;
+    }
     let owner = Owner::Us {
         process,
         folder: run_folder,
+        gate,
     };
-    Ok((Guest::new(elf, ram, owner, BOOT)?, options))
+    Ok((Guest::new(elf, ram, owner, accel, BOOT)?, options))
 }
 
 /// Attaches to a run that goes on: the folder that it was told to make, or its name in `runs`, with or without number.
@@ -156,7 +177,7 @@ pub fn attach(run: &Path) -> Result<Guest> {
         pid: live.pid,
         live: dir.join(LIVE),
     };
-    Guest::new(elf, ram, owner, TELL)
+    Guest::new(elf, ram, owner, live.accel, TELL)
 }
 
 /// The folder that a run in progress is filling.

@@ -105,6 +105,7 @@ pub(super) fn latency(session: &mut Session, cpu: Option<usize>) -> super::Resul
     let mut export = export
         .of(&tracer, stretch)
         .places(places.unwrap_or_default())
+        .clock(clock(session))
         .verbose(session.options.verbose);
     for (tid, prio) in session.guest.priorities() {
         export.prio(tid, prio);
@@ -123,6 +124,12 @@ pub(super) fn latency(session: &mut Session, cpu: Option<usize>) -> super::Resul
     export.end(&names).map_err(|error| errno(&error))?;
     drop(export);
     Ok(out)
+}
+
+/// What latencies are measured by.
+fn clock(session: &Session) -> String {
+    let accel = session.guest.accel;
+    format!("{}, a nanosecond is {}", accel.name(), accel.ns_means())
 }
 
 /// Calls and their durations.

@@ -17,9 +17,10 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use takt_tracer::control::Setting;
 
 use self::filter::{Filter, Reader, not_enough};
 use super::session::Session;
@@ -28,6 +29,8 @@ use super::tree::{self, Node, Of};
 
 /// How often a pipe with nothing in it is looked at.
 const POLL: Duration = Duration::from_millis(10);
+/// How much of the guest's time passes at once where it stands still otherwise: Ctrl-C is looked for in between.
+const PASS: Duration = Duration::from_secs(1);
 /// Exit status of a command that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 /// The shell's name, before what it says of errors.
@@ -40,7 +43,7 @@ echo [-n] TEXT > FILE  writes to a file; >> adds to it
 grep [-EFcinoqvw] PATTERN [FILE]..., head [-N] [FILE]..., tail [-N] [FILE]..., wc [-lwc] [FILE]...
                        show or count lines, of files or of what comes through a pipe: cat trace | grep -c timerlat
 ls [-1dl] [DIR]...     lists folders
-sleep SECONDS          waits
+sleep SECONDS          waits; with --icount so much of the guest's time passes, which stands still otherwise
 help                   this
 exit [STATUS]          ends the session
 Commands are separated by `;` or newlines, and `|` gives the output of one to the next; words may be quoted; `\\` at a line's
@@ -293,21 +296,55 @@ impl Shell {
     }
 
     /// Waits so many seconds, so that scripts can let something happen.
-    fn sleep(&self, arguments: &[String], streams: &mut Streams<'_>) -> Done {
+    fn sleep(&mut self, arguments: &[String], streams: &mut Streams<'_>) -> Done {
         let seconds = arguments.first().and_then(|text| text.parse::<f64>().ok());
         let Some(length) = seconds.and_then(|text| Duration::try_from_secs_f64(text).ok()) else {
             writeln!(streams.err, "sleep: invalid time interval")?;
             return Ok(1);
         };
-        let end = std::time::Instant::now().checked_add(length);
-        while end.is_none_or(|end| std::time::Instant::now() < end) {
+        let mut left = length;
+        let end = Instant::now().checked_add(length);
+        while !left.is_zero() {
             if self.is_interrupted() {
                 return Ok(INTERRUPTED);
             }
-            thread::sleep(POLL.min(length));
+            let part = left.min(if self.session.guest.stands_still() {
+                PASS
+            } else {
+                POLL
+            });
+            if let Err(error) = self.wait(part) {
+                writeln!(streams.err, "sleep: {}", text_of(error))?;
+                return Ok(1);
+            }
+            left = match end {
+                Some(end) if !self.session.guest.stands_still() => {
+                    end.saturating_duration_since(Instant::now())
+                }
+                _ => left - part,
+            };
         }
         Ok(0)
     }
+
+    /// Waits so long, in the guest's time if that stands still otherwise.
+    fn wait(&mut self, length: Duration) -> super::Result<()> {
+        if self.session.guest.stands_still() {
+            let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+            return self.session.guest.set(Setting::Pass(nanos));
+        }
+        thread::sleep(length);
+        Ok(())
+    }
+}
+
+fn echo(arguments: &[String], streams: &mut Streams<'_>) -> Done {
+    let (words, end) = match arguments.split_first() {
+        Some((first, rest)) if first == "-n" => (rest, ""),
+        _ => (arguments, "\n"),
+    };
+    write!(streams.out, "{}{end}", words.join(" "))?;
+    Ok(0)
 }
 
 /// Says what is wrong. Gives this status.
@@ -370,15 +407,6 @@ impl Write for Nobody {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn echo(arguments: &[String], streams: &mut Streams<'_>) -> Done {
-    let (words, end) = match arguments.split_first() {
-        Some((first, rest)) if first == "-n" => (rest, ""),
-        _ => (arguments, "\n"),
-    };
-    write!(streams.out, "{}{end}", words.join(" "))?;
-    Ok(0)
 }
 
 /// An error's text as a shell says it.

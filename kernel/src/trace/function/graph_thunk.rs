@@ -29,6 +29,7 @@ use takt_tracer::wire;
 use super::shadow::{STEP, layout};
 use super::{
     ARE_RECORDS_JUDGED, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, HAS_PIDS, IS_GRAPH_ON, MAX_DEPTH,
+    has_left_out,
 };
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_THREADS, TRACE_SUB_SIZE};
@@ -71,7 +72,8 @@ static RETURNS_TO: AtomicU32 = AtomicU32::new(0);
 #[inline(never)]
 fn limits() -> [u32; 3] {
     // Who is inside a function that is recorded is neither asked for his number nor for where the graph begins.
-    let begins_anywhere = !HAS_PIDS.load(SeqCst) && !HAS_GRAPH_FUNCTIONS.load(SeqCst);
+    let asks_who = HAS_PIDS.load(SeqCst) || has_left_out();
+    let begins_anywhere = !asks_who && !HAS_GRAPH_FUNCTIONS.load(SeqCst);
     let are_returns_plain = IS_GRAPH_ON.load(SeqCst) && !ARE_RECORDS_JUDGED.load(SeqCst);
     let are_entries_plain = are_returns_plain && !HAS_GRAPH_NOTRACE.load(SeqCst);
     let max_depth = MAX_DEPTH.load(SeqCst).min(GRAPH_DEPTH as u32);

@@ -104,6 +104,11 @@ static IS_BESIDE: AtomicBool = AtomicBool::new(false);
 static PIDS: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 static HAS_PIDS: AtomicBool = AtomicBool::new(false);
 
+/// What [`who_runs`] says of the thread that is left out where no threads were chosen.
+static LEFT_OUT: AtomicU32 = AtomicU32::new(NOBODY);
+/// What it never says: a bit that is no part of that.
+const NOBODY: u32 = 1;
+
 /// What a host that reads the RAM finds all of this by.
 #[unsafe(no_mangle)]
 static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
@@ -268,6 +273,25 @@ pub fn set_pids(tids: &[u8]) -> Result<(), Error> {
     change.end()
 }
 
+/// Leaves a thread out while none are chosen by [`set_pids`]: one that is there for the tracer's sake, and would fill the
+/// trace. Interrupts that come while it runs are recorded.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// As [`start`].
+pub fn leave_out(tid: u8) -> Result<(), Error> {
+    let change = Change::begin()?;
+    LEFT_OUT.store(u32::from(tid) << thunk::TID_SHIFT, Relaxed);
+    change.end()
+}
+
+/// Whether [`leave_out`] counts.
+fn has_left_out() -> bool {
+    LEFT_OUT.load(Relaxed) != NOBODY
+}
+
 /// Chooses the functions that the function graph begins at: only they and what they call is recorded (ftrace:
 /// `set_graph_function`). `None` is all functions, as at the beginning.
 ///
@@ -370,8 +394,18 @@ pub(crate) fn records_are_judged(are_judged: bool) {
 
 #[inline(never)]
 fn is_pid_traced() -> bool {
+    if !HAS_PIDS.load(Relaxed) {
+        return who_runs() != LEFT_OUT.load(Relaxed);
+    }
     let tid = percpu::current_tid();
-    !HAS_PIDS.load(Relaxed) || PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
+    PIDS[usize::from(tid / 32)].load(Relaxed) >> (tid % 32) & 1 != 0
+}
+
+/// The running thread, and whether an interrupt or an NMI has it wait, as the context word has them.
+#[inline(always)]
+fn who_runs() -> u32 {
+    // SAFETY: this CPU's block.
+    unsafe { percpu::context_of(percpu::this()) & thunk::WHO_RUNS }
 }
 
 /// What this CPU's last record of a function says of the context does not count any more.

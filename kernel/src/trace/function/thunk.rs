@@ -27,6 +27,7 @@ use crate::config::TRACE_SUB_SIZE;
 unsafe extern "C" {
     fn takt_function_trace();
     fn takt_function_trace_pid();
+    fn takt_function_trace_others();
     fn takt_function_ops();
 }
 
@@ -39,6 +40,17 @@ pub(super) fn trace() -> usize {
 pub(super) fn trace_pid() -> usize {
     takt_function_trace_pid as *const () as usize
 }
+
+/// The function tracer's thunk, with a look before at who is left out.
+pub(super) fn trace_others() -> usize {
+    takt_function_trace_others as *const () as usize
+}
+
+/// Of the context word: the running thread, and whether an interrupt or an NMI is handled.
+pub(super) const WHO_RUNS: u32 = 0xff << TID_SHIFT
+    | ((percpu::HARDIRQ | percpu::NMI) as u32) << ((percpu::PREEMPT - percpu::CONTEXT) * 8);
+/// Where the thread stands there.
+pub(super) const TID_SHIFT: usize = (percpu::CURRENT_TID - percpu::CONTEXT) * 8;
 
 /// The thunk for everything else: hooks, and several users of one function.
 pub(super) fn ops() -> usize {
@@ -81,6 +93,14 @@ global_asm!(
     "movzx r11d, byte ptr gs:[{TID}]",
     "bt dword ptr [{pids}], r11d",
     "jc takt_function_trace",
+    "ret",
+    ".balign 64",
+    ".global takt_function_trace_others",
+    "takt_function_trace_others:",
+    "mov r11d, gs:[{CONTEXT}]",
+    "and r11d, {WHO_RUNS}",
+    "cmp r11d, [{left_out}]",
+    "jne takt_function_trace",
     "ret",
     ".balign 64",
     ".global takt_function_trace",
@@ -214,7 +234,9 @@ global_asm!(
     COMMIT = const wire::SUB_COMMIT,
     COMMIT8 = const wire::commit_of(8),
     COMMIT12 = const wire::commit_of(12),
+    WHO_RUNS = const WHO_RUNS,
     pids = sym super::PIDS,
+    left_out = sym super::LEFT_OUT,
     function = sym super::events::function::ID,
     function_context = sym super::events::function_context::ID,
     slow = sym super::slow,

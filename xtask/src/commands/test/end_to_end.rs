@@ -18,6 +18,7 @@ mod stretches;
 mod sweep;
 mod tracefs;
 mod tracefs_functions;
+mod tracefs_icount;
 mod tracefs_pipe;
 mod tracefs_rules;
 mod tracefs_shell;
@@ -94,6 +95,7 @@ const TESTS: &[(&str, Check)] = &[
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
+    ("tracefs_under_icount", tracefs_icount::passes_by_command),
     (
         "tracefs_shell_pipes_and_paths",
         tracefs_shell::pipes_and_paths,
@@ -109,6 +111,10 @@ const TESTS: &[(&str, Check)] = &[
     (
         "function_profiler_and_stack_tracer",
         tracefs_functions::profiler_and_stack_tracer,
+    ),
+    (
+        "functions_of_the_control_thread",
+        tracefs_functions::control_thread_left_out,
     ),
     ("the_tracer_is_not_traced", notrace::by_the_code),
     ("functions_with_stacks_and_filters", notrace::by_a_session),

@@ -1,5 +1,6 @@
 //! The function tracers: which functions, of which threads, how deep, and what could not be recorded.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -28,8 +29,9 @@ macro_rules! list_file {
 }
 
 /// The files, in the root.
-pub(super) static FILES: [File; 9] = [
+pub(super) static FILES: [File; 10] = [
     File::new("available_filter_functions", Some(available), None).if_there(has_functions),
+    File::new("enabled_functions", Some(enabled), None).if_there(has_functions),
     File::new("function_graph_stats", Some(graph_stats), None).if_there(has_functions),
     File::new("max_graph_depth", Some(depth), Some(set_depth)).if_there(has_functions),
     list_file!(FILTER),
@@ -41,6 +43,9 @@ pub(super) static FILES: [File; 9] = [
     list_file!(GRAPH_NOTRACE),
     list_file!(STACK),
 ];
+
+/// First byte of an entry that is patched: a call.
+const CALL: u8 = 0xe8;
 
 const PIDS: &str = "set_ftrace_pid";
 
@@ -99,6 +104,30 @@ fn available(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
         .into())
 }
 
+/// The functions whose entries are patched at the moment, each with what it calls there; then those that never are, and
+/// why.
+fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let functions = functions(session)?;
+    let guest = &session.guest;
+    let mut out = String::new();
+    for function in functions.available() {
+        let mut code = [0; 5];
+        guest.read(guest.elf.to_physical(function.address), &mut code)?;
+        let [CALL, distance @ ..] = code else {
+            continue;
+        };
+        let distance = i64::from(i32::from_le_bytes(distance));
+        let called = (function.address + code.len() as u64).wrapping_add_signed(distance);
+        let thunk = session.symbols.nearest(called).unwrap_or_default();
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "{} ->{thunk}", function.name);
+    }
+    for (name, reason) in functions.never() {
+        let _ = writeln!(out, "# {name}: never, {reason}");
+    }
+    Ok(out.into())
+}
+
 fn show(session: &mut Session, file: &ListFile) -> Result<Vec<u8>> {
     let functions = functions(session)?;
     session.close()?;
@@ -141,7 +170,11 @@ fn choose(session: &mut Session, file: &ListFile, is_new: bool, text: &str) -> R
         return Ok(());
     };
     let at = bad.as_ptr().addr() - text.as_ptr().addr();
-    session.complain(file.name, text.trim_end(), at, "No such function");
+    let what = match functions.why_never(bad.trim_start_matches('!')) {
+        Some(reason) => format!("Cannot be traced: {reason}"),
+        None => "No such function".into(),
+    };
+    session.complain(file.name, text.trim_end(), at, &what);
     Err(Errno::INVAL)
 }
 

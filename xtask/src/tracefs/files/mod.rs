@@ -270,6 +270,8 @@ tracing mini-HOWTO, of Takt:
   buffer_size_kb     - how much of each CPU's ring is used; changed while current_tracer is nop
   current_tracer     - the tracer that runs; written to choose another, which begins with an empty buffer;
                        nop stops it and leaves what was recorded
+  enabled_functions  - the functions whose entries are patched now, and what they call there; behind them, with # before
+                       it, each that can never be traced, and why
   error_log          - what was wrong with the last commands, and where; written with > to clear it
   events/            - events by system: enable and filter, and for each event enable, format, id,
                          filter  - which are recorded: echo 'next_prio < 10 && next_comm == ctrl' > filter; 0 clears
@@ -294,7 +296,8 @@ tracing mini-HOWTO, of Takt:
                        name, pre*, *post and *mid* are held against whole names and against their last parts;
                        echo > set_ftrace_filter is all functions again
   set_ftrace_notrace - functions that they do not trace, although the filter has them
-  set_ftrace_pid     - the threads whose functions are traced; empty is all, 0 the idle ones
+  set_ftrace_pid     - the threads whose functions are traced, 0 the idle ones; empty is all but the one that carries out
+                       what is written here (control)
   set_graph_function - the functions that function_graph begins at
   set_graph_notrace  - the functions that it leaves out with all that they call
   snapshot           - what was recorded before a moment, kept: 1 takes it, 0 frees it, 2 empties it

@@ -1,7 +1,6 @@
 //! `cat`, `ls`, `cd`, and what reads lines of files.
 
 use std::io::{self, Write};
-use std::thread;
 
 use rustix::io::Errno;
 
@@ -65,7 +64,11 @@ impl Shell {
                     out.write_all(&text)?;
                     out.flush()?;
                 }
-                Ok(Piped::Nothing) => thread::sleep(POLL),
+                Ok(Piped::Nothing) => {
+                    if let Err(error) = self.wait(POLL) {
+                        return Ok(Err(error));
+                    }
+                }
                 Ok(Piped::End) => return Ok(Ok(0)),
                 Err(error) => return Ok(Err(error)),
             }

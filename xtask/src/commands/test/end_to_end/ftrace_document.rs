@@ -91,6 +91,7 @@ fn expand(line: &str) -> Vec<String> {
             "=#    -----------------".into(),
             r"~^#    \| task: \S+-\d+ \(uid:0 nice:0 policy:[01] rt_prio:\d+\)$".into(),
             "=#    -----------------".into(),
+            r"~^#  => clock: (tcg|kvm), a nanosecond is ".into(),
         ],
         _ => vec![line.replace("HEAD", HEAD)],
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::tracefs::contains;
 use super::{Done, Stage};
 use crate::image::Recipe;
 
@@ -255,4 +256,54 @@ fn followed(trace: &str) -> Result<Vec<Followed<'_>>> {
         }
     }
     Ok(found)
+}
+
+/// The thread that carries out what is written is not what a trace consists of, unless it is asked for; interrupts that come
+/// while it runs are there. What is traced is listed, and what cannot be with the reason.
+pub(super) fn control_thread_left_out(stage: &Stage) -> Result<()> {
+    const ROUND: &str =
+        "sleep 0.2; echo 0 > tracing_on; cat trace; echo @@@; echo > trace; echo 1 > tracing_on";
+    let commands = format!(
+        "echo function > current_tracer; cat set_ftrace_pid | head -1; echo @@@; {ROUND}; cat saved_cmdlines; echo @@@\n\
+         grep 'timerlat::expired ' enabled_functions; grep -c '^[^#]' enabled_functions; wc -l available_filter_functions\n\
+         grep timer_interrupt_idle enabled_functions; grep -c ring enabled_functions\n\
+         echo timer_interrupt_idle > set_ftrace_filter; tail -3 error_log; echo @@@\n\
+         echo function_graph > current_tracer; {ROUND}; echo nop > current_tracer; grep -c '^[^#]' enabled_functions"
+    );
+    let done = stage.xtask(&["tracefs", "shell", "--no-install", "-c", &commands])?;
+    let text = done.stdout;
+    let [pids, trace, threads, list, graph, end] = text.split("@@@\n").collect::<Vec<_>>()[..]
+    else {
+        bail!("{text}");
+    };
+    ensure!(pids == "no pid\n", "{pids}");
+    let calls = |task: &str| -> Vec<&str> {
+        let of_task = |line: &&str| line.trim_start().starts_with(task) && line.contains(" <-");
+        trace.lines().filter(of_task).collect()
+    };
+    let own: Vec<_> = (calls("control-").into_iter())
+        .filter(|line| !line.contains(" [000] dNh") && !line.contains(" [000] d.h"))
+        .collect();
+    ensure!(own.is_empty(), "{}", own.join("\n"));
+    ensure!(calls("timerlat/0-").len() > 100, "{trace}");
+    ensure!(threads.contains(" control\n"), "{threads}");
+    let lines: Vec<_> = list.lines().collect();
+    ensure!(
+        matches!(lines[..], [expired, enabled, all, idle, ring, ..]
+            if expired.ends_with("timerlat::expired ->takt_function_trace_others")
+                && Some(enabled) == all.split(' ').next()
+                && idle.starts_with("# takt_kernel::time::timer_interrupt_idle: never, ")
+                && ring.parse::<u32>().is_ok_and(|nr| nr > 10)),
+        "{list}"
+    );
+    contains(
+        list,
+        "set_ftrace_filter: error: Cannot be traced: compiled without an entry",
+    )?;
+    ensure!(
+        graph.contains("timerlat::expired") && !graph.contains("control::publish"),
+        "{graph}"
+    );
+    ensure!(end.lines().last() == Some("0"), "{end}");
+    Ok(())
 }
