@@ -7,12 +7,17 @@ use common::run;
 use takt_report::page::{self, Reported};
 use takt_report::source::Source;
 use xtask::history::{Configuration, Setup};
-use xtask::report::{Buckets, json};
+use xtask::report::record::{Figures, VerifiedRecord, WithoutTurns};
+use xtask::report::{Buckets, Run, json};
 
 /// A run on this CPU, as the page takes it.
 fn on_cpu(name: &str, cpu: u32, thread: &[u64]) -> Reported {
     let mut run = run("none", "tcg+icount", thread);
     run.record.slots[0].cpu = cpu;
+    reported(name, run)
+}
+
+fn reported(name: &str, run: Run) -> Reported {
     let document = json::write(&run, None, Buckets::default()).unwrap();
     Reported {
         source: Source {
@@ -77,4 +82,35 @@ fn what_runs_have_measured_is_compared_by_its_cpu() {
     // The same figures of fewer samples are the same figures.
     assert!(page.contains("CPU 0 thread latency: different: -1 samples, the same figures"));
     assert!(page.contains("CPU 1 thread latency: only one of the runs has measured it"));
+}
+
+#[test]
+fn what_was_counted_is_shown_beside_what_was_measured() {
+    let plain = page::write(&[on_cpu("a", 0, &[353])], None).unwrap();
+    assert!(!plain.contains("without turns") && !plain.contains("Verified by"));
+    let mut run = run("none", "tcg+icount", &[353]);
+    run.record.verified = Some(VerifiedRecord {
+        activations: 12,
+        verified: 11,
+    });
+    let figures = |max| Figures {
+        max: Some(max),
+        ..Figures::default()
+    };
+    run.record.without_turns = vec![WithoutTurns {
+        cpu: run.record.slots[0].cpu,
+        irq: figures(3),
+        thread: figures(341),
+    }];
+    let page = page::write(&[reported("a", run)], None).unwrap();
+    for (path, figure) in [
+        ("/verified/verified", "11"),
+        ("/verified/activations", "12"),
+        ("/cpus/0/without_turns/irq/max", "3"),
+        ("/cpus/0/without_turns/thread/max", "341"),
+    ] {
+        let at = page.find(path).unwrap_or_else(|| panic!("no {path}"));
+        let text = page[at..].split_once('>').unwrap().1;
+        assert!(text.starts_with(&format!("{figure}<")), "{path}");
+    }
 }

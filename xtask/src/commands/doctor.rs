@@ -6,6 +6,7 @@ use anyhow::Result;
 use console::{Style, pad_str, style};
 
 use crate::cli::AccelChoice;
+use crate::counted::plugin::check_qemu;
 use crate::image::Recipe;
 use crate::image::build::TARGET;
 use crate::paths::which;
@@ -40,6 +41,7 @@ pub(super) fn run() -> Result<ExitCode> {
         target(),
         linker(),
         qemu_there(),
+        plugins(),
         viewer("trace-cmd"),
         viewer("babeltrace2"),
         browser(),
@@ -158,6 +160,15 @@ fn qemu_there() -> Check {
         found.found = "not found; latency-run installs it".into();
     }
     found
+}
+
+fn plugins() -> Check {
+    let found = check_qemu().ok().map(|()| "QEMU takes them".into());
+    optional(
+        "plugins",
+        found,
+        "this QEMU takes none: latency-run --verify needs one that does",
+    )
 }
 
 fn viewer(name: &'static str) -> Check {

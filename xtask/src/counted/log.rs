@@ -131,6 +131,13 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_bytes_end(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            // As many events as there are bytes, at most, or an error.
+            let events = read(&[&MAGIC[..], &bytes].concat()).map_or(0, |events| events.len());
+            prop_assert!(events <= bytes.len());
+        }
+
+        #[test]
         fn what_is_written_reads_back(events in prop::collection::vec((0u64..1 << 50, 0u32..9, any::<Option<u32>>()), 0..50)) {
             let mut entries = Vec::new();
             let mut expected = Vec::new();

@@ -124,6 +124,18 @@ pub(super) fn section(run: usize, source: &Source) -> String {
     for reason in record.error.iter().chain(&record.taint) {
         out += &note(reason);
     }
+    if record.verified.is_some() {
+        let number = |name: &str| {
+            let path = format!("/verified/{name}");
+            let value = document.pointer(&path).map(figure).unwrap_or_default();
+            format!("<span {}>{}</span>", origin(run, &path), escape(&value))
+        };
+        out += &format!(
+            "<p>Verified by the count of executed instructions: {} of {} activations.</p>\n",
+            number("verified"),
+            number("activations")
+        );
+    }
     if let Some(stop) = &record.stop {
         out += &note(&format!(
             "Stopped by the {} threshold: {} ns on CPU {}, activation {}.",
@@ -153,6 +165,14 @@ pub(super) fn section(run: usize, source: &Source) -> String {
                 Latency::Irq => "<td></td>".into(),
             };
             rows += "</tr>";
+            let without = format!("/cpus/{nr}/without_turns/{}", latency.key());
+            if document.pointer(&without).is_some() {
+                rows += "<tr><td></td><td>without turns</td>";
+                for (_, column) in COLUMNS {
+                    rows += &cell(run, document, &format!("{without}/{column}"));
+                }
+                rows += "<td></td></tr>";
+            }
         }
     }
     out + &table(&rows)
