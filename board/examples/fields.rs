@@ -99,7 +99,7 @@ fn main(_command_line: &'static str) {
     for number in 0..16 {
         calls(number, number);
     }
-    if irq::register(VECTOR, interrupt, 0).is_ok() {
+    if irq::register(VECTOR, "fields", interrupt, 0).is_ok() {
         // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
         unsafe { core::arch::asm!("int {}", const VECTOR) };
     }

@@ -2,7 +2,7 @@
 
 use takt_kernel::trace::{self, Mode};
 
-use takt_tracer::control::setting::{Errno, Ids, Setting, Snapshot};
+use takt_tracer::control::setting::{Errno, Ids, Osnoise, Setting, Snapshot};
 
 use crate::capture;
 use crate::cmdline::CommandLine;
@@ -97,11 +97,19 @@ fn try_setting(left: &mut Left, index: usize, parsed: Result<Setting<'_>, Errno>
 fn waits(setting: Setting<'_>) -> bool {
     match setting {
         // A thread; interrupts, to calibrate with.
-        Setting::Tracer(name) => {
-            ["hwlat", "irqsoff", "preemptoff", "preemptirqsoff"].contains(&name)
-        }
+        Setting::Tracer(name) => [
+            "hwlat",
+            "irqsoff",
+            "osnoise",
+            "preemptoff",
+            "preemptirqsoff",
+            "timerlat",
+        ]
+        .contains(&name),
         // In cycles, of which nobody knows yet how long they are.
         Setting::MaxLatency(_) | Setting::Thresh(_) => true,
+        // CPUs that run.
+        Setting::Osnoise(_) => true,
         _ => false,
     }
 }
@@ -155,6 +163,7 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::StackTracer(_)
         | Setting::StackMax(_) => functions(setting)?,
         Setting::StackTrace(on) => stack_after_events(on)?,
+        Setting::Osnoise(it) => osnoise(it)?,
         Setting::MaxLatency(_)
         | Setting::Thresh(_)
         | Setting::HwlatWindow(_)
@@ -332,6 +341,18 @@ fn latencies(setting: Setting<'_>) -> Result<(), Errno> {
         _ => return Err(Errno::NoEntry),
     }
     Ok(())
+}
+
+/// What the tracers timerlat and osnoise are set to.
+#[cfg(feature = "osnoise")]
+fn osnoise(it: Osnoise) -> Result<(), Errno> {
+    Ok(trace::osnoise::set(it.param, it.value)?)
+}
+
+/// There are no such tracers in this image.
+#[cfg(not(feature = "osnoise"))]
+fn osnoise(_: Osnoise) -> Result<(), Errno> {
+    Err(Errno::NoEntry)
 }
 
 /// There are no such tracers in this image.

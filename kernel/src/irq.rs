@@ -1,9 +1,9 @@
 //! Device interrupts: who handles which vector.
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS};
+use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::trace::trace;
@@ -43,6 +43,10 @@ pub(crate) static HANDLERS: [Slot; NR_DEVICE_VECTORS + 1] = {
     slots
 };
 
+/// Names of the device vectors' handlers, for people: address and length.
+static NAMES: [(AtomicPtr<u8>, AtomicUsize); NR_DEVICE_VECTORS] =
+    [const { (AtomicPtr::new(core::ptr::null_mut()), AtomicUsize::new(0)) }; NR_DEVICE_VECTORS];
+
 /// A bit for each device vector that has a handler.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
@@ -51,11 +55,16 @@ const _: () = assert!(NR_DEVICE_VECTORS <= 32);
 /// The last unexpected vector, for reports.
 static LAST_UNEXPECTED: AtomicU32 = AtomicU32::new(0);
 
-/// Sets the handler of a device vector. It runs with interrupts off, must not block and be short.
+/// Sets the handler of a device vector, and its name, which traces show. It runs with interrupts off, must not block and be short.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the vector is not a device's; [`Error::InvalidState`] if it has a handler.
-pub fn register(vector: u8, handler: Handler, argument: usize) -> Result<(), Error> {
+pub fn register(
+    vector: u8,
+    name: &'static str,
+    handler: Handler,
+    argument: usize,
+) -> Result<(), Error> {
     let index = usize::from(vector).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
     let slot = HANDLERS[..NR_DEVICE_VECTORS]
         .get(index)
@@ -63,10 +72,42 @@ pub fn register(vector: u8, handler: Handler, argument: usize) -> Result<(), Err
     if REGISTERED.fetch_or(1 << index, Relaxed) & 1 << index != 0 {
         return Err(Error::InvalidState);
     }
+    let (text, len) = &NAMES[index];
+    text.store(name.as_ptr().cast_mut(), Relaxed);
+    len.store(name.len(), Relaxed);
     slot.argument.store(argument as u64, Relaxed);
     slot.handler
         .store(handler as *mut (), core::sync::atomic::Ordering::Release);
     Ok(())
+}
+
+/// What an interrupt's handler is called, as Linux calls its own.
+///
+/// # Context
+/// Any.
+#[must_use]
+pub fn name_of(vector: u32) -> &'static str {
+    const TIMER: u32 = TIMER_VECTOR as u32;
+    const KICK: u32 = KICK_VECTOR as u32;
+    match vector {
+        TIMER => return "local_timer",
+        KICK => return "reschedule",
+        _ => {}
+    }
+    let index = (vector as usize).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
+    let is_registered = index < NR_DEVICE_VECTORS && REGISTERED.load(Relaxed) & 1 << index != 0;
+    let name = is_registered.then(|| &NAMES[index]);
+    let Some((text, len)) = name.map(|(text, len)| (text.load(Relaxed), len.load(Relaxed))) else {
+        return "unexpected";
+    };
+    if text.is_null() {
+        return "unexpected";
+    }
+    // SAFETY: only `register` stores there, once, and it stores the parts of a `&'static str`. One that is being stored has a
+    // length of 0 still.
+    let bytes = unsafe { core::slice::from_raw_parts(text, len) };
+    // SAFETY: as above.
+    unsafe { core::str::from_utf8_unchecked(bytes) }
 }
 
 /// What the entry stub calls instead of the handler while an event of the interrupt's is on.

@@ -89,6 +89,16 @@ impl Timer {
         })
     }
 
+    /// Has it wake this thread, as one that [`Timer::waking`] has made. It must not be armed.
+    #[cfg(feature = "osnoise")]
+    pub(crate) fn set_waking(&self, thread: Thread) {
+        let index = self.id.index() - MAX_THREADS;
+        // SAFETY: the slot was handed out to this timer, which is not armed, so nobody reads it.
+        let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
+        // SAFETY: as above.
+        unsafe { (*place).wakes = Some(thread) };
+    }
+
     fn with(slot: Slot) -> Result<Self, Error> {
         let index = NR_USED
             .fetch_update(Relaxed, Relaxed, |n| {

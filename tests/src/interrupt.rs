@@ -18,8 +18,13 @@ static ON_DEVICE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 /// Registers the handlers.
 pub fn init() {
     // They stay when a second call finds them there.
-    let _ = irq::register(SOFTWARE, dispatch, &raw const ON_SOFTWARE as usize);
-    let _ = irq::register(DEVICE, dispatch, &raw const ON_DEVICE as usize);
+    let _ = irq::register(
+        SOFTWARE,
+        "software",
+        dispatch,
+        &raw const ON_SOFTWARE as usize,
+    );
+    let _ = irq::register(DEVICE, "device", dispatch, &raw const ON_DEVICE as usize);
 }
 
 extern "C" fn dispatch(slot: usize, _at: u64) {

@@ -6,7 +6,7 @@
 //! The host sends settings ([`Setting`]) as lines, one at a time (RTT down channel 1); the target counts those that it has carried
 //! out and leaves the result of the last.
 //!
-//! [`LatencyBlock`] and [`FunctionBlock`] are beside it in images with those tracers. [`setting`] is what can be set,
+//! [`LatencyBlock`], [`FunctionBlock`] and [`OsnoiseBlock`] are beside it in images with those tracers. [`setting`] is what can be set,
 //! [`Tracer`] what can be chosen.
 //!
 //! Context: plain loads and stores, any.
@@ -14,11 +14,13 @@
 mod functions;
 pub mod gate;
 mod latency;
+pub mod osnoise;
 pub mod setting;
 mod tracers;
 
 pub use functions::{FunctionBlock, FunctionView};
 pub use latency::{Kept, LatencyBlock, LatencyView};
+pub use osnoise::{OsnoiseBlock, OsnoiseView};
 pub use setting::Setting;
 pub use tracers::Tracer;
 

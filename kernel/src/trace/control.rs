@@ -49,6 +49,8 @@ pub(super) fn set_event(id: u32, on: bool) -> Result<(), Error> {
         // SAFETY: every other CPU stands still.
         unsafe { switch(text, id, on) };
     });
+    #[cfg(feature = "osnoise")]
+    super::osnoise::noise::update()?;
     Ok(())
 }
 

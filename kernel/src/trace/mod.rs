@@ -13,6 +13,8 @@ pub mod function;
 pub mod hwlat;
 #[cfg(feature = "latency-tracers")]
 pub mod latency;
+#[cfg(feature = "osnoise")]
+pub mod osnoise;
 #[cfg(feature = "rules")]
 pub mod rules;
 #[cfg(feature = "stacktrace")]

@@ -57,7 +57,8 @@ impl Arguments {
 
 /// Asked before a record is made: bit 0 says that it is to be made; if other bits are set, [`After`] is told of them.
 ///
-/// Runs wherever the event is emitted: threads, interrupts, NMIs, with interrupts on or off. Must not emit events.
+/// Runs wherever the event is emitted: threads, interrupts, NMIs, with interrupts on or off. An event that it emits itself is
+/// asked about like any other, and comes before.
 pub type Before = fn(&Arguments) -> u32;
 /// Told after the record, or the refusal, what [`Before`] said.
 pub type After = fn(u32);

@@ -57,10 +57,34 @@ pub fn record_stack(skip: usize) {
 
 /// The rest of [`record_stack`], behind `first`, the functions that have no frame.
 #[inline(never)]
-fn record(first: &[usize], mut skip: usize) {
-    if !control::is_on() {
-        return;
+fn record(first: &[usize], skip: usize) {
+    if control::is_on() {
+        record_frames(&gather(first, skip));
     }
+}
+
+/// The functions that are under way, without the tracer's own, for [`record_frames`].
+///
+/// # Context
+/// Any, NMI included.
+#[cfg(feature = "osnoise")]
+#[inline(never)]
+pub(super) fn frames() -> Vec<u32, MAX_FRAMES> {
+    gather(&[], 0)
+}
+
+/// Records a stack that was gathered earlier. Whether the event is on does not matter.
+///
+/// # Context
+/// Any, NMI included.
+pub(super) fn record_frames(callers: &Vec<u32, MAX_FRAMES>) {
+    if !callers.is_empty() {
+        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), callers);
+    }
+}
+
+#[inline(always)]
+fn gather(first: &[usize], mut skip: usize) -> Vec<u32, MAX_FRAMES> {
     let (_, frame) = interrupts::frame_pointer();
     let calls = Backtrace::from(frame as usize);
     let mut callers = Vec::<u32, MAX_FRAMES>::new();
@@ -81,9 +105,7 @@ fn record(first: &[usize], mut skip: usize) {
             break;
         }
     }
-    if !callers.is_empty() {
-        KernelStack::emit::<KernelSink>(kernel_stack::Event::id(), &callers);
-    }
+    callers
 }
 
 /// Option `stacktrace`.

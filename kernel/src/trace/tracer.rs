@@ -212,6 +212,10 @@ static TRACERS: &[&Tracer] = &[
     &WAKEUP_RT,
     #[cfg(feature = "latency-tracers")]
     &HWLAT,
+    #[cfg(feature = "osnoise")]
+    &super::osnoise::TIMERLAT,
+    #[cfg(feature = "osnoise")]
+    &super::osnoise::OSNOISE,
     #[cfg(feature = "function")]
     &super::function::FUNCTION,
     #[cfg(feature = "function")]
@@ -248,6 +252,16 @@ pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Err
     let done = act();
     latency::listen(what, true)?;
     done
+}
+
+/// Has the current tracer begin anew, if it is one of these. What was recorded stays.
+#[cfg(feature = "osnoise")]
+pub(super) fn restart(which: &[&'static Tracer]) -> Result<(), Error> {
+    let current = current_tracer();
+    match which.iter().any(|tracer| core::ptr::eq(*tracer, current)) {
+        true => set_tracer(current.name.name()),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn current_tracer() -> &'static Tracer {

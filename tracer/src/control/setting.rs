@@ -16,7 +16,7 @@ mod values;
 use core::fmt;
 
 pub use errno::Errno;
-pub use fields::{EventFilter, EventTrigger, EventTriggerOff, Program};
+pub use fields::{EventFilter, EventTrigger, EventTriggerOff, Osnoise, Program};
 pub use lists::{Chosen, Ids, List, Words};
 use values::{bit, decimal, hexadecimal, ids, mode, nanoseconds, nothing, several, snapshot, text};
 
@@ -119,6 +119,8 @@ settings! {
     /// Lets so many nanoseconds pass before the next setting; for a guest that stands still between settings
     /// ([`gate`](super::gate)), counted from where it stood.
     "pass" => Pass(u64): nanoseconds;
+    /// A parameter of `timerlat` and `osnoise`: a file in `osnoise`, there in microseconds.
+    "osnoise" => Osnoise(Osnoise): several;
 }
 
 /// What can be done with the snapshot.

@@ -23,6 +23,10 @@ named! {
         WakeupRt = "wakeup_rt",
         /// Gaps in the clock that no software explains; keeps the CPU half of the time.
         Hwlat = "hwlat",
+        /// Latency of a timer's interrupt and of the thread that it wakes, on every CPU.
+        Timerlat = "timerlat",
+        /// What interrupts a thread that computes, on every CPU.
+        Osnoise = "osnoise",
         /// The entry of every function.
         Function = "function",
         /// Entry and return of every function; `trace --format graph` shows them nested, with durations.
@@ -51,6 +55,8 @@ impl Tracer {
             Self::Irqsoff | Self::Preemptoff | Self::Preemptirqsoff => &[MAXIMUM],
             Self::Wakeup | Self::WakeupRt => &[MAXIMUM, WAKEUP, SWITCH],
             Self::Hwlat => &[MAXIMUM, "tracer:hwlat"],
+            Self::Timerlat => &["ftrace:timerlat"],
+            Self::Osnoise => &["ftrace:osnoise"],
             Self::FunctionGraph => &[SWITCH, "irq:irq_handler_entry", "irq:irq_handler_exit"],
         }
     }

@@ -116,8 +116,10 @@ pub enum Role {
     /// A function begins, in the context of the last [`FunctionContext`](Self::FunctionContext) of the CPU: class
     /// `function`.
     Function,
-    /// A text that stands for itself: class `print`. Its line of ftrace text has no name before it, as in Linux.
+    /// A text that stands for itself: classes `print` and `timerlat`. Its line of ftrace text has no name before it, as in Linux.
     Print,
+    /// What the tracer `osnoise` has sampled: class `osnoise`. Its line of ftrace text is in columns, as in Linux.
+    Osnoise,
     /// A function begins: class `function_context`.
     FunctionContext,
     /// The functions that are under way, the innermost first: class `kernel_stack`, its last field an array of any length.
@@ -276,7 +278,8 @@ impl EventDef {
             _ if id == CLOCK_ID => Role::Clock,
             "sched_switch" => find("next").map_or(Role::Plain, |next| Role::Switch { next }),
             "function" => Role::Function,
-            "print" => Role::Print,
+            "print" | "timerlat" => Role::Print,
+            "osnoise" => Role::Osnoise,
             "function_context" => Role::FunctionContext,
             "kernel_stack" => match fields.last() {
                 Some(FieldDef {

@@ -9,8 +9,8 @@ use std::vec::Vec;
 use super::meta::{FieldDef, Role, Slot};
 use super::record::{Record, Value};
 use super::switches::Switches;
-use super::template::{Part, Show, Subject};
-use super::text::stack;
+use super::template::{Fill, Part, Show, Subject};
+use super::text::{osnoise, stack};
 use super::types::{FieldType, number};
 
 /// Converts cycles of the TSC into nanoseconds.
@@ -189,6 +189,7 @@ impl Names {
         match record.event.role {
             Role::Function | Role::FunctionContext | Role::Print => message,
             Role::Stack { callers } => stack(record, callers, self).trim_end().into(),
+            Role::Osnoise => osnoise(record, self.clock).unwrap_or(message),
             _ => format!("{}: {message}", record.event.event()),
         }
     }
@@ -331,14 +332,16 @@ impl Names {
                 }
             };
             match show {
-                Show::Comm => out.push_str(&self.threads.comm(tid)),
-                Show::Pid => out.push_str(&self.threads.pid(tid).to_string()),
-                Show::Value { width, zeros } => {
-                    let fill = if zeros { "0" } else { " " };
-                    let missing = width.saturating_sub(value.chars().count());
-                    out.push_str(&fill.repeat(missing));
-                    out.push_str(&value);
+                Show::Comm { width } => {
+                    out.push_str(&Fill::Spaces.up(&self.threads.comm(tid), width));
                 }
+                Show::Pid => out.push_str(&self.threads.pid(tid).to_string()),
+                Show::Time => {
+                    let ns = value.parse::<u64>().unwrap_or(0);
+                    let (whole, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+                    out.push_str(&format!("{whole}.{rest:09}"));
+                }
+                Show::Value { width, fill } => out.push_str(&fill.up(&value, width)),
             }
         }
         out

@@ -26,12 +26,36 @@ pub(super) enum Subject {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
-    /// By its type, at least so wide, with leading zeros or spaces.
-    Value { width: usize, zeros: bool },
-    /// A thread's name.
-    Comm,
+    /// By its type, at least so wide, filled up.
+    Value { width: usize, fill: Fill },
+    /// A thread's name, at least so wide, with leading spaces.
+    Comm { width: usize },
     /// A thread's number.
     Pid,
+    /// Cycles of the clock, as seconds with nine decimals.
+    Time,
+}
+
+/// What a value is filled up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fill {
+    /// Spaces before it.
+    Spaces,
+    /// Zeros before it.
+    Zeros,
+    /// Spaces behind it.
+    Behind,
+}
+
+impl Fill {
+    /// Fills a text up.
+    pub(super) fn up(self, text: &str, width: usize) -> String {
+        match self {
+            Self::Spaces => format!("{text:>width$}"),
+            Self::Zeros => format!("{text:0>width$}"),
+            Self::Behind => format!("{text:<width$}"),
+        }
+    }
 }
 
 /// Nobody needs more, and nobody shall be able to ask for gigabytes.
@@ -71,23 +95,23 @@ impl Template {
 
 fn hole(text: &str, field: &impl Fn(&str) -> Option<usize>) -> Result<Part, String> {
     let (name, show) = text.split_once(':').unwrap_or((text, ""));
-    let width = show.parse().ok().filter(|width| *width <= MAX_WIDTH);
-    let show = match (show, width) {
-        ("comm", _) => Show::Comm,
-        ("pid", _) => Show::Pid,
-        ("", _) => Show::Value {
-            width: 0,
-            zeros: false,
-        },
-        (_, Some(width)) => Show::Value {
-            width,
-            zeros: show.starts_with('0'),
-        },
-        _ => {
-            return Err(format!(
-                "`{{{text}}}` asks for `{show}`, which is neither comm, pid nor a width"
-            ));
-        }
+    let wide = |digits: &str| match digits {
+        "" => Some(0),
+        digits => digits.parse().ok().filter(|width| *width <= MAX_WIDTH),
+    };
+    let value = |digits, fill| wide(digits).map(|width| Show::Value { width, fill });
+    let known = match (show, show.strip_prefix("comm"), show.strip_prefix('<')) {
+        ("pid", ..) => Some(Show::Pid),
+        ("time", ..) => Some(Show::Time),
+        (_, Some(digits), _) => wide(digits).map(|width| Show::Comm { width }),
+        (_, _, Some(digits)) => value(digits, Fill::Behind),
+        _ if show.starts_with('0') => value(show, Fill::Zeros),
+        _ => value(show, Fill::Spaces),
+    };
+    let Some(show) = known else {
+        return Err(format!(
+            "`{{{text}}}` asks for `{show}`, which is neither comm, pid, time nor a width"
+        ));
     };
     let subject = match field(name) {
         Some(number) => Subject::Field(number),
@@ -118,19 +142,33 @@ mod tests {
                     Subject::Field(0),
                     Show::Value {
                         width: 0,
-                        zeros: false
+                        fill: Fill::Spaces
                     }
                 ),
                 text(" {x} "),
-                Part::Hole(Subject::Field(1), Show::Comm),
+                Part::Hole(Subject::Field(1), Show::Comm { width: 0 }),
                 Part::Hole(Subject::Current, Show::Pid),
                 Part::Hole(
                     Subject::Field(0),
                     Show::Value {
                         width: 3,
-                        zeros: true
+                        fill: Fill::Zeros
                     }
                 ),
+            ]
+        );
+        assert_eq!(
+            parse("{a:<5}{a:time}{current:comm8}").unwrap().0,
+            [
+                Part::Hole(
+                    Subject::Field(0),
+                    Show::Value {
+                        width: 5,
+                        fill: Fill::Behind
+                    }
+                ),
+                Part::Hole(Subject::Field(0), Show::Time),
+                Part::Hole(Subject::Current, Show::Comm { width: 8 }),
             ]
         );
         assert_eq!(parse("").unwrap().0, []);
@@ -146,6 +184,8 @@ mod tests {
             "{c}",
             "{a:x}",
             "{a:99999999999}",
+            "{a:<x}",
+            "{a:comma}",
             "{}",
             "{a{b}",
             "{ä}",

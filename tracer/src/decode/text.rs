@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::string::String;
 
 use super::merge::Item;
-use super::names::Names;
+use super::names::{Names, TscClock};
 use super::record::{Record, Value};
 
 /// The column legend: the four flags of mainline kernels and old parsers.
@@ -20,6 +20,32 @@ const LEGEND: &str = "\
 #              | |         |   ||||      |         |
 ";
 
+/// The legend of the tracer `timerlat`.
+const TIMERLAT: &str = "\
+#
+#                                _-----=> irqs-off
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth
+#                              ||| /
+#                              ||||              ACTIVATION
+#           TASK-PID     CPU#  ||||   TIMESTAMP     ID            CONTEXT                LATENCY
+#              | |         |   ||||      |          |                  |                       |
+";
+
+/// The legend of the tracer `osnoise`.
+const OSNOISE: &str = "\
+#
+#                                _-----=> irqs-off
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth                               MAX
+#                              ||| /                                                SINGLE      Interference counters:
+#                              ||||                RUNTIME      NOISE  %% OF CPU  NOISE    +-----------------------------+
+#           TASK-PID     CPU#  ||||   TIMESTAMP    IN US       IN US  AVAILABLE  IN US     HW    NMI    IRQ   SIRQ THREAD
+#              | |         |   ||||      |           |             |    |            |      |      |      |      |      |
+";
+
 /// Writes the header of a trace that this tracer has made: `entries` are in it, `written` were recorded altogether.
 ///
 /// # Errors
@@ -31,6 +57,16 @@ pub fn write_header(
     written: u64,
     nr_cpus: u32,
 ) -> io::Result<()> {
+    let own = match tracer {
+        "timerlat" => Some(TIMERLAT),
+        "osnoise" => Some(OSNOISE),
+        _ => None,
+    };
+    if let Some(legend) = own {
+        // As Linux has it, without the numbers of entries.
+        write!(out, "# tracer: {tracer}\n{legend}")?;
+        return Ok(());
+    }
     writeln!(out, "# tracer: {tracer}\n#")?;
     writeln!(
         out,
@@ -85,6 +121,39 @@ pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
         out.push('\n');
     }
     out
+}
+
+/// What the tracer `osnoise` has sampled, in its columns. Times are microseconds, with decimals where a nanosecond counts.
+pub(super) fn osnoise(record: &Record<'_>, clock: TscClock) -> Option<String> {
+    let ns = |name| record.number(name).map(|cycles| clock.ns(cycles));
+    let (runtime, noise, longest) = (ns("runtime")?, ns("noise")?, ns("max_sample")?);
+    // In thousandths of a per cent of a thousandth: five decimals of a per cent.
+    let share = u128::from(runtime.saturating_sub(noise)) * 10_000_000 / u128::from(runtime.max(1));
+    let mut line = format!(
+        "{:>7} {:>10} {:>3}.{:05} {:>7}",
+        micros(runtime),
+        micros(noise),
+        share / 100_000,
+        share % 100_000,
+        micros(longest)
+    );
+    for name in [
+        "hw_count",
+        "nmi_count",
+        "irq_count",
+        "softirq_count",
+        "thread_count",
+    ] {
+        line += &format!(" {:>6}", record.number(name)?);
+    }
+    Some(line)
+}
+
+fn micros(ns: u64) -> String {
+    match ns % 1000 {
+        0 => format!("{}", ns / 1000),
+        rest => format!("{}.{rest:03}", ns / 1000),
+    }
 }
 
 /// Seconds with nine decimals.

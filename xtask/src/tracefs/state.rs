@@ -4,7 +4,8 @@
 use rustix::io::Errno;
 use takt_tracer::control::setting::List;
 use takt_tracer::control::{
-    FunctionBlock, FunctionView, LatencyBlock, LatencyView, TRACER_EVENTS, Tracer,
+    FunctionBlock, FunctionView, LatencyBlock, LatencyView, OsnoiseBlock, OsnoiseView,
+    TRACER_EVENTS, Tracer,
 };
 use takt_tracer::named::Named;
 
@@ -59,6 +60,21 @@ impl Guest {
             last = again;
         }
         Ok(last)
+    }
+
+    /// What the tracers timerlat and osnoise are set to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the image has none.
+    pub fn osnoise(&self) -> Result<OsnoiseView> {
+        let block = self
+            .elf
+            .physical(OsnoiseBlock::SYMBOL)
+            .map_err(|_| Errno::NOENT)?;
+        let mut bytes = [0; OsnoiseView::SIZE];
+        self.read(block, &mut bytes)?;
+        OsnoiseView::decode(&bytes).ok_or(Errno::NODEV)
     }
 
     fn functions(&self) -> Result<FunctionView> {

@@ -49,6 +49,18 @@ pub fn find(session: &Session, path: &str) -> super::Result<Node> {
         }
         ["hwlat_detector"] => files::has_hwlat(session).then_some(Node::Dir),
         ["hwlat_detector", name] if files::has_hwlat(session) => file(&files::HWLAT, name, Of::All),
+        [files::OSNOISE] => files::has_osnoise(session).then_some(Node::Dir),
+        [files::OSNOISE, "per_cpu"] if files::has_osnoise(session) => Some(Node::Dir),
+        [files::OSNOISE, "per_cpu", name] if files::has_osnoise(session) => {
+            cpu(session, name)?.map(|_| Node::Dir)
+        }
+        [files::OSNOISE, "per_cpu", name, file] if files::has_osnoise(session) => {
+            let cpu = cpu(session, name)?.filter(|_| file == files::TIMERLAT_FD.name);
+            cpu.map(|cpu| Node::File(&files::TIMERLAT_FD, Of::Cpu(cpu)))
+        }
+        [files::OSNOISE, name] if files::has_osnoise(session) => {
+            file(&files::OSNOISE_FILES, name, Of::All)
+        }
         [name] => files::root(session)
             .find(|file| file.name == files::of_today(name))
             .map(|file| Node::File(file, Of::All)),
@@ -93,6 +105,7 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
             let mut names: Vec<_> = files.map(|file| (file.name.to_owned(), false)).collect();
             let mut folders = vec!["events", "options", "per_cpu"];
             folders.extend(files::has_hwlat(session).then_some("hwlat_detector"));
+            folders.extend(files::has_osnoise(session).then_some(files::OSNOISE));
             folders.extend(files::has_profile(session).then_some(files::TRACE_STAT));
             names.extend(folders.into_iter().map(|dir| (dir.to_owned(), true)));
             names
@@ -104,7 +117,13 @@ pub fn list(session: &Session, path: &str) -> super::Result<Vec<(String, bool)>>
         ["options"] => option_names(session)
             .map(|name| (name.to_owned(), false))
             .collect(),
-        ["per_cpu"] => Session::cpus(&session.view()?)
+        [files::OSNOISE] => {
+            let mut names = of(&files::OSNOISE_FILES);
+            names.push(("per_cpu".to_owned(), true));
+            names
+        }
+        [files::OSNOISE, "per_cpu", _] => vec![(files::TIMERLAT_FD.name.to_owned(), false)],
+        ["per_cpu"] | [files::OSNOISE, "per_cpu"] => Session::cpus(&session.view()?)
             .map(|cpu| (format!("cpu{cpu}"), true))
             .collect(),
         ["per_cpu", _] => of(&files::PER_CPU),

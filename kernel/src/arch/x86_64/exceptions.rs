@@ -76,12 +76,18 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
 fn nmi(block: &mut percpu::PerCpu) {
+    #[cfg(feature = "osnoise")]
+    let begun = super::tsc::now();
     block.nr_nmis += 1;
     // SAFETY: one instruction each on this CPU's own byte.
     unsafe {
         core::arch::asm!("or byte ptr gs:[{}], {}", const percpu::PREEMPT, const percpu::NMI, options(nostack))
     };
     crate::irq::nmi();
+    #[cfg(feature = "osnoise")]
+    if crate::static_branch!(crate::trace::osnoise::noise::NMI) {
+        crate::trace::osnoise::noise::nmi_ended(begun);
+    }
     // SAFETY: as above.
     unsafe {
         core::arch::asm!("and byte ptr gs:[{}], {}", const percpu::PREEMPT, const !percpu::NMI as i8, options(nostack));

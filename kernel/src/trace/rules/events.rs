@@ -18,6 +18,8 @@ use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
+#[cfg(feature = "osnoise")]
+use crate::trace::osnoise::noise;
 #[cfg(feature = "stacktrace")]
 use crate::trace::stack;
 use crate::trace::{control, events, snapshot};
@@ -82,7 +84,7 @@ pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
 pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
     change(&mut |writable| {
         let had_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
-        let was_on = jump_label::is_on(event);
+        let was_on = control::is_enabled(event);
         TAKT_RULES.add_trigger(
             event,
             trigger.action,
@@ -116,6 +118,10 @@ pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
             if let Some(rule) = TAKT_RULES.find(event) {
                 rule.set_soft(false);
             }
+            #[cfg(feature = "osnoise")]
+            if noise::keep_on(event, false) {
+                return Ok(());
+            }
             // SAFETY: every other CPU stands still.
             unsafe { control::switch(writable, event, false) };
         }
@@ -143,7 +149,7 @@ pub(in crate::trace) fn change(
                 }
             });
         }
-        if TAKT_RULES.is_empty() && !has_stacks() {
+        if TAKT_RULES.is_empty() && !has_stacks() && !is_heard() {
             // SAFETY: every other CPU stands still.
             unsafe { divert_records(writable, false) };
         } else {
@@ -170,18 +176,39 @@ fn has_stacks() -> bool {
     false
 }
 
-/// Whether the event occurs for its triggers only.
+/// Whether a tracer listens to records.
+fn is_heard() -> bool {
+    #[cfg(feature = "osnoise")]
+    return noise::is_on();
+    #[cfg(not(feature = "osnoise"))]
+    false
+}
+
+/// Whether the event occurs for its triggers only, or for a tracer that listens.
 pub(in crate::trace) fn is_soft(event: u32) -> bool {
+    #[cfg(feature = "osnoise")]
+    if noise::is_soft(event) {
+        return true;
+    }
     TAKT_RULES.find(event).is_some_and(Rule::is_soft)
 }
 
-/// An event that has triggers is switched on or off: its places stay on. Says whether that is all there is to do.
+/// Whether the event has triggers, so that its places stay on.
+#[cfg(feature = "osnoise")]
+pub(in crate::trace) fn has_triggers(event: u32) -> bool {
+    TAKT_RULES.find(event).is_some_and(Rule::has_triggers)
+}
+
+/// An event that has triggers, or that a tracer listens to, is switched on or off: its places stay on. Says whether that is all there is to do.
 #[inline(never)]
 pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
     let rule = TAKT_RULES.find(event).filter(|rule| rule.has_triggers());
     if let Some(rule) = rule {
         rule.set_soft(!on);
     }
+    #[cfg(feature = "osnoise")]
+    return noise::keep_on(event, on) || rule.is_some();
+    #[cfg(not(feature = "osnoise"))]
     rule.is_some()
 }
 
@@ -206,10 +233,17 @@ fn tell_who_runs(id: u32, result: u32) {
 
 fn judge(record: &Arguments) -> u32 {
     let id = event_of(record.word()).id();
+    // What it tells comes before this record.
+    #[cfg(feature = "osnoise")]
+    noise::hear(id, record);
     let mut result = match TAKT_RULES.find(id) {
         Some(rule) => judge_by(rule, record),
         None => RECORDED,
     };
+    #[cfg(feature = "osnoise")]
+    if noise::is_soft(id) {
+        result &= !RECORDED;
+    }
     if result & RECORDED != 0 && has_stacks() {
         result |= Action::Stacktrace.bit();
     }

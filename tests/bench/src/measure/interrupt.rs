@@ -37,8 +37,8 @@ extern "C" fn wake(_: usize, _: u64) {
 }
 
 pub(super) fn all() {
-    must("register", irq::register(VECTOR, handler, 0));
-    must("register", irq::register(VECTOR_WAKE, wake, 0));
+    must("register", irq::register(VECTOR, "handler", handler, 0));
+    must("register", irq::register(VECTOR_WAKE, "wake", wake, 0));
     to_same_thread();
     to_other_thread();
 }

@@ -25,8 +25,11 @@ fn counter(slot: usize) -> &'static Value {
 }
 
 pub(super) fn all() {
-    must("register", irq::register(VECTOR_GIVE, give, 0));
-    must("register", irq::register(VECTOR_RESUME, resume, 0));
+    must("register", irq::register(VECTOR_GIVE, "give", give, 0));
+    must(
+        "register",
+        irq::register(VECTOR_RESUME, "resume", resume, 0),
+    );
     insn("metric-cooperative", cooperative());
     insn("metric-preemptive", preemptive());
     insn("metric-interrupt", interrupt());

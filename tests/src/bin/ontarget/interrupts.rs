@@ -117,9 +117,9 @@ target_test! {
     /// A vector has one handler, and exceptions have none.
     fn handlers_are_registered_once(Shared) {
         extern "C" fn nothing(_: usize, _: u64) {}
-        check_err!(irq::register(interrupt::SOFTWARE, nothing, 0), InvalidState);
+        check_err!(irq::register(interrupt::SOFTWARE, "nothing", nothing, 0), InvalidState);
         for vector in [0, 14, 31, 32, interrupts::TIMER_VECTOR, 255] {
-            check_err!(irq::register(vector, nothing, 0), InvalidArgument);
+            check_err!(irq::register(vector, "nothing", nothing, 0), InvalidArgument);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod interrupts;
 mod latency;
 mod mapping;
 mod multi;
+mod osnoise;
 mod preemption;
 mod punctual;
 mod queue;

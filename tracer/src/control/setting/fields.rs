@@ -2,8 +2,10 @@
 
 use core::fmt::{self, Display, Formatter};
 
-use super::values::decimal;
+use super::values::{decimal, nanoseconds};
 use super::{Errno, Words};
+use crate::control::osnoise::Param;
+use crate::named::Named;
 use crate::rules::Action;
 
 /// A value of several.
@@ -56,6 +58,15 @@ pub struct EventTriggerOff {
     pub event: u32,
     /// The trigger's place.
     pub place: u32,
+}
+
+/// A parameter of the tracers `timerlat` and `osnoise`, and its value: a time in ns, or a number of bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Osnoise {
+    /// Which.
+    pub param: Param,
+    /// What it is to be.
+    pub value: u64,
 }
 
 /// What is left to read of a value.
@@ -150,5 +161,21 @@ impl Composite<'_> for EventTriggerOff {
 impl Display for EventTriggerOff {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.event, self.place)
+    }
+}
+
+impl Composite<'_> for Osnoise {
+    fn parse(value: &str) -> Result<Self, Errno> {
+        let mut rest = Rest(value);
+        Ok(Self {
+            param: Param::from_name(rest.word()?).ok_or(Errno::Invalid)?,
+            value: nanoseconds::parse(rest.0)?,
+        })
+    }
+}
+
+impl Display for Osnoise {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.param, self.value)
     }
 }

@@ -109,6 +109,14 @@ fn settings_are_read() {
     assert!(ids.iter().eq([5]));
     assert_eq!(parse("tracing_thresh=20"), Some(Ok(Setting::Thresh(20))));
     assert_eq!(parse("hwlat_width=5"), Some(Ok(Setting::HwlatWidth(5))));
+    let osnoise = Osnoise {
+        param: crate::control::osnoise::Param::TimerlatPeriod,
+        value: 250_000,
+    };
+    assert_eq!(
+        parse("osnoise=timerlat_period,250000"),
+        Some(Ok(Setting::Osnoise(osnoise)))
+    );
     assert_eq!(parse("hwlat_window=9"), Some(Ok(Setting::HwlatWindow(9))));
 }
 
@@ -147,6 +155,8 @@ fn nonsense_has_linuxs_numbers() {
         ("function-trace=on", Errno::Invalid),
         ("tracing_max_latency=-1", Errno::Invalid),
         ("hwlat_width=", Errno::Invalid),
+        ("osnoise=speed,1", Errno::Invalid),
+        ("osnoise=period", Errno::Invalid),
         ("tracing_max_latency=99999999999999999999", Errno::Overflow),
     ] {
         assert_eq!(parse(text), Some(Err(error)), "{text}");

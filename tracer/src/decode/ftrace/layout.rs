@@ -175,7 +175,7 @@ impl<'t> Format<'t> {
         let of = field.map_or("current", |(_, field)| field.name.as_str());
         let is_thread = field.is_none_or(|(_, field)| field.ty == FieldType::Tid);
         match (show, field) {
-            (Show::Comm, _) => self.add_thread(Content::Comm(whose), before, of, "comm"),
+            (Show::Comm { .. }, _) => self.add_thread(Content::Comm(whose), before, of, "comm"),
             (Show::Pid, _) => self.add_thread(Content::Pid(whose), before, of, "pid"),
             _ if is_thread => self.add_thread(Content::Pid(whose), before, of, "pid"),
             (_, Some((number, field))) => {

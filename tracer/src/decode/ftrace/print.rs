@@ -5,7 +5,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::layout::{Content, Field, Format, Whose};
-use crate::decode::template::{Part, Show, Subject};
+use crate::decode::template::{Fill, Part, Show, Subject};
 use crate::decode::types::FieldType;
 
 impl Format<'_> {
@@ -35,12 +35,12 @@ impl Format<'_> {
     /// The field that a hole of the template shows.
     fn shown(&self, subject: Subject, show: Show) -> Option<&Field<'_>> {
         let content = match subject {
-            Subject::Current if show == Show::Comm => Content::Comm(Whose::Current),
+            Subject::Current if matches!(show, Show::Comm { .. }) => Content::Comm(Whose::Current),
             Subject::Current => Content::Pid(Whose::Current),
             Subject::Field(number) => {
                 let field = self.event.fields.get(number)?;
                 match (show, &field.ty) {
-                    (Show::Comm, _) => Content::Comm(Whose::Field(number)),
+                    (Show::Comm { .. }, _) => Content::Comm(Whose::Field(number)),
                     (Show::Pid, _) | (_, FieldType::Tid) => Content::Pid(Whose::Field(number)),
                     _ => self.content(number, field),
                 }
@@ -53,14 +53,26 @@ impl Format<'_> {
 /// How `printf` shows a field, and what it is given.
 fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
     let rec = format!("REC->{}", field.name);
-    let (width, zeros) = match show {
-        Show::Value { width, zeros } => (width, zeros),
-        Show::Comm | Show::Pid => (0, false),
+    let (width, fill) = match show {
+        Show::Value { width, fill } => (width, fill),
+        Show::Comm { width } => (width, Fill::Spaces),
+        Show::Pid => (0, Fill::Spaces),
+        Show::Time => {
+            let second = 1_000_000_000;
+            return (
+                "%llu.%09llu".into(),
+                format!("{rec} / {second}, {rec} % {second}"),
+            );
+        }
     };
-    let zero = if zeros { "0" } else { "" };
+    let flag = match fill {
+        Fill::Zeros => "0",
+        Fill::Behind => "-",
+        Fill::Spaces => "",
+    };
     let at_least = match width {
         0 => String::new(),
-        width => format!("{zero}{width}"),
+        width => format!("{flag}{width}"),
     };
     let long = if field.size == 8 { "ll" } else { "" };
     if let Some(size) = field.element_size() {
@@ -69,7 +81,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
     let value = match field.content {
         Content::Comm(_) => return (format!("%{at_least}s"), rec),
         Content::Pid(_) | Content::Length(_) => return (format!("%{at_least}d"), rec),
-        Content::State(..) => return ("%s".into(), symbolic(&rec, field, width, zeros)),
+        Content::State(..) => return ("%s".into(), symbolic(&rec, field, width, fill)),
         Content::Value(_, value) => value,
     };
     match &value.ty {
@@ -78,7 +90,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         FieldType::Hex => (format!("%#{at_least}{long}x"), rec),
         FieldType::Symbol => ("%pS".into(), format!("(void *){rec}")),
         FieldType::Block { .. } => ("%ps".into(), format!("(void *){rec}")),
-        FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, zeros)),
+        FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, fill)),
         FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
         FieldType::Str(Some(_)) => (format!("%{at_least}s"), rec),
         FieldType::Str(None) => (
@@ -105,15 +117,9 @@ fn array(field: &Field<'_>, size: usize) -> String {
 }
 
 /// The names are filled up to the width: readers do not do it for what `__print_symbolic` gives.
-fn symbolic(rec: &str, field: &Field<'_>, width: usize, zeros: bool) -> String {
-    let fill = if zeros { "0" } else { " " };
+fn symbolic(rec: &str, field: &Field<'_>, width: usize, fill: Fill) -> String {
     let one = |(value, name): (u64, &str)| {
-        let missing = width.saturating_sub(name.chars().count());
-        format!(
-            ", {{ {value:#x}, \"{}{}\" }}",
-            fill.repeat(missing),
-            quoted(name)
-        )
+        format!(", {{ {value:#x}, \"{}\" }}", quoted(&fill.up(name, width)))
     };
     let names: String = field.names().into_iter().flatten().map(one).collect();
     format!("__print_symbolic({rec}{names})")

@@ -11,6 +11,7 @@ mod ftrace_document;
 mod functions;
 mod history;
 mod notrace;
+mod osnoise;
 mod report;
 mod runs;
 mod stage;
@@ -132,6 +133,8 @@ const TESTS: &[(&str, Check)] = &[
     ("stretches_begin_as_recorded", stretches::begin_as_recorded),
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
+    ("timerlat_document", osnoise::timerlat_document),
+    ("noises_are_net", osnoise::noises_are_net),
     ("tracefs_filters", tracefs_rules::filters),
     (
         "tracefs_filter_on_a_later_name",

@@ -46,7 +46,7 @@ fn max(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     Ok(micros(nanos(session, cycles)?).into())
 }
 
-fn thresh(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+pub(super) fn thresh(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     let cycles = session.guest.latency()?.thresh;
     Ok(micros(nanos(session, cycles)?).into())
 }
@@ -63,7 +63,7 @@ fn set_max(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     session.guest.set(Setting::MaxLatency(parse(text)?))
 }
 
-fn set_thresh(session: &mut Session, _: &Of, text: &str) -> Result<()> {
+pub(super) fn set_thresh(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     session.guest.set(Setting::Thresh(parse(text)?))
 }
 
@@ -84,7 +84,7 @@ fn set_mode(_: &mut Session, _: &Of, text: &str) -> Result<()> {
 }
 
 /// A line with so many microseconds.
-fn micros(ns: u64) -> String {
+pub(super) fn micros(ns: u64) -> String {
     match ns % 1000 {
         0 => format!("{}\n", ns / 1000),
         rest => format!("{}.{rest:03}\n", ns / 1000),
@@ -92,7 +92,7 @@ fn micros(ns: u64) -> String {
 }
 
 /// Microseconds, with up to three decimals, in nanoseconds.
-fn parse(text: &str) -> Result<u64> {
+pub(super) fn parse(text: &str) -> Result<u64> {
     let text = text.trim();
     let (whole, rest) = text.split_once('.').unwrap_or((text, "0"));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

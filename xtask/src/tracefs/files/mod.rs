@@ -6,6 +6,7 @@ mod events;
 mod functions;
 mod hist;
 mod latency;
+mod osnoise;
 mod output;
 mod profile;
 mod rules;
@@ -217,6 +218,11 @@ pub(super) fn root(session: &Session) -> impl Iterator<Item = &'static File> {
 /// Whether there is a folder `hwlat_detector`.
 pub(super) use latency::has_tracers as has_hwlat;
 
+/// The folder of the tracers `timerlat` and `osnoise`, the files in it, and for each CPU.
+pub(super) use osnoise::{
+    DIR as OSNOISE, FILES as OSNOISE_FILES, TIMERLAT_FD, is_there as has_osnoise,
+};
+
 /// In `hwlat_detector`.
 pub(super) use latency::HWLAT;
 
@@ -285,6 +291,8 @@ tracing mini-HOWTO, of Takt:
   hwlat_detector/    - width and window: hwlat watches the clock for the one in each of the other, microseconds
   latency_trace      - as trace, in the latency format whatever the tracer
   max_graph_depth    - how deep function_graph looks; 0 is as deep as it can
+  osnoise/           - what timerlat and osnoise are set to: cpus, timerlat_period_us, period_us, runtime_us,
+                       stop_tracing_us, stop_tracing_total_us, print_stack, tracing_threshold, options
   options/           - one file for each of trace_options: 0 or 1
   per_cpu/           - trace, trace_pipe and stats of each CPU
   saved_cmdlines     - numbers and names of threads

@@ -163,7 +163,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
     for part in [
         "trace_pipe\n",
         "sched_wakeup\n",
-        "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat function function_graph\nnop\nirqsoff\nnop\n",
+        "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat timerlat osnoise function function_graph\nnop\nirqsoff\nnop\n",
         "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
         "# tracer: nop\n",
         ": tracing_mark_write: a word to the wise\n",

@@ -13,7 +13,7 @@ pub(super) const SESSION: [Step; 52] = [
     (
         "cat available_tracers",
         &[
-            "=nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat function function_graph",
+            "=nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat timerlat osnoise function function_graph",
         ],
     ),
     // The document's own names.

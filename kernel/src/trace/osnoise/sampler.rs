@@ -1,0 +1,145 @@
+//! The tracer `osnoise`: a thread on each CPU that reads the clock over and over. Two readings that are farther apart than
+//! the threshold are noise, and the kernel's own counters say what came in between: interrupts, NMIs, other threads. Noise
+//! with none of them is the hardware's, or whatever runs beneath.
+
+use takt_tracer::{event, event_class};
+
+use super::noise::Interference;
+use super::{Flag, Param, Tracer, end, get, has, names, reaches, start, stop};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+use crate::preempt;
+use crate::time::{self, Instant};
+use crate::trace::latency;
+use crate::trace_event;
+use takt_tracer::control::Tracer as Name;
+
+event_class! {
+    /// What one sampling has shown.
+    pub class Sample = "osnoise", wide {
+        runtime: 64 cycles, noise: 64 cycles, max_sample: 32 cycles,
+        irq_count: 32 u, hw_count: 16 u, nmi_count: 16 u, softirq_count: 12 u, thread_count: 20 u,
+    }
+    print "{runtime} {noise} {max_sample} {hw_count} {nmi_count} {irq_count} {softirq_count} {thread_count}";
+}
+event! {
+    /// Emitted by the tracer's thread after each sampling.
+    pub osnoise: Sample = wide "ftrace:osnoise";
+}
+event_class! {
+    /// A noise.
+    pub class Noise = "sample_threshold", wide { start: 64 cycles, duration: 64 cycles, interference: 32 u }
+    print "start {start:time} duration {duration} ns interference {interference}";
+}
+event! {
+    /// Emitted by the tracer's thread after a noise that is longer than the threshold.
+    pub sample_threshold: Noise = wide "osnoise:sample_threshold";
+}
+
+/// Below everything that is to be measured against, as Linux's threads, which are not real-time threads at first.
+const PRIO: u8 = 1;
+/// The threshold in nanoseconds while `tracing_thresh` is 0, as in Linux.
+const DEFAULT_THRESH: u64 = 1_000;
+/// How long the thread sleeps at least between two samplings, in nanoseconds, as in Linux.
+const PAUSE: u64 = 1_000_000;
+
+static NAMES: [&str; MAX_CPUS] = names!("osnoise");
+
+pub(in crate::trace) static OSNOISE: Tracer =
+    Tracer::new(Name::Osnoise, &[&osnoise::ID], begin, end);
+
+fn begin() -> Result<(), Error> {
+    start(&NAMES, PRIO, true, body)
+}
+
+fn body(cpu: usize) {
+    while !super::ENDS.load(core::sync::atomic::Ordering::Relaxed) {
+        let begun = Instant::now();
+        sample(cpu);
+        let period = time::nanos_to_cycles(get(Param::Period));
+        let pause = time::nanos_to_cycles(PAUSE);
+        let next = (begun + period).max(Instant::now() + pause);
+        // Woken early it ends.
+        let _ = crate::thread::park(next);
+    }
+}
+
+/// What was seen in a sampling, in cycles.
+#[derive(Default)]
+struct Seen {
+    noise: u64,
+    longest: u64,
+    nr_hw: u32,
+}
+
+/// Samples for the runtime.
+fn sample(cpu: usize) {
+    let runtime = time::nanos_to_cycles(get(Param::Runtime));
+    let before = Interference::now();
+    let (seen, took) = if has(Flag::IrqDisable) {
+        let _guard = preempt::irq_save();
+        watch(cpu, runtime)
+    } else if has(Flag::PreemptDisable) {
+        let _guard = preempt::disable();
+        watch(cpu, runtime)
+    } else {
+        watch(cpu, runtime)
+    };
+    let during = Interference::now().since(before);
+    trace_event!(
+        osnoise,
+        took,
+        seen.noise,
+        at_most(seen.longest, 32),
+        during.irqs,
+        at_most(seen.nr_hw.into(), 16),
+        at_most(during.nmis.into(), 16),
+        at_most(during.softirqs.into(), 12),
+        at_most(during.threads.into(), 20)
+    );
+    if reaches(Param::StopTracingTotal, seen.noise) {
+        stop(cpu);
+    }
+}
+
+/// A number in so many bits: what is more is the most of them.
+fn at_most(number: u64, bits: u32) -> u32 {
+    number.min(u64::MAX >> (64 - bits)) as u32
+}
+
+/// Reads the clock for so many cycles; says what it has seen and how long it was.
+fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
+    let mut seen = Seen::default();
+    let thresh = match latency::THRESH.load(core::sync::atomic::Ordering::Relaxed) {
+        0 => time::nanos_to_cycles(DEFAULT_THRESH),
+        thresh => thresh,
+    };
+    let begun = Instant::now().cycles();
+    let (mut last, mut met) = (begun, Interference::now());
+    loop {
+        // With several CPUs under icount QEMU lets another one run only where one pauses.
+        core::hint::spin_loop();
+        let now = Instant::now().cycles();
+        let noise = now - last;
+        let meets = Interference::now();
+        let interference = meets.since(met).sum();
+        met = meets;
+        if noise > thresh {
+            seen.nr_hw += u32::from(interference == 0);
+            seen.noise += noise;
+            seen.longest = seen.longest.max(noise);
+            trace_event!(sample_threshold, last, noise, interference);
+            if reaches(Param::StopTracing, noise) {
+                stop(cpu);
+            }
+            // What this took is no noise.
+            last = Instant::now().cycles();
+        } else {
+            last = now;
+        }
+        let took = now - begun;
+        if took >= runtime || super::ENDS.load(core::sync::atomic::Ordering::Relaxed) {
+            return (seen, took);
+        }
+    }
+}

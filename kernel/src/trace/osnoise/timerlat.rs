@@ -1,0 +1,160 @@
+//! The tracer `timerlat`.
+//!
+//! Both latencies count from the absolute time of the activation: the interrupt's to the time stamp taken by the third
+//! instruction of its entry, the thread's to its own reading of the clock, the first thing it does when it runs.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use takt_tracer::{event, event_class};
+
+use super::{Flag, Param, Tracer, end, get, has, names, reaches, start, stop};
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+use crate::soft_timer::{Expiry, Timer};
+use crate::thread;
+use crate::time::{self, Instant};
+use crate::trace::stack::{self, MAX_FRAMES};
+use crate::{smp, trace_event_irqs_off, trace_event_irqs_on};
+use takt_tracer::control::Tracer as Name;
+
+event_class! {
+    /// A latency of one activation.
+    pub class Latency = "timerlat", core8 {
+        context: 8 enum("0=irq,1=thread,2=user-ret"), seqnum: 32 u, timer_latency: 64 cycles,
+    }
+    print "#{seqnum:<5} context {context:6} timer_latency {timer_latency:9} ns";
+}
+event! {
+    /// Emitted in the timer's interrupt and by the thread that it wakes.
+    pub timerlat: Latency = core "ftrace:timerlat";
+}
+
+const IRQ: u32 = 0;
+const THREAD: u32 = 1;
+
+/// The priority of the threads, as in Linux.
+const PRIO: u8 = 95;
+static NAMES: [&str; MAX_CPUS] = names!("timerlat");
+
+/// What a CPU's interrupt and thread share. The thread reads it before it arms the timer again.
+struct Instance {
+    timer: spin::Once<Timer>,
+    seqnum: AtomicU32,
+    /// The stack that the interrupt has come upon.
+    frames: [AtomicU32; MAX_FRAMES],
+    nr_frames: AtomicUsize,
+}
+
+static INSTANCES: [Instance; MAX_CPUS] = [const {
+    Instance {
+        timer: spin::Once::new(),
+        seqnum: AtomicU32::new(0),
+        frames: [const { AtomicU32::new(0) }; MAX_FRAMES],
+        nr_frames: AtomicUsize::new(0),
+    }
+}; MAX_CPUS];
+
+pub(in crate::trace) static TIMERLAT: Tracer =
+    Tracer::new(Name::Timerlat, &[&timerlat::ID], begin, end);
+
+fn begin() -> Result<(), Error> {
+    for instance in &INSTANCES {
+        instance.seqnum.store(0, Relaxed);
+    }
+    start(&NAMES, PRIO, false, body)
+}
+
+/// In the timer's interrupt.
+fn expired(cpu: usize, expiry: Expiry) {
+    let instance = &INSTANCES[cpu % MAX_CPUS];
+    let seqnum = instance.seqnum.load(Relaxed);
+    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    trace_event_irqs_off!(timerlat, IRQ, seqnum, latency);
+    if get(Param::PrintStack) != 0 {
+        instance.save_stack();
+    }
+    if reaches(Param::StopTracing, latency) {
+        // The thread has nothing more to say.
+        instance.show_stack(latency);
+        stop(cpu);
+    }
+}
+
+impl Instance {
+    fn save_stack(&self) {
+        let frames = stack::frames();
+        for (place, frame) in self.frames.iter().zip(&frames) {
+            place.store(*frame, Relaxed);
+        }
+        self.nr_frames.store(frames.len(), Relaxed);
+    }
+
+    /// Records the stack that was saved, if the latency is one to show it for. It is shown once.
+    fn show_stack(&self, latency: u64) {
+        let nr = self.nr_frames.swap(0, Relaxed);
+        if nr == 0 || !reaches(Param::PrintStack, latency) {
+            return;
+        }
+        let frames = self.frames.iter().take(nr);
+        let frames = frames.map(|frame| frame.load(Relaxed));
+        stack::record_frames(&frames.collect());
+    }
+}
+
+/// The thread of a CPU.
+fn body(cpu: usize) {
+    // What it can fail for has no one to be told: it is seen that no activation comes.
+    if run(cpu).is_err() {
+        defmt::error!("timerlat: CPU {=usize} has no timer left", cpu);
+    }
+}
+
+fn run(cpu: usize) -> Result<(), Error> {
+    let instance = &INSTANCES[cpu % MAX_CPUS];
+    let timer = instance.timer.try_call_once(|| Timer::new(expired, cpu))?;
+    timer.set_waking(thread::current());
+    let mut next = first(cpu);
+    while !super::ENDS.load(Relaxed) {
+        instance
+            .seqnum
+            .store(instance.seqnum.load(Relaxed).wrapping_add(1), Relaxed);
+        timer.arm(Instant::from_cycles(next));
+        thread::park(Instant::NEVER)?;
+        let now = Instant::now().cycles();
+        // Woken to end, perhaps.
+        if now < next || super::ENDS.load(Relaxed) {
+            timer.cancel();
+            break;
+        }
+        let latency = now - next;
+        trace_event_irqs_on!(timerlat, THREAD, instance.seqnum.load(Relaxed), latency);
+        instance.show_stack(latency);
+        if reaches(Param::StopTracingTotal, latency) {
+            stop(cpu);
+        }
+        let period = period();
+        // What was missed meanwhile is skipped.
+        let after = Instant::now().cycles();
+        next += period;
+        if next <= after {
+            next += ((after - next) / period + 1) * period;
+        }
+    }
+    Ok(())
+}
+
+fn period() -> u64 {
+    time::nanos_to_cycles(get(Param::TimerlatPeriod)).max(1)
+}
+
+/// The first activation, far enough away: on a multiple of the period if the CPUs are to be aligned. Else they are
+/// staggered, between the multiples, where other periodic threads may be: activations at once would measure one another.
+fn first(cpu: usize) -> u64 {
+    let period = period();
+    let lead = time::nanos_to_cycles(1_000_000);
+    let first = (Instant::now().cycles() + lead).next_multiple_of(period);
+    match has(Flag::TimerlatAlign) {
+        true => first,
+        false => first + period / 2 + period / u64::from(smp::nr_online()) * cpu as u64,
+    }
+}

@@ -1,0 +1,149 @@
+//! The tracers timerlat and osnoise: a session of timerlat's document, and durations that are net.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use serde_json::Value;
+
+use super::stage::Stage;
+
+/// What timerlat's document types, and the lines that it shows, with the four columns of flags.
+pub(super) fn timerlat_document(stage: &Stage) -> Result<()> {
+    let done = stage.xtask(&[
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--smp",
+        "2",
+        "-c",
+        "cd /sys/kernel/tracing/\n\
+         cat osnoise/cpus osnoise/timerlat_period_us osnoise/stop_tracing_us osnoise/stop_tracing_total_us\n\
+         cat osnoise/print_stack osnoise/options\n\
+         echo timerlat > current_tracer\n\
+         sleep 0.1; head -14 trace; echo MORE\n\
+         echo 1 > events/osnoise/enable\n\
+         sleep 0.1; tail -20 trace; echo STACK\n\
+         echo 1 > osnoise/print_stack\n\
+         echo 1 > osnoise/stop_tracing_total_us\n\
+         sleep 0.2; cat tracing_on; tail -30 trace; echo END\n\
+         cat osnoise/per_cpu/cpu0/timerlat_fd\n\
+         echo 99 > osnoise/timerlat_period_us\n\
+         echo DEFAULTS > osnoise/options; cat osnoise/options; echo NO_SUCH > osnoise/options\n\
+         echo 1 > osnoise/cpus; cat osnoise/cpus; echo 7 > osnoise/cpus; echo nop > current_tracer",
+    ])?;
+    let out = &done.stdout;
+    let matches = |what: &str, pattern: &str| -> Result<()> {
+        let expression = Regex::new(pattern)?;
+        ensure!(expression.is_match(out), "{what}: no `{pattern}` in\n{out}");
+        Ok(())
+    };
+    const LINE: &str = r"\[00[01]\] [d.][N.][h.][0-9.] +\d+\.\d{9}: ";
+    matches(
+        "parameters",
+        r"^0-1\n1000\n0\n0\n0\nOSNOISE_WORKLOAD NO_PANIC_ON_STOP ",
+    )?;
+    matches("header", "# tracer: timerlat\n#\n")?;
+    matches(
+        "legend",
+        r"ACTIVATION\n#           TASK-PID +CPU#  \|\|\|\| +TIMESTAMP +ID +CONTEXT +LATENCY",
+    )?;
+    for (what, text) in [
+        ("interrupt", r"#\d+ +context    irq timer_latency +\d+ ns\n"),
+        ("thread", r"#\d+ +context thread timer_latency +\d+ ns\n"),
+        (
+            "irq_noise",
+            r"irq_noise: local_timer:80 start \d+\.\d{9} duration \d+ ns\n",
+        ),
+        (
+            "thread_noise",
+            r"thread_noise: +\S+:\d+ start \d+\.\d{9} duration \d+ ns\n",
+        ),
+    ] {
+        matches(what, &format!("{LINE}{text}"))?;
+    }
+    matches(
+        "stack",
+        &format!(r"STACK\n0\n(?s:.*){LINE}<stack trace>\n => \S+\n(?s:.*)END"),
+    )?;
+    matches(
+        "stop",
+        &format!("{LINE}tracing_mark_write: stop tracing hit on cpu [01]\n"),
+    )?;
+    matches(
+        "end",
+        r"END\nOSNOISE_WORKLOAD NO_PANIC_ON_STOP [A-Z_ ]+\n1\n$",
+    )?;
+    let errors: Vec<_> = done
+        .stderr
+        .lines()
+        .filter(|line| line.contains("Invalid argument"))
+        .collect();
+    ensure!(errors.len() == 4, "four commands are wrong: {errors:?}");
+    Ok(())
+}
+
+/// A record's field.
+fn number(record: &Value, name: &str) -> Result<u64> {
+    let field = &record["fields"][name];
+    field
+        .as_u64()
+        .with_context(|| format!("no number `{name}` in {record}"))
+}
+
+/// What interrupts took is not charged to the thread that they came upon: under icount each thread's time between two
+/// switches is its own noise and that of the interrupts in it, but for the instructions from a look at the clock to a record.
+/// One that opens a sub-buffer takes some 370 more.
+pub(super) fn noises_are_net(stage: &Stage) -> Result<()> {
+    const SLACK: u64 = 600;
+    let append = "ftrace=timerlat trace_event=osnoise:";
+    let dir = stage.dir("noise");
+    let fixed = [
+        "latency-run",
+        "--accel",
+        "tcg",
+        "--load",
+        "mix",
+        "-d",
+        "50ms",
+        "-e",
+        "none",
+    ];
+    stage
+        .xtask(&[&fixed[..], &["--force", "-o", &dir, "--append", append]].concat())?
+        .code(0)?;
+    // Of each CPU the interrupts since the last switch: when they began, and how long they took.
+    let mut interrupts = BTreeMap::<u64, Vec<(u64, u64)>>::new();
+    let (mut nr_threads, mut nr_with_irqs) = (0, 0);
+    for record in stage.trace("noise")? {
+        let cpu = record["cpu"].as_u64().context("a record has a CPU")?;
+        let noise =
+            || Ok::<_, anyhow::Error>((number(&record, "start")?, number(&record, "duration")?));
+        match record["event"].as_str() {
+            Some("osnoise:irq_noise") => interrupts.entry(cpu).or_default().push(noise()?),
+            Some("osnoise:thread_noise") => {
+                let (start, duration) = noise()?;
+                let before = interrupts.remove(&cpu).unwrap_or_default();
+                // The tracer's own thread has no noise, what interrupts it neither.
+                let inside = before.iter().filter(|(begun, _)| *begun >= start);
+                let irqs: u64 = inside.map(|(_, duration)| duration).sum();
+                let at = record["ts_ns"].as_u64().context("a record has a time")?;
+                let rest = (at - start)
+                    .checked_sub(duration + irqs)
+                    .with_context(|| format!("more than there was: {record}, interrupts {irqs}"))?;
+                ensure!(
+                    rest < SLACK,
+                    "{rest} ns of {record} are nobody's, interrupts {irqs}"
+                );
+                nr_threads += 1;
+                nr_with_irqs += u64::from(irqs > 0);
+            }
+            _ => {}
+        }
+    }
+    ensure!(
+        nr_threads > 100 && nr_with_irqs > 20,
+        "{nr_threads} threads, {nr_with_irqs} with interrupts"
+    );
+    Ok(())
+}
