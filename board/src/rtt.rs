@@ -86,14 +86,9 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
     ],
 };
 
-/// Log messages dropped because the buffer was full.
-static DROPPED: AtomicU32 = AtomicU32::new(0);
-
-/// How many log messages were dropped because the buffer was full.
-#[must_use]
-pub fn dropped() -> u32 {
-    DROPPED.load(Relaxed)
-}
+/// Log messages dropped because the buffer was full. The host reads this by the symbol: nothing in the log tells.
+#[unsafe(no_mangle)]
+static TAKT_LOG_DROPPED: AtomicU32 = AtomicU32::new(0);
 
 /// Takes one command byte of the host, if there is one: two loads and a compare when there is none.
 #[inline]
@@ -230,7 +225,7 @@ unsafe impl defmt::Logger for Logger {
         let message = unsafe { &mut *STATE.0.get() };
         message.encoder.end_frame(put);
         if message.is_lost {
-            DROPPED.fetch_add(1, Relaxed);
+            TAKT_LOG_DROPPED.fetch_add(1, Relaxed);
         } else {
             _SEGGER_RTT.up[0].write.store(message.at as u32, Release);
         }

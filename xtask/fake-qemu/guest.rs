@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use takt_timerlat::stats::histogram::Histogram;
 use takt_timerlat::stats::{
-    CpuStatus, LatencyStats, Measure, RingPlace, RunState, SlotStats, Status, StopReason,
-    ThreadInfo, TraceCounters,
+    CpuStatus, LatencyStats, Measure, RunState, SlotStats, Status, StopReason, ThreadInfo,
+    TraceCounters,
 };
 use takt_tracer::ring::Word;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
@@ -30,9 +30,6 @@ const PANICKED: u8 = 0x13;
 /// Where its RTT buffers lie.
 const LOG_BUFFER: u64 = 0x30_0000;
 const COMMAND_BUFFER: u64 = 0x30_1000;
-/// Where its trace ring lies.
-const RING_CONTROL: u64 = 0x30_2000;
-const RING_MEMORY: u64 = 0x30_3000;
 
 /// A guest at work.
 pub(crate) struct Guest<'a> {
@@ -42,6 +39,9 @@ pub(crate) struct Guest<'a> {
     status: u64,
     rtt: u64,
     lost_frames: u64,
+    log_dropped: u64,
+    /// Where its trace ring's control words and memory lie.
+    ring: (u64, u64),
 }
 
 impl<'a> Guest<'a> {
@@ -62,6 +62,12 @@ impl<'a> Guest<'a> {
             status: elf.physical(Status::SYMBOL).expect("a status block"),
             rtt: elf.physical(rtt::SYMBOL).expect("an RTT block"),
             lost_frames: elf.physical("TAKT_LOST_FRAMES").expect("a counter"),
+            log_dropped: elf.physical("TAKT_LOG_DROPPED").expect("a counter"),
+            ring: (
+                elf.physical("takt_percpu").expect("the CPUs' memory")
+                    + elf.symbol("takt_percpu_control").expect("an offset"),
+                elf.physical("takt_percpu").expect("the CPUs' memory"),
+            ),
         }
     }
 
@@ -185,22 +191,11 @@ impl<'a> Guest<'a> {
     fn unsent_trace(&self) {
         let (bytes, used) = sub_buffer::begun(2);
         let word = |word: Word, value: u64| {
-            self.poke(
-                RING_CONTROL + u64::from(word.offset()),
-                &value.to_le_bytes(),
-            )
+            self.poke(self.ring.0 + u64::from(word.offset()), &value.to_le_bytes())
         };
         word(Word::Pos, 2 * sub_buffer::SIZE as u64 + u64::from(used));
         word(Word::Consumed, 2);
-        self.poke(RING_MEMORY + 2 * sub_buffer::SIZE as u64, &bytes);
-        let ring = offset_of!(Status, cpus) + offset_of!(CpuStatus, ring);
-        self.u64(ring + offset_of!(RingPlace, control), RING_CONTROL);
-        self.u64(ring + offset_of!(RingPlace, memory), RING_MEMORY);
-        self.u32(
-            ring + offset_of!(RingPlace, sub_size),
-            sub_buffer::SIZE as u32,
-        );
-        self.u32(ring + offset_of!(RingPlace, nr_subs), 4);
+        self.poke(self.ring.1 + 2 * sub_buffer::SIZE as u64, &bytes);
     }
 
     fn is_told_to_stop(&self) -> bool {
@@ -295,7 +290,7 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
             guest.end(RunState::Done, PASSED)
         }
         "log-dropped" => {
-            guest.u64(offset_of!(Status, log_dropped), 12);
+            guest.poke(guest.log_dropped, &12u32.to_le_bytes());
             guest.end(RunState::Done, PASSED)
         }
         "frame-gap" => {

@@ -7,6 +7,7 @@
 mod arguments;
 mod guest;
 mod linux;
+mod monitor;
 mod sub_buffer;
 
 use std::process::ExitCode;
@@ -32,6 +33,9 @@ fn main() -> ExitCode {
     }
     if args.iter().any(|arg| arg == "-initrd") {
         return linux::play(&args);
+    }
+    if args.iter().any(|arg| arg == "-mon") {
+        std::thread::spawn(monitor::play);
     }
     let arguments = arguments::Arguments::parse(&args);
     guest::play(&scenario, &guest::Guest::new(&arguments))

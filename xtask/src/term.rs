@@ -67,6 +67,28 @@ pub fn note(text: impl fmt::Display) {
     eprintln!("{} {text}", style("note:").cyan().bold().for_stderr());
 }
 
+/// What a guest has written, for people: control characters but tabs and ends of lines, which would reach the terminal,
+/// and bytes that are no UTF-8 are shown as escapes.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        let mut chars = chunk.valid().chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '\n' | '\t' => out.push(c),
+                '\r' if chars.peek() == Some(&'\n') => {}
+                _ if c.is_control() => out.extend(c.escape_default()),
+                _ => out.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
 /// The last lines of a text, without empty ones around it.
 #[must_use]
 pub fn last_lines(text: &str, count: usize) -> Vec<&str> {
@@ -96,4 +118,17 @@ pub fn is_utf8() -> bool {
         .filter_map(|name| env::var(name).ok())
         .find(|value| !value.is_empty())
         .is_some_and(|value| value.to_lowercase().replace('-', "").contains("utf8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_guests_controls_the_terminal() {
+        assert_eq!(
+            printable(b"a\tb\r\nc\xff\x1b[2J\r\x07\x7f \xc2\x9b1m \xc3\xa4\xe2\x82"),
+            "a\tb\nc\\xff\\u{1b}[2J\\r\\u{7}\\u{7f} \\u{9b}1m \u{e4}\\xe2\\x82"
+        );
+    }
 }

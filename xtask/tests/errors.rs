@@ -25,6 +25,7 @@ fn a_guest_that_hangs_is_ended_within_ten_seconds_and_its_last_words_are_told() 
         .complains("running")
         .complains("about to hang")
         .complains("0.003000000: tick: n=6")
+        .complains("place  CPU 0  outside the image, interrupts off, at 0x0000000000200010")
         .says("IRQ");
     assert!(stage.is_qemu_gone());
     // The evidence is kept.

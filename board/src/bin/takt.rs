@@ -8,7 +8,7 @@ use takt_board::cmdline::CommandLine;
 use takt_board::{capture, clocks, control, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
-use takt_kernel::{arch, config, irq, smp, thread, time};
+use takt_kernel::{arch, irq, smp, thread, time};
 use takt_timerlat::config::Config;
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Hooks};
@@ -38,20 +38,6 @@ fn main(text: &'static str) {
     TAKT_STATUS
         .tsc_deadline
         .store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
-    for (cpu, of_cpu) in TAKT_STATUS
-        .cpus
-        .iter()
-        .enumerate()
-        .take(MAX_CPUS.min(config::MAX_CPUS))
-    {
-        let (control, memory) = trace::place_of(cpu);
-        of_cpu.ring.set(
-            control as u64,
-            memory as u64,
-            config::TRACE_SUB_SIZE as u32,
-            config::TRACE_NR_SUBS as u32,
-        );
-    }
     takt_board::set_idle_hook(beat);
     let code = match Config::read(|word| line.get(word)) {
         Ok(config) => measure(&line, &config),
@@ -134,9 +120,6 @@ fn publish() {
             .unexpected_irqs
             .store(irq::unexpected_count(cpu), Relaxed);
     }
-    TAKT_STATUS
-        .log_dropped
-        .store(u64::from(rtt::dropped()), Relaxed);
     thread::for_each(|info| {
         let Some(slot) = TAKT_STATUS.threads.get(usize::from(info.id)) else {
             return;

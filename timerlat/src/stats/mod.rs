@@ -39,7 +39,7 @@ pub mod view;
 pub use histogram::Histogram;
 pub use kinds::{FrequencySource, Measure, RunState, ThreadState};
 pub use latency::LatencyStats;
-pub use status::{CpuStatus, RingPlace, SlotStats, Status, StopReason, ThreadInfo, TraceCounters};
+pub use status::{CpuStatus, SlotStats, Status, StopReason, ThreadInfo, TraceCounters};
 
 #[cfg(any(feature = "std", test))]
 pub use exact::ExactHistogram;

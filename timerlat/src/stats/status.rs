@@ -74,39 +74,6 @@ impl TraceCounters {
     }
 }
 
-/// Where a CPU's trace ring lies, so that the host finds in it what a guest that died had not
-/// handed over. Zeros: not told.
-#[repr(C)]
-pub struct RingPlace {
-    /// Address of the ring's control words (`takt_tracer::ring::RingControl`).
-    pub control: AtomicU64,
-    /// Address of its memory.
-    pub memory: AtomicU64,
-    /// Bytes of a sub-buffer.
-    pub sub_size: AtomicU32,
-    /// Number of sub-buffers.
-    pub nr_subs: AtomicU32,
-}
-
-impl RingPlace {
-    const fn new() -> Self {
-        Self {
-            control: AtomicU64::new(0),
-            memory: AtomicU64::new(0),
-            sub_size: AtomicU32::new(0),
-            nr_subs: AtomicU32::new(0),
-        }
-    }
-
-    /// Tells the place. `control` is written last.
-    pub fn set(&self, control: u64, memory: u64, sub_size: u32, nr_subs: u32) {
-        self.memory.store(memory, Relaxed);
-        self.sub_size.store(sub_size, Relaxed);
-        self.nr_subs.store(nr_subs, Relaxed);
-        self.control.store(control, Relaxed);
-    }
-}
-
 /// What belongs to one CPU. A cache line (or two) of its own, so that CPUs do not slow each other.
 #[repr(C, align(128))]
 pub struct CpuStatus {
@@ -116,8 +83,6 @@ pub struct CpuStatus {
     pub unexpected_irqs: AtomicU64,
     /// The counters of the CPU's trace ring.
     pub trace: TraceCounters,
-    /// Where that ring lies.
-    pub ring: RingPlace,
 }
 
 impl CpuStatus {
@@ -126,7 +91,6 @@ impl CpuStatus {
             heartbeat: AtomicU64::new(0),
             unexpected_irqs: AtomicU64::new(0),
             trace: TraceCounters::new(),
-            ring: RingPlace::new(),
         }
     }
 }
@@ -253,8 +217,6 @@ pub struct Status {
     pub started_tsc: AtomicU64,
     /// TSC when it ended; 0 while it has not.
     pub ended_tsc: AtomicU64,
-    /// Log messages that found no room.
-    pub log_dropped: AtomicU64,
     /// The threshold that ended the run.
     pub stop: StopReason,
     /// What belongs to each CPU.
@@ -293,7 +255,6 @@ impl Status {
             tsc_deadline: AtomicU32::new(0),
             started_tsc: AtomicU64::new(0),
             ended_tsc: AtomicU64::new(0),
-            log_dropped: AtomicU64::new(0),
             stop: StopReason::new(),
             cpus: [const { CpuStatus::new() }; MAX_CPUS],
             threads: [const { ThreadInfo::new() }; MAX_THREADS],

@@ -11,7 +11,7 @@ use takt_tracer::named::Named;
 
 use super::{
     CpuStatus, ExactHistogram, FrequencySource, LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS,
-    Measure, NAME_LEN, RingPlace, RunState, SlotStats, Status, StopReason, ThreadInfo, ThreadState,
+    Measure, NAME_LEN, RunState, SlotStats, Status, StopReason, ThreadInfo, ThreadState,
     TraceCounters,
 };
 
@@ -41,7 +41,6 @@ pub struct Head {
     pub tsc_deadline: bool,
     pub started_tsc: u64,
     pub ended_tsc: u64,
-    pub log_dropped: u64,
 }
 
 /// The threshold that ended the run: a [`StopReason`] read.
@@ -69,17 +68,6 @@ pub struct Cpu {
     pub overrun: u64,
     pub commit_overrun: u64,
     pub dropped: u64,
-    pub ring: Option<Ring>,
-}
-
-/// A [`RingPlace`] read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are those of RingPlace")]
-pub struct Ring {
-    pub control: u64,
-    pub memory: u64,
-    pub sub_size: u32,
-    pub nr_subs: u32,
 }
 
 /// The figures of a [`LatencyStats`], without its histogram.
@@ -176,7 +164,6 @@ impl<M: Memory> StatusView<M> {
             tsc_deadline: self.u32(offset_of!(Status, tsc_deadline))? != 0,
             started_tsc: self.u64(offset_of!(Status, started_tsc))?,
             ended_tsc: self.u64(offset_of!(Status, ended_tsc))?,
-            log_dropped: self.u64(offset_of!(Status, log_dropped))?,
         }))
     }
 
@@ -219,18 +206,7 @@ impl<M: Memory> StatusView<M> {
             overrun: self.u64(trace + offset_of!(TraceCounters, overrun))?,
             commit_overrun: self.u64(trace + offset_of!(TraceCounters, commit_overrun))?,
             dropped: self.u64(trace + offset_of!(TraceCounters, dropped))?,
-            ring: self.ring(base + offset_of!(CpuStatus, ring))?,
         })
-    }
-
-    fn ring(&self, base: usize) -> io::Result<Option<Ring>> {
-        let ring = Ring {
-            control: self.u64(base + offset_of!(RingPlace, control))?,
-            memory: self.u64(base + offset_of!(RingPlace, memory))?,
-            sub_size: self.u32(base + offset_of!(RingPlace, sub_size))?,
-            nr_subs: self.u32(base + offset_of!(RingPlace, nr_subs))?,
-        };
-        Ok(Some(ring).filter(|ring| ring.control != 0))
     }
 
     /// The slots in use.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -11,32 +12,47 @@ use takt_tracer::decode::{Entry, FrameReader};
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
 use crate::output::{self, Output};
-use crate::paths;
+use crate::report::judge;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
+use crate::{paths, term};
 
-/// Prints the log. What is damaged is said on stderr; the lines before and behind it are printed.
+/// Prints the log, and says what is missing in it.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     let dir = folder::find(flags.run.as_deref(), &paths::runs())?;
-    let elf = folder::image(&dir)?;
+    let facts = Facts::read(&dir);
+    let printed = print(&dir, &facts, flags.json);
+    // Nobody can say where in the log.
+    let missing = facts.capture.map_or(0, |capture| capture.log.missing);
+    if missing != 0 {
+        term::note(format_args!("{missing} frames of the log are missing"));
+    }
+    if facts.log_dropped != 0 {
+        term::note(judge::no_room(facts.log_dropped));
+    }
+    printed
+}
+
+/// Prints the log of a run. What is damaged is said on stderr; the lines before and behind it are printed.
+pub(super) fn print(dir: &Path, facts: &Facts, is_json: bool) -> Result<ExitCode> {
+    let elf = folder::image(dir)?;
     let decoder = Decoder::new(&elf)?;
     let path = dir.join(folder::LOG);
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     let frames = FrameReader::log(BufReader::new(file))
         .with_context(|| format!("cannot read {}", path.display()))?;
     recorded::check_image(frames.header().image, &elf)?;
-    let facts = Facts::read(&dir);
     facts.check_tsc(frames.header().tsc_hz)?;
     let size = recorded::size(&path);
     output::to_stdout(|out| {
-        let found = print(frames, &decoder, flags.json, out)?;
+        let found = print_frames(frames, &decoder, is_json, out)?;
         let expected = facts.capture.map_or(0, |capture| capture.log.frames);
         recorded::check_end(size, "frames", found, expected)
     })
 }
 
 /// Prints the lines; gives the number of frames they were in.
-fn print(
+fn print_frames(
     mut frames: FrameReader<BufReader<File>>,
     decoder: &Decoder,
     is_json: bool,

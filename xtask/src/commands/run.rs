@@ -4,28 +4,22 @@
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::{log, trace};
-use crate::cli::{Read, Run};
-use crate::guest::rtt::{Rtt, UP_LOG};
+use crate::cli::Run;
 use crate::image::symbolize::Symbolizer;
 use crate::image::{Elf, Recipe};
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
-use crate::report::load;
+use crate::qemu::{Accel, Machine, Ram};
+use crate::report::load::Facts;
+use crate::run::boot::boot;
 use crate::run::config::clock_keys;
-use crate::run::demux::{FileFacts, Rest, demux};
 use crate::run::events::resolve;
 use crate::run::execute::with_words;
 use crate::run::{RunFolder, folder, words};
-use crate::{paths, setup};
-
-/// Under icount by definition; otherwise what is assumed, since an image of the user's own need
-/// not tell.
-const TSC_HZ: u64 = 1_000_000_000;
+use crate::{output, paths, setup, term};
 
 /// Builds, boots, prints.
 pub(super) fn run(flags: &Run) -> Result<ExitCode> {
@@ -40,28 +34,36 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
         &paths::runs(),
         &flags.name,
     )?;
-    let dir = run_folder.path().to_owned();
-    let exit = boot(flags, &elf, &dir)?;
+    let ram = Ram::create(run_folder.path())?;
+    let machine = machine(flags, &elf, run_folder.path(), &ram)?;
+    let booted = boot(&machine, &elf, &ram, Duration::from_secs(flags.timeout))?;
     let dir = run_folder.publish()?;
-
-    let read = Read {
-        run: Some(dir.clone()),
-        json: false,
-    };
-    println!("# log");
-    log::run(&read)?;
-    println!("# trace");
-    trace::print(&dir)?;
-    let serial = fs::read_to_string(dir.join(folder::SERIAL)).unwrap_or_default();
-    if !serial.trim().is_empty() {
-        println!("# serial port");
-        print!("{}", Symbolizer::new(&elf).annotate(&serial));
+    let shown = show(&elf, &dir);
+    eprintln!("{}; run folder {}", booted.end, paths::shown(&dir));
+    for place in &booted.places {
+        eprintln!("  {place}");
     }
-    eprintln!("{exit}; run folder {}", paths::shown(&dir));
-    Ok(match exit {
-        GuestExit::Passed => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    for loss in &booted.losses {
+        term::note(loss);
+    }
+    shown?;
+    Ok(ExitCode::from(booted.exit_code()))
+}
+
+/// Prints what the guest has left. What cannot be read does not keep the rest from being printed.
+fn show(elf: &Elf, dir: &Path) -> Result<()> {
+    let serial = || {
+        let serial = fs::read(dir.join(folder::SERIAL)).unwrap_or_default();
+        let serial = term::printable(&serial);
+        if serial.trim().is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let text = Symbolizer::new(elf).annotate(&serial);
+        output::print(&format!("# serial port\n{text}"))
+    };
+    let log = output::print("# log\n").and_then(|_| log::print(dir, &Facts::read(dir), false));
+    let trace = output::print("# trace\n").and_then(|_| trace::print(dir));
+    log.and(trace).and(serial()).map(drop)
 }
 
 fn image(flags: &Run) -> Result<Elf> {
@@ -75,8 +77,8 @@ fn image(flags: &Run) -> Result<Elf> {
     Elf::open(&recipe.build()?.path)
 }
 
-/// Boots the image and leaves a run folder's files in `dir`.
-fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
+/// The machine to boot, with its image in the run folder and how it is booted.
+fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
     let known = words::known(&crate::image::events::table(elf)?);
     let ids: Vec<_> = resolve(&flags.events, &known)?
         .iter()
@@ -84,7 +86,6 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         .collect();
     let image = dir.join(folder::IMAGE);
     fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;
-    let ram = Ram::create(dir)?;
     let accel = Accel::TcgIcount;
     let machine = Machine {
         image,
@@ -98,42 +99,5 @@ fn boot(flags: &Run, elf: &Elf, dir: &Path) -> Result<GuestExit> {
         accel,
     };
     fs::write(dir.join(folder::CMDLINE), machine.to_shell() + "\n")?;
-
-    let exit = wait(&machine, dir, Duration::from_secs(flags.timeout))?;
-    let rest = Rest {
-        log: Rtt::new(elf, &ram)
-            .and_then(|rtt| rtt.pending(UP_LOG).ok())
-            .unwrap_or_default(),
-        trace: Vec::new(),
-    };
-    let facts = FileFacts::new(elf, TSC_HZ, flags.smp.into());
-    let capture = demux(&machine.capture(), dir, facts, &rest)?;
-    let record = serde_json::json!({
-        "schema": load::BOOT,
-        "image": flags.name,
-        "kernel_cmdline": machine.cmdline,
-        "clocks": { "tsc_hz": TSC_HZ },
-        "capture": capture,
-    });
-    fs::write(dir.join(folder::RECORD), format!("{record:#}\n"))?;
-    // Its frames are in the other two files.
-    let _ = fs::remove_file(machine.capture());
-    Ok(exit)
-}
-
-fn wait(machine: &Machine, dir: &Path, limit: Duration) -> Result<GuestExit> {
-    let messages = dir.join(folder::MESSAGES);
-    let mut process = Process::start(machine, &messages)?;
-    let started = Instant::now();
-    loop {
-        if let Some(status) = process.try_wait()? {
-            return Ok(GuestExit::of(status, &messages));
-        }
-        if started.elapsed() >= limit {
-            let status = process.kill()?;
-            eprintln!("stopped after {} s (--timeout)", limit.as_secs());
-            return Ok(GuestExit::of(status, &messages));
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+    Ok(machine)
 }

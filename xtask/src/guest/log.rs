@@ -5,6 +5,7 @@ use defmt_decoder::{DecodeError, Encoding, Frame, Locations, StreamDecoder, Tabl
 use serde::Serialize;
 
 use crate::image::Elf;
+use crate::term;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
 /// guest that died may have left anything.
@@ -159,7 +160,8 @@ impl std::fmt::Display for Line {
         if let Some(time) = &self.time {
             write!(f, "{time} ")?;
         }
-        write!(f, "{:<5} {}", self.level.to_uppercase(), self.message)?;
+        let message = term::printable(self.message.as_bytes());
+        write!(f, "{:<5} {message}", self.level.to_uppercase())?;
         match (&self.file, self.line) {
             (Some(file), Some(line)) => write!(f, "  ({file}:{line})"),
             (Some(file), None) => write!(f, "  ({file})"),

@@ -1,8 +1,10 @@
 //! Reading the guest's memory.
 
 pub mod log;
+pub mod percpu;
 pub mod rings;
 pub mod rtt;
+pub mod threads;
 pub mod trace;
 
 use std::io;
@@ -14,16 +16,27 @@ use takt_timerlat::stats::{Status, StatusView};
 use crate::image::Elf;
 use crate::qemu::Ram;
 
-/// Where the guest counts the frames that it could not get rid of.
-const LOST_FRAMES: &str = "TAKT_LOST_FRAMES";
-
 /// Frames that the guest could not get rid of; none if the image does not count them.
 ///
 /// # Errors
 ///
 /// If the memory cannot be read.
 pub fn lost_frames(elf: &Elf, ram: &Ram) -> io::Result<u64> {
-    let Ok(address) = elf.physical(LOST_FRAMES) else {
+    counter(elf, ram, "TAKT_LOST_FRAMES")
+}
+
+/// Log messages that found no room in the guest; none if the image does not count them.
+///
+/// # Errors
+///
+/// If the memory cannot be read.
+pub fn dropped_log(elf: &Elf, ram: &Ram) -> io::Result<u64> {
+    counter(elf, ram, "TAKT_LOG_DROPPED")
+}
+
+/// The counter of 32 bits under a symbol; 0 if the image has none.
+fn counter(elf: &Elf, ram: &Ram, symbol: &str) -> io::Result<u64> {
+    let Ok(address) = elf.physical(symbol) else {
         return Ok(0);
     };
     let mut count = [0; 4];

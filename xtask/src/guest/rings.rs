@@ -2,13 +2,19 @@
 
 use std::io;
 
-use takt_timerlat::stats::view::{Cpu, Memory, Ring};
+use takt_timerlat::stats::view::Memory;
 use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
 
+use super::percpu::PerCpu;
 use crate::image::Elf;
 use crate::qemu::Ram;
 use crate::qemu::command::RAM_MIB;
+
+/// The symbols whose values are a sub-buffer's size and their number in a ring (`takt_kernel::config`).
+pub const SUB_SIZE: &str = "takt_trace_sub_size";
+/// See [`SUB_SIZE`].
+pub const NR_SUBS: &str = "takt_trace_nr_subs";
 
 /// A sub-buffer that was not handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,39 +69,59 @@ impl<'r> View<'r> {
 }
 
 /// The sub-buffers of all CPUs that were not handed over, the last of each perhaps written in
-/// part only. The guest must have ended.
-///
-/// What it says of its rings is not trusted: rings that cannot all be in its RAM are passed over,
-/// so no more is taken than the RAM has.
+/// part only. The guest must have ended. There are none if the image does not say where its rings are.
 ///
 /// # Errors
 ///
 /// If the memory cannot be read.
-pub fn rest(elf: &Elf, ram: &Ram, cpus: &[Cpu]) -> io::Result<Vec<Rest>> {
+pub fn rest(elf: &Elf, ram: &Ram) -> io::Result<Vec<Rest>> {
+    let symbol = |name| elf.symbol(name).ok().and_then(|it| u32::try_from(it).ok());
+    match (PerCpu::of(elf), symbol(SUB_SIZE), symbol(NR_SUBS)) {
+        (Some(cpus), Some(sub_size), Some(nr_subs)) => {
+            rest_in(elf, ram, &cpus, (sub_size, nr_subs))
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The rest of rings that lie there and are of this shape: bytes of a sub-buffer, and how many there are.
+///
+/// # Errors
+///
+/// If the memory cannot be read.
+pub fn rest_in(
+    elf: &Elf,
+    ram: &Ram,
+    cpus: &PerCpu,
+    (sub_size, nr_subs): (u32, u32),
+) -> io::Result<Vec<Rest>> {
     let mut all = Vec::new();
-    let mut room = RAM_MIB << 20;
-    for (cpu, counters) in (0..).zip(cpus) {
-        let Some(ring) = counters.ring else {
-            continue;
-        };
-        if let Some(left) = room.checked_sub(u64::from(ring.sub_size) * u64::from(ring.nr_subs)) {
-            room = left;
-            rest_of(cpu, ring, elf, ram, &mut all)?;
+    // An image can say anything; its rings are in its RAM.
+    let ring = u64::from(sub_size) * u64::from(nr_subs);
+    if ring.saturating_mul(cpus.nr_cpus().into()) > RAM_MIB << 20 {
+        return Ok(all);
+    }
+    for cpu in 0..cpus.nr_cpus() {
+        let view = View::new(elf, ram, cpus.ring_control(cpu), cpus.ring_memory(cpu));
+        if let Some(observer) = Observer::new(sub_size, nr_subs) {
+            rest_of(cpu, &view, observer, (sub_size, nr_subs), &mut all)?;
         }
     }
     Ok(all)
 }
 
-fn rest_of(cpu: u8, ring: Ring, elf: &Elf, ram: &Ram, all: &mut Vec<Rest>) -> io::Result<()> {
-    let Some(mut observer) = Observer::new(ring.sub_size, ring.nr_subs) else {
-        return Ok(());
-    };
-    let view = View::new(elf, ram, ring.control, ring.memory);
+fn rest_of(
+    cpu: u8,
+    view: &View<'_>,
+    mut observer: Observer,
+    (sub_size, nr_subs): (u32, u32),
+    all: &mut Vec<Rest>,
+) -> io::Result<()> {
     let consumed = view.load(Word::Consumed)?;
-    let mut bytes = vec![0; ring.sub_size as usize];
+    let mut bytes = vec![0; sub_size as usize];
     // As many as there can be: what the guest has written is not to be trusted.
-    for _ in 0..ring.nr_subs {
-        match observer.poll(&view, &mut bytes)? {
+    for _ in 0..nr_subs {
+        match observer.poll(view, &mut bytes)? {
             Observed::Full { seq } if seq >= consumed => all.push(Rest {
                 cpu,
                 seq,
@@ -106,7 +132,7 @@ fn rest_of(cpu: u8, ring: Ring, elf: &Elf, ram: &Ram, all: &mut Vec<Rest>) -> io
             _ => break,
         }
     }
-    if let Observed::Partial { seq, committed, .. } = observer.poll_current(&view, &mut bytes)?
+    if let Observed::Partial { seq, committed, .. } = observer.poll_current(view, &mut bytes)?
         && seq >= consumed
         && committed > takt_tracer::wire::SUB_HEADER
     {
@@ -120,21 +146,6 @@ mod tests {
     use super::*;
     use takt_tracer::wire::SubHeader;
 
-    /// What a guest says of a ring of `nr_subs` sub-buffers of 256 bytes; its control words are at 0, its memory is
-    /// at 256.
-    fn cpu(nr_subs: u32) -> Cpu {
-        let ring = Ring {
-            control: 0,
-            memory: 256,
-            sub_size: 256,
-            nr_subs,
-        };
-        Cpu {
-            ring: Some(ring),
-            ..Cpu::default()
-        }
-    }
-
     #[test]
     fn rings_that_do_not_fit_into_the_ram_are_passed_over() {
         let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
@@ -144,17 +155,21 @@ mod tests {
             commit: 64,
             ..SubHeader::default()
         };
-        ram.write_at(u64::from(Word::Pos.offset()), &64u64.to_le_bytes())
-            .unwrap();
-        ram.write_at(256, &begun.encode()).unwrap();
-        let found = |nr_subs: &[u32]| {
-            let cpus: Vec<_> = nr_subs.iter().map(|nr_subs| cpu(*nr_subs)).collect();
-            let found = rest(&elf, &ram, &cpus).unwrap();
+        let found = |cpus: &PerCpu, nr_subs| {
+            let found = rest_in(&elf, &ram, cpus, (256, nr_subs)).unwrap();
             found.iter().map(|sub| sub.cpu).collect::<Vec<_>>()
         };
+        // Memory at 256, control words behind four sub-buffers.
+        let cpus = PerCpu::new(256, 0x1000, 4 * 256, 2);
+        for cpu in 0..2 {
+            let pos = cpus.ring_control(cpu) + u64::from(Word::Pos.offset());
+            ram.write_at(pos, &64u64.to_le_bytes()).unwrap();
+            ram.write_at(cpus.ring_memory(cpu), &begun.encode())
+                .unwrap();
+        }
+        assert_eq!(found(&cpus, 4), [0, 1]);
         let all = (RAM_MIB << 20) as u32 / 256;
-        assert_eq!(found(&[4, 4]), [0, 1]);
-        assert_eq!(found(&[2 * all, 4]), [1]);
-        assert_eq!(found(&[all, 4]), [0]);
+        assert_eq!(found(&cpus, all / 2), [0, 1]);
+        assert!(found(&cpus, all).is_empty());
     }
 }

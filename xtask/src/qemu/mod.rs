@@ -10,6 +10,7 @@ pub mod pipe;
 pub mod process;
 pub mod qmp;
 pub mod ram;
+pub mod registers;
 mod served;
 
 pub use accel::Accel;
@@ -19,6 +20,7 @@ pub use gate::Gate;
 pub use process::Process;
 pub use qmp::Qmp;
 pub use ram::Ram;
+pub use registers::Registers;
 pub use served::Served;
 
 use std::env;

@@ -2,20 +2,26 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Machine;
 use super::pin::Pinned;
+use super::{Machine, Qmp, Registers, qmp};
 use crate::paths;
 
 /// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
 /// by trying, with QEMU 7.2.
 pub const MAX_CMDLINE: usize = 4096;
+
+/// How long QEMU's monitor is waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running QEMU. It is killed and waited for when this is dropped. Where `setpriv` is there, the
 /// kernel kills it too if this process dies without dropping anything.
@@ -39,8 +45,31 @@ pub(crate) fn command() -> Command {
     command
 }
 
+fn create(messages: &Path) -> Result<File> {
+    File::create(messages).with_context(|| format!("cannot write {}", messages.display()))
+}
+
+/// Starts QEMU, with this input and output.
+fn launch(
+    arguments: &[OsString],
+    is_pinned: bool,
+    [input, output]: [Stdio; 2],
+    messages: File,
+) -> Result<Process> {
+    let _pinned = is_pinned.then(Pinned::new);
+    let child = command()
+        .args(arguments)
+        .stdin(input)
+        .stdout(output)
+        .stderr(messages)
+        .spawn()
+        .with_context(|| format!("cannot start {}", super::program().display()))?;
+    Ok(Process { child })
+}
+
 impl Process {
-    /// Boots a machine. QEMU's own messages go to `messages`.
+    /// Boots a machine, with QEMU's monitor at hand (see [`registers`](Self::registers)). QEMU's own messages go to
+    /// `messages`.
     ///
     /// # Errors
     ///
@@ -65,26 +94,21 @@ impl Process {
                 "the kernel's command line has {len} bytes, and QEMU hands over at most {MAX_CMDLINE}"
             );
         }
-        Self::spawn(&change(machine.arguments()), machine.is_pinned(), messages)
+        let mut arguments = change(machine.arguments());
+        arguments.extend(qmp::ON_STDIO.map(Into::into));
+        let monitor = [Stdio::piped(), Stdio::piped()];
+        launch(&arguments, machine.is_pinned(), monitor, create(messages)?)
     }
 
-    /// Starts QEMU with these arguments, on one of the host's CPUs if it is to be pinned. As [`start`](Self::start).
+    /// Starts QEMU with these arguments alone, on one of the host's CPUs if it is to be pinned. As [`start`](Self::start).
     ///
     /// # Errors
     ///
     /// If it cannot be started.
     pub fn spawn(arguments: &[OsString], is_pinned: bool, messages: &Path) -> Result<Self> {
-        let messages = File::create(messages)
-            .with_context(|| format!("cannot write {}", messages.display()))?;
-        let _pinned = is_pinned.then(Pinned::new);
-        let child = command()
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(messages.try_clone()?)
-            .stderr(messages)
-            .spawn()
-            .with_context(|| format!("cannot start {}", super::program().display()))?;
-        Ok(Self { child })
+        let messages = create(messages)?;
+        let nobody = [Stdio::null(), messages.try_clone()?.into()];
+        launch(arguments, is_pinned, nobody, messages)
     }
 
     /// Its number.
@@ -100,6 +124,28 @@ impl Process {
     /// If the system does not say.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
+    }
+
+    /// Stops the guest for good and asks where its CPUs stand. None if QEMU does not answer in time, or was started without
+    /// the monitor.
+    pub fn registers(&mut self) -> Vec<Registers> {
+        let (Some(input), Some(output)) = (self.child.stdin.take(), self.child.stdout.take())
+        else {
+            return Vec::new();
+        };
+        let (done, answer) = mpsc::channel();
+        // It ends at the latest with QEMU, which is killed next.
+        thread::spawn(move || {
+            let ask = || -> Result<Option<String>> {
+                let mut monitor = Qmp::new(BufReader::new(output), input)?;
+                monitor.execute("stop")?;
+                monitor.print("info registers -a")
+            };
+            // Whoever asked may have waited long enough.
+            let _ = done.send(ask().ok().flatten());
+        });
+        let text = answer.recv_timeout(ANSWER_WITHIN).ok().flatten();
+        text.map_or_else(Vec::new, |text| Registers::parse(&text))
     }
 
     /// Ends it, if it has not ended, and waits until it has.

@@ -45,19 +45,36 @@ impl<R: BufRead, W: Write> Qmp<R, W> {
     ///
     /// If QEMU cannot do it, or what it says cannot be understood.
     pub fn execute(&mut self, command: &str) -> Result<bool> {
+        let answer = self.answer(command, &json!({ "execute": command }))?;
+        Ok(answer.is_some())
+    }
+
+    /// What the monitor for people prints for a command; `None` if QEMU has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`execute`](Self::execute).
+    pub fn print(&mut self, command: &str) -> Result<Option<String>> {
+        let arguments = json!({ "command-line": command });
+        let request = json!({ "execute": "human-monitor-command", "arguments": arguments });
+        let answer = self.answer(command, &request)?;
+        Ok(answer.and_then(|text| text.as_str().map(str::to_owned)))
+    }
+
+    /// What is returned for a request; `None` if QEMU has ended.
+    fn answer(&mut self, command: &str, request: &Value) -> Result<Option<Value>> {
         // QEMU may end at any moment; that shows in what can be read.
-        let _ =
-            writeln!(self.to, "{}", json!({ "execute": command })).and_then(|()| self.to.flush());
-        while let Some(message) = self.message()? {
-            if message.get("return").is_some() {
-                return Ok(true);
+        let _ = writeln!(self.to, "{request}").and_then(|()| self.to.flush());
+        while let Some(mut message) = self.message()? {
+            if let Some(answer) = message.get_mut("return") {
+                return Ok(Some(answer.take()));
             }
             if let Some(error) = message.get("error") {
                 bail!("QEMU's monitor does not {command}: {error}");
             }
             // An event.
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The next message; `None` at the end.
@@ -91,6 +108,17 @@ mod tests {
         let sent = String::from_utf8(sent).unwrap();
         assert_eq!(sent.lines().count(), 3);
         assert_eq!(sent.lines().nth(1), Some("{\"execute\":\"inject-nmi\"}"));
+    }
+
+    #[test]
+    fn what_is_printed_for_people_is_taken_as_text() {
+        let answers = format!("{GREETING}{{\"return\": {{}}}}\n{{\"return\": \"CPU#0\\r\\n\"}}\n");
+        let mut qmp = Qmp::new(answers.as_bytes(), Vec::new()).unwrap();
+        assert_eq!(
+            qmp.print("info cpus").unwrap().as_deref(),
+            Some("CPU#0\r\n")
+        );
+        assert_eq!(qmp.print("info cpus").unwrap(), None);
     }
 
     #[test]

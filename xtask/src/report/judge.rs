@@ -18,11 +18,13 @@ pub struct Evidence<'e> {
     /// Under which accelerator.
     pub accel: Accel,
     /// How QEMU and the guest ended.
-    pub outcome: Outcome,
+    pub outcome: &'e Outcome,
     /// What the guest measured.
     pub results: &'e Results,
     /// What it sent.
     pub capture: &'e CaptureCount,
+    /// Log messages that found no room in it.
+    pub log_dropped: u64,
 }
 
 impl Evidence<'_> {
@@ -81,7 +83,7 @@ impl Evidence<'_> {
         }
         self.judge_sums(&mut taints);
         self.judge_trace(&mut taints);
-        self.judge_log(&mut taints);
+        taints.extend(losses(self.capture, self.log_dropped));
         taints
     }
 
@@ -167,33 +169,6 @@ impl Evidence<'_> {
                 trace.events
             ));
         }
-        let missing = self.capture.trace.missing;
-        if missing != 0 {
-            taints.push(format!("{missing} trace frames missing"));
-        }
-        let lost_at_end = self.capture.lost_at_end();
-        if lost_at_end != 0 {
-            taints.push(format!("{lost_at_end} frames lost at the end"));
-        }
-        let damage = self.capture.damage;
-        if damage.frames != 0 {
-            taints.push(format!("{} frames with a wrong checksum", damage.frames));
-        }
-        if damage.is_cut {
-            taints.push("the capture ends inside a frame".into());
-        } else if damage.frames == 0 && damage.bytes != 0 {
-            taints.push(format!("{} stray bytes in the capture", damage.bytes));
-        }
-    }
-
-    fn judge_log(&self, taints: &mut Vec<String>) {
-        let dropped = self.results.head.map_or(0, |head| head.log_dropped);
-        if dropped != 0 {
-            taints.push(format!("{dropped} log messages found no room"));
-        }
-        if self.capture.log.missing != 0 {
-            taints.push(format!("{} log frames missing", self.capture.log.missing));
-        }
     }
 
     /// The verdict, given the other two.
@@ -211,6 +186,43 @@ impl Evidence<'_> {
             (None, false, []) => Verdict::Passed,
         }
     }
+}
+
+/// What of a capture, and of the log, is missing or damaged; so many messages of the log found no room in the guest.
+#[must_use]
+pub fn losses(capture: &CaptureCount, log_dropped: u64) -> Vec<String> {
+    let mut losses = Vec::new();
+    let missing = capture.trace.missing;
+    if missing != 0 {
+        losses.push(format!("{missing} trace frames missing"));
+    }
+    let lost_at_end = capture.lost_at_end();
+    if lost_at_end != 0 {
+        losses.push(format!("{lost_at_end} frames lost at the end"));
+    }
+    let damage = capture.damage;
+    if damage.frames != 0 {
+        losses.push(format!("{} frames with a wrong checksum", damage.frames));
+    }
+    if damage.is_cut {
+        losses.push("the capture ends inside a frame".into());
+    } else if damage.frames == 0 && damage.bytes != 0 {
+        losses.push(format!("{} stray bytes in the capture", damage.bytes));
+    }
+    if log_dropped != 0 {
+        losses.push(no_room(log_dropped));
+    }
+    if capture.log.missing != 0 {
+        losses.push(format!("{} log frames missing", capture.log.missing));
+    }
+    losses
+}
+
+/// So many log messages are not in the log.
+#[must_use]
+pub fn no_room(dropped: u64) -> String {
+    let s = if dropped == 1 { "" } else { "s" };
+    format!("{dropped} log message{s} found no room")
 }
 
 /// What a slot is called.

@@ -22,6 +22,8 @@ use crate::term::WithHelp;
 pub struct Facts {
     /// What came, if that is known.
     pub capture: Option<CaptureCount>,
+    /// Log messages that found no room in the guest, as far as that is known.
+    pub log_dropped: u64,
     /// The TSC frequency in Hz, if that is known.
     pub tsc_hz: Option<u64>,
     /// The threads that the guest had at the end.
@@ -50,6 +52,7 @@ impl Facts {
         let chosen = record["kernel_cmdline"].as_str().and_then(words::tracer);
         Self {
             capture: serde_json::from_value(record["capture"].clone()).ok(),
+            log_dropped: record["log_dropped"].as_u64().unwrap_or(0),
             tsc_hz: record["clocks"]["tsc_hz"].as_u64(),
             threads: serde_json::from_value(record["threads"].clone()).unwrap_or_default(),
             tracer: chosen

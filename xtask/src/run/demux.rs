@@ -34,9 +34,6 @@ pub struct FileFacts {
     pub nr_subs: u32,
 }
 
-/// The symbol whose value is the number of sub-buffers of a ring (`takt_kernel::config`).
-const NR_SUBS: &str = "takt_trace_nr_subs";
-
 impl FileFacts {
     /// The facts of an image's run.
     #[must_use]
@@ -46,7 +43,7 @@ impl FileFacts {
             image: wire::checksum(&elf.data),
             nr_cpus,
             nr_subs: elf
-                .symbol(NR_SUBS)
+                .symbol(rings::NR_SUBS)
                 .map_or(0, |nr| u32::try_from(nr).unwrap_or(0)),
         }
     }

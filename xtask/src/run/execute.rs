@@ -10,7 +10,7 @@ use super::collect::Results;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
-use super::{RunConfig, RunFolder, folder, last_words, provenance};
+use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
 use crate::counted::{Plugin, Verification};
 use crate::guest;
 use crate::guest::rings;
@@ -111,12 +111,15 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
     let status = guest::status(plan.elf, &ram)?;
     let results = Results::read(&status).context("cannot read the guest's results")?;
     let capture = take_capture(plan, &machine, &ram, &results)?;
+    let log_dropped =
+        guest::dropped_log(plan.elf, &ram).context("cannot read the guest's memory")?;
     let evidence = Evidence {
         config: &plan.config,
         accel: plan.accel.accel,
-        outcome,
+        outcome: &outcome,
         results: &results,
         capture: &capture,
+        log_dropped,
     };
     let verification = match evidence.error() {
         None => verify(plan, &dir, &results)?,
@@ -126,10 +129,10 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         .error()
         .or_else(|| verification.as_ref()?.error.clone());
     let taint = evidence.taints();
-    let last_words = evidence
-        .error()
-        .is_some()
-        .then(|| last_words::collect(&dir, plan.elf, state_of(&results)));
+    let last_words = evidence.error().is_some().then(|| {
+        let places = places::describe(plan.elf, &ram, &outcome.stood);
+        last_words::collect(&dir, plan.elf, state_of(&results), &places)
+    });
     let record = RunRecord {
         schema: SCHEMA.into(),
         result: evidence.verdict(error.as_deref(), &taint),
@@ -141,7 +144,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         kernel_cmdline: machine.cmdline.clone(),
         accel: plan.accel.clone(),
         git: plan.git.clone(),
-        host: host(outcome),
+        host: host(&outcome),
         clocks: results.clocks(),
         timing: Timing {
             started_unix_s: started
@@ -154,7 +157,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         stop: results.stop_record(),
         slots: results.slot_records(),
         trace: trace_record(&results, &capture),
-        log_dropped: results.head.map_or(0, |head| head.log_dropped),
+        log_dropped,
         capture,
         cpus: results.cpu_records(),
         threads: results.thread_records(),
@@ -228,8 +231,7 @@ fn take_capture(
         .unwrap_or_default();
     let rest = Rest {
         log: rest,
-        trace: rings::rest(plan.elf, ram, &results.cpus)
-            .context("cannot read the guest's trace rings")?,
+        trace: rings::rest(plan.elf, ram).context("cannot read the guest's trace rings")?,
     };
     let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
     capture.lost = guest::lost_frames(plan.elf, ram).context("cannot read the guest's memory")?;
@@ -265,7 +267,7 @@ fn write_record(dir: &Path, run: &mut Run) -> Result<()> {
     fs::write(dir.join(folder::RECORD), json).context("cannot write run.json")
 }
 
-fn host(outcome: Outcome) -> Host {
+fn host(outcome: &Outcome) -> Host {
     Host {
         cpu: host_cpu(),
         kernel: provenance::host_kernel(),

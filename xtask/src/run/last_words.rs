@@ -13,18 +13,21 @@ use crate::guest::log::{Decoder, Line};
 use crate::guest::trace;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
-use crate::term::{self, last_lines};
+use crate::term::{self, last_lines, printable};
 
 /// Lines that are shown of each source.
 const LINES: usize = 10;
 /// Lines of the serial port: a register dump with its backtrace.
 const SERIAL_LINES: usize = 60;
 
-/// Collects them from the files of a run.
+/// Collects them from the files of a run; with the places where the guest stood when it was ended, if that is known.
 #[must_use]
-pub fn collect(dir: &Path, elf: &Elf, state: &str) -> String {
+pub fn collect(dir: &Path, elf: &Elf, state: &str, places: &[String]) -> String {
     let mut out = String::new();
     section(&mut out, "state", &[state.to_owned()]);
+    if !places.is_empty() {
+        section(&mut out, "place", places);
+    }
     section(&mut out, "log", &last_log_lines(dir, elf));
     section(&mut out, "trace", &last_events(dir, elf));
     section(&mut out, "serial", &serial(dir, elf));
@@ -75,6 +78,7 @@ fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
 /// The end of the trace.
 fn last_events(dir: &Path, elf: &Elf) -> Vec<String> {
     trace::last_events(&dir.join(TRACE), elf, LINES)
+        .map(|lines| lines.iter().map(|it| printable(it.as_bytes())).collect())
         .unwrap_or_else(|error| vec![term::one_line(&error)])
 }
 
@@ -88,7 +92,7 @@ fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
 /// The last lines of a text file, without empty ones at its end.
 pub(crate) fn tail(path: &Path, count: usize) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
+    let text = printable(&bytes);
     let lines = last_lines(&text, count).into_iter();
     lines.map(str::to_owned).collect()
 }

@@ -2,16 +2,18 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`boot`](mod@boot) | boots an image that measures nothing |
 //! | [`config`] | what is run |
 //! | [`events`] | which trace events a pattern means |
 //! | [`execute`](mod@execute) | boots a machine and sees it through to the run folder |
 //! | [`monitor`], [`signals`], [`live`] | watching it |
 //! | [`frames`], [`demux`] | what it sent |
 //! | [`collect`] | what it measured |
-//! | [`last_words`] | what was last heard of it, if it did not end well |
+//! | [`last_words`], [`places`] | what was last heard of it, and where it stood, if it did not end well |
 //! | [`folder`], [`provenance`] | what is kept |
 //! | [`probe`] | a boot that only shows that booting works |
 
+pub mod boot;
 pub mod collect;
 pub mod config;
 pub mod demux;
@@ -22,6 +24,7 @@ pub mod frames;
 pub mod last_words;
 pub mod live;
 pub mod monitor;
+pub mod places;
 pub mod probe;
 pub mod provenance;
 pub mod recorded;

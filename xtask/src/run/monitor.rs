@@ -15,7 +15,7 @@ use super::live::Live;
 use super::signals::{Interrupted, Watch, Wish};
 use crate::guest::rtt::{self, Rtt};
 use crate::qemu::ram::free_bytes;
-use crate::qemu::{GuestExit, Machine, Process, Ram, Served};
+use crate::qemu::{GuestExit, Machine, Process, Ram, Registers, Served};
 
 /// A guest that shows no sign of life for this long has stopped answering; while the host is busy with others it takes
 /// longer.
@@ -43,7 +43,7 @@ pub enum Ending {
 }
 
 /// How a run went.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
@@ -51,6 +51,8 @@ pub struct Outcome {
     pub is_interrupted: bool,
     /// Real time from start to end.
     pub took: Duration,
+    /// Where the CPUs stood when QEMU was killed, if it said so.
+    pub stood: Vec<Registers>,
 }
 
 /// Everything that is watched.
@@ -142,12 +144,18 @@ impl<'r> Monitor<'r> {
             }
             thread::sleep(TICK);
         };
+        let took = started.elapsed();
+        let stood = match ending {
+            Ending::Silent | Ending::DidNotStop => self.process.registers(),
+            Ending::Exited(_) | Ending::DiskFull => Vec::new(),
+        };
         self.process.kill().context("cannot end QEMU")?;
         live.finish();
         Ok(Outcome {
             ending,
             is_interrupted: stop.is_some(),
-            took: started.elapsed(),
+            took,
+            stood,
         })
     }
 

@@ -19,6 +19,7 @@ use takt_tracer::decode::{EventTable, Role};
 use takt_tracer::named::Named;
 
 use super::events::{Known, resolve};
+use crate::guest::rings;
 use crate::image::functions::{Functions, ranges};
 use crate::image::{Elf, events};
 use crate::term::WithHelp;
@@ -62,7 +63,7 @@ pub fn translate(text: &str, elf: &Elf) -> Result<Words> {
         false => None,
     };
     translate_with(text, &events, functions.as_ref(), || {
-        Ok(elf.symbol(SUB_SIZE)?.max(1))
+        Ok(elf.symbol(rings::SUB_SIZE)?.max(1))
     })
 }
 
@@ -112,9 +113,6 @@ pub fn tracer(line: &str) -> Option<&str> {
     let named = pairs(line).filter_map(|(name, value)| value.filter(|_| name == "ftrace"));
     named.last()
 }
-
-/// The symbol whose value is the size of a sub-buffer in bytes (`takt_kernel::config`).
-pub const SUB_SIZE: &str = "takt_trace_sub_size";
 
 fn translate_with(
     text: &str,

@@ -17,6 +17,7 @@ use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 use super::errno;
 use crate::guest::rings::View;
 use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
+use crate::guest::threads::Threads;
 use crate::image::Elf;
 use crate::paths;
 use crate::qemu::{Accel, Gate, Process, Ram};
@@ -30,8 +31,6 @@ const TICK: Duration = Duration::from_millis(100);
 pub const MAX_LINE: usize = 500;
 /// First byte of a trace point whose event is on: a jump.
 const JUMP: u8 = 0xe9;
-/// Longest name of a thread that is believed.
-const MAX_NAME: u64 = 64;
 
 /// Whose guest it is.
 #[derive(Debug)]
@@ -304,53 +303,27 @@ impl Guest {
     /// The threads that exist, with their names.
     #[must_use]
     pub fn threads(&self) -> Vec<(u8, String)> {
-        let Ok(table) = self.elf.physical("takt_tcbs") else {
-            return Vec::new();
-        };
-        let symbol = |name: &str| self.elf.symbol(name).unwrap_or_default();
-        let nr = symbol("takt_max_threads").min(256);
-        (0..nr)
-            .filter_map(|tid| Some((tid as u8, self.thread(table + tid * 8)?)))
-            .collect()
+        let table = Threads::new(&self.elf, &self.ram);
+        table.into_iter().flat_map(Threads::all).collect()
     }
 
     /// The priorities of the threads that exist, as ftrace counts: 0 is FIFO 99.
     #[must_use]
     pub fn priorities(&self) -> Vec<(u8, u64)> {
-        let (Ok(table), Ok(prio)) = (
-            self.elf.physical("takt_tcbs"),
+        let (Some(table), Ok(prio)) = (
+            Threads::new(&self.elf, &self.ram),
             self.elf.symbol("takt_tcb_prio"),
         ) else {
             return Vec::new();
         };
         let of = |tid: u8| {
-            let block = self.u64_at(table + u64::from(tid) * 8)?;
             let mut rank = [0];
-            let address = self.elf.to_physical(block).checked_add(prio)?;
+            let address = table.block(tid)?.checked_add(prio)?;
             self.read(address, &mut rank).ok()?;
             Some((tid, u64::from(rank[0])))
         };
         let threads = self.threads().into_iter();
         threads.filter_map(|(tid, _)| of(tid)).collect()
-    }
-
-    /// The name of the thread whose block the pointer at `pointer` points to, if there is one.
-    fn thread(&self, pointer: u64) -> Option<String> {
-        let at = |name: &str| self.elf.symbol(name).ok();
-        let block = self.elf.to_physical(self.u64_at(pointer)?);
-        let handle = self.u64_at(block.checked_add(at("takt_tcb_handle")?)?)?;
-        if handle & at("takt_tcb_in_use")? == 0 {
-            return None;
-        }
-        let name = block.checked_add(at("takt_tcb_name")?)?;
-        let text = self.elf.to_physical(self.u64_at(name)?);
-        let len = self.u64_at(name.checked_add(8)?)?;
-        if len > MAX_NAME {
-            return None;
-        }
-        let mut bytes = vec![0; len as usize];
-        self.read(text, &mut bytes).ok()?;
-        String::from_utf8(bytes).ok()
     }
 
     /// Reads what lies so many bytes behind a symbol.

@@ -20,8 +20,17 @@ use tempfile::TempDir;
 /// Where the fake image's blocks lie in the guest's RAM.
 const STATUS: u64 = 0x40_0000;
 const RTT: u64 = 0x20_0000;
-/// Where it counts lost frames.
+/// Where it counts lost frames, and log messages without room.
 const LOST_FRAMES: u64 = 0x3f_0000;
+const LOG_DROPPED: u64 = 0x3f_0004;
+/// Where each CPU's memory lies, how large it is, where in it the ring's control words and the running thread are; the
+/// shape of the ring.
+const PERCPU: u64 = 0x30_4000;
+const PERCPU_SIZE: u64 = 0x2000;
+const PERCPU_CONTROL: u64 = 0x1000;
+const PERCPU_TID: u64 = 0x1800;
+const SUB_SIZE: u64 = 128;
+const NR_SUBS: u64 = 4;
 
 /// How many CPUs, and so idle threads, it could have.
 const MAX_CPUS: u64 = 2;
@@ -177,7 +186,14 @@ pub(crate) fn elf(events: &[u8]) -> Vec<u8> {
         ("TAKT_STATUS", STATUS),
         ("_SEGGER_RTT", RTT),
         ("TAKT_LOST_FRAMES", LOST_FRAMES),
+        ("TAKT_LOG_DROPPED", LOG_DROPPED),
         ("takt_max_cpus", MAX_CPUS),
+        ("takt_percpu", PERCPU),
+        ("takt_percpu_size", PERCPU_SIZE),
+        ("takt_percpu_control", PERCPU_CONTROL),
+        ("takt_percpu_tid", PERCPU_TID),
+        ("takt_trace_sub_size", SUB_SIZE),
+        ("takt_trace_nr_subs", NR_SUBS),
     ] {
         object.add_symbol(symbol(name, address, SymbolSection::Absolute));
     }

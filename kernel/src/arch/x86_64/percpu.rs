@@ -126,7 +126,20 @@ struct Blocks(UnsafeCell<MaybeUninit<[Memory; MAX_CPUS]>>);
 // control words, which are atomics.
 unsafe impl Sync for Blocks {}
 
+// For a host that reads the RAM: how far apart the CPUs' memories are, and where in each are the ring's control words and
+// the running thread's id. The ring is at its beginning. Symbols' values, so they cost nothing.
+core::arch::global_asm!(
+    ".global takt_percpu_size, takt_percpu_control, takt_percpu_tid",
+    ".set takt_percpu_size, {}",
+    ".set takt_percpu_control, {}",
+    ".set takt_percpu_tid, {}",
+    const size_of::<Memory>(), const CONTROL, const CURRENT_TID,
+);
+
+const _: () = assert!(RING == 0, "the host looks for it there");
+
 /// Zeros, so that they lie in `.bss`; [`init`] gives a block its values.
+#[unsafe(export_name = "takt_percpu")]
 static BLOCKS: Blocks = Blocks(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// The block of CPU `cpu`.

@@ -1,11 +1,10 @@
 //! The search for sub-buffers in the trace rings of a guest that has died.
 //!
-//! Input: how many CPUs, for each of them what the status block says of its ring (addresses of control words and
-//! memory, `u64`; bytes of a sub-buffer and number of them, `u32`), and the guest's memory from address 0 on.
+//! Input: how many CPUs, where their memory begins, how far apart it is, where in it the ring's control words are (`u64`
+//! each), bytes of a sub-buffer and number of them (`u32`), and the guest's memory from address 0 on.
 
-use takt_timerlat::stats::MAX_CPUS;
-use takt_timerlat::stats::view::{Cpu, Ring};
 use takt_tracer::ring::Word;
+use xtask::guest::percpu::PerCpu;
 use xtask::guest::rings;
 use xtask::image::Elf;
 
@@ -17,8 +16,8 @@ thread_local! {
     static ELF: Elf = image::image("rzcobs");
 }
 
-/// Bytes of a ring's description.
-const RING: usize = 24;
+/// Bytes of the rings' description.
+const RINGS: usize = 32;
 
 /// Looks for what was not handed over.
 ///
@@ -26,46 +25,38 @@ const RING: usize = 24;
 ///
 /// If a property does not hold.
 pub fn run(input: &[u8]) {
-    let Some((nr_cpus, mut rest)) = input.split_first() else {
+    let Some((nr_cpus, rest)) = input.split_first() else {
         return;
     };
-    let mut cpus = Vec::new();
-    while let Some((raw, behind)) = rest.split_first_chunk::<RING>()
-        && cpus.len() < usize::from(*nr_cpus) % (MAX_CPUS + 1)
-    {
-        rest = behind;
-        let (words, _) = raw.as_chunks::<8>();
-        let [control, memory, sizes] = [0, 1, 2].map(|index| u64::from_le_bytes(words[index]));
-        let ring = Ring {
-            control,
-            memory,
-            sub_size: sizes as u32,
-            nr_subs: (sizes >> 32) as u32,
-        };
-        cpus.push(Cpu {
-            ring: Some(ring),
-            ..Cpu::default()
-        });
-    }
-    let ram = ram(rest);
-    let Ok(found) = ELF.with(|elf| rings::rest(elf, &ram, &cpus)) else {
+    let Some((raw, memory)) = rest.split_first_chunk::<RINGS>() else {
+        return;
+    };
+    let (words, _) = raw.as_chunks::<8>();
+    let [base, size, control, shape] = [0, 1, 2, 3].map(|index| u64::from_le_bytes(words[index]));
+    let (sub_size, nr_subs) = (shape as u32, (shape >> 32) as u32);
+    let cpus = PerCpu::new(base, size, control, *nr_cpus);
+    let ram = ram(memory);
+    let Ok(found) = ELF.with(|elf| rings::rest_in(elf, &ram, &cpus, (sub_size, nr_subs))) else {
         return;
     };
     for sub in found {
-        let ring = cpus[usize::from(sub.cpu)].ring.expect("it was given one");
-        assert_eq!(sub.bytes.len(), ring.sub_size as usize);
+        assert!(sub.cpu < *nr_cpus);
+        assert_eq!(sub.bytes.len(), sub_size as usize);
     }
 }
 
-/// A ring with one full sub-buffer and one that is begun: alone, for two CPUs, and beside one that no RAM has room for.
+/// A ring with one full sub-buffer and one that is begun: alone, for two CPUs, beside one that is beyond the RAM, and one that
+/// no RAM has room for.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let (control, ring) = (0u64, 0x100u64);
-    let sizes = SUB as u64 | 4 << 32;
-    let place = [control, ring, sizes].map(u64::to_le_bytes).concat();
-    let huge = [control, ring, 1 << 31 | 1 << 32]
-        .map(u64::to_le_bytes)
-        .concat();
+    // The control words lie before the ring.
+    let place = |size: u64, shape: u64| {
+        [ring, size, control.wrapping_sub(ring), shape]
+            .map(u64::to_le_bytes)
+            .concat()
+    };
+    let shape = SUB as u64 | 4 << 32;
     let mut memory = vec![0; ring as usize];
     for (word, value) in [(Word::Pos, SUB as u64 + 80), (Word::Consumed, 0)] {
         let at = control as usize + word.offset() as usize;
@@ -75,8 +66,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     memory.extend(sample::sub(0, 1, 0, &sample::records()[..1]));
     memory.resize(memory.len() + 2 * SUB, 0);
     vec![
-        [&[1], &*place, &memory].concat(),
-        [&[2], &*place, &place, &memory].concat(),
-        [&[2], &*huge, &place, &memory].concat(),
+        [&[1], &*place(0, shape), &memory].concat(),
+        [&[2], &*place(0, shape), &memory].concat(),
+        [&[2], &*place(1 << 40, shape), &memory].concat(),
+        [&[2], &*place(0, 1 << 31 | 1 << 32), &memory].concat(),
     ]
 }

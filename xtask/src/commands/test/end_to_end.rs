@@ -7,6 +7,7 @@ mod browser;
 mod compare;
 mod document;
 mod early;
+mod ends;
 mod ftrace_document;
 mod functions;
 mod history;
@@ -83,6 +84,15 @@ const TESTS: &[(&str, Check)] = &[
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),
     ("log_is_decoded", runs::log_is_decoded),
+    ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
+    ("run_says_where_it_timed_out", ends::time_out_says_where),
+    ("run_counts_a_flood", ends::flood_is_counted),
+    ("run_prints_what_is_printable", ends::log_is_printable),
+    ("run_is_kept_after_ctrl_c", ends::ctrl_c_keeps_the_run),
+    (
+        "run_into_what_cannot_be_written",
+        ends::output_that_cannot_be_written,
+    ),
     ("cyclictest", runs::cyclictest),
     (
         "missed_activations_are_counted_and_skipped",

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{Seek, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -28,6 +30,15 @@ pub(super) struct Done {
 }
 
 impl Done {
+    /// Takes the output as text.
+    pub(super) fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
     /// Demands an exit code.
     pub(super) fn code(self, code: i32) -> Result<Self> {
         ensure!(
@@ -55,6 +66,29 @@ impl Done {
         );
         Ok(self)
     }
+
+    /// Demands a text on stderr.
+    pub(super) fn complains(self, text: &str) -> Result<Self> {
+        ensure!(
+            self.stderr.contains(text),
+            "no `{text}` in\n{}",
+            self.stderr
+        );
+        Ok(self)
+    }
+}
+
+/// Waits until something holds; gives up after a minute.
+pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> Result<()> {
+    let started = Instant::now();
+    while !holds() {
+        ensure!(
+            started.elapsed() < Duration::from_secs(60),
+            "not within a minute"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 impl Stage {
@@ -91,11 +125,7 @@ impl Stage {
         let output = command
             .output()
             .context("cannot run this program once more")?;
-        Ok(Done {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        Ok(Done::of(&output))
     }
 
     /// The same with a text on its standard input.

@@ -1,0 +1,168 @@
+//! Boots an image that measures nothing, sees it through to its end, however it ends, and leaves a run folder's files.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::demux::{CaptureCount, FileFacts, Rest, demux};
+use super::frames::Damage;
+use super::signals::{Interrupted, Watch, Wish};
+use super::{folder, places};
+use crate::guest::rings;
+use crate::guest::rtt::{Rtt, UP_LOG};
+use crate::image::Elf;
+use crate::qemu::{GuestExit, Machine, Process, Ram};
+use crate::report::{judge, load};
+use crate::{EXIT_ERROR, EXIT_INTERRUPTED, EXIT_THRESHOLD, guest};
+
+/// Under icount by definition; otherwise what is assumed, since an image of the user's own need
+/// not tell.
+const TSC_HZ: u64 = 1_000_000_000;
+/// How often QEMU's end and signals are looked for.
+const TICK: Duration = Duration::from_millis(5);
+/// Exit code of a run of which something is missing.
+const EXIT_TAINTED: u8 = 3;
+
+/// How a boot ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself.
+    Exited(GuestExit),
+    /// It took longer than this and was killed.
+    TimedOut(Duration),
+    /// The user ended it.
+    Interrupted,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(exit) => exit.fmt(f),
+            Self::TimedOut(limit) => write!(
+                f,
+                "the guest did not end within {} s of real time (--timeout) and was stopped",
+                limit.as_secs()
+            ),
+            Self::Interrupted => f.write_str("interrupted: the guest was stopped"),
+        }
+    }
+}
+
+/// What came of a boot.
+#[derive(Debug)]
+pub struct Booted {
+    /// How it ended.
+    pub end: End,
+    /// Where the CPUs of a guest stood that was stopped.
+    pub places: Vec<String>,
+    /// What is missing of what it sent.
+    pub losses: Vec<String>,
+}
+
+impl Booted {
+    /// The exit code that says it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.end {
+            End::Exited(GuestExit::Passed) if self.losses.is_empty() => 0,
+            End::Exited(GuestExit::Passed) => EXIT_TAINTED,
+            End::Exited(GuestExit::Threshold) => EXIT_THRESHOLD,
+            End::Exited(_) | End::TimedOut(_) => EXIT_ERROR,
+            End::Interrupted => EXIT_INTERRUPTED,
+        }
+    }
+}
+
+/// Boots a machine with this image and this memory, for as long as `limit` at most. Its folder has the run's files then.
+///
+/// # Errors
+///
+/// If QEMU cannot be started, files cannot be written, or the user wants out at once. A guest that fails is none.
+pub fn boot(machine: &Machine, elf: &Elf, ram: &Ram, limit: Duration) -> Result<Booted> {
+    // To the end of this function: a second Ctrl-C does not leave a folder behind that is half full.
+    let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
+    let (end, stood) = {
+        let messages = machine.dir.join(folder::MESSAGES);
+        let mut process = Process::start(machine, &messages)?;
+        let end = wait(&mut process, &mut watch, ram, elf, &messages, limit)?;
+        let stood = match end {
+            End::Exited(_) => Vec::new(),
+            End::TimedOut(_) | End::Interrupted => process.registers(),
+        };
+        process.kill().context("cannot end QEMU")?;
+        (end, stood)
+    };
+    let rest = Rest {
+        // A guest that died early has no channels, and then there is no rest.
+        log: Rtt::new(elf, ram)
+            .and_then(|rtt| rtt.pending(UP_LOG).ok())
+            .unwrap_or_default(),
+        trace: rings::rest(elf, ram).context("cannot read the guest's trace rings")?,
+    };
+    let facts = FileFacts::new(elf, TSC_HZ, machine.smp.into());
+    let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
+    capture.lost = guest::lost_frames(elf, ram).context("cannot read the guest's memory")?;
+    let log_dropped = guest::dropped_log(elf, ram).context("cannot read the guest's memory")?;
+    write_record(machine, &end, &capture, log_dropped)?;
+    if capture.damage == Damage::default() {
+        // Its frames are in the other two files. A damaged one is kept as evidence.
+        let _ = fs::remove_file(machine.capture());
+    }
+    Ok(Booted {
+        end,
+        places: places::describe(elf, ram, &stood),
+        losses: judge::losses(&capture, log_dropped),
+    })
+}
+
+fn write_record(
+    machine: &Machine,
+    end: &End,
+    capture: &CaptureCount,
+    log_dropped: u64,
+) -> Result<()> {
+    let record = serde_json::json!({
+        "schema": load::BOOT,
+        "end": end.to_string(),
+        "kernel_cmdline": machine.cmdline,
+        "clocks": { "tsc_hz": TSC_HZ },
+        "log_dropped": log_dropped,
+        "capture": capture,
+    });
+    fs::write(machine.dir.join(folder::RECORD), format!("{record:#}\n"))
+        .context("cannot write run.json")
+}
+
+fn wait(
+    process: &mut Process,
+    watch: &mut Watch,
+    ram: &Ram,
+    elf: &Elf,
+    messages: &Path,
+    limit: Duration,
+) -> Result<End> {
+    let rtt = Rtt::new(elf, ram);
+    let started = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait()? {
+            return Ok(End::Exited(GuestExit::of(status, messages)));
+        }
+        match watch.wish() {
+            Wish::None => {}
+            Wish::Stop => return Ok(End::Interrupted),
+            Wish::Quit => bail!(Interrupted("interrupted: no run folder was made")),
+        }
+        if started.elapsed() >= limit {
+            return Ok(End::TimedOut(limit));
+        }
+        // The image is in the memory, so QEMU has the file open: nothing is left behind from here on.
+        if rtt.as_ref().is_some_and(|rtt| rtt.pending(UP_LOG).is_ok()) {
+            ram.unlink();
+        }
+        thread::sleep(TICK);
+    }
+}
