@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use serde_json::Value;
+use xtask::analysis::{self, Analysis};
 use xtask::history::{Configuration, Setup};
 use xtask::paths;
 use xtask::report::record::RunRecord;
@@ -74,7 +75,12 @@ impl Source {
     }
 
     fn new(name: String, run: Run, setup: Setup, folder: Option<PathBuf>) -> Result<Self> {
-        let document = serde_json::from_str(&json::write(&run, None, Buckets::default())?)?;
+        // One that cannot be read is said where the trace is looked at.
+        let analysis = folder
+            .as_deref()
+            .and_then(|dir| analysis::of_run(dir, &run).ok().flatten());
+        let analysis = analysis.as_ref().map(Analysis::breakdown);
+        let document = serde_json::from_str(&json::write(&run, analysis, Buckets::default())?)?;
         // A run folder does not have the words that the user appended, but what became of them. Taken from there they
         // are the same for both.
         let setup = Setup {

@@ -6,6 +6,8 @@ mod common;
 use common::run;
 use takt_report::page::{self, Reported};
 use takt_report::source::Source;
+use xtask::analysis::causes::Cause;
+use xtask::analysis::rows::{Breakdown, Group, Part, Row};
 use xtask::history::{Configuration, Setup};
 use xtask::report::record::{Figures, VerifiedRecord, WithoutTurns};
 use xtask::report::{Buckets, Run, json};
@@ -51,6 +53,54 @@ fn compared(page: &str) -> Vec<String> {
         cells.join(" ")
     })
     .collect()
+}
+
+#[test]
+fn what_stopped_a_run_has_the_rows_of_its_document() {
+    let mut reported = on_cpu("a", 0, &[353]);
+    let part = Part {
+        cause: Cause::BlockingThread,
+        who: "load/<plant>:9".into(),
+        ns: 300,
+    };
+    let row = |group, part: Part| Row {
+        group,
+        ns: part.ns,
+        parts: vec![part],
+        sections: Vec::new(),
+    };
+    let switch = Part {
+        cause: Cause::ContextSwitch,
+        who: String::new(),
+        ns: 53,
+    };
+    let analysis = Breakdown {
+        cpu: 0,
+        slot: 0,
+        seqnum: 7,
+        is_of_irq: false,
+        latency_ns: 353,
+        irq_ns: Some(4),
+        rows: vec![row(Group::BlockingThread, part), row(Group::Switch, switch)],
+        stack: vec!["plant::run (a.rs:7)".into()],
+        from_idle: None,
+        notes: Vec::new(),
+    };
+    let run = &reported.source.run;
+    let document = json::write(run, Some(&analysis), Buckets::default()).unwrap();
+    reported.source.document = serde_json::from_str(&document).unwrap();
+    let page = page::write(&[reported], None).unwrap();
+    for text in [
+        "Blocking thread, load/&lt;plant&gt;:9: 300 of 353 ns (85.0 %)",
+        "data-path=\"/analysis/rows/0/ns\">300<",
+        "data-path=\"/analysis/rows/1/ns\">53<",
+        "data-path=\"/analysis/latency_ns\">353<",
+        "<code>plant::run (a.rs:7)</code>",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    let without = page::write(&[on_cpu("a", 0, &[353])], None).unwrap();
+    assert!(!without.contains("What stopped the run"));
 }
 
 #[test]

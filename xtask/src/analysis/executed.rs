@@ -253,3 +253,6 @@ impl Executed {
 
 /// The instruction of an interrupt's entry that takes its time stamp, from 1.
 const STAMP: u64 = 3;
+
+#[cfg(test)]
+mod tests;

@@ -85,6 +85,11 @@ impl Marks {
         Self(found.into_iter().collect())
     }
 
+    #[cfg(test)]
+    pub(super) fn for_test(marks: &[Mark]) -> Self {
+        Self((0..).zip(marks.iter().copied()).collect())
+    }
+
     /// Their addresses, in the order of their numbers.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|(address, _)| *address)

@@ -209,7 +209,10 @@ impl Breakdown {
     /// The longest row in words: what it is, who, how long, and the section that is behind it.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
-        let row = self.rows.iter().max_by_key(|row| row.ns)?;
+        // Turns of other CPUs are QEMU's doing: where they are the longest, the rest has a cause of its own.
+        let own = |row: &&Row| row.group != Group::OtherCpus;
+        let longest = self.rows.iter().max_by_key(|row| row.ns)?;
+        let row = self.rows.iter().filter(own).max_by_key(|row| row.ns)?;
         let part = row.parts.first()?;
         let mut text = match (row.group, part.cause) {
             (_, Cause::ExitFromIdle) => "exit from idle".to_owned(),
@@ -226,6 +229,9 @@ impl Breakdown {
         );
         if let Some(section) = row.sections.iter().max_by_key(|section| section.length) {
             text += &format!("; {section}");
+        }
+        if longest.group == Group::OtherCpus {
+            text += &format!("; other CPUs' turns: {} ns", longest.ns);
         }
         Some(text)
     }

@@ -42,6 +42,11 @@ fn write_into(out: &mut String, it: &Breakdown) -> fmt::Result {
         "Thread latency"
     };
     line(out, it, whole, it.latency_ns)?;
+    let others = it.ns(Group::OtherCpus);
+    if others > 0 {
+        let own = it.latency_ns - others;
+        line(out, it, "  without other CPUs' turns", own)?;
+    }
     if let Some(idle) = it.from_idle {
         let ns = micros(idle.ns);
         writeln!(

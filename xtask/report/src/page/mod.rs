@@ -10,6 +10,7 @@
 //! | [`html`] | escaping, tables, legends |
 //! | `figures` | verdict, table of figures, configuration |
 //! | `pictures` | histograms, percentile curves, latency over time |
+//! | `stopped` | what the latency consists of that hit a threshold |
 //! | `worst` | causes of the worst ten, timeline of the worst |
 //! | `comparison` | several runs |
 //! | `scale` | the bench table's curves |
@@ -19,6 +20,7 @@ mod figures;
 pub mod html;
 mod pictures;
 mod scale;
+mod stopped;
 mod worst;
 
 use anyhow::Result;
@@ -83,8 +85,9 @@ fn run_section(nr: usize, run: &Reported, is_one_of_many: bool) -> Result<String
         String::new()
     };
     Ok(format!(
-        "<section class=\"run\" id=\"run-{nr}\">\n{name}{}{}{}{}</section>\n",
+        "<section class=\"run\" id=\"run-{nr}\">\n{name}{}{}{}{}{}</section>\n",
         figures::section(nr, &run.source),
+        stopped::section(nr, &run.source),
         pictures::section(nr, run)?,
         worst::section(nr, run)?,
         figures::configuration(nr, &run.source),
