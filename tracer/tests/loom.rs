@@ -1,11 +1,5 @@
 //! The writer against an observer on another CPU, under every order of their steps and every visibility of their
-//! stores that the memory model allows:
-//!
-//! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p takt-tracer --release --test loom
-//! ```
-#![expect(unexpected_cfgs, reason = "`loom` is given by hand")]
-#![cfg(loom)]
+//! stores that the memory model allows.
 
 use std::convert::Infallible;
 

@@ -30,13 +30,6 @@ pub fn target() -> PathBuf {
     workspace().join(target.unwrap_or_else(|| PathBuf::from("target")))
 }
 
-/// Where cargo puts the images. Apart from the host's builds, so that neither waits for the other
-/// nor rebuilds what the other's flags changed.
-#[must_use]
-pub fn image_target() -> PathBuf {
-    target().join("image")
-}
-
 /// Where the packages of Linux PREEMPT_RT are kept.
 #[must_use]
 pub fn linux_rt() -> PathBuf {

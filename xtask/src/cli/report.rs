@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A RUN is a run folder, the name of one in runs/, or a run of the history: the first digits of its id, latest, latest~1 …
-The first use builds takt-report, which takes some minutes.")]
+The first use builds takt-report, which takes up to a minute.")]
 pub struct Report {
     /// Runs; the first is the one that others are compared with [default: the latest in runs/].
     #[arg(value_name = "RUN")]
@@ -31,7 +31,7 @@ A run is named by the first digits of its id, or as latest, latest~1 (the one be
 latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there \
 into the database, runs/.history/history.db. Where no run was kept they make nothing; a history that cannot be written \
 (a read-only disk, somebody else's) is read, without what is in its spool. The first use builds takt-report, which takes \
-some minutes.
+up to a minute.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
     /// Where the history is [default: TAKT_HISTORY, or runs/.history].

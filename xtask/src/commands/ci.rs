@@ -1,131 +1,261 @@
-//! `ci`: what must hold before anything is merged. Every step is run. What failed is said again at
-//! the end, with its last words: a log of all steps is long, and often only its end is kept.
+//! `ci`: what must hold before anything is merged. Every step is run, two at a time, so that a CPU has something to do while
+//! a step compiles its last crate or waits. What failed is said again at the end, with its last words: a log of all steps is
+//! long, and often only its end is kept.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use console::style;
 
 use crate::paths::{self, cargo};
+use crate::{image, output};
 
+/// Steps at the same time.
+const LANES: usize = 2;
 /// Lines of a step that failed which are said again.
 const LAST_LINES: usize = 100;
 /// How long the last words of a step that is over are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(10);
 
 /// One gate.
 struct Step {
     name: &'static str,
     /// Cargo's arguments.
     args: &'static str,
-    /// A variable for it.
-    variable: Option<(&'static str, &'static str)>,
+    /// Variables for it.
+    variables: Variables,
+}
+
+#[derive(Clone, Copy)]
+enum Variables {
+    None,
+    /// Warnings of the documentation are errors.
+    Documentation,
+    /// As when an image is built, with feature `function` or without: what runs on the host is there by then.
+    Image {
+        has_functions: bool,
+    },
 }
 
 const fn step(name: &'static str, args: &'static str) -> Step {
     Step {
         name,
         args,
-        variable: None,
+        variables: Variables::None,
     }
 }
 
-/// The tests first, as the README has them.
+/// In the order of their beginning: the longest first, so that the last ones to end do so at about the same time.
 const STEPS: [Step; 9] = [
     step("tests", "xtask test"),
-    step("example", "xtask run hello"),
     // Measures what `bench` does and refuses a row above its limit, too.
     step("budgets and limits", "xtask budget check"),
     step("fuzzing", "xtask fuzz --seconds 5"),
-    step("format", "fmt --all --check"),
     step(
         "lints",
         "clippy --workspace --all-targets -- --deny warnings",
     ),
-    step(
-        "lints of the image",
-        "clippy --package takt-board --features image --lib -- --deny warnings",
-    ),
     Step {
-        // For the attribute of functions that are never traced, as when such an image is built.
-        variable: Some(("RUSTC_BOOTSTRAP", "1")),
+        variables: Variables::Documentation,
+        ..step("documentation", "doc --workspace --no-deps")
+    },
+    Step {
+        variables: Variables::Image {
+            has_functions: false,
+        },
         ..step(
-            "lints of the tracers",
-            "clippy --package takt-board --features image,latency-tracers,function --lib -- --deny warnings",
+            "lints of the image",
+            "clippy --package takt-board --features image --lib --profile image --target x86_64-unknown-linux-gnu \
+             -- --deny warnings",
         )
     },
     Step {
-        variable: Some(("RUSTDOCFLAGS", "--deny warnings")),
-        ..step("documentation", "doc --workspace --no-deps")
+        variables: Variables::Image {
+            has_functions: true,
+        },
+        ..step(
+            "lints of the tracers",
+            "clippy --package takt-board --features image,latency-tracers,function --lib --profile image \
+             --target x86_64-unknown-linux-gnu -- --deny warnings",
+        )
     },
+    step("example", "xtask run hello"),
+    step("format", "fmt --all --check"),
 ];
+
+/// A step that failed.
+struct Failed {
+    number: usize,
+    name: &'static str,
+    last_words: VecDeque<String>,
+}
 
 /// Runs every step.
 pub(super) fn run() -> Result<ExitCode> {
-    let mut failed = Vec::new();
-    for step in &STEPS {
-        let heading = style(format!("{}:", step.name)).bold().for_stderr();
-        eprintln!("{heading} cargo {}", step.args);
-        let mut command = Command::new(cargo());
-        command
-            .args(step.args.split(' '))
-            .envs(step.variable)
-            .current_dir(paths::workspace());
-        let started = Instant::now();
-        let mut child = command
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot run cargo")?;
-        let said = child.stderr.take().context("cargo has no stderr")?;
-        let last_words = Arc::new(Mutex::new(VecDeque::new()));
-        let into = last_words.clone();
-        let passing = thread::spawn(move || pass_on(said, &mut io::stderr(), &into));
-        let status = child.wait().context("cannot wait for cargo")?;
-        // What the step has left running may hold its end of the pipe for ever.
-        let ended = Instant::now();
-        while !passing.is_finished() && ended.elapsed() < PATIENCE {
-            thread::sleep(Duration::from_millis(10));
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    let Some(step) = STEPS.get(number) else { break };
+                    if let Err(last_words) = step.run() {
+                        lock(&failed).push(Failed {
+                            number,
+                            name: step.name,
+                            last_words,
+                        });
+                    }
+                }
+            });
         }
-        eprintln!("{heading} {:.0} s", started.elapsed().as_secs_f64());
-        if !status.success() {
-            let last_words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.push((step.name, last_words.clone()));
-        }
-    }
+    });
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
+    failed.sort_by_key(|it: &Failed| it.number);
     let error = style("error:").red().bold().for_stderr();
-    for (name, last_words) in &failed {
+    for Failed {
+        name, last_words, ..
+    } in &failed
+    {
         eprintln!("\n{error} the last lines of: {name}");
         for line in last_words {
             eprintln!("{line}");
         }
     }
-    let names: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = failed.iter().map(|it| it.name).collect();
     eprintln!("{error} failed: {}", names.join(", "));
     Ok(ExitCode::FAILURE)
 }
 
-/// Passes everything on as it comes, and keeps the last lines.
-fn pass_on(said: impl Read, on: &mut impl Write, last: &Mutex<VecDeque<String>>) -> io::Result<()> {
-    let mut said = BufReader::new(said);
-    let mut line = Vec::new();
-    while said.read_until(b'\n', &mut line)? != 0 {
-        on.write_all(&line)?;
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() == LAST_LINES {
-            last.pop_front();
+impl Step {
+    /// Runs it. What it says of its progress is passed on as it comes, each line behind the step's name; its results are
+    /// printed in one piece at its end.
+    ///
+    /// # Errors
+    ///
+    /// Its last words, if it fails.
+    fn run(&self) -> Result<(), VecDeque<String>> {
+        let heading = style(format!("{}:", self.name)).bold().for_stderr();
+        eprintln!("{heading} cargo {}", self.args);
+        let started = Instant::now();
+        let last_words = Arc::default();
+        let result = self.follow(&last_words);
+        let seconds = started.elapsed().as_secs_f64();
+        let mut last_words = lock(&last_words).clone();
+        match result {
+            Ok(()) => {
+                eprintln!("{heading} passed, {seconds:.0} s");
+                Ok(())
+            }
+            Err(error) => {
+                let failed = style("failed").red().bold().for_stderr();
+                eprintln!("{heading} {failed}, {seconds:.0} s");
+                last_words.push_back(format!("{error:#}"));
+                Err(last_words)
+            }
         }
-        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
-        line.clear();
+    }
+
+    fn follow(&self, last_words: &Arc<Mutex<VecDeque<String>>>) -> Result<()> {
+        let mut child = self
+            .command()
+            .current_dir(paths::workspace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot be run")?;
+        let said = child.stderr.take().context("no stderr")?;
+        let mut printed = child.stdout.take().context("no stdout")?;
+        let into = last_words.clone();
+        let prefix = format!("{:<20} | ", self.name);
+        let passing = thread::spawn(move || pass_on(said, &prefix, &mut io::stderr(), &into));
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let into = results.clone();
+        let keeping = thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(len @ 1..) = printed.read(&mut some) {
+                lock(&into).extend_from_slice(&some[..len]);
+            }
+        });
+        let status = child.wait().context("cannot be waited for")?;
+        // What the step has left running may hold its ends of the pipes for ever.
+        let ended = Instant::now();
+        while !(passing.is_finished() && keeping.is_finished()) && ended.elapsed() < PATIENCE {
+            thread::sleep(TICK);
+        }
+        let results = String::from_utf8_lossy(&lock(&results)).into_owned();
+        output::print(&results)?;
+        for line in results.lines() {
+            keep(&mut lock(last_words), line);
+        }
+        if !status.success() {
+            bail!("{status}");
+        }
+        Ok(())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match self.args.strip_prefix("xtask ") {
+            // By this name it is still there when cargo has replaced the file while building the host's tests.
+            Some(_) => Command::new("/proc/self/exe"),
+            None => Command::new(cargo()),
+        };
+        let args = self.args.strip_prefix("xtask ").unwrap_or(self.args);
+        command.args(args.split_ascii_whitespace());
+        match self.variables {
+            Variables::None => &mut command,
+            Variables::Documentation => command.env("RUSTDOCFLAGS", "--deny warnings"),
+            Variables::Image { has_functions } => {
+                command.envs(image::build::variables(has_functions))
+            }
+        };
+        command
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes everything on as it comes, each line behind `prefix`, and keeps the last lines.
+fn pass_on(
+    said: impl Read,
+    prefix: &str,
+    on: &mut impl Write,
+    last: &Mutex<VecDeque<String>>,
+) -> io::Result<()> {
+    let mut said = BufReader::new(said);
+    let mut line = prefix.as_bytes().to_vec();
+    while said.read_until(b'\n', &mut line)? != 0 {
+        if !line.ends_with(b"\n") {
+            line.push(b'\n');
+        }
+        // In one piece, since another step does the same.
+        on.write_all(&line)?;
+        let text = String::from_utf8_lossy(&line[prefix.len()..]).into_owned();
+        keep(&mut lock(last), text.trim_end());
+        line.truncate(prefix.len());
     }
     Ok(())
+}
+
+fn keep(last: &mut VecDeque<String>, line: &str) {
+    if last.len() == LAST_LINES {
+        last.pop_front();
+    }
+    last.push_back(line.to_owned());
 }
 
 #[cfg(test)]
@@ -138,14 +268,26 @@ mod tests {
         let said = said + "without an end \u{e9}";
         let mut seen = Vec::new();
         let last = Mutex::default();
-        pass_on(said.as_bytes(), &mut seen, &last).unwrap();
+        pass_on(said.as_bytes(), "step | ", &mut seen, &last).unwrap();
         let last = last.into_inner().unwrap();
-        assert_eq!(seen, said.as_bytes());
+        let expected: String = said
+            .split_inclusive('\n')
+            .map(|line| format!("step | {line}"))
+            .collect();
+        assert_eq!(String::from_utf8(seen).unwrap(), expected + "\n");
         assert_eq!(last.len(), LAST_LINES);
         assert_eq!(last.front().map(String::as_str), Some("line 201"));
         assert_eq!(
             last.back().map(String::as_str),
             Some("without an end \u{e9}")
         );
+    }
+
+    #[test]
+    fn a_step_that_fails_tells_its_last_words() {
+        let failed = step("unknown", "no-such-subcommand").run().unwrap_err();
+        let words = Vec::from(failed).join("\n");
+        assert!(words.contains("no-such-subcommand"), "{words}");
+        assert!(words.ends_with("exit status: 101"), "{words}");
     }
 }

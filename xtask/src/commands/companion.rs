@@ -1,5 +1,5 @@
 //! `report` and `history`: built and carried out by `takt-report`, a program of its own, so that nobody waits for its
-//! libraries who only wants to measure.
+//! libraries who only wants to measure. It is built as xtask is, so that what both are made of is there by then.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -7,13 +7,14 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::setup::build::{Package, bring_up_to_date};
+use crate::setup::build::{Package, Profile, bring_up_to_date};
 
 const PACKAGE: Package = Package {
     name: "takt-report",
+    profile: Profile::Dev,
     file: "takt-report",
-    first: "SQLite and a plotting library take some minutes",
-    takes: "minutes",
+    first: "SQLite and a plotting library take up to a minute",
+    takes: "up to a minute",
     needs: "SQLite needs a C compiler: cargo xtask doctor",
 };
 

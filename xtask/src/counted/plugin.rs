@@ -9,11 +9,12 @@ use anyhow::{Context, Result, anyhow};
 use super::marks::Marks;
 use crate::image::Elf;
 use crate::qemu::{self, command::escape};
-use crate::setup::build::{Package, bring_up_to_date};
+use crate::setup::build::{Package, Profile, bring_up_to_date};
 use crate::term::WithHelp;
 
 const PACKAGE: Package = Package {
     name: "takt-plugin",
+    profile: Profile::Release,
     file: "libtakt_plugin.so",
     first: "it counts what the guest executes",
     takes: "some seconds",

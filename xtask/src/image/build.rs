@@ -3,6 +3,11 @@
 //! `--target` is passed although it is the host's, so that build scripts and procedural macros do
 //! not get the image's flags. Cargo's environment is cleaned of what the cargo that runs xtask put
 //! there. Whether anything is to be done is cargo's to decide.
+//!
+//! What is between sources and images is in one folder for images of all capacities, so that what runs on the host is built
+//! once. There the flags are part of each crate's file name, and nothing replaces what was built with other flags. The
+//! images themselves have no flags in their names: those with other flags lie in a folder of their own. Images with feature
+//! `function` have another such folder: what allows their flags is no flag, and changes what build scripts find.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,8 +37,17 @@ const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-f
 const FUNCTION_RUSTFLAGS: &str =
     " -Z patchable-function-entry=5 -C llvm-args=-align-all-functions=6";
 
-/// Allows `-Z` flags.
+/// Allows `-Z` flags. It has a nightly compiler's symbol names come with it, too.
 const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+
+/// The kernel's capacities of an image, where they are not those of the caller's environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacities {
+    /// A word for them.
+    pub name: &'static str,
+    /// Variables of `takt_kernel::config` and their values.
+    pub variables: &'static [(&'static str, &'static str)],
+}
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -48,6 +62,8 @@ pub struct Recipe {
     pub features: Vec<String>,
     /// Log level filter that is compiled in.
     pub defmt_log: &'static str,
+    /// Capacities of its own.
+    pub capacities: Option<Capacities>,
     /// Let cargo print what it prints.
     pub verbose: bool,
 }
@@ -79,6 +95,18 @@ fn registries() -> Vec<PathBuf> {
     dirs
 }
 
+/// The variables of all builds of images with feature `function`, or without.
+pub(crate) fn variables(has_functions: bool) -> Vec<(&'static str, String)> {
+    let (name, bootstrap) = match has_functions {
+        true => ("image-build-function", Some(BOOTSTRAP)),
+        false => ("image-build", None),
+    };
+    let between = paths::target().join(name).display().to_string();
+    let mut variables = vec![("CARGO_BUILD_BUILD_DIR", between)];
+    variables.extend(bootstrap.map(|(name, value)| (name, value.to_owned())));
+    variables
+}
+
 impl Recipe {
     /// The image that `latency-run` boots.
     #[must_use]
@@ -89,6 +117,7 @@ impl Recipe {
             name: "takt".into(),
             features: vec!["image".into()],
             defmt_log: if verbose >= 2 { "trace" } else { "info" },
+            capacities: None,
             verbose: verbose >= 1,
         }
     }
@@ -114,15 +143,16 @@ impl Recipe {
         self.features.iter().any(|name| name == "function")
     }
 
-    /// Where cargo builds it. Other flags rebuild everything, so the images with feature `function` have a folder of
-    /// their own.
+    /// Where the image is put.
     fn target_dir(&self) -> PathBuf {
-        let dir = paths::image_target();
-        if self.has_functions() {
-            dir.with_file_name("image-function")
-        } else {
-            dir
+        let mut name = "image".to_owned();
+        if let Some(capacities) = self.capacities {
+            name += &format!("-{}", capacities.name);
         }
+        if self.has_functions() {
+            name += "-function";
+        }
+        paths::target().join(name)
     }
 
     /// Environment variables that the build gets besides what is inherited.
@@ -132,13 +162,18 @@ impl Recipe {
         for dir in registries() {
             flags.push_str(&format!(" --remap-path-prefix={}=/registry", dir.display()));
         }
-        let mut more = None;
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;
-            more = Some((BOOTSTRAP.0, BOOTSTRAP.1.to_owned()));
         }
-        let mut variables = vec![("RUSTFLAGS", flags), ("DEFMT_LOG", self.defmt_log.into())];
-        variables.extend(more);
+        let mut variables = vec![("DEFMT_LOG", self.defmt_log.to_owned())];
+        if let Some(capacities) = self.capacities {
+            // Of no meaning to the sources. It keeps what is built with these apart.
+            flags += &format!(" --cfg takt_capacities=\"{}\"", capacities.name);
+            let own = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
+            variables.extend(capacities.variables.iter().map(own));
+        }
+        variables.extend(self::variables(self.has_functions()));
+        variables.push(("RUSTFLAGS", flags));
         variables
     }
 

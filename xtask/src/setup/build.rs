@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub struct Package {
     /// The package's name.
     pub name: &'static str,
+    /// How it is built.
+    pub profile: Profile,
     /// The file that comes of it.
     pub file: &'static str,
     /// What is said when it is built for the first time, behind its name.
@@ -30,13 +32,33 @@ pub struct Package {
     pub needs: &'static str,
 }
 
+/// A profile of cargo's.
+#[derive(Clone, Copy, Debug)]
+pub enum Profile {
+    /// That of xtask: what it has in common with xtask is there already.
+    Dev,
+    /// For what has to be fast.
+    Release,
+}
+
+impl Profile {
+    /// Its name, and that of its folder.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Dev => ("dev", "debug"),
+            Self::Release => ("release", "release"),
+        }
+    }
+}
+
 /// Builds a package if it is not up to date; where its file is.
 ///
 /// # Errors
 ///
 /// If it does not build.
 pub fn bring_up_to_date(package: &Package) -> Result<PathBuf> {
-    let file = paths::target().join("release").join(package.file);
+    let (profile, folder) = package.profile.names();
+    let file = paths::target().join(folder).join(package.file);
     let is_there = file.is_file();
     if !is_there {
         note(format_args!(
@@ -46,7 +68,7 @@ pub fn bring_up_to_date(package: &Package) -> Result<PathBuf> {
     }
     let mut build = Command::new(paths::cargo());
     build
-        .args(["build", "--release", "--package", package.name])
+        .args(["build", "--profile", profile, "--package", package.name])
         // Nothing is said when it is up to date.
         .args(is_there.then_some("--quiet"))
         .arg("--target-dir")

@@ -1,9 +1,10 @@
 //! Package managers: which one this system has, and what its words are.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::paths::which;
+use crate::paths::{self, which};
 use crate::term::last_lines;
 
 /// A package manager.
@@ -125,6 +126,9 @@ impl Manager {
     ///
     /// What the manager said.
     pub fn install(self, packages: &str) -> Result<(), String> {
+        // Package managers refuse to be two. Where this cannot be asked for, they say so.
+        let turn = File::create(paths::target().join(".install-lock"));
+        let _turn = turn.and_then(|file| file.lock().map(|()| file));
         let install = |warnings: String| {
             let args = self.patience.iter().chain(self.install).copied();
             let args = args.chain(packages.split_whitespace());

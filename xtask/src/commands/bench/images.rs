@@ -3,48 +3,39 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
 
+use crate::image::build::Capacities;
 use crate::image::{Elf, Recipe};
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
 use crate::run::config::clock_keys;
 
-/// Names the image that a process of ours is to build: capacities are environment variables of the whole build, and a
-/// process cannot soundly change its own.
-const ASK: &str = "TAKT_BENCH_BUILD";
-
-/// How long a boot may take, in real time.
+/// How long a boot may take; time for which the host was busy with others does not count.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The image `bench` with functions that can be traced.
 pub(super) const FUNCTIONS: &str = "bench-function";
 
 /// One CPU, so that there are ids for 250 threads.
-const BENCH: &[(&str, &str)] = &[("TAKT_MAX_CPUS", "1")];
+const BENCH: Capacities = Capacities {
+    name: "bench",
+    variables: &[("TAKT_MAX_CPUS", "1")],
+};
 
 /// Just enough for what the image does.
-const SMALL: &[(&str, &str)] = &[
-    ("TAKT_MAX_CPUS", "1"),
-    ("TAKT_MAX_THREADS", "4"),
-    ("TAKT_MAX_TIMERS", "4"),
-    ("TAKT_TRACE_SUB_SIZE", "1024"),
-    ("TAKT_TRACE_NR_SUBS", "2"),
-];
-
-/// The name of the image that this process is to build, if it is one of those.
-pub(super) fn asked_for() -> Option<String> {
-    env::var(ASK).ok()
-}
-
-/// Builds the image and prints where it is.
-pub(super) fn build_here(name: &str) -> Result<ExitCode> {
-    println!("{}", recipe(name).build()?.path.display());
-    Ok(ExitCode::SUCCESS)
-}
+const SMALL: Capacities = Capacities {
+    name: "small",
+    variables: &[
+        ("TAKT_MAX_CPUS", "1"),
+        ("TAKT_MAX_THREADS", "4"),
+        ("TAKT_MAX_TIMERS", "4"),
+        ("TAKT_TRACE_SUB_SIZE", "1024"),
+        ("TAKT_TRACE_NR_SUBS", "2"),
+    ],
+};
 
 fn recipe(name: &str) -> Recipe {
     let mut features = vec!["image".into()];
@@ -57,6 +48,7 @@ fn recipe(name: &str) -> Recipe {
         name: if name == FUNCTIONS { "bench" } else { name }.into(),
         features,
         defmt_log: if is_bench(name) { "info" } else { "off" },
+        capacities: Some(if is_bench(name) { BENCH } else { SMALL }),
         verbose: false,
     }
     .with_features(if name == FUNCTIONS {
@@ -72,19 +64,7 @@ fn is_bench(name: &str) -> bool {
 
 /// Builds an image of the benchmark package, with the capacities that it wants.
 pub(super) fn build(name: &str) -> Result<Elf> {
-    let output = Command::new(env::current_exe().context("cannot find myself")?)
-        .arg("bench")
-        .env(ASK, name)
-        .envs(if is_bench(name) { BENCH } else { SMALL }.iter().copied())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run myself")?;
-    if !output.status.success() {
-        bail!("the image `{name}` could not be built");
-    }
-    let path = String::from_utf8_lossy(&output.stdout);
-    Elf::open(&PathBuf::from(path.trim()))
+    Elf::open(&recipe(name).build()?.path)
 }
 
 /// The image that `latency-run` boots, as it is built for that, with these features besides.
@@ -143,12 +123,12 @@ impl Folder {
             accel: Accel::TcgIcount,
         };
         let mut process = Process::start_with(&machine, change, &self.0.join("messages"))?;
-        let started = Instant::now();
+        let served = Served::new(process.id());
         let exit = loop {
             if let Some(status) = process.try_wait()? {
                 break GuestExit::from(status);
             }
-            if started.elapsed() > LIMIT {
+            if served.elapsed() > LIMIT {
                 bail!("the image did not end within {} s", LIMIT.as_secs());
             }
             thread::sleep(Duration::from_millis(5));

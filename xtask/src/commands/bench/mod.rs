@@ -41,9 +41,6 @@ type Values = HashMap<String, u64>;
 
 /// Measures everything and prints it.
 pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
-    if let Some(name) = images::asked_for() {
-        return images::build_here(&name);
-    }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
     }

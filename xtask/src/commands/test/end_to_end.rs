@@ -28,16 +28,21 @@ mod traces;
 mod verify;
 mod viewers;
 
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
 use anyhow::Result;
 use stage::{Done, Stage};
 
 use super::tally::Tally;
+use crate::sweep::work::jobs;
 
 const PART: &str = "end-to-end";
 
 type Check = fn(&Stage) -> Result<()>;
 
-/// The tests, in the order of running. All look at the same first run.
+/// The tests, in the order of their beginning. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
     ("two_runs_are_identical", runs::two_runs_are_identical),
     (
@@ -185,17 +190,29 @@ const TESTS: &[(&str, Check)] = &[
     ("compare_linux_rt", compare::linux_rt),
 ];
 
-/// Runs those whose names have `filter`.
+/// Runs those whose names have `filter`, as many at the same time as the host has CPUs.
 pub(super) fn run(filter: Option<&str>, may_install: bool, tally: &Tally) {
-    let wanted = |name: &str| filter.is_none_or(|text| name.contains(text));
-    if !TESTS.iter().any(|(name, _)| wanted(name)) {
+    let wanted = |(name, _): &&(&str, Check)| filter.is_none_or(|text| name.contains(text));
+    if !TESTS.iter().any(|test| wanted(&test)) {
         return;
     }
-    let stage = match Stage::new(may_install) {
+    let first = match Stage::new(may_install) {
         Ok(stage) => stage,
         Err(error) => return tally.failed(PART, "first run", &format!("{error:#}")),
     };
-    for (name, check) in TESTS.iter().filter(|(name, _)| wanted(name)) {
-        tally.judge(PART, name, &check(&stage).map(|()| String::new()));
-    }
+    let rest = Mutex::new(TESTS.iter().filter(wanted));
+    let next = || rest.lock().map_or(None, |mut rest| rest.next());
+    let each = || {
+        while let Some((name, check)) = next() {
+            let started = Instant::now();
+            let result = first.named(name).and_then(|stage| check(&stage));
+            let took = || format!(" ({:.1} s)", started.elapsed().as_secs_f64());
+            tally.judge(PART, name, &result.map(|()| took()));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..jobs(None) {
+            scope.spawn(each);
+        }
+    });
 }

@@ -30,35 +30,17 @@ const CRATES: [&str; 18] = [
     "--features",
     "takt-tracer/std,takt-timerlat/std",
 ];
-/// The ring under every order of steps, with loom's atomics in place of the real ones.
-const LOOM: [&str; 6] = [
-    "test",
-    "--package",
-    "takt-tracer",
-    "--release",
-    "--test",
-    "loom",
-];
 
 /// Runs them. A build that fails is one failure.
 pub(super) fn run(filter: Option<&str>, tally: &Tally) {
-    let mut crates = Command::new(cargo());
-    crates.args(CRATES);
-    let mut loom = Command::new(cargo());
-    // In a folder of its own: the flag would have everything else built anew.
-    loom.args(LOOM).env("RUSTFLAGS", "--cfg loom").env(
-        "CARGO_TARGET_DIR",
-        paths::image_target().with_file_name("loom"),
-    );
-    for command in [crates, loom] {
-        if let Err(error) = cargo_test(command, filter, tally) {
-            tally.failed("host", "cargo test", &format!("{error:#}"));
-        }
+    if let Err(error) = cargo_test(filter, tally) {
+        tally.failed("host", "cargo test", &format!("{error:#}"));
     }
 }
 
-fn cargo_test(mut command: Command, filter: Option<&str>, tally: &Tally) -> Result<()> {
-    let mut child = command
+fn cargo_test(filter: Option<&str>, tally: &Tally) -> Result<()> {
+    let mut child = Command::new(cargo())
+        .args(CRATES)
         .arg("--")
         .args(filter)
         .current_dir(paths::workspace())

@@ -17,7 +17,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
     let mut words = vec![
         "compare", "linux-rt", "-q", "-d", "300ms", "--json", "-", "-o", &dir,
     ];
-    if !stage.may_install {
+    if !stage.may_install() {
         words.push("--no-install");
     }
     let done = stage.xtask(&words)?;

@@ -188,7 +188,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
 
 /// On a mount.
 pub(super) fn mount(stage: &Stage) -> Result<()> {
-    let dir = stage.scratch.path().join("ftrace");
+    let dir = stage.path().join("ftrace");
     fs::create_dir(&dir)?;
     if let Err(error) = crate::tracefs::mount::check(&dir) {
         eprintln!("\nNOT TESTED: the ftrace document on a mount. {error:#}\n");

@@ -52,7 +52,7 @@ const LOOKS: [(&str, Look); 4] = [
 
 /// A page is made of runs under load, on two CPUs, of cyclictest and without a trace, and looked at.
 pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
-    let program = match setup::ensure_browser(stage.may_install) {
+    let program = match setup::ensure_browser(stage.may_install()) {
         Ok(program) => program,
         Err(error) => {
             eprintln!("\nNOT TESTED: reports in a browser. {error:#}\n");

@@ -108,9 +108,9 @@ pub(super) fn report_from_folder(stage: &Stage) -> Result<()> {
         .xtask(&["latency-run", "--from", &stage.dir("first")])?
         .code(0)?;
     ensure!(
-        again.stdout == stage.stdout,
+        again.stdout == stage.stdout(),
         "first\n{}\nand from the folder\n{}",
-        stage.stdout,
+        stage.stdout(),
         again.stdout
     );
     // The exit code is that of the run, too.

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,21 @@ use serde_json::Value;
 use super::super::scratch::Scratch;
 use crate::paths;
 
-/// A folder with one finished run in it.
+/// A test's own folder, and the history of its runs there. Beside it is the finished run that all look at, `first`.
 pub(super) struct Stage {
-    pub(super) scratch: Scratch,
-    /// Whether programs that are missing may be installed.
-    pub(super) may_install: bool,
-    /// What the first run printed.
-    pub(super) stdout: String,
+    dir: PathBuf,
+    first: Arc<First>,
 }
+
+/// What all stages have.
+struct First {
+    scratch: Scratch,
+    may_install: bool,
+    /// What the first run printed.
+    stdout: String,
+}
+
+const FIRST: &str = "first";
 
 /// A command that is over.
 pub(super) struct Done {
@@ -92,14 +100,49 @@ pub(super) fn wait_until(mut holds: impl FnMut() -> bool) -> Result<()> {
 }
 
 impl Stage {
+    /// Makes the first run, for stages to come.
     pub(super) fn new(may_install: bool) -> Result<Self> {
-        let mut stage = Self {
-            scratch: Scratch::new()?,
+        let scratch = Scratch::new()?;
+        let dir = scratch.path().to_owned();
+        let first = First {
+            scratch,
             may_install,
             stdout: String::new(),
         };
-        stage.stdout = stage.latency_run("first", "-d 300ms")?.code(0)?.stdout;
+        let mut stage = Self {
+            dir,
+            first: Arc::new(first),
+        };
+        let stdout = stage.latency_run(FIRST, "-d 300ms")?.code(0)?.stdout;
+        if let Some(first) = Arc::get_mut(&mut stage.first) {
+            first.stdout = stdout;
+        }
         Ok(stage)
+    }
+
+    /// The stage of this name. Those who ask for the same share it.
+    pub(super) fn named(&self, name: &str) -> Result<Self> {
+        let dir = self.first.scratch.path().join(name);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(Self {
+            dir,
+            first: self.first.clone(),
+        })
+    }
+
+    /// Whether programs that are missing may be installed.
+    pub(super) fn may_install(&self) -> bool {
+        self.first.may_install
+    }
+
+    /// What the first run printed.
+    pub(super) fn stdout(&self) -> &str {
+        &self.first.stdout
+    }
+
+    /// Where the stage is.
+    pub(super) fn path(&self) -> &Path {
+        &self.dir
     }
 
     /// Ourselves with these words; the history is the stage's.
@@ -152,7 +195,11 @@ impl Stage {
 
     /// The path of a run folder.
     pub(super) fn dir(&self, name: &str) -> String {
-        self.scratch.path().join(name).display().to_string()
+        let parent = match name {
+            FIRST => self.first.scratch.path(),
+            _ => &self.dir,
+        };
+        parent.join(name).display().to_string()
     }
 
     pub(super) fn read(&self, name: &str, file: &str) -> Result<Vec<u8>> {
@@ -191,6 +238,6 @@ impl Stage {
     }
 
     pub(super) fn first(&self) -> Result<Vec<Value>> {
-        self.trace("first")
+        self.trace(FIRST)
     }
 }

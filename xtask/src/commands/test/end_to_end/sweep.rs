@@ -232,6 +232,7 @@ pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
         "merged, it is another sweep"
     );
     // Parts of another sweep are refused.
+    sweep(stage, "elsewhere", "plant=plain plant_at=10", &[])?.code(0)?;
     let other = stage.dir("other");
     let words = [
         "latency-sweep",
@@ -240,7 +241,7 @@ pub(super) fn resumes_and_merges(stage: &Stage) -> Result<()> {
         &other,
         "--merge",
         &one,
-        &stage.dir("planted-plain"),
+        &stage.dir("elsewhere"),
     ];
     let done = stage.xtask(&words)?.code(1)?;
     ensure!(done.stderr.contains("another sweep"), "{}", done.stderr);

@@ -306,7 +306,7 @@ pub(super) fn attach_and_control(stage: &Stage) -> Result<()> {
 
 /// The mount, driven by real programs.
 pub(super) fn mount(stage: &Stage) -> Result<()> {
-    let dir = stage.scratch.path().join("mnt");
+    let dir = stage.path().join("mnt");
     fs::create_dir(&dir)?;
     let path = dir.display().to_string();
     if let Err(error) = crate::tracefs::mount::check(&dir) {

@@ -10,6 +10,7 @@ mod trace_cmd;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
@@ -24,7 +25,7 @@ struct Run {
     may_be_damaged: bool,
 }
 
-/// The runs, which are made if they are not there yet.
+/// The stage that the tests share, with the runs, which are made if they are not there yet.
 ///
 /// | run | what |
 /// |---|---|
@@ -32,7 +33,11 @@ struct Run {
 /// | `overwritten` | a ring that overwrites what is not handed over in time: whole sub-buffers are lost, and frames may be damaged |
 /// | `two` | two CPUs, every event, nothing lost |
 /// | `fields` | fields of every kind, arrays and stacks among them |
-fn runs(stage: &Stage) -> Result<[Run; 4]> {
+fn runs(stage: &Stage) -> Result<(Stage, [Run; 4])> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    // What another test could not make is tried again.
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let stage = stage.named("viewers")?;
     let is_there = |name: &str| Path::new(&stage.dir(name)).exists();
     if !is_there("overruns") {
         stage
@@ -58,7 +63,7 @@ fn runs(stage: &Stage) -> Result<[Run; 4]> {
         name,
         may_be_damaged: name == "overwritten",
     };
-    Ok(["overruns", "overwritten", "two", "fields"].map(run))
+    Ok((stage, ["overruns", "overwritten", "two", "fields"].map(run)))
 }
 
 impl Run {
@@ -180,10 +185,11 @@ fn compare(run: &Run, ours: &Cpus, theirs: &Cpus, same: fn(&Entry, &Entry) -> bo
 
 /// `trace-cmd report` reads `trace.dat` without a warning and prints the same.
 pub(super) fn trace_cmd_agrees(stage: &Stage) -> Result<()> {
-    setup::ensure_viewers(stage.may_install)?;
-    for run in runs(stage)? {
-        let ours = text(stage, &run)?;
-        let file = export(stage, &run, "trace.dat")?;
+    setup::ensure_viewers(stage.may_install())?;
+    let (stage, runs) = runs(stage)?;
+    for run in runs {
+        let ours = text(&stage, &run)?;
+        let file = export(&stage, &run, "trace.dat")?;
         let theirs = trace_cmd::read(&file).context(run.name)?;
         compare(&run, &ours, &theirs, trace_cmd::is_same)?;
     }
@@ -192,10 +198,11 @@ pub(super) fn trace_cmd_agrees(stage: &Stage) -> Result<()> {
 
 /// `babeltrace2` reads the CTF folder, complains of nothing but the losses and prints the same.
 pub(super) fn babeltrace2_agrees(stage: &Stage) -> Result<()> {
-    setup::ensure_viewers(stage.may_install)?;
-    for run in runs(stage)? {
-        let ours = text(stage, &run)?;
-        let dir = export(stage, &run, "ctf")?;
+    setup::ensure_viewers(stage.may_install())?;
+    let (stage, runs) = runs(stage)?;
+    for run in runs {
+        let ours = text(&stage, &run)?;
+        let dir = export(&stage, &run, "ctf")?;
         let theirs = babeltrace::read(&dir).context(run.name)?;
         compare(&run, &ours, &theirs, babeltrace::is_same)?;
     }
@@ -205,9 +212,10 @@ pub(super) fn babeltrace2_agrees(stage: &Stage) -> Result<()> {
 /// Decoded by the schema that Perfetto publishes, the protobuf says the same.
 pub(super) fn perfetto_agrees(stage: &Stage) -> Result<()> {
     let schema = perfetto::Schema::find()?;
-    for run in runs(stage)? {
-        let ours = text(stage, &run)?;
-        let file = export(stage, &run, "perfetto")?;
+    let (stage, runs) = runs(stage)?;
+    for run in runs {
+        let ours = text(&stage, &run)?;
+        let file = export(&stage, &run, "perfetto")?;
         let theirs = perfetto::read(&schema, &file).context(run.name)?;
         compare(&run, &ours, &theirs, perfetto::is_same)?;
     }
