@@ -106,6 +106,7 @@ const TESTS: &[(&str, Check)] = &[
     ("every_load", runs::every_load),
     ("no_timer_is_early_under_load", early::under_every_load),
     ("verify_every_load", verify::every_load),
+    ("verify_agrees_with_analysis", verify::agrees_with_analysis),
     ("verify_finds_what_is_planted", verify::planted_error),
     ("verify_refuses_what_it_cannot", verify::refused),
     ("boot_words_are_linuxs", tracefs::boot_words),

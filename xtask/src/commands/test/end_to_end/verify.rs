@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::Stage;
 
@@ -13,7 +14,7 @@ const ONE_MORE: [u8; 8] = [0x48, 0x8d, 0x78, 0x01, 0x0f, 0x1f, 0x40, 0x00];
 
 /// Each load on one CPU and on two. A guest that is counted does the same as one that is not.
 pub(super) fn every_load(stage: &Stage) -> Result<()> {
-    for load in ["none", "cpu", "irq", "lock", "mix"] {
+    for load in ["none", "cpu", "irq", "lock", "plant", "mix"] {
         for (smp, all) in [(1, "50 of 50"), (2, "100 of 100")] {
             let flags = format!("-d 50ms --smp {smp} --load {load}");
             stage
@@ -61,6 +62,30 @@ pub(super) fn every_load(stage: &Stage) -> Result<()> {
             .code(2)?
             .says("verified     1 of 1 activations")?;
     }
+    Ok(())
+}
+
+/// The analysis has the other CPUs' turns from a run of its own, and they are what the table takes off the same latency.
+pub(super) fn agrees_with_analysis(stage: &Stage) -> Result<()> {
+    let flags = "-d 100ms --smp 2 --load mix -a 1 --verify --json -";
+    let run = stage.latency_run("both", flags)?.code(2)?.json()?;
+    let number = |value: &Value| value.as_u64().context("no number");
+    let rows = run["analysis"]["rows"].as_array().context("no analysis")?;
+    let turns = rows.iter().find(|row| row["group"] == "other-cpus");
+    let turns = number(&turns.context("no row of the other CPUs' turns")?["ns"])?;
+    let cpu = &run["cpus"][number(&run["analysis"]["cpu"])? as usize];
+    // The last activation is the first above the limit, so the longest.
+    let with = number(&cpu["thread"]["max"])?;
+    let without = number(&cpu["without_turns"]["thread"]["max"])?;
+    ensure!(
+        with == number(&run["analysis"]["latency_ns"])?,
+        "{with} in the table, {} in the analysis",
+        run["analysis"]["latency_ns"]
+    );
+    ensure!(
+        cpu["thread"]["count"] == 1 && turns > 0 && with - without == turns,
+        "{with} with turns, {without} without, and the analysis says {turns}"
+    );
     Ok(())
 }
 
