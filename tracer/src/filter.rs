@@ -23,7 +23,7 @@ mod compile;
 mod error;
 #[cfg(feature = "std")]
 mod eval;
-mod glob;
+pub mod glob;
 #[cfg(feature = "std")]
 mod parse;
 pub mod program;

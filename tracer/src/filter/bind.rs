@@ -157,7 +157,7 @@ pub(super) fn operand<'t>(name: &str, format: &Format<'t>) -> Option<Operand<'t>
         return Some(Operand::Common(*field));
     }
     match name {
-        "CPU" | "cpu" => Some(Operand::Cpu),
+        "CPU" | "cpu" | "common_cpu" => Some(Operand::Cpu),
         "COMM" | "comm" => Some(Operand::Comm),
         _ => None,
     }

@@ -5,7 +5,8 @@
 //! as the number that its bytes are, which is in the order of characters.
 
 /// Whether the whole text has the pattern. Takes time in proportion to both lengths multiplied at worst.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+#[must_use]
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     // How far both were gone through.
     let (mut at, mut text_at) = (0, 0);
     // Behind the last `*`, and where the text went on when it had taken as much as it has by now.

@@ -42,6 +42,8 @@ pub struct Hist {
     pub sort: Vec<(String, bool)>,
     /// Its places.
     pub size: usize,
+    /// What it has counted is to be forgotten: `:clear`.
+    pub is_clear: bool,
 }
 
 /// A field of a histogram.
@@ -183,6 +185,7 @@ impl Hist {
             values: Vec::new(),
             sort: Vec::new(),
             size: ENTRIES,
+            is_clear: false,
         };
         let mut at = begin;
         for part in text.split(':') {
@@ -210,9 +213,10 @@ impl Hist {
                     let reason = || format!("a histogram has 1 to {ENTRIES} places");
                     hist.size = size.ok_or_else(|| FilterError::new(value_at, reason()))?;
                 }
+                "clear" if value.is_empty() => hist.is_clear = true,
                 "" if text.is_empty() => {}
                 _ => {
-                    let reason = format!("`{name}` is none of keys, vals, sort, size");
+                    let reason = format!("`{name}` is none of keys, vals, sort, size, clear");
                     return Err(FilterError::new(at, reason));
                 }
             }

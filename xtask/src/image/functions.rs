@@ -159,7 +159,7 @@ impl Functions {
         self.list.get(id)
     }
 
-    /// The functions that a pattern means: `name`, `pre*`, `*post`, `*mid*`. A pattern without `::` is held against the
+    /// The functions that a pattern means: `name`, `pre*`, `*post`, `*mid*`, with `?` and `[a-c]` in it. A pattern without `::` is held against the
     /// last part of a name as well.
     pub fn matching<'f>(&'f self, pattern: &'f str) -> impl Iterator<Item = &'f Function> {
         self.available()
@@ -405,6 +405,16 @@ mod tests {
                 "echo {echoed} {redirect}: {selection:?}"
             );
         }
+        for (pattern, chosen) in [
+            ("?ock_*", &[1, 3][..]),
+            ("lock_s[l-n]*", &[1, 3]),
+            ("[!l]*lock_slow", &[1, 2]),
+            ("takt_main[", &[]),
+        ] {
+            let mut selection = Selection::new();
+            functions.apply(&mut selection, pattern);
+            assert!(selection.iter().eq(chosen), "{pattern}: {selection:?}");
+        }
         for nothing in [
             "nothing", "!nothing", "reserve", "lock", "mutex*", "?ock*x", "!", "*",
         ] {
@@ -431,6 +441,8 @@ mod tests {
     fn names_with_spaces() {
         let mut functions = functions();
         functions.list[0].name = "<a as b>::c".into();
+        functions.list[1].name = "<[u8]>::len".into();
+        assert!(functions.matching("<[u8]>::len").eq([&functions.list[1]]));
         let words = |text: &'static str| functions.words(text).collect::<Vec<_>>();
         assert_eq!(
             words("<a as b>::c\nlock* x\n"),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
 use takt_tracer::decode::EventDef;
+use takt_tracer::filter::glob::matches;
 
 use crate::term::WithHelp;
 
@@ -65,33 +66,10 @@ pub fn means(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// `*` for any run of characters, `?` for one.
+/// `*` for any run of characters, `?` for one, `[a-c]` and `[!a-c]` for one of these or of the others; a text is meant by
+/// itself, whatever it has in it.
 pub(crate) fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    // Where to go back to: behind the last `*`, and how far it reached.
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p + 1, t));
-                p += 1;
-            }
-            Some(&c) if c == b'?' || c == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => {
-                let Some((after, reached)) = star else {
-                    return false;
-                };
-                star = Some((after, reached + 1));
-                p = after;
-                t = reached + 1;
-            }
-        }
-    }
-    pattern[p..].iter().all(|&c| c == b'*')
+    pattern == text || matches(pattern.as_bytes(), text.as_bytes())
 }
 
 fn unknown(pattern: &str, known: &[Known]) -> Result<Vec<u32>> {

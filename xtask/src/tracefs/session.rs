@@ -40,6 +40,8 @@ pub struct Session {
     pub(super) graph: Graph<Vec<u8>>,
     /// The events that have a name.
     pub(super) known: Vec<Known>,
+    /// The name of the clock that was chosen.
+    pub(super) clock: &'static str,
     pub(super) errors: ErrorLog,
     /// The filters that were refused since one was accepted there, and what is wrong with them.
     pub(super) refused: BTreeMap<Of, String>,
@@ -102,6 +104,7 @@ impl Session {
             known,
             guest,
             options,
+            clock: files::CLOCK,
             errors: ErrorLog::default(),
             refused: BTreeMap::new(),
             consumed: [Progress::default(); MAX_CPUS],

@@ -114,6 +114,10 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
     (
+        "tracefs_histograms_under_icount",
+        tracefs_icount::histograms,
+    ),
+    (
         "tracefs_shell_pipes_and_paths",
         tracefs_shell::pipes_and_paths,
     ),

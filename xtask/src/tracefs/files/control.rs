@@ -12,8 +12,10 @@ use crate::tracefs::options::{
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 
-/// The clock: the TSC, read in nanoseconds since the guest was started.
-pub(super) const TRACE_CLOCK: &str = "[local]\n";
+/// The names of the clock, the TSC, read in nanoseconds since the guest was started: it is the same on all CPUs, nobody
+/// sets it, and it never stops.
+pub(in crate::tracefs) const CLOCKS: [&str; 6] =
+    ["local", "global", "perf", "mono", "mono_raw", "boot"];
 
 pub(super) fn available_tracers(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
     let view = session.view()?;
@@ -76,13 +78,27 @@ pub(super) fn set_cpumask(session: &mut Session, _: &Of, text: &str) -> Result<(
     session.guest.set(Setting::Cpumask(mask))
 }
 
-/// There is one clock, so this changes nothing.
+pub(super) fn trace_clock(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
+    let names = CLOCKS.map(|name| match name == session.clock {
+        true => format!("[{name}]"),
+        false => name.to_owned(),
+    });
+    Ok(format!("{}\n", names.join(" ")).into())
+}
+
+/// There is one clock, so this changes nothing but its name.
 pub(super) fn set_trace_clock(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    if text.trim() == "local" {
-        return Ok(());
+    let mut clocks = CLOCKS.iter();
+    match clocks.find(|name| **name == text.trim()) {
+        Some(name) => {
+            session.clock = name;
+            Ok(())
+        }
+        None => {
+            session.complain("trace_clock", text.trim(), 0, "No such clock");
+            Err(Errno::INVAL)
+        }
     }
-    session.complain("trace_clock", text.trim(), 0, "No such clock");
-    Err(Errno::INVAL)
 }
 
 pub(super) fn saved_cmdlines(session: &mut Session, _: &Of) -> Result<Vec<u8>> {

@@ -62,7 +62,7 @@ fn write(
     view: &HistView<'_>,
     names: &Names,
 ) {
-    let mut rows = rows(view.entries());
+    let mut rows = rows(view.entries(), |keys| shown_keys(hist, bound, keys, names));
     rows.sort_by(|one, other| order(hist, bound, one, other, names));
     // Writing to a String does not fail.
     let _ = write!(
@@ -71,12 +71,8 @@ fn write(
         trigger.text(None)
     );
     for row in &rows {
-        let keys: Vec<_> = (hist.keys.iter().zip(&bound.keys).zip(row.keys))
-            .map(|((key, quantity), number)| {
-                format!("{}: {}", key.name, shown(key, quantity, number, names))
-            })
-            .collect();
-        let _ = write!(out, "{{ {} }} {HITCOUNT}: {:10}", keys.join(", "), row.hits);
+        let keys = shown_keys(hist, bound, &row.keys, names);
+        let _ = write!(out, "{{ {keys} }} {HITCOUNT}: {:10}", row.hits);
         for ((value, quantity), sum) in hist.values.iter().zip(&bound.values).zip(row.sums) {
             let _ = write!(
                 out,
@@ -96,11 +92,24 @@ fn write(
     );
 }
 
-/// The entries; those with the same keys are one.
-fn rows(entries: impl Iterator<Item = HistEntry>) -> Vec<Row> {
-    let mut by_key: BTreeMap<[u64; MAX_KEYS], Row> = BTreeMap::new();
+/// What is counted by, as it is shown.
+fn shown_keys(hist: &Hist, bound: &BoundTrigger, keys: &[u64; MAX_KEYS], names: &Names) -> String {
+    let keys: Vec<_> = (hist.keys.iter().zip(&bound.keys).zip(keys))
+        .map(|((key, quantity), number)| {
+            format!("{}: {}", key.name, shown(key, quantity, *number, names))
+        })
+        .collect();
+    keys.join(", ")
+}
+
+/// The entries; those that are shown with the same keys are one: threads of one name, and the idle threads.
+fn rows(
+    entries: impl Iterator<Item = HistEntry>,
+    shown_keys: impl Fn(&[u64; MAX_KEYS]) -> String,
+) -> Vec<Row> {
+    let mut by_key: BTreeMap<String, Row> = BTreeMap::new();
     for entry in entries {
-        let row = by_key.entry(entry.keys).or_insert(Row {
+        let row = by_key.entry(shown_keys(&entry.keys)).or_insert(Row {
             keys: entry.keys,
             hits: 0,
             sums: [0; MAX_VALUES],
@@ -110,7 +119,9 @@ fn rows(entries: impl Iterator<Item = HistEntry>) -> Vec<Row> {
             *sum = sum.wrapping_add(more);
         }
     }
-    by_key.into_values().collect()
+    let mut rows: Vec<_> = by_key.into_values().collect();
+    rows.sort_by_key(|row| row.keys);
+    rows
 }
 
 /// By what was asked for, else by the hits; the keys decide last.

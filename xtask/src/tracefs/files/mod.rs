@@ -164,7 +164,7 @@ static ROOT: [File; 22] = [
     File::new("trace", Some(output::trace), Some(|_, _, _| Ok(()))).truncating(output::clear),
     File::new(
         "trace_clock",
-        Some(|_, _| Ok(control::TRACE_CLOCK.into())),
+        Some(control::trace_clock),
         Some(control::set_trace_clock),
     ),
     File::new(
@@ -226,6 +226,9 @@ pub(super) use osnoise::{
 /// In `hwlat_detector`.
 pub(super) use latency::HWLAT;
 
+/// The name of the clock at the beginning.
+pub(super) const CLOCK: &str = control::CLOCKS[0];
+
 /// Does what is left to do when a list is closed.
 pub(super) use functions::finish as finish_list;
 
@@ -282,7 +285,8 @@ tracing mini-HOWTO, of Takt:
   events/            - events by system: enable and filter, and for each event enable, format, id,
                          filter  - which are recorded: echo 'next_prio < 10 && next_comm == ctrl' > filter; 0 clears
                          trigger - what happens then: traceoff, traceon, snapshot, stacktrace, each perhaps with :COUNT,
-                                   hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; behind it perhaps
+                                   hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; :clear
+                                   at its end forgets what it has counted; behind it perhaps
                                    `if FILTER`; with ! before it, it is taken away
                          hist    - what the histograms have counted
   function_graph_stats - what function_graph could not record since boot: functions too deep in a stack,
@@ -301,7 +305,7 @@ tracing mini-HOWTO, of Takt:
   set_ftrace_filter  - the functions that function and function_graph trace; > replaces, >> adds, !name removes:
                          echo 'takt_timerlat::*' > set_ftrace_filter
                          echo '*lock*' '!unlock*' >> set_ftrace_filter
-                       name, pre*, *post and *mid* are held against whole names and against their last parts;
+                       name, pre*, *post, *mid*, a?c and a[b-d]e are held against whole names and against their last parts;
                        echo > set_ftrace_filter is all functions again
   set_ftrace_notrace - functions that they do not trace, although the filter has them
   set_ftrace_pid     - the threads whose functions are traced, 0 the idle ones; empty is all but the one that carries out
@@ -315,7 +319,7 @@ tracing mini-HOWTO, of Takt:
   stack_tracer_enabled - 1 looks for it; where the image has function tracing
   trace              - what was recorded; written with > to clear it. With a latency tracer: the stretch of the
                        last maximum; with function_graph: nested calls and their durations
-  trace_clock        - the clock of the time stamps; there is one
+  trace_clock        - the clock of the time stamps; there is one, with several names
   trace_entries      - buffer_size_kb, counted in entries of 16 bytes
   trace_marker       - what is written here is recorded
   trace_options      - how trace and trace_pipe are shown; a name switches on, with `no` before it off;

@@ -183,6 +183,7 @@ pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<
         Ok(trigger) => trigger,
         Err(error) => return complain(session, "trigger", command, further(error)),
     };
+    let clears = trigger.hist.as_ref().is_some_and(|hist| hist.is_clear);
     let rules = session.guest.rules()?;
     let rule = RulesView::new(&rules).find(event);
     let set: Vec<_> = (rule.iter().flat_map(|rule| rule.triggers()))
@@ -191,10 +192,22 @@ pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<
     let same = set.iter().find(|(_, other)| other.is_like(&trigger));
     let mut with_keys = set.iter().filter(|(_, other)| other.has_keys_of(&trigger));
     let same = match with_keys.next() {
-        // To take a histogram away its keys will do, if no other has them.
-        Some(only) if !adds && with_keys.next().is_none() => Some(only),
+        // To take a histogram away or to clear it its keys will do, if no other has them.
+        Some(only) if (!adds || clears) && with_keys.next().is_none() => Some(only),
         _ => same,
     };
+    if clears && adds {
+        let Some((set, other)) = same else {
+            session.complain("trigger", command, 0, "The event has no such histogram");
+            return Err(Errno::NOENT);
+        };
+        // One that is set anew is empty.
+        let place = set.place as u32;
+        session
+            .guest
+            .set(Setting::EventTriggerOff(EventTriggerOff { event, place }))?;
+        return add(session, event, other, set.text);
+    }
     match (same.map(|(set, _)| set), adds) {
         (Some(same), false) => {
             let place = same.place as u32;

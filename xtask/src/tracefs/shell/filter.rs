@@ -178,6 +178,8 @@ fn expression(pattern: &str, is_extended: bool) -> String {
             },
             // Nothing to repeat is a star itself.
             '*' if matches!(&*out, "" | "^") => out.push_str(r"\*"),
+            // What is no number of times is the brace itself.
+            '{' if !chars.peek().is_some_and(char::is_ascii_digit) => out.push_str(r"\{"),
             c if is_operator(c) => out.extend(['\\', c]),
             '[' => {
                 out.push('[');

@@ -57,3 +57,40 @@ pub(super) fn passes_by_command(stage: &Stage) -> Result<()> {
     }
     Ok(())
 }
+
+/// A histogram has one row for what is shown as one, is by CPUs, and can be emptied.
+pub(super) fn histograms(stage: &Stage) -> Result<()> {
+    const COMMANDS: &str = "cd events/timerlat/timerlat_irq; sleep 0.01\n\
+         echo hist:keys=common_pid > trigger; echo hist:keys=common_cpu >> trigger; sleep 0.05; grep -E '^{|Entries' hist\n\
+         echo hist:keys=common_cpu:clear >> trigger; grep -c common_cpu trigger; grep Hits hist\n\
+         echo hist:keys=CPU:clear >> trigger";
+    let words = [
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--icount",
+        "--smp",
+        "2",
+        "-c",
+        COMMANDS,
+    ];
+    let done = stage.xtask(&words)?.code(1)?;
+    let lines: Vec<_> = done.stdout.lines().collect();
+    let row =
+        |name: &str, key: u32, hits: u32| format!("{{ {name}: {key:10} }} hitcount: {hits:10}");
+    let expected = [
+        &*row("common_pid", 0, 100),
+        "    Entries: 1",
+        &row("common_cpu", 0, 50),
+        &row("common_cpu", 1, 50),
+        "    Entries: 2",
+        "1",
+        "    Hits: 100",
+        "    Hits: 0",
+    ];
+    ensure!(lines == expected, "{}", done.stdout);
+    contains(
+        &done.stderr,
+        "tracefs: echo: write error: No such file or directory",
+    )
+}

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use super::Stage;
 
 /// What is typed, and what comes of it.
-const SESSION: [(&str, &str); 17] = [
+const SESSION: [(&str, &str); 19] = [
     (
         "cd /sys/kernel/debug/tracing/events; pwd",
         "/sys/kernel/tracing/events\n",
@@ -52,6 +52,14 @@ const SESSION: [(&str, &str); 17] = [
     (
         "cat available_filter_functions | grep 'timerlat::expired$' > set_ftrace_filter; cat set_ftrace_filter | wc -l",
         "1\n",
+    ),
+    (
+        "cat trace_clock; echo mono > trace_clock; cat trace_clock; echo local > trace_clock",
+        "[local] global perf mono mono_raw boot\nlocal global perf [mono] mono_raw boot\n",
+    ),
+    (
+        "echo 't[!b-z]kt_t?merlat*::ex[a-p]ired' > set_ftrace_filter; cat set_ftrace_filter",
+        "takt_timerlat::workload::timerlat::expired\n",
     ),
     ("echo one \\\n  two | grep -o 't.*'", "two\n"),
     (

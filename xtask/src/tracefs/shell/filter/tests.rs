@@ -53,6 +53,7 @@ fn patterns_are_found() {
         ("grep -in THREE", "2:three\n"),
         ("grep (5)", "four (5)\n"),
         ("grep -E (5|6)", "four (5)\n6\n"),
+        ("grep -E ^{|e{2}", "three\n"),
         (r"grep \(5\|6\)", "four (5)\n6\n"),
         ("grep -F (", "four (5)\n"),
         ("grep ^[0-9]$", "6\n"),
