@@ -293,6 +293,11 @@ pub(crate) fn play(scenario: &str, guest: &Guest<'_>) -> ExitCode {
             guest.poke(guest.log_dropped, &12u32.to_le_bytes());
             guest.end(RunState::Done, PASSED)
         }
+        "time-going-back" => {
+            guest.frame(CHANNEL_TRACE, 2, &sub_buffer::full_at(2, 1 << 62));
+            guest.frame(CHANNEL_TRACE, 3, &sub_buffer::full_at(3, 5));
+            guest.end(RunState::Done, PASSED)
+        }
         "frame-gap" => {
             guest.frame(CHANNEL_TRACE, 5, &sub_buffer::full(5));
             guest.end(RunState::Done, PASSED)

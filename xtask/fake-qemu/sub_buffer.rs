@@ -13,17 +13,25 @@ const RECORD: u32 = 12;
 
 /// A full one.
 pub(crate) fn full(seq: u64) -> [u8; SIZE] {
-    with_records(seq, RECORDS, SIZE as u32)
+    full_at(seq, time_of(seq))
+}
+
+/// A full one of this time.
+pub(crate) fn full_at(seq: u64, ts: u64) -> [u8; SIZE] {
+    with_records(seq, ts, RECORDS, SIZE as u32)
+}
+
+fn time_of(seq: u64) -> u64 {
+    1_000_000 * (seq + 1)
 }
 
 /// One that has a single record so far, and how many bytes of it are in use.
 pub(crate) fn begun(seq: u64) -> ([u8; SIZE], u32) {
     let used = SUB_HEADER + RECORD;
-    (with_records(seq, 1, used), used)
+    (with_records(seq, time_of(seq), 1, used), used)
 }
 
-fn with_records(seq: u64, records: u32, committed: u32) -> [u8; SIZE] {
-    let ts = 1_000_000 * (seq + 1);
+fn with_records(seq: u64, ts: u64, records: u32, committed: u32) -> [u8; SIZE] {
     let header = SubHeader {
         seq,
         ts,

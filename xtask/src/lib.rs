@@ -22,6 +22,10 @@
 //! Results go to stdout, progress and errors to stderr. Exit codes: 0 passed, 1 error, 2 a
 //! threshold was hit, 3 tainted, 130 interrupted.
 #![forbid(unsafe_code)]
+#![deny(
+    clippy::print_stdout,
+    reason = "`output` writes what can fail: into a closed pipe, onto a full disk"
+)]
 
 pub mod analysis;
 pub mod budget;

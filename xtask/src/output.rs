@@ -1,5 +1,6 @@
 //! What commands write: to stdout, to a file, to a folder.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,15 @@ pub fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCo
         }
         result => result.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Prints a line to stdout. A reader that has seen enough is no error.
+///
+/// # Errors
+///
+/// If stdout cannot be written.
+pub fn line(text: impl fmt::Display) -> Result<()> {
+    to_stdout(|out| Ok(writeln!(out, "{text}")?)).map(drop)
 }
 
 /// Prints a text to stdout. A reader that has seen enough is no error.

@@ -434,6 +434,33 @@ fn an_output_that_is_full_is_named() {
 }
 
 #[test]
+fn every_command_takes_a_full_disk_and_a_closed_pipe() {
+    let stage = Stage::new();
+    let dry_run = [
+        "latency-run",
+        "--image",
+        "image.elf",
+        "-e",
+        "fake",
+        "--dry-run",
+    ];
+    for args in [&["doctor"][..], &dry_run, &["fuzz", "--list"]] {
+        let run = |out: Stdio| {
+            let mut command = stage.xtask("pass", args);
+            Done::of(command.stdout(out).output().unwrap())
+        };
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let done = run(full.into());
+        done.code(1).complains("error: cannot write to stdout");
+        assert!(!done.stderr.contains("panicked"), "{done:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = run(writer.into());
+        assert_eq!((done.code, &*done.stderr), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
 fn a_command_line_that_would_not_arrive_is_refused() {
     let stage = Stage::new();
     let long = "x".repeat(5000);

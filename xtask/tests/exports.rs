@@ -68,6 +68,28 @@ fn every_format_says_what_is_lost() {
 }
 
 #[test]
+fn no_format_trusts_a_traces_times() {
+    let stage = Stage::new();
+    stage.run("time-going-back", &["-d", "10ms"]);
+    for format in [
+        "text",
+        "latency",
+        "trace.dat",
+        "ctf",
+        "perfetto",
+        "json",
+        "csv",
+        "chrome",
+        "flamegraph",
+        "graph",
+    ] {
+        let to = format!("out.{format}");
+        let done = trace(&stage, &["--format", format, "-o", &to]);
+        assert_eq!((done.code, &*done.stderr), (Some(0), ""), "{format}");
+    }
+}
+
+#[test]
 fn parts_are_chosen_by_cpu_and_time() {
     let stage = Stage::new();
     stage.run("pass", &["-d", "10ms"]).code(0);

@@ -18,6 +18,7 @@
 //! | [`history`] | the database of runs |
 //! | [`stats`] | how far distributions are apart, and the statistical test of runs |
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, reason = "as in `xtask`")]
 
 pub mod bench;
 pub mod history;

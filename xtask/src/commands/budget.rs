@@ -63,7 +63,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             }
             let nr = figures.len();
             Budget::new(revision, compiler, figures, functions).write(&path)?;
-            println!("{nr} figures in {FILE}");
+            output::line(format_args!("{nr} figures in {FILE}"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

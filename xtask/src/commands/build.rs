@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::cli::Build;
 use crate::image::Recipe;
+use crate::output;
 
 /// Builds an image and prints where it is.
 pub(super) fn run(flags: &Build) -> Result<ExitCode> {
@@ -20,6 +21,6 @@ pub(super) fn run(flags: &Build) -> Result<ExitCode> {
         features: flags.features.clone(),
         ..Recipe::takt(flags.verbose)
     };
-    println!("{}", recipe.build()?.path.display());
+    output::line(format_args!("{}", recipe.build()?.path.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use crate::cli::AccelChoice;
 use crate::counted::plugin::check_qemu;
 use crate::image::Recipe;
 use crate::image::build::TARGET;
+use crate::output;
 use crate::paths::which;
 use crate::qemu::accel;
 use crate::qemu::command::RAM_MIB;
@@ -51,14 +52,18 @@ pub(super) fn run() -> Result<ExitCode> {
         kvm(),
     ];
     for check in &checks {
-        print(check);
+        print(check)?;
     }
     let is_complete = !checks
         .iter()
         .any(|check| matches!(check.state, State::Missing));
     let accel = accel::select(AccelChoice::Auto, true, probe_image)?;
-    println!("\naccelerator  {} ({})", accel.accel.name(), accel.why);
-    println!("1 ns means   {}", accel.accel.ns_means());
+    output::line(format_args!(
+        "\naccelerator  {} ({})",
+        accel.accel.name(),
+        accel.why
+    ))?;
+    output::line(format_args!("1 ns means   {}", accel.accel.ns_means()))?;
     Ok(if is_complete {
         ExitCode::SUCCESS
     } else {
@@ -66,22 +71,27 @@ pub(super) fn run() -> Result<ExitCode> {
     })
 }
 
-fn print(check: &Check) {
+fn print(check: &Check) -> Result<()> {
     let (word, color) = match check.state {
         State::Ok => ("ok", Style::new().green()),
         State::Optional => ("optional", Style::new().yellow()),
         State::Missing => ("missing", Style::new().red().bold()),
     };
     let word = pad_str(word, 8, console::Alignment::Left, None);
-    println!(
+    output::line(format_args!(
         "{:<16} {}  {}",
         check.name,
         color.apply_to(word),
         check.found
-    );
+    ))?;
     if let Some(advice) = &check.advice {
-        println!("{:<16} {}", "", style(format!("→ {advice}")).dim());
+        output::line(format_args!(
+            "{:<16} {}",
+            "",
+            style(format!("→ {advice}")).dim()
+        ))?;
     }
+    Ok(())
 }
 
 /// The first line that a program prints.

@@ -211,10 +211,10 @@ fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
         Some(image) => format!("none: {} is booted", image.display()),
         None => recipe(flags).to_shell(),
     };
-    println!("accelerator  {} ({why})", accel.name());
-    println!("events       {}", config.events.join(","));
-    println!("build        {build}");
-    println!("boot         {}", machine.to_shell());
+    output::line(format_args!("accelerator  {} ({why})", accel.name()))?;
+    output::line(format_args!("events       {}", config.events.join(",")))?;
+    output::line(format_args!("build        {build}"))?;
+    output::line(format_args!("boot         {}", machine.to_shell()))?;
     Ok(ExitCode::SUCCESS)
 }
 

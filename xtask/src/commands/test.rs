@@ -59,7 +59,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     if let Some(text) = filter.filter(|_| tally.is_empty()) {
         tally.failed("filter", text, "no test has this in its name");
     }
-    Ok(tally.finish())
+    tally.finish()
 }
 
 /// An image with on-target tests, built with these features besides.

@@ -32,7 +32,9 @@ impl Sums {
     fn change(&mut self, cpu: u8, ns: u64, change: Change) {
         let (stack, since) = self.open.entry(cpu).or_default();
         if !stack.is_empty() {
-            *self.ns.entry((cpu, stack.clone())).or_default() += ns - *since;
+            let ran = self.ns.entry((cpu, stack.clone())).or_default();
+            // Nobody ran while the time of a damaged trace went back.
+            *ran = ran.saturating_add(ns.saturating_sub(*since));
         }
         *since = ns;
         match change {

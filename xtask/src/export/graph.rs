@@ -252,7 +252,7 @@ impl<W: Write> Graph<W> {
         stack.frames.truncate(depth);
         let duration = frame
             .as_ref()
-            .map(|frame| names.clock.ns(clock - frame.began));
+            .map(|frame| names.clock.ns(clock.saturating_sub(frame.began)));
         let cpu = self.cpus.entry(record.cpu).or_default();
         let leaf = cpu.pending.take_if(|pending| {
             pending.owner == owner && pending.depth == depth && pending.block == block

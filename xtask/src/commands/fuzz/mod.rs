@@ -23,8 +23,8 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 
 use crate::cli::Fuzz;
-use crate::paths;
 use crate::term::WithHelp;
+use crate::{output, paths};
 use run::{Outcome, fuzz};
 use targets::{TARGETS, Target};
 
@@ -32,7 +32,7 @@ use targets::{TARGETS, Target};
 pub(super) fn run(flags: &Fuzz) -> Result<ExitCode> {
     if flags.list {
         for target in &TARGETS {
-            println!("{:<13} {}", target.name, target.what);
+            output::line(format_args!("{:<13} {}", target.name, target.what))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -40,20 +40,20 @@ pub(super) fn run(flags: &Fuzz) -> Result<ExitCode> {
     compiler::ensure(!flags.no_install)?;
     let dir = folder();
     build::build(&dir, &chosen)?;
-    println!(
+    output::line(format_args!(
         "{:<13} {:>10} {:>8} {:>14} {:>7} {:>9}  result",
         "target", "executions", "per s", "coverage", "inputs", "memory"
-    );
+    ))?;
     let mut broken = Vec::new();
     for target in &chosen {
         let outcome = fuzz(&dir, target, flags.seconds)?;
-        println!("{}", row(target, &outcome));
+        output::line(format_args!("{}", row(target, &outcome)))?;
         if outcome.reason.is_some() {
             broken.push((target, outcome));
         }
     }
     for (target, outcome) in &broken {
-        report(&dir, target, outcome);
+        report(&dir, target, outcome)?;
     }
     Ok(if broken.is_empty() {
         ExitCode::SUCCESS
@@ -96,20 +96,24 @@ fn row(target: &Target, outcome: &Outcome) -> String {
     )
 }
 
-fn report(dir: &Path, target: &Target, outcome: &Outcome) {
+fn report(dir: &Path, target: &Target, outcome: &Outcome) -> Result<()> {
     let program = build::program(dir, target);
-    println!();
-    println!(
+    output::line(format_args!(""))?;
+    output::line(format_args!(
         "{}: {}",
         target.name,
         outcome.reason.as_deref().unwrap_or("")
-    );
+    ))?;
     for line in &outcome.stats.message {
-        println!("  {line}");
+        output::line(format_args!("  {line}"))?;
     }
-    println!("  log:       {}", outcome.log.display());
+    output::line(format_args!("  log:       {}", outcome.log.display()))?;
     if let Some(artifact) = &outcome.stats.artifact {
-        println!("  input:     {artifact}");
-        println!("  reproduce: {} {artifact}", program.display());
+        output::line(format_args!("  input:     {artifact}"))?;
+        output::line(format_args!(
+            "  reproduce: {} {artifact}",
+            program.display()
+        ))?;
     }
+    Ok(())
 }

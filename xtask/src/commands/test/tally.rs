@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use anyhow::Result;
 use console::style;
+
+use crate::output;
 
 /// How many lines of a failure are shown.
 const MAX_LINES: usize = 60;
@@ -72,7 +75,7 @@ impl Tally {
     }
 
     /// Shows every failure again and the closing line; gives the exit code.
-    pub(super) fn finish(&self) -> ExitCode {
+    pub(super) fn finish(&self) -> Result<ExitCode> {
         let inner = self.lock();
         for Failure { name, why } in &inner.failures {
             eprintln!("\n{} {name}", style("failed:").red().bold().for_stderr());
@@ -86,11 +89,12 @@ impl Tally {
                 eprintln!("  {line}");
             }
         }
-        println!("{} passed, {} failed", inner.passed, inner.failures.len());
-        match inner.failures.len() {
+        let (passed, failed) = (inner.passed, inner.failures.len());
+        output::line(format_args!("{passed} passed, {failed} failed"))?;
+        Ok(match failed {
             0 => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
-        }
+        })
     }
 }
 
@@ -102,10 +106,10 @@ mod tests {
     fn one_failure_decides() {
         let tally = Tally::default();
         tally.all_passed("host", "a", 3);
-        assert_eq!(tally.finish(), ExitCode::SUCCESS);
+        assert_eq!(tally.finish().unwrap(), ExitCode::SUCCESS);
         tally.judge("target", "b", &Err(anyhow::anyhow!("no")));
         tally.judge("target", "c", &Ok(String::new()));
         assert_eq!(tally.lock().passed, 4);
-        assert_eq!(tally.finish(), ExitCode::FAILURE);
+        assert_eq!(tally.finish().unwrap(), ExitCode::FAILURE);
     }
 }
