@@ -41,6 +41,15 @@ event! {
     /// Emitted in each round.
     pub places: Places = wide "fields:places";
 }
+event! {
+    /// Emitted in each round, by its number: a mask of two bits before one of its own.
+    pub flags = core8 "fields:flags" { mask: 4 flags(", ", "6=BC,2=B,1=A") }
+    print "set={mask}.";
+}
+event! {
+    /// Emitted in each round. It shows less than its class does.
+    pub only_small: Numbers = wide "fields:only_small" print "only small={small}";
+}
 
 /// The software interrupt in which a stack is recorded.
 const VECTOR: u8 = interrupts::FIRST_DEVICE_VECTOR + 3;
@@ -58,6 +67,8 @@ fn round(number: u8) {
     let signed = [-8i8, 7, -(number as i8 % 8)];
     let wide = [u64::MAX, u64::from(number)];
     let list = &list[..usize::from(number) % list.len()];
+    trace_event!(only_small, 3u8, 0u8, 0u8, 0u8);
+    trace_event!(flags, number);
     trace_event!(arrays, number, [number, 0, 255, 1], signed, wide, list);
     trace_event!(
         places,
@@ -89,6 +100,8 @@ fn main(_command_line: &'static str) {
     for event in [
         numbers::Event::id().number(),
         arrays::Event::id().number(),
+        only_small::Event::id().number(),
+        flags::Event::id().number(),
         places::Event::id().number(),
         events::print::Event::id().number(),
     ] {

@@ -8,21 +8,16 @@ use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
 use takt_kernel::{thread_stack, trace, trace_event};
-use takt_tracer::{event, event_class};
+use takt_tracer::event;
 
 takt_board::entry!(main);
 
-// A class says which fields its events have and how they are printed. Events share its code.
-event_class! {
-    /// A reading of a sensor.
-    pub class Reading = "reading", wide { channel: 8 u, value: 16 i }
-    print "channel={channel} value={value}";
-}
-
-// An event costs nothing but the place where it is emitted: 5 bytes of NOP while it is off.
+// An event, its fields and how they are printed. It costs nothing but the place where it is emitted: 5 bytes of NOP while it
+// is off. Events that have the same fields share a class, see `event_class!`.
 event! {
     /// Emitted when a reading was stored.
-    pub reading_stored: Reading = wide "hello:reading_stored";
+    pub reading_stored = wide "hello:reading_stored" { channel: 8 u, value: 16 i }
+    print "channel={channel} value={value}";
 }
 
 thread_stack!(static SAMPLER_STACK: 16384);

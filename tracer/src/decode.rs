@@ -39,5 +39,5 @@ pub use record::{Context, Record, Value};
 pub use sub::SubBuffer;
 pub use switches::Switches;
 pub use text::{stack, write_header, write_item};
-pub use types::FieldType;
+pub use types::{FieldType, Flags};
 pub use writer::FrameWriter;

@@ -277,7 +277,7 @@ impl Names {
             FieldType::Block { .. } => self.function(field.ty.address_or_number(number)),
             FieldType::Enum(names) => FieldType::name_of(names, number)
                 .map_or_else(|| number.to_string(), ToString::to_string),
-            FieldType::Flags(names) => FieldType::flags(names, number),
+            FieldType::Flags(flags) => flags.show(number),
             FieldType::Str(_) => value.text(),
         }
     }

@@ -31,10 +31,19 @@ pub enum FieldType {
     },
     /// `enum(n=NAME,…)`.
     Enum(Vec<(u64, String)>),
-    /// `flags(mask=NAME,…)`, shown as `A|B`, the rest in hexadecimal.
-    Flags(Vec<(u64, String)>),
+    /// `flags("DELIMITER",mask=NAME,…)`, or `flags(mask=NAME,…)` with `|` between the names.
+    Flags(Flags),
     /// `str`: bytes; `str(n)`: no more than `n` of them.
     Str(Option<u16>),
+}
+
+/// The masks of a `flags` field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// What stands between two names.
+    pub delimiter: String,
+    /// The masks and their names, in the order in which they are looked for. None is 0.
+    pub masks: Vec<(u64, String)>,
 }
 
 impl FieldType {
@@ -102,7 +111,7 @@ impl FieldType {
         }
         match (names("enum"), names("flags")) {
             (Some(list), _) => Ok(Self::Enum(named_values(list)?)),
-            (_, Some(list)) => Ok(Self::Flags(named_values(list)?)),
+            (_, Some(list)) => Ok(Self::Flags(Flags::parse(list)?)),
             _ => Err(format!("there is no field type `{text}`")),
         }
     }
@@ -114,26 +123,45 @@ impl FieldType {
             .find(|(number, _)| *number == value)
             .map(|(_, name)| name.as_str())
     }
+}
 
-    /// A `flags` value: the names of the masks in it, then what is left.
-    pub(super) fn flags(names: &[(u64, String)], value: u64) -> String {
+impl Flags {
+    /// Reads what stands in the parentheses.
+    fn parse(list: &str) -> Result<Self, String> {
+        let (delimiter, list) = match list.strip_prefix('"') {
+            None => ("|", list),
+            Some(rest) => rest
+                .split_once('"')
+                .and_then(|(delimiter, rest)| Some((delimiter, rest.strip_prefix(',')?)))
+                .ok_or_else(|| format!("`{list}` is not of the form \"DELIMITER\",mask=NAME"))?,
+        };
+        let masks = named_values(list)?;
+        if let Some((_, name)) = masks.iter().find(|(mask, _)| *mask == 0) {
+            return Err(format!(
+                "the flag {name} has the mask 0; where no bit is set nothing is shown"
+            ));
+        }
+        Ok(Self {
+            delimiter: delimiter.to_owned(),
+            masks,
+        })
+    }
+
+    /// A value as Linux's `__print_flags` shows it: each mask that is in it is taken away and its name shown, in the order
+    /// of the declaration; what is left is shown in hexadecimal. Of 0 nothing is shown.
+    pub(super) fn show(&self, value: u64) -> String {
         let mut left = value;
-        let mut shown = String::new();
-        for (mask, name) in names {
-            if *mask != 0 && value & mask == *mask {
-                if !shown.is_empty() {
-                    shown.push('|');
-                }
-                shown.push_str(name);
+        let mut shown = Vec::new();
+        for (mask, name) in &self.masks {
+            if left & mask == *mask {
+                shown.push(name.clone());
                 left &= !mask;
             }
         }
-        match (shown.is_empty(), left) {
-            (false, 0) => shown,
-            (true, 0) => FieldType::name_of(names, 0).unwrap_or("0").to_owned(),
-            (true, _) => format!("{left:#x}"),
-            (false, _) => format!("{shown}|{left:#x}"),
+        if left != 0 {
+            shown.push(format!("{left:#x}"));
         }
+        shown.join(&self.delimiter)
     }
 }
 
@@ -165,15 +193,33 @@ mod tests {
 
     #[test]
     fn flags_are_joined_and_leftovers_shown() {
-        let FieldType::Flags(names) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else {
+        let FieldType::Flags(flags) = FieldType::parse("flags(1=A,0x2=B, 12=CD)").unwrap() else {
             unreachable!()
         };
-        let show = |value| FieldType::flags(&names, value);
-        assert_eq!(show(3), "A|B");
-        assert_eq!(show(12), "CD");
-        assert_eq!(show(4), "0x4");
-        assert_eq!(show(0x4d), "A|CD|0x40");
-        assert_eq!(show(0), "0");
+        assert_eq!(flags.show(3), "A|B");
+        assert_eq!(flags.show(12), "CD");
+        assert_eq!(flags.show(4), "0x4");
+        assert_eq!(flags.show(0x4d), "A|CD|0x40");
+        assert_eq!(flags.show(0), "");
+    }
+
+    /// As trace-event-part2 has it: `GFP_KERNEL` is several bits. It hides them if it is declared before them.
+    #[test]
+    fn masks_are_taken_away_as_they_match() {
+        let show = |text, value| match FieldType::parse(text) {
+            Ok(FieldType::Flags(flags)) => flags.show(value),
+            other => panic!("{text}: {other:?}"),
+        };
+        let whole_first = "flags(0xd0=KERNEL,0x10=WAIT,0x40=IO,0x80=FS,0x8000=ZERO)";
+        assert_eq!(show(whole_first, 0x80d0), "KERNEL|ZERO");
+        assert_eq!(show(whole_first, 0x8050), "WAIT|IO|ZERO");
+        let whole_last = "flags(0x10=WAIT,0xd0=KERNEL,0x40=IO,0x80=FS)";
+        assert_eq!(show(whole_last, 0xd0), "WAIT|IO|FS");
+        // As the taint flags of `module_load` are shown.
+        assert_eq!(show("flags(\"\",1=P,2=F,4=C)", 5), "PC");
+        assert_eq!(show("flags(\"\",1=P)", 9), "P0x8");
+        assert_eq!(show("flags(\", \",1=A,2=B)", 7), "A, B, 0x4");
+        assert_eq!(show("flags(\", \",1=A,2=B)", 0), "");
     }
 
     #[test]
@@ -185,6 +231,9 @@ mod tests {
         );
         assert!(FieldType::parse("float").unwrap_err().contains("`float`"));
         assert!(FieldType::parse("enum(").is_err());
+        for bad in ["flags(0=NONE,1=A)", "flags(\"|1=A)", "flags(\"|\"1=A)"] {
+            assert!(FieldType::parse(bad).is_err(), "{bad}");
+        }
         assert!(
             FieldType::parse("block(5)")
                 .unwrap_err()

@@ -21,7 +21,9 @@
 /// fewer than 32 bits are packed into the word as long as there is room, then into extra words
 /// ([`Placer`](crate::event::Placer)); 32 and 64 bits are extra words; `*` is the dynamic field of type `str`, which
 /// comes last; `str(16)` is one of which no more than so many bytes are recorded. Types: `u`, `i`, `x`, `tid`, `prio`,
-/// `cycles`, `sym`, `str`, `enum("n=NAME,…")`, `flags("mask=NAME,…")`.
+/// `cycles`, `sym`, `str`, `enum("n=NAME,…")`, `flags("mask=NAME,…")`, `flags("DELIMITER", "mask=NAME,…")`. Flags are shown
+/// as Linux's `__print_flags` does: each mask is taken away as it matches, in the order given, so larger ones stand before
+/// their parts; the rest is hexadecimal, and 0 is nothing. Between them is the delimiter, `|` if none is given.
 ///
 /// `name: [8; 4] u` is an array of four elements of 8 bits, packed like four fields. `name: [32] sym` is an array of any
 /// length, of elements of 8, 16, 32 or 64 bits; it is a dynamic field, so it comes last. Elements are of type `u`, `i`,
@@ -35,8 +37,20 @@
 macro_rules! event_class {
     (
         $(#[$doc:meta])*
-        $vis:vis class $class:ident = $name:literal, $layout:ident $(($ctx:literal))? {
-            $($field:ident: $bits:tt $ty:ident $(($arg:literal))?),* $(,)?
+        $vis:vis class $class:ident = $name:literal, $($rest:tt)*
+    ) => {
+        $crate::__class! { $(#[$doc])* $vis class $class = [$name], $($rest)* }
+    };
+}
+
+/// As [`event_class!`], the name in brackets.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __class {
+    (
+        $(#[$doc:meta])*
+        $vis:vis class $class:ident = [$($name:tt)+], $layout:ident $(($ctx:literal))? {
+            $($field:ident: $bits:tt $ty:ident $(($($arg:literal),+))?),* $(,)?
         }
         print $print:literal;
     ) => {
@@ -48,15 +62,27 @@ macro_rules! event_class {
             const LAYOUT: $crate::event::Layout = $crate::__layout!($layout $(($ctx))?);
             const EXTRA: usize = $crate::event::Placer::words_of(Self::LAYOUT, $crate::__fixed_bits!([] $($bits)*));
             const TEXT: &'static str = ::core::concat!(
-                "class ", $name,
+                "class ", $($name)+,
                 "\nlayout ", ::core::stringify!($layout) $(, " ", ::core::stringify!($ctx))?,
                 $("\nfield ", ::core::stringify!($field), " ", $crate::__width!($bits), " ", ::core::stringify!($ty)
-                    $(, "(", $arg, ")")?,)*
+                    $(, "(", $crate::__argument!($($arg),+), ")")?,)*
                 "\nprint ", $print, "\n"
             );
         }
 
-        $crate::__class_emit! { $class [] [] $($field $bits [$($arg)?])* }
+        $crate::__class_emit! { $class [] [] $($field $bits [$($($arg),+)?])* }
+    };
+}
+
+/// How the metadata writes what stands behind a field's type.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __argument {
+    ($arg:literal) => {
+        $arg
+    };
+    ($delimiter:literal, $list:literal) => {
+        ::core::concat!("\"", $delimiter, "\",", $list)
     };
 }
 
@@ -215,6 +241,16 @@ macro_rules! __dynamic {
 ///     /// Emitted at the start of the handler, with interrupts off.
 ///     pub irq_handler_entry: Irq = core "irq:irq_handler_entry";
 /// }
+/// takt_tracer::event! {
+///     /// Emitted at the end of the handler. It has a print template of its own, instead of the class's.
+///     pub irq_handler_exit: Irq = core "irq:irq_handler_exit" print "vector={vector} handled";
+/// }
+/// takt_tracer::event! {
+///     /// Emitted when a reading was stored. The class is declared in the same step, for this event alone: it is
+///     /// `reading_stored::Class`, of that name. What stands after `=` is its layout.
+///     pub reading_stored = wide "hello:reading_stored" { channel: 8 u, value: 16 i }
+///     print "channel={channel} value={value}";
+/// }
 /// ```
 ///
 /// The kind is `core` (an even 8-bit id; for layouts `core24` and `core8`, at most 126 in an image), `wide` (an odd
@@ -228,11 +264,39 @@ macro_rules! __dynamic {
 macro_rules! event {
     (
         $(#[doc = $doc:literal])*
-        $vis:vis $event:ident: $class:ty = $kind:ident $name:literal;
+        $vis:vis $event:ident: $class:ty = $kind:ident $name:literal $(print $print:literal)?;
+    ) => {
+        $crate::__event! { [$($doc)*] $vis $event: $class = $kind $name [$($print)?] {} }
+    };
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis $event:ident = $layout:ident $(($ctx:literal))? $name:literal { $($fields:tt)* }
+        print $print:literal;
+    ) => {
+        $crate::__event! {
+            [$($doc)*] $vis $event: $event::Class = $layout $name [] {
+                $crate::__class! {
+                    /// The event's class.
+                    pub class Class = [::core::stringify!($event)], $layout $(($ctx))? { $($fields)* }
+                    print $print;
+                }
+            }
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __event {
+    (
+        [$($doc:literal)*]
+        $vis:vis $event:ident: $class:ty = $kind:ident $name:literal [$($print:literal)?] { $($declared:item)* }
     ) => {
         $(#[doc = $doc])*
         $vis mod $event {
             $crate::__event_id!($kind $name);
+
+            $($declared)*
 
             /// The event.
             #[derive(Clone, Copy, Debug)]
@@ -253,6 +317,8 @@ macro_rules! event {
             const PARTS: &[&str] = &[
                 ::core::concat!("event ", $name, "\n"),
                 <$class as $crate::event::EventClass>::TEXT,
+                // The last one holds.
+                $("print ", $print, "\n",)?
                 $("doc", $doc, "\n",)*
             ];
             const N: usize = $crate::event::text_len(PARTS);
@@ -273,6 +339,12 @@ macro_rules! __event_id {
         /// Its address is the event's id.
         #[unsafe(link_section = concat!(".takt.id.core.0.", $name))]
         pub static ID: [u8; 2] = [0; 2];
+    };
+    (core8 $name:literal) => {
+        $crate::__event_id!(core $name);
+    };
+    (core24 $name:literal) => {
+        $crate::__event_id!(core $name);
     };
     (core $name:literal) => {
         /// Its address is the event's id.
@@ -299,6 +371,12 @@ macro_rules! __event_kind {
         $crate::event::Kind::Core
     };
     (core) => {
+        $crate::event::Kind::Core
+    };
+    (core8) => {
+        $crate::event::Kind::Core
+    };
+    (core24) => {
         $crate::event::Kind::Core
     };
     (wide) => {

@@ -186,7 +186,8 @@ impl Operand<'_> {
             return Vec::new();
         };
         match field.ty() {
-            Some(FieldType::Flags(names)) => names
+            Some(FieldType::Flags(flags)) => flags
+                .masks
                 .iter()
                 .map(|(mask, name)| (*mask, name.as_str()))
                 .collect(),

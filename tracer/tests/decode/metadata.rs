@@ -1,7 +1,8 @@
 //! The event table.
 
 use proptest::prelude::*;
-use takt_tracer::decode::{EventTable, FieldType, Role, Slot};
+use takt_tracer::decode::ftrace::Format;
+use takt_tracer::decode::{EventTable, FieldType, Flags, Role, Slot};
 use takt_tracer::event::{EventClass, Layout, Meta, Place, text_len};
 
 use crate::world::{Create, Everything, Switch, Wakeup, entry, metadata, table};
@@ -61,7 +62,10 @@ fn the_table_knows_what_was_declared() {
     assert!(everything.has_dynamic());
     assert_eq!(
         everything.fields[1].ty,
-        FieldType::Flags(vec![(1, "A".into()), (2, "B".into())])
+        FieldType::Flags(Flags {
+            delimiter: "|".into(),
+            masks: vec![(1, "A".into()), (2, "B".into())],
+        })
     );
     assert_eq!(
         everything.fields[2].slot,
@@ -165,4 +169,67 @@ proptest! {
         }
         let _ = EventTable::parse(&bytes);
     }
+}
+
+takt_tracer::event! {
+    /// Class and event in one step.
+    pub(crate) in_one_step = core24(0x80) "test:in_one_step" {
+        vector: 8 u,
+        state: 4 flags(", ", "3=AB,1=A"),
+    }
+    print "vector={vector} state={state}";
+}
+takt_tracer::event! {
+    /// Has no print template of its own.
+    pub(crate) as_its_class: in_one_step::Class = core "test:as_its_class";
+}
+takt_tracer::event! {
+    /// Has one.
+    pub(crate) as_itself: in_one_step::Class = core "test:as_itself" print "irq={vector}";
+}
+
+/// What the macros have put into the test's own executable for an event.
+fn metadata_of(name: &str) -> String {
+    let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let begin = format!("event {name}\nclass ");
+    let begin = begin.as_bytes();
+    let at = exe.windows(begin.len()).position(|bytes| bytes == begin);
+    let at = at.unwrap();
+    let len = u64::from_le_bytes(*exe[..at].last_chunk().unwrap());
+    String::from_utf8(exe[at..][..len as usize].to_vec()).unwrap()
+}
+
+#[test]
+fn an_event_may_have_its_own_class_or_its_own_print_template() {
+    use takt_tracer::event::Event;
+    assert_eq!(in_one_step::Event::NAME, "test:in_one_step");
+    let class = "class in_one_step\nlayout core24 0x80\nfield vector 8 u\nfield state 4 flags(\", \",3=AB,1=A)\n\
+                 print vector={vector} state={state}\n";
+    assert_eq!(in_one_step::Class::TEXT, class);
+    let whole = metadata_of("test:in_one_step");
+    assert_eq!(
+        whole,
+        format!("event test:in_one_step\n{class}doc Class and event in one step.\n")
+    );
+    let format = |name: &str, id: u64| {
+        let text = metadata_of(name);
+        let bytes = [
+            &id.to_le_bytes()[..],
+            &(text.len() as u64).to_le_bytes(),
+            text.as_bytes(),
+            &[0; 8][..text.len().next_multiple_of(8) - text.len()],
+        ]
+        .concat();
+        let table = EventTable::parse(&bytes).unwrap();
+        let text = Format::new(table.by_name(name).unwrap()).text();
+        text.split_once("print fmt: ")
+            .unwrap()
+            .1
+            .trim_end()
+            .to_owned()
+    };
+    let of_class = r#""vector=%u state=%s", REC->vector, __print_flags(REC->state, ", ", { 0x3, "AB" }, { 0x1, "A" })"#;
+    assert_eq!(format("test:in_one_step", 4), of_class);
+    assert_eq!(format("test:as_its_class", 6), of_class);
+    assert_eq!(format("test:as_itself", 8), r#""irq=%u", REC->vector"#);
 }

@@ -2,11 +2,10 @@
 
 use std::format;
 use std::string::String;
-use std::vec::Vec;
 
 use super::layout::{Content, Field, Format, Whose};
 use crate::decode::template::{Fill, Part, Show, Subject};
-use crate::decode::types::FieldType;
+use crate::decode::types::{FieldType, Flags};
 
 impl Format<'_> {
     /// What stands behind `print fmt: `.
@@ -91,7 +90,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         FieldType::Symbol => ("%pS".into(), format!("(void *){rec}")),
         FieldType::Block { .. } => ("%ps".into(), format!("(void *){rec}")),
         FieldType::Enum(_) => ("%s".into(), symbolic(&rec, field, width, fill)),
-        FieldType::Flags(names) => ("%s".into(), flags(&rec, names)),
+        FieldType::Flags(flags) => ("%s".into(), print_flags(&rec, flags)),
         FieldType::Str(Some(_)) => (format!("%{at_least}s"), rec),
         FieldType::Str(None) => (
             format!("%{at_least}s"),
@@ -125,17 +124,12 @@ fn symbolic(rec: &str, field: &Field<'_>, width: usize, fill: Fill) -> String {
     format!("__print_symbolic({rec}{names})")
 }
 
-fn flags(rec: &str, names: &[(u64, String)]) -> String {
-    let zero = FieldType::name_of(names, 0).unwrap_or("0");
-    let set: Vec<_> = names
-        .iter()
-        .filter(|(mask, _)| *mask != 0)
-        .map(|(mask, name)| format!(", {{ {mask:#x}, \"{}\" }}", quoted(name)))
-        .collect();
-    let zero = quoted(zero);
+fn print_flags(rec: &str, flags: &Flags) -> String {
+    let one = |(mask, name): &(u64, String)| format!(", {{ {mask:#x}, \"{}\" }}", quoted(name));
+    let masks: String = flags.masks.iter().map(one).collect();
     format!(
-        "{rec} ? __print_flags({rec}, \"|\"{}) : \"{zero}\"",
-        set.concat()
+        "__print_flags({rec}, \"{}\"{masks})",
+        quoted(&flags.delimiter)
     )
 }
 
