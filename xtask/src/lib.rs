@@ -15,6 +15,7 @@
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`history`] | what is kept of every run |
+//! | [`input`] | reading files that anybody may have put there |
 //! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`compare`] | another system in the same QEMU, measured beside ours |
 //! | [`commands`] | one module for each command |
@@ -37,6 +38,7 @@ pub mod export;
 pub mod guest;
 pub mod history;
 pub mod image;
+pub mod input;
 pub mod named;
 pub mod output;
 pub mod paths;

@@ -461,6 +461,48 @@ fn every_command_takes_a_full_disk_and_a_closed_pipe() {
 }
 
 #[test]
+fn what_has_no_end_in_a_run_folder_is_refused() {
+    let stage = Stage::new();
+    stage.run("pass", &["-d", "10ms"]).code(0);
+    let from: &[&str] = &["latency-run", "--from", "run"];
+    let (log, trace): (&[&str], &[&str]) = (&["log", "run"], &["trace", "run"]);
+    for (file, args, why) in [
+        ("hist.csv", from, "no ordinary file"),
+        ("log.bin", log, "no ordinary file"),
+        ("trace.bin", trace, "no ordinary file"),
+        ("takt.elf", log, "no ordinary file"),
+        ("takt.elf", trace, "no ordinary file"),
+        ("run.json", log, "is not a run folder"),
+    ] {
+        let path = stage.path("run").join(file);
+        let kept = fs::read(&path).unwrap();
+        for endless in ["pipe", "device"] {
+            fs::remove_file(&path).unwrap();
+            match endless {
+                "pipe" => assert!(
+                    Command::new("mkfifo")
+                        .arg(&path)
+                        .status()
+                        .unwrap()
+                        .success()
+                ),
+                _ => std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+            }
+            let mut command = Command::new("timeout");
+            let xtask = stage.xtask("", args);
+            command
+                .arg("20")
+                .arg(xtask.get_program())
+                .args(xtask.get_args());
+            let done = Done::of(command.current_dir(stage.path("")).output().unwrap());
+            done.code(1).complains(why);
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, kept).unwrap();
+    }
+}
+
+#[test]
 fn a_command_line_that_would_not_arrive_is_refused() {
     let stage = Stage::new();
     let long = "x".repeat(5000);

@@ -11,6 +11,7 @@ use takt_tracer::decode::{Entry, FrameReader};
 
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
+use crate::input;
 use crate::output::{self, Output};
 use crate::report::judge;
 use crate::report::load::Facts;
@@ -38,7 +39,7 @@ pub(super) fn print(dir: &Path, facts: &Facts, is_json: bool) -> Result<ExitCode
     let elf = folder::image(dir)?;
     let decoder = Decoder::new(&elf)?;
     let path = dir.join(folder::LOG);
-    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = input::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
     let frames = FrameReader::log(BufReader::new(file))
         .with_context(|| format!("cannot read {}", path.display()))?;
     recorded::check_image(frames.header().image, &elf)?;

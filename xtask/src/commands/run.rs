@@ -19,7 +19,7 @@ use crate::run::config::clock_keys;
 use crate::run::events::resolve;
 use crate::run::execute::with_words;
 use crate::run::{RunFolder, folder, words};
-use crate::{output, paths, setup, term};
+use crate::{input, output, paths, setup, term};
 
 /// Builds, boots, prints.
 pub(super) fn run(flags: &Run) -> Result<ExitCode> {
@@ -53,7 +53,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
 /// Prints what the guest has left. What cannot be read does not keep the rest from being printed.
 fn show(elf: &Elf, dir: &Path) -> Result<()> {
     let serial = || {
-        let serial = fs::read(dir.join(folder::SERIAL)).unwrap_or_default();
+        let serial = input::read(&dir.join(folder::SERIAL)).unwrap_or_default();
         let serial = term::printable(&serial);
         if serial.trim().is_empty() {
             return Ok(ExitCode::SUCCESS);

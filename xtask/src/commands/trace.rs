@@ -18,7 +18,7 @@ use crate::image::Elf;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
 use crate::term::WithHelp;
-use crate::{output, paths};
+use crate::{input, output, paths};
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -98,7 +98,7 @@ impl Source {
     fn open(dir: &Path) -> Result<Self> {
         let elf = folder::image(dir)?;
         let path = dir.join(folder::TRACE);
-        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let file = input::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let trace = TraceFile::open(BufReader::new(file))
             .with_context(|| format!("cannot read {}", path.display()))?;
         recorded::check_image(trace.header().image, &elf)?;

@@ -1,7 +1,6 @@
 //! Decoding the guest's trace.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::rc::Rc;
@@ -13,6 +12,7 @@ use takt_tracer::wire::{FileHeader, FrameHeader};
 
 use crate::image::symbolize::SymbolNames;
 use crate::image::{Elf, events};
+use crate::input;
 
 /// The symbol whose value is the image's number of CPUs (`takt_kernel::config`).
 const NR_IDLE: &str = "takt_max_cpus";
@@ -90,7 +90,7 @@ pub fn last_events(path: &Path, elf: &Elf, count: usize) -> Result<Vec<String>> 
 
 /// The header of a trace file with its first and last frames, which all have the same size.
 fn ends_of(path: &Path) -> Result<Vec<u8>> {
-    let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut file = input::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut bytes = vec![0; FileHeader::SIZE];
     file.read_exact(&mut bytes)
         .context("the trace is shorter than its header")?;

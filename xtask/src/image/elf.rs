@@ -1,7 +1,6 @@
 //! [`Elf`]: what the host needs to know of an image.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use addr2line::gimli;
@@ -9,6 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind};
+
+use crate::input;
 
 /// Bytes of the debug information.
 pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
@@ -40,8 +41,8 @@ impl Elf {
     ///
     /// If it cannot be read or is something else.
     pub fn open(path: &Path) -> Result<Self> {
-        let data =
-            fs::read(path).with_context(|| format!("cannot read the image {}", path.display()))?;
+        let data = input::read(path)
+            .with_context(|| format!("cannot read the image {}", path.display()))?;
         Self::parse(path, data).with_context(|| format!("{} is not an image", path.display()))
     }
 

@@ -1,6 +1,5 @@
 //! Reading an earlier run's folder.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -8,6 +7,7 @@ use serde_json::Value;
 
 use super::csv;
 use super::record::{Run, RunRecord, SCHEMA, ThreadRecord};
+use crate::input;
 use crate::run::demux::CaptureCount;
 use crate::run::folder::{HIST, RECORD};
 use crate::run::words;
@@ -38,7 +38,7 @@ impl Facts {
     #[must_use]
     pub fn read(dir: &Path) -> Self {
         let path = dir.join(RECORD);
-        let text = fs::read_to_string(&path).map_err(anyhow::Error::from);
+        let text = input::read_to_string(&path).map_err(anyhow::Error::from);
         let record = text.and_then(|text| Ok(serde_json::from_str(&text)?));
         let record: Value = record.unwrap_or_else(|error| {
             term::note(format_args!(
@@ -87,7 +87,7 @@ const ADVICE: &str = "a run that was changed or cut is none: copy the folder aga
 fn record(dir: &Path) -> Result<RunRecord> {
     let path = dir.join(RECORD);
     let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        input::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let record: Value = serde_json::from_str(&text)
         .with_context(|| format!("{} is no JSON", path.display()))
         .help(ADVICE)?;
@@ -116,7 +116,7 @@ fn record(dir: &Path) -> Result<RunRecord> {
 pub fn load(dir: &Path) -> Result<Run> {
     let record = record(dir)?;
     let path = dir.join(HIST);
-    let hist = fs::read_to_string(&path)
+    let hist = input::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))
         .help(ADVICE)?;
     let columns = csv::columns(&hist, &record.slots)

@@ -1,7 +1,6 @@
 //! The report as text, for stdout.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 
 use console::style;
@@ -13,9 +12,9 @@ use super::judge::slot_name;
 use super::record::{Figures, Run, RunRecord, SlotRecord, Verdict};
 use crate::analysis::{self, Analysis};
 use crate::cli::format_ns;
-use crate::paths;
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
+use crate::{input, paths};
 
 /// The row of a latency without the time in which other CPUs ran.
 const WITHOUT_TURNS: &str = "   without turns";
@@ -177,7 +176,7 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
     line("revision", record.git.clone())?;
     line("kernel args", record.kernel_cmdline.clone())?;
     // To be repeated in the run folder.
-    if let Ok(command) = fs::read_to_string(dir.join(CMDLINE)) {
+    if let Ok(command) = input::read_to_string(&dir.join(CMDLINE)) {
         line("command", command.trim_end().into())?;
     }
     line("built in", format!("{:.1} s", record.timing.build_s))?;

@@ -1,7 +1,6 @@
 //! What was last heard of a guest that did not come to its end.
 
 use std::fmt::Write;
-use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use crate::guest::log::{Decoder, Line};
 use crate::guest::trace;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
+use crate::input;
 use crate::term::{self, last_lines, printable};
 
 /// Lines that are shown of each source.
@@ -60,7 +60,7 @@ fn last_log_lines(dir: &Path, elf: &Elf) -> Vec<String> {
     let mut lines = Vec::new();
     let mut stream = decoder.stream();
     let mut read = || -> anyhow::Result<()> {
-        let mut frames = FrameReader::log(BufReader::new(File::open(dir.join(LOG))?))?;
+        let mut frames = FrameReader::log(BufReader::new(input::open(&dir.join(LOG))?))?;
         while let Some(entry) = frames.next_entry()? {
             if let Entry::Frame(frame) = entry {
                 stream.push(&frame.payload, |line| lines.push(line));
@@ -91,7 +91,7 @@ fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
 
 /// The last lines of a text file, without empty ones at its end.
 pub(crate) fn tail(path: &Path, count: usize) -> Vec<String> {
-    let bytes = fs::read(path).unwrap_or_default();
+    let bytes = input::read(path).unwrap_or_default();
     let text = printable(&bytes);
     let lines = last_lines(&text, count).into_iter();
     lines.map(str::to_owned).collect()

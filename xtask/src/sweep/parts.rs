@@ -17,6 +17,7 @@ use super::config::{SweepConfig, What};
 use super::path::Path;
 use super::sealed;
 use crate::image::Elf;
+use crate::input;
 use crate::output::write_whole;
 use crate::run::folder::{self, IMAGE, SWEEP as PLAN};
 use crate::schema;
@@ -123,7 +124,7 @@ impl Folder {
     /// If it holds none, or a plan that makes no sense.
     pub fn open(dir: &FilePath) -> Result<Self> {
         let file = dir.join(PLAN);
-        let text = fs::read_to_string(&file)
+        let text = input::read_to_string(&file)
             .with_context(|| format!("{} holds no sweep: cannot read {PLAN}", dir.display()))
             .help(folder::other_way(dir, folder::NAME_A_SWEEP))?;
         let plan =
@@ -212,7 +213,8 @@ impl Folder {
     fn add(&self, found: &mut Gathered, path: PathBuf) -> Result<()> {
         let keys: Vec<_> = self.config().what.iter().map(|it| self.key(it)).collect();
         sealed::read::<IgnoredAny>(&path, |key| keys.contains(&key))?;
-        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes =
+            input::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_owned();
         match found.get(&name) {
             Some((first, known)) if *known != bytes => Err(anyhow!(

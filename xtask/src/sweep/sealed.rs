@@ -1,7 +1,6 @@
 //! Files whose content is known to be what was written, for the plan that it was measured by: a file that was edited, cut or
 //! put under another plan is refused, not believed.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use takt_tracer::wire;
 
+use crate::input;
 use crate::output::write_whole;
 use crate::term::WithHelp;
 
@@ -43,7 +43,7 @@ pub(super) fn read<T: DeserializeOwned>(
     path: &Path,
     is_plan: impl Fn(u64) -> bool,
 ) -> Result<Option<T>> {
-    let bytes = match fs::read(path) {
+    let bytes = match input::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other.with_context(|| format!("cannot read {}", path.display()))?,
     };
@@ -75,6 +75,7 @@ fn unseal(bytes: &[u8]) -> Result<(u64, Box<RawValue>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn only_what_was_written_is_read() {

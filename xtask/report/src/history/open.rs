@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use xtask::history::{Entry, spool};
-use xtask::paths;
 use xtask::term::{WithHelp, note, one_line};
+use xtask::{input, paths};
 
 use super::database::{Database, FILE};
 use super::{advice, schema};
@@ -127,7 +127,7 @@ impl Database {
 fn read(spooled: Vec<PathBuf>) -> Vec<(PathBuf, Entry)> {
     let mut entries = Vec::new();
     for path in spooled {
-        let read = fs::read_to_string(&path)
+        let read = input::read_to_string(&path)
             .map_err(anyhow::Error::from)
             .and_then(|text| Entry::parse(&text));
         match read {
