@@ -1,6 +1,6 @@
 //! [`Executed`]: what the CPUs executed around an activation, as the plugin of QEMU counts it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -76,8 +76,18 @@ impl Executed {
         self.turns.others(cpu.into(), counts).unwrap_or_default()
     }
 
-    fn own(&self, cpu: u8, counts: Range<u64>) -> u64 {
-        counts.end - counts.start - self.others(cpu, counts)
+    /// The CPUs that executed anything.
+    pub(super) fn cpus(&self) -> BTreeSet<u8> {
+        let cpus = self
+            .events
+            .iter()
+            .filter_map(|it| u8::try_from(it.cpu).ok());
+        cpus.collect()
+    }
+
+    /// A CPU's own instructions behind one count and up to another.
+    pub(super) fn own(&self, cpu: u8, counts: Range<u64>) -> u64 {
+        (counts.end - counts.start).saturating_sub(self.others(cpu, counts))
     }
 
     fn steps(&self, cpu: u8) -> impl DoubleEndedIterator<Item = Step> {

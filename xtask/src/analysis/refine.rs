@@ -128,7 +128,7 @@ pub(crate) fn refine(
         }
     }
     let mut whole = Breakdown::new(it);
-    whole.rows = rows(&cut.parts(executed, cpu), whole.latency_ns);
+    whole.rows = rows(&cut.parts(executed, cpu, names), whole.latency_ns);
     whole.stack = stack;
     for row in &mut whole.rows {
         match row.group {
@@ -152,6 +152,16 @@ fn depth(it: &Activation) -> Option<u8> {
 
 /// Instructions that QEMU's timer is late.
 const LATE: u64 = 1;
+
+/// A CPU, with the function that it was in at a count, or at the end of its last turn before.
+fn place_of(executed: &Executed, cpu: u8, at: u64, names: &Names<'_>) -> String {
+    let calls = executed.calls(cpu, at);
+    let frame = calls.first().and_then(|ip| names.frames(*ip).pop());
+    match frame {
+        Some(frame) => format!("CPU {cpu}, {frame}"),
+        None => format!("CPU {cpu}"),
+    }
+}
 
 /// An activation's pieces, with the count of its deadline.
 struct Cut {
@@ -190,11 +200,16 @@ impl Cut {
     }
 
     /// The pieces without the instructions of other CPUs, and those.
-    fn parts(&self, executed: &Executed, cpu: u8) -> Vec<Part> {
+    fn parts(&self, executed: &Executed, cpu: u8, names: &Names<'_>) -> Vec<Part> {
+        let middle = self.due + self.pieces.last().map_or(0, |last| last.to / 2);
+        let mut cpus = executed.cpus();
+        cpus.remove(&cpu);
+        let other = |other| (other, place_of(executed, other, middle, names));
+        let cpus: Vec<_> = cpus.into_iter().map(other).collect();
         let mut parts = Vec::new();
         for piece in &self.pieces {
             let counts = self.due + piece.from..self.due + piece.to;
-            let others = executed.others(cpu, counts);
+            let others = executed.others(cpu, counts.clone());
             let part = |cause, who: &str, ns| Part {
                 cause,
                 who: who.into(),
@@ -205,7 +220,10 @@ impl Cut {
                 &piece.who,
                 piece.to - piece.from - others,
             ));
-            parts.push(part(Cause::OtherCpus, "", others));
+            for (other, place) in &cpus {
+                let ns = executed.own(*other, counts.clone());
+                parts.push(part(Cause::OtherCpus, place, ns));
+            }
         }
         parts.retain(|part| part.ns > 0);
         parts

@@ -83,7 +83,8 @@ impl Group {
 pub struct Part {
     /// Why time passed.
     pub cause: Cause,
-    /// Who: a thread as `name:id`, an interrupt as `irq N`; empty where the cause says all.
+    /// Who: a thread as `name:id`, an interrupt as `irq N`, another CPU with the function that it was in halfway; empty
+    /// where the cause says all.
     pub who: String,
     /// How long, in ns.
     pub ns: u64,
@@ -232,6 +233,9 @@ impl Breakdown {
         }
         if longest.group == Group::OtherCpus {
             text += &format!("; other CPUs' turns: {} ns", longest.ns);
+            if let Some(part) = longest.parts.first().filter(|part| !part.who.is_empty()) {
+                text += &format!(", most of {}", part.who);
+            }
         }
         Some(text)
     }

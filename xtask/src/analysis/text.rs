@@ -73,7 +73,11 @@ fn show(out: &mut String, it: &Breakdown, row: &Row) -> fmt::Result {
             (_, "") => continue,
             (_, who) => who.to_owned(),
         };
-        writeln!(out, "{:>NAME$}  {:>TIME$}", who, micros(part.ns))?;
+        let (name, place) = who.split_once(", ").unwrap_or((&who, ""));
+        writeln!(out, "{name:>NAME$}  {:>TIME$}", micros(part.ns))?;
+        if !place.is_empty() {
+            writeln!(out, "    in {place}")?;
+        }
     }
     for section in &row.sections {
         writeln!(out, "    {section}")?;

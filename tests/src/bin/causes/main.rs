@@ -3,11 +3,13 @@
 //! | word | meaning |
 //! |---|---|
 //! | `cases=N` | how many |
+//! | `smp=2` | all by one more cause: a lock that a thread on the other CPU holds |
 #![no_std]
 #![no_main]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use takt_board::cmdline::CommandLine;
 use takt_kernel::sync::{Mutex, Semaphore};
@@ -97,6 +99,48 @@ fn planted_inherited(rounds: u32) {
     drop(guard);
 }
 
+/// Which activation's lock is to be taken on the other CPU, and whether it is held.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+
+/// On the other CPU: takes the lock when it is told to, and holds it for some rounds. Between them it pauses, for under
+/// icount the CPU that waits would have no turn otherwise.
+fn holder(_: usize) {
+    let mut last = 0;
+    loop {
+        let wanted = WANTED.load(Acquire);
+        if wanted != last {
+            last = wanted;
+            IS_HELD.store(true, Release);
+            for _ in 0..ROUNDS.load(Relaxed) {
+                spend(8);
+                core::hint::spin_loop();
+            }
+            IS_HELD.store(false, Release);
+        }
+        core::hint::spin_loop();
+    }
+}
+
+/// Waits for the lock with interrupts off.
+#[inline(never)]
+fn planted_lock_wait() {
+    let guard = preempt::irq_save();
+    while IS_HELD.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    guard.restore();
+}
+
+/// The deadline comes while the lock is waited for.
+fn wait_for_lock(seq: u32) {
+    WANTED.store(seq, Release);
+    while !IS_HELD.load(Acquire) {
+        core::hint::spin_loop();
+    }
+    planted_lock_wait();
+}
+
 static GO: Semaphore = Semaphore::new(0, 1);
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
 static SEQ: AtomicU32 = AtomicU32::new(0);
@@ -135,10 +179,10 @@ fn measure() -> Result<(), Error> {
 
 extern "C" fn handler(_: usize, _: u64) {}
 
-thread_stack!(static STACKS: [16384; 3]);
+thread_stack!(static STACKS: [16384; 4]);
 
 fn start() -> Result<(), Error> {
-    irq::register(VECTOR, handler, 0)?;
+    irq::register(VECTOR, "planted", handler, 0)?;
     Builder::new("measured", 95)?.spawn(&STACKS[0], measured, 0)?;
     Builder::new("above", 97)?.spawn(&STACKS[1], more_important, 0)?;
     Builder::new("lender", 98)?.spawn(&STACKS[2], lender, 0)?;
@@ -148,18 +192,37 @@ fn start() -> Result<(), Error> {
 /// From the order to measure to the deadline, in cycles: until then the thread has armed its timer and waits.
 const AHEAD: u64 = 4000;
 
-fn main(text: &'static str) {
-    let nr = CommandLine(text).number("cases", 10).unwrap_or(10);
-    if let Err(error) = start() {
-        defmt::error!("the threads could not be started: {}", error);
-        return;
+/// The thread on the other CPU, if there is one; says whether there is.
+fn start_holder(nr_cpus: u64) -> Result<bool, Error> {
+    if nr_cpus < 2 || takt_board::smp::start(nr_cpus as usize) < 2 {
+        return Ok(false);
     }
+    Builder::new("holder", 2)?
+        .cpu(1)
+        .spawn(&STACKS[3], holder, 0)?;
+    Ok(true)
+}
+
+fn main(text: &'static str) {
+    let line = CommandLine(text);
+    let nr = line.number("cases", 10).unwrap_or(10);
+    let holder = start_holder(line.number("smp", 1).unwrap_or(1));
+    let (Ok(has_holder), Ok(())) = (holder, start()) else {
+        defmt::error!("the threads could not be started");
+        return;
+    };
     for (case, seq) in plan::cases(nr as u32).zip(1..) {
         SEQ.store(seq, Relaxed);
         ROUNDS.store(case.more_important, Relaxed);
         let deadline = Instant::now() + AHEAD;
         DEADLINE.store(deadline.cycles(), Relaxed);
         let _ = GO.give();
+        if has_holder {
+            ROUNDS.store(case.held(), Relaxed);
+            wait_for_lock(seq);
+            takt_board::capture::hand_over();
+            continue;
+        }
         let begin = Instant::from_cycles(deadline.cycles() - u64::from(case.offset));
         while Instant::now() < begin {}
         if case.preempt_off > 0 {

@@ -17,6 +17,13 @@ pub(crate) struct Case {
     pub(crate) offset: u32,
 }
 
+impl Case {
+    /// Rounds for which the other CPU holds the lock: so many that the deadline comes before their end.
+    pub(crate) fn held(&self) -> u32 {
+        300 + self.offset % 300
+    }
+}
+
 /// Rounds at least, so that the deadline is sure to fall into what is planted.
 const LEAST: u64 = 150;
 

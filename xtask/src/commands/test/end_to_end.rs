@@ -85,6 +85,10 @@ const TESTS: &[(&str, Check)] = &[
         "auto_analysis_names_what_is_planted",
         analysis::names_what_is_planted,
     ),
+    (
+        "auto_analysis_names_a_lock_of_another_cpu",
+        analysis::names_a_lock_of_another_cpu,
+    ),
     ("lost_events_taint", runs::lost_events_taint),
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),

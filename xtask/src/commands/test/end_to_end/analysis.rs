@@ -44,28 +44,44 @@ pub(super) fn adds_up(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The load `plant`: the section is named, by its line, and with several CPUs as well.
+/// Periods in µs, of which each meets the load's sections in its own way.
+const PERIODS: [u32; 8] = [1000, 900, 700, 1100, 470, 610, 830, 330];
+
+/// The load `plant`: sections of either kind are named, by their line, and with several CPUs as well.
 pub(super) fn names_the_section(stage: &Stage) -> Result<()> {
-    for (name, flags, section) in [
-        ("plant", "", "planted_irqs_off"),
-        ("plant-blocks", "-p 900", "planted_preempt_off"),
-        ("plant-4", "--smp 4 -c 0-3", "planted_irqs_off"),
-    ] {
-        let done = stage
-            .latency_run(name, &format!("-d 1s -a 20 --load plant {flags}"))?
-            .code(2)?;
-        done.says(&format!(
-            "ns: plant::{section} (timerlat/src/workload/plant.rs:"
-        ))?
-        .says("Unexplained:                                      0.000 us    (0.00 %)")?;
-        let analysis = fs::read(format!("{}/{}", stage.dir(name), folder::ANALYSIS))?;
-        sums(&serde_json::from_slice(&analysis)?)?;
+    let mut missing = vec!["planted_irqs_off", "planted_preempt_off"];
+    for period in PERIODS {
+        let found = plant(stage, &format!("plant-{period}"), &format!("-p {period}"))?;
+        missing.retain(|section| !found.contains(section));
+        if missing.is_empty() {
+            break;
+        }
     }
-    Ok(())
+    ensure!(missing.is_empty(), "{missing:?} was never met");
+    plant(stage, "plant-4", "--smp 4 -c 0-3").map(|_| ())
+}
+
+/// A run beside the load, which a section stops; gives what it says of the cause.
+fn plant(stage: &Stage, name: &str, flags: &str) -> Result<String> {
+    let done = stage
+        .latency_run(name, &format!("-d 1s -a 20 --load plant {flags}"))?
+        .code(2)?
+        .says("Unexplained:                                      0.000 us    (0.00 %)")?;
+    let analysis = fs::read(format!("{}/{}", stage.dir(name), folder::ANALYSIS))?;
+    sums(&serde_json::from_slice(&analysis)?)?;
+    let cause = done.stdout.lines().find(|line| line.starts_with("cause "));
+    let cause = cause.context("no cause")?;
+    ensure!(
+        cause.contains(" plant::planted_") && cause.contains(" (timerlat/src/workload/plant.rs:"),
+        "{cause}"
+    );
+    Ok(cause.to_owned())
 }
 
 /// How many activations with known causes are taken apart.
 const NR_CASES: u32 = 1000;
+/// And how many that wait for a lock.
+const NR_LOCKS: u32 = 100;
 /// Instructions around an activation in which everything of it lies.
 const NEAR: u64 = 20_000;
 /// Under icount.
@@ -73,8 +89,8 @@ const TSC_HZ: u64 = 1_000_000_000;
 /// Instructions in which preemption is off around what is planted.
 const AROUND_PREEMPT_OFF: u64 = 40;
 
-/// Each cause that is planted is named, sections with their exact length, and nothing is left over.
-pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
+/// The activations of the image `causes`, with what it was told, each taken apart; `smp` CPUs.
+fn planted(stage: &Stage, smp: u8, nr: u32) -> Result<Vec<Breakdown>> {
     let recipe = Recipe {
         package: "takt-tests".into(),
         kind: "--bin",
@@ -93,16 +109,14 @@ pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
         .map(ToString::to_string)
         .collect();
     let keys = clock_keys(Accel::TcgIcount);
-    let cmdline = format!(
-        "events={} mode=capture{keys} cases={NR_CASES}",
-        ids.join(",")
-    );
-    let counted = replay::boot(elf.path.clone(), cmdline, 1, &elf, GuestExit::Passed)?;
+    let ids = ids.join(",");
+    let cmdline = format!("events={ids} mode=capture{keys} smp={smp} cases={nr}");
+    let counted = replay::boot(elf.path.clone(), cmdline, smp, &elf, GuestExit::Passed)?;
 
-    let dir = PathBuf::from(stage.dir("causes"));
+    let dir = PathBuf::from(stage.dir(&format!("causes-{smp}")));
     fs::create_dir(&dir)?;
     fs::copy(&elf.path, dir.join(folder::IMAGE))?;
-    let facts = FileFacts::new(&elf, TSC_HZ, 1);
+    let facts = FileFacts::new(&elf, TSC_HZ, smp.into());
     let rest = Rest {
         log: Vec::new(),
         trace: Vec::new(),
@@ -113,7 +127,7 @@ pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
     let mut trace = Trace::open_with(&dir, [])?;
     let activations = analysis::activations(&mut trace)?;
     ensure!(
-        activations.len() == NR_CASES as usize,
+        activations.len() == nr as usize,
         "{} activations",
         activations.len()
     );
@@ -124,16 +138,21 @@ pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
         .skipped(last)
         .context("the log is of another run")?;
     let names = Names::new(&elf);
-    let mut around = BTreeSet::new();
-    for (case, it) in plan::cases(NR_CASES).zip(&activations) {
+    let refined = activations.iter().map(|it| {
         let (due, end) = (it.sample.due() - skipped, it.sample.recorded - skipped);
-        let executed = counted.executed.part(due - NEAR..end + NEAR);
-        let found =
-            refine::refine(it, skipped, &executed, &names).context("the log is of another run")?;
-        around.extend(
-            check(&case, &found)
-                .with_context(|| format!("activation {}: {case:?}\n{found:#?}", found.seqnum))?,
-        );
+        let executed = counted.executed.part(due.saturating_sub(NEAR)..end + NEAR);
+        refine::refine(it, skipped, &executed, &names).context("the log is of another run")
+    });
+    refined.collect()
+}
+
+/// Each cause that is planted is named, sections with their exact length, and nothing is left over.
+pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
+    let mut around = BTreeSet::new();
+    for (case, found) in plan::cases(NR_CASES).zip(planted(stage, 1, NR_CASES)?) {
+        let more = check(&case, &found)
+            .with_context(|| format!("activation {}: {case:?}\n{found:#?}", found.seqnum))?;
+        around.extend(more);
     }
     ensure!(
         around.len() <= 2 && around.iter().all(|more| *more <= AROUND_PREEMPT_OFF),
@@ -142,14 +161,56 @@ pub(super) fn names_what_is_planted(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Holds an analysis against what was planted. Gives how much longer a section with preemption off is than what is in it.
-fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
+/// So many more wait for a lock that another CPU holds: the section is named, and the other CPU's turns, which are most of
+/// it, are a row of their own.
+pub(super) fn names_a_lock_of_another_cpu(stage: &Stage) -> Result<()> {
+    for (case, found) in plan::cases(NR_LOCKS).zip(planted(stage, 2, NR_LOCKS)?) {
+        check_lock(&case, &found)
+            .with_context(|| format!("activation {}: {case:?}\n{found:#?}", found.seqnum))?;
+    }
+    Ok(())
+}
+
+fn check_lock(case: &Case, found: &Breakdown) -> Result<()> {
+    check_sum(found)?;
+    section(
+        found,
+        Group::IrqHandlerDelay,
+        Kind::IrqsOff,
+        "planted_lock_wait",
+    )?;
+    let (own, others) = (found.ns(Group::IrqHandlerDelay), found.ns(Group::OtherCpus));
+    // At most the whole time for which it is held: two instructions a round of `spend`, and the loop around it.
+    let held = u64::from(case.held()) * (2 * 8 + 8);
+    ensure!(
+        own < others && others < held,
+        "own {own}, others {others}, held {held}"
+    );
+    Ok(())
+}
+
+fn check_sum(found: &Breakdown) -> Result<()> {
     let total: u64 = found.rows.iter().map(|row| row.ns).sum();
     ensure!(total == found.latency_ns, "the rows add up to {total}");
     ensure!(
         found.ns(Group::Unexplained) == 0,
         "something is unexplained"
     );
+    Ok(())
+}
+
+/// The length of the one section that is behind a row, which must be in this function.
+fn section(found: &Breakdown, group: Group, kind: Kind, function: &str) -> Result<u64> {
+    let sections = found.row(group).map(|row| row.sections.as_slice());
+    match sections.unwrap_or_default() {
+        [one] if one.kind == kind && one.begun_by.line.contains(function) => Ok(one.length),
+        other => bail!("{function} is not the one section behind {group:?}: {other:#?}"),
+    }
+}
+
+/// Holds an analysis against what was planted. Gives how much longer a section with preemption off is than what is in it.
+fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
+    check_sum(found)?;
     let has = |group, is_there: bool| {
         ensure!(
             found.row(group).is_some() == is_there,
@@ -157,13 +218,6 @@ fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
             if is_there { "not " } else { "" }
         );
         Ok(found.row(group))
-    };
-    let section = |group, kind, function: &str| {
-        let sections = found.row(group).map(|row| row.sections.as_slice());
-        match sections.unwrap_or_default() {
-            [one] if one.kind == kind && one.begun_by.line.contains(function) => Ok(one.length),
-            other => bail!("{function} is not the one section behind {group:?}: {other:#?}"),
-        }
     };
     let irqs_off = match case.irqs_off {
         0 => 0,
@@ -175,7 +229,7 @@ fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
         } else {
             "planted_irqs_off ("
         };
-        let length = section(Group::IrqHandlerDelay, Kind::IrqsOff, name)?;
+        let length = section(found, Group::IrqHandlerDelay, Kind::IrqsOff, name)?;
         ensure!(
             length == irqs_off,
             "interrupts off for {length}, not {irqs_off}"
@@ -199,6 +253,7 @@ fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
         return Ok(None);
     }
     let length = section(
+        found,
         Group::BlockingThread,
         Kind::PreemptOff,
         "planted_preempt_off",
