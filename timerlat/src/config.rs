@@ -14,7 +14,7 @@ named! {
     pub enum Workload {
         /// One periodic thread per CPU; IRQ and thread latency apart.
         Timerlat = "timerlat",
-        /// Several threads of descending priority and growing interval.
+        /// Several threads of growing interval that sleep until an absolute time.
         Cyclictest = "cyclictest",
     }
 }
@@ -35,6 +35,19 @@ named! {
         Mix = "mix",
         /// Sections with interrupts off and with preemption off in turn, 30 µs each (or --append plant_ns=NS).
         Plant = "plant",
+    }
+}
+
+named! {
+    /// How threads of the same priority share a CPU.
+    #[derive(Default)]
+    #[cfg_attr(feature = "workload", derive(defmt::Format))]
+    pub enum Policy {
+        /// One runs until it waits.
+        #[default]
+        Fifo = "fifo",
+        /// They take turns, 100 ms each.
+        RoundRobin = "rr",
     }
 }
 
@@ -121,6 +134,12 @@ impl Word for Load {
     }
 }
 
+impl Word for Policy {
+    fn read(text: &str) -> Option<Self> {
+        Self::from_name(text)
+    }
+}
+
 /// Declares the parameters: field, type, default, word.
 macro_rules! config {
     ($($(#[$meta:meta])* $field:ident: $ty:ty = $default:expr, $word:literal;)+) => {
@@ -182,6 +201,8 @@ config! {
     cpus: CpuMask = CpuMask(1), "cpus";
     /// Priority of the measured threads, 1 to 99; of cyclictest's first.
     prio: u8 = 95, "prio";
+    /// Policy of the measured threads.
+    policy: Policy = Policy::Fifo, "policy";
     /// What else runs.
     load: Load = Load::None, "load";
     /// How long the sections of the load `plant` are, in nanoseconds.
@@ -190,10 +211,29 @@ config! {
     threads: u32 = 1, "threads";
     /// cyclictest: how much longer each thread's interval is than the one before, in nanoseconds.
     distance_ns: u64 = 500_000, "distance_ns";
+    /// cyclictest: how much lower each thread's priority is than the one before.
+    prio_step: u8 = 0, "prio_step";
+    /// The first activation comes this much after a multiple of `align_ns`, in nanoseconds.
+    offset_ns: u64 = 0, "offset_ns";
+    /// The first activation lies on a multiple of this, in nanoseconds; 0 means of the period.
+    align_ns: u64 = 0, "align_ns";
+    /// cyclictest: how much later each thread's first activation is than the one before, in nanoseconds.
+    stagger_ns: u64 = 0, "stagger_ns";
     /// An interrupt latency above this stops the run, in nanoseconds; 0 means none.
     stop_irq_ns: u64 = 0, "stop_irq_ns";
     /// A thread latency above this stops the run, in nanoseconds; 0 means none.
     stop_thread_ns: u64 = 0, "stop_thread_ns";
+}
+
+impl Config {
+    /// The priority of cyclictest's `n`-th thread, counted from 0.
+    #[must_use]
+    pub const fn prio_of(&self, n: u8) -> u8 {
+        match self.prio.saturating_sub(n.saturating_mul(self.prio_step)) {
+            0 => 1,
+            prio => prio,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +257,8 @@ mod tests {
             duration_ns: 2_000_000_000,
             cpus: CpuMask(5),
             prio: 90,
+            policy: Policy::RoundRobin,
+            prio_step: 1,
             load: Load::Mix,
             threads: 3,
             stop_thread_ns: 12_000,
@@ -225,8 +267,8 @@ mod tests {
         let line = config.to_string();
         assert_eq!(
             line,
-            "workload=cyclictest period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=1 cpus=0x5 prio=90 load=mix \
-             plant_ns=30000 threads=3 distance_ns=500000 stop_irq_ns=0 stop_thread_ns=12000"
+            "workload=cyclictest period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=1 cpus=0x5 prio=90 policy=rr \
+             load=mix plant_ns=30000 threads=3 distance_ns=500000 prio_step=1 offset_ns=0 align_ns=0 stagger_ns=0 stop_irq_ns=0 stop_thread_ns=12000"
         );
         assert_eq!(read(&line), Ok(config));
         assert_eq!(read("quiet"), Ok(Config::default()));

@@ -4,9 +4,8 @@ mod common;
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
 
-use common::{Stage, elf, event};
+use common::{Stage, elf, event, snapshot};
 use takt_tracer::decode::FrameWriter;
 use takt_tracer::wire::{
     CHANNEL_TRACE, COMMIT_RECORD, FILE_MAGIC_TRACE, FileHeader, NEAR_FAR, SubHeader, VERSION,
@@ -183,25 +182,6 @@ fn run(stage: &Stage) {
         writer.frame(CHANNEL_TRACE, sub[20], &sub).unwrap();
     }
     fs::write(dir.join("trace.bin"), writer.finish().unwrap()).unwrap();
-}
-
-fn snapshot(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/snapshots")
-        .join(name);
-    if std::env::var_os("OVERWRITE").is_some() {
-        fs::write(&path, found).unwrap();
-    }
-    let expected = fs::read_to_string(&path).unwrap_or_default();
-    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
-        assert_eq!(
-            found,
-            expected,
-            "line {} of {name}; OVERWRITE=1 accepts it",
-            number + 1
-        );
-    }
-    assert_eq!(found, expected, "{name}; OVERWRITE=1 accepts it");
 }
 
 /// Lines of sixteen bytes; those of zeros only are left out.

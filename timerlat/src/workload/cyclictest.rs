@@ -1,4 +1,4 @@
-//! cyclictest: threads of descending priority and growing interval that sleep until an absolute time.
+//! cyclictest: threads of growing interval that sleep until an absolute time.
 //!
 //! Source: rt-tests, `cyclictest(8)`.
 
@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::stats::{MAX_SLOTS, Measure};
 
 static INTERVALS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+static STARTS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
 
 const NAMES: [&str; MAX_SLOTS] = [
     "cyclic/0", "cyclic/1", "cyclic/2", "cyclic/3", "cyclic/4", "cyclic/5", "cyclic/6", "cyclic/7",
@@ -27,8 +28,10 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
         let interval = config.period_ns + n as u64 * config.distance_ns;
         INTERVALS[n].store(nanos_to_cycles(interval), Relaxed);
-        let prio = config.prio.saturating_sub(n as u8).max(1);
-        spawn(name, prio, cpus.next().unwrap_or(0), n, thread_main)?;
+        let start = SHARED.start.load(Relaxed) + nanos_to_cycles(n as u64 * config.stagger_ns);
+        STARTS[n].store(start, Relaxed);
+        let cpu = cpus.next().unwrap_or(0);
+        spawn(name, config.prio_of(n as u8), config, cpu, n, thread_main)?;
     }
     Ok(config.threads)
 }
@@ -55,7 +58,7 @@ fn run(slot: usize) -> Result<(), Error> {
         u32::from(prio),
         takt_kernel::time::cycles_to_nanos(interval),
     );
-    let mut abs = SHARED.start.load(Relaxed);
+    let mut abs = STARTS[slot % MAX_SLOTS].load(Relaxed);
     let mut seq = 0u32;
     while !is_over(abs) {
         seq = seq.wrapping_add(1);

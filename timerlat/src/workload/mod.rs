@@ -17,7 +17,7 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
-use crate::config::{Config, LOAD_PRIORITY, Load, Workload};
+use crate::config::{self as measurement, Config, LOAD_PRIORITY, Load, Workload};
 use crate::stats::{MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, RunState, SlotStats, Status};
 
 /// What a workload needs of its surroundings.
@@ -151,9 +151,7 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     // Loads run below the measured threads.
     let lowest = match config.workload {
         Workload::Timerlat => config.prio,
-        Workload::Cyclictest => config
-            .prio
-            .saturating_sub((config.threads as u8).saturating_sub(1)),
+        Workload::Cyclictest => config.prio_of((config.threads as u8).saturating_sub(1)),
     };
     if config.load != Load::None && lowest <= LOAD_PRIORITY {
         return Err(Error::InvalidArgument);
@@ -176,9 +174,14 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
         .store(cycles(config.stop_thread_ns), Relaxed);
     let period = time::nanos_to_cycles(config.period_ns);
     SHARED.period.store(period, Relaxed);
-    // The threads are set up before the first activation; it lies on a multiple of the period.
+    // The threads are set up before the first activation.
     let lead = time::nanos_to_cycles(1_000_000).max(period);
-    let start = (Instant::now().cycles() + lead).next_multiple_of(period.max(1));
+    let align = match config.align_ns {
+        0 => period,
+        ns => time::nanos_to_cycles(ns),
+    };
+    let start = (Instant::now().cycles() + lead).next_multiple_of(align.max(1))
+        + time::nanos_to_cycles(config.offset_ns);
     let measure_from = start + time::nanos_to_cycles(config.warmup_ns);
     SHARED.start.store(start, Relaxed);
     SHARED.measure_from.store(measure_from, Relaxed);
@@ -236,16 +239,24 @@ fn ended() {
     let _ = ENDED.give();
 }
 
+/// How long a turn of a measured thread is under round robin, in nanoseconds: Linux's default.
+const QUANTUM_NS: u64 = 100_000_000;
+
 /// Creates the thread of slot `slot` on `cpu`.
 fn spawn(
     name: &'static str,
     prio: u8,
+    config: &Config,
     cpu: usize,
     slot: usize,
     entry: fn(usize),
 ) -> Result<thread::Thread, Error> {
     let stack = STACKS.get(slot).ok_or(Error::OutOfResources)?;
     thread::Builder::new(name, prio)?
+        .policy(match config.policy {
+            measurement::Policy::Fifo => thread::Policy::Fifo,
+            measurement::Policy::RoundRobin => thread::Policy::RoundRobin(QUANTUM_NS),
+        })
         .cpu(cpu)
         .spawn(stack, entry, slot)
 }

@@ -46,7 +46,7 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     let mut nr = 0;
     for (cpu, name) in NAMES.iter().enumerate() {
         if config.cpus.has(cpu) && takt_kernel::smp::is_online(cpu) {
-            spawn(name, config.prio, cpu, cpu, thread_main)?;
+            spawn(name, config.prio, config, cpu, cpu, thread_main)?;
             nr += 1;
         }
     }

@@ -124,6 +124,17 @@ pub fn activations(trace: &mut Trace) -> Result<Vec<Activation>> {
     window::read(trace, &samples)
 }
 
+/// The measured activations of a run, in the order in which the threads ran.
+///
+/// # Errors
+///
+/// If its trace cannot be read.
+pub fn measured(dir: &Path, run: &Run) -> Result<Vec<Sample>> {
+    let mut samples = samples::read(&mut Trace::open(dir, run)?)?.all;
+    samples::drop_warm_up(&mut samples, run);
+    Ok(samples)
+}
+
 /// Reads a trace.
 ///
 /// # Errors

@@ -1,11 +1,12 @@
-//! Flags of `latency-run`: the words are those of `rtla timerlat` and `cyclictest`.
+//! Flags of `latency-run`: the words are those of `rtla timerlat`.
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use takt_timerlat::config::{Load, Workload};
+use takt_timerlat::config::{Load, Policy};
 use takt_tracer::control::Tracer;
 
+use super::cyclictest::Cyclic;
 use super::units::{CpuSet, micros, priority, time};
 use super::values::{AccelChoice, named};
 
@@ -19,10 +20,10 @@ Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
 in; NO_COLOR is honoured.")]
 pub struct LatencyRun {
-    /// What to measure.
-    #[arg(long, value_parser = named::<Workload>(), default_value_t = Workload::Timerlat, help_heading = "Measurement")]
-    pub workload: Workload,
-    /// Period in µs, fractions allowed (cyclictest: of the first thread).
+    /// The threads of `cyclictest`, which is measured instead of timerlat then.
+    #[arg(skip)]
+    pub cyclic: Option<Cyclic>,
+    /// Period in µs, fractions allowed.
     #[arg(short, long, value_name = "US", value_parser = micros, default_value = "1000", help_heading = "Measurement")]
     pub period: u64,
     /// How long to measure, in the guest's time: 500ms, 5s, 10m, 1h; without a unit, seconds. 0: until Ctrl-C, which is
@@ -35,21 +36,14 @@ pub struct LatencyRun {
     /// CPUs to measure on, as in 0-1,3 [default: all that the guest has].
     #[arg(short, long, value_name = "CPUS", help_heading = "Measurement")]
     pub cpus: Option<CpuSet>,
-    /// Priority of the measured thread, 1 to 99 (FIFO), also as f:95; cyclictest counts down from it.
+    /// Policy and priority of the measured thread: f:95 or 95 (FIFO), r:95 (round robin), 1 to 99.
     #[arg(short = 'P', long, value_name = "PRIO", value_parser = priority, default_value = "95", help_heading = "Measurement")]
-    pub priority: u8,
+    pub priority: (Policy, u8),
     /// What runs beside the measurement.
     #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None, help_heading = "Measurement")]
     pub load: Load,
-    /// cyclictest: number of threads, 1 to 8 [default: 1].
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Measurement")]
-    pub threads: Option<u8>,
-    /// cyclictest: what each thread's interval has more than the one before, in µs [default: 500].
-    #[arg(long, value_name = "US", value_parser = micros, help_heading = "Measurement")]
-    pub distance: Option<u64>,
 
-    /// Stop if an IRQ latency is higher than this many µs, fractions allowed; timerlat only
-    /// [default: never].
+    /// Stop if an IRQ latency is higher than this many µs, fractions allowed [default: never].
     #[arg(short, long = "irq", value_name = "US", value_parser = micros, help_heading = "Thresholds")]
     pub irq_threshold: Option<u64>,
     /// Stop if a thread latency is higher than this many µs, fractions allowed [default: never].
@@ -163,7 +157,7 @@ pub struct LatencyRun {
     pub dry_run: bool,
     /// Report on an earlier run's folder without booting.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "verify", "workload", "period", "duration", "warm_up", "cpus", "priority", "load", "threads", "distance",
+        "verify", "period", "duration", "warm_up", "cpus", "priority", "load",
         "irq_threshold", "thread_threshold", "auto", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
         "force", "dry_run", "no_history", "history",
     ], help_heading = "Output")]

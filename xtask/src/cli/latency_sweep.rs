@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::error::{ContextKind, ErrorKind};
+use takt_timerlat::config::Policy;
 use takt_timerlat::sweep::WORKLOADS;
 
 use super::units;
@@ -132,9 +133,9 @@ fn workloads_help() -> String {
 
 /// A priority that is above all threads of a workload.
 fn priority(text: &str) -> Result<u8, String> {
-    let priority = units::priority(text);
-    match priority {
-        Ok(priority) if PRIORITIES.contains(&priority) => Ok(priority),
+    match units::priority(text) {
+        Ok((Policy::Fifo, priority)) if PRIORITIES.contains(&priority) => Ok(priority),
+        Ok((Policy::RoundRobin, _)) => Err("the policy is FIFO (f) in a sweep".into()),
         // Another policy is refused in words of its own.
         Err(error) if text.contains(':') && !text.starts_with(['f', 'F']) => Err(error),
         _ => Err(format!(

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod compare;
+mod cyclictest;
 mod latency_run;
 mod latency_sweep;
 mod report;
@@ -15,6 +16,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 pub use compare::{Compare, CompareCommand, LinuxRt};
+pub use cyclictest::{Cyclic, Cyclictest, Lines};
 pub use latency_run::LatencyRun;
 pub use latency_sweep::LatencySweep;
 pub use report::{
@@ -46,6 +48,8 @@ pub struct Cli {
 pub enum Command {
     /// Boots the kernel in QEMU and measures IRQ latency and thread latency.
     LatencyRun(Box<LatencyRun>),
+    /// Boots the kernel in QEMU and measures as cyclictest does, with its flags and its output.
+    Cyclictest(Box<Cyclictest>),
     /// Moves an interrupt over every instruction of a stretch of code: the exact worst case of both latencies.
     LatencySweep(Box<LatencySweep>),
     /// Measures another system in the same QEMU and prints both side by side.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use takt_timerlat::config::Policy;
+
 /// Nanoseconds in `text` units of `unit_ns` each; decimals as far as a nanosecond goes.
 fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -82,19 +84,25 @@ pub(super) fn positive_time(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A FIFO priority: `95`, or rtla's `f:95`.
-pub(super) fn priority(text: &str) -> Result<u8, String> {
-    let number = match text.split_once(':') {
-        None => text,
-        Some(("f" | "F", number)) => number,
+/// A span in microseconds, fractions allowed.
+pub(super) fn micros_or_none(text: &str) -> Result<u64, String> {
+    decimal(text, 1_000)
+}
+
+/// Policy and priority as rtla has them: `f:95`, `r:95`; `95` is FIFO.
+pub(super) fn priority(text: &str) -> Result<(Policy, u8), String> {
+    let (policy, number) = match text.split_once(':') {
+        None => (Policy::Fifo, text),
+        Some(("f" | "F", number)) => (Policy::Fifo, number),
+        Some(("r" | "R", number)) => (Policy::RoundRobin, number),
         Some((policy, _)) => {
             return Err(format!(
-                "policy `{policy}` is not offered; only FIFO (f) is"
+                "policy `{policy}` is not offered: only FIFO (f) and round robin (r) are"
             ));
         }
     };
     match number.parse() {
-        Ok(prio @ 1..=99) => Ok(prio),
+        Ok(prio @ 1..=99) => Ok((policy, prio)),
         _ => Err("a priority is 1 to 99, 99 the most important".into()),
     }
 }
@@ -215,9 +223,10 @@ mod tests {
 
     #[test]
     fn priorities_are_rtlas() {
-        assert_eq!(priority("95"), Ok(95));
-        assert_eq!(priority("f:1"), Ok(1));
-        for bad in ["0", "100", "r:5", "f:", "high"] {
+        assert_eq!(priority("95"), Ok((Policy::Fifo, 95)));
+        assert_eq!(priority("f:1"), Ok((Policy::Fifo, 1)));
+        assert_eq!(priority("r:5"), Ok((Policy::RoundRobin, 5)));
+        for bad in ["0", "100", "o:5", "f:", "high"] {
             assert!(priority(bad).is_err(), "{bad}");
         }
     }

@@ -203,29 +203,20 @@ fn takt(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<Finished> {
 
 /// What one would type for it. timerlat records its two samples, as Linux's does, and cyclictest nothing.
 fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyRun> {
-    let (events, warm_up) = match workload {
-        "timerlat" => ("timerlat", flags.warm_up),
-        _ => ("none", 0),
+    let is_timerlat = workload == "timerlat";
+    let [command, period, priority, events] = match is_timerlat {
+        true => ["latency-run", "--period", "--priority", "timerlat"],
+        false => ["cyclictest", "--interval", "--prio", "none"],
     };
     let load = takt_timerlat::config::Load::from(flags.load).to_string();
-    let mut words: Vec<OsString> = [
-        "xtask",
-        "latency-run",
-        "--accel",
-        "tcg",
-        "--workload",
-        workload,
-    ]
-    .map(Into::into)
-    .into();
+    let mut words: Vec<OsString> = ["xtask", command, "--accel", "tcg"].map(Into::into).into();
     for (flag, value) in [
         (
-            "--period",
+            period,
             format!("{}.{:03}", flags.period / 1000, flags.period % 1000),
         ),
         ("--duration", format!("{}ns", flags.duration)),
-        ("--warm-up", format!("{warm_up}ns")),
-        ("--priority", PRIORITY.to_string()),
+        (priority, PRIORITY.to_string()),
         ("--load", load),
         ("--event", events.into()),
     ] {
@@ -241,11 +232,18 @@ fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyR
     for (flag, is_set) in [("--quiet", flags.quiet), ("--no-install", flags.no_install)] {
         words.extend(is_set.then(|| flag.into()));
     }
-    words.extend((0..flags.verbose).map(|_| "--verbose".into()));
-    match Cli::try_parse_from(words)?.command {
-        Command::LatencyRun(flags) => Ok(*flags),
-        _ => bail!("these are the words of another command"),
+    if is_timerlat {
+        words.extend(["--warm-up".into(), format!("{}ns", flags.warm_up).into()]);
     }
+    let measurement = match Cli::try_parse_from(words)?.command {
+        Command::LatencyRun(flags) => *flags,
+        Command::Cyclictest(flags) => flags.measurement()?,
+        _ => bail!("these are the words of another command"),
+    };
+    Ok(LatencyRun {
+        verbose: flags.verbose,
+        ..measurement
+    })
 }
 
 fn report(flags: &LinuxRt, comparison: &Comparison, document: &str, dir: &Path) -> Result<()> {

@@ -32,12 +32,23 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         let run = load::load(&dir)?;
         return report(flags, &run, &dir);
     }
+    let Some(finished) = take(flags)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let code = report(flags, &finished.run, &finished.dir)?;
+    complain(&finished);
+    Ok(code)
+}
+
+/// Measures and keeps the run; with `--dry-run` only says what would be done.
+pub(super) fn take(flags: &LatencyRun) -> Result<Option<Finished>> {
     let config = RunConfig::from_flags(flags)?;
     if let Some(output) = &flags.output {
         folder::check_free(output, flags.force)?;
     }
     if flags.dry_run {
-        return dry_run(flags, &config);
+        dry_run(flags, &config)?;
+        return Ok(None);
     }
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
@@ -47,13 +58,16 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     if flags.auto.is_some() {
         analyse(&finished);
     }
-    let code = report(flags, &finished.run, &finished.dir)?;
-    if let (Some(error), Some(words)) = (&finished.run.record.error, finished.last_words) {
+    Ok(Some(finished))
+}
+
+/// Says what was last heard of a guest that failed.
+pub(super) fn complain(finished: &Finished) {
+    if let (Some(error), Some(words)) = (&finished.run.record.error, &finished.last_words) {
         eprintln!("{} {error}", style("error:").red().bold().for_stderr());
         eprintln!("last heard of the guest:\n{words}");
         eprintln!("help: everything is in {}", paths::shown(&finished.dir));
     }
-    Ok(code)
 }
 
 /// Builds the image and runs what the flags say; reports nothing.
@@ -99,6 +113,7 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
         output: flags.output.as_deref(),
         is_forced: flags.force,
         is_quiet: flags.quiet,
+        lines: flags.cyclic.map(|cyclic| cyclic.lines),
         plugin,
     })
 }
@@ -187,7 +202,7 @@ fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
 }
 
 /// Says what would be done.
-fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
+fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<()> {
     let mut accel = accel::select(flags.accel, !flags.no_icount, || Ok(()))?;
     if accel.accel == Accel::Kvm {
         accel.why = "vmx or svm is there; a probe boot would tell whether it works".into();
@@ -215,18 +230,23 @@ fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<ExitCode> {
     output::line(format_args!("events       {}", config.events.join(",")))?;
     output::line(format_args!("build        {build}"))?;
     output::line(format_args!("boot         {}", machine.to_shell()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// Reports, and turns the verdict into an exit code.
-fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
-    let analysis = analysis::of_run(dir, run).unwrap_or_else(|error| {
+/// What is known of the latency that stopped the run.
+pub(super) fn analysis(run: &Run, dir: &Path) -> Option<Analysis> {
+    analysis::of_run(dir, run).unwrap_or_else(|error| {
         term::note(format_args!(
             "what the run was stopped by cannot be taken apart: {}",
             term::one_line(&error)
         ));
         None
-    });
+    })
+}
+
+/// Reports, and turns the verdict into an exit code.
+fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
+    let analysis = analysis(run, dir);
     let buckets = Buckets {
         width: flags.bucket_size,
         limit: flags.entries,

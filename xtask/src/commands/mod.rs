@@ -6,6 +6,7 @@ mod build;
 mod ci;
 mod companion;
 mod compare;
+mod cyclictest;
 mod doctor;
 mod functions;
 mod fuzz;
@@ -31,6 +32,7 @@ use crate::cli::{Cli, Command};
 pub fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::LatencyRun(flags) => latency_run::run(&flags),
+        Command::Cyclictest(flags) => cyclictest::run(&flags),
         Command::LatencySweep(flags) => latency_sweep::run(&flags),
         Command::Compare(flags) => compare::run(&flags),
         Command::Doctor => doctor::run(),

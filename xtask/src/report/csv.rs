@@ -104,6 +104,7 @@ mod tests {
             interval_ns: 1,
             missed: 0,
             negative: 0,
+            last_ns: None,
             irq: (&distributions.irq).into(),
             thread: (&distributions.thread).into(),
         }

@@ -6,11 +6,13 @@
 //! | [`judge`] | errors, thresholds, taints, the verdict |
 //! | [`csv`] | `hist.csv` |
 //! | [`json`] | `--json` |
+//! | [`cyclictest`] | what cyclictest prints |
 //! | [`text`] | what is printed |
 //! | [`hist`] | a histogram drawn in the terminal |
 //! | [`load`] | reading an earlier run's folder |
 
 pub mod csv;
+pub mod cyclictest;
 pub mod hist;
 pub mod json;
 pub mod judge;

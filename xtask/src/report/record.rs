@@ -205,6 +205,9 @@ pub struct SlotRecord {
     pub interval_ns: u64,
     pub missed: u64,
     pub negative: u64,
+    /// cyclictest: the last thread latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_ns: Option<u64>,
     pub irq: LatencyRecord,
     pub thread: LatencyRecord,
 }

@@ -318,6 +318,15 @@ fn trace(out: &mut String, record: &RunRecord) -> std::fmt::Result {
     )
 }
 
+/// What stopped a run, what is wrong with it and the verdict.
+#[must_use]
+pub fn ending(record: &RunRecord, analysis: Option<&Analysis>) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = verdict(&mut out, record, analysis);
+    out
+}
+
 fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) -> std::fmt::Result {
     if record.is_interrupted {
         writeln!(

@@ -108,6 +108,7 @@ impl Results {
             interval_ns: slot.interval_ns,
             missed: slot.missed,
             negative: slot.negative,
+            last_ns: (slot.irq.count == 0 && slot.thread.count != 0).then_some(slot.thread.cur),
             irq: (&distributions.irq).into(),
             thread: (&distributions.thread).into(),
         };

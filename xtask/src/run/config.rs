@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Workload};
+use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Policy, Workload};
 use takt_tracer::control::setting::{Chosen, Ids, List};
 use takt_tracer::control::{Setting, Tracer};
 
@@ -38,10 +38,20 @@ pub struct RunConfig {
     pub warm_up_ns: u64,
     pub cpus: Vec<u8>,
     pub priority: u8,
+    #[serde(default, with = "crate::named", skip_serializing_if = "is_default")]
+    pub policy: Policy,
     #[serde(with = "crate::named")]
     pub load: Load,
     pub threads: Option<u8>,
     pub distance_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub prio_step: u8,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub offset_ns: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub align_ns: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stagger_ns: u64,
     pub irq_threshold_ns: Option<u64>,
     pub thread_threshold_ns: Option<u64>,
     pub events: Vec<String>,
@@ -61,6 +71,11 @@ pub struct RunConfig {
     pub smp: u8,
 }
 
+/// Runs that were recorded without such a field have check sums without it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 impl RunConfig {
     /// Takes the flags over and fills in what depends on others.
     ///
@@ -68,7 +83,8 @@ impl RunConfig {
     ///
     /// If flags contradict each other.
     pub fn from_flags(flags: &LatencyRun) -> Result<Self> {
-        let is_cyclictest = flags.workload == Workload::Cyclictest;
+        let cyclic = flags.cyclic.as_ref();
+        let (policy, priority) = flags.priority;
         let needed = flags.cpus.map_or(1, CpuSet::needed_smp);
         let smp = flags.smp.unwrap_or(needed);
         if smp < needed {
@@ -84,7 +100,6 @@ impl RunConfig {
         if flags.duration != UNTIL_STOPPED && flags.duration < flags.period {
             bail!("the duration is shorter than one period: nothing would be measured");
         }
-        check_workload(flags)?;
         let has_filter = !flags.function_filter.is_empty() || !flags.function_notrace.is_empty();
         if has_filter && !flags.tracer.is_of_functions() {
             bail!(
@@ -99,16 +114,19 @@ impl RunConfig {
                 "the flags that begin with --graph, and --max-graph-depth, are for --tracer function_graph"
             );
         }
-        if flags.verify && is_cyclictest {
-            bail!("--verify is for --workload timerlat");
-        }
-        let threads = flags.threads.unwrap_or(1);
-        let lowest = flags.priority.saturating_sub(threads - 1);
+        let threads = cyclic.map(|it| it.threads);
+        let prio_step = cyclic.map_or(0, |it| it.prio_step);
+        let lowest = priority.saturating_sub(prio_step * (threads.unwrap_or(1) - 1));
         if lowest == 0 {
             bail!(
-                "{threads} threads from priority {} down do not fit",
-                flags.priority
+                "{} threads from priority {priority} down do not fit",
+                threads.unwrap_or(1)
             );
+        }
+        let stagger = cyclic.map_or(0, |it| it.stagger_ns);
+        let last = stagger.saturating_mul(threads.map_or(0, u64::from).saturating_sub(1));
+        if last >= flags.period {
+            bail!("the last thread's first activation would come after the first one's second");
         }
         if flags.load != Load::None && lowest <= LOAD_PRIORITY {
             bail!(
@@ -127,16 +145,23 @@ impl RunConfig {
             events.extend(GRAPH_EVENTS.map(str::to_owned));
         }
         Ok(Self {
-            workload: flags.workload,
+            workload: match cyclic {
+                None => Workload::Timerlat,
+                Some(_) => Workload::Cyclictest,
+            },
             period_ns: flags.period,
             duration_ns: flags.duration,
             warm_up_ns: flags.warm_up,
             cpus: cpus.iter().collect(),
-            priority: flags.priority,
+            priority,
+            policy,
             load: flags.load,
-            threads: is_cyclictest.then_some(threads),
-            distance_ns: is_cyclictest
-                .then(|| flags.distance.unwrap_or(Config::default().distance_ns)),
+            threads,
+            distance_ns: cyclic.map(|it| it.distance_ns),
+            prio_step,
+            offset_ns: cyclic.map_or(0, |it| it.offset_ns),
+            align_ns: cyclic.map_or(0, |it| it.align_ns),
+            stagger_ns: stagger,
             irq_threshold_ns: flags.irq_threshold,
             thread_threshold_ns: flags.auto.or(flags.thread_threshold),
             events,
@@ -172,11 +197,16 @@ impl RunConfig {
             smp: self.smp.into(),
             cpus: CpuMask(self.cpus.iter().fold(0, |mask, cpu| mask | 1 << cpu)),
             prio: self.priority,
+            policy: self.policy,
             load: self.load,
             // The user's, if there are any, stand behind it.
             plant_ns: default.plant_ns,
             threads: self.threads.map_or(default.threads, Into::into),
             distance_ns: self.distance_ns.unwrap_or(default.distance_ns),
+            prio_step: self.prio_step,
+            offset_ns: self.offset_ns,
+            align_ns: self.align_ns,
+            stagger_ns: self.stagger_ns,
             stop_irq_ns: self.irq_threshold_ns.unwrap_or(0),
             stop_thread_ns: self.thread_threshold_ns.unwrap_or(0),
         };
@@ -227,22 +257,6 @@ impl RunConfig {
     }
 }
 
-/// Refuses flags that this workload would not heed.
-fn check_workload(flags: &LatencyRun) -> Result<()> {
-    match flags.workload {
-        Workload::Timerlat if flags.threads.is_some_and(|threads| threads != 1) => {
-            bail!("--threads is for --workload cyclictest; timerlat has one thread on each CPU")
-        }
-        Workload::Timerlat if flags.distance.is_some() => {
-            bail!("--distance is for --workload cyclictest; timerlat has one thread on each CPU")
-        }
-        Workload::Cyclictest if flags.irq_threshold.is_some() => {
-            bail!("--irq is for --workload timerlat; cyclictest measures threads only")
-        }
-        _ => Ok(()),
-    }
-}
-
 /// What the guest cannot or need not find out itself: under icount, shift=0 makes both frequencies
 /// 1 GHz by definition, and a halt has to end before the deadline (see `halt_margin` in the kernel).
 #[must_use]
@@ -276,7 +290,8 @@ mod tests {
         assert_eq!(
             config.kernel_cmdline(Accel::TcgIcount, &[2, 4, 7]),
             "workload=timerlat period_ns=250500 duration_ns=2000000000 warmup_ns=0 smp=2 cpus=0x3 prio=90 \
-             load=irq plant_ns=30000 threads=1 distance_ns=500000 stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
+             policy=fifo load=irq plant_ns=30000 threads=1 distance_ns=500000 prio_step=0 offset_ns=0 align_ns=0 \
+             stagger_ns=0 stop_irq_ns=3500 stop_thread_ns=12000 events=2,4,7 mode=capture \
              tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256"
         );
         assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));
@@ -294,31 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn cyclictest_has_threads() {
-        let config = config("--workload cyclictest -t 3 --distance 250").unwrap();
-        let line = config.kernel_cmdline(Accel::Tcg, &[]);
-        assert!(
-            line.contains(
-                " threads=3 distance_ns=250000 stop_irq_ns=0 stop_thread_ns=0 events= mode=capture"
-            ),
-            "{line}"
-        );
-    }
-
-    #[test]
     fn contradictions_are_refused() {
         for flags in [
             "-c 3 --smp 2",
             "-p 0.5",
             "-p 2000 -d 1ms",
-            "-t 2",
             "--function-filter x",
             "--tracer function --max-graph-depth 2",
-            "--distance 100",
-            "--workload cyclictest -i 5",
             "--load cpu -P 4",
-            "--load cpu --workload cyclictest -t 2 -P 5",
-            "--workload cyclictest -t 8 -P 5",
             "--from x -p 5",
             "-q -v",
             "--smp 9",

@@ -11,6 +11,7 @@ use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
+use crate::cli::Lines;
 use crate::counted::{Plugin, Verification};
 use crate::guest;
 use crate::guest::rings;
@@ -47,6 +48,8 @@ pub struct Plan<'p> {
     pub is_forced: bool,
     /// No live view.
     pub is_quiet: bool,
+    /// How cyclictest's threads are shown.
+    pub lines: Option<Lines>,
     /// Counts what is executed, so that the latencies are verified.
     pub plugin: Option<Plugin>,
 }
@@ -190,7 +193,7 @@ pub fn with_words(line: String, words: &str) -> String {
 /// Boots the machine and watches it to its end.
 fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<Outcome> {
     let status = guest::status(plan.elf, ram)?;
-    let live = Live::new(&plan.config, plan.is_quiet);
+    let live = Live::new(&plan.config, plan.is_quiet, plan.lines);
     let messages = machine.dir.join(folder::MESSAGES);
     let with_plugin = |arguments| match &plan.plugin {
         Some(plugin) => plugin.added_to(arguments, &machine.dir.join(folder::COUNTED)),

@@ -1,16 +1,18 @@
 //! What is shown on the terminal while a run goes on: rtla `timerlat top`'s table and a progress
 //! bar, on stderr. Where the table does not fit, IRQ and thread latency have a row each.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::time::Duration;
 
 use console::{Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use takt_timerlat::config::Workload;
 use takt_timerlat::stats::RunState;
 use takt_timerlat::stats::view::{Figures, Head, Slot};
 
 use super::config::{RunConfig, UNTIL_STOPPED};
+use crate::cli::Lines;
+use crate::report::cyclictest::Line;
 
 /// Columns of rtla's table.
 const WIDE: usize = 97;
@@ -26,13 +28,16 @@ pub struct Live {
     bar: ProgressBar,
     period_ns: u64,
     duration_ns: u64,
-    title: &'static str,
+    /// cyclictest's lines instead of rtla's table.
+    lines: Option<Lines>,
+    /// The highest latency that is shown.
+    max: Cell<u64>,
 }
 
 impl Live {
     /// Begins to show.
     #[must_use]
-    pub fn new(config: &RunConfig, is_quiet: bool) -> Self {
+    pub fn new(config: &RunConfig, is_quiet: bool, lines: Option<Lines>) -> Self {
         let target = if is_quiet {
             ProgressDrawTarget::hidden()
         } else {
@@ -52,10 +57,8 @@ impl Live {
             bar,
             period_ns: config.period_ns,
             duration_ns: config.duration_ns,
-            title: match config.workload {
-                Workload::Timerlat => "Timer Latency",
-                Workload::Cyclictest => "Cyclictest",
-            },
+            lines,
+            max: Cell::new(0),
         }
     }
 
@@ -74,11 +77,22 @@ impl Live {
             .max()
             .unwrap_or_default();
         self.bar.set_position(elapsed.min(self.duration_ns));
+        if let Some(lines) = self.lines {
+            return self.show_lines(slots, lines);
+        }
         let width = Term::stderr()
             .size_checked()
             .map_or(WIDE, |(_, columns)| columns.into());
         self.bar
-            .set_message(table(self.title, elapsed, slots, width));
+            .set_message(table("Timer Latency", elapsed, slots, width));
+    }
+
+    fn show_lines(&self, slots: &[Slot], lines: Lines) {
+        let max = slots.iter().map(|slot| slot.thread.max).max().unwrap_or(0);
+        if self.max.replace(max) < max || !lines.is_on_max {
+            let texts = slots.iter().map(|slot| Line::now(slot).text(lines));
+            self.bar.set_message(texts.collect::<Vec<_>>().join("\n"));
+        }
     }
 
     /// Takes the view off the terminal.

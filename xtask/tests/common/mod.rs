@@ -233,3 +233,23 @@ fn symbol(name: &str, value: u64, section: SymbolSection) -> Symbol {
         flags: SymbolFlags::None,
     }
 }
+
+/// Demands that this is what the file of that name in `snapshots` has.
+pub(crate) fn snapshot(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
+    if std::env::var_os("OVERWRITE").is_some() {
+        fs::write(&path, found).unwrap();
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(
+            found,
+            expected,
+            "line {} of {name}; OVERWRITE=1 accepts it",
+            number + 1
+        );
+    }
+    assert_eq!(found, expected, "{name}; OVERWRITE=1 accepts it");
+}

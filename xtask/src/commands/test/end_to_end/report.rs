@@ -68,9 +68,7 @@ pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
         .code(0)?;
     stage.latency_run("idle", "-d 30ms")?.code(0)?;
     stage.latency_run("silent", "-d 20ms -e none")?.code(0)?;
-    stage
-        .latency_run("cyclic", "--workload cyclictest -t 2 -d 100ms")?
-        .code(0)?;
+    stage.cyclictest("cyclic", "-t 2 -D 100ms")?.code(0)?;
     let runs = Run::all(stage, &["mix", "lock", "wide", "idle", "silent", "cyclic"])?;
     let mut browser = Browser::start(&program)?;
     for names in [

@@ -141,18 +141,43 @@ pub(super) fn log_is_decoded(stage: &Stage) -> Result<()> {
 
 pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
     stage
-        .latency_run("cyclic", "--workload cyclictest -t 3 -d 100ms")?
+        .cyclictest("cyclic", "-t 3 -D 100ms -v -o 10")?
         .code(0)?
-        .says("result       passed")?;
+        .says("Thread 2 Interval: 2000")?
+        .says("\n       2:")?;
+    let verdict = stage.xtask(&["latency-run", "--from", &stage.dir("cyclic")])?;
+    verdict.code(0)?.says("result       passed")?;
+    // The first activation is at a full second and 70 µs of the guest's clock.
+    let done = stage.cyclictest(
+        "aligned",
+        "-S 2 -p 80 -i 1000 -l 5 --secaligned 70 --policy rr -N --spike 0.001",
+    )?;
+    let done = done.code(0)?;
+    // The second's interval is 1500 µs.
+    for (slot, count) in [(0, 5), (1, 4)] {
+        let line = done.stdout.lines().nth(slot).context("no line")?;
+        ensure!(
+            line.starts_with(&format!("T: {slot} ("))
+                && line.contains(" P:80 I:")
+                && line.contains(&format!(" C:{count:7} ")),
+            "{line}"
+        );
+    }
+    let spikes = done
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once("TS:"));
+    let first = spikes.map(|(_, at)| at.trim()).next().context("no spike")?;
+    ensure!(first.ends_with("000070"), "the first ran at {first} µs");
     Ok(())
 }
 
 /// Eight threads that together have more to do than there is time. The less important ones cannot keep up: each
 /// activation either comes, late as it may be, or is counted as missed, and none is made up for.
 pub(super) fn missed_activations(stage: &Stage) -> Result<()> {
-    let flags = "--workload cyclictest -p 2 -t 8 --distance 0.1 -d 2ms -e none --json -";
-    let done = stage.latency_run("missed", flags)?.code(0)?;
-    let run = done.json()?;
+    let flags = "-i 2 -t 8 --distance 0.1 -D 2ms --priospread --event none";
+    stage.cyclictest("missed", flags)?.code(0)?;
+    let run = stage.document("missed")?;
     let mut missed_by_all = 0;
     for slot in 0..8 {
         let row = &run["cpus"][slot];

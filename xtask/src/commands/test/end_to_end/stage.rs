@@ -182,8 +182,17 @@ impl Stage {
 
     /// `latency-run` under icount with these flags into the folder `name`, whatever was there.
     pub(super) fn latency_run(&self, name: &str, flags: &str) -> Result<Done> {
+        self.measure("latency-run", name, flags)
+    }
+
+    /// The same by `cyclictest`.
+    pub(super) fn cyclictest(&self, name: &str, flags: &str) -> Result<Done> {
+        self.measure("cyclictest", name, flags)
+    }
+
+    fn measure(&self, command: &str, name: &str, flags: &str) -> Result<Done> {
         let dir = self.dir(name);
-        let mut words = vec!["latency-run", "--accel", "tcg", "--force", "-o", &dir];
+        let mut words = vec![command, "--accel", "tcg", "--force", "--output", &dir];
         words.extend(flags.split_whitespace());
         self.xtask(&words)
     }

@@ -1,0 +1,45 @@
+//! `cyclictest`: the pipeline of `latency-run`, with cyclictest's flags and output.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::latency_run;
+use crate::analysis;
+use crate::cli::Cyclictest;
+use crate::report::{Verdict, cyclictest, text};
+use crate::{output, paths};
+
+/// Runs a measurement.
+pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
+    let measurement = flags.measurement()?;
+    if let Some(file) = &flags.histfile {
+        output::check_writable(file)?;
+    }
+    let Some(finished) = latency_run::take(&measurement)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (run, dir) = (&finished.run, &finished.dir);
+    let record = &run.record;
+    let samples = match flags.needs_samples() && record.result != Verdict::Error {
+        true => analysis::measured(dir, run).context("cannot list the latencies")?,
+        false => Vec::new(),
+    };
+    if !flags.json.as_deref().is_some_and(output::is_stdout) {
+        output::print(&cyclictest::write(flags, run, &samples))?;
+    }
+    if let Some(file) = &flags.histfile {
+        output::to_named(file, &cyclictest::histogram(flags, run))?;
+    }
+    if let Some(file) = &flags.json {
+        let words: Vec<_> = std::env::args().skip(1).collect();
+        output::to_named(file, &cyclictest::json(flags, run, &words)?)?;
+    }
+    if !flags.quiet || record.result != Verdict::Passed {
+        let analysis = latency_run::analysis(run, dir);
+        eprint!("{}", text::ending(record, analysis.as_ref()));
+        eprintln!("{:<12} {}", "run folder", paths::shown(dir));
+    }
+    latency_run::complain(&finished);
+    Ok(ExitCode::from(record.result.exit_code()))
+}

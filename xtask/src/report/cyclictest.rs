@@ -1,0 +1,339 @@
+//! The report as cyclictest prints it.
+//!
+//! Source: output of rt-tests 2.4's `cyclictest`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Serialize;
+use takt_timerlat::stats::{ExactHistogram, view};
+use takt_tracer::decode::TscClock;
+
+use super::record::{Run, RunRecord, SlotRecord};
+use crate::analysis::samples::Sample;
+use crate::cli::{Cyclictest, Lines};
+
+/// A thread's line.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    slot: usize,
+    tid: u32,
+    priority: u32,
+    interval_ns: u64,
+    count: u64,
+    min: u64,
+    last: u64,
+    avg: u64,
+    max: u64,
+}
+
+impl Line {
+    /// Of a thread that is being measured.
+    #[must_use]
+    pub fn now(slot: &view::Slot) -> Self {
+        let all = &slot.thread;
+        Self {
+            slot: slot.index,
+            tid: slot.tid,
+            priority: slot.prio,
+            interval_ns: slot.interval_ns,
+            count: all.count,
+            min: all.min,
+            last: all.cur,
+            avg: all.avg().unwrap_or(0),
+            max: all.max,
+        }
+    }
+
+    fn at_end(slot: &SlotRecord) -> Self {
+        let all = &slot.thread;
+        Self {
+            slot: slot.slot,
+            tid: slot.tid,
+            priority: slot.priority,
+            interval_ns: slot.interval_ns,
+            count: all.count,
+            min: all.min.unwrap_or(0),
+            last: slot.last_ns.unwrap_or(0),
+            avg: all.sum.checked_div(all.count).unwrap_or(0),
+            max: all.max.unwrap_or(0),
+        }
+    }
+
+    /// The line, without its end.
+    #[must_use]
+    pub fn text(&self, lines: Lines) -> String {
+        let unit = unit(lines);
+        let width = if lines.is_ns { 8 } else { 5 };
+        format!(
+            "T:{:2} ({:5}) P:{:2} I:{} C:{:7} Min:{:7} Act:{:width$} Avg:{:width$} Max:{:8}",
+            self.slot,
+            self.tid,
+            self.priority,
+            self.interval_ns / 1000,
+            self.count,
+            self.min / unit,
+            self.last / unit,
+            self.avg / unit,
+            self.max / unit,
+        )
+    }
+}
+
+/// Nanoseconds of what is printed.
+fn unit(lines: Lines) -> u64 {
+    if lines.is_ns { 1 } else { 1000 }
+}
+
+/// What is printed of a run; `samples` are its activations in the order of time, if flags need them.
+#[must_use]
+pub fn write(flags: &Cyclictest, run: &Run, samples: &[Sample]) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_into(&mut out, flags, run, samples);
+    out
+}
+
+fn write_into(
+    out: &mut String,
+    flags: &Cyclictest,
+    run: &Run,
+    samples: &[Sample],
+) -> std::fmt::Result {
+    let record = &run.record;
+    let clock = TscClock::new(record.clocks.tsc_hz.max(1));
+    if flags.verbose {
+        each(out, flags, record, samples, &clock)?;
+    } else if !flags.quiet || flags.histogram().is_none() {
+        for slot in &record.slots {
+            writeln!(out, "{}", Line::at_end(slot).text(flags.lines()))?;
+        }
+    }
+    if flags.histfile.is_none() {
+        out.push_str(&histogram(flags, run));
+    }
+    if let Some(limit) = flags.spike {
+        spikes(out, flags, limit, samples, &clock)?;
+    }
+    if flags.breaktrace.is_some() {
+        broken(out, flags, record)?;
+    }
+    Ok(())
+}
+
+/// A line for each activation, or for the highest of so many in turn.
+fn each(
+    out: &mut String,
+    flags: &Cyclictest,
+    record: &RunRecord,
+    samples: &[Sample],
+    clock: &TscClock,
+) -> std::fmt::Result {
+    let nr_cpus = record.config.smp;
+    writeln!(out, "Max CPUs = {nr_cpus}\nOnline CPUs = {nr_cpus}")?;
+    for slot in &record.slots {
+        let (slot, interval) = (slot.slot, slot.interval_ns / 1000);
+        writeln!(out, "Thread {slot} Interval: {interval}")?;
+    }
+    let reduction = flags.oscope.unwrap_or(1);
+    // Of each thread: how many came, and the highest since the last line with its number.
+    let mut threads = BTreeMap::<u32, (u64, Option<(u64, u64)>)>::new();
+    for sample in samples {
+        let ns = clock.ns(sample.thread.into());
+        let (count, highest) = threads.entry(sample.slot).or_default();
+        if highest.is_none_or(|(_, before)| ns > before) {
+            *highest = Some((*count, ns));
+        }
+        *count += 1;
+        if count.is_multiple_of(reduction)
+            && let Some((number, ns)) = highest.take()
+        {
+            let latency = ns / unit(flags.lines());
+            writeln!(out, "{:8}:{number:8}:{latency:8}", sample.slot)?;
+        }
+    }
+    Ok(())
+}
+
+/// The histogram, if one is asked for.
+#[must_use]
+pub fn histogram(flags: &Cyclictest, run: &Run) -> String {
+    let mut out = String::new();
+    if let Some((end, has_all)) = flags.histogram() {
+        let has_all = has_all && run.distributions.len() > 1;
+        // Writing to a String does not fail.
+        let _ = histogram_into(&mut out, run, end, has_all, unit(flags.lines()));
+    }
+    out
+}
+
+fn histogram_into(
+    out: &mut String,
+    run: &Run,
+    end: u64,
+    has_all: bool,
+    unit: u64,
+) -> std::fmt::Result {
+    let mut of_threads: Vec<_> = run.distributions.iter().map(|it| &it.thread).collect();
+    let all = run.over_all().thread;
+    // Minima and averages have no column for all.
+    let only_threads = of_threads.len();
+    if has_all {
+        of_threads.push(&all);
+    }
+    let columns: Vec<_> = (of_threads.iter())
+        .map(|it| it.rebucket(unit, Some(end)))
+        .collect();
+    writeln!(out, "# Histogram")?;
+    for value in 0..end {
+        let counts = columns.iter().map(|(buckets, _)| {
+            let count = buckets.get(&(value * unit)).copied().unwrap_or(0);
+            format!("{count:06}")
+        });
+        let counts: Vec<_> = counts.collect();
+        writeln!(out, "{value:06} {}", counts.join("\t"))?;
+    }
+    let mut line = |name: &str, width: usize, of: &dyn Fn(usize) -> u64, nr: usize| {
+        let numbers = (0..nr).map(|n| format!(" {:0width$}", of(n)));
+        writeln!(out, "# {name}:{}", numbers.collect::<String>())
+    };
+    let figure = |of: fn(&ExactHistogram) -> u64| {
+        let of_threads = &of_threads;
+        move |n: usize| of(of_threads[n]) / unit
+    };
+    let avg = |it: &ExactHistogram| it.avg().unwrap_or(0.0) as u64;
+    let below = |n: usize| columns[n].0.values().sum();
+    line("Total", 9, &below, columns.len())?;
+    let min = figure(|it| it.min().unwrap_or(0));
+    line("Min Latencies", 5, &min, only_threads)?;
+    line("Avg Latencies", 5, &figure(avg), only_threads)?;
+    let max = figure(|it| it.max().unwrap_or(0));
+    line("Max Latencies", 5, &max, columns.len())?;
+    line("Histogram Overflows", 5, &|n| columns[n].1, columns.len())?;
+    // Which ones they were is what -v and the trace tell.
+    writeln!(out, "# Histogram Overflow at cycle number:")?;
+    for (n, (_, over)) in columns.iter().take(only_threads).enumerate() {
+        let others = match over {
+            0 => String::new(),
+            over => format!(" # {over:05} others"),
+        };
+        writeln!(out, "# Thread {n}:{others}")?;
+    }
+    writeln!(out)
+}
+
+/// The latencies above a limit, each with the time at which the thread ran.
+fn spikes(
+    out: &mut String,
+    flags: &Cyclictest,
+    limit: u64,
+    samples: &[Sample],
+    clock: &TscClock,
+) -> std::fmt::Result {
+    let above = samples.iter().filter_map(|sample| {
+        let ns = clock.ns(sample.thread.into());
+        (ns > limit).then_some((sample, ns))
+    });
+    writeln!(out)?;
+    let mut nr = 0;
+    for (sample, ns) in above.take(flags.spike_nodes) {
+        let at = clock.ns(sample.due()) + ns;
+        writeln!(
+            out,
+            "T:{:2} Spike:{:8}: TS: {:12}",
+            sample.slot,
+            ns / unit(flags.lines()),
+            at / 1000
+        )?;
+        nr += 1;
+    }
+    writeln!(out, "spikes = {nr}\n")
+}
+
+/// What -b says of the threads, and of the latency that ended the run.
+fn broken(out: &mut String, flags: &Cyclictest, record: &RunRecord) -> std::fmt::Result {
+    let ids = record.slots.iter().map(|slot| format!(" {:05}", slot.tid));
+    writeln!(out, "# Thread Ids:{}", ids.collect::<String>())?;
+    if let Some(stop) = &record.stop {
+        let of_slot = |slot: &&SlotRecord| slot.slot == stop.slot as usize;
+        let tid = record.slots.iter().find(of_slot).map_or(0, |slot| slot.tid);
+        let value = stop.value_ns / unit(flags.lines());
+        writeln!(out, "# Break thread: {tid}\n# Break value: {value}")?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Document<'r> {
+    file_version: u32,
+    /// The key is spelled so.
+    #[serde(rename = "cmdline:")]
+    cmdline: String,
+    return_code: u8,
+    sysinfo: System<'r>,
+    num_threads: usize,
+    resolution_in_ns: u8,
+    thread: BTreeMap<usize, Thread>,
+}
+
+#[derive(Serialize)]
+struct System<'r> {
+    sysname: &'static str,
+    release: &'r str,
+    machine: &'static str,
+    realtime: u8,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    histogram: Option<BTreeMap<u64, u64>>,
+    cycles: u64,
+    min: u64,
+    max: u64,
+    avg: f64,
+    cpu: u32,
+    node: u8,
+}
+
+/// cyclictest's JSON; `words` are the command line.
+///
+/// # Errors
+///
+/// If serialising fails.
+pub fn json(flags: &Cyclictest, run: &Run, words: &[String]) -> serde_json::Result<String> {
+    let unit = unit(flags.lines());
+    let thread = |(slot, all): (&SlotRecord, &ExactHistogram)| {
+        let histogram = flags.histogram().map(|(end, _)| {
+            let (buckets, _) = all.rebucket(unit, Some(end));
+            let filled = buckets.into_iter().filter(|(_, count)| *count != 0);
+            filled.map(|(low, count)| (low / unit, count)).collect()
+        });
+        let thread = Thread {
+            histogram,
+            cycles: all.count(),
+            min: all.min().unwrap_or(0) / unit,
+            max: all.max().unwrap_or(0) / unit,
+            avg: all.avg().unwrap_or(0.0) / unit as f64,
+            cpu: slot.cpu,
+            node: 0,
+        };
+        (slot.slot, thread)
+    };
+    let all = run.distributions.iter().map(|it| &it.thread);
+    let document = Document {
+        file_version: 2,
+        cmdline: words.join(" "),
+        return_code: run.record.result.exit_code(),
+        sysinfo: System {
+            sysname: "Takt",
+            release: &run.record.git,
+            machine: "x86_64",
+            realtime: 1,
+        },
+        num_threads: run.record.slots.len(),
+        resolution_in_ns: flags.nsecs.into(),
+        thread: run.record.slots.iter().zip(all).map(thread).collect(),
+    };
+    serde_json::to_string_pretty(&document).map(|text| text + "\n")
+}
