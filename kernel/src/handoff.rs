@@ -132,7 +132,7 @@ impl Handoff {
 
 /// [`begin_switch`](sched::begin_switch) as the last act of a call's first half.
 ///
-/// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
+/// What is rare (a quantum, the lock) is one tail call: so the first half keeps nothing
 /// across a call and needs no callee-saved register.
 #[inline(always)]
 pub(crate) fn end_with_switch(
@@ -161,7 +161,7 @@ pub(crate) fn end_with_switch_to(
 ) -> Handoff {
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { &(*cpu).sched };
-    if crate::static_branch!(trace::SWITCH) || sched.nr_round_robin != 0 {
+    if sched.nr_round_robin != 0 {
         core::hint::cold_path();
         return end_with_rare_switch(prev, next);
     }
@@ -170,6 +170,7 @@ pub(crate) fn end_with_switch_to(
     // SAFETY: as above.
     let taken = unsafe { &mut *next };
     sched::account(left, taken);
+    trace::switched(taken);
     percpu::set_current(taken);
     section.unlock_for_switch();
     Handoff::new(prev, next)
@@ -217,12 +218,12 @@ extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
 /// calls, as in [`end_with_switch`].
 #[inline(always)]
 pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
-    if crate::static_branch!(trace::WAKEUP) {
-        return end_with_rare_wakeup(section, t);
-    }
+    // Read once: behind the place, which has seen the pointer, they could be others.
+    let (cpu, tid, prio) = (t.percpu, t.tid, t.prio);
+    trace::woken(t);
     // SAFETY: inside a section.
-    let sched = unsafe { sched::of_cpu(t.percpu) };
-    match sched.rq.wakeup(section.ready_links(), t.tid, t.prio) {
+    let sched = unsafe { sched::of_cpu(cpu) };
+    match sched.rq.wakeup(section.ready_links(), tid, prio) {
         Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
@@ -233,20 +234,14 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         }
         // No one that is more important was ready before, or a reschedule would be due.
         Resched::Preempt if percpu::is_calm() => {
-            sched.rq.pick_woken(t.tid, t.prio);
-            end_with_switch_to(section, t.percpu, percpu::current(), t)
+            sched.rq.pick_woken(tid, prio);
+            end_with_switch_to(section, cpu, percpu::current(), t)
         }
         Resched::Preempt => {
             percpu::set_need_resched();
             Handoff::end(section, Ok(()))
         }
     }
-}
-
-#[inline(never)]
-fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
-    sched::enqueue(&mut section, t);
-    Handoff::end(section, Ok(()))
 }
 
 #[inline(never)]

@@ -110,20 +110,28 @@ pub fn name_of(vector: u32) -> &'static str {
     unsafe { core::str::from_utf8_unchecked(bytes) }
 }
 
-/// What the entry stub calls instead of the handler while an event of the interrupt's is on.
-pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
+/// The vector of a slot; 0 for all that no one expected.
+fn vector_of(slot: &Slot) -> u32 {
     let index = (core::ptr::from_ref(slot) as usize - HANDLERS.as_ptr() as usize) / SLOT_SIZE;
-    let vector = if index < NR_DEVICE_VECTORS {
+    if index < NR_DEVICE_VECTORS {
         index as u32 + u32::from(FIRST_DEVICE_VECTOR)
     } else {
         0
-    };
+    }
+}
+
+/// The handling of a device's interrupt begins, whose entry took the time stamp `at`. A hook of the entry stub's.
+pub(crate) extern "C" fn device_irq_entered(_: u32, at: u64, slot: &Slot) {
+    crate::trace::irq_entered(vector_of(slot), at);
+}
+
+/// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
+pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
     let handler = slot.handler.load(Relaxed);
     // SAFETY: only `register` stores there, and it stores a `Handler`, as does the table's beginning.
     let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
-    crate::trace::irq_entered(vector, at);
     handler(slot.argument.load(Relaxed) as usize, at);
-    trace!(irq_handler_exit, vector);
+    trace!(irq_handler_exit, vector_of(slot));
 }
 
 /// The handler of a vector that no one expected: counts it. The stub acknowledges it, as any other; if no interrupt is

@@ -38,9 +38,10 @@ pub(crate) struct Section {
 /// Begins a section in any context but NMI.
 #[inline(always)]
 pub(crate) fn enter() -> Section {
-    let restore = interrupts::are_enabled();
+    let flags = interrupts::flags();
     interrupts::disable();
-    trace::section_begun(restore);
+    trace::section_begun_with(flags);
+    let restore = interrupts::are_enabled_in(flags);
     if static_branch!(SMP) {
         if restore {
             thunk::lock_thread_smp();
@@ -55,7 +56,7 @@ pub(crate) fn enter() -> Section {
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section {
     interrupts::disable();
-    trace::section_begun(true);
+    trace::section_begun();
     lock_thread();
     Section { restore: true }
 }
@@ -67,7 +68,7 @@ pub(crate) fn enter_thread() -> Section {
 #[inline(always)]
 pub(crate) fn enter_switch() -> Section {
     interrupts::disable();
-    trace::section_begun(true);
+    trace::section_begun();
     enter_held()
 }
 
@@ -122,7 +123,7 @@ pub(crate) extern "C" fn locked_not_ready() {
         unsafe { interrupts::enable() };
         core::hint::spin_loop();
         interrupts::disable();
-        trace::section_begun(true);
+        trace::section_begun();
         thunk::lock_smp();
     }
 }

@@ -62,15 +62,15 @@ pub struct IrqGuard {
 /// Any.
 #[inline(always)]
 pub fn irq_save() -> IrqGuard {
-    let were_enabled = interrupts::are_enabled();
+    let flags = interrupts::flags();
     interrupts::disable();
+    trace::section_begun_with(flags);
     // SAFETY: the running thread's own block; an interrupt never finds it changed, since it would have to come between.
     let depth = unsafe { &mut (*percpu::current()).atomic };
-    let counts = were_enabled || *depth & GUARDS != 0;
+    let counts = interrupts::are_enabled_in(flags) || *depth & GUARDS != 0;
     if counts {
         *depth += 1;
     }
-    trace::section_begun(were_enabled);
     IrqGuard {
         counts,
         _not_send: PhantomData,

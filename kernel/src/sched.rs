@@ -112,7 +112,7 @@ pub(crate) fn commit_switch(
         quantum::switch_quantum(section, cpu, prev, next);
     }
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
-    trace::switched(prev, next);
+    trace::switched(next);
     percpu::set_current(next);
 }
 

@@ -80,7 +80,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
     unsafe { (*cpu).nr_irqs += 1 };
     // Nobody kicks the only CPU that there can be.
     if MAX_CPUS > 1 {
-        crate::trace::irq_entered(u32::from(interrupts::KICK_VECTOR), at);
+        crate::trace::kick_entry(at);
         crate::time::expire(&mut section, cpu, at);
         // Should nothing have changed, `pick_next` lets the running thread stay.
         percpu::set_need_resched();

@@ -294,7 +294,7 @@ fn handle_timer(at: u64) -> Section {
     let mut section = lock::enter_irq();
     // SAFETY: this CPU's own, inside a section.
     unsafe { (*cpu).nr_irqs += 1 };
-    crate::trace::irq_entered(u32::from(TIMER_VECTOR), at);
+    crate::trace::timer_entry(at);
     expire(&mut section, cpu, at);
     trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
     section

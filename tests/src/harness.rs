@@ -9,6 +9,7 @@
 
 use core::fmt::{self, Write};
 use core::panic::Location;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use embedded_io::Write as _;
 use heapless::String;
@@ -39,6 +40,9 @@ pub enum Expect {
     /// Passes, in a boot of its own with a capture, in real time and in another under icount, while the host injects
     /// NMIs from the moment when the test [asks for them](ask_for_nmis); then the host judges what was recorded.
     Nmis,
+    /// Passes, in a boot of its own and in another without a tracer ([`is_untraced`]), where the host counts every
+    /// instruction; it holds the two against each other.
+    Counted,
     /// Passes, in a boot of its own, and the host finds these texts on the serial port, in this order.
     Prints(&'static [&'static str]),
     /// Ends in a fault whose report, with names for the addresses, has these texts in this order.
@@ -216,6 +220,14 @@ pub fn ask_for_nmis() {
     print(format_args!("inject: nmi\n"));
 }
 
+static UNTRACED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this is the boot of an [`Expect::Counted`] test without a tracer.
+#[must_use]
+pub fn is_untraced() -> bool {
+    UNTRACED.load(Relaxed)
+}
+
 /// Prints a line for every test: `list KIND NAME`, and `text` lines for what is expected of it.
 pub fn list() {
     for test in tests() {
@@ -225,6 +237,7 @@ pub fn list() {
             Expect::Slow => ("slow", &[]),
             Expect::TwoCpus => ("two-cpus", &[]),
             Expect::Nmis => ("nmis", &[]),
+            Expect::Counted => ("counted", &[]),
             Expect::Prints(texts) => ("alone", texts),
             Expect::Fault(texts) => ("fault", texts),
         };
@@ -243,6 +256,7 @@ pub fn main(text: &'static str) {
     use takt_kernel::fault::ExitCode;
 
     let line = CommandLine(text);
+    UNTRACED.store(line.get("untraced").is_some(), Relaxed);
     let tests = tests();
     let wanted = line.get("test");
     if wanted == Some("list") {

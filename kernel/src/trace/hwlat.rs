@@ -90,7 +90,7 @@ struct Seen {
 fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
     interrupts::disable();
-    super::section_begun(true);
+    super::section_begun();
     // SAFETY: this CPU's own block.
     let nr_nmis = unsafe { &raw const (*percpu::this()).nr_nmis };
     // SAFETY: as above; an NMI may change it, so it is read as it is.

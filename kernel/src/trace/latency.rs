@@ -11,12 +11,13 @@ use takt_tracer::control::LatencyBlock;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
-use super::compact::{based, counted};
+use super::compact::{based, counted, rolled};
 use super::places::{self, Places};
 use super::ring::RareSink;
 use super::tracer::Listening;
 use super::{critical, snapshot, without_interrupts};
 use crate::arch::jump_label::{self, Key, number};
+use crate::arch::place::TIMED;
 use crate::arch::stop::Text;
 use crate::arch::{divert, percpu};
 use crate::config::MAX_CPUS;
@@ -145,14 +146,13 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
 #[inline(never)]
 pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
     critical::watch(what.watched);
-    set_hooks(&mut Text::lock()?, what.places, what.key, on, false);
+    set_hooks(&mut Text::lock()?, what.places, what.key, on);
     Ok(())
 }
 
-/// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key; if `alone`, instead
-/// of recording the places' events.
+/// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key.
 #[inline(never)]
-pub(super) fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool, alone: bool) {
+fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool) {
     let text = &mut text.stop().text;
     for cpu in counted(MAX_CPUS) {
         let block = percpu::of(cpu);
@@ -162,20 +162,15 @@ pub(super) fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool, alo
         unsafe { &(*block).followed }.reset();
     }
     // SAFETY: as above.
-    unsafe { places::set_tracer(text, places, on, alone) };
-    // SAFETY: as above.
-    unsafe { jump_label::set(text, number(key), on) };
+    unsafe { places::set_tracer(text, places, on) };
+    for key in rolled(&[key, &TIMED]) {
+        // SAFETY: as above.
+        unsafe { jump_label::set(text, number(key), on) };
+    }
     if places.have_interrupts() {
         // SAFETY: as above.
         unsafe { divert::divert_return(text, on) };
     }
-}
-
-/// Nothing is kept while `act` runs.
-pub(super) fn keeping_nothing(act: impl FnOnce()) {
-    let thresh = THRESH.swap(u64::MAX, Relaxed);
-    act();
-    THRESH.store(thresh, Relaxed);
 }
 
 #[inline(always)]

@@ -57,6 +57,8 @@ macro_rules! trace_event {
     };
 }
 
+use crate::arch::place::place;
+use crate::arch::{interrupts, percpu};
 use crate::thread::tcb::Tcb;
 pub use takt_tracer::event::Event;
 
@@ -125,66 +127,112 @@ macro_rules! hook {
     };
 }
 
-/// Interrupts were switched off at `caller`. Called by a thunk.
-pub(crate) extern "C" fn irq_disabled(caller: u32) {
-    trace!(irq_disable, caller);
-    hook!(critical::CRITICAL, critical::irqs_off(caller));
-}
-
-/// Interrupts are about to be switched on at `caller`. Called by a thunk.
-pub(crate) extern "C" fn irq_enabling(caller: u32) {
-    hook!(critical::CRITICAL, critical::irqs_on(caller));
-    trace!(irq_enable, caller);
-}
-
-/// Preemption was disabled at `caller`. Called by a thunk.
-pub(crate) extern "C" fn preempt_disabled(caller: u32) {
-    crate::trace_event!(events::preempt_disable, caller);
-    hook!(critical::CRITICAL, critical::preempt_off(caller));
-}
-
-/// Preemption is about to be enabled at `caller`. Called by a thunk.
-pub(crate) extern "C" fn preempt_enabling(caller: u32) {
-    hook!(critical::CRITICAL, critical::preempt_on(caller));
-    crate::trace_event!(events::preempt_enable, caller);
-}
-
-/// The handling of an interrupt begins, whose entry took the time stamp `at`.
-#[inline(always)]
-pub(crate) fn irq_entered(vector: u32, at: u64) {
-    if !crate::static_branch!(places::IRQ_ENTRY) {
-        return;
+/// Interrupts were switched off at `place`, if they were on in `flags`. A hook.
+pub(crate) extern "C" fn irq_disabled(place: u32, flags: u64) {
+    // Else it is inside another section.
+    if interrupts::are_enabled_in(flags) {
+        trace!(irq_disable, place);
+        hook!(critical::CRITICAL, critical::irqs_off(place));
     }
+}
+
+/// Interrupts are about to be switched on at `place`. A hook.
+pub(crate) extern "C" fn irq_enabling(place: u32) {
+    hook!(critical::CRITICAL, critical::irqs_on(place));
+    trace!(irq_enable, place);
+}
+
+/// Records an event of preemption; a hook may have interrupts off where they are on at its place.
+macro_rules! trace_preemption {
+    ($event:ident, $place:expr, $irqs:expr) => {
+        if $crate::static_branch!(events::$event::ID) {
+            let record = if $irqs {
+                <events::$event::Event as Event>::Class::emit::<IrqsOnSink>
+            } else {
+                <events::$event::Event as Event>::Class::emit::<IrqsOffSink>
+            };
+            record(<events::$event::Event as Event>::id(), $place);
+        }
+    };
+}
+
+/// Preemption was disabled at `place`, where these are the flags. A hook.
+pub(crate) extern "C" fn preempt_disabled(place: u32, _: u64, _: u64, flags: u64) {
+    let irqs = interrupts::are_enabled_in(flags);
+    trace_preemption!(preempt_disable, place, irqs);
+    hook!(critical::CRITICAL, critical::preempt_off(place, irqs));
+}
+
+/// Preemption is about to be enabled at `place`, where these are the flags. A hook.
+pub(crate) extern "C" fn preempt_enabling(place: u32, _: u64, _: u64, flags: u64) {
+    let irqs = interrupts::are_enabled_in(flags);
+    hook!(critical::CRITICAL, critical::preempt_on(place, irqs));
+    trace_preemption!(preempt_enable, place, irqs);
+}
+
+/// The handling of an interrupt begins, whose entry took the time stamp `at`. In a hook.
+#[inline(never)]
+pub(crate) fn irq_entered(vector: u32, at: u64) {
     hook!(critical::CRITICAL, critical::irq_entered(vector, at));
     trace!(irq_handler_entry, vector);
 }
 
-/// A thread is about to be put into its run queue, inside a section.
+/// The same of the timer's. A hook.
+pub(crate) extern "C" fn timer_irq_entered(_: u32, at: u64) {
+    irq_entered(u32::from(interrupts::TIMER_VECTOR), at);
+}
+
+/// The same of a kick. A hook.
+pub(crate) extern "C" fn kick_irq_entered(_: u32, at: u64) {
+    irq_entered(u32::from(interrupts::KICK_VECTOR), at);
+}
+
+/// Trace point where the handling of the timer's interrupt begins, whose entry took the time stamp `at`.
 #[inline(always)]
-pub(crate) fn woken(t: &Tcb) {
-    if !crate::static_branch!(WAKEUP) {
-        return;
-    }
+pub(crate) fn timer_entry(at: u64) {
+    place!(IRQ_ENTRY, "irq_timer", at);
+}
+
+/// The same of a kick.
+#[inline(always)]
+pub(crate) fn kick_entry(at: u64) {
+    place!(IRQ_ENTRY, "irq_kick", at);
+}
+
+/// A thread is about to be put into its run queue, inside a section. A hook.
+pub(crate) extern "C" fn thread_woken(place: u32, t: &Tcb) {
     trace!(
         sched_wakeup,
         t.tid.raw(),
         t.prio.rank(),
         crate::sched::cpu_of(t)
     );
-    hook!(wakeup::WAKEUP, wakeup::woken(t));
+    hook!(wakeup::WAKEUP, wakeup::woken(place, t));
 }
 
-/// Another thread is about to run, inside a section.
-#[inline(always)]
-pub(crate) fn switched(prev: &Tcb, next: &Tcb) {
-    if !crate::static_branch!(SWITCH) {
-        return;
-    }
+/// Another thread is about to run, inside a section. A hook.
+pub(crate) extern "C" fn thread_switched(place: u32, next: &Tcb) {
+    // SAFETY: the running thread's own block, of which nothing is changed meanwhile.
+    let prev = unsafe { &*percpu::current() };
     #[cfg(feature = "latency-tracers")]
     if crate::static_branch!(wakeup::WAKEUP) {
-        return wakeup::switched(prev, next, record_switch);
+        return wakeup::switched(place, prev, next, record_switch);
     }
+    #[cfg(not(feature = "latency-tracers"))]
+    let _ = place;
     record_switch(prev, next);
+}
+
+/// Trace point where a thread is about to be put into its run queue, inside a section.
+#[inline(always)]
+pub(crate) fn woken(t: &Tcb) {
+    place!(readonly WAKEUP, "woken", core::ptr::from_ref(t));
+}
+
+/// Trace point where another thread is about to run, inside a section.
+#[inline(always)]
+pub(crate) fn switched(next: &Tcb) {
+    place!(rsi SWITCH, "switched", core::ptr::from_ref(next));
 }
 
 /// Records it, if that is on.
@@ -200,21 +248,22 @@ fn record_switch(prev: &Tcb, next: &Tcb) {
     );
 }
 
-/// Trace point of the kernel's own sections, right after interrupts were switched off, if they `were_enabled`.
+/// Trace point of the kernel's own sections, right after interrupts were switched off where they were on.
 #[inline(always)]
-pub(crate) fn section_begun(were_enabled: bool) {
-    // In this order: where it is off nothing is asked.
-    if crate::static_branch!(places::IRQ_OFF) && were_enabled {
-        crate::arch::thunk::irq_disabled();
-    }
+pub(crate) fn section_begun() {
+    place!(places::IRQ_OFF, "irq_disabled");
+}
+
+/// The same where they were on only if they are in `flags`.
+#[inline(always)]
+pub(crate) fn section_begun_with(flags: u64) {
+    place!(places::IRQ_OFF, "irq_disabled", flags);
 }
 
 /// Trace point of the kernel's own sections, right before interrupts are switched on.
 #[inline(always)]
 pub(crate) fn section_ends() {
-    if crate::static_branch!(places::IRQ_ON) {
-        crate::arch::thunk::irq_enabling();
-    }
+    place!(places::IRQ_ON, "irq_enabling");
 }
 
 /// Not a section of the kernel's: it is traced by those that call this. As long whether they were enabled or not.
@@ -232,17 +281,13 @@ fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
 /// Trace point right after preemption was disabled.
 #[inline(always)]
 pub(crate) fn preemption_disabled() {
-    if crate::static_branch!(places::PREEMPT_OFF) {
-        crate::arch::thunk::preempt_disabled();
-    }
+    place!(places::PREEMPT_OFF, "preempt_disabled");
 }
 
 /// Trace point right before preemption is enabled.
 #[inline(always)]
 pub(crate) fn preemption_enabling() {
-    if crate::static_branch!(places::PREEMPT_ON) {
-        crate::arch::thunk::preempt_enabling();
-    }
+    place!(places::PREEMPT_ON, "preempt_enabling");
 }
 
 /// Records a text of the application's own, as writing to ftrace's `trace_marker` does.

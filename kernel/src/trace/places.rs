@@ -1,11 +1,11 @@
 //! Places in the kernel that more than an event wants to hear of.
 //!
-//! Such a place has a static key of its own, which is on while anyone wants it: its event, or a tracer. What is behind it
-//! is out of line and asks there who it is. So a tracer costs the hot paths no further NOP.
+//! Such a place ([`place`](crate::arch::place)) has a static key of its own, which is on while anyone wants it: its event, or
+//! a tracer. The hook that is called then asks who it is. So a tracer costs the hot paths no further NOP.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::compact::{opaque, rolled};
+use super::compact::rolled;
 use super::events;
 use crate::arch::jump_label::{self, Key, Writable, keys, number};
 
@@ -109,23 +109,16 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     }
 }
 
-/// A tracer wants to hear of these places, or no longer. If `alone`, their events are not recorded meanwhile though they are
-/// on.
+/// A tracer wants to hear of these places, or no longer.
 ///
 /// # Safety
 /// That of [`jump_label::set`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool, alone: bool) {
+pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
     let mut left = places.0;
     for place in rolled(&PLACES) {
         if left & 1 != 0 {
-            // Asked anew each time, or there would be a loop for each answer.
-            let silenced = opaque(alone.into()) as u8 * EVENT;
-            if place.users.load(Relaxed) & silenced != 0 {
-                // SAFETY: the caller's duty.
-                unsafe { jump_label::set(text, number(place.event), !on) };
-            }
             // SAFETY: the caller's duty.
             unsafe { place.set(text, TRACER, on) };
         }

@@ -169,7 +169,11 @@ const fn of_wakeups(name: Name) -> Tracer {
         &events::sched_wakeup::ID,
         &events::sched_switch::ID,
     ];
-    Tracer::new(name, EVENTS, nothing, nothing).listening(Places::THREADS, &wakeup::WAKEUP, 0)
+    Tracer::new(name, EVENTS, critical::calibrate, nothing).listening(
+        Places::THREADS,
+        &wakeup::WAKEUP,
+        0,
+    )
 }
 
 #[cfg(feature = "latency-tracers")]

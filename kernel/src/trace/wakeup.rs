@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_scheduler::ThreadId;
 
 use super::{latency, snapshot};
-use crate::arch::{jump_label, tsc};
+use crate::arch::percpu::{self, PerCpu};
+use crate::arch::{jump_label, place};
 use crate::sched;
 use crate::thread::tcb::{Tcb, tcb};
 
@@ -26,8 +27,10 @@ jump_label::keys! {
 pub(crate) struct Followed {
     /// The thread's id and [`SOME`], or 0.
     tid: AtomicU32,
-    /// When it was woken, in cycles.
+    /// When it was woken, on the clock of its CPU without hooks.
     since: AtomicU64,
+    /// Where.
+    place: AtomicU32,
 }
 
 /// There is a thread.
@@ -52,9 +55,18 @@ impl Followed {
     }
 }
 
-/// `t` becomes ready.
+/// When the place was passed whose hook is under way: by this CPU's time stamp, without what hooks have taken on `cpu`.
+fn now(cpu: *mut PerCpu) -> u64 {
+    // SAFETY: blocks are static; another CPU's count may be some hooks old.
+    let theirs = unsafe { &(*cpu).hooks };
+    // SAFETY: as above.
+    let own = unsafe { &(*percpu::this()).hooks };
+    theirs.without_hooks(own.passed())
+}
+
+/// `t` becomes ready at `place`.
 #[inline(never)]
-pub(super) fn woken(t: &Tcb) {
+pub(super) fn woken(place: u32, t: &Tcb) {
     let cpu = Followed::of(t);
     // SAFETY: inside a section.
     let current = unsafe { sched::of_cpu(t.percpu) }.rq.current();
@@ -66,15 +78,15 @@ pub(super) fn woken(t: &Tcb) {
         .is_none_or(|other| other.tid == t.tid || t.prio.rank() < other.prio.rank());
     if t.prio.rank() < current.prio.rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
-        cpu.since.store(tsc::now(), Relaxed);
+        cpu.place.store(place, Relaxed);
+        cpu.since.store(now(t.percpu), Relaxed);
     }
 }
 
-/// `next` is about to run on this CPU. Has `record` record it in between, so that the switch is in the snapshot.
+/// At `place` `next` is about to run on this CPU. Has `record` record it in between, so that the switch is in the snapshot.
 #[inline(never)]
-pub(super) fn switched(prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb)) {
-    let now = tsc::now();
-    let is_kept = note(next, now);
+pub(super) fn switched(place: u32, prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb)) {
+    let is_kept = note(place, next, now(next.percpu));
     record(prev, next);
     if is_kept {
         snapshot::keep_if_reserved();
@@ -82,7 +94,7 @@ pub(super) fn switched(prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb)) {
 }
 
 #[inline(always)]
-fn note(next: &Tcb, now: u64) -> bool {
+fn note(place: u32, next: &Tcb, now: u64) -> bool {
     let cpu = Followed::of(next);
     let tid = next.tid.raw();
     if cpu.tid.load(Relaxed) != u32::from(tid) | SOME {
@@ -90,9 +102,9 @@ fn note(next: &Tcb, now: u64) -> bool {
     }
     cpu.tid.store(0, Relaxed);
     latency::note(
-        now - cpu.since.load(Relaxed),
-        sched::enqueue as *const () as u32,
-        sched::commit_switch as *const () as u32,
+        place::between(cpu.since.load(Relaxed), now),
+        cpu.place.load(Relaxed),
+        place,
         tid,
     )
 }

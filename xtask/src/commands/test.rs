@@ -8,6 +8,7 @@
 //!
 //! The first two run at the same time. Progress and failures go to stderr; every failure is shown again at the end.
 
+mod counted;
 mod end_to_end;
 mod guest;
 mod host;

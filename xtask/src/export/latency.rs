@@ -37,6 +37,19 @@ const LEGEND: &str = "\
 #     \\   /      |||||  \\        |   /
 ";
 
+/// Between which instructions a stretch without interrupts or preemption is measured, so that its length is not taken for
+/// that of another tool.
+const ENDS_OF_SECTION: &str = "\
+#  => measured:   from the instruction behind cli (preemption: inc) to the one before sti (dec); an interrupt from its time
+#                 stamp to its return. A sweep counts on to the instruction behind sti.
+#
+";
+/// The same of a wake-up.
+const ENDS_OF_WAKEUP: &str = "\
+#  => measured:   from the trace point sched_wakeup to that of sched_switch
+#
+";
+
 /// What is longer than so many ns has a mark.
 const MARKS: [(u64, char); 6] = [
     (1_000_000_000, '$'),
@@ -244,18 +257,19 @@ impl<'o> Latency<'o> {
             None => self.last.saturating_sub(first),
         };
         let cpu = self.stretch.map_or(cpu, |stretch| stretch.cpu);
-        // A wake-up begins and ends at the same places always.
+        // A wake-up's are told by what was woken and what ran.
         let place = |address, line: &Option<String>| match line {
             Some(line) => format!("{} ({line})", names.symbol(address)),
             None => names.symbol(address),
         };
         let places = match &self.stretch {
             Some(stretch) if !stretch.is_wakeup => format!(
-                "#  => started at: {}\n#  => ended at:   {}\n#\n",
+                "#  => started at: {}\n#  => ended at:   {}\n{ENDS_OF_SECTION}",
                 place(stretch.started_at, &self.places.started_at),
                 place(stretch.ended_at, &self.places.ended_at)
             ),
-            _ => String::new(),
+            Some(_) => ENDS_OF_WAKEUP.into(),
+            None => String::new(),
         };
         let clock = self.clock.as_ref();
         let clock = clock.map_or_else(String::new, |clock| format!("#  => clock: {clock}\n"));

@@ -8,12 +8,14 @@ use super::percpu;
 
 global_asm!(
     ".section .text.thunk, \"ax\"",
-    // The interrupt stack is free here, and it is the only one that surely is: whoever was left may have ended. What the
-    // call may clobber is restored afterwards.
+    // The interrupt stack is free here, and it is the only one that surely is: whoever was left may have ended. The SSE
+    // registers are restored afterwards.
     "takt_irq_return_traced:",
     "mov rsp, gs:[{IRQ_STACK_TOP}]",
-    "lea rdi, [rip + takt_irq_return]",
-    "call {irq_returns}",
+    // As from a place (see `place`), which is the instruction that this comes back to.
+    "push -1",
+    "push offset takt_irq_return_copy",
+    "jmp takt_place_irq_returns",
     "takt_irq_return_copy:", // of the instruction that the jump has replaced
     "mov rsp, gs:[{CURRENT}]",
     "jmp takt_irq_return_rest",
@@ -21,7 +23,6 @@ global_asm!(
     ".text",
     IRQ_STACK_TOP = const percpu::IRQ_STACK_TOP,
     CURRENT = const percpu::CURRENT,
-    irq_returns = sym crate::trace::irq_returns,
 );
 
 unsafe extern "C" {
@@ -41,6 +42,11 @@ pub fn entry_of(vector: u8) -> usize {
         _ => takt_irq_device,
     };
     stub as *const () as usize
+}
+
+/// Where every interrupt begins to return.
+pub(crate) fn return_place() -> u32 {
+    (&raw const takt_irq_return) as u32
 }
 
 /// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.

@@ -20,6 +20,7 @@ use core::mem::offset_of;
 
 use super::frame::TrapFrame;
 use super::percpu;
+use super::place::place_text;
 use crate::irq;
 use crate::thread::tcb::Tcb;
 
@@ -191,15 +192,15 @@ global_asm!(
     "rdtsc",
     "TAKT_IRQ_SAVE rsi",
     "inc qword ptr gs:[{NR_IRQS}]",
-    // Static branches as `static_branch!` makes them, for either of the two events.
-    ".irp event, {irq_entry}, {irq_handler_exit}",
+    // A place as `place!` makes them, with the time stamp; the hook finds the slot in rcx.
+    place_text!("irq_device", "push rsi"),
+    // A static branch as `static_branch!` makes them.
     "4: .byte 0xa9",
     ".long takt_irq_device_traced - . - 4",
     ".pushsection .takt.jump_table, \"a\", @progbits",
     ".long 4b",
-    ".short \\event",
+    ".short {irq_handler_exit}",
     ".popsection",
-    ".endr",
     // In this order: `register` stores the argument first.
     "mov rax, [rcx + {SLOT_HANDLER}]",
     "mov rdi, [rcx + {SLOT_ARGUMENT}]",
@@ -325,7 +326,7 @@ global_asm!(
     SLOT_HANDLER = const irq::SLOT_HANDLER,
     SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
     handlers = sym irq::HANDLERS,
-    irq_entry = sym crate::trace::IRQ_ENTRY,
+    key = sym crate::trace::IRQ_ENTRY,
     irq_handler_exit = sym crate::trace::events::irq_handler_exit::ID,
     traced_device_interrupt = sym irq::traced_device_interrupt,
     irq_schedule = sym crate::sched::irq_schedule,

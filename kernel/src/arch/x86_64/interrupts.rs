@@ -69,7 +69,14 @@ pub fn let_in() {
 #[inline(always)]
 #[must_use]
 pub fn are_enabled() -> bool {
-    flags() & (1 << 9) != 0
+    are_enabled_in(flags())
+}
+
+/// Whether interrupts are on in these RFLAGS.
+#[inline(always)]
+#[must_use]
+pub const fn are_enabled_in(flags: u64) -> bool {
+    flags & (1 << 9) != 0
 }
 
 /// RFLAGS.

@@ -13,6 +13,7 @@ pub mod jump_label;
 pub mod marks;
 pub mod paging;
 pub mod percpu;
+pub(crate) mod place;
 pub mod port;
 pub(crate) mod record;
 pub mod stop;

@@ -56,6 +56,9 @@ pub struct PerCpu {
     pub(crate) function_busy: u32,
     /// Run queue, timer queue and times.
     pub sched: CpuSched,
+    /// What hooks of tracers take on this CPU.
+    #[cfg(feature = "latency-tracers")]
+    pub(crate) hooks: super::place::Hooks,
     /// The stretch that a tracer of sections follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) critical: crate::trace::Cpu,

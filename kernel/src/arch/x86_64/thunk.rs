@@ -16,32 +16,6 @@ global_asm!(
     // A function of ours that one of these calls is shown with its caller, which is known by its block.
     "takt_thunks:",
     ".balign 64",
-    ".macro TAKT_THUNK_BEGIN name",
-    "\\name:",
-    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
-    "push \\r",
-    ".endr",
-    ".endm",
-    ".macro TAKT_THUNK_END",
-    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
-    "pop \\r",
-    ".endr",
-    "ret",
-    ".endm",
-    //
-    ".macro TAKT_THUNK name, function",
-    "TAKT_THUNK_BEGIN \\name",
-    "call \\function",
-    "TAKT_THUNK_END",
-    ".endm",
-    //
-    // The function gets the place of the call: the return address, behind the nine registers. The end is there once.
-    ".macro TAKT_THUNK_PLACE name, function",
-    "TAKT_THUNK_BEGIN \\name",
-    "mov edi, [rsp + 72]",
-    "call \\function",
-    "jmp 9f",
-    ".endm",
     // The kernel lock's ways are taken by every section once there are several CPUs: they save what they use.
     ".macro TAKT_LOCK",
     "push rax",
@@ -81,7 +55,15 @@ global_asm!(
     "ret",
     "TAKT_LOCK_RARE",
     ".balign 64",
-    "TAKT_THUNK takt_thunk_lock_not_ready, {not_ready}",
+    "takt_thunk_lock_not_ready:",
+    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "call {not_ready}",
+    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
+    "pop \\r",
+    ".endr",
+    "ret",
     ".balign 64",
     "takt_thunk_unlock:",
     "cmp dword ptr [rip + {lock} + {depth}], 0",
@@ -93,15 +75,6 @@ global_asm!(
     "1:",
     "dec dword ptr [rip + {lock} + {depth}]",
     "ret",
-    "TAKT_THUNK_PLACE takt_thunk_preempt_disabled, {preempt_disabled}",
-    "TAKT_THUNK_PLACE takt_thunk_preempt_enabling, {preempt_enabling}",
-    "TAKT_THUNK_PLACE takt_thunk_irq_disabled, {irq_disabled}",
-    // The last one goes on to the end.
-    "TAKT_THUNK_BEGIN takt_thunk_irq_enabling",
-    "mov edi, [rsp + 72]",
-    "call {irq_enabling}",
-    "9:",
-    "TAKT_THUNK_END",
     ".text",
     lock = sym LOCK,
     next = const offset_of!(KernelLock, next),
@@ -112,10 +85,6 @@ global_asm!(
     current = const CURRENT,
     state = const offset_of!(Tcb, state),
     not_ready = sym crate::lock::locked_not_ready,
-    irq_disabled = sym crate::trace::irq_disabled,
-    irq_enabling = sym crate::trace::irq_enabling,
-    preempt_disabled = sym crate::trace::preempt_disabled,
-    preempt_enabling = sym crate::trace::preempt_enabling,
 );
 
 /// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
@@ -179,28 +148,4 @@ pub(crate) fn lock_thread_smp() {
 #[inline(always)]
 pub(crate) fn unlock_smp() {
     call!("takt_thunk_unlock");
-}
-
-/// Calls [`irq_disabled`](crate::trace::irq_disabled) with this place.
-#[inline(always)]
-pub(crate) fn irq_disabled() {
-    call!("takt_thunk_irq_disabled");
-}
-
-/// Calls [`irq_enabling`](crate::trace::irq_enabling) with this place.
-#[inline(always)]
-pub(crate) fn irq_enabling() {
-    call!("takt_thunk_irq_enabling");
-}
-
-/// Calls [`preempt_disabled`](crate::trace::preempt_disabled) with this place.
-#[inline(always)]
-pub(crate) fn preempt_disabled() {
-    call!("takt_thunk_preempt_disabled");
-}
-
-/// Calls [`preempt_enabling`](crate::trace::preempt_enabling) with this place.
-#[inline(always)]
-pub(crate) fn preempt_enabling() {
-    call!("takt_thunk_preempt_enabling");
 }

@@ -65,7 +65,10 @@ pub(super) fn functions(
 }
 
 /// The code without what waits at boot.
-fn ranges(elf: &Elf) -> Result<Vec<Range<u64>>> {
+///
+/// # Errors
+/// If the image has no text.
+pub(in crate::commands) fn ranges(elf: &Elf) -> Result<Vec<Range<u64>>> {
     let names = SymbolNames::new(elf);
     let mut begin = elf.symbol("__text_start")?;
     let mut ranges = Vec::new();

@@ -13,7 +13,7 @@
 //!
 //! Everything is measured under icount, where one instruction is one nanosecond and every run gives the same numbers.
 
-mod executed;
+pub(super) mod executed;
 mod functions;
 mod images;
 mod latency;

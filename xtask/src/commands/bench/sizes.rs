@@ -86,15 +86,14 @@ const TRACER: [&str; 8] = [
 ];
 
 /// What the tracer's symbols in assembly begin with.
-const TRACER_ASSEMBLY: [&str; 8] = [
+const TRACER_ASSEMBLY: [&str; 7] = [
     "takt_rec",
     "takt_function_",
     "takt_graph_",
     "takt_irq_return_traced",
     "takt_irq_return_copy",
     "takt_irq_device_traced",
-    "takt_thunk_irq_",
-    "takt_thunk_preempt_",
+    "takt_place_",
 ];
 
 /// What a mangled name of what is for rules has in it.

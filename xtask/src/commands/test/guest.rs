@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,8 +13,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::scratch::Scratch;
 use crate::image::Elf;
+use crate::qemu::executed::logged;
 use crate::qemu::process::{self, MAX_CMDLINE};
-use crate::qemu::{Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
+use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
 use crate::run::config::clock_keys;
 
 /// A boot.
@@ -31,6 +33,8 @@ pub(super) struct Boot<'b> {
     pub(super) shift: u8,
     /// How long it may take.
     pub(super) limit: Duration,
+    /// Logs every instruction in these ranges to the file.
+    pub(super) executed: Option<(&'b [Range<u64>], &'b Path)>,
     /// Injects NMIs from the moment when the guest asks for them to its end; what it records is captured.
     pub(super) nmis: bool,
 }
@@ -104,7 +108,15 @@ impl Boot<'_> {
             .map(|argument| match argument.to_str() {
                 Some("shift=0,sleep=off") => clock.clone().into(),
                 _ => argument,
-            });
+            })
+            .collect();
+        let arguments = match self.executed {
+            Some((ranges, log)) => {
+                let version = qemu::version().unwrap_or_default();
+                logged(arguments, &version, ranges, log)
+            }
+            None => arguments,
+        };
         let mut command = process::command();
         command
             .args(arguments)

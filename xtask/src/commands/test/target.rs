@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::counted;
 use super::guest::Boot;
 use super::storm;
 use super::tally::Tally;
+use crate::commands::bench::executed;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
 use crate::qemu::process::MAX_CMDLINE;
@@ -46,6 +48,8 @@ enum Kind {
     TwoCpus,
     /// A boot of its own in real time and one under icount, each with NMIs from outside.
     Nmis,
+    /// A boot of its own, and one without a tracer of which every instruction is counted.
+    Counted,
     /// A boot of its own that ends in a fault.
     Fault,
 }
@@ -77,6 +81,8 @@ pub(super) fn run(image: &Elf, filter: Option<&str>, tally: &Tally) {
                     let name = format!("{} ({clock})", test.name);
                     tally.judge(PART, &name, &with_nmis(image, &test, accel));
                 }
+            } else if test.kind == Kind::Counted {
+                tally.judge(PART, &test.name, &counted(image, &test));
             } else {
                 tally.judge(PART, &test.name, &alone(image, &test));
             }
@@ -114,6 +120,7 @@ fn parse_list(serial: &str) -> Result<Vec<Listed>> {
                 "slow" => Kind::Slow,
                 "two-cpus" => Kind::TwoCpus,
                 "nmis" => Kind::Nmis,
+                "counted" => Kind::Counted,
                 "fault" => Kind::Fault,
                 _ => bail!("an unknown kind of test: {line}"),
             };
@@ -145,6 +152,7 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
         smp,
         shift,
         limit,
+        executed: None,
         nmis: false,
     }
 }
@@ -166,6 +174,30 @@ fn with_nmis(image: &Elf, test: &Listed, accel: Accel) -> Result<String> {
     );
     let found = storm::judge(image, ended.dir.path(), &ended.serial)?;
     Ok(format!("{} ({found})", notes(&ended.serial)))
+}
+
+/// Boots a test with its tracers, and without them while every instruction is logged; judges the one by the other.
+fn counted(image: &Elf, test: &Listed) -> Result<String> {
+    let words = format!("test={}", test.name);
+    let passed = |boot: Boot<'_>| {
+        let ended = boot.run()?;
+        ensure!(
+            ended.exit == Some(GuestExit::Passed),
+            "{}",
+            said(ended.exit, &Symbolizer::new(image).annotate(&ended.serial))
+        );
+        Ok(ended)
+    };
+    let traced = passed(boot(image, &words, test.kind))?;
+    let log = traced.dir.path().join("executed");
+    let ranges = executed::ranges(image)?;
+    passed(Boot {
+        executed: Some((&ranges, &log)),
+        limit: SLOW_LIMIT,
+        ..boot(image, &format!("{words} untraced=1"), test.kind)
+    })?;
+    let nr = counted::judge(image, &traced.serial, &log)?;
+    Ok(format!(" ({nr} stretches)"))
 }
 
 /// How a boot ended that ended badly.

@@ -96,7 +96,7 @@ fn a_stretch_without_interrupts() {
     let (stretch, text) = written("irqsoff", &lines, false);
     assert_eq!((stretch.from, stretch.to), (500, 31_000));
     assert_eq!(
-        text[..11],
+        text[..13],
         [
             "# tracer: irqsoff",
             "#",
@@ -111,11 +111,13 @@ fn a_stretch_without_interrupts() {
             "#    -----------------",
             "#  => started at: f3 (a.rs:7)",
             "#  => ended at:   f4",
+            "#  => measured:   from the instruction behind cli (preemption: inc) to the one before sti (dec); an interrupt from its time",
+            "#                 stamp to its return. A sweep counts on to the instruction behind sti.",
             "#",
         ]
     );
     assert_eq!(
-        text[20..],
+        text[22..],
         [
             "  <idle>-0       0d...    0.000us : f3",
             "  <idle>-0       0d...    0.400us : sched_switch: next=7",
@@ -146,6 +148,8 @@ fn a_stretch_from_the_wakeup_to_the_switch() {
     assert_eq!(
         text[8..],
         [
+            "#  => measured:   from the trace point sched_wakeup to that of sched_switch",
+            "#",
             "#",
             "           seven       7   0 1 00000000 00000000 [00000000] 0.000000ms (+0.000500ms): sched_wakeup: pid=8",
             "          <idle>       0   1 1 00000000 00000001 [00000000] 0.000500ms (+0.000800ms): step: n=2",

@@ -80,7 +80,17 @@ fn expand(line: &str) -> Vec<String> {
         None if line == "LEGEND" => all(&LEGEND),
         None if line == "COLUMNS" => all(&COLUMNS),
         None if line == "OPTIONS" => all(&OPTIONS),
-        None if line == "PLACES" => all(&[r"~^#  => started at: \S", r"~^#  => ended at:   \S", "=#"]),
+        None if line == "PLACES" => all(&[
+            r"~^#  => started at: \S",
+            r"~^#  => ended at:   \S",
+            r"~^#  => measured:   from the instruction behind cli ",
+            r"~^# {17}stamp to its return",
+            "=#",
+        ]),
+        None if line == "WAKEUP" => all(&[
+            "=#  => measured:   from the trace point sched_wakeup to that of sched_switch",
+            "=#",
+        ]),
         Some(("LATENCY", tracer)) => vec![
             format!("=# tracer: {tracer}"),
             "=#".into(),

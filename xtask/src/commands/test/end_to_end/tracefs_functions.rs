@@ -177,10 +177,12 @@ pub(super) fn func_stack_trace(stage: &Stage) -> Result<()> {
 /// With the option `function-trace`, and only then, what a latency tracer keeps has the functions that ran, none of the
 /// tracer's own among them; they do not outlast it.
 pub(super) fn beside_latency_tracers(stage: &Stage) -> Result<()> {
-    const ROUND: &str = "echo 0 > tracing_on; echo > trace; echo wakeup_rt > current_tracer; echo 1 > tracing_on; sleep 0.3\n\
-         echo 0 > tracing_on; cat trace";
+    const ROUND: &str = "echo 0 > tracing_on; echo > trace; echo irqsoff > current_tracer; echo 1 > tracing_on; sleep 0.1\n\
+         echo 0 > tracing_on; cat trace\n";
+    // Not every stretch calls a function; a timer's interrupt does, and most are such.
+    let rounds = ROUND.repeat(6);
     let commands = format!(
-        "cat options/function-trace\n{ROUND}\necho A; echo 1 > options/function-trace; cat options/function-trace\n{ROUND}\necho B\n\
+        "cat options/function-trace\n{ROUND}echo A; echo 1 > options/function-trace; cat options/function-trace\n{rounds}echo B\n\
          echo nop > current_tracer; echo > trace; echo sched:sched_switch > set_event; echo 1 > tracing_on; sleep 0.1\n\
          echo 0 > tracing_on; cat trace; echo C; echo > set_event\n\
          echo preemptirqsoff > current_tracer; echo 0 > tracing_on; echo > trace; echo nofunction-trace > trace_options\n\

@@ -6,7 +6,7 @@
 /// - `~` are an expression for one line, `+` for one or more, `*` for any number.
 pub(super) type Step = (&'static str, &'static [&'static str]);
 
-/// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `LEGEND`
+/// The session. In it `LATENCY tracer` is the beginning of the latency format, `PLACES` the lines about its ends, `WAKEUP` those of a wake-up, `LEGEND`
 /// `COLUMNS` the legends, `OPTIONS` those of every tracer, and `HEAD` what is before a record's message.
 pub(super) const SESSION: [Step; 52] = [
     ("cat current_tracer", &["=nop"]),
@@ -82,6 +82,7 @@ pub(super) const SESSION: [Step; 52] = [
          sleep 0.3; echo 0 > tracing_on; cat trace",
         &[
             "LATENCY wakeup",
+            "WAKEUP",
             "LEGEND",
             r"~^ *\S+-\d+ +0d\S{3}    0\.000us[ +!#*]: sched_wakeup: comm=\S+ pid=\d+ prio=\d+ target_cpu=000$",
             r"*^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: sched_\w+: ",
@@ -93,6 +94,7 @@ pub(super) const SESSION: [Step; 52] = [
         "echo verbose > trace_options; cat trace; echo noverbose > trace_options",
         &[
             "LATENCY wakeup",
+            "WAKEUP",
             "=#",
             r"+^ {0,15}\S+ +\d+ +0 \d+ [0-9a-f]{8} [0-9a-f]{8} \[[0-9a-f]{8}\] \d+\.\d{6}ms \(\+\d+\.\d{6}ms\): \w+: ",
         ],
@@ -104,10 +106,12 @@ pub(super) const SESSION: [Step; 52] = [
         &[
             "=1",
             "LATENCY wakeup",
+            "WAKEUP",
             "LEGEND",
             r"~^ *\S+-\d+ +0d\S{3}    0\.000us[ +!#*]: sched_wakeup: comm=\S+ ",
             r"*^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: sched_\w+: ",
-            r"+^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: \S.* <-\S",
+            // From the timer's interrupt to the thread none may be called.
+            r"*^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: \S.* <-\S",
             r"*^ *\S+-\d+ +0\S{4} +\d+\.\d{3}us[ +!#*]: (sched_\w+: |\S.* <-\S)",
             r"~^ *\S+-\d+ +0d\S{3} +\d+\.\d{3}us[ +!#*]: latency_max: ",
             r"~^ *\S+-\d+ +0d\S{3} +\d+\.\d{3}us : sched_switch: ",

@@ -1,0 +1,155 @@
+//! Places: where the kernel tells whoever wants to hear of it what it does.
+//!
+//! A place is one instruction while no one listens, `test eax, imm32` as any static key's. Listened to it is a jump to a way
+//! round of its own: that pushes one word and the place's address and goes to a hook, which keeps every register and comes
+//! back behind the place. The way is assembly, three instructions at each place. So the code around a place is the same and
+//! is passed in the same way whether someone listens or not, and what a hook takes is the same wherever it is called.
+//!
+//! While a tracer of latencies listens, a hook takes a time stamp when it begins and one when it ends, with interrupts off,
+//! and adds what lies in between to the CPU's hidden cycles, with what it takes besides (`timed::OVERHEAD`). The TSC less the
+//! hidden cycles is the clock of a system without hooks.
+//!
+//! # Invariants
+//! * A hook keeps all general registers. A place declares the SSE registers and the arithmetic flags as changed.
+//! * Between the two time stamps there is no other hook on that CPU.
+
+use core::arch::global_asm;
+
+use super::jump_label::keys;
+
+#[cfg(feature = "latency-tracers")]
+mod timed;
+
+#[cfg(feature = "latency-tracers")]
+pub(crate) use timed::{Hooks, Rest, between, calibrate};
+
+keys! {
+    /// Hooks are timed.
+    pub(crate) TIMED;
+}
+
+global_asm!(
+    // The ways round, of all places.
+    ".section .text.ways, \"ax\"",
+    "takt_ways:",
+    ".section .text.thunk, \"ax\"",
+    ".macro TAKT_PLACE name, function",
+    "takt_place_\\name:",
+    "push offset \\function",
+    "jmp takt_place_hook",
+    ".endm",
+    "TAKT_PLACE irq_disabled, {irq_disabled}",
+    "TAKT_PLACE irq_enabling, {irq_enabling}",
+    "TAKT_PLACE preempt_disabled, {preempt_disabled}",
+    "TAKT_PLACE preempt_enabling, {preempt_enabling}",
+    "TAKT_PLACE irq_timer, {irq_timer}",
+    "TAKT_PLACE irq_kick, {irq_kick}",
+    "TAKT_PLACE irq_device, {irq_device}",
+    "TAKT_PLACE woken, {woken}",
+    "TAKT_PLACE switched, {switched}",
+    // A function of ours that is called here is shown with its caller, which is known by its block.
+    ".balign 64",
+    // On the stack: the function, the place's address, its word. The frame is that of a function which the place has called.
+    "takt_place_hook:",
+    "xchg rbp, [rsp]",
+    ".irp r, rax,rcx,rdx,rsi,rdi,r8,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "pushfq",
+    "mov r8, rbp",
+    "lea rbp, [rsp + 80]",
+    // A static branch as `static_branch!` makes them. Without tracers of latencies there is no such way.
+    ".weak takt_place_timed",
+    "2: .byte 0xa9",
+    ".long takt_place_timed - . - 4",
+    ".pushsection .takt.jump_table, \"a\", @progbits",
+    ".long 2b",
+    ".short {timed}",
+    ".popsection",
+    // The function is told the place, its word, rcx there, and the flags. So at `takt_place_timed`.
+    "mov edi, [rbp + 8]",
+    "mov rsi, [rbp + 16]",
+    "mov rdx, rcx",
+    "mov rcx, [rbp - 80]",
+    "and rsp, -16",
+    "call r8",
+    "takt_place_hook_end:",
+    "lea rsp, [rbp - 80]",
+    "popfq",
+    ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
+    "pop \\r",
+    ".endr",
+    "pop rbp",
+    "ret 8",
+    ".text",
+    timed = sym TIMED,
+    irq_disabled = sym crate::trace::irq_disabled,
+    irq_enabling = sym crate::trace::irq_enabling,
+    preempt_disabled = sym crate::trace::preempt_disabled,
+    preempt_enabling = sym crate::trace::preempt_enabling,
+    irq_timer = sym crate::trace::timer_irq_entered,
+    irq_kick = sym crate::trace::kick_irq_entered,
+    irq_device = sym crate::irq::device_irq_entered,
+    woken = sym crate::trace::thread_woken,
+    switched = sym crate::trace::thread_switched,
+);
+
+/// The instructions of a place: the way round begins with this one.
+macro_rules! place_text {
+    ($hook:literal, $push:literal) => {
+        concat!(
+            "2: .byte 0xa9\n",
+            ".long 4f - 3f\n",
+            "3:\n",
+            ".pushsection .text.ways, \"ax\"\n",
+            "4: ",
+            $push,
+            // push offset 3b
+            "\n.byte 0x68\n",
+            ".long 3b\n",
+            "jmp takt_place_",
+            $hook,
+            "\n.popsection\n",
+            ".pushsection .takt.jump_table, \"a\", @progbits\n",
+            ".long 2b\n",
+            ".short {key}\n",
+            ".popsection"
+        )
+    };
+}
+pub(crate) use place_text;
+
+/// A place: where this key is on it calls the hook of that name, with the word if one is given. Else it is one instruction.
+macro_rules! place {
+    ($key:path, $hook:literal) => {
+        $crate::arch::place::place!(@ $key, $hook, "push -1", options(nostack))
+    };
+    ($key:path, $hook:literal, $word:expr) => {
+        $crate::arch::place::place!(@ $key, $hook, "push {word}", word = in(reg) $word, options(nostack))
+    };
+    // Nothing around the place is read anew behind it: what the hook writes belongs to the tracer alone.
+    (readonly $key:path, $hook:literal, $word:expr) => {
+        $crate::arch::place::place!(@ $key, $hook, "push {word}", word = in(reg) $word, options(nostack, readonly))
+    };
+    // The same with the word in `rsi`, where the compiler has it for a switch anyway.
+    (rsi $key:path, $hook:literal, $word:expr) => {
+        $crate::arch::place::place!(@ $key, $hook, "push rsi", in("rsi") $word, options(nostack, readonly))
+    };
+    (@ $key:path, $hook:literal, $push:literal, $($rest:tt)*) => {
+        // SAFETY: an instruction that changes the flags only; or a jump to what calls a function of the kernel's that may be
+        // called there, and keeps what is not declared here. It pushes, which is sound with `nostack`: the image is compiled
+        // without a red zone (`xtask::image::build`), and the hook aligns the stack.
+        unsafe {
+            ::core::arch::asm!(
+                $crate::arch::place::place_text!($hook, $push),
+                key = sym $key,
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                $($rest)*
+            );
+        }
+    };
+}
+pub(crate) use place;

@@ -1,0 +1,183 @@
+//! The clock of a system without hooks: what hooks take is timed, and hidden from it.
+
+use core::arch::{asm, global_asm};
+use core::cell::Cell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{TIMED, place_text};
+use crate::arch::jump_label::{self, keys, number};
+use crate::arch::percpu::{self, PerCpu, behind_gs};
+use crate::arch::stop::Text;
+use crate::trace::counted;
+
+keys! {
+    /// The place that is measured.
+    PROBE;
+}
+
+global_asm!(
+    ".section .text.thunk, \"ax\"",
+    ".balign 64",
+    ".global takt_place_timed",
+    "takt_place_timed:",
+    // So that no interrupt's time is taken for the hook's.
+    "cli",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "mov gs:[{entered}], rax",
+    "mov edi, [rbp + 8]",
+    "mov rsi, [rbp + 16]",
+    "mov rdx, rcx",
+    "mov rcx, [rbp - 80]",
+    "and rsp, -16",
+    "call r8",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "sub rax, gs:[{entered}]",
+    "add rax, [rip + {overhead}]",
+    "add gs:[{hidden}], rax",
+    "jmp takt_place_hook_end",
+    "takt_place_irq_returns:",
+    "push offset {irq_returns}",
+    "jmp takt_place_hook",
+    "takt_place_probed:",
+    "push offset {probed}",
+    "jmp takt_place_hook",
+    ".text",
+    entered = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, entered)),
+    hidden = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, hidden)),
+    overhead = sym OVERHEAD,
+    irq_returns = sym crate::trace::irq_returns,
+    probed = sym probed,
+);
+
+extern "C" fn probed() {}
+
+/// Cycles of a hook besides those between its time stamps, less those of the place itself.
+static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+/// Cycles from a place to its hook's first time stamp.
+static LEAD: AtomicU64 = AtomicU64::new(0);
+
+/// What the hooks of a CPU have taken. In its block, and changed by that CPU only.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    /// The TSC when the one under way took its first time stamp.
+    entered: Cell<u64>,
+    /// What all of them have taken, in cycles.
+    hidden: Cell<u64>,
+}
+
+/// What a way to a hook takes beside that of a place, in cycles: in front of the hook, and altogether.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest {
+    pub(crate) before: u64,
+    pub(crate) all: u64,
+}
+
+impl Hooks {
+    /// When the place was passed whose hook is under way, on the clock without hooks.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        self.without_hooks(self.passed())
+    }
+
+    /// The TSC when the place was passed whose hook is under way.
+    #[inline(always)]
+    pub(crate) fn passed(&self) -> u64 {
+        self.entered.get() - LEAD.load(Relaxed)
+    }
+
+    /// The same of a place with a way of its own, whose rest is hidden as well.
+    #[inline(always)]
+    pub(crate) fn now_behind(&self, rest: Rest) -> u64 {
+        let now = self.now() - rest.before;
+        self.hidden.set(self.hidden.get() + rest.all);
+        now
+    }
+
+    /// A reading of the TSC behind the last hook, on the clock without hooks.
+    #[inline(always)]
+    pub(crate) fn without_hooks(&self, tsc: u64) -> u64 {
+        tsc.wrapping_sub(self.hidden.get())
+    }
+}
+
+/// Cycles between two times on the clock without hooks. In real time more may be hidden than a hook has taken, so that a very
+/// short stretch seems to end before it begins: it took none.
+pub(crate) fn between(begin: u64, end: u64) -> u64 {
+    end.wrapping_sub(begin).cast_signed().max(0).cast_unsigned()
+}
+
+/// How often each is measured: the first times right after the code was rewritten take longer on a real machine.
+const ROUNDS: usize = 16;
+
+/// The lower halves of two readings of the TSC with a place in between.
+#[inline(never)]
+fn probe() -> (u32, u32) {
+    let (begin, end): (u32, u32);
+    // SAFETY: as in `place!`.
+    unsafe {
+        asm!(
+            "rdtsc",
+            "mov {begin:e}, eax",
+            place_text!("probed", "push -1"),
+            "rdtsc",
+            key = sym PROBE,
+            begin = out(reg) begin,
+            out("eax") end,
+            out("edx") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            options(nostack),
+        );
+    }
+    (begin, end)
+}
+
+/// The shortest of some passages of the place, in cycles: all of it, from its begin to the hook's first time stamp, and
+/// what is hidden.
+fn shortest(hooks: &Hooks) -> [u32; 3] {
+    let mut least = [u32::MAX; 3];
+    for _ in counted(ROUNDS) {
+        let hidden = hooks.hidden.get() as u32;
+        let (begin, end) = probe();
+        let passed = [
+            end.wrapping_sub(begin),
+            (hooks.entered.get() as u32).wrapping_sub(begin),
+            (hooks.hidden.get() as u32).wrapping_sub(hidden),
+        ];
+        for (least, passed) in least.iter_mut().zip(passed) {
+            *least = passed.min(*least);
+        }
+    }
+    least
+}
+
+/// Measures what a hook takes besides what it times itself: a place with a hook that does nothing, against the place alone.
+///
+/// # Context
+/// Threads. Interrupts are off for some thousand instructions.
+pub(crate) fn calibrate(text: &mut Text) {
+    OVERHEAD.store(0, Relaxed);
+    let stopped = &mut text.stop().text;
+    // SAFETY: this CPU's own, with interrupts off.
+    let hooks = unsafe { &(*percpu::this()).hooks };
+    let [alone, ..] = shortest(hooks);
+    let mut switch = |on| {
+        for key in [&TIMED, &PROBE] {
+            // SAFETY: every other CPU stands still.
+            unsafe { jump_label::set(stopped, number(key), on) };
+        }
+    };
+    switch(true);
+    let [whole, lead, timed] = shortest(hooks);
+    switch(false);
+    // The last of the instructions of the place alone is the second reading: the place is the one before.
+    LEAD.store(u64::from(lead.saturating_sub(alone - 1)), Relaxed);
+    OVERHEAD.store(u64::from(whole.saturating_sub(alone + timed)), Relaxed);
+}
