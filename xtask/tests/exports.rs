@@ -90,6 +90,16 @@ fn no_format_trusts_a_traces_times() {
 }
 
 #[test]
+fn a_choice_that_nothing_meets_says_so() {
+    let stage = Stage::new();
+    stage.run("pass", &["-d", "10ms"]).code(0);
+    for args in [["--filter", "n == 99"], ["--from", "1s"]] {
+        trace(&stage, &args).code(0).complains("0 of 6 records");
+    }
+    assert_eq!(trace(&stage, &["--filter", "n == 5"]).stderr, "");
+}
+
+#[test]
 fn parts_are_chosen_by_cpu_and_time() {
     let stage = Stage::new();
     stage.run("pass", &["-d", "10ms"]).code(0);

@@ -132,6 +132,9 @@ pub struct Read {
 
 /// Flags of `run`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 the guest ended well, 1 error, 2 it stopped at a threshold, 3 tainted (something that it sent or logged is \
+lost), 130 interrupted.")]
 pub struct Run {
     /// Name of the example (or of the binary, with --bin).
     pub name: String,
@@ -151,15 +154,13 @@ pub struct Run {
         hide_default_value = true
     )]
     pub append: String,
-    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
-    #[arg(
-        short,
-        long = "event",
-        value_name = "EVENTS",
-        value_delimiter = ',',
-        default_value = "sched,irq,timer,mutex,print"
-    )]
+    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated
+    /// [default: sched,irq,timer,mutex,print and the application's own].
+    #[arg(short, long = "event", value_name = "EVENTS", value_delimiter = ',')]
     pub events: Vec<String>,
+    /// More cargo features of the package.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub features: Vec<String>,
     /// CPUs of the guest, 1 to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use takt_tracer::decode::{EventDef, EventTable};
+use takt_tracer::event::Layout;
 
 use super::{log, trace};
 use crate::cli::Run;
@@ -16,10 +18,13 @@ use crate::qemu::{Accel, Machine, Ram};
 use crate::report::load::Facts;
 use crate::run::boot::boot;
 use crate::run::config::clock_keys;
-use crate::run::events::resolve;
+use crate::run::events::{means, resolve};
 use crate::run::execute::with_words;
 use crate::run::{RunFolder, folder, words};
 use crate::{input, output, paths, setup, term};
+
+/// The kernel's events that are recorded unless the user says otherwise.
+const KERNEL_EVENTS: [&str; 5] = ["sched", "irq", "timer", "mutex", "print"];
 
 /// Builds, boots, prints.
 pub(super) fn run(flags: &Run) -> Result<ExitCode> {
@@ -73,14 +78,30 @@ fn image(flags: &Run) -> Result<Elf> {
         name: flags.name.clone(),
         ..Recipe::takt(flags.verbose)
     }
+    .with_features(&flags.features)
     .for_words(&flags.append);
     Elf::open(&recipe.build()?.path)
 }
 
+/// What is recorded unless the user says otherwise: the usual events of the kernel, as far as the image has them, and all
+/// that the application has declared, which are those of layout `wide`; of the kernel's own tracers `hwlat` has one too.
+fn default_events(table: &EventTable) -> Vec<String> {
+    let is_wanted = |event: &&EventDef| {
+        let is_own = event.layout == Layout::Wide && event.system() != "tracer";
+        is_own || KERNEL_EVENTS.iter().any(|it| means(it, &event.name))
+    };
+    let wanted = table.iter().filter(is_wanted);
+    wanted.map(|event| event.name.clone()).collect()
+}
+
 /// The machine to boot, with its image in the run folder and how it is booted.
 fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
-    let known = words::known(&crate::image::events::table(elf)?);
-    let ids: Vec<_> = resolve(&flags.events, &known)?
+    let table = crate::image::events::table(elf)?;
+    let events = match &*flags.events {
+        [] => default_events(&table),
+        given => given.to_vec(),
+    };
+    let ids: Vec<_> = resolve(&events, &words::known(&table))?
         .iter()
         .map(ToString::to_string)
         .collect();

@@ -18,7 +18,7 @@ use crate::image::Elf;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
 use crate::term::WithHelp;
-use crate::{input, output, paths};
+use crate::{input, output, paths, term};
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -181,6 +181,7 @@ impl Source {
             export.item(&Item::Damage(damage), &mut names)?;
         }
         let mut end = End::default();
+        let (mut nr_records, mut nr_matching) = (0u64, 0u64);
         for item in self.trace.merge(&table) {
             let item = item?;
             if let Item::Damage(damage) = &item {
@@ -193,6 +194,8 @@ impl Source {
                 // Its names are wanted all the same.
                 names.threads.learn(record);
                 is_wanted = is_wanted && filters.matches(record, &names);
+                nr_records += 1;
+                nr_matching += u64::from(is_wanted);
             }
             if is_wanted {
                 export.item(&item, &mut names)?;
@@ -204,6 +207,12 @@ impl Source {
             export.item(&lost, &mut names)?;
         }
         export.end(&names)?;
+        // An empty output may as well be of an empty trace.
+        if nr_matching == 0 && !(is_of_all && selection.cpus.is_none() && self.filters.is_empty()) {
+            term::note(format_args!(
+                "0 of {nr_records} records are what was asked for"
+            ));
+        }
         if damages != 0 {
             bail!("the trace is damaged in {}", recorded::places(damages));
         }

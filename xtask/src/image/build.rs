@@ -124,9 +124,9 @@ impl Recipe {
 
     /// The same with these features added.
     #[must_use]
-    pub fn with_features(mut self, features: &[&str]) -> Self {
+    pub fn with_features(mut self, features: &[impl AsRef<str>]) -> Self {
         self.features
-            .extend(features.iter().map(|name| (*name).into()));
+            .extend(features.iter().map(|name| name.as_ref().to_owned()));
         self
     }
 

@@ -93,6 +93,7 @@ const TESTS: &[(&str, Check)] = &[
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),
     ("log_is_decoded", runs::log_is_decoded),
+    ("run_records_own_events", ends::own_events_are_recorded),
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
     ("run_says_where_it_timed_out", ends::time_out_says_where),
     ("run_counts_a_flood", ends::flood_is_counted),

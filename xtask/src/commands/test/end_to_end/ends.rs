@@ -18,6 +18,17 @@ fn run(stage: &Stage, end: &str, flags: &[&str]) -> Result<Done> {
     stage.xtask(&[&words, flags].concat())
 }
 
+/// The application's own events are recorded without being asked for, beside the kernel's.
+pub(super) fn own_events_are_recorded(stage: &Stage) -> Result<()> {
+    let words = ["run", "hello", "-o", &stage.dir("hello")];
+    stage
+        .xtask(&words)?
+        .code(0)?
+        .says(": reading_stored: channel=1 value=16")?
+        .says(": sched_switch: ")?;
+    Ok(())
+}
+
 /// The trace is there up to the end.
 fn has_trace(stage: &Stage, end: &str) -> Result<()> {
     let steps = stage.trace(end)?;
