@@ -1,4 +1,4 @@
-//! Flags of `latency-run`: the words are those of `rtla timerlat`.
+//! Flags of `latency-run`: the words are those of `rtla timerlat top` and `hist` (rtla 7).
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use clap::{ArgAction, Args};
 use takt_timerlat::config::{Load, Policy};
 use takt_tracer::control::Tracer;
 
+use super::actions::{Action, TRACE_FILE};
 use super::cyclictest::Cyclic;
 use super::units::{CpuSet, micros, priority, time};
 use super::values::{AccelChoice, named};
@@ -16,6 +17,14 @@ use super::values::{AccelChoice, named};
 IRQ latency reaches from an activation's deadline to the time stamp of the interrupt's entry, under icount \
 4 ns at least where the interrupt is the timer's own. Under load it may be 0 to 3: another timer's interrupt was being \
 entered when the activation fell due, and has handled it as well.
+Flags of rtla timerlat that have no meaning here:
+  -u, -U, -k, --user-load   there are no user tasks: the measured threads are the kernel's
+  -C                        there are no cgroups
+  -H                        what reads the trace is the host, not a CPU that is measured
+  --deepest-idle-state, --dma-latency   a halted CPU has one idle state
+  -s                        -a shows the stack; for one of every activation: tracefs shell, osnoise/print_stack
+  --filter, --trigger       trace --filter chooses afterwards; tracefs shell has events/SYSTEM/EVENT/filter and trigger
+  --dump-tasks              the trace of each CPU ends with the thread that ran there: -t
 Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted before the duration was over.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
 in; NO_COLOR is honoured.")]
@@ -61,6 +70,23 @@ pub struct LatencyRun {
     #[arg(long, help_heading = "Measurement")]
     pub verify: bool,
 
+    /// As -a, and say nothing but what the latency consists of and the verdict.
+    #[arg(long, value_name = "US", value_parser = micros, conflicts_with_all = ["auto", "thread_threshold"], help_heading = "Thresholds")]
+    pub aa_only: Option<u64>,
+    /// Do not look for the cause of a latency above a threshold.
+    #[arg(long, conflicts_with_all = ["auto", "aa_only"], help_heading = "Thresholds")]
+    pub no_aa: bool,
+    /// Save the trace as text if a threshold was hit: --on-threshold trace. -t=FILE names the file.
+    #[arg(short, long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = TRACE_FILE, help_heading = "Thresholds")]
+    pub trace: Option<PathBuf>,
+    /// What is done if a threshold was hit, in the order given: trace[,file=FILE], signal,num=N,pid=PID (or pid=parent),
+    /// shell,command=COMMAND. If one fails, those behind it are not done, and the exit code is 1.
+    #[arg(long, value_name = "ACTION", help_heading = "Thresholds")]
+    pub on_threshold: Vec<Action>,
+    /// The same at the end of every measurement.
+    #[arg(long, value_name = "ACTION", help_heading = "Thresholds")]
+    pub on_end: Vec<Action>,
+
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
     /// [default: sched,irq,timer,timerlat,mutex,print]
     #[arg(
@@ -103,6 +129,9 @@ pub struct LatencyRun {
         help_heading = "Trace"
     )]
     pub append: String,
+    /// Size of each CPU's trace buffer in KiB [default: what the image has].
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Trace")]
+    pub trace_buffer_size: Option<u32>,
     /// Let `tracefs --attach` control the tracer while this runs: a thread of the guest looks for its settings every
     /// 5 ms, which the latencies show.
     #[arg(long, help_heading = "Trace")]
@@ -124,12 +153,18 @@ pub struct LatencyRun {
     #[arg(long, help_heading = "Machine")]
     pub no_install: bool,
 
-    /// Width of the histogram's buckets in ns [default: 1 in JSON, what fits on the terminal].
-    #[arg(short, long, value_name = "NS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
+    /// Width of the histogram's buckets in µs, or in ns with -n [default: 1 ns in JSON, what fits on the terminal].
+    #[arg(short, long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
     pub bucket_size: Option<u64>,
     /// Number of buckets, from 0 up; samples beyond are overflow [default: as many as it takes].
     #[arg(short = 'E', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Output")]
     pub entries: Option<u64>,
+    /// -b is in ns. All that is printed is in ns anyway.
+    #[arg(short, long, help_heading = "Output")]
+    pub nano: bool,
+    /// What is left out.
+    #[command(flatten)]
+    pub parts: Parts,
     /// Run folder [default: the next free runs/WORKLOAD-NNN].
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     pub output: Option<PathBuf>,
@@ -150,16 +185,118 @@ pub struct LatencyRun {
     pub quiet: bool,
     /// More: cargo's output, clocks, threads, QEMU's command line; twice: every log level in the
     /// image.
-    #[arg(short, long, action = ArgAction::Count, help_heading = "Output")]
+    #[arg(short, long, visible_short_alias = 'D', visible_alias = "debug", action = ArgAction::Count, help_heading = "Output")]
     pub verbose: u8,
     /// Say what would be built and booted, and do nothing.
     #[arg(long, help_heading = "Output")]
     pub dry_run: bool,
     /// Report on an earlier run's folder without booting.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "verify", "period", "duration", "warm_up", "cpus", "priority", "load",
+        "aa_only", "trace", "on_threshold", "on_end", "trace_buffer_size", "verify", "period", "duration", "warm_up", "cpus", "priority", "load",
         "irq_threshold", "thread_threshold", "auto", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
         "force", "dry_run", "no_history", "history",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,
+}
+
+/// What is left out of the report.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Parts {
+    /// Leave the IRQ latency out.
+    #[arg(long, conflicts_with = "no_thread", help_heading = "Output")]
+    pub no_irq: bool,
+    /// Leave the thread latency out.
+    #[arg(long, help_heading = "Output")]
+    pub no_thread: bool,
+    /// Leave out what is measured and on what.
+    #[arg(long, help_heading = "Output")]
+    pub no_header: bool,
+    /// Leave out the table of both latencies.
+    #[arg(long, help_heading = "Output")]
+    pub no_summary: bool,
+    /// Histograms: leave out which latencies a bucket counts.
+    #[arg(long, help_heading = "Output")]
+    pub no_index: bool,
+    /// Histograms: with the buckets that are empty.
+    #[arg(long, help_heading = "Output")]
+    pub with_zeros: bool,
+}
+
+impl LatencyRun {
+    /// The threshold of the thread latency, in ns.
+    #[must_use]
+    pub fn thread_limit(&self) -> Option<u64> {
+        self.auto.or(self.aa_only).or(self.thread_threshold)
+    }
+
+    /// The width of the histogram's buckets, in ns.
+    #[must_use]
+    pub fn bucket_ns(&self) -> Option<u64> {
+        let unit = if self.nano { 1 } else { 1000 };
+        Some(self.bucket_size?.saturating_mul(unit))
+    }
+
+    /// What the user has for the kernel's command line.
+    #[must_use]
+    pub fn appended(&self) -> String {
+        let size = self.trace_buffer_size;
+        let size = size.map(|kib| format!("trace_buf_size={kib}K"));
+        let parts = [size.as_deref(), Some(&*self.append)];
+        let parts: Vec<_> = (parts.into_iter().flatten())
+            .filter(|text| !text.is_empty())
+            .collect();
+        parts.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn flags(words: &str) -> Result<LatencyRun, clap::Error> {
+        let words = ["xtask", "latency-run"].into_iter().chain(words.split(' '));
+        match Cli::try_parse_from(words)?.command {
+            Command::LatencyRun(flags) => Ok(*flags),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn flags_mean_what_they_mean_in_rtla() {
+        assert_eq!(flags("-b 2").unwrap().bucket_ns(), Some(2000));
+        assert_eq!(flags("-n -b 2").unwrap().bucket_ns(), Some(2));
+        assert_eq!(flags("-D").unwrap().verbose, 1);
+        let file = |words| flags(words).unwrap().trace;
+        assert_eq!(file("-t"), Some(TRACE_FILE.into()));
+        assert_eq!(file("-t=x"), Some("x".into()));
+        assert_eq!(file("--trace=x -q"), Some("x".into()));
+        assert_eq!(file("-q"), None);
+        for words in ["-a 3", "--aa-only 3", "-T 3"] {
+            assert_eq!(flags(words).unwrap().thread_limit(), Some(3000));
+        }
+        assert_eq!(
+            flags("--trace-buffer-size 64 --append x=1")
+                .unwrap()
+                .appended(),
+            "trace_buf_size=64K x=1"
+        );
+        assert_eq!(
+            flags("--on-threshold trace --on-threshold shell,command=true")
+                .unwrap()
+                .on_threshold
+                .len(),
+            2
+        );
+        for words in [
+            "-a 3 --no-aa",
+            "-a 3 --aa-only 3",
+            "--no-irq --no-thread",
+            "--on-end continue",
+        ] {
+            assert!(flags(words).is_err(), "{words}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod actions;
 mod compare;
 mod cyclictest;
 mod latency_run;
@@ -15,9 +16,10 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
+pub use actions::Action;
 pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
-pub use latency_run::LatencyRun;
+pub use latency_run::{LatencyRun, Parts};
 pub use latency_sweep::LatencySweep;
 pub use report::{
     History, HistoryCommand, HistoryCompare, HistoryFilter, HistoryList, HistoryMerge, HistoryPlot,

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use console::style;
 use takt_timerlat::stats::Status;
 use takt_tracer::control::Tracer;
 
+use super::actions;
 use crate::analysis::{self, Analysis};
-use crate::cli::{AccelChoice, LatencyRun};
+use crate::cli::{AccelChoice, Action, LatencyRun};
 use crate::counted::Plugin;
 use crate::counted::plugin::check_qemu;
 use crate::history::{Entry, Setup, spool};
@@ -37,6 +38,15 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     };
     let code = report(flags, &finished.run, &finished.dir)?;
     complain(&finished);
+    if finished.run.record.stop.is_some() {
+        let trace = flags.trace.clone().map(Action::Trace);
+        let all: Vec<_> = trace
+            .into_iter()
+            .chain(flags.on_threshold.clone())
+            .collect();
+        actions::perform(&all, &finished.dir).context("--on-threshold")?;
+    }
+    actions::perform(&flags.on_end, &finished.dir).context("--on-end")?;
     Ok(code)
 }
 
@@ -55,7 +65,7 @@ pub(super) fn take(flags: &LatencyRun) -> Result<Option<Finished>> {
     }
     let finished = measure(flags, config)?;
     keep(flags, &finished.run, &finished.dir);
-    if flags.auto.is_some() {
+    if flags.auto.or(flags.aa_only).is_some() {
         analyse(&finished);
     }
     Ok(Some(finished))
@@ -136,7 +146,7 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
         return;
     }
     let setup = Setup {
-        append: flags.append.clone(),
+        append: flags.appended(),
         live: flags.live,
         image: flags.image.as_ref().map(|path| path.display().to_string()),
         has_all_logs: flags.verbose >= 2,
@@ -189,7 +199,7 @@ fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
 
 /// What goes to the kernel's command line besides the measurement.
 fn words(flags: &LatencyRun, elf: &Elf) -> Result<String> {
-    let mut words = words::translate(&flags.append, elf)?.line;
+    let mut words = words::translate(&flags.appended(), elf)?.line;
     if flags.live {
         words = execute::with_words(format!("control_ns={CONTROL_NS}"), &words);
     }
@@ -246,9 +256,12 @@ pub(super) fn analysis(run: &Run, dir: &Path) -> Option<Analysis> {
 
 /// Reports, and turns the verdict into an exit code.
 fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
-    let analysis = analysis(run, dir);
+    let analysis = match flags.no_aa {
+        true => None,
+        false => analysis(run, dir),
+    };
     let buckets = Buckets {
-        width: flags.bucket_size,
+        width: flags.bucket_ns(),
         limit: flags.entries,
     };
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
@@ -264,6 +277,9 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
                 detail: Detail::of(flags.quiet, flags.verbose),
                 buckets,
                 canvas,
+                parts: flags.parts,
+                is_analysis_only: flags.aa_only.is_some(),
+                has_cause: !flags.no_aa,
             },
         ))?;
     }

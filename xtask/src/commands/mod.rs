@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+mod actions;
 mod bench;
 mod budget;
 mod build;

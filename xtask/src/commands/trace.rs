@@ -78,6 +78,20 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
     output::to_stdout(|out| source.write(Format::Text, all, Output::Stream(out), &env::temp_dir()))
 }
 
+/// Writes all of a run's trace as text to a file.
+pub(super) fn save(dir: &Path, file: &Path) -> Result<()> {
+    let all = Selection {
+        cpus: None,
+        from: 0,
+        to: u64::MAX,
+    };
+    let source = Source::open(dir)?;
+    output::to_file(file, |out| {
+        source.write(Format::Text, all, Output::Stream(out), &env::temp_dir())
+    })?;
+    Ok(())
+}
+
 /// A trace and what is needed to read it.
 struct Source {
     /// The image that has recorded it.

@@ -3,6 +3,7 @@
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
+use crate::cli::Parts;
 
 /// Rows that a drawing aims at.
 const ROWS: u64 = 16;
@@ -28,7 +29,7 @@ struct Row {
 /// the user says how wide a bucket is, the rows cover what lies below the 99.9th percentile, and
 /// the tail gets one row.
 #[must_use]
-pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas) -> String {
+pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas, parts: Parts) -> String {
     let (Some(min), Some(max)) = (all.min(), all.max()) else {
         return "  (no samples)\n".into();
     };
@@ -40,7 +41,13 @@ pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas) -> String {
         Some(_) => u64::MAX,
         None => body / width + 1,
     });
-    let (counts, over) = all.rebucket(width, Some(limit));
+    let (mut counts, over) = all.rebucket(width, Some(limit));
+    if parts.with_zeros {
+        let last = counts.keys().next_back().copied().unwrap_or(0);
+        for index in 0..=last / width {
+            counts.entry(index * width).or_default();
+        }
+    }
     let mut rows: Vec<_> = counts
         .into_iter()
         .map(|(low, count)| Row {
@@ -56,11 +63,39 @@ pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas) -> String {
             count: over,
         });
     }
-    render(&rows, all.count(), width, canvas)
+    render(&rows, all.count(), width, canvas, parts)
 }
 
-fn render(rows: &[Row], total: u64, width: u64, canvas: Canvas) -> String {
-    let labels: Vec<_> = rows.iter().map(|row| label(row, width, canvas)).collect();
+/// What of the user's buckets does not suit what was measured.
+#[must_use]
+pub fn hint(all: &ExactHistogram, buckets: Buckets) -> Option<String> {
+    let (min, max) = (all.min()?, all.max()?);
+    if buckets.width.is_none() && buckets.limit.is_none() {
+        return None;
+    }
+    let (counts, over) = all.rebucket(buckets.width.unwrap_or(1), buckets.limit);
+    let advice = match buckets.width {
+        Some(_) => "a larger -E or -b shows them",
+        None => "a larger -E shows them",
+    };
+    match (counts.len(), over) {
+        (_, 1..) => Some(format!(
+            "{over} of {} are beyond the last bucket, up to {max} ns: {advice}",
+            all.count()
+        )),
+        (1, 0) if min < max => Some(format!(
+            "all are in one bucket, from {min} to {max} ns: a smaller -b (-n: in ns) tells them apart"
+        )),
+        _ => None,
+    }
+}
+
+fn render(rows: &[Row], total: u64, width: u64, canvas: Canvas, parts: Parts) -> String {
+    let label = |row| match parts.no_index {
+        true => String::new(),
+        false => label(row, width, canvas),
+    };
+    let labels: Vec<_> = rows.iter().map(label).collect();
     let label_width = labels
         .iter()
         .map(|label| label.chars().count())
@@ -159,6 +194,7 @@ mod tests {
             &collect(&[(7, 90), (8, 9), (12, 1)]),
             Buckets::default(),
             ASCII,
+            Parts::default(),
         );
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
@@ -177,6 +213,7 @@ mod tests {
             &collect(&[(100, 5_000), (101, 5_000), (90_000, 1), (100_000, 1)]),
             Buckets::default(),
             ASCII,
+            Parts::default(),
         );
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(
@@ -202,12 +239,47 @@ mod tests {
                 width: 80,
                 is_utf8: true,
             },
+            Parts::default(),
         );
         let labels: Vec<_> = text
             .lines()
             .map(|line| line.split_whitespace().next().unwrap())
             .collect();
         assert_eq!(labels, ["0…9", "⋮", "20…29", "≥"]);
+    }
+
+    #[test]
+    fn empty_buckets_and_labels_are_the_users_choice() {
+        let parts = Parts {
+            no_index: true,
+            with_zeros: true,
+            ..Parts::default()
+        };
+        let buckets = Buckets {
+            width: Some(10),
+            limit: None,
+        };
+        let text = draw(&collect(&[(5, 1), (25, 1)]), buckets, ASCII, parts);
+        let counts: Vec<_> = text
+            .lines()
+            .map(|line| line.trim_start_matches([' ', '#']).split(' ').next())
+            .collect();
+        assert_eq!(counts, [Some("1"), Some("0"), Some("1")], "{text}");
+    }
+
+    #[test]
+    fn buckets_that_do_not_suit_are_said() {
+        let all = collect(&[(5, 1), (25, 2), (31, 4)]);
+        let says = |width, limit| hint(&all, Buckets { width, limit });
+        assert_eq!(says(None, None), None);
+        assert_eq!(says(Some(10), Some(4)), None);
+        let small = says(Some(10), Some(3)).unwrap();
+        assert!(small.starts_with("4 of 7 are beyond"), "{small}");
+        let coarse = says(Some(1000), None).unwrap();
+        assert!(
+            coarse.starts_with("all are in one bucket, from 5 to 31 ns"),
+            "{coarse}"
+        );
     }
 
     #[test]
@@ -226,7 +298,7 @@ mod tests {
             limit in prop::option::of(1u64..1000),
             is_utf8 in any::<bool>(),
         ) {
-            let _ = draw(&collect(&samples), Buckets { width, limit }, Canvas { width: 40, is_utf8 });
+            let _ = draw(&collect(&samples), Buckets { width, limit }, Canvas { width: 40, is_utf8 }, Parts::default());
         }
     }
 }

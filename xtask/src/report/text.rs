@@ -5,13 +5,14 @@ use std::path::Path;
 
 use console::style;
 use takt_timerlat::config::Workload;
+use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
 use super::hist::{self, Canvas};
 use super::judge::slot_name;
-use super::record::{Figures, Run, RunRecord, SlotRecord, Verdict};
+use super::record::{Distributions, Figures, Run, RunRecord, SlotRecord, Verdict};
 use crate::analysis::{self, Analysis};
-use crate::cli::format_ns;
+use crate::cli::{Parts, format_ns};
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
 use crate::{input, paths};
@@ -51,6 +52,12 @@ pub struct Format {
     pub buckets: Buckets,
     /// What the terminal can show.
     pub canvas: Canvas,
+    /// What is left out.
+    pub parts: Parts,
+    /// Only what the latency that hit a threshold consists of, and the verdict.
+    pub is_analysis_only: bool,
+    /// Whether the cause of such a latency was looked for.
+    pub has_cause: bool,
 }
 
 /// The report on a run in `dir`, with what is known of the latency that hit a threshold.
@@ -70,22 +77,33 @@ fn write_into(
     format: Format,
 ) -> std::fmt::Result {
     let record = &run.record;
-    if format.detail >= Detail::Normal {
+    if !format.is_analysis_only {
+        figures(out, run, dir, format)?;
+    }
+    if let Some(Analysis::Whole(whole)) = analysis {
+        write!(out, "\n{}", analysis::text::write(whole))?;
+    }
+    verdict(out, record, analysis, format.has_cause)
+}
+
+/// All that is not about one latency.
+fn figures(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::fmt::Result {
+    let record = &run.record;
+    if format.detail >= Detail::Normal && !format.parts.no_header {
         header(out, record)?;
     }
     if format.detail >= Detail::Verbose {
         machine(out, record, dir)?;
     }
-    summary(out, run)?;
+    if !format.parts.no_summary {
+        summary(out, run, format)?;
+    }
     if format.detail >= Detail::Normal {
         histograms(out, run, format)?;
         trace(out, record)?;
         writeln!(out, "{:<12} {}", "run folder", paths::shown(dir))?;
     }
-    if let Some(Analysis::Whole(whole)) = analysis {
-        write!(out, "\n{}", analysis::text::write(whole))?;
-    }
-    verdict(out, record, analysis)
+    Ok(())
 }
 
 fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
@@ -203,7 +221,7 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
 }
 
 /// A row for each latency of each measured thread, 79 columns wide.
-fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
+fn summary(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
     let workload = run.record.config.workload;
     let columns = ["count", "min", "avg", "p50", "p99", "p99.9", "max"];
     let head: Vec<_> = columns.iter().map(|name| format!(" {name:>8}")).collect();
@@ -215,7 +233,8 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
     for (slot, distributions) in run.record.slots.iter().zip(&run.distributions) {
         let name = slot_name(workload, slot);
         // cyclictest measures threads only.
-        let has_irq = workload == Workload::Timerlat || distributions.irq.count() != 0;
+        let has_irq = (workload == Workload::Timerlat || distributions.irq.count() != 0)
+            && !format.parts.no_irq;
         let own = run
             .record
             .without_turns
@@ -226,12 +245,11 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
             own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.irq))?;
         }
         let name = if has_irq { "" } else { &name };
-        row(
-            out,
-            &format!("{name:<9}thread"),
-            (&distributions.thread).into(),
-        )?;
-        own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.thread))?;
+        if !format.parts.no_thread {
+            let figures = (&distributions.thread).into();
+            row(out, &format!("{name:<9}thread"), figures)?;
+            own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.thread))?;
+        }
         writeln!(
             out,
             "{:<9}{:<7} {:>8}{}",
@@ -243,6 +261,11 @@ fn summary(out: &mut String, run: &Run) -> std::fmt::Result {
     }
     if run.record.slots.is_empty() {
         writeln!(out, "{:<16} {:>8}", "(nothing)", 0)?;
+    }
+    for (name, distribution) in shown(&run.over_all(), format.parts) {
+        if let Some(hint) = hist::hint(distribution, format.buckets) {
+            writeln!(out, "{:<12} {name}: {hint}", "hint")?;
+        }
     }
     writeln!(out)
 }
@@ -275,6 +298,16 @@ fn row(out: &mut String, name: &str, all: Figures) -> std::fmt::Result {
     )
 }
 
+/// The latencies that are not left out.
+fn shown(
+    all: &Distributions,
+    parts: Parts,
+) -> impl Iterator<Item = (&'static str, &ExactHistogram)> {
+    let irq = (!parts.no_irq).then_some(("IRQ latency", &all.irq));
+    let thread = (!parts.no_thread).then_some(("Thread latency", &all.thread));
+    irq.into_iter().chain(thread)
+}
+
 /// One for each latency, all measured threads together.
 fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
     let all = run.over_all();
@@ -283,7 +316,7 @@ fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
         1 => String::new(),
         _ => ", all together".into(),
     };
-    for (name, distribution) in [("IRQ latency", &all.irq), ("Thread latency", &all.thread)] {
+    for (name, distribution) in shown(&all, format.parts) {
         if distribution.count() == 0 && run.record.config.workload == Workload::Cyclictest {
             continue;
         }
@@ -291,7 +324,7 @@ fn histograms(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
         writeln!(
             out,
             "{}",
-            hist::draw(distribution, format.buckets, format.canvas)
+            hist::draw(distribution, format.buckets, format.canvas, format.parts)
         )?;
     }
     Ok(())
@@ -323,11 +356,16 @@ fn trace(out: &mut String, record: &RunRecord) -> std::fmt::Result {
 pub fn ending(record: &RunRecord, analysis: Option<&Analysis>) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
-    let _ = verdict(&mut out, record, analysis);
+    let _ = verdict(&mut out, record, analysis, true);
     out
 }
 
-fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) -> std::fmt::Result {
+fn verdict(
+    out: &mut String,
+    record: &RunRecord,
+    analysis: Option<&Analysis>,
+    has_cause: bool,
+) -> std::fmt::Result {
     if record.is_interrupted {
         writeln!(
             out,
@@ -360,7 +398,9 @@ fn verdict(out: &mut String, record: &RunRecord, analysis: Option<&Analysis>) ->
         )?;
         let cause = analysis.and_then(|it| it.breakdown().cause());
         let cause = cause.unwrap_or_else(|| "not known: the trace does not tell".into());
-        writeln!(out, "{:<12} {cause}", "cause")?;
+        if has_cause {
+            writeln!(out, "{:<12} {cause}", "cause")?;
+        }
     }
     result(
         out,

@@ -163,7 +163,7 @@ impl RunConfig {
             align_ns: cyclic.map_or(0, |it| it.align_ns),
             stagger_ns: stagger,
             irq_threshold_ns: flags.irq_threshold,
-            thread_threshold_ns: flags.auto.or(flags.thread_threshold),
+            thread_threshold_ns: flags.thread_limit(),
             events,
             tracer: flags.tracer,
             function_filter: flags.function_filter.clone(),
