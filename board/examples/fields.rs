@@ -24,7 +24,7 @@ event_class! {
     print "nr={nr} bytes={bytes} small={small} wide={wide} list={list}";
 }
 event_class! {
-    /// Places in the code, and a name that is not longer than it may be.
+    /// Places in the code, and a name that is cut if it is longer than it may be.
     pub class Places = "places", wide { at: 32 sym, name: * str(12) }
     print "at={at} name={name}";
 }
@@ -104,6 +104,8 @@ fn main(_command_line: &'static str) {
         flags::Event::id().number(),
         places::Event::id().number(),
         events::print::Event::id().number(),
+        events::irq_name::Event::id().number(),
+        events::irq_handler_entry::Event::id().number(),
     ] {
         // No one else rewrites code now.
         let _ = trace::enable(event, true);

@@ -65,7 +65,7 @@ pub(crate) fn apply(line: &CommandLine<'_>, stage: Stage) {
     if is_wanted && !left.has_started && line.get("tracing_on") != Some("0") {
         left.has_started = true;
         trace::tracing_on();
-        trace::record_threads();
+        trace::record_names();
     }
     if stage == Stage::Thread {
         for (index, error) in &left.refused {

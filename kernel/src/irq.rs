@@ -7,6 +7,7 @@ use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTOR
 use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::trace::trace;
+use takt_tracer::wire::KERNEL_IRQS;
 
 /// A handler: is told its argument and the time stamp taken at the beginning of the entry.
 pub type Handler = extern "C" fn(usize, u64);
@@ -78,8 +79,21 @@ pub fn register(
     slot.argument.store(argument as u64, Relaxed);
     slot.handler
         .store(handler as *mut (), core::sync::atomic::Ordering::Release);
+    crate::trace::record_irq_name(vector, name);
     Ok(())
 }
+
+/// Calls `f` with each device vector that has a handler, and with its name.
+pub(crate) fn for_each(mut f: impl FnMut(u8, &str)) {
+    for index in 0..NR_DEVICE_VECTORS as u8 {
+        if REGISTERED.load(Relaxed) & 1 << index != 0 {
+            let vector = FIRST_DEVICE_VECTOR + index;
+            f(vector, name_of(vector.into()));
+        }
+    }
+}
+
+const _: () = assert!(KERNEL_IRQS[0].0 == TIMER_VECTOR && KERNEL_IRQS[1].0 == KICK_VECTOR);
 
 /// What an interrupt's handler is called, as Linux calls its own.
 ///
@@ -90,8 +104,8 @@ pub fn name_of(vector: u32) -> &'static str {
     const TIMER: u32 = TIMER_VECTOR as u32;
     const KICK: u32 = KICK_VECTOR as u32;
     match vector {
-        TIMER => return "local_timer",
-        KICK => return "reschedule",
+        TIMER => return KERNEL_IRQS[0].1,
+        KICK => return KERNEL_IRQS[1].1,
         _ => {}
     }
     let index = (vector as usize).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));

@@ -36,6 +36,9 @@ pub const CLOCK_LEN: u32 = 12;
 /// In a `clock` record's word: bits 24..=31 have the running thread, as they do in a record with context.
 pub const CLOCK_CURRENT: u32 = 1 << 8;
 
+/// The vectors of the kernel's own interrupts and what their handlers are called. Others are named by records.
+pub const KERNEL_IRQS: [(u8, &str); 2] = [(80, "local_timer"), (81, "reschedule")];
+
 /// Preempt-count byte, bits 0..=3: depth of `preempt_disable`.
 pub const CTX_DEPTH: u8 = 0x0f;
 /// Preempt-count byte, bit 4: in a hardirq.

@@ -24,11 +24,12 @@ const EVENTS: [(u64, &str); 8] = [
     ),
     (
         6,
-        "event irq:irq_handler_entry\nclass irq_vector\nlayout core8\nfield vector 8 u\nprint vector={vector}\n",
+        "event irq:irq_handler_entry\nclass irq_vector\nlayout core8\nfield vector 8 irq\nprint irq={vector}\n\
+         print irq={vector} name={vector:name}\n",
     ),
     (
         8,
-        "event irq:irq_handler_exit\nclass irq_vector\nlayout core8\nfield vector 8 u\nprint vector={vector}\n",
+        "event irq:irq_handler_exit\nclass irq_vector\nlayout core8\nfield vector 8 irq\nprint irq={vector}\n",
     ),
     (
         10,
@@ -132,7 +133,8 @@ fn run(stage: &Stage) {
             3 | 0xc0 << 16 | 1 << 24,
             0x0003_0201 | 7 << 24 | 0x8 << 28,
         ][..],
-        &text("bounds"),
+        // A byte more than it may have.
+        &text("boundsX"),
     ]
     .concat();
     // Deadlines of this half of the clock and of another.

@@ -42,8 +42,8 @@ event_class! {
 }
 event_class! {
     /// An interrupt vector.
-    pub class Vector = "irq_vector", core8 { vector: 8 u }
-    print "vector={vector}";
+    pub class Vector = "irq_vector", core8 { vector: 8 irq }
+    print "irq={vector}";
 }
 event_class! {
     /// A timer and its deadline.
@@ -107,7 +107,13 @@ event! {
 }
 event! {
     /// Emitted after the interrupt was counted, before its handler; the entry's own time stamp is earlier.
-    pub irq_handler_entry: Vector = core "irq:irq_handler_entry";
+    pub irq_handler_entry: Vector = core "irq:irq_handler_entry" print "irq={vector} name={vector:name}";
+}
+event! {
+    /// Emitted when a device's interrupt gets a handler, and for each that has one when recording starts. The decoder
+    /// remembers the name.
+    pub irq_name = core8 "irq:irq_name" { vector: 8 u, name: * str }
+    print "irq={vector} name={name}";
 }
 event! {
     /// Emitted after the handler, before the decision whether to switch.

@@ -303,7 +303,8 @@ pub fn marker(text: &str) {
 /// `trace_printk`). The text is made only while markers are on; what does not fit into a record is cut.
 ///
 /// # Context
-/// Any, NMI included; the stack has to have room for the text, [`MAX_BYTES`](takt_tracer::wire::MAX_BYTES).
+/// Any, NMI included; the stack has to have room for the text, a little more than
+/// [`MAX_BYTES`](takt_tracer::wire::MAX_BYTES).
 #[macro_export]
 macro_rules! trace_marker {
     ($($text:tt)+) => {
@@ -323,14 +324,17 @@ pub fn format_marker(text: core::fmt::Arguments<'_>) {
     if let Some(text) = text.as_str() {
         return record_marker(text);
     }
-    let mut out = heapless::String::<{ takt_tracer::wire::MAX_BYTES }>::new();
+    let mut out = Text::new();
     // What does not fit is cut.
     let _ = core::fmt::write(&mut Cut(&mut out), text);
     record_marker(&out);
 }
 
+/// A text, with room for one character more than is recorded: by it a reader knows that it was cut.
+type Text = heapless::String<{ takt_tracer::wire::MAX_BYTES + 4 }>;
+
 /// Takes what fits, to the character.
-struct Cut<'s>(&'s mut heapless::String<{ takt_tracer::wire::MAX_BYTES }>);
+struct Cut<'s>(&'s mut Text);
 
 impl core::fmt::Write for Cut<'_> {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
@@ -348,11 +352,13 @@ pub fn record_marker(text: &str) {
     <Marker as Event>::Class::emit::<KernelSink>(<Marker as Event>::id(), text.as_bytes());
 }
 
-/// Emits `thread_name` for every thread that exists, so that a trace which begins later knows their names.
+/// Emits `thread_name` for every thread that exists and `irq_name` for every device interrupt that has a handler, so that a
+/// trace which begins later knows their names.
 ///
 /// # Context
 /// Threads.
-pub fn record_threads() {
+pub fn record_names() {
+    crate::irq::for_each(record_irq_name);
     crate::thread::for_each(|info| {
         if usize::from(info.id) < crate::config::MAX_CPUS {
             return; // an idle thread: the decoder knows them
@@ -363,6 +369,11 @@ pub fn record_threads() {
             info.name.as_bytes()
         );
     });
+}
+
+/// Tells what a device interrupt's handler is called.
+pub(crate) fn record_irq_name(vector: u8, name: &str) {
+    crate::trace_event!(crate::trace::events::irq_name, vector, name.as_bytes());
 }
 
 /// The letter of a thread that is left: 0 R, 1 S, 2 T, 3 X.

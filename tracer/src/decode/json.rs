@@ -14,7 +14,8 @@ use super::types::FieldType;
 ///
 /// A record has `cpu`, `ts_ns`, `task`, `pid`, `flags` (the four columns of ftrace), `event` and `fields`, which are in
 /// the order of the class. Numbers are numbers (`cycles` in nanoseconds, `tid` as pid, joined by the name in a field
-/// with `_comm` appended); `enum`, `flags` and `sym` fields are strings; an array is an array. What is lost has `cpu`, `ts_ns`,
+/// with `_comm` appended, and `irq` as vector with a `_name`); `enum`, `flags` and `sym` fields are strings; an array is an
+/// array. A field whose end was not recorded is followed by a `true` with `_is_cut` appended. What is lost has `cpu`, `ts_ns`,
 /// `lost_events` and `lost_sub_buffers`; damage has `damage`, `offset` and `skipped`.
 ///
 /// # Errors
@@ -22,7 +23,7 @@ use super::types::FieldType;
 pub fn write_json(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
     match item {
         Item::Record(record) => {
-            names.threads.learn(record);
+            names.learn(record);
             write!(
                 out,
                 "{{\"cpu\":{},\"ts_ns\":{}",
@@ -82,6 +83,7 @@ pub fn write_json_fields(
         write!(out, "{comma}{}:", string(&field.name)?)?;
         if let Some(elements) = value.elements() {
             write_array(&mut out, field, elements, names)?;
+            write_cut(&mut out, record, field)?;
             continue;
         }
         let bits = value.number().unwrap_or(0);
@@ -101,10 +103,29 @@ pub fn write_json_fields(
             | FieldType::Block { .. } => {
                 write!(out, "{}", string(&names.show(field, value))?)?;
             }
-            FieldType::Str(_) => write!(out, "{}", string(&text(value))?)?,
+            FieldType::Irq => {
+                let irq = string(names.irqs.shown(bits as u8))?;
+                write!(
+                    out,
+                    "{bits},{}:{irq}",
+                    string(&format!("{}_name", field.name))?
+                )?;
+            }
+            FieldType::Str(_) => {
+                write!(out, "{}", string(&text(value))?)?;
+                write_cut(&mut out, record, field)?;
+            }
         }
     }
     Ok(())
+}
+
+/// A member that says that the rest of a dynamic field was cut.
+fn write_cut(mut out: impl Write, record: &Record<'_>, field: &FieldDef) -> io::Result<()> {
+    if !record.is_cut || !field.slot.is_dynamic() {
+        return Ok(());
+    }
+    write!(out, ",{}:true", string(&format!("{}_is_cut", field.name))?)
 }
 
 /// Elements of an array, as a field of their type is written.

@@ -10,7 +10,7 @@ use super::MetaError;
 use super::template::Template;
 use super::types::{FieldType, number};
 use crate::event::{Kind, Layout, Place, Placer};
-use crate::wire::{CLOCK_ID, Event, event_of, u64_at};
+use crate::wire::{CLOCK_ID, Event, MAX_BYTES, event_of, u64_at};
 
 /// All events of an image, by id.
 #[derive(Clone, Debug, Default)]
@@ -113,6 +113,13 @@ pub enum Role {
         /// The number of the field with the name.
         comm: usize,
     },
+    /// An interrupt's handler gets a name: class `irq_name`, fields `vector` and `name`.
+    IrqName {
+        /// The number of the field with the vector.
+        vector: usize,
+        /// The number of the field with the name.
+        name: usize,
+    },
     /// A function begins, in the context of the last [`FunctionContext`](Self::FunctionContext) of the CPU: class
     /// `function`.
     Function,
@@ -145,6 +152,14 @@ impl EventDef {
     /// The number of the field of that name.
     pub fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)
+    }
+
+    /// How many bytes its dynamic field has at most. If more are recorded, it was cut.
+    pub(super) fn max_bytes(&self) -> usize {
+        match self.fields.last().map(|field| &field.ty) {
+            Some(FieldType::Str(Some(max))) => MAX_BYTES.min((*max).into()),
+            _ => MAX_BYTES,
+        }
     }
 
     /// Whether a dynamic field follows the extra words.
@@ -289,6 +304,10 @@ impl EventDef {
                 }) => Role::Stack {
                     callers: fields.len() - 1,
                 },
+                _ => Role::Plain,
+            },
+            "irq_name" => match (find("vector"), find("name")) {
+                (Some(vector), Some(name)) => Role::IrqName { vector, name },
                 _ => Role::Plain,
             },
             "thread_name" => match (find("tid"), find("comm")) {

@@ -6,8 +6,9 @@ use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
+use super::irqs::Irqs;
 use super::meta::{FieldDef, Role, Slot};
-use super::record::{Record, Value};
+use super::record::{REST, Record, Value};
 use super::switches::Switches;
 use super::template::{Fill, Part, Show, Subject};
 use super::text::{osnoise, stack};
@@ -72,7 +73,7 @@ impl Threads {
     }
 
     /// Learns from a `thread_name` record.
-    pub fn learn(&mut self, record: &Record<'_>) {
+    fn learn(&mut self, record: &Record<'_>) {
         let Role::Name { tid, comm } = record.event.role else {
             return;
         };
@@ -124,6 +125,8 @@ pub struct Names {
     pub clock: TscClock,
     /// The threads.
     pub threads: Threads,
+    /// The interrupts.
+    pub irqs: Irqs,
     /// Whether the functions of a stack, and those of the tracer `function`, are shown with how far into them it is:
     /// ftrace's option `sym-offset`.
     pub offsets: bool,
@@ -149,11 +152,18 @@ impl Names {
         Self {
             clock: TscClock::new(tsc_hz),
             threads,
+            irqs: Irqs::default(),
             offsets: false,
             symbol: None,
             hides_parents: false,
             switches: None,
         }
+    }
+
+    /// Learns from a record that names a thread or an interrupt.
+    pub fn learn(&mut self, record: &Record<'_>) {
+        self.threads.learn(record);
+        self.irqs.learn(record);
     }
 
     /// Shows addresses as `symbol` says.
@@ -268,7 +278,7 @@ impl Names {
         }
         let number = value.number().unwrap_or(0);
         match &field.ty {
-            FieldType::Unsigned | FieldType::Prio => number.to_string(),
+            FieldType::Unsigned | FieldType::Prio | FieldType::Irq => number.to_string(),
             FieldType::Signed => signed(field, number).to_string(),
             FieldType::Hex => format!("{number:#x}"),
             FieldType::Tid => self.threads.pid(number as u8).to_string(),
@@ -280,6 +290,21 @@ impl Names {
             FieldType::Flags(flags) => flags.show(number),
             FieldType::Str(_) => value.text(),
         }
+    }
+
+    /// A field of a record: its value, and a mark if the rest was cut.
+    fn show_of(&self, record: &Record<'_>, field: &FieldDef, value: &Value) -> String {
+        let mut shown = self.show(field, value);
+        if record.is_cut && field.slot.is_dynamic() {
+            match field.ty {
+                FieldType::Str(_) => shown.push(REST),
+                _ => {
+                    shown.pop();
+                    shown.push_str(&format!(",{REST}}}"));
+                }
+            }
+        }
+        shown
     }
 
     /// A field of a record of the tracer `function`: the first is a function's entry, which is exact, any other block of
@@ -323,7 +348,7 @@ impl Names {
                             let shown = if is_function {
                                 self.of_function(number, field, value)
                             } else {
-                                self.show(field, value)
+                                self.show_of(record, field, value)
                             };
                             (value.number().unwrap_or(0) as u8, shown)
                         }
@@ -335,6 +360,7 @@ impl Names {
                 Show::Comm { width } => {
                     out.push_str(&Fill::Spaces.up(&self.threads.comm(tid), width));
                 }
+                Show::Name => out.push_str(self.irqs.shown(tid)),
                 Show::Pid => out.push_str(&self.threads.pid(tid).to_string()),
                 Show::Time => {
                     let ns = value.parse::<u64>().unwrap_or(0);

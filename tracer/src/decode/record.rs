@@ -123,6 +123,22 @@ pub struct Record<'t> {
     pub event: &'t EventDef,
     /// The values of its fields, in the order of the class.
     pub values: Vec<Value>,
+    /// Whether its dynamic field was longer than what is recorded of one.
+    pub is_cut: bool,
+}
+
+/// What stands for the rest of a field that was cut.
+pub(super) const REST: char = '…';
+
+/// The beginning of a text, `max` bytes at most. No character of UTF-8 is cut.
+pub(super) fn beginning(bytes: &[u8], max: usize) -> &[u8] {
+    if bytes.len() <= max {
+        return bytes;
+    }
+    // What follows the first byte of a character is 10xxxxxx, three times at most; anything else is no UTF-8.
+    let begins = |end: &usize| bytes[*end] & 0xc0 != 0x80;
+    let end = (max.saturating_sub(3)..=max).rev().find(begins);
+    &bytes[..end.unwrap_or(max)]
 }
 
 impl<'t> Record<'t> {
@@ -153,6 +169,20 @@ mod tests {
         assert_eq!(Context(0x11).flags(), "dNh1");
         assert_eq!(Context(0xaa).flags(), "d.za");
         assert_eq!(Context(0xb0).flags(), "d.Z.");
+    }
+
+    #[test]
+    fn no_character_is_cut() {
+        let text = "aä€😀";
+        let cut = |max| core::str::from_utf8(beginning(text.as_bytes(), max));
+        let expected = [
+            "", "a", "a", "aä", "aä", "aä", "aä€", "aä€", "aä€", "aä€", text, text,
+        ];
+        for (max, expected) in expected.into_iter().enumerate() {
+            assert_eq!(cut(max), Ok(expected), "{max}");
+        }
+        assert_eq!(beginning(&[0x80; 9], 7), [0x80; 7]);
+        assert_eq!(beginning(b"abc", 0), b"");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::meta::{EventDef, EventTable, Role, Slot};
-use super::record::{Context, Record, Value};
+use super::record::{Context, Record, Value, beginning};
 use super::{Damage, Fault};
 use crate::event::{Layout, Place};
 use crate::wire::{
@@ -228,6 +228,7 @@ impl SubBuffer {
             len: len as u32,
             event,
             values,
+            is_cut: dynamic.is_some_and(|bytes| bytes > event.max_bytes()),
         }))
     }
 
@@ -327,15 +328,18 @@ fn values(event: &EventDef, word: u32, body: &[u8], fixed: usize, dynamic: usize
         };
         from.unwrap_or(0) >> shift & (u64::MAX >> (64 - bits))
     };
+    let max = event.max_bytes();
     let one = |slot| match slot {
-        Slot::Dynamic => Value::Bytes(bytes().into()),
+        Slot::Dynamic => Value::Bytes(beginning(bytes(), max).into()),
         Slot::Fixed { bits, place } => Value::Number(number(bits, place)),
         Slot::Array {
             bits,
             len,
             mut placer,
         } => Value::Array((0..len).map(|_| number(bits, placer.place(bits))).collect()),
-        Slot::Sequence { bits } => Value::Array(elements(bytes(), bits)),
+        Slot::Sequence { bits } => {
+            Value::Array(elements(bytes().get(..max).unwrap_or(bytes()), bits))
+        }
     };
     event.fields.iter().map(|field| one(field.slot)).collect()
 }

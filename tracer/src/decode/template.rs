@@ -32,6 +32,8 @@ pub(super) enum Show {
     Comm { width: usize },
     /// A thread's number.
     Pid,
+    /// An interrupt's name.
+    Name,
     /// Cycles of the clock, as seconds with nine decimals.
     Time,
 }
@@ -102,6 +104,7 @@ fn hole(text: &str, field: &impl Fn(&str) -> Option<usize>) -> Result<Part, Stri
     let value = |digits, fill| wide(digits).map(|width| Show::Value { width, fill });
     let known = match (show, show.strip_prefix("comm"), show.strip_prefix('<')) {
         ("pid", ..) => Some(Show::Pid),
+        ("name", ..) => Some(Show::Name),
         ("time", ..) => Some(Show::Time),
         (_, Some(digits), _) => wide(digits).map(|width| Show::Comm { width }),
         (_, _, Some(digits)) => value(digits, Fill::Behind),
@@ -110,7 +113,7 @@ fn hole(text: &str, field: &impl Fn(&str) -> Option<usize>) -> Result<Part, Stri
     };
     let Some(show) = known else {
         return Err(format!(
-            "`{{{text}}}` asks for `{show}`, which is neither comm, pid, time nor a width"
+            "`{{{text}}}` asks for `{show}`, which is neither comm, pid, name, time nor a width"
         ));
     };
     let subject = match field(name) {

@@ -6,7 +6,7 @@ use std::string::String;
 
 use super::merge::Item;
 use super::names::{Names, TscClock};
-use super::record::{Record, Value};
+use super::record::{REST, Record, Value};
 
 /// The column legend: the four flags of mainline kernels and old parsers.
 const LEGEND: &str = "\
@@ -83,7 +83,7 @@ pub fn write_header(
 pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
     match item {
         Item::Record(record) => {
-            names.threads.learn(record);
+            names.learn(record);
             let task = names.threads.task(record.tid);
             let pid = names.threads.pid(record.tid);
             let time = seconds(names.clock.ns(record.ts));
@@ -119,6 +119,9 @@ pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
         out.push_str(" => ");
         out.push_str(&names.frame(*caller));
         out.push('\n');
+    }
+    if record.is_cut {
+        out.push_str(&format!(" => {REST}\n"));
     }
     out
 }

@@ -16,6 +16,8 @@ pub enum FieldType {
     Hex,
     /// `tid`: a thread.
     Tid,
+    /// `irq`: an interrupt's vector, whose handler has a name.
+    Irq,
     /// `prio`: a priority.
     Prio,
     /// `cycles`: a number of cycles, shown in nanoseconds.
@@ -80,6 +82,7 @@ impl FieldType {
             "i" => Some(Self::Signed),
             "x" => Some(Self::Hex),
             "tid" => Some(Self::Tid),
+            "irq" => Some(Self::Irq),
             "prio" => Some(Self::Prio),
             "cycles" => Some(Self::Cycles),
             "sym" => Some(Self::Symbol),

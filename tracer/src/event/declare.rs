@@ -20,7 +20,8 @@
 /// of the record's own time, and 16 where it has not. A field is `name: bits type`:
 /// fewer than 32 bits are packed into the word as long as there is room, then into extra words
 /// ([`Placer`](crate::event::Placer)); 32 and 64 bits are extra words; `*` is the dynamic field of type `str`, which
-/// comes last; `str(16)` is one of which no more than so many bytes are recorded. Types: `u`, `i`, `x`, `tid`, `prio`,
+/// comes last; `str(16)` is one of no more than so many bytes. What was cut is shown with a mark. Types: `u`, `i`, `x`, `tid`,
+/// `irq`, `prio`,
 /// `cycles`, `sym`, `str`, `enum("n=NAME,…")`, `flags("mask=NAME,…")`, `flags("DELIMITER", "mask=NAME,…")`. Flags are shown
 /// as Linux's `__print_flags` does: each mask is taken away as it matches, in the order given, so larger ones stand before
 /// their parts; the rest is hexadecimal, and 0 is nothing. Between them is the delimiter, `|` if none is given.
@@ -28,7 +29,7 @@
 /// `name: [8; 4] u` is an array of four elements of 8 bits, packed like four fields. `name: [32] sym` is an array of any
 /// length, of elements of 8, 16, 32 or 64 bits; it is a dynamic field, so it comes last. Elements are of type `u`, `i`,
 /// `x` or `sym`. In the print template `{f}` is a field by its type, `{f:comm}` and
-/// `{f:pid}` a thread's name and number, `{current:…}` the running thread.
+/// `{f:pid}` a thread's name and number, `{f:name}` the name of an interrupt's handler, `{current:…}` the running thread.
 ///
 /// The class gets a function `emit::<Sink>(id, fields…)`. Integers of any size and `bool` are taken as values
 /// ([`Value`](crate::event::Value)) or as an array of such, anything `AsRef<[u8]>` as a string, and anything

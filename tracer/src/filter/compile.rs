@@ -167,7 +167,7 @@ impl Compiler<'_> {
                 "`{}` is the length of an array, which only the host compares",
                 field.name
             ))),
-            Content::Comm(_) => Ok(Code::Always(false)),
+            Content::Comm(_) | Content::IrqName(_) => Ok(Code::Always(false)),
         }
     }
 
@@ -214,10 +214,19 @@ impl Compiler<'_> {
     }
 
     fn text(&self, operand: &Operand<'_>, op: Op, value: &str) -> Result<Code, Unsupported> {
+        let is_right = |name: &str| match op {
+            Op::Glob => glob::matches(value.as_bytes(), name.as_bytes()),
+            Op::Ne => name != value,
+            _ => name == value,
+        };
         let whose = match operand {
             Operand::Comm => Whose::Current,
             Operand::Field(field) => match field.content {
                 Content::Comm(whose) => whose,
+                Content::IrqName(number) => {
+                    let named = |vector| is_right(self.names.irqs.shown(vector));
+                    return Ok(set(FROM_FIELD, self.place(number)?.0, named));
+                }
                 _ => {
                     return Err(Unsupported(format!(
                         "`{}` is a text, which only the host compares",
@@ -228,14 +237,7 @@ impl Compiler<'_> {
             _ => return Ok(Code::Always(false)),
         };
         let (source, place) = self.thread(whose)?;
-        let mut code = set(source, place, |tid| {
-            let comm = self.names.threads.comm(tid);
-            match op {
-                Op::Glob => glob::matches(value.as_bytes(), comm.as_bytes()),
-                Op::Ne => comm != value,
-                _ => comm == value,
-            }
-        });
+        let mut code = set(source, place, |tid| is_right(&self.names.threads.comm(tid)));
         if let Code::Set { name, .. } = &mut code {
             let how = match op {
                 Op::Glob => NAME_GLOB,

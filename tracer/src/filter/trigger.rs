@@ -431,7 +431,9 @@ fn source(
         Operand::Field(field) => match field.content {
             Content::Pid(whose) => thread(whose, Quantity::Pid),
             Content::Comm(whose) => thread(whose, Quantity::Comm),
-            Content::Length(_) => Err(error(format!("`{}` is no key", key.name))),
+            Content::Length(_) | Content::IrqName(_) => {
+                Err(error(format!("`{}` is no key", key.name)))
+            }
             Content::State(number, _) => {
                 let (place, bits) = fixed(number)?;
                 let states = (0..1u64 << bits.min(8))

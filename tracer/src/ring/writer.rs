@@ -144,7 +144,9 @@ pub fn record_bytes<R: CpuRing>(ring: R, word: u32, extra: &[u32], bytes: Option
     let extra = extra.get(..8).unwrap_or(extra);
     let head = 8 + 4 * extra.len() as u32;
     // What fits into a ring for tests is less.
-    let room = (Geometry::<R>::MAX_LEN.saturating_sub(head + 4) as usize).min(MAX_BYTES) & !3;
+    let room = Geometry::<R>::MAX_LEN.saturating_sub(head + 4) & !3;
+    // One byte too many says that there were more.
+    let room = (room as usize).min(MAX_BYTES + 1);
     let bytes = bytes.map(|bytes| bytes.get(..room).unwrap_or(bytes));
     let len = head + bytes.map_or(0, |bytes| 4 + ((bytes.len() as u32 + 3) & !3));
     if Geometry::<R>::MAX_LEN < MAX_RECORD as u32 && len > Geometry::<R>::MAX_LEN {

@@ -1,9 +1,10 @@
 //! The word that begins a record after its time stamp.
 
-/// Longest dynamic field, in bytes. A writer cuts what is longer.
+/// Longest dynamic field, in bytes. Of what is longer a writer records one byte more than this, by which a reader knows that
+/// it was cut.
 pub const MAX_BYTES: usize = 512;
-/// Longest record: time stamp, word, eight words of fixed fields, length and bytes of the dynamic one.
-pub const MAX_RECORD: usize = 8 + 32 + 4 + MAX_BYTES;
+/// Longest record: time stamp, word, eight words of fixed fields, length and bytes of a dynamic one that was cut.
+pub const MAX_RECORD: usize = 8 + 32 + 4 + MAX_BYTES + 4;
 
 /// What the word of a record says about the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

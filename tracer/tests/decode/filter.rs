@@ -25,7 +25,7 @@ fn passing(filters: &[&str]) -> Vec<usize> {
         let Item::Record(record) = item.unwrap() else {
             panic!("nothing is lost");
         };
-        names.threads.learn(&record);
+        names.learn(&record);
         if filters.matches(&record, &names) {
             found.push(number);
         }

@@ -111,7 +111,7 @@ fn records_are_what_the_texts_say() {
         let Item::Record(record) = item.unwrap() else {
             continue;
         };
-        names.threads.learn(&record);
+        names.learn(&record);
         let format = Format::new(record.event);
         let fields = parse(&format.text());
         let bytes = format.payload(&record, &names);
@@ -185,7 +185,7 @@ fn records_are_what_the_texts_say() {
             "-3 18446744073709551615 -9223372036854775808 end",
             "timerlat/0 1 swapper/0 0",
             "9; 1 2 255 4; -4 -1 0 1 3; 3735928559 7; 21; 4660 65535 1",
-            "2101812 5; ends h",
+            "2101812 5; ends h…",
             "2: 2101812 4096",
             "[-1 1]",
             "[]",

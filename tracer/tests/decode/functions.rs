@@ -66,6 +66,7 @@ fn line(names: &Names, event: &str, blocks: &[u64]) -> String {
         len: 8,
         event: table.by_name(event).unwrap(),
         values: blocks.iter().map(|block| Value::Number(*block)).collect(),
+        is_cut: false,
     };
     names.line(&record)
 }

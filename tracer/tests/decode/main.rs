@@ -12,5 +12,6 @@ mod metadata;
 mod near;
 mod program;
 mod rules;
+mod shown;
 mod sub;
 mod world;

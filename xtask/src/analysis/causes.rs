@@ -253,7 +253,7 @@ impl Walk<'_> {
     /// Why time passes now.
     fn why(&self) -> (Cause, String) {
         let comm = || format!("{}:{}", self.it.comm(self.state.tid), self.state.tid);
-        let irq = |vector: &u64| (Cause::IrqInterference, format!("irq {vector}"));
+        let irq = |vector: &u64| (Cause::IrqInterference, self.it.irq(*vector as u8));
         let is_ours_running = self.state.tid == self.it.sample.tid;
         if self.at < self.marks.stamp {
             return match self.state.irqs.last() {

@@ -77,7 +77,7 @@ pub(crate) fn refine(
         .iter()
         .filter(|span| span.kind == Kind::Interrupt && Some(span.after + 1) != entered);
     for span in others {
-        let who = format!("irq {}", span.vector.unwrap_or_default());
+        let who = it.irq(span.vector.unwrap_or_default());
         cut.anew(span.after, span.to, |piece| {
             let is_outside = matches!(
                 Group::of(piece.cause),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use anyhow::Result;
-use takt_tracer::decode::{Item, Names, Record};
+use takt_tracer::decode::{Irqs, Item, Names, Record};
 
 use super::Trace;
 use super::causes::{self, Piece};
@@ -118,6 +118,8 @@ pub struct Activation {
     pub comms: BTreeMap<u8, String>,
     /// Those of them that are idle threads.
     pub idle: Vec<u8>,
+    /// Names of interrupts.
+    pub irqs: Irqs,
     /// The TSC's frequency in Hz.
     pub tsc_hz: u64,
 }
@@ -137,6 +139,15 @@ impl Activation {
             self.ns(ts - due) as i64
         } else {
             -(self.ns(due - ts) as i64)
+        }
+    }
+
+    /// An interrupt's name and vector.
+    #[must_use]
+    pub fn irq(&self, vector: u8) -> String {
+        match self.irqs.name(vector) {
+            Some(name) => format!("{name}:{vector}"),
+            None => format!("irq {vector}"),
         }
     }
 
@@ -180,7 +191,7 @@ pub(super) fn read(trace: &mut Trace, worst: &[Sample]) -> Result<Vec<Activation
             }
             Item::Damage(_) => continue,
         };
-        names.threads.learn(&record);
+        names.learn(&record);
         let cpu = cpus.entry(record.cpu).or_insert_with(|| Cpu {
             state: State {
                 tid: record.tid,
@@ -268,6 +279,7 @@ fn begin(sample: Sample, cpu: &Cpu, tsc_hz: u64) -> Activation {
         after: Vec::new(),
         pieces: Vec::new(),
         comms: BTreeMap::new(),
+        irqs: Irqs::default(),
         idle: Vec::new(),
         tsc_hz,
     }
@@ -293,6 +305,7 @@ fn finish(mut it: Activation, names: &Names) -> Activation {
     for tid in tids {
         it.comms.insert(tid, names.threads.comm(tid));
     }
+    it.irqs = names.irqs.clone();
     it.idle = it
         .comms
         .keys()

@@ -206,7 +206,7 @@ impl Source {
             let mut is_wanted = selection.has(&item, &names);
             if let Item::Record(record) = &item {
                 // Its names are wanted all the same.
-                names.threads.learn(record);
+                names.learn(record);
                 is_wanted = is_wanted && filters.matches(record, &names);
                 nr_records += 1;
                 nr_matching += u64::from(is_wanted);

@@ -99,7 +99,7 @@ impl Export for Chrome<'_> {
 
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         if let Item::Record(record) = item {
-            names.threads.learn(record);
+            names.learn(record);
             self.put_name(record.cpu)?;
         }
         let mut changes = Vec::new();

@@ -33,7 +33,7 @@ impl Export for Csv<'_> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
             Item::Record(record) => {
-                names.threads.learn(record);
+                names.learn(record);
                 write!(
                     self.out,
                     "{},{},{},{},{},{},{}\r\n",

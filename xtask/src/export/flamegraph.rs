@@ -59,7 +59,7 @@ impl<'o> Flamegraph<'o> {
 impl Export for Flamegraph<'_> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
-            Item::Record(record) => names.threads.learn(record),
+            Item::Record(record) => names.learn(record),
             Item::Lost {
                 events,
                 sub_buffers,

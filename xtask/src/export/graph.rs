@@ -398,7 +398,7 @@ impl<W: Write> Export for Graph<W> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
             Item::Record(record) => {
-                names.threads.learn(record);
+                names.learn(record);
                 self.charge(record);
                 match record.event.name.as_str() {
                     ENTRY => self.entry(record, names),

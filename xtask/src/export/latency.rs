@@ -313,7 +313,7 @@ impl Export for Latency<'_> {
             }
             Item::Lost { .. } | Item::Damage(_) => return write_item(&mut self.notes, item, names),
         };
-        names.threads.learn(record);
+        names.learn(record);
         self.follow(record);
         if self.stretch.is_some_and(|stretch| !stretch.has(record)) {
             return Ok(());

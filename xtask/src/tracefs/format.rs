@@ -24,7 +24,7 @@ pub(super) fn plain_numbers(
     names: &mut Names,
     options: Options,
 ) {
-    names.threads.learn(record);
+    names.learn(record);
     let head = [
         names.threads.pid(record.tid).into(),
         record.cpu.into(),

@@ -55,7 +55,7 @@ impl Field<'_> {
             Content::Length(_) => "int".into(),
             Content::State(..) => "long".into(),
             Content::Pid(_) => "pid_t".into(),
-            Content::Comm(_) => return format!("char {name}[{}]", self.size),
+            Content::Comm(_) | Content::IrqName(_) => return format!("char {name}[{}]", self.size),
         };
         format!("{ty} {name}")
     }

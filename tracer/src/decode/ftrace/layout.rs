@@ -6,10 +6,11 @@ use std::vec::Vec;
 
 use super::common::COMMON_SIZE;
 use crate::decode::meta::{EventDef, FieldDef, Role, Slot};
+use crate::decode::record::REST;
 use crate::decode::template::{Part, Show, Subject};
 use crate::decode::types::FieldType;
 
-/// Bytes of a field with a thread's name; ftrace has 16.
+/// Bytes of a field with a name of a thread or an interrupt; ftrace has 16.
 const COMM_LEN: usize = 32;
 
 /// The letters of Linux's task states and their bits (`TASK_*` in `sched.h`).
@@ -62,6 +63,8 @@ pub enum Content<'t> {
     Pid(Whose),
     /// A thread's name.
     Comm(Whose),
+    /// The name of the interrupt whose vector is in the field of this number.
+    IrqName(usize),
 }
 
 /// Which thread is meant.
@@ -175,9 +178,12 @@ impl<'t> Format<'t> {
         let of = field.map_or("current", |(_, field)| field.name.as_str());
         let is_thread = field.is_none_or(|(_, field)| field.ty == FieldType::Tid);
         match (show, field) {
-            (Show::Comm { .. }, _) => self.add_thread(Content::Comm(whose), before, of, "comm"),
-            (Show::Pid, _) => self.add_thread(Content::Pid(whose), before, of, "pid"),
-            _ if is_thread => self.add_thread(Content::Pid(whose), before, of, "pid"),
+            (Show::Comm { .. }, _) => self.add_named(Content::Comm(whose), before, of, "comm"),
+            (Show::Name, Some((number, _))) => {
+                self.add_named(Content::IrqName(number), before, of, "name");
+            }
+            (Show::Pid, _) => self.add_named(Content::Pid(whose), before, of, "pid"),
+            _ if is_thread => self.add_named(Content::Pid(whose), before, of, "pid"),
             (_, Some((number, field))) => {
                 self.add(self.content(number, field), &field.name, "");
             }
@@ -185,8 +191,8 @@ impl<'t> Format<'t> {
         }
     }
 
-    /// `what` is `comm` or `pid`: the template's word for the field, if it ends so.
-    fn add_thread(&mut self, content: Content<'t>, before: &str, of: &str, what: &str) {
+    /// `what` is `comm`, `pid` or `name`: the template's word for the field, if it ends so.
+    fn add_named(&mut self, content: Content<'t>, before: &str, of: &str, what: &str) {
         let named = before
             .strip_suffix('=')
             .and_then(|text| {
@@ -202,7 +208,7 @@ impl<'t> Format<'t> {
     fn is_taken(&self, name: &str, content: Content<'_>) -> bool {
         let is_own = |number: usize| match content {
             Content::Value(own, _) | Content::State(own, _) => own == number,
-            Content::Length(_) => false,
+            Content::Length(_) | Content::IrqName(_) => false,
             Content::Pid(whose) | Content::Comm(whose) => {
                 whose == Whose::Field(number) && matches!(content, Content::Pid(_))
             }
@@ -258,7 +264,11 @@ impl Field<'_> {
                     FieldType::Signed | FieldType::Prio | FieldType::Str(_)
                 )
             }
-            Content::Length(_) | Content::State(..) | Content::Pid(_) | Content::Comm(_) => true,
+            Content::Length(_)
+            | Content::State(..)
+            | Content::Pid(_)
+            | Content::Comm(_)
+            | Content::IrqName(_) => true,
         }
     }
 
@@ -283,7 +293,8 @@ impl Field<'_> {
 
     /// Whether it is a text.
     pub fn is_text(&self) -> bool {
-        matches!(self.content, Content::Comm(_)) || self.ty().is_some_and(FieldType::is_str)
+        matches!(self.content, Content::Comm(_) | Content::IrqName(_))
+            || self.ty().is_some_and(FieldType::is_str)
     }
 
     /// The names that its values have, if it is an enumeration.
@@ -307,7 +318,7 @@ impl Field<'_> {
                         .collect(),
                 )
             }
-            Content::Length(_) | Content::Pid(_) | Content::Comm(_) => None,
+            Content::Length(_) | Content::Pid(_) | Content::Comm(_) | Content::IrqName(_) => None,
         }
     }
 
@@ -315,7 +326,11 @@ impl Field<'_> {
     pub fn ty(&self) -> Option<&FieldType> {
         match self.content {
             Content::Value(_, field) => Some(&field.ty),
-            Content::Length(_) | Content::State(..) | Content::Pid(_) | Content::Comm(_) => None,
+            Content::Length(_)
+            | Content::State(..)
+            | Content::Pid(_)
+            | Content::Comm(_)
+            | Content::IrqName(_) => None,
         }
     }
 
@@ -337,7 +352,8 @@ impl Format<'_> {
                 (_, Slot::Sequence { .. }) => 4,
                 (_, Slot::Array { len, .. }) => len * element_size(field).unwrap_or(0),
                 (FieldType::Cycles | FieldType::Symbol | FieldType::Block { .. }, _) => 8,
-                (FieldType::Str(Some(max)), _) => usize::from(*max) + 1,
+                // With the mark of one that was cut, and a zero.
+                (FieldType::Str(Some(max)), _) => usize::from(*max) + REST.len_utf8() + 1,
                 (FieldType::Prio | FieldType::Str(None), _) | (_, Slot::Dynamic) => 4,
                 // Readers do not extend the sign of less than an `int`.
                 (FieldType::Signed, Slot::Fixed { bits: ..=32, .. }) => 4,
@@ -345,7 +361,7 @@ impl Format<'_> {
             },
             Content::State(..) => 8,
             Content::Length(_) | Content::Pid(_) => 4,
-            Content::Comm(_) => COMM_LEN,
+            Content::Comm(_) | Content::IrqName(_) => COMM_LEN,
         }
     }
 }

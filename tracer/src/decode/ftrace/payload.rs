@@ -1,13 +1,13 @@
 //! A record as the bytes that its format describes.
 
 use std::borrow::Cow;
-use std::string::String;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::common::common_flags;
 use super::layout::{Content, Field, Format, Whose, linux_state};
 use crate::decode::names::{Names, signed};
-use crate::decode::record::{Record, Value};
+use crate::decode::record::{REST, Record, Value};
 use crate::decode::types::FieldType;
 
 /// What a field holds.
@@ -129,7 +129,11 @@ impl Field<'_> {
                     FieldType::Cycles => Shown::Number(names.clock.ns(value)),
                     FieldType::Str(_) => {
                         let text = record.values.get(number).map(Value::text);
-                        Shown::Text(text.unwrap_or_default().into())
+                        let mut text = text.unwrap_or_default();
+                        if record.is_cut {
+                            text.push(REST);
+                        }
+                        Shown::Text(text.into())
                     }
                     _ => Shown::Number(value),
                 }
@@ -138,6 +142,10 @@ impl Field<'_> {
                 Shown::Number(self.number_of_raw(number_of(record, number)))
             }
             Content::Pid(whose) => Shown::Number(names.threads.pid(tid(whose)).into()),
+            Content::IrqName(number) => {
+                let vector = number_of(record, number) as u8;
+                Shown::Text(names.irqs.shown(vector).to_string().into())
+            }
             Content::Comm(whose) => Shown::Text(names.threads.comm(tid(whose)).into()),
         }
     }

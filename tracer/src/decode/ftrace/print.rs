@@ -40,6 +40,7 @@ impl Format<'_> {
                 let field = self.event.fields.get(number)?;
                 match (show, &field.ty) {
                     (Show::Comm { .. }, _) => Content::Comm(Whose::Field(number)),
+                    (Show::Name, _) => Content::IrqName(number),
                     (Show::Pid, _) | (_, FieldType::Tid) => Content::Pid(Whose::Field(number)),
                     _ => self.content(number, field),
                 }
@@ -55,7 +56,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
     let (width, fill) = match show {
         Show::Value { width, fill } => (width, fill),
         Show::Comm { width } => (width, Fill::Spaces),
-        Show::Pid => (0, Fill::Spaces),
+        Show::Pid | Show::Name => (0, Fill::Spaces),
         Show::Time => {
             let second = 1_000_000_000;
             return (
@@ -78,7 +79,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
         return ("%s".into(), array(field, size));
     }
     let value = match field.content {
-        Content::Comm(_) => return (format!("%{at_least}s"), rec),
+        Content::Comm(_) | Content::IrqName(_) => return (format!("%{at_least}s"), rec),
         Content::Pid(_) | Content::Length(_) => return (format!("%{at_least}d"), rec),
         Content::State(..) => return ("%s".into(), symbolic(&rec, field, width, fill)),
         Content::Value(_, value) => value,
@@ -96,7 +97,7 @@ fn conversion(field: &Field<'_>, show: Show) -> (String, String) {
             format!("%{at_least}s"),
             format!("__get_str({})", field.name),
         ),
-        FieldType::Unsigned | FieldType::Cycles | FieldType::Tid => {
+        FieldType::Unsigned | FieldType::Cycles | FieldType::Tid | FieldType::Irq => {
             (format!("%{at_least}{long}u"), rec)
         }
     }

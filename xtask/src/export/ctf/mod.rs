@@ -61,7 +61,7 @@ impl Export for Ctf<'_> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
             Item::Record(record) => {
-                names.threads.learn(record);
+                names.learn(record);
                 let mut bytes = std::mem::take(&mut self.bytes);
                 bytes.clear();
                 if let Some(format) = self.formats.get(&record.event.id) {

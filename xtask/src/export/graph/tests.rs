@@ -12,8 +12,8 @@ fn table() -> EventTable {
         (4, format!("event {ENTRY}\n{graph}")),
         (6, format!("event {EXIT}\n{graph}")),
         (8, "event sched:sched_switch\nclass sched_switch\nlayout core24 0x80\nfield next 8 tid\nprint next={next:pid}\n".to_owned()),
-        (10, "event irq:irq_handler_entry\nclass irq_vector\nlayout core8\nfield vector 8 u\nprint vector={vector}\n".to_owned()),
-        (12, "event irq:irq_handler_exit\nclass irq_vector\nlayout core8\nfield vector 8 u\nprint vector={vector}\n".to_owned()),
+        (10, "event irq:irq_handler_entry\nclass irq_vector\nlayout core8\nfield vector 8 irq\nprint irq={vector}\n".to_owned()),
+        (12, "event irq:irq_handler_exit\nclass irq_vector\nlayout core8\nfield vector 8 irq\nprint irq={vector}\n".to_owned()),
     ];
     events(&texts)
 }
@@ -49,6 +49,7 @@ fn shown_in(lines: &[(u8, Line<'_>)], columns: Columns) -> Vec<String> {
             len: 8,
             event: table.by_name(event).unwrap(),
             values: values.iter().map(|value| Value::Number(*value)).collect(),
+            is_cut: false,
         };
         graph.item(&Item::Record(record), &mut names).unwrap();
     }
@@ -146,9 +147,9 @@ fn an_interrupt_that_ends_in_a_switch() {
         [
             " 0)               |  f1() {",
             " 0)   ==========> |",
-            " 0)               |  /* irq_handler_entry: vector=80 */",
+            " 0)               |  /* irq_handler_entry: irq=80 */",
             " 0)   0.020 us    |  f5();",
-            " 0)               |  /* irq_handler_exit: vector=80 */",
+            " 0)               |  /* irq_handler_exit: irq=80 */",
             " 0)               |  f6() {",
             " 0)               |    /* sched_switch: next=8 */",
             " 0)   0.040 us    |  }",

@@ -48,6 +48,7 @@ fn written(tracer: &str, lines: &[Line<'_>], is_verbose: bool) -> (Stretch, Vec<
         len: 8,
         event: table.by_name(event).unwrap(),
         values: values.iter().map(|value| Value::Number(*value)).collect(),
+        is_cut: false,
     };
     let records: Vec<_> = lines.iter().map(record).collect();
     let mut finder = Finder::new(tracer);
@@ -179,6 +180,7 @@ fn the_one_that_is_looked_for() {
             len: 8,
             event: table.by_name(LATENCY_MAX).unwrap(),
             values: [7, 1, 2, cycles].map(Value::Number).to_vec(),
+            is_cut: false,
         });
     }
     assert_eq!(finder.found().unwrap().to, 200);
@@ -232,6 +234,7 @@ fn begins(noted: [u64; 3], is_verbose: bool) -> Vec<String> {
         len: 8,
         event: table.by_name(event).unwrap(),
         values: values.iter().map(|value| Value::Number(*value)).collect(),
+        is_cut: false,
     };
     let records: Vec<_> = records.iter().map(record).collect();
     let mut finder = Finder::new("preemptoff");

@@ -78,7 +78,7 @@ impl Export for Perfetto<'_> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
             Item::Record(record) => {
-                names.threads.learn(record);
+                names.learn(record);
                 let Some(format) = self.formats.get(&record.event.id) else {
                     return Ok(());
                 };
@@ -190,7 +190,7 @@ fn known(format: &Format<'_>, record: &Record<'_>, names: &Names) -> Option<Even
             let irq = int("vector")?;
             Event::IrqHandlerEntry(IrqHandlerEntry {
                 irq: Some(irq),
-                name: Some(format!("irq {irq}")),
+                name: Some(names.irqs.shown(irq as u8).to_owned()),
             })
         }
         "irq:irq_handler_exit" => Event::IrqHandlerExit(IrqHandlerExit {

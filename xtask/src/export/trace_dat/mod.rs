@@ -79,7 +79,7 @@ impl Export for TraceDat<'_> {
     fn item(&mut self, item: &Item<'_>, names: &mut Names) -> io::Result<()> {
         match item {
             Item::Record(record) => {
-                names.threads.learn(record);
+                names.learn(record);
                 self.learn(record.tid, names);
                 let payload = match self.formats.get(&record.event.id) {
                     Some(format) => format.payload(record, names),

@@ -237,7 +237,7 @@ fn check(case: &Case, found: &Breakdown) -> Result<Option<u64>> {
     }
     let who = |row: &Row, name: &str| row.parts.iter().any(|part| part.who.starts_with(name));
     if let Some(row) = has(Group::IrqInterference, case.has_irq)? {
-        ensure!(who(row, "irq 97"), "another interrupt");
+        ensure!(who(row, "planted:97"), "another interrupt");
     }
     has(Group::BlockingThread, case.preempt_off > 0)?;
     let runs = case.more_important + case.inherited;

@@ -112,7 +112,8 @@ fn text(stage: &Stage, run: &Run) -> Result<Cpus> {
             };
             ensure!(
                 longest("arrays").ends_with("list={0x1234,0xffff,0x7,0x8,0x9}")
-                    && longest("places").ends_with(" name=a_name_that_")
+                    && longest("places").ends_with(" name=a_name_that_…")
+                    && longest("irq_handler_entry") == "irq=99 name=fields"
                     && longest("flags") == "set=BC, A, 0x8."
                     && longest("only_small") == "only small=3"
                     && longest("print") == "tracing_mark_write: round 15: done"
