@@ -289,7 +289,7 @@ fn wrong_flags_are_exit_code_1_and_do_nothing() {
         (&["-d", "5y"], "unknown unit"),
         (&["-c", "9"], "is not a CPU"),
         (&["-c", "3", "--smp", "2"], "--smp 2 ends at CPU 1"),
-        (&["-P", "r:5"], "policy"),
+        (&["-P", "o:5"], "policy"),
         (&["--no-such-flag"], "unexpected argument"),
         (&["-e", "nonsense"], "is no trace event"),
         (&["--json", "none/out.json"], "cannot write none/out.json"),
