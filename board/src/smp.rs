@@ -138,6 +138,14 @@ pub fn start(wanted: usize) -> u32 {
         // Those that were just started record as well.
         takt_kernel::trace::tracing_on();
     }
+    // So have the tracers that have a thread on each CPU.
+    #[cfg(feature = "osnoise")]
+    if let Err(error) = takt_kernel::trace::osnoise::cpus_started() {
+        defmt::warn!(
+            "a tracer has no thread on the CPUs that were started: {}",
+            error
+        );
+    }
     smp::nr_online()
 }
 

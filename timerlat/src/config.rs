@@ -16,6 +16,8 @@ named! {
         Timerlat = "timerlat",
         /// Several threads of growing interval that sleep until an absolute time.
         Cyclictest = "cyclictest",
+        /// Nothing: what runs is a tracer's.
+        None = "none",
     }
 }
 

@@ -40,6 +40,7 @@ pub mod history;
 pub mod image;
 pub mod input;
 pub mod named;
+pub mod osnoise;
 pub mod output;
 pub mod paths;
 pub mod qemu;

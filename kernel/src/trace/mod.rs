@@ -267,7 +267,11 @@ pub(crate) fn section_ends() {
 }
 
 /// Not a section of the kernel's: it is traced by those that call this. As long whether they were enabled or not.
-#[cfg(any(feature = "latency-tracers", feature = "stacktrace"))]
+#[cfg(any(
+    feature = "latency-tracers",
+    feature = "function",
+    all(feature = "rules", feature = "stacktrace")
+))]
 #[inline(always)]
 fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
     let flags = crate::arch::interrupts::flags();

@@ -8,17 +8,22 @@
 //! what was interrupted. Addresses are those of the calls. It costs some eighty instructions a function, and some 300 bytes
 //! of the stack.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use heapless::Vec;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
+#[cfg(any(feature = "function", feature = "rules"))]
+mod once;
+
+#[cfg(any(feature = "function", feature = "rules"))]
+use once::record_once;
+
 use super::compact::opaque;
 use super::{KernelSink, control};
-use crate::arch::{interrupts, percpu};
+use crate::arch::interrupts;
 use crate::backtrace::Backtrace;
-use crate::config::MAX_CPUS;
 use crate::error::Error;
 
 event_class! {
@@ -111,29 +116,6 @@ fn gather(first: &[usize], mut skip: usize) -> Vec<u32, MAX_FRAMES> {
 /// Option `stacktrace`.
 #[unsafe(export_name = "TAKT_STACKTRACE")]
 static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
-
-/// The contexts that a stack can be recorded in: threads, interrupts, NMIs in the one or the other.
-const CONTEXTS: u8 = (percpu::HARDIRQ | percpu::NMI) / percpu::HARDIRQ;
-
-/// For each CPU a bit for each context in which a stack is being recorded.
-static BUSY: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(0) }; MAX_CPUS];
-
-/// As [`record`], unless it is being done already in this context: what records a stack is not followed by one.
-#[inline(never)]
-fn record_once(first: &[usize]) {
-    super::without_interrupts(|| {
-        let busy = &BUSY[percpu::cpu() % MAX_CPUS];
-        let byte = percpu::preempt_byte();
-        let bit = 1 << ((byte / percpu::HARDIRQ) & CONTEXTS);
-        // An NMI in between leaves it as it found it.
-        let was = busy.load(Relaxed);
-        if was & bit == 0 {
-            busy.store(was | bit, Relaxed);
-            record(first, 0);
-            busy.store(was, Relaxed);
-        }
-    });
-}
 
 /// Says whether a stack is to be recorded after every event (ftrace: `options/stacktrace`).
 ///

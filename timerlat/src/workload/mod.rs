@@ -150,7 +150,7 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
         .count();
     // Loads run below the measured threads.
     let lowest = match config.workload {
-        Workload::Timerlat => config.prio,
+        Workload::Timerlat | Workload::None => config.prio,
         Workload::Cyclictest => config.prio_of((config.threads as u8).saturating_sub(1)),
     };
     if config.load != Load::None && lowest <= LOAD_PRIORITY {
@@ -196,8 +196,13 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     let nr_threads = match config.workload {
         Workload::Timerlat => timerlat::start(config)?,
         Workload::Cyclictest => cyclictest::start(config)?,
+        Workload::None => 0,
     };
     status.set_state(RunState::Running);
+    if nr_threads == 0 {
+        // Without a look at the host in between: it would be noise.
+        time::sleep_until(Instant::from_cycles(SHARED.end.load(Relaxed)))?;
+    }
     wait(nr_threads)
 }
 

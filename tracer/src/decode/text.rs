@@ -126,7 +126,8 @@ pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
     out
 }
 
-/// What the tracer `osnoise` has sampled, in its columns. Times are microseconds, with decimals where a nanosecond counts.
+/// What the tracer `osnoise` has sampled, in its columns. Times are microseconds, those of noise with
+/// decimals where a nanosecond counts.
 pub(super) fn osnoise(record: &Record<'_>, clock: TscClock) -> Option<String> {
     let ns = |name| record.number(name).map(|cycles| clock.ns(cycles));
     let (runtime, noise, longest) = (ns("runtime")?, ns("noise")?, ns("max_sample")?);
@@ -134,7 +135,7 @@ pub(super) fn osnoise(record: &Record<'_>, clock: TscClock) -> Option<String> {
     let share = u128::from(runtime.saturating_sub(noise)) * 10_000_000 / u128::from(runtime.max(1));
     let mut line = format!(
         "{:>7} {:>10} {:>3}.{:05} {:>7}",
-        micros(runtime),
+        runtime / 1000,
         micros(noise),
         share / 100_000,
         share % 100_000,

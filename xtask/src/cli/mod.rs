@@ -5,6 +5,7 @@ mod compare;
 mod cyclictest;
 mod latency_run;
 mod latency_sweep;
+mod osnoise;
 mod report;
 mod tracefs;
 mod units;
@@ -21,6 +22,7 @@ pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
 pub use latency_run::{LatencyRun, Parts};
 pub use latency_sweep::LatencySweep;
+pub use osnoise::{Osnoise, OsnoiseCommand, Sampling};
 pub use report::{
     History, HistoryCommand, HistoryCompare, HistoryFilter, HistoryList, HistoryMerge, HistoryPlot,
     HistoryShow, Metric, Report,
@@ -54,6 +56,10 @@ pub enum Command {
     Cyclictest(Box<Cyclictest>),
     /// Moves an interrupt over every instruction of a stretch of code: the exact worst case of both latencies.
     LatencySweep(Box<LatencySweep>),
+    /// Measures what interrupts a thread that computes, on every CPU (rtla osnoise).
+    Osnoise(Osnoise),
+    /// The same with interrupts off: what the hardware, or whatever runs beneath, takes (rtla hwnoise).
+    Hwnoise(Sampling),
     /// Measures another system in the same QEMU and prints both side by side.
     Compare(Compare),
     /// Says what this machine has, what is missing and which accelerator would be used.

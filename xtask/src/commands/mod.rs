@@ -14,6 +14,7 @@ mod fuzz;
 mod latency_run;
 mod latency_sweep;
 mod log;
+mod osnoise;
 mod run;
 mod test;
 mod trace;
@@ -44,6 +45,8 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Ci => ci::run(),
         Command::Run(flags) => run::run(&flags),
         Command::Trace(flags) => trace::run(&flags),
+        Command::Osnoise(flags) => osnoise::run(&flags),
+        Command::Hwnoise(flags) => osnoise::hwnoise(&flags),
         Command::Tracefs(flags) => tracefs::run(&flags),
         Command::Budget(flags) => budget::run(&flags),
         Command::Bench(flags) => bench::run(&flags),

@@ -229,7 +229,7 @@ pub fn no_room(dropped: u64) -> String {
 #[must_use]
 pub fn slot_name(workload: Workload, slot: &SlotRecord) -> String {
     match workload {
-        Workload::Timerlat => format!("CPU {}", slot.cpu),
+        Workload::Timerlat | Workload::None => format!("CPU {}", slot.cpu),
         Workload::Cyclictest => format!("T{} CPU {}", slot.slot, slot.cpu),
     }
 }

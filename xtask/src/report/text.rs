@@ -272,7 +272,7 @@ fn summary(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
 
 fn interval(workload: Workload, slot: &SlotRecord) -> String {
     match workload {
-        Workload::Timerlat => String::new(),
+        Workload::Timerlat | Workload::None => String::new(),
         Workload::Cyclictest => format!(
             "   priority {}, every {}",
             slot.priority,

@@ -2,11 +2,11 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`timerlat`] | a periodic thread on each CPU: latency of the timer's interrupt and of the thread |
-//! | [`sampler`] | a thread on each CPU that reads the clock without end: each gap is noise |
-//! | [`noise`] | the events `osnoise:*_noise`: what each interrupt and each thread took, net |
+//! | `timerlat` | a periodic thread on each CPU: latency of the timer's interrupt and of the thread |
+//! | `sampler` | a thread on each CPU that reads the clock without end: each gap is noise |
+//! | `noise` | the events `osnoise:*_noise`: what each interrupt and each thread took, net |
 //!
-//! What they are set to is in [`TAKT_OSNOISE`], where a host reads it. Threads are started when the tracer is chosen and
+//! What they are set to is in `TAKT_OSNOISE`, where a host reads it. Threads are started when the tracer is chosen and
 //! have ended when another one is.
 //!
 //! Source: Linux, `Documentation/trace/timerlat-tracer.rst` and `osnoise-tracer.rst`, for the terms.
@@ -64,13 +64,13 @@ pub fn get(param: Param) -> u64 {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for what is out of range: a runtime longer than the period, a period of `timerlat` that is
-/// not 100 µs to 1 s, no CPU that runs, an option that there is not; those of starting threads.
+/// not 100 µs to 1 s, no CPU that there may be, an option that there is not; those of starting threads.
 ///
 /// # Context
 /// Threads, one at a time.
 pub fn set(param: Param, value: u64) -> Result<(), Error> {
     let is_possible = match param {
-        Param::Cpus => value & u64::from(smp::online()) != 0,
+        Param::Cpus => value & (u64::MAX >> (64 - MAX_CPUS)) != 0,
         Param::Period => value >= get(Param::Runtime),
         Param::Runtime => value != 0 && value <= get(Param::Period),
         Param::TimerlatPeriod => TIMERLAT_PERIODS.contains(&value),
@@ -85,6 +85,17 @@ pub fn set(param: Param, value: u64) -> Result<(), Error> {
         tracer::restart(&[&TIMERLAT, &OSNOISE])?;
     }
     Ok(())
+}
+
+/// Further CPUs run: those that are to have a thread get it.
+///
+/// # Errors
+/// Those of starting threads.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn cpus_started() -> Result<(), Error> {
+    tracer::restart(&[&TIMERLAT, &OSNOISE])
 }
 
 fn has(flag: Flag) -> bool {

@@ -101,10 +101,12 @@ struct Begin {
 }
 
 impl Begin {
-    const NONE: Self = Self {
-        at: AtomicU64::new(0),
-        taken: AtomicU64::new(0),
-    };
+    const fn new() -> Self {
+        Self {
+            at: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        }
+    }
 
     fn set(&self, (at, taken): (u64, u64)) {
         self.at.store(at, Relaxed);
@@ -140,9 +142,9 @@ static CPUS: [OfCpu; MAX_CPUS] = [const {
         nr_irqs: AtomicU32::new(0),
         nr_softirqs: AtomicU32::new(0),
         nr_threads: AtomicU32::new(0),
-        irq: Begin::NONE,
-        softirq: Begin::NONE,
-        thread: Begin::NONE,
+        irq: Begin::new(),
+        softirq: Begin::new(),
+        thread: Begin::new(),
     }
 }; MAX_CPUS];
 
@@ -234,7 +236,7 @@ pub(crate) fn nmi_ended(start: u64) {
 }
 
 /// How often something came between.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interference {
     pub(super) nmis: u32,
     pub(super) irqs: u32,
@@ -287,7 +289,7 @@ pub(super) fn end() -> Result<(), Error> {
 /// # Context
 /// Threads that may block, one at a time.
 pub(in crate::trace) fn update() -> Result<(), Error> {
-    let is_told = || TOLD.iter().any(|key| control::is_enabled(number(*key)));
+    let is_told = || TOLD.iter().any(|key| control::is_enabled(number(key)));
     let is_wanted = IS_CHOSEN.load(Relaxed) && (COUNTS.load(Relaxed) || is_told());
     if is_wanted == IS_ON.load(Relaxed) {
         return Ok(());

@@ -107,6 +107,19 @@ fn at_most(number: u64, bits: u32) -> u32 {
     number.min(u64::MAX >> (64 - bits)) as u32
 }
 
+/// The clock, and what had come between by then: nothing has while both were read.
+fn look() -> (u64, Interference) {
+    let mut met = Interference::now();
+    loop {
+        let now = Instant::now().cycles();
+        let meets = Interference::now();
+        if meets == met {
+            return (now, met);
+        }
+        met = meets;
+    }
+}
+
 /// Reads the clock for so many cycles; says what it has seen and how long it was.
 fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
     let mut seen = Seen::default();
@@ -114,14 +127,13 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
         0 => time::nanos_to_cycles(DEFAULT_THRESH),
         thresh => thresh,
     };
-    let begun = Instant::now().cycles();
-    let (mut last, mut met) = (begun, Interference::now());
+    let (begun, mut met) = look();
+    let mut last = begun;
     loop {
         // With several CPUs under icount QEMU lets another one run only where one pauses.
         core::hint::spin_loop();
-        let now = Instant::now().cycles();
+        let (now, meets) = look();
         let noise = now - last;
-        let meets = Interference::now();
         let interference = meets.since(met).sum();
         met = meets;
         if noise > thresh {
@@ -133,7 +145,7 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
                 stop(cpu);
             }
             // What this took is no noise.
-            last = Instant::now().cycles();
+            (last, met) = look();
         } else {
             last = now;
         }

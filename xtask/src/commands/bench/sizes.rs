@@ -107,6 +107,9 @@ const RULES: [&str; 4] = [
 /// The parser of settings, which is not the tracer's: an image without a host has none.
 const SETTINGS: &str = "11takt_tracer7control7setting";
 
+/// The tracers `timerlat` and `osnoise`, which are counted apart.
+const OSNOISE: &str = "5trace7osnoise";
+
 /// What of the tracer is for rules: filters and triggers.
 fn is_for_rules(name: &str) -> bool {
     let is_assembly = name.starts_with("takt_rec");
@@ -114,7 +117,8 @@ fn is_for_rules(name: &str) -> bool {
         || is_assembly && (name.contains("_diverted") || name.ends_with("_copy"))
 }
 
-/// Notes the text of the tracer: that of its functions, wherever they come from, with and without what is for rules. What
+/// Notes the text of the tracer: that of its functions, wherever they come from, with and without what is for rules, and apart
+/// from it that of the tracers `timerlat` and `osnoise`. What
 /// was inlined into others is part of those.
 pub(super) fn of_tracer(name: &str, elf: &Elf, values: &mut Values) -> Result<()> {
     let file = object::File::parse(&*elf.data).context("the image cannot be read")?;
@@ -124,14 +128,13 @@ pub(super) fn of_tracer(name: &str, elf: &Elf, values: &mut Values) -> Result<()
     let in_text = |symbol: &object::Symbol<'_, '_>| symbol.section_index() == Some(text.index());
     let mut symbols: Vec<_> = file.symbols().filter(in_text).collect();
     symbols.sort_by_key(ObjectSymbol::address);
-    let (mut all, mut rules) = (0, 0);
+    let (mut all, mut rules, mut osnoise) = (0, 0, 0);
     let mut counted_to = 0;
     for (i, symbol) in symbols.iter().enumerate() {
         let (begin, symbol_name) = (symbol.address(), symbol.name().unwrap_or_default());
         let is_rust = TRACER.iter().any(|part| symbol_name.contains(part));
         let is_assembly = || TRACER_ASSEMBLY.iter().any(|p| symbol_name.starts_with(p));
-        let is_setting = symbol_name.contains(SETTINGS);
-        if is_setting || !(is_rust || is_assembly()) {
+        if symbol_name.contains(SETTINGS) || !(is_rust || is_assembly()) {
             continue;
         }
         // Assembly has no sizes: up to whatever comes next.
@@ -143,10 +146,15 @@ pub(super) fn of_tracer(name: &str, elf: &Elf, values: &mut Values) -> Result<()
         // Identical functions may have been made one.
         let size = end.saturating_sub(begin.max(counted_to));
         counted_to = counted_to.max(end);
+        if symbol_name.contains(OSNOISE) {
+            osnoise += size;
+            continue;
+        }
         all += size;
         rules += if is_for_rules(symbol_name) { size } else { 0 };
     }
     values.insert(name.into(), all);
+    values.insert(format!("{name}-osnoise"), osnoise);
     values.insert(format!("{name}-without-rules"), all - rules);
     Ok(())
 }

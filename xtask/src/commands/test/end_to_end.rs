@@ -160,6 +160,7 @@ const TESTS: &[(&str, Check)] = &[
     ("function_graph_nests", functions::graph),
     ("timerlat_document", osnoise::timerlat_document),
     ("noises_are_net", osnoise::noises_are_net),
+    ("osnoise_top_and_hist", osnoise::osnoise),
     ("tracefs_filters", tracefs_rules::filters),
     (
         "tracefs_filter_on_a_later_name",

@@ -73,6 +73,9 @@ fn cpus(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 
 fn set_cpus(session: &mut Session, _: &Of, text: &str) -> Result<()> {
     let cpus: CpuSet = text.trim().parse().map_err(|_| Errno::INVAL)?;
+    if u32::from(cpus.needed_smp()) > session.view()?.nr_cpus {
+        return Err(Errno::INVAL);
+    }
     set(session, Param::Cpus, cpus.mask().into())
 }
 

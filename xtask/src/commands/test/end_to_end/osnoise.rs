@@ -147,3 +147,86 @@ pub(super) fn noises_are_net(stage: &Stage) -> Result<()> {
     );
     Ok(())
 }
+
+/// The rows of `osnoise`, by their words.
+fn rows(out: &str) -> Vec<Vec<&str>> {
+    let rows = out.lines().skip_while(|line| !line.starts_with("CPU "));
+    rows.skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .collect()
+}
+
+/// Nothing disturbs an idle CPU under icount. What a load plants is found, with what it was; other CPUs' turns are nobody's
+/// hardware; a limit stops the tracing.
+pub(super) fn osnoise(stage: &Stage) -> Result<()> {
+    let dir = stage.dir("osnoise");
+    let run = |words: &str| {
+        let fixed = [
+            "-r",
+            "10000",
+            "-p",
+            "12000",
+            "--no-install",
+            "--force",
+            "-o",
+            &dir,
+        ];
+        let words: Vec<_> = words.split_whitespace().collect();
+        stage.xtask(&[&words, &fixed[..]].concat())
+    };
+    let idle = run("osnoise top -d 50ms")?.code(0)?;
+    let expected = [
+        "0",
+        "#4",
+        "40000",
+        "0",
+        "100.00000",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+        "0",
+    ];
+    ensure!(rows(&idle.stdout) == [expected], "{}", idle.stdout);
+    // The timer's interrupts of the load are all that happens, one in each 37 to 100 us.
+    let irqs = run("osnoise top -d 50ms --load irq -T 0.5")?.code(0)?;
+    let row = rows(&irqs.stdout).into_iter().next().context("no row")?;
+    let number = |column: usize| row[column].parse::<u64>().unwrap_or(0);
+    ensure!(
+        number(7) == 0 && (400..1100).contains(&number(9)) && number(11) == 0,
+        "{}",
+        irqs.stdout
+    );
+    let turns = run("osnoise top -d 50ms --smp 4")?.code(0)?;
+    let rows_of_all = rows(&turns.stdout);
+    ensure!(rows_of_all.len() == 4, "{}", turns.stdout);
+    ensure!(turns.stdout.contains(" Turns "), "{}", turns.stdout);
+    ensure!(
+        rows_of_all.iter().all(|row| row[7] == "0"),
+        "{}",
+        turns.stdout
+    );
+    let hist = run("osnoise hist -d 50ms --load irq -T 0.5 -b 0.1 -E 30")?.code(0)?;
+    for part in [
+        "# RTLA osnoise histogram\n",
+        "\nover: ",
+        "\ncount: ",
+        "\nmin: ",
+        "\navg: ",
+        "\nmax: ",
+    ] {
+        ensure!(hist.stdout.contains(part), "no {part:?} in {}", hist.stdout);
+    }
+    let silent = run("hwnoise -d 50ms --load irq")?.code(0)?;
+    ensure!(rows(&silent.stdout)[0].len() == 9, "{}", silent.stdout);
+    let stopped = run("osnoise top -d 50ms --load irq -s 0.5 -T 0.5")?.code(2)?;
+    ensure!(
+        stopped.stderr.contains("stop tracing hit on cpu 0"),
+        "{}",
+        stopped.stderr
+    );
+    run("osnoise top -d 50ms -c 0 -H 0")?.code(1)?;
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! `osnoise` and `hwnoise`: what keeps a thread that computes from doing so.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use console::style;
+use takt_timerlat::config::{Config, CpuMask, Workload};
+use takt_tracer::control::osnoise::{Flag, Param};
+use takt_tracer::control::setting::{Ids, Osnoise as Parameter};
+use takt_tracer::control::{Setting, Tracer};
+
+use super::trace;
+use crate::cli::{CpuSet, Osnoise, OsnoiseCommand, Sampling};
+use crate::image::{Elf, Recipe, events};
+use crate::osnoise::Measured;
+use crate::osnoise::table::{self, Columns};
+use crate::qemu::{Accel, Machine, Ram};
+use crate::run::boot::boot;
+use crate::run::config::clock_keys;
+use crate::run::{RunFolder, events as patterns, folder, words};
+use crate::{EXIT_THRESHOLD, output, paths, setup};
+
+/// What is always recorded beside the tracer's own samples.
+const EVENTS: &str = "osnoise:sample_threshold";
+/// Exit code of a run of which something is missing.
+const EXIT_TAINTED: u8 = 3;
+
+/// `osnoise top` and `osnoise hist`.
+pub(super) fn run(flags: &Osnoise) -> Result<ExitCode> {
+    match &flags.command {
+        OsnoiseCommand::Top(sampling) => {
+            measure(sampling, Flag::Workload.bit(), |it, has_turns| {
+                table::top(it, Columns::All, has_turns)
+            })
+        }
+        OsnoiseCommand::Hist(hist) => measure(&hist.sampling, Flag::Workload.bit(), |it, _| {
+            table::hist(it, hist.bucket_size, hist.entries)
+        }),
+    }
+}
+
+/// `hwnoise`: interrupts are off while a CPU samples.
+pub(super) fn hwnoise(sampling: &Sampling) -> Result<ExitCode> {
+    let options = Flag::Workload.bit() | Flag::IrqDisable.bit();
+    measure(sampling, options, |it, has_turns| {
+        table::top(it, Columns::Hardware, has_turns)
+    })
+}
+
+fn measure(
+    flags: &Sampling,
+    options: u64,
+    show: impl FnOnce(&Measured, bool) -> String,
+) -> Result<ExitCode> {
+    if let Some(output) = &flags.output {
+        folder::check_free(output, flags.force)?;
+    }
+    let smp = flags
+        .smp
+        .unwrap_or_else(|| flags.cpus.map_or(1, CpuSet::needed_smp));
+    let cpus = measured_cpus(flags, smp)?;
+    if flags.runtime > flags.period || flags.runtime == 0 {
+        bail!("--runtime is to be above 0 and no longer than --period");
+    }
+    setup::ensure_qemu(!flags.no_install)?;
+    let elf = Elf::open(&Recipe::takt(0).build()?.path)?;
+    let run_folder = RunFolder::create(
+        flags.output.as_deref(),
+        flags.force,
+        &paths::runs(),
+        "osnoise",
+    )?;
+    let ram = Ram::create(run_folder.path())?;
+    let machine = machine(flags, &elf, run_folder.path(), &ram, (smp, cpus, options))?;
+    let booted = boot(&machine, &elf, &ram, Duration::from_secs(flags.timeout))?;
+    let dir = run_folder.publish()?;
+    let has_turns = smp > 1;
+    let measured = Measured::read(&dir, &elf, has_turns)?;
+    if let Some(file) = &flags.trace {
+        trace::save(&dir, file)?;
+    }
+    if flags.json {
+        output::print(&(serde_json::to_string_pretty(&measured)? + "\n"))?;
+    } else {
+        output::print(&show(&measured, has_turns))?;
+    }
+    if flags.debug {
+        eprintln!("kernel args  {}", machine.cmdline);
+        eprintln!("run folder   {}", paths::shown(&dir));
+    }
+    if booted.exit_code() != 0 {
+        eprintln!(
+            "{} {}",
+            style("error:").red().bold().for_stderr(),
+            booted.end
+        );
+        return Ok(ExitCode::from(booted.exit_code()));
+    }
+    if measured.cpus.is_empty() {
+        bail!("no sampling was completed: --duration is to be longer than --period");
+    }
+    if measured.lost != 0 {
+        eprintln!(
+            "{} events are not in the trace: raise --threshold",
+            measured.lost
+        );
+        return Ok(ExitCode::from(EXIT_TAINTED));
+    }
+    match &measured.stopped {
+        Some(why) => {
+            eprintln!("osnoise {why}");
+            Ok(ExitCode::from(EXIT_THRESHOLD))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A bit for each CPU that is measured.
+fn measured_cpus(flags: &Sampling, smp: u8) -> Result<u32> {
+    let all = CpuMask::first(smp).0;
+    let asked = flags.cpus.map_or(all, |cpus| cpus.mask().into());
+    if asked & !all != 0 {
+        bail!("--cpus names a CPU that --smp {smp} has not");
+    }
+    let kept = flags.house_keeping.map_or(0, |cpus| u32::from(cpus.mask()));
+    match asked & !kept {
+        0 => bail!("no CPU is left to measure on"),
+        cpus => Ok(cpus),
+    }
+}
+
+fn machine(
+    flags: &Sampling,
+    elf: &Elf,
+    dir: &Path,
+    ram: &Ram,
+    (smp, cpus, options): (u8, u32, u64),
+) -> Result<Machine> {
+    let known = words::known(&events::table(elf)?);
+    let mut wanted = vec![EVENTS.to_owned()];
+    wanted.extend(flags.event.iter().cloned());
+    let ids: Vec<_> = patterns::resolve(&wanted, &known)?
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let ids = ids.join(",");
+    let config = Config {
+        workload: Workload::None,
+        duration_ns: flags.duration,
+        smp: smp.into(),
+        cpus: CpuMask(cpus),
+        load: flags.load,
+        ..Config::default()
+    };
+    let mut line = vec![config.to_string()];
+    let mut set = |setting: Setting<'_>| line.push(setting.to_string());
+    set(Setting::Events(Ids::parse(&ids).expect("ids are numbers")));
+    set(Setting::Overwrite(false));
+    set(Setting::Thresh(flags.threshold));
+    // Either is possible at any time: first what makes room for the other.
+    let parameters = [
+        (Param::Runtime, 1),
+        (Param::Period, flags.period),
+        (Param::Runtime, flags.runtime),
+        (Param::Cpus, cpus.into()),
+        (Param::StopTracing, flags.stop.unwrap_or(0)),
+        (Param::StopTracingTotal, flags.stop_total.unwrap_or(0)),
+        (Param::Options, options),
+    ];
+    for (param, value) in parameters {
+        set(Setting::Osnoise(Parameter { param, value }));
+    }
+    // Last: from its first sample on it is about what was asked for.
+    set(Setting::Tracer(Tracer::Osnoise.name()));
+    let accel = Accel::TcgIcount;
+    let image = dir.join(folder::IMAGE);
+    fs::write(&image, &elf.data)?;
+    let machine = Machine {
+        image,
+        ram: ram.path().to_owned(),
+        dir: dir.to_owned(),
+        cmdline: line.join(" ") + clock_keys(accel),
+        smp,
+        accel,
+    };
+    fs::write(dir.join(folder::CMDLINE), machine.to_shell() + "\n")?;
+    Ok(machine)
+}
