@@ -1,16 +1,24 @@
 //! IRQ latency and thread latency of the idle system, from the image that `latency-run` boots.
 
 use anyhow::{Context, Result, bail};
+use takt_timerlat::config::{Config, Workload};
 use takt_timerlat::stats::ExactHistogram;
+use takt_tracer::control::{Setting, Tracer};
+use takt_tracer::decode::SubBuffer;
+use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
 use super::images::Folder;
 use crate::guest;
 use crate::image::{Elf, events};
 use crate::run::collect::Results;
+use crate::run::frames::FrameReader;
 
 /// timerlat's own two events.
 const EVENTS: &str = "timerlat";
+
+/// A sample of the tracer timerlat.
+const SAMPLE: &str = "ftrace:timerlat";
 
 /// A thousand activations a second.
 pub(super) const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=3000000000 cpus=0x1 smp=1 prio=95 load=none mode=capture";
@@ -24,15 +32,60 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
         let settings = format!("{} ftrace={tracer}", own_events(elf)?);
         run(elf, folder, &settings, &suffix, values)?;
     }
+    with_timerlat(elf, folder, "", "-timerlat", values)?;
+    let noises = ids_of(elf, "osnoise")?.join(",");
+    with_timerlat(elf, folder, &noises, "-osnoise", values)
+}
+
+/// Measures by the tracer timerlat itself, with these events recorded as well.
+fn with_timerlat(
+    elf: &Elf,
+    folder: &Folder,
+    ids: &str,
+    suffix: &str,
+    values: &mut Values,
+) -> Result<()> {
+    let config = Config {
+        workload: Workload::None,
+        duration_ns: 1_000_000_000,
+        ..Config::default()
+    };
+    let tracer = Setting::Tracer(Tracer::Timerlat.name());
+    folder.boot(elf, &format!("{config} mode=capture events={ids} {tracer}"))?;
+    let table = events::table(elf)?;
+    let mut frames = FrameReader::open(&folder.capture())?;
+    let mut latencies = Vec::new();
+    while let Some((header, payload)) = frames.next()? {
+        if header.channel != CHANNEL_TRACE {
+            continue;
+        }
+        let mut sub = SubBuffer::new(payload.to_vec(), 0).context("a sub-buffer is damaged")?;
+        while let Some(record) = sub.next(&table) {
+            let record = record.context("a record is damaged")?;
+            let is_thread = record.number("context") == Some(1);
+            if record.event.name == SAMPLE && is_thread {
+                latencies.extend(record.number("timer_latency"));
+            }
+        }
+    }
+    latencies.sort_unstable();
+    let (Some(median), Some(max)) = (latencies.get(latencies.len() / 2), latencies.last()) else {
+        bail!("the tracer timerlat has measured nothing");
+    };
+    values.insert(format!("thread-latency-median{suffix}"), *median);
+    values.insert(format!("thread-latency-max{suffix}"), *max);
     Ok(())
 }
 
+/// The ids of a system's events.
+fn ids_of(elf: &Elf, system: &str) -> Result<Vec<String>> {
+    let table = events::table(elf)?;
+    let events = table.iter().filter(|event| event.system() == system);
+    Ok(events.map(|event| event.id.to_string()).collect())
+}
+
 fn own_events(elf: &Elf) -> Result<String> {
-    let ids: Vec<_> = events::table(elf)?
-        .iter()
-        .filter(|event| event.system() == EVENTS)
-        .map(|event| event.id.to_string())
-        .collect();
+    let ids = ids_of(elf, EVENTS)?;
     if ids.len() != 2 {
         bail!("the image has {} events of timerlat, not two", ids.len());
     }
