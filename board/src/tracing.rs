@@ -2,7 +2,9 @@
 
 use takt_kernel::trace::{self, Mode};
 
+use takt_tracer::control::Tracer;
 use takt_tracer::control::setting::{Errno, Ids, Osnoise, Setting, Snapshot};
+use takt_tracer::named::Named;
 
 use crate::capture;
 use crate::cmdline::CommandLine;
@@ -96,16 +98,7 @@ fn try_setting(left: &mut Left, index: usize, parsed: Result<Setting<'_>, Errno>
 /// Whether a setting needs more than the boot context has.
 fn waits(setting: Setting<'_>) -> bool {
     match setting {
-        // A thread; interrupts, to calibrate with.
-        Setting::Tracer(name) => [
-            "hwlat",
-            "irqsoff",
-            "osnoise",
-            "preemptoff",
-            "preemptirqsoff",
-            "timerlat",
-        ]
-        .contains(&name),
+        Setting::Tracer(name) => Tracer::from_name(name).is_some_and(Tracer::needs_thread),
         // In cycles, of which nobody knows yet how long they are.
         Setting::MaxLatency(_) | Setting::Thresh(_) => true,
         // CPUs that run.

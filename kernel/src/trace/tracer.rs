@@ -300,8 +300,14 @@ pub fn set_tracer(name: &str) -> Result<(), Error> {
     let started = tracer.start();
     match started {
         Ok(()) => CURRENT.store(number, Relaxed),
-        // Its events are nobody's.
-        Err(_) => tracer.switch_events(false)?,
+        // Its events are nobody's, and so is the snapshot.
+        Err(_) => {
+            tracer.switch_events(false)?;
+            #[cfg(feature = "latency-tracers")]
+            if tracer.latency.is_some() {
+                super::snapshot::reserve(false);
+            }
+        }
     }
     started
 }

@@ -57,7 +57,7 @@ impl Followed {
 
 /// When the place was passed whose hook is under way: by this CPU's time stamp, without what hooks have taken on `cpu`.
 fn now(cpu: *mut PerCpu) -> u64 {
-    // SAFETY: blocks are static; another CPU's count may be some hooks old.
+    // SAFETY: blocks are static, and the count is an atomic; it may be a hook old.
     let theirs = unsafe { &(*cpu).hooks };
     // SAFETY: as above.
     let own = unsafe { &(*percpu::this()).hooks };

@@ -44,7 +44,8 @@ named! {
         PanicOnStop = "PANIC_ON_STOP",
         /// `osnoise` samples with preemption off.
         PreemptDisable = "OSNOISE_PREEMPT_DISABLE",
-        /// `osnoise` samples with interrupts off.
+        /// `osnoise` samples with interrupts off. Whoever switches events or tracers meanwhile waits for the end of the sampling,
+        /// and all CPUs with him.
         IrqDisable = "OSNOISE_IRQ_DISABLE",
         /// `timerlat`'s activations come at the same time on all CPUs; else they are staggered.
         TimerlatAlign = "TIMERLAT_ALIGN",

@@ -45,6 +45,20 @@ impl Tracer {
         matches!(self, Self::Function | Self::FunctionGraph)
     }
 
+    /// Whether it needs a thread to begin in: it starts threads, or interrupts to calibrate with.
+    #[must_use]
+    pub const fn needs_thread(self) -> bool {
+        matches!(
+            self,
+            Self::Hwlat
+                | Self::Irqsoff
+                | Self::Preemptoff
+                | Self::Preemptirqsoff
+                | Self::Timerlat
+                | Self::Osnoise
+        )
+    }
+
     /// The events that it switches on for itself, in the order of their bits in
     /// [`TRACER_EVENTS`](super::TRACER_EVENTS).
     #[must_use]

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(
             hist(&measured(), 1000, 256),
             "# RTLA osnoise histogram\n# Time unit is microseconds (us)\nIndex   CPU-000\n6             1 \n8            10 \n\
-             over:         2 \ncount:       13 \nmin:      6.100 \navg:    51.853 \nmax:        294 \n"
+             over:         2 \ncount:       13 \nmin:      6.100 \navg:     51.853 \nmax:        294 \n"
         );
     }
 }

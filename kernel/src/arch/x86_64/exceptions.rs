@@ -77,7 +77,10 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 #[inline(always)]
 fn nmi(block: &mut percpu::PerCpu) {
     #[cfg(feature = "osnoise")]
-    let begun = super::tsc::now();
+    let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
+        true => super::tsc::now(),
+        false => 0,
+    };
     block.nr_nmis += 1;
     // SAFETY: one instruction each on this CPU's own byte.
     unsafe {

@@ -43,6 +43,9 @@ const ALL_OPTIONS: u64 = Flag::Workload.bit()
     | Flag::IrqDisable.bit()
     | Flag::TimerlatAlign.bit();
 
+/// The highest priority that there is.
+const HIGHEST: u8 = 99;
+
 thread_stack!(static STACKS: [16384; MAX_CPUS]);
 
 /// The threads' handles; 0 where there is none.
@@ -64,7 +67,8 @@ pub fn get(param: Param) -> u64 {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for what is out of range: a runtime longer than the period, a period of `timerlat` that is
-/// not 100 µs to 1 s, no CPU that there may be, an option that there is not; those of starting threads.
+/// not 100 µs to 1 s, no CPU that there may be, an option that there is not. Those of starting threads: the parameter is as it
+/// was then, and the tracer is `nop`.
 ///
 /// # Context
 /// Threads, one at a time.
@@ -80,9 +84,16 @@ pub fn set(param: Param, value: u64) -> Result<(), Error> {
     if !is_possible {
         return Err(Error::InvalidArgument);
     }
+    let before = get(param);
     TAKT_OSNOISE.set(param, value);
-    if matches!(param, Param::Cpus | Param::Options) {
-        tracer::restart(&[&TIMERLAT, &OSNOISE])?;
+    let is_of_threads = match param {
+        Param::Cpus => before != value,
+        Param::Options => (before ^ value) & Flag::Workload.bit() != 0,
+        _ => false,
+    };
+    if is_of_threads && let Err(error) = tracer::restart(&[&TIMERLAT, &OSNOISE]) {
+        TAKT_OSNOISE.set(param, before);
+        return Err(error);
     }
     Ok(())
 }
@@ -111,6 +122,10 @@ fn reaches(param: Param, cycles: u64) -> bool {
 /// A limit was reached: recording stops, so that the trace ends with what led to it.
 #[cold]
 fn stop(cpu: usize) {
+    // Stopped already, by another CPU or by the user: then this is not what led to it.
+    if !control::is_wanted() {
+        return;
+    }
     // Whether markers are on or not: it says why there is no more.
     super::format_marker(format_args!("stop tracing hit on cpu {cpu}"));
     control::tracing_off();
@@ -133,9 +148,10 @@ fn start(
         let stack: &'static Stack<16384> = &STACKS[cpu];
         let thread = Builder::new(names[cpu], prio)?
             .cpu(cpu)
-            .spawn(stack, entry, cpu)?;
+            .create(stack, entry, cpu)?;
+        // Before it runs: it is nobody's noise.
         THREADS[cpu].store(thread.handle(), Relaxed);
-        Ok(())
+        thread.start()
     });
     if started.is_err() {
         end()?;
@@ -147,10 +163,13 @@ fn start(
 fn end() -> Result<(), Error> {
     ENDS.store(true, Relaxed);
     for thread in &THREADS {
-        let thread = Thread::of_handle(thread.swap(0, Relaxed));
-        // Fails only for a thread that has ended, or if there was none.
-        let _ = thread.unpark();
-        let _ = thread.join(Instant::NEVER);
+        let it = Thread::of_handle(thread.load(Relaxed));
+        // Fails only for a thread that has ended, or if there was none. Whatever computes meanwhile does not keep it from
+        // coming to its end.
+        let _ = it.set_priority(HIGHEST);
+        let _ = it.unpark();
+        let _ = it.join(Instant::NEVER);
+        thread.store(0, Relaxed);
     }
     noise::end()
 }

@@ -225,8 +225,11 @@ pub(in crate::trace) fn hear(id: u32, record: &Arguments) {
     }
 }
 
-/// A non-maskable interrupt ends that began then.
+/// A non-maskable interrupt ends that began then; 0 if nobody listened yet.
 pub(crate) fn nmi_ended(start: u64) {
+    if start == 0 {
+        return;
+    }
     let it = this();
     let duration = tsc::now() - start;
     // In this order: who reads the clock and the count sees that the number has changed.
@@ -275,7 +278,9 @@ impl Interference {
 pub(super) fn begin(counts: bool) -> Result<(), Error> {
     COUNTS.store(counts, Relaxed);
     IS_CHOSEN.store(true, Relaxed);
-    update()
+    let begun = update();
+    IS_CHOSEN.store(begun.is_ok(), Relaxed);
+    begun
 }
 
 /// It has ended.

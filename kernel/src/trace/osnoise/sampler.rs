@@ -36,8 +36,9 @@ event! {
     pub sample_threshold: Noise = wide "osnoise:sample_threshold";
 }
 
-/// Below everything that is to be measured against, as Linux's threads, which are not real-time threads at first.
-const PRIO: u8 = 1;
+/// Below everything that is to be measured against, as Linux's threads, which are not real-time threads at first; but above
+/// what only computes, or it would never run again once it has slept.
+const PRIO: u8 = 2;
 /// The threshold in nanoseconds while `tracing_thresh` is 0, as in Linux.
 const DEFAULT_THRESH: u64 = 1_000;
 /// How long the thread sleeps at least between two samplings, in nanoseconds, as in Linux.

@@ -104,8 +104,12 @@ impl Instance {
 /// The thread of a CPU.
 fn body(cpu: usize) {
     // What it can fail for has no one to be told: it is seen that no activation comes.
-    if run(cpu).is_err() {
-        defmt::error!("timerlat: CPU {=usize} has no timer left", cpu);
+    if let Err(error) = run(cpu) {
+        defmt::error!(
+            "timerlat: no more activations on CPU {=usize}: {}",
+            cpu,
+            error
+        );
     }
 }
 
@@ -119,10 +123,15 @@ fn run(cpu: usize) -> Result<(), Error> {
             .seqnum
             .store(instance.seqnum.load(Relaxed).wrapping_add(1), Relaxed);
         timer.arm(Instant::from_cycles(next));
-        thread::park(Instant::NEVER)?;
-        let now = Instant::now().cycles();
-        // Woken to end, perhaps.
-        if now < next || super::ENDS.load(Relaxed) {
+        // Whoever wakes it earlier has it end, or means nothing by it.
+        let now = loop {
+            thread::park(Instant::NEVER)?;
+            let now = Instant::now().cycles();
+            if now >= next || super::ENDS.load(Relaxed) {
+                break now;
+            }
+        };
+        if super::ENDS.load(Relaxed) {
             timer.cancel();
             break;
         }

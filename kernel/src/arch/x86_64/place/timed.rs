@@ -1,7 +1,6 @@
 //! The clock of a system without hooks: what hooks take is timed, and hidden from it.
 
 use core::arch::{asm, global_asm};
-use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -65,9 +64,10 @@ static LEAD: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct Hooks {
     /// The TSC when the one under way took its first time stamp.
-    entered: Cell<u64>,
+    entered: AtomicU64,
     /// What all of them have taken, in cycles.
-    hidden: Cell<u64>,
+    /// Another CPU may read it, and then misses what a hook under way has taken.
+    hidden: AtomicU64,
 }
 
 /// What a way to a hook takes beside that of a place, in cycles: in front of the hook, and altogether.
@@ -87,21 +87,22 @@ impl Hooks {
     /// The TSC when the place was passed whose hook is under way.
     #[inline(always)]
     pub(crate) fn passed(&self) -> u64 {
-        self.entered.get() - LEAD.load(Relaxed)
+        self.entered.load(Relaxed) - LEAD.load(Relaxed)
     }
 
     /// The same of a place with a way of its own, whose rest is hidden as well.
     #[inline(always)]
     pub(crate) fn now_behind(&self, rest: Rest) -> u64 {
         let now = self.now() - rest.before;
-        self.hidden.set(self.hidden.get() + rest.all);
+        let hidden = self.hidden.load(Relaxed);
+        self.hidden.store(hidden + rest.all, Relaxed);
         now
     }
 
     /// A reading of the TSC behind the last hook, on the clock without hooks.
     #[inline(always)]
     pub(crate) fn without_hooks(&self, tsc: u64) -> u64 {
-        tsc.wrapping_sub(self.hidden.get())
+        tsc.wrapping_sub(self.hidden.load(Relaxed))
     }
 }
 
@@ -144,12 +145,12 @@ fn probe() -> (u32, u32) {
 fn shortest(hooks: &Hooks) -> [u32; 3] {
     let mut least = [u32::MAX; 3];
     for _ in counted(ROUNDS) {
-        let hidden = hooks.hidden.get() as u32;
+        let hidden = hooks.hidden.load(Relaxed) as u32;
         let (begin, end) = probe();
         let passed = [
             end.wrapping_sub(begin),
-            (hooks.entered.get() as u32).wrapping_sub(begin),
-            (hooks.hidden.get() as u32).wrapping_sub(hidden),
+            (hooks.entered.load(Relaxed) as u32).wrapping_sub(begin),
+            (hooks.hidden.load(Relaxed) as u32).wrapping_sub(hidden),
         ];
         for (least, passed) in least.iter_mut().zip(passed) {
             *least = passed.min(*least);
