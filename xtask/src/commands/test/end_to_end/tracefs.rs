@@ -291,7 +291,7 @@ pub(super) fn attach_and_control(stage: &Stage) -> Result<()> {
         "timerlat:timerlat_irq\ntimerlat:timerlat_thread\n0\n",
     )?;
     run.signal(Signal::INT);
-    run.wait()?.code(0)?;
+    run.wait()?.code(130)?;
     let trace = stage.trace("live")?;
     let has = |event: &str| trace.iter().any(|record| record["event"] == event);
     ensure!(
