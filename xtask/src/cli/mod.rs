@@ -58,7 +58,7 @@ pub enum Command {
     LatencySweep(Box<LatencySweep>),
     /// Measures what interrupts a thread that computes, on every CPU (rtla osnoise).
     Osnoise(Osnoise),
-    /// The same with interrupts off: what the hardware, or whatever runs beneath, takes (rtla hwnoise).
+    /// Measures what the hardware, or whatever runs beneath, takes of a thread that computes with interrupts off (rtla hwnoise).
     Hwnoise(Sampling),
     /// Measures another system in the same QEMU and prints both side by side.
     Compare(Compare),

@@ -42,10 +42,11 @@ pub struct Hist {
 /// What is measured. The letters are rtla's.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Runs under icount: a nanosecond is a guest instruction, and nothing but the guest itself can be noise. With several CPUs
-QEMU runs one after the other; the time of the others is in the column Turns and never in HW.
-Not of rtla: -P (the threads are below everything that is measured against), -C, --dma-latency, -q (nothing is shown before
-the end), user space and cgroups, which there are none of.
+Runs under icount: a nanosecond is a guest instruction, and nothing but the guest itself can be noise. With several \
+CPUs QEMU runs one after the other; the time of the others is in the column Turns and never in HW.
+The threads have priority 2: above the load cpu, which so is no noise, and below all other threads.
+Not of rtla: -P, -a, -C, --dma-latency, -q (nothing is shown before the end), user space and cgroups, which there are \
+none of.
 Exit codes: 0 measured, 1 error, 2 a limit stopped the tracing, 3 events were lost, 130 interrupted.")]
 pub struct Sampling {
     /// Period of the samplings in µs; in what is left of it the thread sleeps.

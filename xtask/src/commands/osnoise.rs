@@ -79,6 +79,10 @@ fn measure(
     let dir = run_folder.publish()?;
     let has_turns = smp > 1;
     let measured = Measured::read(&dir, &elf, has_turns)?;
+    let has_sampled = measured.cpus.values().any(|cpu| cpu.count > 0);
+    if booted.exit_code() == 0 && measured.stopped.is_none() && !has_sampled {
+        bail!("no sampling was completed: --duration is to be longer than --period");
+    }
     if let Some(file) = &flags.trace {
         trace::save(&dir, file)?;
     }
@@ -98,9 +102,6 @@ fn measure(
             booted.end
         );
         return Ok(ExitCode::from(booted.exit_code()));
-    }
-    if measured.cpus.is_empty() {
-        bail!("no sampling was completed: --duration is to be longer than --period");
     }
     if measured.lost != 0 {
         eprintln!(
@@ -126,6 +127,9 @@ fn measured_cpus(flags: &Sampling, smp: u8) -> Result<u32> {
         bail!("--cpus names a CPU that --smp {smp} has not");
     }
     let kept = flags.house_keeping.map_or(0, |cpus| u32::from(cpus.mask()));
+    if kept & !all != 0 {
+        bail!("--house-keeping names a CPU that --smp {smp} has not");
+    }
     match asked & !kept {
         0 => bail!("no CPU is left to measure on"),
         cpus => Ok(cpus),

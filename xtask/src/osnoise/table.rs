@@ -55,7 +55,9 @@ pub fn top(measured: &Measured, columns: Columns, has_turns: bool) -> String {
         let _ = write!(out, " {name:>12}");
     }
     out.push('\n');
-    for (number, cpu) in &measured.cpus {
+    // As rtla, without a line for a CPU of which no sampling is over.
+    let sampled = measured.cpus.iter().filter(|(_, cpu)| cpu.count > 0);
+    for (number, cpu) in sampled {
         let _ = write!(
             out,
             "{number:>3} #{:<9} {:>10} {:>12} {:>11} {:>11} {:>12}",

@@ -228,5 +228,15 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
         stopped.stderr
     );
     run("osnoise top -d 50ms -c 0 -H 0")?.code(1)?;
+    run("osnoise top -d 50ms -H 7")?.code(1)?;
+    // Too short for one sampling, with noises and without.
+    for load in ["none", "irq"] {
+        let short = run(&format!("osnoise top -d 5ms -T 0.5 --load {load}"))?.code(1)?;
+        ensure!(
+            short.stderr.contains("no sampling was completed"),
+            "{}",
+            short.stderr
+        );
+    }
     Ok(())
 }
