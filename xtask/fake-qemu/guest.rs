@@ -93,12 +93,13 @@ impl<'a> Guest<'a> {
         self.u32(offset_of!(Status, nr_cpus), 1);
         self.u32(offset_of!(Status, nr_slots), 1);
         self.u64(offset_of!(Status, tsc_hz), 1_000_000_000);
-        let thread = offset_of!(Status, threads) + 9 * size_of::<ThreadInfo>();
-        self.poke(
-            self.status + (thread + offset_of!(ThreadInfo, name)) as u64,
-            b"timerlat/0",
-        );
-        self.u32(thread + offset_of!(ThreadInfo, state), 1);
+        // The second would clear a terminal.
+        for (tid, name) in [(2, &b"tick\x1b[2Jer"[..]), (9, b"timerlat/0")] {
+            let thread = offset_of!(Status, threads) + tid * size_of::<ThreadInfo>();
+            let place = self.status + (thread + offset_of!(ThreadInfo, name)) as u64;
+            self.poke(place, name);
+            self.u32(thread + offset_of!(ThreadInfo, state), 1);
+        }
         self.u64(offset_of!(Status, magic), Status::MAGIC);
 
         self.poke(self.rtt, rtt::ID);

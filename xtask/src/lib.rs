@@ -25,8 +25,12 @@
 #![forbid(unsafe_code)]
 #![deny(
     clippy::print_stdout,
-    reason = "`output` writes what can fail: into a closed pipe, onto a full disk"
+    clippy::print_stderr,
+    reason = "`output` and `term` write what can fail: into a closed pipe, onto a full disk"
 )]
+
+#[macro_use]
+pub mod term;
 
 pub mod analysis;
 pub mod budget;
@@ -49,7 +53,6 @@ pub mod run;
 pub mod schema;
 pub mod setup;
 pub mod sweep;
-pub mod term;
 pub mod tracefs;
 
 use std::process::ExitCode;

@@ -23,15 +23,18 @@ pub type Output = BufWriter<StdoutLock<'static>>;
 pub fn to_stdout(print: impl FnOnce(&mut Output) -> Result<()>) -> Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = print(&mut out);
-    let flushed = out.flush().context("cannot write to stdout");
+    let flushed = out.flush().map_err(anyhow::Error::from);
     match printed.and(flushed) {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        // What is read has a context of its own.
-        Err(error) if error.is::<io::Error>() || error.is::<serde_json::Error>() => {
-            Err(error.context("cannot write to stdout"))
-        }
+        Err(error) if is_bare(&error) => Err(error.context("cannot write to stdout")),
         result => result.map(|()| ExitCode::SUCCESS),
     }
+}
+
+/// Whether nobody has said what it is that failed: only writing is left to be said.
+fn is_bare(error: &anyhow::Error) -> bool {
+    let outermost = error.chain().next();
+    outermost.is_some_and(|it| it.is::<io::Error>() || it.is::<serde_json::Error>())
 }
 
 /// Prints a line to stdout. A reader that has seen enough is no error.

@@ -2,8 +2,36 @@
 
 use std::env;
 use std::fmt;
+use std::io::{self, Write};
 
 use console::{Term, style};
+
+/// Stderr. What cannot be written there cannot be said anywhere, and ends nothing: its reader may be gone, its disk full.
+#[derive(Clone, Copy, Debug)]
+pub struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a line to [`Stderr`]: in the place of `eprintln`, which panics where that cannot be done.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::term::write_stderr(&(format!($($text)*) + "\n"))
+    };
+}
+
+/// Writes a text to [`Stderr`].
+pub fn write_stderr(text: &str) {
+    let _ = Stderr.write_all(text.as_bytes());
+}
 
 /// An error's advice: what to do next. Attached as context, printed apart from the reasons.
 #[derive(Debug)]
@@ -53,18 +81,18 @@ pub fn print_error(error: &anyhow::Error) {
     let (help, reasons) = parts(error);
     let mut reasons = reasons.into_iter();
     let first = reasons.next().unwrap_or_default();
-    eprintln!("{} {first}", style("error:").red().bold().for_stderr());
+    tell!("{} {first}", style("error:").red().bold().for_stderr());
     for reason in reasons {
-        eprintln!("  because: {reason}");
+        tell!("  because: {reason}");
     }
     for advice in help {
-        eprintln!("{advice}");
+        tell!("{advice}");
     }
 }
 
 /// Prints something the user should know, to stderr.
 pub fn note(text: impl fmt::Display) {
-    eprintln!("{} {text}", style("note:").cyan().bold().for_stderr());
+    tell!("{} {text}", style("note:").cyan().bold().for_stderr());
 }
 
 /// What a guest has written, for people: control characters but tabs and ends of lines, which would reach the terminal,
@@ -87,6 +115,53 @@ pub fn printable(bytes: &[u8]) -> String {
         }
     }
     out
+}
+
+/// Passes on text as [`printable`] shows it, line by line; what has no end of line yet, when it is flushed.
+#[derive(Debug)]
+pub struct Printable<W> {
+    out: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Printable<W> {
+    /// Passes text on to `out`.
+    pub fn new(out: W) -> Self {
+        Self {
+            out,
+            line: Vec::new(),
+        }
+    }
+
+    fn pass(&mut self, len: usize) -> io::Result<()> {
+        let text: Vec<_> = self.line.drain(..len).collect();
+        match is_plain(&text) {
+            true => self.out.write_all(&text),
+            false => self.out.write_all(printable(&text).as_bytes()),
+        }
+    }
+}
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            self.pass(self.line.len() - bytes.len() + end + 1)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass(self.line.len())?;
+        self.out.flush()
+    }
+}
+
+/// Whether these are visible ASCII characters, spaces and ends of lines: most of what is written.
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes
+        .iter()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
 }
 
 /// The last lines of a text, without empty ones around it.
@@ -130,5 +205,13 @@ mod tests {
             printable(b"a\tb\r\nc\xff\x1b[2J\r\x07\x7f \xc2\x9b1m \xc3\xa4\xe2\x82"),
             "a\tb\nc\\xff\\u{1b}[2J\\r\\u{7}\\u{7f} \\u{9b}1m \u{e4}\\xe2\\x82"
         );
+        // Whatever it is cut into.
+        let mut out = Printable::new(Vec::new());
+        for byte in "a\x1b[2J\n\u{e4}\u{9b}\nb\x07".as_bytes() {
+            out.write_all(&[*byte]).unwrap();
+        }
+        assert_eq!(out.out, "a\\u{1b}[2J\n\u{e4}\\u{9b}\n".as_bytes());
+        out.flush().unwrap();
+        assert!(out.out.ends_with(b"b\\u{7}"));
     }
 }

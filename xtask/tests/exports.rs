@@ -20,7 +20,7 @@ fn csv_has_a_line_for_each_item() {
     let lines: Vec<_> = done.code(0).stdout.lines().collect();
     assert_eq!(lines.len(), 1 + 6);
     assert_eq!(lines[0], "ts_ns,cpu,pid,task,flags,event,message");
-    assert_eq!(lines[6], "2000002,0,2,<...>,dN..,fake:tick,n=5");
+    assert_eq!(lines[6], "2000002,0,2,tick\\u{1b}[2Jer,dN..,fake:tick,n=5");
 }
 
 #[test]

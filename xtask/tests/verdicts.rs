@@ -385,7 +385,10 @@ fn the_trace_of_a_run_is_ftraces_text() {
     text.code(0)
         .says("# entries-in-buffer/entries-written: 6/6   #P:1");
     let last = text.stdout.lines().last().unwrap().trim();
-    assert_eq!(last, "<...>-2       [000] dN..     0.002000002: tick: n=5");
+    assert_eq!(
+        last,
+        "tick\\u{1b}[2Jer-2       [000] dN..     0.002000002: tick: n=5"
+    );
     let json = trace(&["--json"])
         .code(0)
         .stdout

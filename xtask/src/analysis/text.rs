@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::causes::Cause;
 use super::rows::{Breakdown, Group, Row};
+use crate::term::printable;
 
 /// Columns of a row up to its time.
 const NAME: usize = 44;
@@ -15,7 +16,8 @@ pub fn write(it: &Breakdown) -> String {
     let mut out = String::new();
     // Writing to a String does not fail.
     let _ = write_into(&mut out, it);
-    out
+    // Threads and interrupts have names of the guest's.
+    printable(out.as_bytes())
 }
 
 fn write_into(out: &mut String, it: &Breakdown) -> fmt::Result {

@@ -334,7 +334,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
         // Nothing can be done if not even this can be printed.
         let _ = error.print();
         if let Some(advice) = latency_sweep::advice(&error) {
-            eprintln!("help: {advice}");
+            tell!("help: {advice}");
         }
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

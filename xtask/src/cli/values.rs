@@ -76,4 +76,13 @@ impl Format {
     pub const fn is_binary(self) -> bool {
         matches!(self, Self::TraceDat | Self::Perfetto)
     }
+
+    /// Whether it is read by people: nothing of the guest's may control their terminal.
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(
+            self,
+            Self::Text | Self::Latency | Self::Csv | Self::Flamegraph | Self::Graph
+        )
+    }
 }

@@ -99,7 +99,7 @@ fn measure(jobs: Option<u16>) -> Result<Figures> {
     for (name, value) in values {
         all.insert(format!("bench.{name}"), value);
     }
-    eprintln!("Sweeping every primitive …");
+    tell!("Sweeping every primitive …");
     let document = super::latency_sweep::primitives(jobs)?;
     if !document.is_complete() {
         bail!("the sweep is not complete; see cargo xtask latency-sweep");

@@ -128,13 +128,13 @@ pub(super) fn run() -> Result<ExitCode> {
         name, last_words, ..
     } in &failed
     {
-        eprintln!("\n{error} the last lines of: {name}");
+        tell!("\n{error} the last lines of: {name}");
         for line in last_words {
-            eprintln!("{line}");
+            tell!("{line}");
         }
     }
     let names: Vec<_> = failed.iter().map(|it| it.name).collect();
-    eprintln!("{error} failed: {}", names.join(", "));
+    tell!("{error} failed: {}", names.join(", "));
     Ok(ExitCode::FAILURE)
 }
 
@@ -147,7 +147,7 @@ impl Step {
     /// Its last words, if it fails.
     fn run(&self) -> Result<(), VecDeque<String>> {
         let heading = style(format!("{}:", self.name)).bold().for_stderr();
-        eprintln!("{heading} cargo {}", self.args);
+        tell!("{heading} cargo {}", self.args);
         let started = Instant::now();
         let last_words = Arc::default();
         let result = self.follow(&last_words);
@@ -155,12 +155,12 @@ impl Step {
         let mut last_words = lock(&last_words).clone();
         match result {
             Ok(()) => {
-                eprintln!("{heading} passed, {seconds:.0} s");
+                tell!("{heading} passed, {seconds:.0} s");
                 Ok(())
             }
             Err(error) => {
                 let failed = style("failed").red().bold().for_stderr();
-                eprintln!("{heading} {failed}, {seconds:.0} s");
+                tell!("{heading} {failed}, {seconds:.0} s");
                 last_words.push_back(format!("{error:#}"));
                 Err(last_words)
             }

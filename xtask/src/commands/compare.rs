@@ -84,9 +84,9 @@ fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
     let dir = run_folder.publish()?;
     report(flags, &comparison, &document, &dir)?;
     if let (Some(error), Some(words)) = (&comparison.error, last_words) {
-        eprintln!("{} {error}", style("error:").red().bold().for_stderr());
-        eprintln!("last heard of it:\n{}", words.trim_end());
-        eprintln!("help: everything is in {}", paths::shown(&dir));
+        tell!("{} {error}", style("error:").red().bold().for_stderr());
+        tell!("last heard of it:\n{}", words.trim_end());
+        tell!("help: everything is in {}", paths::shown(&dir));
     }
     Ok(ExitCode::from(comparison.result.exit_code()))
 }

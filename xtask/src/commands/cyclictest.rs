@@ -8,6 +8,7 @@ use super::latency_run;
 use crate::analysis;
 use crate::cli::Cyclictest;
 use crate::report::{Verdict, cyclictest, text};
+use crate::term::write_stderr;
 use crate::{output, paths};
 
 /// Runs a measurement.
@@ -37,8 +38,8 @@ pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
     }
     if !flags.quiet || record.result != Verdict::Passed {
         let analysis = latency_run::analysis(run, dir);
-        eprint!("{}", text::ending(record, analysis.as_ref()));
-        eprintln!("{:<12} {}", "run folder", paths::shown(dir));
+        write_stderr(&text::ending(record, analysis.as_ref()));
+        tell!("{:<12} {}", "run folder", paths::shown(dir));
     }
     latency_run::complain(&finished);
     Ok(ExitCode::from(record.result.exit_code()))

@@ -74,9 +74,9 @@ pub(super) fn take(flags: &LatencyRun) -> Result<Option<Finished>> {
 /// Says what was last heard of a guest that failed.
 pub(super) fn complain(finished: &Finished) {
     if let (Some(error), Some(words)) = (&finished.run.record.error, &finished.last_words) {
-        eprintln!("{} {error}", style("error:").red().bold().for_stderr());
-        eprintln!("last heard of the guest:\n{words}");
-        eprintln!("help: everything is in {}", paths::shown(&finished.dir));
+        tell!("{} {error}", style("error:").red().bold().for_stderr());
+        tell!("last heard of the guest:\n{words}");
+        tell!("help: everything is in {}", paths::shown(&finished.dir));
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
     };
     if !flags.quiet {
         if flags.accel == AccelChoice::Auto {
-            eprintln!("Accelerator: {} ({})", accel.accel.name(), accel.why);
+            tell!("Accelerator: {} ({})", accel.accel.name(), accel.why);
         }
         if let Some(output) = flags.output.as_deref().filter(|dir| folder::is_run(dir)) {
             term::note(format_args!(

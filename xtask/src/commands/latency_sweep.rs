@@ -264,7 +264,7 @@ fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCod
     }
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&text::render(document))?;
-        eprintln!("results in {}", paths::shown(dir));
+        tell!("results in {}", paths::shown(dir));
     }
     if document.is_complete() {
         return Ok(ExitCode::SUCCESS);

@@ -66,7 +66,7 @@ fn print_frames(
         match entry {
             Entry::Damage(damage) => {
                 damages += 1;
-                eprintln!("damaged: {damage}");
+                tell!("damaged: {damage}");
             }
             Entry::Frame(frame) => {
                 sound += 1;

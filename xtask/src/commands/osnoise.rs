@@ -92,11 +92,11 @@ fn measure(
         output::print(&show(&measured, has_turns))?;
     }
     if flags.debug {
-        eprintln!("kernel args  {}", machine.cmdline);
-        eprintln!("run folder   {}", paths::shown(&dir));
+        tell!("kernel args  {}", machine.cmdline);
+        tell!("run folder   {}", paths::shown(&dir));
     }
     if booted.exit_code() != 0 {
-        eprintln!(
+        tell!(
             "{} {}",
             style("error:").red().bold().for_stderr(),
             booted.end
@@ -104,7 +104,7 @@ fn measure(
         return Ok(ExitCode::from(booted.exit_code()));
     }
     if measured.lost != 0 {
-        eprintln!(
+        tell!(
             "{} events are not in the trace: raise --threshold",
             measured.lost
         );
@@ -112,7 +112,7 @@ fn measure(
     }
     match &measured.stopped {
         Some(why) => {
-            eprintln!("osnoise {why}");
+            tell!("osnoise {why}");
             Ok(ExitCode::from(EXIT_THRESHOLD))
         }
         None => Ok(ExitCode::SUCCESS),

@@ -44,9 +44,9 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     let booted = boot(&machine, &elf, &ram, Duration::from_secs(flags.timeout))?;
     let dir = run_folder.publish()?;
     let shown = show(&elf, &dir);
-    eprintln!("{}; run folder {}", booted.end, paths::shown(&dir));
+    tell!("{}; run folder {}", booted.end, paths::shown(&dir));
     for place in &booted.places {
-        eprintln!("  {place}");
+        tell!("  {place}");
     }
     for loss in &booted.losses {
         term::note(loss);

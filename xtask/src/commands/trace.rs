@@ -177,10 +177,15 @@ impl Source {
         let nr_cpus = self.trace.header().nr_cpus;
         let damaged_frames = self.trace.damage().to_vec();
         for damage in &damaged_frames {
-            eprintln!("damaged: {damage}");
+            tell!("damaged: {damage}");
         }
         // Borrowed anew, for as long as the origin lives.
+        let mut printable;
         let output = match output {
+            Output::Stream(out) if format.is_text() => {
+                printable = term::Printable::new(out);
+                Output::Stream(&mut printable)
+            }
             Output::Stream(out) => Output::Stream(&mut *out),
             Output::Folder(dir) => Output::Folder(dir),
         };
@@ -200,7 +205,7 @@ impl Source {
             let item = item?;
             if let Item::Damage(damage) = &item {
                 damages += 1;
-                eprintln!("damaged: {damage}");
+                tell!("damaged: {damage}");
             }
             end.see(&item);
             let mut is_wanted = selection.has(&item, &names);

@@ -11,14 +11,13 @@ use anyhow::{Context, Result};
 use signal_hook::consts::SIGINT;
 
 use crate::cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
-use crate::paths;
 use crate::run::signals::{Watch, Wish};
-use crate::setup;
 use crate::tracefs::launch::{self, Launch};
 use crate::tracefs::mount::{self, Mounted};
 use crate::tracefs::options::Options;
 use crate::tracefs::session::Session;
 use crate::tracefs::shell::{Shell, Streams};
+use crate::{output, paths, setup, term};
 
 /// How often the end is looked for.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,20 +52,19 @@ fn shell(flags: &ShellFlags) -> Result<ExitCode> {
     signal_hook::flag::register(SIGINT, Arc::clone(&is_interrupted))
         .context("cannot watch for Ctrl-C")?;
     let mut shell = Shell::new(session, is_interrupted);
-    let mut streams = Streams {
-        out: &mut io::stdout(),
-        err: &mut io::stderr(),
-    };
-    let done = match &flags.commands {
-        Some(commands) => shell.execute(commands, &mut streams),
-        None => shell.run(&mut io::stdin().lock(), &mut streams),
-    };
-    match done {
-        Ok(status) => Ok(ExitCode::from(status)),
-        // A reader that has seen enough is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(error).context("cannot go on"),
-    }
+    let mut status = 0;
+    output::to_stdout(|out| {
+        let mut streams = Streams {
+            out,
+            err: &mut term::Stderr,
+        };
+        status = match &flags.commands {
+            Some(commands) => shell.execute(commands, &mut streams)?,
+            None => shell.run(&mut io::stdin().lock(), &mut streams)?,
+        };
+        Ok(())
+    })?;
+    Ok(ExitCode::from(status))
 }
 
 fn mount(flags: &Mount) -> Result<ExitCode> {
@@ -75,7 +73,7 @@ fn mount(flags: &Mount) -> Result<ExitCode> {
     let session = session(&flags.guest, false)?;
     let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
     let mounted = Mounted::new(session, &flags.dir)?;
-    eprintln!(
+    tell!(
         "The tracer's files are in {}; Ctrl-C unmounts them.",
         paths::shown(&flags.dir)
     );

@@ -21,7 +21,7 @@ use console::Term;
 
 use crate::paths;
 use crate::run::words;
-use crate::term::WithHelp;
+use crate::term::{WithHelp, write_stderr};
 
 /// The one target.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -221,7 +221,7 @@ impl Recipe {
         progress.finish(output.status.success());
         if !output.status.success() {
             let messages = String::from_utf8_lossy(&output.stderr);
-            eprint!("{messages}");
+            write_stderr(&messages);
             let failed = Err(anyhow!("the image `{}` does not build", self.name));
             return if messages.contains("can't find crate for `core`") {
                 failed.help(format!("the target is missing: rustup target add {TARGET}"))
@@ -311,7 +311,7 @@ impl Progress {
         if let Some(term) = self.term {
             let _ = term.clear_line();
         } else if is_built && took > 1.0 {
-            eprintln!("Built the image `{}` in {took:.1} s", self.name);
+            tell!("Built the image `{}` in {took:.1} s", self.name);
         }
     }
 }

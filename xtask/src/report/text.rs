@@ -15,6 +15,7 @@ use crate::analysis::{self, Analysis};
 use crate::cli::{Parts, format_ns};
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
+use crate::term::printable;
 use crate::{input, paths};
 
 /// The row of a latency without the time in which other CPUs ran.
@@ -214,7 +215,12 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
         writeln!(
             out,
             "{:>4} {:<16} {:>4} {:>4} {:>16} {:>12}",
-            t.tid, t.name, t.cpu, t.priority, t.runtime_cycles, t.switches
+            t.tid,
+            printable(t.name.as_bytes()),
+            t.cpu,
+            t.priority,
+            t.runtime_cycles,
+            t.switches
         )?;
     }
     writeln!(out)
@@ -399,7 +405,7 @@ fn verdict(
         let cause = analysis.and_then(|it| it.breakdown().cause());
         let cause = cause.unwrap_or_else(|| "not known: the trace does not tell".into());
         if has_cause {
-            writeln!(out, "{:<12} {cause}", "cause")?;
+            writeln!(out, "{:<12} {}", "cause", printable(cause.as_bytes()))?;
         }
     }
     result(

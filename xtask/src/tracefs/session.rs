@@ -287,9 +287,9 @@ impl Session {
         let is_over = view.nr_chosen != opened.nr_chosen || !view.is_on && opened.has_read;
         opened.has_read |= !text.is_empty();
         Ok(match text {
-            text if !text.is_empty() => Piped::Text(text),
+            text if !text.is_empty() => Piped::Text(files::shown(self, text)),
             _ if is_over || !is_alive => match render::pipe_rest(self)? {
-                rest if !rest.is_empty() => Piped::Text(rest),
+                rest if !rest.is_empty() => Piped::Text(files::shown(self, rest)),
                 _ => Piped::End,
             },
             _ => Piped::Nothing,

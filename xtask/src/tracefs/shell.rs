@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use rustix::io::Errno;
 use takt_tracer::control::Setting;
 
@@ -100,7 +101,11 @@ impl Shell {
     /// # Errors
     ///
     /// If input or output fail.
-    pub fn run(&mut self, input: &mut dyn BufRead, streams: &mut Streams<'_>) -> Done {
+    pub fn run(
+        &mut self,
+        input: &mut dyn BufRead,
+        streams: &mut Streams<'_>,
+    ) -> anyhow::Result<u8> {
         let has_prompt = io::stdin().is_terminal();
         let mut lines = String::new();
         while !self.is_over {
@@ -109,7 +114,7 @@ impl Shell {
                 write!(streams.err, "{prompt}")?;
                 streams.err.flush()?;
             }
-            let is_end = input.read_line(&mut lines)? == 0;
+            let is_end = input.read_line(&mut lines).context("cannot read stdin")? == 0;
             // Without the newline, which a `\` before it would take away.
             let typed = lines.strip_suffix('\n').unwrap_or(&lines);
             if !is_end && matches!(syntax::parse(typed), Err(syntax::Error::Incomplete(_))) {

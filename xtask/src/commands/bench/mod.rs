@@ -86,7 +86,7 @@ pub(super) struct Rows {
 pub(super) fn rows() -> Result<Rows> {
     let mut functions = BTreeMap::new();
     let values = measure(|elf, folder, rows| {
-        eprintln!("Recording instructions …");
+        tell!("Recording instructions …");
         functions = executed::functions(elf, folder, rows)?;
         Ok(())
     })?;
@@ -107,11 +107,11 @@ fn measure(
     let mut values = Values::new();
     let folder = images::Folder::create()?;
     let takt = images::takt(&[])?;
-    eprintln!("Measuring latencies …");
+    tell!("Measuring latencies …");
     latency::measure(&takt, &folder, &mut values)?;
     records::measure(&takt, &folder, &mut values)?;
     let bench = images::build("bench")?;
-    eprintln!("Counting instructions …");
+    tell!("Counting instructions …");
     let rows = images::lines(&folder.boot(&bench, "capture=off")?.serial)?;
     look(&bench, &folder, &rows)?;
     values.extend(rows);
@@ -123,7 +123,7 @@ fn measure(
         sizes::of_image(&name.replace("events", "footprint"), &image, &mut values)?;
     }
     sizes::per_event(&mut values);
-    eprintln!("Tracing functions …");
+    tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
     Ok(values)
 }

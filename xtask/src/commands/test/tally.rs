@@ -38,20 +38,20 @@ impl Tally {
     /// One test passed. `note` is said behind it.
     pub(super) fn passed(&self, part: &str, name: &str, note: &str) {
         self.lock().passed += 1;
-        eprintln!("{part:<10} {name} ... ok{note}");
+        tell!("{part:<10} {name} ... ok{note}");
     }
 
     /// Many tests passed, which `what` sums up.
     pub(super) fn all_passed(&self, part: &str, what: &str, nr: u64) {
         self.lock().passed += nr;
         if nr > 0 {
-            eprintln!("{part:<10} {what}: {nr} passed");
+            tell!("{part:<10} {what}: {nr} passed");
         }
     }
 
     /// One test failed.
     pub(super) fn failed(&self, part: &str, name: &str, why: &str) {
-        eprintln!(
+        tell!(
             "{part:<10} {name} ... {}",
             style("FAILED").red().bold().for_stderr()
         );
@@ -78,15 +78,15 @@ impl Tally {
     pub(super) fn finish(&self) -> Result<ExitCode> {
         let inner = self.lock();
         for Failure { name, why } in &inner.failures {
-            eprintln!("\n{} {name}", style("failed:").red().bold().for_stderr());
+            tell!("\n{} {name}", style("failed:").red().bold().for_stderr());
             let lines: Vec<_> = why.lines().collect();
             // Panics and reports stand at the end.
             let skipped = lines.len().saturating_sub(MAX_LINES);
             if skipped > 0 {
-                eprintln!("  ({skipped} lines before)");
+                tell!("  ({skipped} lines before)");
             }
             for line in &lines[skipped..] {
-                eprintln!("  {line}");
+                tell!("  {line}");
             }
         }
         let (passed, failed) = (inner.passed, inner.failures.len());

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::session::Session;
 use super::tree::Of;
+use crate::term::printable;
 
 type Read = fn(&mut Session, &Of) -> super::Result<Vec<u8>>;
 type Write = fn(&mut Session, &Of, &str) -> super::Result<()>;
@@ -82,13 +83,14 @@ impl File {
         self.write.is_some()
     }
 
-    /// All of its content. A pipe is read by [`Session::pipe`].
+    /// All of its content, as [`shown`]. A pipe is read by [`Session::pipe`].
     ///
     /// # Errors
     ///
     /// `EINVAL` if it cannot be read, and whatever the guest says.
     pub fn read(&self, session: &mut Session, of: &Of) -> super::Result<Vec<u8>> {
-        self.read.ok_or(Errno::INVAL)?(session, of)
+        let content = self.read.ok_or(Errno::INVAL)?(session, of)?;
+        Ok(shown(session, content))
     }
 
     /// Writes to it, as one `write` does.
@@ -109,6 +111,14 @@ impl File {
     /// Whatever the guest says.
     pub fn truncate(&self, session: &mut Session) -> super::Result<()> {
         self.truncate.map_or(Ok(()), |truncate| truncate(session))
+    }
+}
+
+/// What a file has, for people: nothing of the guest's controls their terminal. Under the option `bin` it is not text.
+pub(super) fn shown(session: &Session, content: Vec<u8>) -> Vec<u8> {
+    match session.options.bin {
+        true => content,
+        false => printable(&content).into(),
     }
 }
 

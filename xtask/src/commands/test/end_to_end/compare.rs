@@ -22,7 +22,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
     }
     let done = stage.xtask(&words)?;
     if done.code == Some(1) && UNAVAILABLE.iter().any(|why| done.stderr.contains(why)) {
-        eprintln!(
+        tell!(
             "\nNOT TESTED: the comparison with Linux. {}\n",
             done.stderr.trim()
         );

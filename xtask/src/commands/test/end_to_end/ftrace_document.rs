@@ -201,7 +201,7 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
     let dir = stage.path().join("ftrace");
     fs::create_dir(&dir)?;
     if let Err(error) = crate::tracefs::mount::check(&dir) {
-        eprintln!("\nNOT TESTED: the ftrace document on a mount. {error:#}\n");
+        tell!("\nNOT TESTED: the ftrace document on a mount. {error:#}\n");
         return Ok(());
     }
     with_mount(dir, |files: &Files| {

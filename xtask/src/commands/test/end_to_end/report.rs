@@ -55,7 +55,7 @@ pub(super) fn in_a_browser(stage: &Stage) -> Result<()> {
     let program = match setup::ensure_browser(stage.may_install()) {
         Ok(program) => program,
         Err(error) => {
-            eprintln!("\nNOT TESTED: reports in a browser. {error:#}\n");
+            tell!("\nNOT TESTED: reports in a browser. {error:#}\n");
             return Ok(());
         }
     };

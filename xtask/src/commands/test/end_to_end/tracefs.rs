@@ -310,7 +310,7 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
     fs::create_dir(&dir)?;
     let path = dir.display().to_string();
     if let Err(error) = crate::tracefs::mount::check(&dir) {
-        eprintln!("\nNOT TESTED: tracefs mount. {error:#}\n");
+        tell!("\nNOT TESTED: tracefs mount. {error:#}\n");
         return Ok(());
     }
     fs::write(dir.join("x"), "")?;
