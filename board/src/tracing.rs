@@ -146,7 +146,10 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         Setting::Program(_)
         | Setting::EventFilter(_)
         | Setting::EventTrigger(_)
-        | Setting::EventTriggerOff(_) => rules(setting)?,
+        | Setting::EventTriggerCount(_)
+        | Setting::EventTriggerOff(_)
+        | Setting::EventPids(_)
+        | Setting::EventNotracePids(_) => rules(setting)?,
         Setting::Functions(..)
         | Setting::Pids(_)
         | Setting::GraphDepth(_)
@@ -189,21 +192,30 @@ fn clear() {
     });
 }
 
-/// Where the words of a filter or trigger are put before it is set.
+/// Where the words of a filter or trigger are put before it is set: the longest program and the longest text, and more
+/// than a histogram needs.
 #[cfg(feature = "rules")]
 static PROGRAM: spin::Mutex<[u32; PROGRAM_WORDS]> = spin::Mutex::new([0; PROGRAM_WORDS]);
 #[cfg(feature = "rules")]
-const PROGRAM_WORDS: usize = takt_tracer::filter::program::MAX_WORDS;
+const PROGRAM_WORDS: usize =
+    takt_tracer::filter::program::MAX_WORDS + takt_tracer::rules::MAX_TEXT / 4 + 32;
 
-/// Filters and triggers of events.
+/// Filters and triggers of events, and of which threads events are recorded.
 #[cfg(feature = "rules")]
 fn rules(setting: Setting<'_>) -> Result<(), Errno> {
-    use takt_kernel::trace::rules::events::{self, Trigger};
-    use takt_tracer::control::setting::{EventFilter, EventTriggerOff, Program};
-    use takt_tracer::rules::UNLIMITED;
+    use takt_kernel::trace::rules::events;
+    use takt_tracer::control::setting::{EventFilter, EventTriggerCount, EventTriggerOff, Program};
+    use takt_tracer::rules::{NewTrigger, ThreadList, UNLIMITED};
 
+    let left = |count: Option<u32>| count.map_or(UNLIMITED, u64::from);
     // One setting at a time is carried out.
     let mut program = PROGRAM.lock();
+    let mut rest = &program[..];
+    let mut take = |nr: u32| -> Result<&[u32], Errno> {
+        let (words, behind) = rest.split_at_checked(nr as usize).ok_or(Errno::Invalid)?;
+        rest = behind;
+        Ok(words)
+    };
     match setting {
         Setting::Program(Program { at, words }) => {
             let place = program.get_mut(at as usize..).ok_or(Errno::NoMemory)?;
@@ -214,31 +226,48 @@ fn rules(setting: Setting<'_>) -> Result<(), Errno> {
                 *cell = word;
             }
         }
-        Setting::EventFilter(EventFilter { event, len, text }) => {
-            let code = program.get(..len as usize).ok_or(Errno::Invalid)?;
-            events::set_filter(event, code, text)?;
+        Setting::EventFilter(EventFilter {
+            event,
+            len,
+            nr_text,
+        }) => {
+            events::set_filter(event, take(len)?, take(nr_text)?)?;
         }
         Setting::EventTrigger(trigger) => {
-            let (spec, behind) = program
-                .split_at_checked(trigger.nr_spec as usize)
-                .ok_or(Errno::Invalid)?;
-            let trigger_of_event = Trigger {
+            let new = NewTrigger {
                 action: trigger.action,
-                left: trigger.count.map_or(UNLIMITED, u64::from),
-                condition: behind
-                    .get(..trigger.nr_condition as usize)
-                    .ok_or(Errno::Invalid)?,
-                spec,
-                text: trigger.text,
+                left: left(trigger.count),
+                other: trigger.other,
+                spec: take(trigger.nr_spec)?,
+                condition: take(trigger.nr_condition)?,
+                text: take(trigger.nr_text)?,
             };
-            events::add_trigger(trigger.event, &trigger_of_event)?;
+            events::add_trigger(trigger.event, &new)?;
         }
+        Setting::EventTriggerCount(EventTriggerCount {
+            event,
+            place,
+            count,
+        }) => events::set_trigger_count(event, place as usize, left(count))?,
         Setting::EventTriggerOff(EventTriggerOff { event, place }) => {
             events::remove_trigger(event, place as usize)?;
         }
+        Setting::EventPids(ids) => events::set_threads(ThreadList::Only, &threads(ids)?)?,
+        Setting::EventNotracePids(ids) => events::set_threads(ThreadList::Not, &threads(ids)?)?,
         _ => return Err(Errno::NoEntry),
     }
     Ok(())
+}
+
+/// A list of threads.
+#[cfg(any(feature = "rules", feature = "function"))]
+fn threads(ids: Ids<'_>) -> Result<heapless::Vec<u8, 256>, Errno> {
+    let mut tids = heapless::Vec::new();
+    for id in ids.iter() {
+        let tid = u8::try_from(id).map_err(|_| Errno::Invalid)?;
+        tids.push(tid).map_err(|_| Errno::NoMemory)?;
+    }
+    Ok(tids)
 }
 
 /// There are none in this image.
@@ -285,14 +314,7 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
                 List::StackFilter => function::set_stack_filter(&filter)?,
             }
         }
-        Setting::Pids(ids) => {
-            let mut tids = heapless::Vec::<u8, 256>::new();
-            for id in ids.iter() {
-                let tid = u8::try_from(id).map_err(|_| Errno::Invalid)?;
-                tids.push(tid).map_err(|_| Errno::NoMemory)?;
-            }
-            function::set_pids(&tids)?;
-        }
+        Setting::Pids(ids) => function::set_pids(&threads(ids)?)?,
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,
         Setting::FunctionTrace(on) => function::set_function_trace(on)?,
         Setting::FunctionProfile(on) => function::set_profile(on)?,

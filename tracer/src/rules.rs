@@ -6,16 +6,23 @@
 //!
 //! It decides only; what a trigger does is its owner's: [`Verdict`].
 
+mod action;
 mod hist;
 mod rule;
+mod threads;
 mod view;
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-pub use hist::{ENTRIES, Entry, Hist, HistSpec, LOG2, MAX_KEYS, MAX_VALUES};
+pub use action::Action;
+pub use hist::{
+    BUCKETS, ENTRIES, Entry, FROM_STACK, Hist, HistSpec, LOG2, MAX_FRAMES, MAX_KEYS, MAX_VALUES,
+    STACKS,
+};
 pub use rule::Rule;
-use rule::{Range, RangeOf};
+use rule::{Range, RangeOf, Trigger};
+pub use threads::{ThreadList, Threads};
 pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
 
 use crate::filter::program::{Program, Raw};
@@ -26,10 +33,10 @@ pub const MAX_RULES: usize = 16;
 pub const MAX_TRIGGERS: usize = 4;
 /// Histograms.
 pub const MAX_HISTS: usize = 4;
-/// Words of all programs together.
-pub const POOL: usize = 4096;
-/// Bytes of a filter's or trigger's text.
-pub const MAX_TEXT: usize = 248;
+/// Words of all programs and texts together.
+pub const POOL: usize = 8192;
+/// Bytes of the longest filter or trigger, as it is written.
+pub const MAX_TEXT: usize = 2048;
 /// How often a trigger acts that always does.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -44,67 +51,6 @@ pub enum RuleError {
     Missing,
 }
 
-/// What a trigger does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Action {
-    /// Stops recording, after the event.
-    TraceOff = 1,
-    /// Starts recording, before the event.
-    TraceOn = 2,
-    /// Takes a snapshot, after the event.
-    Snapshot = 3,
-    /// Records the stack, after the event.
-    Stacktrace = 4,
-    /// Counts in a histogram.
-    Hist = 5,
-}
-
-impl Action {
-    /// All of them, with the names that ftrace has for them.
-    pub const ALL: [(Self, &'static str); 5] = [
-        (Self::TraceOff, "traceoff"),
-        (Self::TraceOn, "traceon"),
-        (Self::Snapshot, "snapshot"),
-        (Self::Stacktrace, "stacktrace"),
-        (Self::Hist, "hist"),
-    ];
-
-    /// The action with this number.
-    #[must_use]
-    pub fn from_number(number: u32) -> Option<Self> {
-        Some(match number {
-            1 => Self::TraceOff,
-            2 => Self::TraceOn,
-            3 => Self::Snapshot,
-            4 => Self::Stacktrace,
-            5 => Self::Hist,
-            _ => return None,
-        })
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(action, _)| *action == self)
-            .map_or("", |(_, name)| name)
-    }
-
-    /// The action of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|(_, of)| *of == name).map(|(action, _)| action)
-    }
-
-    /// The action's bit in [`Verdict::actions`].
-    #[must_use]
-    pub const fn bit(self) -> u32 {
-        1 << self as u32
-    }
-}
-
 /// What is to be done about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -114,10 +60,45 @@ pub struct Verdict {
     pub actions: u32,
 }
 
+/// A trigger to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTrigger<'t> {
+    /// What it does.
+    pub action: Action,
+    /// How often at most; [`UNLIMITED`].
+    pub left: u64,
+    /// The event that [`Action::EnableEvent`] and [`Action::DisableEvent`] are about; else 0.
+    pub other: u32,
+    /// The program that has to let the event through; empty if every event does.
+    pub condition: &'t [u32],
+    /// For [`Action::Hist`] what the histogram counts ([`HistSpec`]), else empty.
+    pub spec: &'t [u32],
+    /// How it was written, for whoever looks: bytes, filled up with zeros.
+    pub text: &'t [u32],
+}
+
+/// A text as the table has it: its bytes, filled up with zeros.
+pub fn words_of(text: &str) -> impl Iterator<Item = u32> {
+    text.as_bytes().chunks(4).map(|bytes| {
+        let mut word = [0; 4];
+        for (byte, of) in word.iter_mut().zip(bytes) {
+            *byte = *of;
+        }
+        u32::from_le_bytes(word)
+    })
+}
+
+/// Who finds the functions that are under way, the innermost first.
+pub trait Stack {
+    /// Their addresses; 0 behind the last.
+    fn callers() -> [u32; MAX_FRAMES];
+}
+
 /// The table.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Rules {
+    threads: Threads,
     rules: [Rule; MAX_RULES],
     pool: [AtomicU32; POOL],
     hists: [Hist; MAX_HISTS],
@@ -132,8 +113,8 @@ impl Default for Rules {
 impl Rules {
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_RULES";
-    /// Bytes of the rules themselves, which come first.
-    pub const RULES_SIZE: usize = offset_of!(Self, pool);
+    /// Bytes of the rules themselves with their programs and texts, which come first.
+    pub const RULES_SIZE: usize = offset_of!(Self, hists);
     /// Bytes of a histogram.
     pub const HIST_SIZE: usize = size_of::<Hist>();
 
@@ -147,19 +128,29 @@ impl Rules {
     #[must_use]
     pub const fn new() -> Self {
         Self {
+            threads: Threads::new(),
             rules: [const { Rule::new() }; MAX_RULES],
             pool: [const { AtomicU32::new(0) }; POOL],
             hists: [const { Hist::new() }; MAX_HISTS],
         }
     }
 
-    /// Whether any event has rules.
+    /// Of which threads events are recorded.
+    ///
+    /// # Context
+    /// Any, NMI included.
+    #[must_use]
+    pub const fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// Whether no event has rules, and every thread's events are recorded.
     ///
     /// # Context
     /// Any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rules.iter().all(|rule| rule.event.load(Relaxed) == 0)
+        self.threads.is_empty() && self.rules.iter().all(|rule| rule.event.load(Relaxed) == 0)
     }
 
     /// The rules of an event.
@@ -173,40 +164,68 @@ impl Rules {
         rules.find(|rule| rule.event.load(Relaxed) == event && event != 0)
     }
 
-    /// Says what is to be done about an event, and counts it in histograms. `idle` has the [`bit`](Action::bit)s of the
-    /// actions that would change nothing now, as stopping what does not run: such a trigger does not act, and none of its
-    /// times is spent.
+    /// Says what is to be done about an event, counts it in histograms, and switches other events. `idle` has the
+    /// [`bit`](Action::bit)s of the actions that would change nothing now, as stopping what does not run: such a trigger does
+    /// not act, and none of its times is spent.
     ///
     /// # Context
     /// Any, NMI included.
     #[must_use]
     #[inline(never)]
-    pub fn judge(&self, rule: &Rule, raw: &Raw<'_>, idle: u32) -> Verdict {
+    pub fn judge<S: Stack>(&self, rule: &Rule, raw: &Raw<'_>, idle: u32) -> Verdict {
         let holds = |range: &Range| {
             let code = range.of(&self.pool);
             code.is_none_or(|code| Program::assume(code).run(raw))
         };
-        let mut verdict = Verdict {
-            is_recorded: !rule.is_soft() && holds(&rule.filter),
-            actions: 0,
-        };
+        let mut actions = 0;
         for trigger in &rule.triggers {
             let Some(action) = trigger.action() else {
                 continue;
             };
-            if idle & action.bit() != 0 || !holds(&trigger.condition) || !trigger.spend() {
+            if idle & action.bit() != 0 || !holds(&trigger.condition) {
                 continue;
             }
-            if action == Action::Hist {
-                let hist = self.hists.get(trigger.hist.load(Relaxed) as usize);
-                if let (Some(hist), Some(spec)) = (hist, trigger.spec.of(&self.pool)) {
-                    hist.count(HistSpec::assume(spec), raw);
+            match action {
+                Action::EnableEvent => self.switch_other(trigger, true),
+                Action::DisableEvent => self.switch_other(trigger, false),
+                _ if !trigger.spend() => {}
+                Action::Hist => {
+                    let hist = self.hists.get(trigger.of.load(Relaxed) as usize);
+                    if let (Some(hist), Some(spec)) = (hist, trigger.spec.of(&self.pool)) {
+                        hist.count::<S, _>(HistSpec::assume(spec), raw);
+                    }
                 }
-            } else {
-                verdict.actions |= action.bit();
+                _ => actions |= action.bit(),
             }
         }
-        verdict
+        Verdict {
+            // Asked last: a trigger may have switched this very event.
+            is_recorded: !rule.is_soft() && holds(&rule.filter),
+            actions,
+        }
+    }
+
+    /// Has another event recorded or not, which is none of the trigger's times if it is so already.
+    #[inline(never)]
+    fn switch_other(&self, trigger: &Trigger, on: bool) {
+        if let Some(other) = self.find(trigger.of.load(Relaxed))
+            && other.is_soft() == on
+            && trigger.spend()
+        {
+            other.set_soft(!on);
+        }
+    }
+
+    /// Whether an event occurs whatever is wanted of it: it has triggers, or another one's trigger switches it.
+    ///
+    /// # Context
+    /// Any.
+    #[must_use]
+    #[inline(never)]
+    pub fn is_kept(&self, event: u32) -> bool {
+        let mut triggers = self.rules.iter().flat_map(|rule| &rule.triggers);
+        self.find(event).is_some_and(Rule::has_triggers)
+            || triggers.any(|trigger| trigger.other() == Some(event))
     }
 
     /// Whether a filter or a trigger's condition is about threads' names.
@@ -240,8 +259,8 @@ impl Rules {
         }
     }
 
-    /// Gives an event this filter, or takes its filter away if the program is empty. `text` is how it was written; what is
-    /// longer than [`MAX_TEXT`] is cut off.
+    /// Gives an event this filter, or takes its filter away if the program is empty. `text` is how it was written: bytes,
+    /// filled up with zeros.
     ///
     /// # Errors
     /// [`RuleError::Unsound`], [`RuleError::Full`].
@@ -249,28 +268,28 @@ impl Rules {
     /// # Context
     /// While nobody else runs.
     #[inline(never)]
-    pub fn set_filter(&self, event: u32, code: &[u32], text: &str) -> Result<(), RuleError> {
+    pub fn set_filter(&self, event: u32, code: &[u32], text: &[u32]) -> Result<(), RuleError> {
         if code.is_empty() {
             if let Some(rule) = self.find(event) {
                 rule.filter.set((0, 0));
-                rule.filter_text.set("");
-                Self::tidy(rule);
+                rule.filter_text.set((0, 0));
+                self.tidy(rule);
             }
             return Ok(());
         }
         Program::new(code).ok_or(RuleError::Unsound)?;
         let rule = self.claim(event)?;
         // The old one goes only when there is room for the new one.
-        let stored = self.store(code);
-        if let Ok(range) = stored {
-            rule.filter.set(range);
+        let stored = self.store_all([code, text]);
+        if let Ok([code, text]) = stored {
+            rule.filter.set(code);
             rule.filter_text.set(text);
         }
-        Self::tidy(rule);
+        self.tidy(rule);
         stored.map(|_| ())
     }
 
-    /// Adds a trigger to an event's. `condition` is a program or empty, `spec` a histogram's description or empty.
+    /// Adds a trigger to an event's. The event that it switches has rules from then on.
     ///
     /// # Errors
     /// [`RuleError::Unsound`], [`RuleError::Full`].
@@ -278,47 +297,57 @@ impl Rules {
     /// # Context
     /// While nobody else runs.
     #[inline(never)]
-    pub fn add_trigger(
-        &self,
-        event: u32,
-        action: Action,
-        left: u64,
-        condition: &[u32],
-        spec: &[u32],
-        text: &str,
-    ) -> Result<(), RuleError> {
-        if !condition.is_empty() {
-            Program::new(condition).ok_or(RuleError::Unsound)?;
+    pub fn add_trigger(&self, event: u32, new: &NewTrigger<'_>) -> Result<(), RuleError> {
+        let action = new.action;
+        if !new.condition.is_empty() {
+            Program::new(new.condition).ok_or(RuleError::Unsound)?;
         }
-        if (action == Action::Hist) != HistSpec::new(spec).is_some() {
+        if (action == Action::Hist) != HistSpec::new(new.spec).is_some()
+            || action.is_about_event() != (new.other != 0)
+        {
             return Err(RuleError::Unsound);
         }
-        let hist = match action {
-            Action::Hist => self.free_hist().ok_or(RuleError::Full)?,
-            _ => 0,
+        let of = match action {
+            Action::Hist => self.free_hist().ok_or(RuleError::Full)? as u32,
+            _ => new.other,
         };
         let rule = self.claim(event)?;
+        let other = match action.is_about_event() {
+            true => self.claim(of).map(Some),
+            false => Ok(None),
+        };
         let mut places = rule.triggers.iter();
-        let added = places
-            .find(|trigger| trigger.action().is_none())
-            .ok_or(RuleError::Full)
-            .and_then(|trigger| {
-                trigger.condition.set(self.store(condition)?);
-                let stored = self
-                    .store(spec)
-                    .inspect_err(|_| trigger.condition.set((0, 0)));
-                trigger.spec.set(stored?);
-                trigger.left.store(left, Relaxed);
-                trigger.hist.store(hist as u32, Relaxed);
-                trigger.text.set(text);
-                if action == Action::Hist {
-                    self.hists[hist].clear();
-                }
-                trigger.action.store(action as u32, Relaxed);
-                Ok(())
-            });
-        Self::tidy(rule);
+        let place = places.find(|trigger| trigger.action().is_none());
+        let added = other.and_then(|_| {
+            let trigger = place.ok_or(RuleError::Full)?;
+            let [condition, spec, text] = self.store_all([new.condition, new.spec, new.text])?;
+            trigger.condition.set(condition);
+            trigger.spec.set(spec);
+            trigger.text.set(text);
+            trigger.left.store(new.left, Relaxed);
+            trigger.of.store(of, Relaxed);
+            if action == Action::Hist {
+                self.hists[of as usize].clear();
+            }
+            trigger.action.store(action as u32, Relaxed);
+            Ok(())
+        });
+        self.tidy(rule);
+        if let Ok(Some(other)) = other {
+            self.tidy(other);
+        }
         added
+    }
+
+    /// Which other event a trigger switches, by its place.
+    ///
+    /// # Errors
+    /// [`RuleError::Missing`].
+    ///
+    /// # Context
+    /// Any.
+    pub fn switched_by(&self, event: u32, place: usize) -> Result<Option<u32>, RuleError> {
+        Ok(self.trigger(event, place)?.1.other())
     }
 
     /// Takes a trigger away, by its place.
@@ -330,17 +359,40 @@ impl Rules {
     /// While nobody else runs.
     #[inline(never)]
     pub fn remove_trigger(&self, event: u32, place: usize) -> Result<(), RuleError> {
-        let rule = self.find(event).ok_or(RuleError::Missing)?;
-        let trigger = rule
-            .triggers
-            .get(place)
-            .filter(|trigger| trigger.action().is_some())
-            .ok_or(RuleError::Missing)?;
+        let (rule, trigger) = self.trigger(event, place)?;
+        let other = trigger.other();
         trigger.action.store(0, Relaxed);
-        trigger.condition.set((0, 0));
-        trigger.spec.set((0, 0));
-        Self::tidy(rule);
+        for range in [&trigger.condition, &trigger.spec, &trigger.text] {
+            range.set((0, 0));
+        }
+        self.tidy(rule);
+        if let Some(rule) = other.and_then(|other| self.find(other)) {
+            self.tidy(rule);
+        }
         Ok(())
+    }
+
+    /// Says how often a trigger acts from here on, by its place; with 0 a histogram pauses.
+    ///
+    /// # Errors
+    /// [`RuleError::Missing`].
+    ///
+    /// # Context
+    /// Threads, one at a time.
+    #[inline(never)]
+    pub fn set_left(&self, event: u32, place: usize, left: u64) -> Result<(), RuleError> {
+        let (_, trigger) = self.trigger(event, place)?;
+        trigger.left.store(left, Relaxed);
+        Ok(())
+    }
+
+    /// A trigger, by its place.
+    #[inline(never)]
+    fn trigger(&self, event: u32, place: usize) -> Result<(&Rule, &Trigger), RuleError> {
+        let rule = self.find(event).ok_or(RuleError::Missing)?;
+        let trigger = rule.triggers.get(place);
+        let trigger = trigger.filter(|trigger| trigger.action().is_some());
+        Ok((rule, trigger.ok_or(RuleError::Missing)?))
     }
 
     /// The rules of an event, or a place for them.
@@ -353,14 +405,14 @@ impl Rules {
         let rule = rules
             .find(|rule| rule.event.load(Relaxed) == 0)
             .ok_or(RuleError::Full)?;
-        rule.is_soft.store(0, Relaxed);
+        rule.want(true);
         rule.event.store(event, Relaxed);
         Ok(rule)
     }
 
     /// Gives the place back if nothing is left.
-    fn tidy(rule: &Rule) {
-        if !rule.has_filter() && !rule.has_triggers() {
+    fn tidy(&self, rule: &Rule) {
+        if !rule.has_filter() && !self.is_kept(rule.event.load(Relaxed)) {
             rule.event.store(0, Relaxed);
         }
     }
@@ -372,20 +424,31 @@ impl Rules {
         for rule in &self.rules {
             for trigger in &rule.triggers {
                 if trigger.action() == Some(Action::Hist) {
-                    used |= 1 << (trigger.hist.load(Relaxed) % MAX_HISTS as u32);
+                    used |= 1 << (trigger.of.load(Relaxed) % MAX_HISTS as u32);
                 }
             }
         }
         (used != u32::MAX).then(|| used.trailing_ones() as usize)
     }
 
-    /// Copies words into the pool, in the first gap that has room for them.
+    /// Copies all of these into the pool, one behind the other.
     #[inline(never)]
-    fn store(&self, words: &[u32]) -> Result<(u32, u32), RuleError> {
-        if words.is_empty() {
-            return Ok((0, 0));
-        }
-        let len = words.len() as u32;
+    fn store_all<const N: usize>(&self, parts: [&[u32]; N]) -> Result<[(u32, u32); N], RuleError> {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>() as u32;
+        let mut start = self.gap(len).ok_or(RuleError::Full)?;
+        Ok(parts.map(|part| {
+            let begin = start;
+            for (word, cell) in part.iter().zip(self.pool.iter().skip(begin as usize)) {
+                cell.store(*word, Relaxed);
+            }
+            start += part.len() as u32;
+            (begin, part.len() as u32)
+        }))
+    }
+
+    /// Where in the pool the first gap begins that has room for so many words.
+    #[inline(never)]
+    fn gap(&self, len: u32) -> Option<u32> {
         let mut start = 0;
         loop {
             // Behind what lies where it was to be.
@@ -399,16 +462,9 @@ impl Rules {
                 });
             }
             if next == start {
-                break;
+                return (start + len <= POOL as u32).then_some(start);
             }
             start = next;
         }
-        if start + len > POOL as u32 {
-            return Err(RuleError::Full);
-        }
-        for (word, cell) in words.iter().zip(&self.pool[start as usize..]) {
-            cell.store(*word, Relaxed);
-        }
-        Ok((start, len))
     }
 }

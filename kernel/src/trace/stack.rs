@@ -72,7 +72,7 @@ fn record(first: &[usize], skip: usize) {
 ///
 /// # Context
 /// Any, NMI included.
-#[cfg(feature = "osnoise")]
+#[cfg(feature = "rules")]
 #[inline(never)]
 pub(super) fn frames() -> Vec<u32, MAX_FRAMES> {
     gather(&[], 0)

@@ -16,7 +16,7 @@ mod values;
 use core::fmt;
 
 pub use errno::Errno;
-pub use fields::{EventFilter, EventTrigger, EventTriggerOff, Osnoise, Program};
+pub use fields::{EventFilter, EventTrigger, EventTriggerCount, EventTriggerOff, Osnoise, Program};
 pub use lists::{Chosen, Ids, List, Words};
 use values::{bit, decimal, hexadecimal, ids, mode, nanoseconds, nothing, several, snapshot, text};
 
@@ -84,14 +84,20 @@ settings! {
     "trace_clear" => Clear(()): nothing;
     /// What happens to the snapshot.
     "snapshot" => Snapshot(Snapshot): snapshot;
-    /// Puts words where the next two look for them.
+    /// Puts words where the next two look for them: a program, how a histogram counts, the text as it was written.
     "program" => Program(Program<'a>): several;
     /// Gives an event a filter: `events/…/filter`.
-    "event_filter" => EventFilter(EventFilter<'a>): several;
+    "event_filter" => EventFilter(EventFilter): several;
     /// Gives an event a trigger: `events/…/trigger`.
-    "event_trigger" => EventTrigger(EventTrigger<'a>): several;
+    "event_trigger" => EventTrigger(EventTrigger): several;
+    /// Says how often a trigger acts from here on.
+    "event_trigger_count" => EventTriggerCount(EventTriggerCount): several;
     /// Takes a trigger away.
     "event_trigger_off" => EventTriggerOff(EventTriggerOff): several;
+    /// The threads whose events are recorded; all if there are none: `set_event_pid`.
+    "event_pid" => EventPids(Ids<'a>): ids;
+    /// The threads whose events are not recorded: `set_event_notrace_pid`.
+    "event_notrace_pid" => EventNotracePids(Ids<'a>): ids;
     /// The threads whose functions are traced; all if there are none.
     "ftrace_pid" => Pids(Ids<'a>): ids;
     /// How deep `function_graph` follows calls; 0 for all the way: `max_graph_depth`.

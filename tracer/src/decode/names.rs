@@ -49,6 +49,13 @@ impl TscClock {
         let cycles = (exact + 999_999_999) / 1_000_000_000;
         cycles.min(NONE)
     }
+
+    /// The cycles of a bucket of so many nanoseconds: at least one, and no more than a histogram's description has room for.
+    #[must_use]
+    pub fn cycles_of_bucket(self, ns: u32) -> u64 {
+        let cycles = self.cycles_at(ns.into());
+        u64::try_from(cycles.clamp(1, u32::MAX.into())).unwrap_or(1)
+    }
 }
 
 /// The names of threads: learned from records, or told.

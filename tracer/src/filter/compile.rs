@@ -15,6 +15,7 @@ use super::tree::Op;
 use crate::decode::ftrace::{CommonField, Content, Whose, common_flags};
 use crate::decode::{Context, EventDef, FieldDef, FieldType, Names, Slot};
 use crate::event::Place;
+use crate::rules::words_of;
 
 /// A filter cannot be worked out by the target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -312,13 +313,8 @@ impl Code {
                 name,
             } => {
                 let name = name.as_ref().map_or_else(Vec::new, |(how, text)| {
-                    let four = |bytes: &[u8]| {
-                        let mut word = [0; 4];
-                        word[..bytes.len()].copy_from_slice(bytes);
-                        u32::from_le_bytes(word)
-                    };
                     let mut words = Vec::from([text.len() as u32 | how << 8]);
-                    words.extend(text.as_bytes().chunks(4).map(four));
+                    words.extend(words_of(text));
                     words
                 });
                 let kind = SET | source << 8 | (name.len() as u32) << 16;

@@ -29,7 +29,7 @@ pub(super) const ACCEPT: u16 = 0xffff;
 /// The place of what does not.
 pub(super) const REJECT: u16 = 0xfffe;
 /// Words of the longest program.
-pub const MAX_WORDS: usize = 512;
+pub const MAX_WORDS: usize = 1024;
 
 pub(super) const SET: u32 = 0;
 pub(super) const RANGE: u32 = 1;

@@ -4,11 +4,14 @@
 //! claimed and not published (it may have interrupted who does) goes on to the next; so a key may come to stand twice, and
 //! a reader adds up what has the same key.
 
+use core::mem::offset_of;
+use core::num::NonZeroU64;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use super::Stack;
 use crate::filter::program::{FROM_FIELD, Raw, Word};
 
 /// Keys of a histogram.
@@ -17,11 +20,19 @@ pub const MAX_KEYS: usize = 3;
 pub const MAX_VALUES: usize = 3;
 /// Places of a histogram.
 pub const ENTRIES: usize = 1024;
+/// Places that a histogram has which counts by stacks. The stack of each lies in the place so many further on.
+pub const STACKS: usize = ENTRIES / 2;
+/// Functions of a stack that count, from the innermost on.
+pub const MAX_FRAMES: usize = 2 * (MAX_KEYS + MAX_VALUES + 1);
 /// Places that are looked at for a key.
 const PROBES: usize = 64;
 
 /// A bit of a source: what is counted by is the number's logarithm to base 2, rounded up.
 pub const LOG2: u32 = 1 << 8;
+/// A bit of a source: what is counted by is the number divided by that key's bucket size, rounded down.
+pub const BUCKETS: u32 = 1 << 9;
+/// The source of a key that is a stack.
+pub const FROM_STACK: u32 = FROM_FIELD + 1;
 
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
@@ -32,8 +43,9 @@ pub(super) const READY: u32 = 2;
 /// | words | |
 /// |---|---|
 /// | 0 | bits 0..8 the number of keys, 8..16 of values, 16..32 the places that may be used |
-/// | then for each: 0 | bits 0..8 the source as in a program's tests, 8 the logarithm is meant |
+/// | then for each: 0 | bits 0..8 the source as in a program's tests or [`FROM_STACK`], [`LOG2`], [`BUCKETS`] |
 /// | 1 | the field, as there |
+/// | then, if there are buckets, for each key | their size |
 #[derive(Clone, Copy, Debug)]
 pub struct HistSpec<'s, W = u32> {
     words: &'s [W],
@@ -44,11 +56,28 @@ impl<'s, W: Word> HistSpec<'s, W> {
     #[must_use]
     pub fn new(words: &'s [W]) -> Option<Self> {
         let (nr_keys, nr_values, size) = Self { words }.head()?;
-        let is_whole = words.len() == 1 + 2 * (nr_keys + nr_values);
-        let is_sound = (1..=MAX_KEYS).contains(&nr_keys) && nr_values <= MAX_VALUES && size > 0;
-        let mut sources = words.iter().skip(1).step_by(2);
-        let has_sources = sources.all(|source| source.get() & 0xff <= FROM_FIELD);
-        (is_whole && is_sound && has_sources).then_some(Self { words })
+        let fields = 1 + 2 * (nr_keys + nr_values);
+        let sources = || {
+            let fields = words.get(1..fields).unwrap_or_default();
+            fields.iter().step_by(2).map(Word::get)
+        };
+        let has = |bits: u32| sources().any(|source| source & bits == bits);
+        let (keys, values) = (sources().take(nr_keys), sources().skip(nr_keys));
+        let are_known = keys.map(|source| source & 0xff).max()? <= FROM_STACK
+            && values.map(|source| source & 0xff).max().unwrap_or(0) <= FROM_FIELD;
+        let sizes = words.get(fields..)?;
+        let has_sizes = match has(BUCKETS) {
+            true => sizes.len() == nr_keys && sizes.iter().all(|size| size.get() != 0),
+            false => sizes.is_empty(),
+        };
+        let room = match has(FROM_STACK) {
+            true => STACKS,
+            false => ENTRIES,
+        };
+        let is_sound = (1..=MAX_KEYS).contains(&nr_keys)
+            && nr_values <= MAX_VALUES
+            && (1..=room).contains(&size);
+        (are_known && has_sizes && is_sound).then_some(Self { words })
     }
 
     /// One that was checked before.
@@ -63,15 +92,22 @@ impl<'s, W: Word> HistSpec<'s, W> {
         Some((nr_keys.into(), nr_values.into(), size.min(ENTRIES)))
     }
 
-    /// The number that stands at `at`, keys first.
+    /// The number that stands at `at`, keys first; `None` if it is a stack.
     fn number(&self, at: usize, raw: &Raw<'_>) -> Option<u64> {
         let source = self.words.get(1 + 2 * at)?.get();
         let field = self.words.get(2 + 2 * at)?.get();
         let number = raw.number(source & 0xff, field)?;
-        Some(match source & LOG2 {
+        Some(match source & (LOG2 | BUCKETS) {
             0 => number,
-            _ => u64::from(64 - number.saturating_sub(1).leading_zeros()),
+            LOG2 => u64::from(64 - number.saturating_sub(1).leading_zeros()),
+            _ => number / self.bucket_size(at)?,
         })
+    }
+    /// How large the buckets of a key are.
+    fn bucket_size(&self, key: usize) -> Option<NonZeroU64> {
+        let (nr_keys, nr_values, _) = self.head()?;
+        let size = self.words.get(1 + 2 * (nr_keys + nr_values) + key)?;
+        NonZeroU64::new(size.get().into())
     }
 }
 
@@ -83,6 +119,28 @@ pub struct Entry {
     pub(super) keys: [AtomicU64; MAX_KEYS],
     pub(super) hits: AtomicU64,
     pub(super) sums: [AtomicU64; MAX_VALUES],
+}
+
+impl Entry {
+    /// Where in a place that holds a stack its pairs of addresses lie.
+    pub(super) const SPARE: [usize; MAX_FRAMES / 2] = {
+        let mut offsets = [offset_of!(Self, hits); MAX_FRAMES / 2];
+        let mut at = 0;
+        while at < MAX_KEYS {
+            offsets[at] = offset_of!(Self, keys) + 8 * at;
+            at += 1;
+        }
+        while at < MAX_KEYS + MAX_VALUES {
+            offsets[at] = offset_of!(Self, sums) + 8 * (at - MAX_KEYS);
+            at += 1;
+        }
+        offsets
+    };
+
+    /// The cells of [`SPARE`](Self::SPARE).
+    fn spare(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.keys.iter().chain(&self.sums).chain([&self.hits])
+    }
 }
 
 /// A histogram.
@@ -113,21 +171,28 @@ impl Hist {
     }
 
     /// Counts an event.
-    pub(super) fn count<W: Word>(&self, spec: HistSpec<'_, W>, raw: &Raw<'_>) {
+    pub(super) fn count<S: Stack, W: Word>(&self, spec: HistSpec<'_, W>, raw: &Raw<'_>) {
         let Some((nr_keys, nr_values, size)) = spec.head() else {
             return;
         };
-        let number = |at| spec.number(at, raw).unwrap_or(0);
+        let mut callers = None;
         let mut keys = [0; MAX_KEYS];
         for (at, key) in keys.iter_mut().enumerate().take(nr_keys) {
-            *key = number(at);
+            *key = match spec.number(at, raw) {
+                Some(number) => number,
+                None => hash(callers.get_or_insert_with(S::callers)),
+            };
         }
         match self.place(&keys, size) {
             Some(entry) => {
                 self.hits.fetch_add(1, Relaxed);
                 entry.hits.fetch_add(1, Relaxed);
                 for (at, sum) in entry.sums.iter().enumerate().take(nr_values) {
-                    sum.fetch_add(number(nr_keys + at), Relaxed);
+                    let number = spec.number(nr_keys + at, raw).unwrap_or(0);
+                    sum.fetch_add(number, Relaxed);
+                }
+                if let Some(callers) = callers {
+                    self.keep(entry, &callers);
                 }
             }
             None => {
@@ -136,10 +201,22 @@ impl Hist {
         }
     }
 
+    /// Keeps the stack of a place, which is the same each time.
+    #[inline(never)]
+    fn keep(&self, entry: &Entry, callers: &[u32; MAX_FRAMES]) {
+        let from = core::ptr::from_ref(entry).addr() - self.entries.as_ptr().addr();
+        let place = from / size_of::<Entry>();
+        let Some(stack) = self.entries.get(STACKS + place) else {
+            return;
+        };
+        for (cell, [low, high]) in stack.spare().zip(callers.as_chunks().0) {
+            cell.store(u64::from(*low) | u64::from(*high) << 32, Relaxed);
+        }
+    }
+
     /// The place of a key, claimed if it has none.
     fn place(&self, keys: &[u64; MAX_KEYS], size: usize) -> Option<&Entry> {
-        let mix = |hash: u64, key: &u64| (hash ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let hash = keys.iter().fold(0, mix) >> 32;
+        let hash = keys.iter().fold(0, |hash, key| mix(hash, *key)) >> 32;
         for probe in 0..PROBES.min(size) {
             let at = (hash as usize + probe) % size.max(1);
             let entry = self.entries.get(at)?;
@@ -176,4 +253,17 @@ impl Hist {
             }
         }
     }
+}
+
+fn mix(hash: u64, key: u64) -> u64 {
+    (hash ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A stack as a key. Both halves of a product are in it, so that every caller moves every bit.
+#[inline(never)]
+fn hash(callers: &[u32; MAX_FRAMES]) -> u64 {
+    callers.iter().fold(0, |hash, caller| {
+        let product = mix(hash, u64::from(*caller) + 1);
+        product ^ product >> 32
+    })
 }

@@ -1,16 +1,16 @@
 //! [`Rule`]: what an event has, its filter and its triggers, as they lie in the table.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::{Action, MAX_TEXT, MAX_TRIGGERS, UNLIMITED};
+use super::{Action, MAX_TRIGGERS, UNLIMITED};
 
 /// What lies in a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeOf {
     /// A filter, or a trigger's condition.
     Program,
-    /// A histogram's keys and values.
-    Spec,
+    /// A histogram's keys and values, or a text.
+    Other,
 }
 
 /// A range of the pool.
@@ -43,61 +43,43 @@ impl Range {
     }
 }
 
-/// How a rule was written.
-#[repr(C)]
-#[derive(Debug)]
-pub(super) struct Text {
-    pub(super) len: AtomicU64,
-    pub(super) bytes: [AtomicU8; MAX_TEXT],
-}
-
-impl Text {
-    pub(super) const fn new() -> Self {
-        Self {
-            len: AtomicU64::new(0),
-            bytes: [const { AtomicU8::new(0) }; MAX_TEXT],
-        }
-    }
-
-    pub(super) fn set(&self, text: &str) {
-        self.len.store(0, Relaxed);
-        for (byte, cell) in text.bytes().zip(&self.bytes) {
-            cell.store(byte, Relaxed);
-        }
-        self.len.store(text.len().min(MAX_TEXT) as u64, Relaxed);
-    }
-}
-
 /// A trigger of an event.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Trigger {
     /// [`Action`] as a number; 0 if there is none.
     pub(super) action: AtomicU32,
-    /// Which histogram.
-    pub(super) hist: AtomicU32,
+    /// Which histogram, or the event that it switches.
+    pub(super) of: AtomicU32,
     /// How often it acts from here on.
     pub(super) left: AtomicU64,
     pub(super) condition: Range,
     /// A histogram's keys and values.
     pub(super) spec: Range,
-    pub(super) text: Text,
+    /// How it was written.
+    pub(super) text: Range,
 }
 
 impl Trigger {
     pub(super) const fn new() -> Self {
         Self {
             action: AtomicU32::new(0),
-            hist: AtomicU32::new(0),
+            of: AtomicU32::new(0),
             left: AtomicU64::new(0),
             condition: Range::new(),
             spec: Range::new(),
-            text: Text::new(),
+            text: Range::new(),
         }
     }
 
     pub(super) fn action(&self) -> Option<Action> {
         Action::from_number(self.action.load(Relaxed))
+    }
+
+    /// The event that it switches.
+    pub(super) fn other(&self) -> Option<u32> {
+        let is_about_event = self.action().is_some_and(Action::is_about_event);
+        is_about_event.then(|| self.of.load(Relaxed))
     }
 
     /// Counts down; whether it may act.
@@ -116,10 +98,13 @@ impl Trigger {
 pub struct Rule {
     /// The event's id; 0 if nobody has this place.
     pub(super) event: AtomicU32,
-    /// 1 if the event occurs for its triggers only and is not recorded.
+    /// 1 if the event occurs for triggers only and is not recorded.
     pub(super) is_soft: AtomicU32,
+    /// 1 if the event was switched on, whatever triggers have made of it since.
+    pub(super) is_wanted: AtomicU32,
     pub(super) filter: Range,
-    pub(super) filter_text: Text,
+    /// How the filter was written.
+    pub(super) filter_text: Range,
     pub(super) triggers: [Trigger; MAX_TRIGGERS],
 }
 
@@ -128,21 +113,33 @@ impl Rule {
         Self {
             event: AtomicU32::new(0),
             is_soft: AtomicU32::new(0),
+            is_wanted: AtomicU32::new(0),
             filter: Range::new(),
-            filter_text: Text::new(),
+            filter_text: Range::new(),
             triggers: [const { Trigger::new() }; MAX_TRIGGERS],
         }
     }
 
-    /// Whether the event occurs for its triggers only.
+    /// Whether the event occurs for triggers only.
     #[must_use]
     pub fn is_soft(&self) -> bool {
         self.is_soft.load(Relaxed) != 0
     }
 
-    /// Says whether the event occurs for its triggers only.
-    pub fn set_soft(&self, is_soft: bool) {
+    pub(super) fn set_soft(&self, is_soft: bool) {
         self.is_soft.store(u32::from(is_soft), Relaxed);
+    }
+
+    /// The event is switched on, or off: then it occurs for triggers only.
+    pub fn want(&self, on: bool) {
+        self.is_wanted.store(u32::from(on), Relaxed);
+        self.set_soft(!on);
+    }
+
+    /// What [`want`](Self::want) has said last.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Relaxed) != 0
     }
 
     /// Whether there is a trigger.
@@ -163,8 +160,10 @@ impl Rule {
     pub(super) fn each_range(&self, each: &mut dyn FnMut(&Range, RangeOf)) {
         for trigger in &self.triggers {
             each(&trigger.condition, RangeOf::Program);
-            each(&trigger.spec, RangeOf::Spec);
+            each(&trigger.spec, RangeOf::Other);
+            each(&trigger.text, RangeOf::Other);
         }
         each(&self.filter, RangeOf::Program);
+        each(&self.filter_text, RangeOf::Other);
     }
 }

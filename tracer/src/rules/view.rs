@@ -2,24 +2,20 @@
 
 use core::mem::offset_of;
 
-use super::hist::{ENTRIES, Entry, Hist, MAX_KEYS, MAX_VALUES, READY};
-use super::rule::{Text, Trigger};
-use super::{Action, MAX_RULES, MAX_TEXT, MAX_TRIGGERS, Rule, Rules};
+use super::hist::{ENTRIES, Entry, Hist, MAX_FRAMES, MAX_KEYS, MAX_VALUES, READY, STACKS};
+use super::rule::{Range, Trigger};
+use super::threads::WORDS;
+use super::{Action, MAX_RULES, MAX_TRIGGERS, POOL, Rule, Rules, ThreadList, Threads};
 
-/// A text of the table.
-struct TextView<'b>(&'b [u8]);
-
-impl<'b> TextView<'b> {
-    fn at(bytes: &'b [u8], at: usize) -> Self {
-        let len = u64_at(bytes, at + offset_of!(Text, len)).min(MAX_TEXT as u64) as usize;
-        let start = at + offset_of!(Text, bytes);
-        Self(bytes.get(start..start + len).unwrap_or_default())
-    }
-
-    /// The text; empty if it is none.
-    fn into_str(self) -> &'b str {
-        core::str::from_utf8(self.0).unwrap_or("")
-    }
+/// The text of which a [`Range`] lies at `at`; empty if it is none.
+fn text_at(table: &[u8], at: usize) -> &str {
+    let word = |offset: usize| u32_at(table, at + offset) as usize;
+    let start = word(offset_of!(Range, start)).min(POOL);
+    let len = word(offset_of!(Range, len)).min(POOL);
+    let begin = offset_of!(Rules, pool) + 4 * start;
+    let bytes = table.get(begin..begin + 4 * len).unwrap_or_default();
+    let text = core::str::from_utf8(bytes).unwrap_or_default();
+    text.trim_end_matches('\0')
 }
 
 /// A trigger.
@@ -29,8 +25,8 @@ pub struct TriggerView<'b> {
     pub place: usize,
     /// What it does.
     pub action: Action,
-    /// Which histogram.
-    pub hist: usize,
+    /// Which histogram, or the event that it switches.
+    pub of: u32,
     /// How often it acts from here on; [`UNLIMITED`](super::UNLIMITED).
     pub left: u64,
     /// How it was written.
@@ -40,7 +36,9 @@ pub struct TriggerView<'b> {
 /// The rules of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleView<'b> {
-    bytes: &'b [u8],
+    table: &'b [u8],
+    /// Where in the table it lies.
+    at: usize,
     /// The event's id.
     pub event: u32,
     /// It occurs for its triggers only.
@@ -52,16 +50,16 @@ pub struct RuleView<'b> {
 impl<'b> RuleView<'b> {
     /// The triggers.
     pub fn triggers(&self) -> impl Iterator<Item = TriggerView<'b>> + use<'b> {
-        let bytes = self.bytes;
+        let Self { table, at, .. } = *self;
         (0..MAX_TRIGGERS).filter_map(move |place| {
-            let at = offset_of!(Rule, triggers) + place * size_of::<Trigger>();
-            let action = u32_at(bytes, at + offset_of!(Trigger, action));
+            let at = at + offset_of!(Rule, triggers) + place * size_of::<Trigger>();
+            let action = u32_at(table, at + offset_of!(Trigger, action));
             Some(TriggerView {
                 place,
                 action: Action::from_number(action)?,
-                hist: u32_at(bytes, at + offset_of!(Trigger, hist)) as usize,
-                left: u64_at(bytes, at + offset_of!(Trigger, left)),
-                text: TextView::at(bytes, at + offset_of!(Trigger, text)).into_str(),
+                of: u32_at(table, at + offset_of!(Trigger, of)),
+                left: u64_at(table, at + offset_of!(Trigger, left)),
+                text: text_at(table, at + offset_of!(Trigger, text)),
             })
         })
     }
@@ -81,19 +79,25 @@ impl<'b> RulesView<'b> {
     /// The events that have rules.
     pub fn rules(self) -> impl Iterator<Item = RuleView<'b>> {
         (0..MAX_RULES).filter_map(move |place| {
-            let start = offset_of!(Rules, rules) + place * size_of::<Rule>();
-            let bytes = self.0.get(start..start + size_of::<Rule>())?;
-            let event = u32_at(bytes, offset_of!(Rule, event));
+            let at = offset_of!(Rules, rules) + place * size_of::<Rule>();
+            let event = u32_at(self.0, at + offset_of!(Rule, event));
             (event != 0).then(|| RuleView {
-                bytes,
+                table: self.0,
+                at,
                 event,
-                is_soft: u32_at(bytes, offset_of!(Rule, is_soft)) != 0,
-                filter: match u32_at(bytes, offset_of!(Rule, filter) + 4) {
-                    0 => "",
-                    _ => TextView::at(bytes, offset_of!(Rule, filter_text)).into_str(),
-                },
+                is_soft: u32_at(self.0, at + offset_of!(Rule, is_soft)) != 0,
+                filter: text_at(self.0, at + offset_of!(Rule, filter_text)),
             })
         })
+    }
+
+    /// The threads of a list.
+    pub fn threads(self, list: ThreadList) -> impl Iterator<Item = u8> {
+        let at =
+            offset_of!(Rules, threads) + offset_of!(Threads, lists) + list as usize * 4 * WORDS;
+        let has =
+            move |tid: &u8| u32_at(self.0, at + usize::from(tid / 32) * 4) >> (tid % 32) & 1 != 0;
+        (0..=u8::MAX).filter(has)
     }
 
     /// The rules of an event.
@@ -106,6 +110,8 @@ impl<'b> RulesView<'b> {
 /// A place of a histogram that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistEntry {
+    /// Which place it is.
+    pub place: usize,
     /// Its keys; those that the histogram does not have are 0.
     pub keys: [u64; MAX_KEYS],
     /// Events.
@@ -146,11 +152,23 @@ impl<'b> HistView<'b> {
             }
             let number = |at: usize| u64_at(bytes, at);
             Some(HistEntry {
+                place,
                 keys: core::array::from_fn(|at| number(offset_of!(Entry, keys) + 8 * at)),
                 hits: number(offset_of!(Entry, hits)),
                 sums: core::array::from_fn(|at| number(offset_of!(Entry, sums) + 8 * at)),
             })
         })
+    }
+
+    /// The functions of a place that has a stack among its keys, the innermost first.
+    pub fn callers(&self, place: usize) -> impl Iterator<Item = u32> + use<'b> {
+        let bytes = self.bytes;
+        let begin = offset_of!(Hist, entries) + (STACKS + place % STACKS) * size_of::<Entry>();
+        let callers = (0..MAX_FRAMES).map(move |at| {
+            let [pair, half] = [at / 2, at % 2];
+            u32_at(bytes, begin + Entry::SPARE[pair] + 4 * half)
+        });
+        callers.take_while(|caller| *caller != 0)
     }
 }
 

@@ -231,7 +231,7 @@ fn what_the_target_cannot_do_is_said() {
         assert!(compile(text).is_err(), "{text}");
     }
     assert!(compile("place == 0x1000").is_ok());
-    let long = vec!["COMM == ctrl"; 60].join(" || ");
+    let long = vec!["COMM == ctrl"; 90].join(" || ");
     assert!(
         compile(&long)
             .unwrap_err()

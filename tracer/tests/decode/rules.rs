@@ -1,5 +1,6 @@
 //! Rules of events: the language of triggers, the table, histograms.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::thread;
@@ -8,9 +9,11 @@ use takt_tracer::decode::{EventTable, Names, Threads};
 use takt_tracer::filter::program::Raw;
 use takt_tracer::filter::trigger::{Trigger, condition};
 use takt_tracer::rules::{
-    Action, ENTRIES, HistView, MAX_HISTS, MAX_RULES, MAX_TRIGGERS, RuleError, Rules, RulesView,
-    UNLIMITED, Verdict,
+    Action, ENTRIES, HistView, MAX_FRAMES, MAX_HISTS, MAX_RULES, MAX_TRIGGERS, NewTrigger,
+    RuleError, Rules, RulesView, Stack, ThreadList, UNLIMITED, Verdict, words_of,
 };
+
+mod hist;
 
 use crate::world::entry;
 
@@ -51,11 +54,29 @@ fn judge_idle(rules: &Rules, words: &[u32], idle: u32) -> Verdict {
         ctx: 0,
     };
     match rules.find(EVENT) {
-        Some(rule) => rules.judge(rule, &raw, idle),
+        Some(rule) => rules.judge::<Callers>(rule, &raw, idle),
         None => Verdict {
             is_recorded: true,
             actions: 0,
         },
+    }
+}
+
+/// Sets a filter as a host would.
+fn set_filter(rules: &Rules, event: u32, code: &[u32], text: &str) -> Result<(), RuleError> {
+    rules.set_filter(event, code, &words_of(text).collect::<Vec<_>>())
+}
+
+std::thread_local! {
+    /// What is under way.
+    static CALLERS: Cell<[u32; MAX_FRAMES]> = const { Cell::new([0; MAX_FRAMES]) };
+}
+
+struct Callers;
+
+impl Stack for Callers {
+    fn callers() -> [u32; MAX_FRAMES] {
+        CALLERS.get()
     }
 }
 
@@ -67,14 +88,15 @@ fn add(rules: &Rules, event: u32, text: &str) -> Result<(), RuleError> {
         .bind(table.get(EVENT).unwrap(), &table, &names())
         .unwrap();
     let left = trigger.count.unwrap_or(UNLIMITED);
-    rules.add_trigger(
-        event,
-        trigger.action,
+    let new = NewTrigger {
+        action: trigger.action,
         left,
-        &bound.condition,
-        &bound.spec,
-        text,
-    )
+        other: bound.other,
+        condition: &bound.condition,
+        spec: &bound.spec,
+        text: &words_of(text).collect::<Vec<_>>(),
+    };
+    rules.add_trigger(event, &new)
 }
 
 /// The table's bytes, as a host finds them.
@@ -83,24 +105,6 @@ fn bytes(rules: &Rules) -> &[u8] {
     unsafe {
         std::slice::from_raw_parts(std::ptr::from_ref(rules).cast::<u8>(), size_of::<Rules>())
     }
-}
-
-/// By the keys: hits and sums.
-type Sums = BTreeMap<[u64; 3], (u64, [u64; 3])>;
-
-/// What a histogram has counted, its hits and what it dropped.
-fn hist(rules: &Rules, number: usize) -> (Sums, u64, u64) {
-    let at = Rules::hist_offset(number);
-    let view = HistView::new(&bytes(rules)[at..at + Rules::HIST_SIZE]);
-    let mut sums = BTreeMap::new();
-    for entry in view.entries() {
-        let (hits, sum) = sums.entry(entry.keys).or_insert((0, [0; 3]));
-        *hits += entry.hits;
-        for (sum, more) in sum.iter_mut().zip(entry.sums) {
-            *sum = u64::wrapping_add(*sum, more);
-        }
-    }
-    (sums, view.hits, view.drops)
 }
 
 /// Big, so not on a test's stack.
@@ -122,6 +126,18 @@ fn triggers_are_read_and_shown() {
             "snapshot:unlimited if prio<10&&pid==0",
         ),
         ("stacktrace:unlimited", "stacktrace:unlimited"),
+        (
+            "enable_event:sched:sched_switch",
+            "enable_event:sched:sched_switch:unlimited",
+        ),
+        (
+            "disable_event:x:y:2 if prio > 3",
+            "disable_event:x:y:count=2 if prio > 3",
+        ),
+        (
+            "hist:keys=took.buckets=100,stacktrace:pause",
+            "hist:keys=took.buckets=100,stacktrace:vals=hitcount:sort=hitcount:size=512 [active]",
+        ),
         (
             "hist:keys=pid",
             "hist:keys=pid:vals=hitcount:sort=hitcount:size=1024 [active]",
@@ -149,7 +165,16 @@ fn mistakes_have_a_place() {
         ("traceoff:0", 9),
         ("traceoff:-1", 9),
         ("traceoff:x", 9),
+        ("enable_event", 12),
+        ("enable_event:x", 13),
+        ("enable_event:x:", 13),
+        ("enable_event:x:y:0", 17),
+        ("enable_event:x:z", 13),
         ("hist", 4),
+        ("hist:keys=took.buckets=0", 15),
+        ("hist:keys=took.buckets=x", 15),
+        ("hist:keys=d.buckets=4", 10),
+        ("hist:keys=stacktrace:size=513", 26),
         ("hist:", 5),
         ("hist:vals=took", 5),
         ("hist:keys=", 10),
@@ -181,9 +206,7 @@ fn mistakes_have_a_place() {
 fn a_filter_decides_what_is_recorded() {
     let rules = rules();
     assert!(rules.is_empty());
-    rules
-        .set_filter(EVENT, &code("comm == ctrl && took > 5"), "a text")
-        .unwrap();
+    set_filter(&rules, EVENT, &code("comm == ctrl && took > 5"), "a text").unwrap();
     assert!(judge(&rules, &words(3, 0, 0, 6)).is_recorded);
     assert!(!judge(&rules, &words(3, 0, 0, 5)).is_recorded);
     assert!(!judge(&rules, &words(4, 0, 0, 6)).is_recorded);
@@ -191,13 +214,11 @@ fn a_filter_decides_what_is_recorded() {
     assert_eq!(view.find(EVENT).unwrap().filter, "a text");
     assert!(view.find(6).is_none());
     // A bad one leaves the good one.
-    assert_eq!(rules.set_filter(EVENT, &[1], ""), Err(RuleError::Unsound));
+    assert_eq!(set_filter(&rules, EVENT, &[1], ""), Err(RuleError::Unsound));
     assert!(!judge(&rules, &words(3, 0, 0, 5)).is_recorded);
-    rules
-        .set_filter(EVENT, &code("d == -3"), "another")
-        .unwrap();
+    set_filter(&rules, EVENT, &code("d == -3"), "another").unwrap();
     assert!(judge(&rules, &words(9, 0, -3, 0)).is_recorded);
-    rules.set_filter(EVENT, &[], "").unwrap();
+    set_filter(&rules, EVENT, &[], "").unwrap();
     assert!(rules.is_empty());
     assert!(judge(&rules, &words(3, 0, 0, 5)).is_recorded);
 }
@@ -208,7 +229,7 @@ fn a_filter_decides_what_is_recorded() {
 fn threads_that_are_named_later_count() {
     let is_let_through = |text: &str, tid: u8, named: &[(u8, &str)]| {
         let rules = rules();
-        rules.set_filter(EVENT, &code(text), text).unwrap();
+        set_filter(&rules, EVENT, &code(text), text).unwrap();
         assert!(rules.has_names(), "{text}");
         for (tid, name) in named {
             rules.named(*tid, name);
@@ -260,7 +281,7 @@ fn threads_that_are_named_later_count() {
     assert!(acts());
     rules.remove_trigger(EVENT, 0).unwrap();
     add(&rules, EVENT, "hist:keys=comm if prio < 3").unwrap();
-    rules.set_filter(EVENT, &code("pid == 3"), "").unwrap();
+    set_filter(&rules, EVENT, &code("pid == 3"), "").unwrap();
     assert!(!rules.has_names());
 }
 
@@ -289,7 +310,7 @@ fn triggers_act_as_often_as_they_may() {
     assert_eq!(rules.remove_trigger(EVENT, 1), Err(RuleError::Missing));
     assert_eq!(acts(9), 0);
     assert!(judge(&rules, &words(3, 9, 0, 0)).is_recorded);
-    rules.find(EVENT).unwrap().set_soft(true);
+    rules.find(EVENT).unwrap().want(false);
     assert!(!judge(&rules, &words(3, 9, 0, 0)).is_recorded);
     assert!(RulesView::new(bytes(&rules)).find(EVENT).unwrap().is_soft);
     rules.remove_trigger(EVENT, 0).unwrap();
@@ -318,12 +339,10 @@ fn what_has_no_room_is_refused_and_nothing_changes() {
     }
     assert_eq!(add(&rules, EVENT, "traceon"), Err(RuleError::Full));
     for event in 1..MAX_RULES as u32 {
-        rules
-            .set_filter(100 + event, &code("prio == 1"), "")
-            .unwrap();
+        set_filter(&rules, 100 + event, &code("prio == 1"), "").unwrap();
     }
     assert_eq!(
-        rules.set_filter(99, &code("prio == 1"), ""),
+        set_filter(&rules, 99, &code("prio == 1"), ""),
         Err(RuleError::Full)
     );
     assert!(rules.find(99).is_none());
@@ -334,9 +353,9 @@ fn what_has_no_room_is_refused_and_nothing_changes() {
 
     // The pool fills up, and what is given back is used again.
     let rules = self::rules();
-    let long = code(&["prio == 1"; 60].join(" || "));
+    let long = code(&["prio == 1"; 130].join(" || "));
     let nr = (1..)
-        .find(|event| rules.set_filter(*event, &long, "").is_err())
+        .find(|event| set_filter(&rules, *event, &long, "").is_err())
         .unwrap();
     assert!(
         (8..MAX_RULES as u32).contains(&nr),
@@ -344,110 +363,118 @@ fn what_has_no_room_is_refused_and_nothing_changes() {
         long.len()
     );
     assert!(rules.find(nr).is_none());
-    rules.set_filter(3, &[], "").unwrap();
-    rules.set_filter(nr, &long, "").unwrap();
+    set_filter(&rules, 3, &[], "").unwrap();
+    set_filter(&rules, nr, &long, "").unwrap();
     for event in 1..=nr {
         assert_eq!(rules.find(event).is_some(), event != 3);
     }
 }
 
+/// A trigger switches another event, as often as it may, and only where that changes something; the table has a place for
+/// that event as long as there is such a trigger.
 #[test]
-fn histograms_add_up() {
+fn triggers_switch_other_events() {
+    const OTHER: &str = "x:other";
+    let two = [entry(EVENT.into(), "x:y", CLASS), entry(6, OTHER, CLASS)].concat();
+    let table = EventTable::parse(&two).unwrap();
     let rules = rules();
-    add(
-        &rules,
-        EVENT,
-        "hist:keys=prio,comm:vals=took,d if prio != 7",
-    )
-    .unwrap();
-    add(&rules, EVENT, "hist:keys=took.log2").unwrap();
-    let mut expected = BTreeMap::new();
-    let mut logs = BTreeMap::new();
-    for step in 0..3000u32 {
-        let (tid, prio, d) = ((step % 5) as u8, (step % 8) as u8, (step % 11) as i16 - 5);
-        assert!(judge(&rules, &words(tid, prio, d, step)).is_recorded);
-        *logs
-            .entry([u64::from(step.next_power_of_two().ilog2()), 0, 0])
-            .or_insert(0) += 1;
-        if prio != 7 {
-            let (hits, [took, sum, _]) = expected
-                .entry([prio.into(), tid.into(), 0])
-                .or_insert((0, [0u64; 3]));
-            *hits += 1;
-            *took += u64::from(step);
-            *sum = sum.wrapping_add_signed(d.into());
-        }
+    let add = |text: &str| {
+        let trigger = Trigger::parse(text).unwrap();
+        let bound = trigger
+            .bind(table.get(EVENT).unwrap(), &table, &names())
+            .unwrap();
+        assert_eq!(bound.other, 6);
+        let new = NewTrigger {
+            action: trigger.action,
+            left: trigger.count.unwrap_or(UNLIMITED),
+            other: bound.other,
+            condition: &bound.condition,
+            spec: &bound.spec,
+            text: &words_of(text).collect::<Vec<_>>(),
+        };
+        rules.add_trigger(EVENT, &new).unwrap();
+    };
+    add("enable_event:x:other:2 if prio == 1");
+    add("disable_event:x:other if prio == 2");
+    assert!(rules.is_kept(6) && rules.is_kept(EVENT) && !rules.is_kept(8));
+    let other = rules.find(6).unwrap();
+    other.want(false);
+    let emit = |prio| assert_eq!(judge(&rules, &words(0, prio, 0, 0)).actions, 0);
+    let left = || {
+        let rule = RulesView::new(bytes(&rules)).find(EVENT).unwrap();
+        let mut triggers = rule.triggers();
+        let first = triggers.next().unwrap();
+        assert_eq!(first.of, 6);
+        first.left
+    };
+    // The priority of the event, whether the other one is recorded then, and what is left.
+    for (prio, is_recorded, times) in [
+        (0, false, 2),
+        (1, true, 1),
+        (1, true, 1),
+        (2, false, 1),
+        (2, false, 1),
+        (1, true, 0),
+        (2, false, 0),
+        (1, false, 0),
+    ] {
+        emit(prio);
+        assert_eq!((!other.is_soft(), left()), (is_recorded, times), "{prio}");
     }
-    let (found, hits, drops) = hist(&rules, 0);
-    assert_eq!(found, expected);
-    assert_eq!((hits, drops), (3000 - 375, 0));
-    let (found, ..) = hist(&rules, 1);
-    let found: BTreeMap<_, _> = found
-        .into_iter()
-        .map(|(key, (hits, _))| (key, hits))
-        .collect();
-    // 0 and 1 are both 2^0.
-    assert_eq!(found, logs);
-    for _ in 2..MAX_HISTS {
-        add(&rules, EVENT, "hist:keys=pid").unwrap();
-    }
-    assert_eq!(
-        add(&rules, EVENT + 2, "hist:keys=pid"),
-        Err(RuleError::Full)
-    );
-    // A new one begins with nothing in it.
+    assert!(!other.is_wanted());
     rules.remove_trigger(EVENT, 0).unwrap();
-    add(&rules, EVENT, "hist:keys=pid").unwrap();
-    assert_eq!(hist(&rules, 0), (BTreeMap::new(), 0, 0));
+    assert!(rules.is_kept(6));
+    assert_eq!(rules.switched_by(EVENT, 1), Ok(Some(6)));
+    rules.remove_trigger(EVENT, 1).unwrap();
+    assert!(rules.is_empty());
 }
 
-/// What finds no place is counted as dropped, and nothing else is lost.
+/// An event that a trigger of its own switches off is not recorded, and one that it switches on is.
 #[test]
-fn a_full_histogram_counts_what_it_drops() {
-    let rules = rules();
-    add(&rules, EVENT, "hist:keys=took:size=16").unwrap();
-    for step in 0..100 {
-        let _ = judge(&rules, &words(0, 0, 0, step));
+fn a_trigger_may_switch_its_own_event() {
+    for (text, is_recorded) in [("enable_event:x:y:1", true), ("disable_event:x:y:1", false)] {
+        let rules = rules();
+        add(&rules, EVENT, text).unwrap();
+        rules.find(EVENT).unwrap().want(!is_recorded);
+        assert_eq!(judge(&rules, &words(0, 0, 0, 0)).is_recorded, is_recorded);
+        rules.remove_trigger(EVENT, 0).unwrap();
+        assert!(rules.is_empty());
     }
-    let (found, hits, drops) = hist(&rules, 0);
-    assert_eq!((found.len(), hits, drops), (16, 16, 84));
-    let rules = self::rules();
-    add(&rules, EVENT, "hist:keys=took").unwrap();
-    for step in 0..2 * ENTRIES as u32 {
-        let _ = judge(&rules, &words(0, 0, 0, step));
-    }
-    let (found, hits, drops) = hist(&rules, 0);
-    assert_eq!(found.len() as u64, hits);
-    assert_eq!(hits + drops, 2 * ENTRIES as u64);
-    assert!(hits > ENTRIES as u64 * 9 / 10);
 }
 
-/// From several CPUs at once, every event is counted once.
+/// A long text lies in the table as it was written, with a program of its length.
 #[test]
-fn several_count_at_once() {
-    const EACH: u32 = 20_000;
+fn long_filters_have_room() {
     let rules = rules();
-    add(&rules, EVENT, "hist:keys=prio,took:vals=took").unwrap();
-    add(&rules, EVENT, "traceoff:1000").unwrap();
-    let acted = AtomicU32::new(0);
-    thread::scope(|scope| {
-        for cpu in 0..4u32 {
-            let (rules, acted) = (&rules, &acted);
-            scope.spawn(move || {
-                for step in 0..EACH {
-                    let verdict = judge(rules, &words(0, (step % 8) as u8, 0, (step + cpu) % 32));
-                    if verdict.actions & Action::TraceOff.bit() != 0 {
-                        acted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(acted.into_inner(), 1000);
-    let (found, hits, drops) = hist(&rules, 0);
-    assert_eq!((hits, drops), (4 * u64::from(EACH), 0));
-    assert_eq!(found.values().map(|(hits, _)| hits).sum::<u64>(), hits);
-    for ([_, took, _], (hits, [sum, ..])) in &found {
-        assert_eq!(took * hits, *sum);
-    }
+    let alternatives: Vec<_> = (0..60)
+        .map(|number| format!("comm == \"worker/{number}\""))
+        .collect();
+    let text = alternatives.join(" || ");
+    set_filter(&rules, EVENT, &code(&text), &text).unwrap();
+    rules.named(9, "worker/59");
+    assert!(judge(&rules, &words(9, 0, 0, 0)).is_recorded);
+    assert!(!judge(&rules, &words(8, 0, 0, 0)).is_recorded);
+    assert_eq!(
+        RulesView::new(bytes(&rules)).find(EVENT).unwrap().filter,
+        text
+    );
+}
+
+#[test]
+fn threads_are_left_out() {
+    let rules = rules();
+    let threads = rules.threads();
+    assert!(threads.is_empty() && !threads.leave_out(3));
+    threads.set(ThreadList::Not, [3, 200].into_iter());
+    assert!(!rules.is_empty());
+    let left_out = |tids: [u8; 4]| tids.map(|tid| threads.leave_out(tid));
+    assert_eq!(left_out([0, 3, 200, 255]), [false, true, true, false]);
+    threads.set(ThreadList::Only, [0, 3].into_iter());
+    assert_eq!(left_out([0, 3, 200, 255]), [false, true, true, true]);
+    let view = RulesView::new(bytes(&rules));
+    assert!(view.threads(ThreadList::Only).eq([0, 3]));
+    assert!(view.threads(ThreadList::Not).eq([3, 200]));
+    threads.set(ThreadList::Only, [].into_iter());
+    threads.set(ThreadList::Not, [].into_iter());
+    assert!(rules.is_empty());
 }

@@ -1,5 +1,6 @@
 //! The events of the tracers `function` and `function_graph`.
 
+use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
 event_class! {
@@ -33,4 +34,16 @@ event! {
 event! {
     /// Emitted at the entry of a function in another context than the one before.
     pub function_context: FunctionContext = core "ftrace:function_context";
+}
+
+/// Whether it is one of these.
+#[cfg(feature = "rules")]
+pub(in crate::trace) fn is_record(id: u32) -> bool {
+    let ids = [
+        function::Event::id(),
+        function_context::Event::id(),
+        funcgraph_entry::Event::id(),
+        funcgraph_exit::Event::id(),
+    ];
+    ids.iter().any(|event| event.number() == id)
 }

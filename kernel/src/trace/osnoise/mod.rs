@@ -18,6 +18,7 @@ mod timerlat;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::control::osnoise::{Flag, OsnoiseBlock, Param};
+use takt_tracer::event::Event;
 
 use super::control;
 use super::tracer::{self, Tracer};
@@ -42,6 +43,15 @@ const ALL_OPTIONS: u64 = Flag::Workload.bit()
     | Flag::PreemptDisable.bit()
     | Flag::IrqDisable.bit()
     | Flag::TimerlatAlign.bit();
+
+/// Whether an event is what these tracers record themselves.
+pub(super) fn is_record(id: u32) -> bool {
+    let ids = [
+        sampler::osnoise::Event::id(),
+        timerlat::timerlat::Event::id(),
+    ];
+    ids.iter().any(|event| event.number() == id)
+}
 
 /// The highest priority that there is.
 const HIGHEST: u8 = 99;

@@ -327,7 +327,7 @@ unsafe fn listen(text: &mut Writable, on: bool) {
         IS_ON.store(false, Relaxed);
         let soft = SOFT.swap(0, Relaxed);
         for (place, id) in heard().into_iter().enumerate() {
-            if soft & 1 << place != 0 && !rules::has_triggers(id) {
+            if soft & 1 << place != 0 && !rules::is_kept(id) {
                 // SAFETY: the caller's duty.
                 unsafe { control::switch(text, id, false) };
             }

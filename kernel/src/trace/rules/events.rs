@@ -6,9 +6,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_tracer::event::Event;
+use takt_tracer::event::{Event, Id};
 use takt_tracer::filter::program::Raw;
-use takt_tracer::rules::{Action, Rule, RuleError, Rules};
+use takt_tracer::rules::{
+    Action, MAX_FRAMES, NewTrigger, Rule, RuleError, Rules, Stack, ThreadList,
+};
 use takt_tracer::wire::event_of;
 
 use super::{Arguments, divert};
@@ -18,8 +20,12 @@ use crate::arch::stop::Text;
 use crate::arch::{interrupts, percpu};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
+#[cfg(feature = "function")]
+use crate::trace::function;
+#[cfg(feature = "latency-tracers")]
+use crate::trace::latency;
 #[cfg(feature = "osnoise")]
-use crate::trace::osnoise::noise;
+use crate::trace::osnoise::{self, noise};
 #[cfg(feature = "stacktrace")]
 use crate::trace::stack;
 use crate::trace::{control, events, snapshot};
@@ -47,22 +53,8 @@ impl From<RuleError> for Error {
     }
 }
 
-/// A trigger to be added.
-#[derive(Clone, Copy, Debug)]
-pub struct Trigger<'t> {
-    /// What it does.
-    pub action: Action,
-    /// How often at most; [`UNLIMITED`](takt_tracer::rules::UNLIMITED).
-    pub left: u64,
-    /// The program that has to let the event through; empty if every event does.
-    pub condition: &'t [u32],
-    /// For [`Action::Hist`] what the histogram counts ([`HistSpec`](takt_tracer::rules::HistSpec)), else empty.
-    pub spec: &'t [u32],
-    /// How it was written, for whoever looks.
-    pub text: &'t str,
-}
-
-/// Gives an event a filter, or with an empty program takes it away.
+/// Gives an event a filter, or with an empty program takes it away. `text` is how it was written: bytes, filled up with
+/// zeros.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the program is none; [`Error::OutOfResources`] if there is no room for it; those of
@@ -70,7 +62,7 @@ pub struct Trigger<'t> {
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still meanwhile.
-pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
+pub fn set_filter(event: u32, code: &[u32], text: &[u32]) -> Result<(), Error> {
     change(&mut |_| TAKT_RULES.set_filter(event, code, text))
 }
 
@@ -81,28 +73,35 @@ pub fn set_filter(event: u32, code: &[u32], text: &str) -> Result<(), Error> {
 ///
 /// # Context
 /// As [`set_filter`].
-pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
+pub fn add_trigger(event: u32, trigger: &NewTrigger<'_>) -> Result<(), Error> {
     change(&mut |writable| {
-        let had_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
-        let was_on = control::is_enabled(event);
-        TAKT_RULES.add_trigger(
-            event,
-            trigger.action,
-            trigger.left,
-            trigger.condition,
-            trigger.spec,
-            trigger.text,
-        )?;
-        if !had_triggers && let Some(rule) = TAKT_RULES.find(event) {
-            rule.set_soft(!was_on);
-            // SAFETY: every other CPU stands still.
-            unsafe { control::switch(writable, event, true) };
+        let events = [event, trigger.other];
+        let were = events.map(|event| (TAKT_RULES.is_kept(event), control::is_enabled(event)));
+        TAKT_RULES.add_trigger(event, trigger)?;
+        for (event, (was_kept, was_on)) in events.into_iter().zip(were) {
+            if !was_kept && let Some(rule) = TAKT_RULES.find(event) {
+                rule.want(was_on);
+                // SAFETY: every other CPU stands still.
+                unsafe { control::switch(writable, event, true) };
+            }
         }
         Ok(())
     })
 }
 
-/// Takes a trigger away, by its place among those of the event.
+/// Says how often a trigger acts from here on, by its place among those of the event; with 0 a histogram pauses.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if there is none.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn set_trigger_count(event: u32, place: usize, left: u64) -> Result<(), Error> {
+    Ok(TAKT_RULES.set_left(event, place, left)?)
+}
+
+/// Takes a trigger away, by its place among those of the event. An event that occurs for no other one is then on or off as
+/// it was switched, whatever triggers have made of it.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if there is none; those of [`Mutex::lock`](crate::sync::Mutex::lock).
@@ -111,20 +110,44 @@ pub fn add_trigger(event: u32, trigger: &Trigger<'_>) -> Result<(), Error> {
 /// As [`set_filter`].
 pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
     change(&mut |writable| {
-        let was_soft = is_soft(event);
+        // All, since their places may be given back.
+        let wanted = |event| TAKT_RULES.find(event).is_none_or(Rule::is_wanted);
+        let other = TAKT_RULES.switched_by(event, place)?;
+        let events = [event, other.unwrap_or(event)].map(|event| (event, wanted(event)));
         TAKT_RULES.remove_trigger(event, place)?;
-        let has_triggers = TAKT_RULES.find(event).is_some_and(Rule::has_triggers);
-        if was_soft && !has_triggers {
+        for (event, is_wanted) in events {
+            if TAKT_RULES.is_kept(event) {
+                continue;
+            }
             if let Some(rule) = TAKT_RULES.find(event) {
-                rule.set_soft(false);
+                rule.want(true);
+            }
+            if is_wanted {
+                continue;
             }
             #[cfg(feature = "osnoise")]
             if noise::keep_on(event, false) {
-                return Ok(());
+                continue;
             }
             // SAFETY: every other CPU stands still.
             unsafe { control::switch(writable, event, false) };
         }
+        Ok(())
+    })
+}
+
+/// Has events recorded only of the threads in one list, and not of those in the other (ftrace: `set_event_pid`,
+/// `set_event_notrace_pid`); replaces the list. A switch, a wake-up and a creation are of both threads that they are about,
+/// and are left out if both are.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// As [`set_filter`].
+pub fn set_threads(list: ThreadList, tids: &[u8]) -> Result<(), Error> {
+    change(&mut |_| {
+        TAKT_RULES.threads().set(list, tids.iter().copied());
         Ok(())
     })
 }
@@ -153,6 +176,10 @@ pub(in crate::trace) fn change(
             // SAFETY: every other CPU stands still.
             unsafe { divert_records(writable, false) };
         } else {
+            let judge = match TAKT_RULES.threads().is_empty() {
+                true => judge,
+                false => judge_by_thread,
+            };
             // SAFETY: as above.
             unsafe { divert(writable, judge, act_upon) };
         }
@@ -184,7 +211,7 @@ fn is_heard() -> bool {
     false
 }
 
-/// Whether the event occurs for its triggers only, or for a tracer that listens.
+/// Whether the event occurs for triggers only, or for a tracer that listens.
 pub(in crate::trace) fn is_soft(event: u32) -> bool {
     #[cfg(feature = "osnoise")]
     if noise::is_soft(event) {
@@ -193,18 +220,19 @@ pub(in crate::trace) fn is_soft(event: u32) -> bool {
     TAKT_RULES.find(event).is_some_and(Rule::is_soft)
 }
 
-/// Whether the event has triggers, so that its places stay on.
+/// Whether the event's places stay on for triggers.
 #[cfg(feature = "osnoise")]
-pub(in crate::trace) fn has_triggers(event: u32) -> bool {
-    TAKT_RULES.find(event).is_some_and(Rule::has_triggers)
+pub(in crate::trace) fn is_kept(event: u32) -> bool {
+    TAKT_RULES.is_kept(event)
 }
 
-/// An event that has triggers, or that a tracer listens to, is switched on or off: its places stay on. Says whether that is all there is to do.
+/// An event that occurs for triggers, or that a tracer listens to, is switched on or off: its places stay on. Says whether that is all there is to do.
 #[inline(never)]
 pub(in crate::trace) fn keep_on(event: u32, on: bool) -> bool {
-    let rule = TAKT_RULES.find(event).filter(|rule| rule.has_triggers());
+    let is_kept = TAKT_RULES.is_kept(event);
+    let rule = TAKT_RULES.find(event).filter(|_| is_kept);
     if let Some(rule) = rule {
-        rule.set_soft(!on);
+        rule.want(on);
     }
     #[cfg(feature = "osnoise")]
     return noise::keep_on(event, on) || rule.is_some();
@@ -232,6 +260,52 @@ fn tell_who_runs(id: u32, result: u32) {
 }
 
 fn judge(record: &Arguments) -> u32 {
+    judge_if(record, |_| true)
+}
+
+/// As [`judge`], while there are threads of which events are not recorded. Apart from it, so that filters alone do not pay.
+fn judge_by_thread(record: &Arguments) -> u32 {
+    judge_if(record, |id| is_of_thread(id, record))
+}
+
+/// Whether it is recorded as far as the lists of threads go. What tells names and what tracers record themselves always is.
+#[inline(never)]
+fn is_of_thread(id: u32, record: &Arguments) -> bool {
+    let is = |event: Id| event.number() == id;
+    if is(events::thread_name::Event::id())
+        || is(events::irq_name::Event::id())
+        || is(events::print::Event::id())
+    {
+        return true;
+    }
+    #[cfg(feature = "stacktrace")]
+    if is(stack::kernel_stack::Event::id()) {
+        return true;
+    }
+    #[cfg(feature = "function")]
+    if function::events::is_record(id) {
+        return true;
+    }
+    #[cfg(feature = "latency-tracers")]
+    if is(latency::latency_max::Event::id()) {
+        return true;
+    }
+    #[cfg(feature = "osnoise")]
+    if osnoise::is_record(id) {
+        return true;
+    }
+    let threads = TAKT_RULES.threads();
+    let is_about_thread = is(events::sched_switch::Event::id())
+        || is(events::sched_waking::Event::id())
+        || is(events::sched_wakeup::Event::id())
+        || is(events::thread_create::Event::id());
+    // In all of them the thread is the first field.
+    let about = (record.word() >> 8) as u8;
+    !threads.leave_out(percpu::current_tid()) || is_about_thread && !threads.leave_out(about)
+}
+
+#[inline(always)]
+fn judge_if(record: &Arguments, is_wanted: impl FnOnce(u32) -> bool) -> u32 {
     let id = event_of(record.word()).id();
     // What it tells comes before this record.
     #[cfg(feature = "osnoise")]
@@ -240,6 +314,9 @@ fn judge(record: &Arguments) -> u32 {
         Some(rule) => judge_by(rule, record),
         None => RECORDED,
     };
+    if !is_wanted(id) {
+        result &= !RECORDED;
+    }
     #[cfg(feature = "osnoise")]
     if noise::is_soft(id) {
         result &= !RECORDED;
@@ -249,6 +326,21 @@ fn judge(record: &Arguments) -> u32 {
     }
     tell_who_runs(id, result);
     result
+}
+
+/// Who finds the functions that are under way.
+struct Callers;
+
+impl Stack for Callers {
+    #[inline(never)]
+    fn callers() -> [u32; MAX_FRAMES] {
+        let mut callers = [0; MAX_FRAMES];
+        #[cfg(feature = "stacktrace")]
+        for (cell, caller) in callers.iter_mut().zip(stack::frames()) {
+            *cell = caller;
+        }
+        callers
+    }
 }
 
 fn judge_by(rule: &Rule, record: &Arguments) -> u32 {
@@ -268,7 +360,7 @@ fn judge_by(rule: &Rule, record: &Arguments) -> u32 {
     } else {
         Action::TraceOff
     };
-    let verdict = TAKT_RULES.judge(rule, &raw, idle.bit());
+    let verdict = TAKT_RULES.judge::<Callers>(rule, &raw, idle.bit());
     if verdict.actions & Action::TraceOn.bit() != 0 {
         control::tracing_on();
     }

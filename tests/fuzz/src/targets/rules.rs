@@ -5,9 +5,20 @@
 use takt_tracer::decode::{EventTable, Names, Threads};
 use takt_tracer::filter::program::Raw;
 use takt_tracer::filter::trigger::Trigger;
-use takt_tracer::rules::{Action, HistView, Rules, RulesView, UNLIMITED};
+use takt_tracer::rules::{
+    Action, HistView, MAX_FRAMES, NewTrigger, Rules, RulesView, Stack, UNLIMITED, words_of,
+};
 
 use crate::sample;
+
+/// Nothing is under way.
+struct Callers;
+
+impl Stack for Callers {
+    fn callers() -> [u32; MAX_FRAMES] {
+        [0; MAX_FRAMES]
+    }
+}
 
 /// Reads a trigger, and does with the table what the bytes say.
 ///
@@ -52,8 +63,15 @@ fn language(text: &str) {
         match trigger.bind(event, &table, &names) {
             Ok(bound) => {
                 let rules = Box::new(Rules::new());
-                let (condition, spec) = (&bound.condition, &bound.spec);
-                let added = rules.add_trigger(4, trigger.action, UNLIMITED, condition, spec, text);
+                let new = NewTrigger {
+                    action: trigger.action,
+                    left: UNLIMITED,
+                    other: bound.other,
+                    condition: &bound.condition,
+                    spec: &bound.spec,
+                    text: &words_of(text).collect::<Vec<_>>(),
+                };
+                let added = rules.add_trigger(4, &new);
                 assert_eq!(added, Ok(()), "the target takes what the host makes");
             }
             Err(error) => assert!(is_place(error.at) && !error.reason.is_empty()),
@@ -72,15 +90,27 @@ fn table(words: &[u32]) {
         rest = behind;
         let before = rules.find(event).is_some();
         let done = match head >> 3 & 3 {
-            0 if event != 0 => rules.set_filter(event, program, "a filter"),
+            0 if event != 0 => rules.set_filter(event, program, program),
             1 if event != 0 => {
                 let action = Action::from_number(head >> 16 & 7).unwrap_or(Action::Hist);
                 let (spec, condition) = match action {
                     Action::Hist => (program, &[][..]),
                     _ => (&[][..], program),
                 };
-                let left = u64::from(head >> 24);
-                rules.add_trigger(event, action, left, condition, spec, "a trigger")
+                let other = if action.is_about_event() {
+                    head >> 24
+                } else {
+                    0
+                };
+                let new = NewTrigger {
+                    action,
+                    left: u64::from(head >> 24),
+                    other,
+                    condition,
+                    spec,
+                    text: program,
+                };
+                rules.add_trigger(event, &new)
             }
             2 => rules.remove_trigger(event, (head >> 16 & 3) as usize),
             _ => Ok(()),
@@ -96,7 +126,7 @@ fn table(words: &[u32]) {
                 tid,
                 ctx,
             };
-            let _ = rules.judge(rule, &raw, head >> 16 & 0xff);
+            let _ = rules.judge::<Callers>(rule, &raw, head >> 16 & 0xff);
         }
     }
 }
@@ -130,6 +160,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "stacktrace:unlimited if common_preempt_count >= -1",
         "hist:keys=common_pid.execname,CPU:vals=hitcount:sort=CPU.descending,hitcount:size=64 if COMM ~ \"a*\"",
         "hist:keys=vector.log2:sort=vector",
+        "hist:keys=vector.buckets=10,stacktrace:size=8:pause",
+        "enable_event:sched:sched_switch:2 if CPU == 1",
     ];
     let texts = texts.iter().map(|text| text.as_bytes().to_vec());
     let range = [1, 0x301, 0xfffe_ffff, 0x20_0001, 0, 0, 9, 0];

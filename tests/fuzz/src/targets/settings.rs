@@ -97,8 +97,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "ftrace_filter=3,7-12\nftrace_filter=*\nftrace_notrace=9-7\nftrace_pid=8,9\nftrace_graph_max_depth=3\n",
         "stacktrace=0\nfunc_stack_trace=1\nfunction-trace=1\nfunction_profile=2\nstack_tracer=1\nstack_max_size=4096\nstack_max_size=-1\n",
         "tracing_max_latency=0\ntracing_thresh=20000\ntracing_thresh=99999999999999999999\n",
-        "snapshot=1\nsnapshot=3\nprogram=8,1f,0,ffffffff\nprogram=1,\nevent_filter=4,13,prio < 10, or not\n",
-        "event_trigger=6,traceoff,3,0,5,if x\nevent_trigger=6,hist,-,3,0,\nevent_trigger_off=6,1\nevent_filter=4\n",
+        "snapshot=1\nsnapshot=3\nprogram=8,1f,0,ffffffff\nprogram=1,\nevent_filter=4,13,5\n",
+        "event_trigger=6,enable_event,3,8,0,5,2\nevent_trigger=6,hist,-,0,3,0,4\nevent_trigger_count=6,1,-\nevent_trigger_off=6,1\nevent_filter=4\n",
         "trace_marker=0123456789012345678901234567890123456789012345678901234567890123456789\nx",
     ]
     .map(|line| line.as_bytes().to_vec())

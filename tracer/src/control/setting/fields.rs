@@ -25,30 +25,43 @@ pub struct Program<'a> {
 
 /// A filter of an event; none if it has no words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EventFilter<'a> {
+pub struct EventFilter {
     /// The event's id.
     pub event: u32,
     /// Words of the program.
     pub len: u32,
-    /// How it was written.
-    pub text: &'a str,
+    /// Words of its text, behind those.
+    pub nr_text: u32,
 }
 
 /// A trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EventTrigger<'a> {
+pub struct EventTrigger {
     /// The event's id.
     pub event: u32,
     /// What it does.
     pub action: Action,
     /// How often at most; `None` for always.
     pub count: Option<u32>,
+    /// The event that it switches; 0 if it does not.
+    pub other: u32,
     /// Words that describe a histogram.
     pub nr_spec: u32,
     /// Words of the condition's program, behind those.
     pub nr_condition: u32,
-    /// How it was written.
-    pub text: &'a str,
+    /// Words of its text, behind those.
+    pub nr_text: u32,
+}
+
+/// How often a trigger acts from here on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventTriggerCount {
+    /// The event's id.
+    pub event: u32,
+    /// The trigger's place.
+    pub place: u32,
+    /// How often at most; `None` for always. With 0 a histogram pauses.
+    pub count: Option<u32>,
 }
 
 /// A trigger that is taken away.
@@ -100,51 +113,85 @@ impl Display for Program<'_> {
     }
 }
 
-impl<'a> Composite<'a> for EventFilter<'a> {
-    fn parse(value: &'a str) -> Result<Self, Errno> {
+impl Composite<'_> for EventFilter {
+    fn parse(value: &str) -> Result<Self, Errno> {
         let mut rest = Rest(value);
         Ok(Self {
             event: rest.number()?,
             len: rest.number()?,
-            text: rest.0,
+            nr_text: decimal::parse(rest.0)?,
         })
     }
 }
 
-impl Display for EventFilter<'_> {
+impl Display for EventFilter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},{}", self.event, self.len, self.text)
+        write!(f, "{},{},{}", self.event, self.len, self.nr_text)
     }
 }
 
 /// Stands for a count that is none.
 const ALWAYS: &str = "-";
 
-impl<'a> Composite<'a> for EventTrigger<'a> {
-    fn parse(value: &'a str) -> Result<Self, Errno> {
+/// A count, or none.
+struct Count(Option<u32>);
+
+impl Count {
+    fn parse(word: &str) -> Result<Option<u32>, Errno> {
+        match word {
+            ALWAYS => Ok(None),
+            count => decimal::parse(count).map(Some),
+        }
+    }
+}
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(count) => write!(f, "{count}"),
+            None => f.write_str(ALWAYS),
+        }
+    }
+}
+
+impl Composite<'_> for EventTrigger {
+    fn parse(value: &str) -> Result<Self, Errno> {
         let mut rest = Rest(value);
         Ok(Self {
             event: rest.number()?,
             action: Action::from_name(rest.word()?).ok_or(Errno::Invalid)?,
-            count: match rest.word()? {
-                ALWAYS => None,
-                count => Some(decimal::parse(count)?),
-            },
+            count: Count::parse(rest.word()?)?,
+            other: rest.number()?,
             nr_spec: rest.number()?,
             nr_condition: rest.number()?,
-            text: rest.0,
+            nr_text: decimal::parse(rest.0)?,
         })
     }
 }
 
-impl Display for EventTrigger<'_> {
+impl Display for EventTrigger {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{},", self.event, self.action.name())?;
-        match self.count {
-            Some(count) => write!(f, "{count}")?,
-            None => f.write_str(ALWAYS)?,
-        }
-        write!(f, ",{},{},{}", self.nr_spec, self.nr_condition, self.text)
+        let Self { event, other, .. } = self;
+        let (action, count) = (self.action.name(), Count(self.count));
+        write!(f, "{event},{action},{count},{other},")?;
+        write!(f, "{},{},{}", self.nr_spec, self.nr_condition, self.nr_text)
+    }
+}
+
+impl Composite<'_> for EventTriggerCount {
+    fn parse(value: &str) -> Result<Self, Errno> {
+        let mut rest = Rest(value);
+        Ok(Self {
+            event: rest.number()?,
+            place: rest.number()?,
+            count: Count::parse(rest.0)?,
+        })
+    }
+}
+
+impl Display for EventTriggerCount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{}", self.event, self.place, Count(self.count))
     }
 }
 

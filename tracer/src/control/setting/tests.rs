@@ -32,22 +32,31 @@ fn settings_are_read() {
     };
     assert!(words.iter().eq([0x1f, 0, u32::MAX]));
     assert_eq!(
-        parse("event_filter=4,13,prio < 10, or not"),
+        parse("event_filter=4,13,5"),
         Some(Ok(Setting::EventFilter(EventFilter {
             event: 4,
             len: 13,
-            text: "prio < 10, or not"
+            nr_text: 5
         })))
     );
     assert_eq!(
-        parse("event_trigger=6,traceoff,3,0,5,if x"),
+        parse("event_trigger=6,enable_event,3,8,0,5,2"),
         Some(Ok(Setting::EventTrigger(EventTrigger {
             event: 6,
-            action: Action::TraceOff,
+            action: Action::EnableEvent,
             count: Some(3),
+            other: 8,
             nr_spec: 0,
             nr_condition: 5,
-            text: "if x"
+            nr_text: 2
+        })))
+    );
+    assert_eq!(
+        parse("event_trigger_count=6,1,-"),
+        Some(Ok(Setting::EventTriggerCount(EventTriggerCount {
+            event: 6,
+            place: 1,
+            count: None
         })))
     );
     assert_eq!(
@@ -138,9 +147,11 @@ fn nonsense_has_linuxs_numbers() {
         ("program=1", Errno::Invalid),
         ("program=1,", Errno::Invalid),
         ("program=1,100000000", Errno::Overflow),
-        ("event_filter=4", Errno::Invalid),
-        ("event_trigger=6,explode,-,0,0,", Errno::Invalid),
-        ("event_trigger=6,hist,-,0,0", Errno::Invalid),
+        ("event_filter=4,13", Errno::Invalid),
+        ("event_filter=4,13,x", Errno::Invalid),
+        ("event_trigger=6,explode,-,0,0,0,0", Errno::Invalid),
+        ("event_trigger=6,hist,-,0,0,0", Errno::Invalid),
+        ("event_trigger_count=6,1,x", Errno::Invalid),
         ("event_trigger_off=6", Errno::Invalid),
         ("ftrace_filter=9-7", Errno::Invalid),
         ("ftrace_filter=0-65536", Errno::Invalid),

@@ -122,6 +122,7 @@ const TESTS: &[(&str, Check)] = &[
         "tracefs_histograms_under_icount",
         tracefs_icount::histograms,
     ),
+    ("tracefs_rules_under_icount", tracefs_icount::rules),
     (
         "tracefs_shell_pipes_and_paths",
         tracefs_shell::pipes_and_paths,

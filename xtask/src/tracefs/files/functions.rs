@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use takt_tracer::control::Setting;
 use takt_tracer::control::setting::{Chosen, Ids, List};
 
-use super::File;
 use super::control::number;
+use super::{File, pids};
 use crate::image::functions::{Functions, Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::guest::MAX_LINE;
@@ -29,16 +29,13 @@ macro_rules! list_file {
 }
 
 /// The files, in the root.
-pub(super) static FILES: [File; 10] = [
+pub(super) static FILES: [File; 9] = [
     File::new("available_filter_functions", Some(available), None).if_there(has_functions),
     File::new("enabled_functions", Some(enabled), None).if_there(has_functions),
     File::new("function_graph_stats", Some(graph_stats), None).if_there(has_functions),
     File::new("max_graph_depth", Some(depth), Some(set_depth)).if_there(has_functions),
     list_file!(FILTER),
     list_file!(NOTRACE),
-    File::new("set_ftrace_pid", Some(pids), Some(set_pids))
-        .truncating(|session| session.truncate(PIDS))
-        .if_there(has_functions),
     list_file!(GRAPH),
     list_file!(GRAPH_NOTRACE),
     list_file!(STACK),
@@ -46,8 +43,6 @@ pub(super) static FILES: [File; 10] = [
 
 /// First byte of an entry that is patched: a call.
 const CALL: u8 = 0xe8;
-
-const PIDS: &str = "set_ftrace_pid";
 
 /// A file with a list of functions.
 struct ListFile {
@@ -178,7 +173,7 @@ fn choose(session: &mut Session, file: &ListFile, is_new: bool, text: &str) -> R
     Err(Errno::INVAL)
 }
 
-fn ids(text: &str) -> Result<Ids<'_>> {
+pub(super) fn ids(text: &str) -> Result<Ids<'_>> {
     Ids::parse(text).map_err(|_| Errno::INVAL)
 }
 
@@ -217,7 +212,7 @@ fn send(session: &mut Session, file: &ListFile, chosen: &Selection) -> Result<()
     Ok(())
 }
 
-/// What is left to do when one of these files is closed.
+/// What is left to do when the list of that name is closed.
 pub(in crate::tracefs) fn finish(
     session: &mut Session,
     name: &str,
@@ -227,53 +222,8 @@ pub(in crate::tracefs) fn finish(
     let lists = [FILTER, NOTRACE, GRAPH, GRAPH_NOTRACE, STACK];
     match lists.iter().find(|list| list.name == name) {
         Some(list) => choose(session, list, is_new, rest),
-        None => choose_pids(session, is_new, rest),
+        None => pids::finish(session, name, is_new, rest),
     }
-}
-
-/// Idle threads are one, number 0, as in Linux.
-fn pids(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
-    session.close()?;
-    let Some(threads) = session.guest.traced_threads()? else {
-        return Ok("no pid\n".into());
-    };
-    let nr_idle = usize::from(session.guest.nr_idle());
-    let is_idle = |tid: &usize| *tid < nr_idle;
-    let idle = threads.iter().any(is_idle).then_some(0);
-    let others = threads.iter().copied().filter(|tid| !is_idle(tid));
-    let lines = idle.into_iter().chain(others);
-    Ok(lines
-        .map(|pid| format!("{pid}\n"))
-        .collect::<String>()
-        .into())
-}
-
-fn set_pids(session: &mut Session, _: &Of, text: &str) -> Result<()> {
-    let (is_new, lines) = session.lines(PIDS, text)?;
-    if lines.is_empty() {
-        return Ok(());
-    }
-    let done = choose_pids(session, is_new, &lines);
-    session.written();
-    done
-}
-
-fn choose_pids(session: &mut Session, is_new: bool, text: &str) -> Result<()> {
-    let mut threads = match is_new {
-        true => Selection::new(),
-        false => session.guest.traced_threads()?.unwrap_or_default(),
-    };
-    let nr_idle = usize::from(session.guest.nr_idle());
-    for word in text.split_whitespace() {
-        match word.parse::<u8>() {
-            Ok(0) => threads.extend(0..nr_idle),
-            Ok(tid) => {
-                threads.insert(tid.into());
-            }
-            Err(_) => return Err(Errno::INVAL),
-        }
-    }
-    session.guest.set(Setting::Pids(ids(&ranges(&threads))?))
 }
 
 fn depth(session: &mut Session, _: &Of) -> Result<Vec<u8>> {

@@ -8,6 +8,7 @@ mod hist;
 mod latency;
 mod osnoise;
 mod output;
+mod pids;
 mod profile;
 mod rules;
 mod stack_max;
@@ -221,7 +222,8 @@ pub(super) use profile::is_there as has_profile;
 pub(super) static FUNCTION_STAT: File = File::new("function", Some(profile::stat), None);
 /// The files in the root, as far as the image has a use for them.
 pub(super) fn root(session: &Session) -> impl Iterator<Item = &'static File> {
-    let all = ROOT.iter().chain(&latency::FILES).chain(&functions::FILES);
+    let of_functions = functions::FILES.iter().chain(&pids::FILES);
+    let all = ROOT.iter().chain(&latency::FILES).chain(of_functions);
     all.filter(|file| file.is_there(session))
 }
 
@@ -294,10 +296,12 @@ tracing mini-HOWTO, of Takt:
   error_log          - what was wrong with the last commands, and where; written with > to clear it
   events/            - events by system: enable and filter, and for each event enable, format, id,
                          filter  - which are recorded: echo 'next_prio < 10 && next_comm == ctrl' > filter; 0 clears
-                         trigger - what happens then: traceoff, traceon, snapshot, stacktrace, each perhaps with :COUNT,
-                                   hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; :clear
-                                   at its end forgets what it has counted; behind it perhaps
-                                   `if FILTER`; with ! before it, it is taken away
+                         trigger - what happens then: traceoff, traceon, snapshot, stacktrace,
+                                   enable_event:SYSTEM:EVENT, disable_event:SYSTEM:EVENT, each perhaps with :COUNT,
+                                   hist:keys=FIELD[,FIELD]:vals=FIELD:sort=FIELD:size=N; a key may have .hex, .sym,
+                                   .execname, .log2, .buckets=N, or be common_cpu or stacktrace; :pause, :continue and
+                                   :clear at its end are for one that there is; behind it perhaps `if FILTER`;
+                                   with ! before it, it is taken away
                          hist    - what the histograms have counted
   function_graph_stats - what function_graph could not record since boot: functions too deep in a stack,
                        functions that never returned, functions skipped
@@ -312,6 +316,9 @@ tracing mini-HOWTO, of Takt:
   saved_cmdlines     - numbers and names of threads
   set_event          - enabled events; > replaces them, >> adds to them, !event removes one:
                          echo 'sched:*' > set_event
+  set_event_notrace_pid - the threads whose events are not recorded
+  set_event_pid      - the threads whose events are recorded, 0 the idle ones; empty is all. A switch or a wake-up is of
+                       both threads
   set_ftrace_filter  - the functions that function and function_graph trace; > replaces, >> adds, !name removes:
                          echo 'takt_timerlat::*' > set_ftrace_filter
                          echo '*lock*' '!unlock*' >> set_ftrace_filter

@@ -2,11 +2,13 @@
 
 use rustix::io::Errno;
 use takt_tracer::control::Setting;
-use takt_tracer::control::setting::{EventFilter, EventTrigger, EventTriggerOff, Program, Words};
+use takt_tracer::control::setting::{
+    EventFilter, EventTrigger, EventTriggerCount, EventTriggerOff, Program, Words,
+};
 use takt_tracer::decode::{EventDef, Names};
 use takt_tracer::filter::FilterError;
-use takt_tracer::filter::trigger::{Trigger, condition};
-use takt_tracer::rules::{Action, MAX_TEXT, RulesView, UNLIMITED};
+use takt_tracer::filter::trigger::{Command, Trigger, condition};
+use takt_tracer::rules::{Action, MAX_TEXT, RulesView, UNLIMITED, words_of};
 
 use crate::run::events::means;
 use crate::tracefs::session::Session;
@@ -72,17 +74,8 @@ pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<(
             .iter()
             .try_for_each(|event| clear_filter(session, event.id));
     }
-    if text.len() > MAX_TEXT {
-        let what = format!("A filter has {MAX_TEXT} bytes at most");
-        return refuse(
-            session,
-            of,
-            text,
-            FilterError {
-                at: MAX_TEXT,
-                reason: what,
-            },
-        );
+    if let Err(error) = check_length(text) {
+        return refuse(session, of, text, error);
     }
     let names = names_of(session)?;
     let compiled: Vec<_> = events
@@ -97,12 +90,13 @@ pub(super) fn set_filter(session: &mut Session, of: &Of, text: &str) -> Result<(
     }
     for (event, code) in compiled {
         if let Ok(code) = code {
-            send(session, &code)?;
-            session.guest.set(Setting::EventFilter(EventFilter {
+            let words: Vec<_> = words_of(text).collect();
+            let setting = Setting::EventFilter(EventFilter {
                 event,
                 len: code.len() as u32,
-                text,
-            }))?;
+                nr_text: words.len() as u32,
+            });
+            set(session, "filter", text, &[&code, &words], setting)?;
             session.refused.remove(&Of::Event(event));
         }
     }
@@ -115,7 +109,7 @@ fn clear_filter(session: &mut Session, event: u32) -> Result<()> {
     session.guest.set(Setting::EventFilter(EventFilter {
         event,
         len: 0,
-        text: "",
+        nr_text: 0,
     }))
 }
 
@@ -128,6 +122,35 @@ fn refuse(session: &mut Session, of: &Of, text: &str, error: FilterError) -> Res
     let shown = format!("{}\nparse_error: {error}\n", error.caret(text));
     session.refused.insert(of.clone(), shown);
     complain(session, "filter", text, error)
+}
+
+/// A text that is longer takes more room than the guest has for it.
+fn check_length(text: &str) -> std::result::Result<(), FilterError> {
+    if text.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    let at = (0..=MAX_TEXT).rfind(|at| text.is_char_boundary(*at));
+    Err(FilterError {
+        at: at.unwrap_or(0),
+        reason: format!("there is room for {MAX_TEXT} bytes"),
+    })
+}
+
+/// Sets something of an event that has these words.
+fn set(
+    session: &mut Session,
+    file: &str,
+    command: &str,
+    words: &[&[u32]],
+    setting: Setting<'_>,
+) -> Result<()> {
+    send(session, &words.concat())?;
+    let done = session.guest.set(setting);
+    if done == Err(Errno::NOMEM) {
+        let what = "The guest has no room for it beside the other filters and triggers";
+        session.complain(file, command, 0, what);
+    }
+    done
 }
 
 /// Puts words where the guest looks for them.
@@ -183,79 +206,86 @@ pub(super) fn set_trigger(session: &mut Session, of: &Of, text: &str) -> Result<
         Ok(trigger) => trigger,
         Err(error) => return complain(session, "trigger", command, further(error)),
     };
-    let clears = trigger.hist.as_ref().is_some_and(|hist| hist.is_clear);
+    let to_do = trigger.hist.as_ref().and_then(|hist| hist.command);
     let rules = session.guest.rules()?;
     let rule = RulesView::new(&rules).find(event);
-    let set: Vec<_> = (rule.iter().flat_map(|rule| rule.triggers()))
+    let there: Vec<_> = (rule.iter().flat_map(|rule| rule.triggers()))
         .filter_map(|set| Some((set, Trigger::parse(set.text).ok()?)))
         .collect();
-    let same = set.iter().find(|(_, other)| other.is_like(&trigger));
-    let mut with_keys = set.iter().filter(|(_, other)| other.has_keys_of(&trigger));
+    let same = there.iter().find(|(_, other)| other.is_like(&trigger));
+    let mut with_keys = there
+        .iter()
+        .filter(|(_, other)| other.has_keys_of(&trigger));
     let same = match with_keys.next() {
         // To take a histogram away or to clear it its keys will do, if no other has them.
-        Some(only) if (!adds || clears) && with_keys.next().is_none() => Some(only),
+        Some(only) if (!adds || to_do.is_some()) && with_keys.next().is_none() => Some(only),
         _ => same,
     };
-    if clears && adds {
-        let Some((set, other)) = same else {
-            session.complain("trigger", command, 0, "The event has no such histogram");
-            return Err(Errno::NOENT);
-        };
-        // One that is set anew is empty.
-        let place = set.place as u32;
-        session
-            .guest
-            .set(Setting::EventTriggerOff(EventTriggerOff { event, place }))?;
-        return add(session, event, other, set.text);
-    }
-    match (same.map(|(set, _)| set), adds) {
-        (Some(same), false) => {
-            let place = same.place as u32;
-            return session
-                .guest
-                .set(Setting::EventTriggerOff(EventTriggerOff { event, place }));
-        }
+    let place = same.map_or(0, |(set, _)| set.place as u32);
+    let take_away = Setting::EventTriggerOff(EventTriggerOff { event, place });
+    match (same, adds) {
         // As in Linux, taking away what is not there is no mistake.
-        (None, false) => return Ok(()),
-        (Some(_), true) => {
-            session.complain("trigger", command, 0, "The event has such a trigger");
-            return Err(Errno::EXIST);
+        (None, false) => Ok(()),
+        (Some(_), false) => session.guest.set(take_away),
+        (None, true) => match to_do {
+            Some(Command::Clear | Command::Continue) => {
+                session.complain("trigger", command, 0, "The event has no such histogram");
+                Err(Errno::NOENT)
+            }
+            Some(Command::Pause) => add(session, event, &trigger, command, Some(0)),
+            None => add(session, event, &trigger, command, trigger.count),
+        },
+        (Some((set, other)), true) => {
+            let count = match to_do {
+                Some(Command::Clear) => {
+                    // One that is set anew is empty.
+                    session.guest.set(take_away)?;
+                    let left = (set.left != UNLIMITED).then_some(set.left);
+                    return add(session, event, other, set.text, left);
+                }
+                Some(Command::Pause) => Some(0),
+                Some(Command::Continue) => None,
+                None => {
+                    session.complain("trigger", command, 0, "The event has such a trigger");
+                    return Err(Errno::EXIST);
+                }
+            };
+            let setting = EventTriggerCount {
+                event,
+                place,
+                count,
+            };
+            session.guest.set(Setting::EventTriggerCount(setting))
         }
-        (None, true) => {}
     }
-    add(session, event, &trigger, command)
 }
 
-fn add(session: &mut Session, event: u32, trigger: &Trigger, text: &str) -> Result<()> {
-    if text.len() > MAX_TEXT {
-        let what = format!("A trigger has {MAX_TEXT} bytes at most");
-        return complain(
-            session,
-            "trigger",
-            text,
-            FilterError {
-                at: MAX_TEXT,
-                reason: what,
-            },
-        );
-    }
+/// Adds a trigger that acts so often at most.
+fn add(
+    session: &mut Session,
+    event: u32,
+    trigger: &Trigger,
+    text: &str,
+    count: Option<u64>,
+) -> Result<()> {
     let names = names_of(session)?;
     let def = session.table.get(event).ok_or(Errno::NOENT)?;
-    let bound = match trigger.bind(def, &session.table, &names) {
+    let bound = check_length(text).and_then(|()| trigger.bind(def, &session.table, &names));
+    let bound = match bound {
         Ok(bound) => bound,
         Err(error) => return complain(session, "trigger", text, error),
     };
-    let words: Vec<_> = [&*bound.spec, &*bound.condition].concat();
-    send(session, &words)?;
-    session.guest.set(Setting::EventTrigger(EventTrigger {
+    let words: Vec<_> = words_of(text).collect();
+    let count = count.map(|count| u32::try_from(count).map_err(|_| Errno::INVAL));
+    let setting = Setting::EventTrigger(EventTrigger {
         event,
         action: trigger.action,
-        count: trigger
-            .count
-            .map(|count| u32::try_from(count).map_err(|_| Errno::INVAL))
-            .transpose()?,
+        count: count.transpose()?,
+        other: bound.other,
         nr_spec: bound.spec.len() as u32,
         nr_condition: bound.condition.len() as u32,
-        text,
-    }))
+        nr_text: words.len() as u32,
+    });
+    let parts = [&*bound.spec, &*bound.condition, &*words];
+    set(session, "trigger", text, &parts, setting)
 }

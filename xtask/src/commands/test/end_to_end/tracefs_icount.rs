@@ -94,3 +94,80 @@ pub(super) fn histograms(stage: &Stage) -> Result<()> {
         "tracefs: echo: write error: No such file or directory",
     )
 }
+
+/// Histograms by buckets and stacks pause and go on; triggers switch another event; events are those of the listed threads.
+pub(super) fn rules(stage: &Stage) -> Result<()> {
+    const COMMANDS: &str = "cd events/timerlat/timerlat_irq; echo 'hist:keys=timer_latency.buckets=100,stacktrace' > trigger; sleep 0.02\n\
+         echo 'hist:keys=timer_latency.buckets=100,stacktrace:pause' >> trigger; grep -c paused trigger; sleep 0.02; grep -c '^{ timer_latency: ~ 0-99, stacktrace:$' hist; grep -c 'timerlat::expired$' hist; grep Hits hist\n\
+         echo 'hist:keys=timer_latency.buckets=100:cont' >> trigger; echo 'hist:keys=timer_latency.buckets=100,stacktrace:cont' >> trigger; sleep 0.02; grep Hits hist; echo '!hist:keys=timer_latency.buckets=100,stacktrace' >> trigger\n\
+         echo 'enable_event:sched:sched_switch:1' > trigger; cat ../../sched/sched_switch/enable; sleep 0.01; cat trigger ../../sched/sched_switch/enable\n\
+         echo '!enable_event:sched:sched_switch' > trigger; cat ../../sched/sched_switch/enable; cd ../../..; grep -c sched_switch: trace\n\
+         echo 1 > events/sched/sched_switch/enable; echo 'disable_event:sched:sched_switch if timer_latency > 0' > events/timerlat/timerlat_irq/trigger; sleep 0.01\n\
+         cat events/sched/sched_switch/enable; echo '!disable_event:sched:sched_switch' > events/timerlat/timerlat_irq/trigger; cat events/sched/sched_switch/enable\n\
+         echo 1 > events/sched/sched_wakeup/enable; echo 1 > events/timerlat/enable\n\
+         echo 0 > set_event_pid; cat set_event_pid; echo > trace; sleep 0.01; grep -c timerlat_irq: trace; grep -c timerlat_thread: trace; grep -c sched_switch: trace; grep -c sched_wakeup: trace\n\
+         echo > set_event_pid; echo 0 > set_event_notrace_pid; echo > trace; sleep 0.01; grep -c timerlat_irq: trace; grep -c timerlat_thread: trace; grep -c sched_switch: trace; grep -c sched_wakeup: trace\n\
+         echo 200 > set_event_pid; echo > trace; echo hello > trace_marker; sleep 0.01; grep -c ': ' trace; cat set_event_pid; echo > set_event_pid; echo > set_event_notrace_pid; cat set_event_pid set_event_notrace_pid\n\
+         echo > trace; sleep 0.01; grep -c timerlat_irq: trace";
+    let words = [
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--icount",
+        "-c",
+        COMMANDS,
+    ];
+    let done = stage.xtask(&words)?.code(0)?;
+    let lines: Vec<_> = done.stdout.lines().collect();
+    let (hist, switched) = lines.split_at_checked(5).context("a histogram")?;
+    // The first stack is that of the boot, those behind it are of the idle thread's loop.
+    ensure!(hist[..3] == ["1", "2", "2"], "{hist:?}");
+    let hits = |line: &str| -> Result<u32> {
+        let digits = line.strip_prefix("    Hits: ").context("no hits")?;
+        Ok(digits.parse()?)
+    };
+    let (before, after) = (hits(hist[3])?, hits(hist[4])?);
+    // It paused for as long as it had counted.
+    ensure!(
+        before > 10 && before.abs_diff(after - before) < 3,
+        "{hist:?}"
+    );
+    let (switched, listed) = switched.split_at_checked(7).context("switched events")?;
+    let [off, trigger, on, gone, count, disabled, again] = switched[..] else {
+        anyhow::bail!("{switched:?}");
+    };
+    ensure!(
+        trigger == "enable_event:sched:sched_switch:count=0",
+        "{trigger}"
+    );
+    ensure!(
+        [off, on, gone, disabled, again] == ["0", "1", "0", "0", "1"],
+        "{switched:?}"
+    );
+    ensure!(count.parse::<u32>()? > 15, "{count} switches");
+    let [pid, of_idle @ .., a, b, c, d, others, left, end] = listed else {
+        anyhow::bail!("{listed:?}");
+    };
+    let numbers = |lines: &[&str]| -> Result<Vec<u32>> {
+        lines.iter().map(|line| Ok(line.parse()?)).collect()
+    };
+    // A switch or a wake-up is of both threads.
+    let (of_idle, of_others) = (numbers(of_idle)?, numbers(&[a, b, c, d])?);
+    ensure!(
+        of_idle[..2] == [10, 0] && of_others[..2] == [0, 10],
+        "{listed:?}"
+    );
+    ensure!(
+        of_idle[2..] == of_others[2..] && of_idle[2] >= 20 && of_idle[3] >= 10,
+        "{listed:?}"
+    );
+    // The header has two such lines, and the marker is nobody's event.
+    ensure!(
+        (*pid, *others, *left, *end) == ("0", "3", "200", "10"),
+        "{listed:?}"
+    );
+    contains(
+        &done.stderr,
+        "tracefs: echo: write error: No such file or directory",
+    )
+}

@@ -19,16 +19,30 @@ fn parts(text: &str) -> Vec<&str> {
 
 /// A filter lets through what it says; what is wrong with one shows with its place, and there is none then.
 pub(super) fn filters(stage: &Stage) -> Result<()> {
+    // As long as a session's, and longer than there is room for.
+    let alternatives = |nr: u32| {
+        let names = (0..nr).map(|number| format!("next_comm == \"worker/{number}\""));
+        names.collect::<Vec<_>>().join(" || ")
+    };
+    let (long, too_long) = (alternatives(20), alternatives(100));
+    let long_ones = format!(
+        "echo '{long} || next_pid == 0' > @/filter; cat @/filter; echo > trace; echo 1 > @/enable; sleep 0.05\n\
+         echo 0 > @/enable; cat trace | grep -c next_pid=0; echo '{too_long}' > @/filter; cat @/filter; cat error_log | tail -3; echo 0 > @/filter"
+    );
     let text = shell(
         stage,
+        &[
         "cat @/filter; echo 'next_pid == 0 && next_comm ~ \"swap*\"' > @/filter; cat @/filter\n\
          echo 1 > @/enable; sleep 0.05; echo 0 > @/enable; echo ---; cat trace; echo ---\n\
          echo 'next_pid = 3' > @/filter; cat @/filter; echo 'prev_pid > nothing' > @/filter; cat @/filter\n\
          echo > trace; echo 1 > @/enable; sleep 0.05; echo 0 > @/enable; echo ---; cat trace; echo ---; cat error_log\n\
          echo ---; echo 0 > @/filter; cat @/filter; echo 'next_prio < 200' > events/sched/filter; cat @/filter; echo ---\n\
-         echo 'no_such_field == 1' > events/sched/filter; cat events/sched/filter; cat events/sched/sched_wakeup/filter; echo 0 > events/sched/filter; cat @/filter events/sched/filter",
+         echo 'no_such_field == 1' > events/sched/filter; cat events/sched/filter; cat events/sched/sched_wakeup/filter; echo 0 > events/sched/filter; cat @/filter events/sched/filter; echo ---",
+            &long_ones,
+        ]
+        .join("\n"),
     )?;
-    let [set, trace, refused, all, log, system, end] = parts(&text)[..] else {
+    let [set, trace, refused, all, log, system, end, long_ones] = parts(&text)[..] else {
         anyhow::bail!("{text}");
     };
     ensure!(
@@ -78,6 +92,14 @@ pub(super) fn filters(stage: &Stage) -> Result<()> {
         "{refused}"
     );
     ensure!(end.starts_with("none\n###"), "{end}");
+    let mut lines = long_ones.lines();
+    let (shown, count) = (lines.next(), lines.next().context("a count")?);
+    ensure!(
+        shown == Some(&*format!("{long} || next_pid == 0")) && count.parse::<u32>()? > 10,
+        "{long_ones}"
+    );
+    let refused = "parse_error: there is room for 2048 bytes";
+    ensure!(lines.any(|line| line == refused), "{long_ones}");
     Ok(())
 }
 
@@ -124,7 +146,9 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
     let [set, gone, spent, snapshot, freed, stacks, after] = parts(&text)[..] else {
         anyhow::bail!("{text}");
     };
-    let (_, set) = set.split_once("hist\n").context("no list of triggers")?;
+    let (_, set) = set
+        .split_once("disable_event\n")
+        .context("no list of triggers")?;
     let condition = "if next_pid == 0\n";
     ensure!(
         set.contains(condition) && set.ends_with(&format!("0\ntraceoff:count=0 {condition}0\n")),
