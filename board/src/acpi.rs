@@ -42,7 +42,8 @@ mod ids {
     }
 }
 
-const LIMIT: usize = 3 << 30;
+/// What the kernel maps: the last gigabyte uncached, which is as good for reading.
+const LIMIT: usize = 4 << 30;
 
 /// The bytes of physical memory from `address`, if they are in the part that is mapped.
 fn bytes(address: usize, len: usize) -> Option<&'static [u8]> {
@@ -50,7 +51,7 @@ fn bytes(address: usize, len: usize) -> Option<&'static [u8]> {
     if address < 0x1000 || end > LIMIT {
         return None;
     }
-    // SAFETY: memory below 3 GiB is identity-mapped; firmware tables do not change.
+    // SAFETY: memory below 4 GiB is identity-mapped; firmware tables do not change.
     Some(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
 }
 
@@ -73,10 +74,22 @@ fn table(address: usize) -> Option<&'static [u8]> {
     (table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) == 0).then_some(table)
 }
 
-/// Reads the tables from the root pointer that the loader gave, or from where a BIOS leaves it.
-pub(crate) fn read(rsdp: u64) -> Tables {
+/// Bytes of a root pointer, of ACPI 2.0 and later.
+pub(crate) const RSDP_LEN: usize = 36;
+
+/// The root pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Root {
+    /// It lies at this address; 0 if nobody knows.
+    At(u64),
+    /// A copy of it. ACPI 1.0's is shorter, with zeros behind it.
+    Copy([u8; RSDP_LEN]),
+}
+
+/// Reads the tables from the root pointer, or if it is none, from where a BIOS leaves it.
+pub(crate) fn read(rsdp: Root) -> Tables {
     let mut found = Tables::default();
-    let Some(rsdp) = root(rsdp as usize) else {
+    let Some(rsdp) = root(&rsdp) else {
         return found;
     };
     let revision = rsdp.get(15).copied().unwrap_or(0);
@@ -98,10 +111,14 @@ pub(crate) fn read(rsdp: u64) -> Tables {
     found
 }
 
-fn root(rsdp: usize) -> Option<&'static [u8]> {
-    let is_root =
-        |address: usize| bytes(address, 36).filter(|found| found.starts_with(b"RSD PTR "));
-    is_root(rsdp).or_else(|| (0xe0000..0x10_0000).step_by(16).find_map(is_root))
+fn root(rsdp: &Root) -> Option<&[u8]> {
+    let is_root = |found: &&[u8]| found.starts_with(b"RSD PTR ");
+    let at = |address: usize| bytes(address, RSDP_LEN).filter(is_root);
+    match rsdp {
+        Root::At(address) => at(*address as usize),
+        Root::Copy(copy) => Some(&copy[..]).filter(is_root),
+    }
+    .or_else(|| (0xe0000..0x10_0000).step_by(16).find_map(at))
 }
 
 fn read_table(table: &[u8], found: &mut Tables) {

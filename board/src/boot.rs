@@ -1,10 +1,13 @@
-//! From the loader to long mode: the PVH entry.
+//! From the loader to long mode: the entry of PVH and Multiboot2.
 //!
-//! The loader (QEMU `-kernel`, Firecracker, Cloud Hypervisor) finds the entry in an ELF note and jumps to it in 32-bit
-//! protected mode with paging off and `ebx` at its start information. Here the first gigabyte is mapped by 2 MiB pages
-//! that anything is allowed on; the kernel's own tables replace them before the first thread runs.
+//! A PVH loader (QEMU `-kernel`, Firecracker, Cloud Hypervisor) finds the entry in an ELF note, a Multiboot2 loader (GRUB,
+//! kexec) in the ELF header of a file that has Multiboot2's header in its first 32 KiB. Both jump to it in 32-bit protected
+//! mode with paging off and `ebx` at their information; Multiboot2's leave a number in `eax`. Here the first gigabyte is
+//! mapped by 2 MiB pages that anything is allowed on; the kernel's own tables replace them before the first thread runs.
+//! There is no header of Multiboot1: QEMU's `-kernel` would take it, and that loader knows no 64-bit files.
 //!
-//! Source: Xen's `docs/misc/pvh.pandoc` (start of day), Intel SDM vol. 3A, 9.8.5 (entering long mode).
+//! Source: Xen's `docs/misc/pvh.pandoc` (start of day), Multiboot2 specification 2.0, 3.1 and 3.3, Intel SDM vol. 3A,
+//! 9.8.5 (entering long mode).
 
 use core::arch::global_asm;
 
@@ -21,80 +24,12 @@ pub(crate) fn stack_top() -> usize {
     BOOT_STACK.top()
 }
 
-/// Entry of `hvm_memmap_table_entry`, version 1.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct MemoryRange {
-    _address: u64,
-    size: u64,
-    kind: u32,
-    _reserved: u32,
-}
-
-/// `hvm_start_info`, version 1.
-#[repr(C)]
-struct StartInfo {
-    magic: u32,
-    version: u32,
-    flags: u32,
-    nr_modules: u32,
-    modules: u64,
-    command_line: u64,
-    rsdp: u64,
-    memory_map: u64,
-    nr_memory_ranges: u32,
-    _reserved: u32,
-}
-
-const START_MAGIC: u32 = 0x336e_c578;
-
-/// What the loader told.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Loader {
-    pub(crate) command_line: &'static str,
-    pub(crate) rsdp: u64,
-    /// Bytes of RAM.
-    pub(crate) ram: u64,
-}
-
-impl Loader {
-    /// Reads the start information, while everything is still mapped.
-    ///
-    /// # Safety
-    /// `info` is what the loader passed, and the first gigabyte is mapped.
-    pub(crate) unsafe fn read(info: u64) -> Self {
-        const GIGABYTE: u64 = 1 << 30;
-        if info == 0 || info >= GIGABYTE {
-            return Self::default();
-        }
-        // SAFETY: the loader's structure, below one gigabyte.
-        let info = unsafe { &*(info as *const StartInfo) };
-        if info.magic != START_MAGIC {
-            return Self::default();
-        }
-        let mut loader = Self {
-            rsdp: info.rsdp,
-            ..Self::default()
-        };
-        if info.command_line != 0 && info.command_line < GIGABYTE {
-            // SAFETY: a zero-terminated string of the loader.
-            let text =
-                unsafe { core::ffi::CStr::from_ptr(info.command_line as *const core::ffi::c_char) };
-            loader.command_line = text.to_str().unwrap_or("");
-        }
-        if info.version >= 1 && info.memory_map != 0 && info.memory_map < GIGABYTE {
-            let nr = (info.nr_memory_ranges as usize).min(128);
-            // SAFETY: the loader's table of that many entries.
-            let ranges =
-                unsafe { core::slice::from_raw_parts(info.memory_map as *const MemoryRange, nr) };
-            loader.ram = ranges
-                .iter()
-                .filter(|range| range.kind == 1)
-                .map(|range| range.size)
-                .sum();
-        }
-        loader
-    }
+/// Multiboot2's header asks for nothing: an ELF file says the rest itself.
+mod header {
+    pub(super) const MAGIC: u32 = 0xe852_50d6;
+    pub(super) const ARCHITECTURE: u32 = 0; // i386, protected mode
+    pub(super) const LEN: u32 = 24;
+    pub(super) const CHECKSUM: u32 = 0u32.wrapping_sub(MAGIC + ARCHITECTURE + LEN);
 }
 
 global_asm!(
@@ -102,7 +37,7 @@ global_asm!(
     ".balign 4",
     ".long 4, 4, 18", // name size, description size, XEN_ELFNOTE_PHYS32_ENTRY
     ".asciz \"Xen\"",
-    ".long pvh_start32",
+    ".long boot_start32",
     //
     ".section .bss.boot, \"aw\", @nobits",
     ".balign 4096",
@@ -118,10 +53,11 @@ global_asm!(
     //
     ".section .text.boot, \"ax\"",
     ".code32",
-    ".global pvh_start32",
-    "pvh_start32:",
+    ".global boot_start32",
+    "boot_start32:",
     "cli",
     "cld",
+    "mov esi, eax",
     "mov esp, offset {stack} + {stack_size}",
     // 512 pages of 2 MiB
     "mov edi, offset boot_level2",
@@ -141,10 +77,10 @@ global_asm!(
     "mov edi, ebx",
     "lgdt [boot_gdt_pointer]",
     ".byte 0xea", // jmp far: not to be had in Intel syntax
-    ".long pvh_start64",
+    ".long boot_start64",
     ".word 8",
     //
-    // Turns long mode on with the boot tables; clobbers eax, ecx, edx.
+    // Turns long mode on with the boot tables; changes eax, ecx, edx.
     "enter_long_mode_32:",
     "mov eax, cr4",
     "or eax, 0x620", // PAE, OSFXSR, OSXMMEXCPT
@@ -160,7 +96,7 @@ global_asm!(
     "ret",
     //
     ".code64",
-    "pvh_start64:",
+    "boot_start64:",
     "mov eax, 0x10",
     "mov ds, eax",
     "mov es, eax",
@@ -171,9 +107,19 @@ global_asm!(
     "mov rsp, offset {stack} + {stack_size}",
     "xor ebp, ebp",
     "mov edi, edi",
+    "mov esi, esi",
     "call {start}",
     "ud2",
+    //
+    ".balign 8",
+    ".long {magic}, {architecture}, {len}, {checksum}",
+    ".word 0, 0", // the last tag
+    ".long 8",
     ".text",
+    magic = const header::MAGIC,
+    architecture = const header::ARCHITECTURE,
+    len = const header::LEN,
+    checksum = const header::CHECKSUM,
     stack = sym BOOT_STACK,
     stack_size = const IDLE_STACK_SIZE + 4096,
     start = sym crate::start::start,

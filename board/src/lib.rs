@@ -1,6 +1,6 @@
-//! The machine: a PC, real or emulated, that boots by PVH.
+//! The machine: a PC, real or emulated, that boots by PVH or Multiboot2.
 //!
-//! * `boot`, `start`: from the loader to the first thread. An image says [`entry!`] with its main function.
+//! * `boot`, `loader`, `start`: from the loader to the first thread. An image says [`entry!`] with its main function.
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
@@ -33,6 +33,8 @@ mod boot;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod gate;
 mod hpet;
+#[cfg(any(feature = "image", test))]
+mod loader;
 #[cfg(feature = "image")]
 mod memory;
 mod pci;

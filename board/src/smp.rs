@@ -21,6 +21,10 @@ thread_stack!(static STACKS: [IDLE_STACK_SIZE; MAX_CPUS]);
 const TRAMPOLINE_PAGE: u8 = 8;
 const TRAMPOLINE: usize = TRAMPOLINE_PAGE as usize * 4096;
 
+/// The memory that has to be RAM for CPUs to begin.
+pub(crate) const TRAMPOLINE_RANGE: core::ops::Range<u64> =
+    TRAMPOLINE as u64..TRAMPOLINE as u64 + 4096;
+
 static CPUS: Once<ApicIds> = Once::new();
 
 /// Top of the stack for the CPU that is being started.

@@ -3,20 +3,21 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::arch::tsc;
+use takt_kernel::arch::{descriptors, tsc};
 use takt_kernel::config::{MAIN_STACK_SIZE, MAX_COMMAND_LINE};
 use takt_kernel::fault::{self, ExitCode, Machine};
 use takt_kernel::thread::Builder;
 use takt_kernel::{boot as kernel_boot, thread_stack, time};
 
-use crate::boot::Loader;
+use crate::acpi::{self, Root};
 #[cfg(feature = "capture")]
 use crate::capture;
 use crate::cmdline::CommandLine;
+use crate::loader::{Loader, MemoryMap, Protocol};
 use crate::serial::Serial;
 #[cfg(feature = "settings")]
 use crate::tracing::Stage;
-use crate::{acpi, clocks, pic, power};
+use crate::{clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
 const MAX_HALT_MARGIN_NS: u64 = 1_000_000;
@@ -76,21 +77,74 @@ unsafe extern "Rust" {
 ///
 /// # Panics
 /// If it is longer than there is room for. Cut, it would be another one.
-fn keep(text: &str) -> &'static str {
+fn keep(loader: &Loader<'_>) -> &'static str {
     // SAFETY: once, before there are threads.
     let room = unsafe { &mut *COMMAND_LINE.0.get() };
-    let Some(kept) = room.get_mut(..text.len()) else {
+    let mut len = 0;
+    for byte in loader.command_line() {
+        if let Some(place) = room.get_mut(len) {
+            *place = byte;
+        }
+        len += 1;
+    }
+    let Some(kept) = room.get(..len) else {
         panic!(
-            "the command line has {} bytes, more than {MAX_COMMAND_LINE} (TAKT_MAX_COMMAND_LINE)",
-            text.len()
+            "the command line has {len} bytes, more than {MAX_COMMAND_LINE} (TAKT_MAX_COMMAND_LINE)"
         );
     };
-    kept.copy_from_slice(text.as_bytes());
     core::str::from_utf8(kept).unwrap_or("")
 }
 
-/// First Rust code.
-pub(crate) extern "C" fn start(info: u64) -> ! {
+/// Looks whether the image lies in RAM that is its own.
+///
+/// # Panics
+/// If it does not.
+fn check_room(memory: &MemoryMap<'_>) {
+    let image = descriptors::image_range();
+    if let Err(not_ram) = memory.check(image.start as u64..image.end as u64) {
+        panic!(
+            "the image needs the memory from {:#x} to {:#x}, and the loader says that {not_ram}: have less linked into it \
+             (its thread stacks and the ring are the most of it), or give the machine more memory",
+            image.start, image.end
+        );
+    }
+}
+
+/// What is kept of what the loader told.
+struct Told {
+    protocol: Protocol,
+    command_line: &'static str,
+    rsdp: Root,
+    /// Bytes of RAM.
+    ram: u64,
+    can_start_cpus: bool,
+}
+
+/// Reads all that the loader told. It may lie in the page of the null pointer, which is not mapped for long.
+///
+/// # Panics
+/// If it cannot be read, or the machine has no room for the image.
+///
+/// # Safety
+/// As [`Loader::read`].
+unsafe fn ask_loader(info: u64, magic: u32) -> Told {
+    // SAFETY: the caller's duty.
+    let loader = match unsafe { Loader::read(info, magic) } {
+        Ok(loader) => loader,
+        Err(why) => panic!("{why}"),
+    };
+    check_room(&loader.memory);
+    Told {
+        protocol: loader.protocol,
+        command_line: keep(&loader),
+        rsdp: loader.rsdp,
+        ram: loader.memory.ram(),
+        can_start_cpus: loader.memory.check(crate::smp::TRAMPOLINE_RANGE).is_ok(),
+    }
+}
+
+/// First Rust code: with the address of the loader's information, and the number that the loader left in `eax`.
+pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     let began = tsc::now();
     fault::set_machine(&PC);
     // SAFETY: once, on the boot CPU, with interrupts off.
@@ -98,9 +152,9 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     let _ = Serial::com1();
     pic::mask_all();
     pic::stop_legacy_timers();
-    // SAFETY: the loader's register, and the boot tables map the first gigabyte.
-    let loader = unsafe { Loader::read(info) };
-    let command_line = keep(loader.command_line);
+    // SAFETY: the loader's registers, the boot tables map the first gigabyte, and only the image was written to.
+    let told = unsafe { ask_loader(info, magic) };
+    let command_line = told.command_line;
     let line = CommandLine(command_line);
     #[cfg(feature = "settings")]
     crate::tracing::apply(&line, Stage::Boot);
@@ -108,7 +162,11 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
     if unsafe { kernel_boot::memory() }.is_err() {
         panic!("the image is larger than the static page tables");
     }
-    let tables = acpi::read(loader.rsdp);
+    let rsdp = match line.number("acpi_rsdp", 0) {
+        Ok(address @ 1..) => Root::At(address),
+        _ => told.rsdp,
+    };
+    let tables = acpi::read(rsdp);
     let (clocks, sources) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };
@@ -119,16 +177,21 @@ pub(crate) extern "C" fn start(info: u64) -> ! {
         capture::start();
     }
     defmt::info!(
-        "Takt {=str}: tsc {=u64} Hz ({=str}), local APIC timer {=u64} Hz ({=str}), {=u64} MiB of RAM",
+        "Takt {=str}, by {=str}: tsc {=u64} Hz ({=str}), local APIC timer {=u64} Hz ({=str}), {=u64} MiB of RAM",
         env!("CARGO_PKG_VERSION"),
+        told.protocol.name(),
         clocks.tsc_hz,
         sources.tsc.name(),
         clocks.apic_hz,
         sources.lapic.name(),
-        loader.ram >> 20,
+        told.ram >> 20,
     );
     clocks::publish(clocks, sources);
-    crate::smp::set_cpus(tables.cpus);
+    if told.can_start_cpus {
+        crate::smp::set_cpus(tables.cpus);
+    } else {
+        defmt::warn!("one CPU only: the page where the others begin is no RAM");
+    }
     let main = Builder::new("main", MAIN_PRIORITY)
         .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));
     if main.is_err() {

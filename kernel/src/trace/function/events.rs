@@ -5,17 +5,17 @@ use takt_tracer::{event, event_class};
 
 event_class! {
     /// A function and its caller, in the context of the last `function_context` of the CPU.
-    pub class Function = "function", core24(0x80) { ip: 12 block("0x200000,64"), parent_ip: 12 block("0x200000,64") }
+    pub class Function = "function", core24(0x80) { ip: 12 block("0x1000000,64"), parent_ip: 12 block("0x1000000,64") }
     print "{ip} <-{parent_ip}";
 }
 event_class! {
     /// A function and its caller.
-    pub class FunctionContext = "function_context", core8 { ip: 12 block("0x200000,64"), parent_ip: 12 block("0x200000,64") }
+    pub class FunctionContext = "function_context", core8 { ip: 12 block("0x1000000,64"), parent_ip: 12 block("0x1000000,64") }
     print "{ip} <-{parent_ip}";
 }
 event_class! {
     /// A function on a stack: an interrupt's, or a thread's.
-    pub class FuncGraph = "funcgraph", core8 { depth: 7 u, irq: 1 u, ip: 12 block("0x200000,64"), tid: 8 tid }
+    pub class FuncGraph = "funcgraph", core8 { depth: 7 u, irq: 1 u, ip: 12 block("0x1000000,64"), tid: 8 tid }
     print "{ip} depth={depth} irq={irq} pid={tid:pid}";
 }
 
