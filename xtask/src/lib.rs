@@ -7,6 +7,7 @@
 //! | [`cli`] | flags, their units and defaults |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`image`] | building the kernel image and reading its ELF file |
+//! | [`media`] | what real machines boot from |
 //! | [`qemu`] | command line, process, accelerator, the shared RAM file |
 //! | [`guest`] | reading the guest's memory: status block, RTT, its log |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
@@ -43,6 +44,7 @@ pub mod guest;
 pub mod history;
 pub mod image;
 pub mod input;
+pub mod media;
 pub mod named;
 pub mod osnoise;
 pub mod output;
@@ -53,6 +55,7 @@ pub mod run;
 pub mod schema;
 pub mod setup;
 pub mod sweep;
+mod tool;
 pub mod tracefs;
 
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 mod actions;
 mod compare;
 mod cyclictest;
+mod image;
 mod latency_run;
 mod latency_sweep;
 mod osnoise;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 pub use actions::Action;
 pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
+pub use image::{Image, To};
 pub use latency_run::{LatencyRun, Parts};
 pub use latency_sweep::LatencySweep;
 pub use osnoise::{Osnoise, OsnoiseCommand, Sampling};
@@ -84,6 +86,8 @@ pub enum Command {
     Tracefs(Tracefs),
     /// Builds the kernel image.
     Build(Build),
+    /// Makes media that a real machine boots from: an ISO file, a USB stick, a folder for the network.
+    Image(Image),
     /// Lists the functions that can be traced (ftrace: available_filter_functions).
     Functions(Functions),
     /// Runs the fuzz targets for a bounded time.

@@ -11,6 +11,7 @@ mod cyclictest;
 mod doctor;
 mod functions;
 mod fuzz;
+mod image;
 mod latency_run;
 mod latency_sweep;
 mod log;
@@ -41,6 +42,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Log(flags) => log::run(&flags),
         Command::Report(_) | Command::History(_) => companion::run(),
         Command::Build(flags) => build::run(&flags),
+        Command::Image(flags) => image::run(&flags),
         Command::Test(flags) => test::run(&flags),
         Command::Ci => ci::run(),
         Command::Run(flags) => run::run(&flags),

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::packages::Package;
-use super::tool;
 use crate::setup;
+use crate::tool;
 
 /// What the kernel must have been built with, and what for.
 const NEEDED: [(&str, &str); 7] = [

@@ -26,7 +26,7 @@ pub mod packages;
 pub mod record;
 pub mod table;
 pub mod timerlat;
-mod tool;
+
 pub mod verdict;
 pub mod watch;
 

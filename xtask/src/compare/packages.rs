@@ -9,9 +9,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::apt::{Apt, Stanza};
-use super::tool;
 use crate::paths::which;
 use crate::term::{WithHelp, note};
+use crate::tool;
 
 /// The package that names the current kernel.
 const META: &str = "linux-image-rt-amd64";

@@ -100,7 +100,7 @@ pub fn ensure_unpacker(program: &str, may_install: bool) -> Result<()> {
 }
 
 /// Installs a package for a program that is missing.
-fn install(
+pub(super) fn install(
     program: &str,
     what: &str,
     may_install: bool,

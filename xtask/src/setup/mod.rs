@@ -1,9 +1,11 @@
 //! What the machine must have, and getting it.
 
 pub mod build;
+pub mod grub;
 pub mod install;
 pub mod packages;
 
+pub use grub::{GrubTools, ensure_grub, ensure_ovmf};
 pub use install::{
     browser, ensure_browser, ensure_fuse, ensure_qemu, ensure_unpacker, ensure_viewers,
 };

@@ -31,6 +31,10 @@ pub struct Manager {
     pub browser: &'static str,
     /// The package with xz.
     pub xz: &'static str,
+    /// The packages with GRUB for BIOS and for UEFI, and what its tools call.
+    pub grub: &'static str,
+    /// The package with UEFI's firmware for QEMU.
+    pub ovmf: &'static str,
 }
 
 const MANAGERS: [Manager; 5] = [
@@ -45,6 +49,8 @@ const MANAGERS: [Manager; 5] = [
         viewers: "trace-cmd babeltrace2",
         browser: "chromium",
         xz: "xz-utils",
+        grub: "grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools",
+        ovmf: "ovmf",
     },
     Manager {
         program: "dnf",
@@ -57,6 +63,8 @@ const MANAGERS: [Manager; 5] = [
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
         xz: "xz",
+        grub: "grub2-tools-extra grub2-pc-modules grub2-efi-x64-modules xorriso mtools",
+        ovmf: "edk2-ovmf",
     },
     Manager {
         program: "pacman",
@@ -69,6 +77,8 @@ const MANAGERS: [Manager; 5] = [
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
         xz: "xz",
+        grub: "grub libisoburn mtools",
+        ovmf: "edk2-ovmf",
     },
     Manager {
         program: "zypper",
@@ -81,6 +91,8 @@ const MANAGERS: [Manager; 5] = [
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
         xz: "xz",
+        grub: "grub2 grub2-i386-pc grub2-x86_64-efi xorriso mtools",
+        ovmf: "qemu-ovmf-x86_64",
     },
     Manager {
         program: "apk",
@@ -93,6 +105,8 @@ const MANAGERS: [Manager; 5] = [
         viewers: "trace-cmd babeltrace",
         browser: "chromium",
         xz: "xz",
+        grub: "grub grub-bios grub-efi xorriso mtools",
+        ovmf: "ovmf",
     },
 ];
 

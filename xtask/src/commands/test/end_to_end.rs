@@ -11,6 +11,7 @@ mod ends;
 mod ftrace_document;
 mod functions;
 mod history;
+mod media;
 mod notrace;
 mod osnoise;
 mod report;
@@ -199,6 +200,7 @@ const TESTS: &[(&str, Check)] = &[
     ("sweep_of_loads", sweep::sweeps_loads),
     ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),
+    ("media_boot_by_bios_and_uefi", media::boot_by_bios_and_uefi),
     ("compare_linux_rt", compare::linux_rt),
 ];
 

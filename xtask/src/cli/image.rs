@@ -1,0 +1,57 @@
+//! Flags of `image`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Flags of `image`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+GRUB boots the image by Multiboot2, from an ISO file, a USB stick or the network, by BIOS or by UEFI. Secure boot has to be \
+switched off: neither GRUB nor the image is signed.")]
+pub struct Image {
+    /// Where it goes.
+    #[command(flatten)]
+    pub to: To,
+    /// This ELF file instead of one that is built.
+    #[arg(long, value_name = "ELF", conflicts_with_all = ["package", "bin", "example", "features"])]
+    pub image: Option<PathBuf>,
+    /// An example instead of the image that measures.
+    #[arg(long, value_name = "NAME")]
+    pub example: Option<String>,
+    /// A binary instead of it.
+    #[arg(long, value_name = "NAME", conflicts_with = "example")]
+    pub bin: Option<String>,
+    /// Package that holds it [default: takt-board].
+    #[arg(short, long, value_name = "NAME")]
+    pub package: Option<String>,
+    /// More cargo features of the package.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub features: Vec<String>,
+    /// The kernel's command line: 'duration_ns=60000000000 smp=4 cpus=0xf'; Linux's words for its tracer as in `run`.
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub append: String,
+    /// Never install anything.
+    #[arg(long)]
+    pub no_install: bool,
+    /// Show cargo's own output; twice: also put every log level into the image.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// Where an image goes.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct To {
+    /// An ISO file: for a CD, for a USB stick, for a virtual machine.
+    #[arg(long, value_name = "FILE")]
+    pub iso: Option<PathBuf>,
+    /// A stripped ELF file: for a GRUB that is there, and for kexec.
+    #[arg(long, value_name = "FILE")]
+    pub elf: Option<PathBuf>,
+}

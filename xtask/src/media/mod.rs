@@ -1,0 +1,49 @@
+//! Media that a machine boots from: a stripped image and GRUB, which loads it by Multiboot2.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`grub`] | GRUB's configuration, and how words get through it unchanged |
+//! | [`iso`] | an ISO file for CD and USB stick, BIOS and UEFI |
+//! | [`strip`] | an image without what only the host reads |
+
+pub mod grub;
+pub mod iso;
+pub mod strip;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Where the image lies on every medium.
+const IMAGE: &str = "boot/takt";
+/// Where GRUB looks for its configuration on every medium.
+const CONFIG: &str = "boot/grub/grub.cfg";
+
+/// What is to be booted.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// The image's file, stripped.
+    pub image: Vec<u8>,
+    /// The kernel's command line.
+    pub words: String,
+}
+
+impl Contents {
+    /// Lays them out under `root`, as GRUB finds them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written.
+    fn write(&self, root: &Path) -> Result<()> {
+        let write = |name: &str, bytes: &[u8]| {
+            let file = root.join(name);
+            let dir = file.parent().unwrap_or(root);
+            fs::create_dir_all(dir)
+                .and_then(|()| fs::write(&file, bytes))
+                .with_context(|| format!("cannot write {}", file.display()))
+        };
+        write(IMAGE, &self.image)?;
+        write(CONFIG, grub::config(&self.words).as_bytes())
+    }
+}
