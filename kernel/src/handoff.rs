@@ -132,7 +132,7 @@ impl Handoff {
 
 /// [`begin_switch`](sched::begin_switch) as the last act of a call's first half.
 ///
-/// What is rare (a quantum, the lock) is one tail call: so the first half keeps nothing
+/// What is rare (an event that is recorded, a quantum, the lock) is one tail call: so the first half keeps nothing
 /// across a call and needs no callee-saved register.
 #[inline(always)]
 pub(crate) fn end_with_switch(
@@ -161,7 +161,8 @@ pub(crate) fn end_with_switch_to(
 ) -> Handoff {
     // SAFETY: this CPU's own, inside a section.
     let sched = unsafe { &(*cpu).sched };
-    if sched.nr_round_robin != 0 {
+    // SAFETY: control blocks are static; inside a section.
+    if sched.nr_round_robin != 0 || trace::is_switch_recorded(unsafe { &*next }) {
         core::hint::cold_path();
         return end_with_rare_switch(prev, next);
     }
@@ -170,7 +171,6 @@ pub(crate) fn end_with_switch_to(
     // SAFETY: as above.
     let taken = unsafe { &mut *next };
     sched::account(left, taken);
-    trace::switched(taken);
     percpu::set_current(taken);
     section.unlock_for_switch();
     Handoff::new(prev, next)
@@ -219,11 +219,13 @@ extern "C" fn end_with_rare_switch(prev: *mut Tcb, next: *mut Tcb) -> Handoff {
 #[inline(always)]
 pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
     // Read once: behind the place, which has seen the pointer, they could be others.
-    let (cpu, tid, prio) = (t.percpu, t.tid, t.prio);
-    trace::woken(t);
+    let (cpu, tid) = (t.percpu, t.tid);
+    if trace::is_wakeup_recorded(t) {
+        return end_with_rare_wakeup(section, t);
+    }
     // SAFETY: inside a section.
     let sched = unsafe { sched::of_cpu(cpu) };
-    match sched.rq.wakeup(section.ready_links(), tid, prio) {
+    match sched.rq.wakeup(section.ready_links(), tid, t.prio) {
         Resched::Keep if sched.nr_round_robin != 0 => end_with_quantum(section, t),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if crate::static_branch!(lock::SMP) => end_with_resched(section, t),
@@ -234,7 +236,7 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
         }
         // No one that is more important was ready before, or a reschedule would be due.
         Resched::Preempt if percpu::is_calm() => {
-            sched.rq.pick_woken(tid, prio);
+            sched.rq.pick_woken(tid, t.prio);
             end_with_switch_to(section, cpu, percpu::current(), t)
         }
         Resched::Preempt => {
@@ -242,6 +244,12 @@ pub(crate) fn end_with_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
             Handoff::end(section, Ok(()))
         }
     }
+}
+
+#[inline(never)]
+fn end_with_rare_wakeup(mut section: Section, t: &mut Tcb) -> Handoff {
+    sched::enqueue(&mut section, t);
+    Handoff::end(section, Ok(()))
 }
 
 #[inline(never)]

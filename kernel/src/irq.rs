@@ -139,6 +139,11 @@ pub(crate) extern "C" fn device_irq_entered(_: u32, at: u64, slot: &Slot) {
     crate::trace::irq_entered(vector_of(slot), at);
 }
 
+/// The same while no hook is timed.
+pub(crate) extern "C" fn device_irq_recorded(slot: &Slot) {
+    crate::trace::irq_recorded(vector_of(slot));
+}
+
 /// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
 pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
     let handler = slot.handler.load(Relaxed);

@@ -77,7 +77,9 @@ pub(crate) fn enqueue(section: &mut Section, t: &mut Tcb) {
     let cpu = t.percpu;
     // SAFETY: inside a section.
     let sched = unsafe { of_cpu(cpu) };
-    trace::woken(t);
+    if trace::is_wakeup_recorded(t) {
+        trace::record_wakeup(t);
+    }
     match sched.rq.wakeup(section.ready_links(), t.tid, t.prio) {
         Resched::Preempt => resched(cpu),
         Resched::Keep if sched.nr_round_robin != 0 => quantum::quantum_needed(section, t),
@@ -112,7 +114,9 @@ pub(crate) fn commit_switch(
         quantum::switch_quantum(section, cpu, prev, next);
     }
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
-    trace::switched(next);
+    if trace::is_switch_recorded(next) {
+        trace::record_switch(prev, next);
+    }
     percpu::set_current(next);
 }
 

@@ -57,7 +57,7 @@ macro_rules! trace_event {
     };
 }
 
-use crate::arch::place::place;
+use crate::arch::place::{place, recorded_place};
 use crate::arch::{interrupts, percpu};
 use crate::thread::tcb::Tcb;
 pub use takt_tracer::event::Event;
@@ -174,44 +174,49 @@ pub(crate) extern "C" fn preempt_enabling(place: u32, _: u64, _: u64, flags: u64
 #[inline(never)]
 pub(crate) fn irq_entered(vector: u32, at: u64) {
     hook!(critical::CRITICAL, critical::irq_entered(vector, at));
+    irq_recorded(vector);
+}
+
+/// The same while no hook is timed: records it, if that is on.
+#[inline(always)]
+pub(crate) fn irq_recorded(vector: u32) {
     trace!(irq_handler_entry, vector);
 }
 
-/// The same of the timer's. A hook.
-pub(crate) extern "C" fn timer_irq_entered(_: u32, at: u64) {
+/// The beginning of the timer's. A hook.
+extern "C" fn timer_irq_entered(_: u32, at: u64) {
     irq_entered(u32::from(interrupts::TIMER_VECTOR), at);
 }
 
-/// The same of a kick. A hook.
-pub(crate) extern "C" fn kick_irq_entered(_: u32, at: u64) {
+/// The same of a kick's. A hook.
+extern "C" fn kick_irq_entered(_: u32, at: u64) {
     irq_entered(u32::from(interrupts::KICK_VECTOR), at);
 }
 
 /// Trace point where the handling of the timer's interrupt begins, whose entry took the time stamp `at`.
 #[inline(always)]
 pub(crate) fn timer_entry(at: u64) {
-    place!(IRQ_ENTRY, "irq_timer", at);
+    if recorded_place!(IRQ_ENTRY, timer_irq_entered, at) {
+        irq_recorded(u32::from(interrupts::TIMER_VECTOR));
+    }
 }
 
 /// The same of a kick.
 #[inline(always)]
 pub(crate) fn kick_entry(at: u64) {
-    place!(IRQ_ENTRY, "irq_kick", at);
+    if recorded_place!(IRQ_ENTRY, kick_irq_entered, at) {
+        irq_recorded(u32::from(interrupts::KICK_VECTOR));
+    }
 }
 
 /// A thread is about to be put into its run queue, inside a section. A hook.
-pub(crate) extern "C" fn thread_woken(place: u32, t: &Tcb) {
-    trace!(
-        sched_wakeup,
-        t.tid.raw(),
-        t.prio.rank(),
-        crate::sched::cpu_of(t)
-    );
+extern "C" fn thread_woken(place: u32, t: &Tcb) {
+    record_wakeup(t);
     hook!(wakeup::WAKEUP, wakeup::woken(place, t));
 }
 
 /// Another thread is about to run, inside a section. A hook.
-pub(crate) extern "C" fn thread_switched(place: u32, next: &Tcb) {
+extern "C" fn thread_switched(place: u32, next: &Tcb) {
     // SAFETY: the running thread's own block, of which nothing is changed meanwhile.
     let prev = unsafe { &*percpu::current() };
     #[cfg(feature = "latency-tracers")]
@@ -223,21 +228,34 @@ pub(crate) extern "C" fn thread_switched(place: u32, next: &Tcb) {
     record_switch(prev, next);
 }
 
-/// Trace point where a thread is about to be put into its run queue, inside a section.
+/// Trace point where a thread is about to be put into its run queue, inside a section: whether the caller is to record it
+/// (see [`record_wakeup`]).
 #[inline(always)]
-pub(crate) fn woken(t: &Tcb) {
-    place!(readonly WAKEUP, "woken", core::ptr::from_ref(t));
+pub(crate) fn is_wakeup_recorded(t: &Tcb) -> bool {
+    recorded_place!(WAKEUP, thread_woken, core::ptr::from_ref(t))
 }
 
-/// Trace point where another thread is about to run, inside a section.
+/// Trace point where another thread is about to run, inside a section: whether the caller is to record it (see
+/// [`record_switch`]).
 #[inline(always)]
-pub(crate) fn switched(next: &Tcb) {
-    place!(rsi SWITCH, "switched", core::ptr::from_ref(next));
+pub(crate) fn is_switch_recorded(next: &Tcb) -> bool {
+    recorded_place!(SWITCH, thread_switched, core::ptr::from_ref(next))
 }
 
-/// Records it, if that is on.
+/// Records that a thread is about to be put into its run queue, if that is on.
+#[inline(always)]
+pub(crate) fn record_wakeup(t: &Tcb) {
+    trace!(
+        sched_wakeup,
+        t.tid.raw(),
+        t.prio.rank(),
+        crate::sched::cpu_of(t)
+    );
+}
+
+/// Records that `next` is about to run, if that is on.
 #[inline]
-fn record_switch(prev: &Tcb, next: &Tcb) {
+pub(crate) fn record_switch(prev: &Tcb, next: &Tcb) {
     let word = next.word();
     trace!(
         sched_switch,

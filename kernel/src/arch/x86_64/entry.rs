@@ -20,7 +20,7 @@ use core::mem::offset_of;
 
 use super::frame::TrapFrame;
 use super::percpu;
-use super::place::place_text;
+use super::place::{TIMED, recorded_place_text};
 use crate::irq;
 use crate::thread::tcb::Tcb;
 
@@ -192,8 +192,9 @@ global_asm!(
     "rdtsc",
     "TAKT_IRQ_SAVE rsi",
     "inc qword ptr gs:[{NR_IRQS}]",
-    // A place as `place!` makes them, with the time stamp; the hook finds the slot in rcx.
-    place_text!("irq_device", "push rsi"),
+    // A place as `recorded_place!` makes them, with the time stamp; the hook finds the slot in rcx.
+    recorded_place_text!("push rsi", "takt_irq_device_recorded"),
+    "takt_irq_device_handle:",
     // A static branch as `static_branch!` makes them.
     "4: .byte 0xa9",
     ".long takt_irq_device_traced - . - 4",
@@ -213,6 +214,14 @@ global_asm!(
     "test rax, rax",
     "jnz takt_irq_switch",
     "jmp takt_irq_return",
+    "takt_irq_device_recorded:",
+    "push rcx",
+    "push rsi",
+    "mov rdi, rcx",
+    "call {device_irq_recorded}",
+    "pop rsi",
+    "pop rcx",
+    "jmp takt_irq_device_handle",
     "takt_irq_device_traced:",
     "mov rdi, rcx",
     "call {traced_device_interrupt}",
@@ -327,6 +336,9 @@ global_asm!(
     SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
     handlers = sym irq::HANDLERS,
     key = sym crate::trace::IRQ_ENTRY,
+    timed = sym TIMED,
+    hook = sym irq::device_irq_entered,
+    device_irq_recorded = sym irq::device_irq_recorded,
     irq_handler_exit = sym crate::trace::events::irq_handler_exit::ID,
     traced_device_interrupt = sym irq::traced_device_interrupt,
     irq_schedule = sym crate::sched::irq_schedule,

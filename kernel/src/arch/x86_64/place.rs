@@ -42,11 +42,6 @@ global_asm!(
     "TAKT_PLACE irq_enabling, {irq_enabling}",
     "TAKT_PLACE preempt_disabled, {preempt_disabled}",
     "TAKT_PLACE preempt_enabling, {preempt_enabling}",
-    "TAKT_PLACE irq_timer, {irq_timer}",
-    "TAKT_PLACE irq_kick, {irq_kick}",
-    "TAKT_PLACE irq_device, {irq_device}",
-    "TAKT_PLACE woken, {woken}",
-    "TAKT_PLACE switched, {switched}",
     // A function of ours that is called here is shown with its caller, which is known by its block.
     ".balign 64",
     // On the stack: the function, the place's address, its word. The frame is that of a function which the place has called.
@@ -87,11 +82,6 @@ global_asm!(
     irq_enabling = sym crate::trace::irq_enabling,
     preempt_disabled = sym crate::trace::preempt_disabled,
     preempt_enabling = sym crate::trace::preempt_enabling,
-    irq_timer = sym crate::trace::timer_irq_entered,
-    irq_kick = sym crate::trace::kick_irq_entered,
-    irq_device = sym crate::irq::device_irq_entered,
-    woken = sym crate::trace::thread_woken,
-    switched = sym crate::trace::thread_switched,
 );
 
 /// The instructions of a place: the way round begins with this one.
@@ -119,6 +109,38 @@ macro_rules! place_text {
 }
 pub(crate) use place_text;
 
+/// The instructions of a place whose event the code around it records, at `$recorded`, while no hook is timed. The way round
+/// of one whose hooks are timed has as many instructions as that of any other place.
+macro_rules! recorded_place_text {
+    ($push:literal, $recorded:literal) => {
+        concat!(
+            "2: .byte 0xa9\n",
+            ".long 4f - 3f\n",
+            "3:\n",
+            ".pushsection .text.ways, \"ax\"\n",
+            "4: .byte 0xa9\n",
+            ".long 6f - 5f\n",
+            "5: jmp ",
+            $recorded,
+            "\n6: ",
+            $push,
+            // push offset 3b
+            "\n.byte 0x68\n",
+            ".long 3b\n",
+            "push offset {hook}\n",
+            "jmp takt_place_hook\n",
+            ".popsection\n",
+            ".pushsection .takt.jump_table, \"a\", @progbits\n",
+            ".long 2b\n",
+            ".short {key}\n",
+            ".long 4b\n",
+            ".short {timed}\n",
+            ".popsection"
+        )
+    };
+}
+pub(crate) use recorded_place_text;
+
 /// A place: where this key is on it calls the hook of that name, with the word if one is given. Else it is one instruction.
 macro_rules! place {
     ($key:path, $hook:literal) => {
@@ -126,14 +148,6 @@ macro_rules! place {
     };
     ($key:path, $hook:literal, $word:expr) => {
         $crate::arch::place::place!(@ $key, $hook, "push {word}", word = in(reg) $word, options(nostack))
-    };
-    // Nothing around the place is read anew behind it: what the hook writes belongs to the tracer alone.
-    (readonly $key:path, $hook:literal, $word:expr) => {
-        $crate::arch::place::place!(@ $key, $hook, "push {word}", word = in(reg) $word, options(nostack, readonly))
-    };
-    // The same with the word in `rsi`, where the compiler has it for a switch anyway.
-    (rsi $key:path, $hook:literal, $word:expr) => {
-        $crate::arch::place::place!(@ $key, $hook, "push rsi", in("rsi") $word, options(nostack, readonly))
     };
     (@ $key:path, $hook:literal, $push:literal, $($rest:tt)*) => {
         // SAFETY: an instruction that changes the flags only; or a jump to what calls a function of the kernel's that may be
@@ -153,3 +167,39 @@ macro_rules! place {
     };
 }
 pub(crate) use place;
+
+/// A place whose event the caller records: whether it is to. Where hooks are timed the hook does it, which is called with the
+/// word.
+///
+/// Nothing around the place is read anew behind it: what the hook writes belongs to the tracer alone.
+#[cfg(feature = "latency-tracers")]
+macro_rules! recorded_place {
+    ($key:path, $hook:path, $word:expr) => {
+        'place: {
+            // SAFETY: as in `place!`.
+            unsafe {
+                ::core::arch::asm!(
+                    $crate::arch::place::recorded_place_text!("push {word}", "{recorded}"),
+                    key = sym $key,
+                    timed = sym $crate::arch::place::TIMED,
+                    hook = sym $hook,
+                    word = in(reg) $word,
+                    recorded = label { break 'place true },
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack, readonly)
+                );
+            }
+            false
+        }
+    };
+}
+#[cfg(not(feature = "latency-tracers"))]
+macro_rules! recorded_place {
+    ($key:path, $hook:path, $word:expr) => {
+        $crate::static_branch!($key)
+    };
+}
+pub(crate) use recorded_place;

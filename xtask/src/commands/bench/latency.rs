@@ -12,6 +12,7 @@ use super::images::Folder;
 use crate::guest;
 use crate::image::{Elf, events};
 use crate::run::collect::Results;
+use crate::run::config::DEFAULT_EVENTS;
 use crate::run::frames::FrameReader;
 
 /// timerlat's own two events.
@@ -23,10 +24,15 @@ const SAMPLE: &str = "ftrace:timerlat";
 /// A thousand activations a second.
 pub(super) const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=3000000000 cpus=0x1 smp=1 prio=95 load=none mode=capture";
 
-/// Measures with timerlat's events recorded, and with tracing off.
+/// Measures with timerlat's events recorded, with tracing off, with all events of `latency-run`, and with tracers.
 pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
     run(elf, folder, &own_events(elf)?, "", values)?;
     run(elf, folder, "", "-untraced", values)?;
+    let mut defaults = Vec::new();
+    for system in DEFAULT_EVENTS.split(',') {
+        defaults.extend(ids_of(elf, system)?);
+    }
+    run(elf, folder, &defaults.join(","), "-default-events", values)?;
     for tracer in ["irqsoff", "preemptoff"] {
         let suffix = format!("-{tracer}");
         let settings = format!("{} ftrace={tracer}", own_events(elf)?);
