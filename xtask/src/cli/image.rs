@@ -13,8 +13,8 @@ pub struct Image {
     /// Where it goes.
     #[command(flatten)]
     pub to: To,
-    /// This ELF file instead of one that is built.
-    #[arg(long, value_name = "ELF", conflicts_with_all = ["package", "bin", "example", "features"])]
+    /// This ELF file instead of one that is built; with --usb also an ISO file that --iso made.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "features"])]
     pub image: Option<PathBuf>,
     /// An example instead of the image that measures.
     #[arg(long, value_name = "NAME")]
@@ -36,6 +36,9 @@ pub struct Image {
         hide_default_value = true
     )]
     pub append: String,
+    /// Overwrite the USB stick without asking.
+    #[arg(short, long, requires = "usb")]
+    pub yes: bool,
     /// Never install anything.
     #[arg(long)]
     pub no_install: bool,
@@ -51,6 +54,12 @@ pub struct To {
     /// An ISO file: for a CD, for a USB stick, for a virtual machine.
     #[arg(long, value_name = "FILE")]
     pub iso: Option<PathBuf>,
+    /// A USB stick: the whole of it is overwritten, and read back. The device of the disk: /dev/sdb.
+    #[arg(long, value_name = "DEVICE")]
+    pub usb: Option<PathBuf>,
+    /// A new folder for a TFTP server from which machines boot over the network (PXE).
+    #[arg(long, value_name = "DIR")]
+    pub pxe: Option<PathBuf>,
     /// A stripped ELF file: for a GRUB that is there, and for kexec.
     #[arg(long, value_name = "FILE")]
     pub elf: Option<PathBuf>,

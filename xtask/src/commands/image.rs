@@ -1,21 +1,62 @@
 //! `image`: media that a machine boots from.
 
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::Image;
 use crate::image::{Elf, Recipe};
-use crate::media::{Contents, iso, strip};
+use crate::media::disk::{Disk, System};
+use crate::media::flash::{Step, flash};
+use crate::media::{Contents, iso, netdir, strip};
 use crate::run::words;
-use crate::{output, paths, setup};
+use crate::term::WithHelp;
+use crate::{input, output, paths, setup};
 
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {
     for file in [&flags.to.iso, &flags.to.elf].into_iter().flatten() {
         output::check_writable(file)?;
     }
+    if let Some(device) = &flags.to.usb {
+        // What can be refused is refused before anything is built.
+        look(device, 0)?;
+        return write_usb(device, &medium(flags)?, flags.yes);
+    }
+    let (contents, elf) = contents(flags)?;
+    let said_where = |file: &Path| {
+        let size = file.metadata().map_or(0, |meta| meta.len());
+        let (file, size) = (file.display(), size as f64 / 1e6);
+        output::line(format_args!("{file}: {size:.1} MB; {elf}"))?;
+        Ok(ExitCode::SUCCESS)
+    };
+    if let Some(file) = &flags.to.elf {
+        output::write_or_nothing(file, &contents.image)?;
+        return said_where(file);
+    }
+    let tools = setup::ensure_grub(!flags.no_install)?;
+    if let Some(file) = &flags.to.iso {
+        output::write_or_nothing(file, &iso::make(&contents, &tools)?)?;
+        return said_where(file);
+    }
+    if let Some(dir) = &flags.to.pxe {
+        output::to_folder(dir, |part| netdir::write(&contents, &tools, part))?;
+        output::line(format_args!(
+            "{}: for a TFTP server; {elf}\nwhat its DHCP server names as the file to boot:",
+            dir.display()
+        ))?;
+        for (firmware, core) in netdir::CORES {
+            output::line(format_args!("  {firmware}  {core}"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is to be booted, and a word on where the rest of it is.
+fn contents(flags: &Image) -> Result<(Contents, String)> {
     let elf = match &flags.image {
         Some(image) => Elf::open(image)?,
         None => Elf::open(&recipe(flags).build()?.path)?,
@@ -25,16 +66,11 @@ pub(super) fn run(flags: &Image) -> Result<ExitCode> {
             .with_context(|| format!("{} cannot be put on a medium", elf.path.display()))?,
         words: words::translate(&flags.append, &elf)?.line,
     };
-    if let Some(file) = &flags.to.elf {
-        output::write_or_nothing(file, &contents.image)?;
-        return done(file, &elf);
-    }
-    let tools = setup::ensure_grub(!flags.no_install)?;
-    if let Some(file) = &flags.to.iso {
-        output::write_or_nothing(file, &iso::make(&contents, &tools)?)?;
-        return done(file, &elf);
-    }
-    Ok(ExitCode::SUCCESS)
+    let elf = paths::shown(&elf.path);
+    Ok((
+        contents,
+        format!("symbols and the log's formats are in {elf}"),
+    ))
 }
 
 fn recipe(flags: &Image) -> Recipe {
@@ -54,14 +90,80 @@ fn recipe(flags: &Image) -> Recipe {
     .for_words(&flags.append)
 }
 
-/// Says what is where.
-fn done(file: &Path, elf: &Elf) -> Result<ExitCode> {
-    let size = file.metadata().map_or(0, |meta| meta.len());
+/// The bytes for a USB stick: of an ISO file that is there, or of one that is made.
+fn medium(flags: &Image) -> Result<Vec<u8>> {
+    if let Some(file) = &flags.image {
+        let bytes = input::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        if iso::is_iso(&bytes) {
+            if !flags.append.is_empty() {
+                return Err(anyhow!(
+                    "--append cannot change the ISO file {}",
+                    file.display()
+                ))
+                .help("give the words when it is made: image --iso FILE --append …");
+            }
+            return Ok(bytes);
+        }
+    }
+    let (contents, _) = contents(flags)?;
+    iso::make(&contents, &setup::ensure_grub(!flags.no_install)?)
+}
+
+/// The disk, if `len` bytes may be written to it.
+fn look(device: &Path, len: u64) -> Result<Disk> {
+    let disk = Disk::look(device, &System::here())?;
+    if let Err(error) = disk.check(len) {
+        eprint!("{}", disk.describe());
+        return Err(error);
+    }
+    Ok(disk)
+}
+
+fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<ExitCode> {
+    // Once more: a build may take minutes, and somebody may have mounted it.
+    let disk = look(device, medium.len() as u64)?;
+    eprint!("{}", disk.describe());
+    if !is_agreed && !agrees(&disk)? {
+        return Err(anyhow!("nothing was written to {}", disk.device.display()))
+            .help("answer y, or give --yes");
+    }
+    let len = medium.len() as u64;
+    let bar = ProgressBar::new(len).with_style(
+        // The template is constant.
+        ProgressStyle::with_template("{msg} {bar:34.cyan/dim} {bytes} of {total_bytes}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let written = flash(medium, &disk.device, |step, done| {
+        bar.set_message(match step {
+            Step::Write => "writing  ",
+            Step::Compare => "comparing",
+        });
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    written?;
     output::line(format_args!(
-        "{}: {:.1} MB; symbols and the log's formats are in {}",
-        file.display(),
-        size as f64 / 1e6,
-        paths::shown(&elf.path)
+        "{}: {:.1} MB written, read back and compared; it may be pulled out",
+        disk.device.display(),
+        len as f64 / 1e6
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks whether everything on it may be lost.
+fn agrees(disk: &Disk) -> Result<bool> {
+    let device = disk.device.display();
+    if !io::stdin().is_terminal() {
+        return Err(anyhow!(
+            "nobody is there to be asked whether {device} may be overwritten"
+        ))
+        .help("if it may: --yes");
+    }
+    eprint!("Overwrite {device}? Everything on it is lost. [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin()
+        .read_line(&mut answer)
+        .context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

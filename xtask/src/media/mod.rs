@@ -2,12 +2,18 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`disk`] | what the system says of a disk, and whether it may be overwritten |
+//! | [`flash`] | writing a medium to it, and reading it back |
 //! | [`grub`] | GRUB's configuration, and how words get through it unchanged |
 //! | [`iso`] | an ISO file for CD and USB stick, BIOS and UEFI |
+//! | [`netdir`] | a folder for booting over the network |
 //! | [`strip`] | an image without what only the host reads |
 
+pub mod disk;
+pub mod flash;
 pub mod grub;
 pub mod iso;
+pub mod netdir;
 pub mod strip;
 
 use std::fs;

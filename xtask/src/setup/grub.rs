@@ -9,6 +9,7 @@ use crate::paths::which;
 
 /// Names of GRUB's tools: those of most systems, and Fedora's and SUSE's.
 const MKRESCUE: [&str; 2] = ["grub-mkrescue", "grub2-mkrescue"];
+const MKNETDIR: [&str; 2] = ["grub-mknetdir", "grub2-mknetdir"];
 
 /// What GRUB's tools call.
 const HELPERS: [&str; 2] = ["xorriso", "mformat"];
@@ -22,6 +23,8 @@ const MODULES: [&str; 3] = ["/usr/lib/grub", "/usr/lib/grub2", "/usr/share/grub2
 pub struct GrubTools {
     /// Makes ISO files.
     pub mkrescue: PathBuf,
+    /// Makes folders for the network.
+    pub mknetdir: PathBuf,
 }
 
 /// Makes sure that GRUB's tools are there, its modules for BIOS and UEFI, and what the tools call. As
@@ -39,12 +42,16 @@ pub fn ensure_grub(may_install: bool) -> Result<GrubTools> {
             |manager| manager.grub,
         )?;
     }
-    match (missing(), MKRESCUE.into_iter().find_map(which)) {
-        (None, Some(mkrescue)) => Ok(GrubTools { mkrescue }),
-        (missing, _) => bail!(
-            "{} was installed, and yet it is not there",
-            missing.as_deref().unwrap_or(MKRESCUE[0])
-        ),
+    let find = |names: [&str; 2]| {
+        let found = names.into_iter().find_map(which);
+        found.with_context(|| format!("{} was installed, and yet it is not there", names[0]))
+    };
+    match missing() {
+        None => Ok(GrubTools {
+            mkrescue: find(MKRESCUE)?,
+            mknetdir: find(MKNETDIR)?,
+        }),
+        Some(missing) => bail!("{missing} was installed, and yet it is not there"),
     }
 }
 
@@ -79,8 +86,10 @@ pub fn ensure_ovmf(may_install: bool) -> Result<PathBuf> {
 
 /// The first thing that is missing.
 fn missing() -> Option<String> {
-    if MKRESCUE.into_iter().all(|program| which(program).is_none()) {
-        return Some(MKRESCUE[0].into());
+    for names in [MKRESCUE, MKNETDIR] {
+        if names.into_iter().all(|program| which(program).is_none()) {
+            return Some(names[0].into());
+        }
     }
     if let Some(helper) = HELPERS.into_iter().find(|program| which(program).is_none()) {
         return Some(helper.into());

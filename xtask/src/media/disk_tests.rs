@@ -1,0 +1,178 @@
+//! Disks of a sysfs that is a folder of ours.
+
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A machine with a stick `sdb` of 4 GiB with two partitions, and a fixed disk `sda` with the system.
+struct Machine {
+    dir: TempDir,
+    system: System,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let system = System {
+            devices: at("class/block"),
+            mounts: at("mountinfo"),
+            swaps: at("swaps"),
+        };
+        let machine = Self { dir, system };
+        machine.write(
+            "mountinfo",
+            "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n",
+        );
+        machine.write(
+            "swaps",
+            "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n",
+        );
+        for (disk, number, removable, sectors) in [("sda", 0, 0, 1 << 30), ("sdb", 16, 1, 8 << 20)]
+        {
+            let of = |file: &str| format!("devices/{disk}/{file}");
+            machine.write(&of("size"), &format!("{sectors}\n"));
+            machine.write(&of("removable"), &format!("{removable}\n"));
+            machine.write(&of("ro"), "0\n");
+            machine.write(&of("dev"), &format!("8:{number}\n"));
+            machine.write(&of("device/vendor"), "Acme    \n");
+            machine.write(&of("device/model"), "Stick  3.0      \n");
+            for part in [1, 2] {
+                machine.write(
+                    &of(&format!("{disk}{part}/partition")),
+                    &format!("{part}\n"),
+                );
+                let number = number + part;
+                machine.write(&of(&format!("{disk}{part}/dev")), &format!("8:{number}\n"));
+                machine.link(
+                    &format!("{disk}{part}"),
+                    &format!("devices/{disk}/{disk}{part}"),
+                );
+            }
+            machine.link(disk, &format!("devices/{disk}"));
+        }
+        machine
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let file = self.dir.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    /// The device file, and where its class has it.
+    fn link(&self, name: &str, to: &str) {
+        self.write(&format!("dev/{name}"), "");
+        fs::create_dir_all(&self.system.devices).unwrap();
+        symlink(self.dir.path().join(to), self.system.devices.join(name)).unwrap();
+    }
+
+    fn look(&self, name: &str) -> Result<Disk> {
+        Disk::look(&self.dir.path().join("dev").join(name), &self.system)
+    }
+
+    /// Why nothing may be written to a disk.
+    fn refuses(&self, name: &str, len: u64) -> String {
+        let looked = self.look(name).and_then(|disk| disk.check(len));
+        format!("{:#}", looked.unwrap_err())
+    }
+}
+
+#[test]
+fn a_stick_is_described_and_may_be_written() {
+    let machine = Machine::new();
+    let stick = machine.look("sdb").unwrap();
+    stick.check(5 << 20).unwrap();
+    let text = stick.describe();
+    for line in [
+        "model      Acme Stick 3.0\n",
+        "size       4.3 GB\n",
+        "removable  yes\n",
+        "in use     no\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    // By another name, as those of /dev/disk/by-id.
+    let other = machine.dir.path().join("by-id");
+    symlink(machine.dir.path().join("dev/sdb"), &other).unwrap();
+    assert_eq!(Disk::look(&other, &machine.system).unwrap(), stick);
+}
+
+#[test]
+fn what_is_mounted_is_refused() {
+    let machine = Machine::new();
+    let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                  30 22 8:18 / /media/my\\040stick rw - vfat /dev/sdb2 rw\n";
+    machine.write("mountinfo", mounts);
+    let why = machine.refuses("sdb", 1);
+    assert!(
+        why.contains("/dev/sdb2 is mounted on /media/my stick"),
+        "{why}"
+    );
+    assert!(why.contains("sudo umount /dev/sdb2"), "{why}");
+    // btrfs has device numbers of its own; then the source tells.
+    machine.write("mountinfo", "30 22 0:42 / /x rw - btrfs /dev/sdb1 rw\n");
+    assert!(
+        machine
+            .refuses("sdb", 1)
+            .contains("/dev/sdb1 is mounted on /x")
+    );
+}
+
+#[test]
+fn the_systems_disk_and_fixed_ones_are_refused() {
+    let machine = Machine::new();
+    let why = machine.refuses("sda", 1);
+    assert!(
+        why.contains("the system's own disk: /dev/sda1 is mounted on /"),
+        "{why}"
+    );
+    machine.write("mountinfo", "");
+    assert!(
+        machine
+            .refuses("sda", 1)
+            .contains("/dev/sda2 is swapped to")
+    );
+    machine.write("swaps", "");
+    machine.write("devices/sda/sda1/holders/dm-0/dev", "");
+    assert!(
+        machine
+            .refuses("sda", 1)
+            .contains("/dev/sda1 is part of dm-0")
+    );
+    fs::remove_dir_all(machine.dir.path().join("devices/sda/sda1/holders")).unwrap();
+    assert!(
+        machine
+            .refuses("sda", 1)
+            .contains("(Acme Stick 3.0) is a fixed disk")
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let machine = Machine::new();
+    assert!(
+        machine
+            .refuses("sdb", (4 << 30) + 1)
+            .contains("4294967297 are needed")
+    );
+    machine.write("devices/sdb/ro", "1\n");
+    assert!(machine.refuses("sdb", 1).contains("write-protected"));
+    let part = machine.refuses("sdb1", 1);
+    assert!(
+        part.contains("is a part of a disk") && part.contains("dev/sdb"),
+        "{part}"
+    );
+    assert!(machine.refuses("sdc", 1).contains("there is no device"));
+    machine.write("dev/plain", "");
+    assert!(machine.refuses("plain", 1).contains("is no disk"));
+    // Nobody knows what is mounted: nothing is written.
+    fs::remove_file(&machine.system.mounts).unwrap();
+    assert!(
+        machine
+            .refuses("sdb", 1)
+            .contains("cannot see what is in use")
+    );
+}
