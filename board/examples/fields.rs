@@ -1,14 +1,19 @@
 //! Events with every kind of field, and stacks: what the viewers' tests read.
 //!
-//! `cargo xtask run fields` builds and boots it and prints its trace.
+//! `cargo xtask run fields` builds and boots it and prints its trace. Under `tracefs shell --icount` it goes on: its interrupt has a
+//! name that no record tells then.
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
 
+use takt_board::cmdline::CommandLine;
+use takt_board::control;
 use takt_kernel::arch::interrupts;
+use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
 use takt_kernel::trace::{self, Event, events};
-use takt_kernel::{irq, trace_event, trace_marker};
+use takt_kernel::{Error, irq, trace_event, trace_marker};
+use takt_tracer::control::gate;
 use takt_tracer::{event, event_class};
 
 takt_board::entry!(main);
@@ -96,7 +101,23 @@ extern "C" fn interrupt(_: usize, _: u64) {
     black_box(());
 }
 
-fn main(_command_line: &'static str) {
+/// Has the host control the tracer, and an interrupt in every millisecond.
+fn live(line: &CommandLine<'_>) -> Result<(), Error> {
+    control::start(line)?;
+    let mut next = Instant::now();
+    loop {
+        next = next + nanos_to_cycles(1_000_000);
+        sleep_until(next)?;
+        raise();
+    }
+}
+
+fn raise() {
+    // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
+    unsafe { core::arch::asm!("int {}", const VECTOR) };
+}
+
+fn main(command_line: &'static str) {
     for event in [
         numbers::Event::id().number(),
         arrays::Event::id().number(),
@@ -115,7 +136,12 @@ fn main(_command_line: &'static str) {
         calls(number, number);
     }
     if irq::register(VECTOR, "fields", interrupt, 0).is_ok() {
-        // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
-        unsafe { core::arch::asm!("int {}", const VECTOR) };
+        raise();
+    }
+    let line = CommandLine(command_line);
+    if line.get(gate::WORD).is_some()
+        && let Err(error) = live(&line)
+    {
+        defmt::error!("there is no live control: {}", error);
     }
 }

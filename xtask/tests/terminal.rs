@@ -32,9 +32,8 @@ fn names_of_threads_are_escaped() {
     for format in ["text", "latency", "csv", "flamegraph", "graph"] {
         let done = output(&mut stage.xtask("", &["trace", "run", "--format", format]));
         done.code(0);
-        let is_raw = done
-            .stdout
-            .contains(|c: char| c.is_control() && c != '\n' && c != '\t');
+        let lines = done.stdout.replace("\r\n", "\n");
+        let is_raw = lines.contains(|c: char| c.is_control() && c != '\n' && c != '\t');
         assert!(!is_raw, "{format}: {done:#?}");
         // Where the guest's own text is.
         if format != "flamegraph" && format != "graph" {

@@ -21,8 +21,13 @@ impl Irqs {
             record.values.get(vector).and_then(Value::number),
             record.values.get(name),
         ) {
-            self.0.insert(vector as u8, name.text());
+            self.set(vector as u8, &name.text());
         }
+    }
+
+    /// Gives a vector's handler a name.
+    pub fn set(&mut self, vector: u8, name: &str) {
+        self.0.insert(vector, name.into());
     }
 
     /// The name of a vector's handler, if it is known.

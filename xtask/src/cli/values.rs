@@ -77,12 +77,12 @@ impl Format {
         matches!(self, Self::TraceDat | Self::Perfetto)
     }
 
-    /// Whether it is read by people: nothing of the guest's may control their terminal.
+    /// Whether it is lines for people: nothing of the guest's may control their terminal.
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(
             self,
-            Self::Text | Self::Latency | Self::Csv | Self::Flamegraph | Self::Graph
+            Self::Text | Self::Latency | Self::Flamegraph | Self::Graph
         )
     }
 }

@@ -60,7 +60,7 @@ impl<'o> Chrome<'o> {
                 json!({"pid": names.threads.pid(tid)}),
             ),
             Change::Begin(Runs::Irq(vector)) => {
-                (format!("irq {vector}"), json!({"vector": vector}))
+                (slices::irq_name(vector, names), json!({"vector": vector}))
             }
         };
         self.put(

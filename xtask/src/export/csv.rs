@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use takt_tracer::decode::{Item, Names};
 
 use super::{Export, Facts};
+use crate::term::printable;
 
 const HEADER: &str = "ts_ns,cpu,pid,task,flags,event,message\r\n";
 
@@ -62,12 +63,13 @@ impl Export for Csv<'_> {
     }
 }
 
-/// A field that may hold anything.
+/// A field that may hold anything, as [`printable`] shows it: the lines' own ends have a control character.
 fn quoted(text: &str) -> String {
+    let text = printable(text.as_bytes());
     if text.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text
     }
 }
 

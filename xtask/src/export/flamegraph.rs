@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use takt_tracer::decode::{Item, Names};
 
 use super::Export;
-use super::slices::{Change, Runs, Slices};
+use super::slices::{self, Change, Runs, Slices};
 
 /// A stack of what runs in what, on a CPU.
 type Stack = (u8, Vec<Runs>);
@@ -89,7 +89,7 @@ impl Export for Flamegraph<'_> {
                 line.push_str(&match runs {
                     // A semicolon would be one level more.
                     Runs::Thread(tid) => names.threads.comm(*tid).replace(';', ","),
-                    Runs::Irq(vector) => format!("irq {vector}"),
+                    Runs::Irq(vector) => slices::irq_name(*vector, names).replace(';', ","),
                 });
             }
             *lines.entry(line).or_default() += ns;

@@ -17,6 +17,12 @@ pub(super) enum Runs {
     Irq(u64),
 }
 
+/// What a slice of an interrupt's handler is called.
+pub(super) fn irq_name(vector: u64, names: &Names) -> String {
+    let name = u8::try_from(vector).ok().and_then(|it| names.irqs.name(it));
+    name.map_or_else(|| format!("irq {vector}"), str::to_owned)
+}
+
 /// Something that an item says about who runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {

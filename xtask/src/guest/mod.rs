@@ -1,10 +1,11 @@
 //! Reading the guest's memory.
 
 pub mod log;
+pub mod names;
 pub mod percpu;
 pub mod rings;
 pub mod rtt;
-pub mod threads;
+
 pub mod trace;
 
 use std::io;

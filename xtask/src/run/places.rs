@@ -1,7 +1,7 @@
 //! Where a guest stood that had to be ended, in words.
 
+use crate::guest::names::Threads;
 use crate::guest::percpu::PerCpu;
-use crate::guest::threads::Threads;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
 use crate::qemu::{Ram, Registers};

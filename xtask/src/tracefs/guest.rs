@@ -15,9 +15,9 @@ use takt_tracer::control::{ControlBlock, ControlView};
 use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 
 use super::errno;
+use crate::guest::names::{self, Threads};
 use crate::guest::rings::View;
 use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
-use crate::guest::threads::Threads;
 use crate::image::Elf;
 use crate::paths;
 use crate::qemu::{Accel, Gate, Process, Ram};
@@ -305,6 +305,12 @@ impl Guest {
     pub fn threads(&self) -> Vec<(u8, String)> {
         let table = Threads::new(&self.elf, &self.ram);
         table.into_iter().flat_map(Threads::all).collect()
+    }
+
+    /// The device interrupts that have a handler, with its name.
+    #[must_use]
+    pub fn irqs(&self) -> Vec<(u8, String)> {
+        names::of_irqs(&self.elf, &self.ram)
     }
 
     /// The priorities of the threads that exist, as ftrace counts: 0 is FIFO 99.

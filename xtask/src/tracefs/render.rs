@@ -273,7 +273,7 @@ pub(super) fn pipe_rest(session: &mut Session) -> super::Result<Vec<u8>> {
     Ok(std::mem::take(&mut session.graph).out)
 }
 
-/// The names of the guest's threads as they are now, and of its functions as the options say.
+/// The names of the guest's threads and interrupts as they are now, and of its functions as the options say.
 pub(super) fn names(session: &Session, view: &ControlView) -> Names {
     let mut threads = Threads::new(session.guest.nr_idle());
     for (tid, name) in session.guest.threads() {
@@ -282,6 +282,9 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
     let symbols = Arc::clone(&session.symbols);
     let options = session.options;
     let mut names = Names::new(view.tsc_hz, threads);
+    for (vector, name) in session.guest.irqs() {
+        names.irqs.set(vector, &name);
+    }
     names.offsets = options.sym_offset;
     let names = names.with_symbols(move |address| {
         let (mut name, offset, size) = symbols.find(address)?;

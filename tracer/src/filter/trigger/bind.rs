@@ -44,6 +44,8 @@ pub enum Quantity {
     Comm,
     /// A stack.
     Stack,
+    /// An interrupt, of which the handler's name is shown.
+    IrqName,
     /// A number that stands for another: a task's state.
     State(Vec<(u64, u64)>),
 }
@@ -91,7 +93,11 @@ impl Trigger {
                 };
                 let is_number = !matches!(
                     content,
-                    Quantity::Signed | Quantity::Comm | Quantity::State(_) | Quantity::Stack
+                    Quantity::Signed
+                        | Quantity::Comm
+                        | Quantity::IrqName
+                        | Quantity::State(_)
+                        | Quantity::Stack
                 );
                 if how == BUCKETS && !is_number {
                     let reason = format!("`{}` is no number that has buckets", key.name);
@@ -185,9 +191,8 @@ fn source(
         Operand::Field(field) => match field.content {
             Content::Pid(whose) => thread(whose, Quantity::Pid),
             Content::Comm(whose) => thread(whose, Quantity::Comm),
-            Content::Length(_) | Content::IrqName(_) => {
-                Err(error(format!("`{}` is no key", key.name)))
-            }
+            Content::IrqName(number) => Ok((FROM_FIELD, fixed(number)?.0, Quantity::IrqName)),
+            Content::Length(_) => Err(error(format!("`{}` is no key", key.name))),
             Content::State(number, _) => {
                 let (place, bits) = fixed(number)?;
                 let states = (0..1u64 << bits.min(8))

@@ -150,6 +150,7 @@ impl Shown<'_> {
                 format!(" {:<16}[{value:10}]", names.threads.comm(raw as u8))
             }
             (_, Quantity::Comm) => format!(" {:<50}", names.threads.comm(raw as u8)),
+            (_, Quantity::IrqName) => format!(" {:<50}", names.irqs.shown(raw as u8)),
             ("hex", _) => format!(" {:x}", value as u64),
             ("sym" | "sym-offset", _) => format!(" [{raw:x}] {:<45}", names.symbol(raw)),
             _ => format!(" {value:10}"),
@@ -172,7 +173,9 @@ impl Shown<'_> {
                 let of = |row: &Row| number(&bound.keys[at], row.keys[at], names);
                 let text = |row: &Row| self.key(&hist.keys[at], &bound.keys[at], row.keys[at]);
                 match bound.keys[at] {
-                    Quantity::Comm | Quantity::Stack => text(one).cmp(&text(other)),
+                    Quantity::Comm | Quantity::IrqName | Quantity::Stack => {
+                        text(one).cmp(&text(other))
+                    }
                     _ => of(one).cmp(&of(other)),
                 }
             } else if let Some(at) = place(&hist.values) {
@@ -219,7 +222,7 @@ fn rows(
 /// A number as it is meant.
 fn number(quantity: &Quantity, number: u64, names: &Names) -> i128 {
     match quantity {
-        Quantity::Unsigned | Quantity::Stack => number.into(),
+        Quantity::Unsigned | Quantity::IrqName | Quantity::Stack => number.into(),
         Quantity::Signed => number.cast_signed().into(),
         Quantity::Cycles => names.clock.ns(number).into(),
         Quantity::Pid | Quantity::Comm => names.threads.pid(number as u8).into(),

@@ -116,7 +116,7 @@ pub(super) fn flamegraph_adds_up(stage: &Stage) -> Result<()> {
         "{sum} ns in all, from {first:?} to {last:?}"
     );
     ensure!(
-        done.stdout.contains("CPU 0;swapper/0;irq 80 "),
+        done.stdout.contains("CPU 0;swapper/0;local_timer "),
         "no interrupts of the idle thread"
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! The guest's threads, read out of its memory (`takt_kernel::thread::tcb`).
+//! The names of the guest's threads and interrupts, read out of its memory (`takt_kernel::thread::tcb`, `takt_kernel::irq`).
 
 use takt_timerlat::stats::view::Memory;
 
@@ -42,14 +42,7 @@ impl<'r> Threads<'r> {
             return None;
         }
         let name = block.checked_add(offset("takt_tcb_name")?)?;
-        let text = self.elf.to_physical(self.u64_at(name)?);
-        let len = self.u64_at(name.checked_add(8)?)?;
-        if len > MAX_NAME {
-            return None;
-        }
-        let mut bytes = vec![0; len as usize];
-        self.ram.read_exact_at(text, &mut bytes).ok()?;
-        String::from_utf8(bytes).ok()
+        text_at(self.elf, self.ram, name)
     }
 
     /// The address of a thread's control block.
@@ -60,8 +53,42 @@ impl<'r> Threads<'r> {
     }
 
     fn u64_at(self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.ram.read_exact_at(address, &mut bytes).ok()?;
-        Some(u64::from_le_bytes(bytes))
+        u64_at(self.ram, address)
     }
+}
+
+/// The device interrupts that have a handler, with its name; none if the image does not say where they are.
+#[must_use]
+pub fn of_irqs(elf: &Elf, ram: &Ram) -> Vec<(u8, String)> {
+    let symbol = |name: &str| elf.symbol(name).unwrap_or_default();
+    let Ok(table) = elf.physical("takt_irq_names") else {
+        return Vec::new();
+    };
+    let first = symbol("takt_irq_names_first");
+    let of = |index: u64| {
+        let name = text_at(elf, ram, table.checked_add(index * 16)?)?;
+        Some((u8::try_from(first + index).ok()?, name))
+    };
+    let all = 0..symbol("takt_irq_names_nr").min(256);
+    all.filter_map(of)
+        .filter(|(_, name)| !name.is_empty())
+        .collect()
+}
+
+/// A text of the guest's, whose address and length lie here.
+fn text_at(elf: &Elf, ram: &Ram, place: u64) -> Option<String> {
+    let text = elf.to_physical(u64_at(ram, place)?);
+    let len = u64_at(ram, place.checked_add(8)?)?;
+    if len > MAX_NAME {
+        return None;
+    }
+    let mut bytes = vec![0; len as usize];
+    ram.read_exact_at(text, &mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn u64_at(ram: &Ram, address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    ram.read_exact_at(address, &mut bytes).ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
