@@ -7,15 +7,19 @@
 //! It is for icount, where all CPUs run in one thread of QEMU; the counter is a plain load and store. The guest does not
 //! see it: neither an instruction nor its time changes.
 //!
-//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal.
+//! Beside it, or instead, it has the guest stand at an instruction until the host lets it go on: no time passes for the
+//! guest there.
+//!
+//! Arguments: `log=FILE`, what is written ([`mod@format`]), and `marks=ADDRESS+ADDRESS…`, in hexadecimal; `stand=ADDRESS`,
+//! `asked=PIPE`, which a byte is written to there, and `answered=PIPE`, which one is waited for from.
 
 pub mod api;
 pub mod format;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -31,6 +35,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static CPU: AtomicU32 = AtomicU32::new(u32::MAX);
 static MARKS: OnceLock<HashMap<u64, u32>> = OnceLock::new();
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
+/// Where the guest stands, and the pipes by which it is asked whether it may go on.
+static STAND: OnceLock<(u64, File, File)> = OnceLock::new();
 
 /// The log that is being written.
 struct Log {
@@ -92,6 +98,16 @@ extern "C" fn mark_executed(cpu: c_uint, index: *mut c_void) {
     add(Entry::Mark(index.addr() as u32), at);
 }
 
+extern "C" fn stand(_: c_uint, _: *mut c_void) {
+    if let Some((_, asked, answered)) = STAND.get() {
+        let (mut asked, mut answered) = (asked, answered);
+        // A host that is gone ends QEMU as well.
+        let _ = asked
+            .write_all(&[0])
+            .and_then(|()| answered.read_exact(&mut [0]));
+    }
+}
+
 extern "C" fn translated(_: Id, block: *mut Block) {
     // SAFETY: the block is valid during this call.
     let nr = unsafe { api::qemu_plugin_tb_n_insns(block) };
@@ -100,8 +116,17 @@ extern "C" fn translated(_: Id, block: *mut Block) {
         let instruction = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
         // SAFETY: the instruction is valid as long as its block.
         let address = unsafe { api::qemu_plugin_insn_vaddr(instruction) };
-        let mark = MARKS.get().and_then(|marks| marks.get(&address));
-        let (function, data) = match mark {
+        if STAND.get().is_some_and(|(at, ..)| *at == address) {
+            let none = std::ptr::null_mut();
+            // SAFETY: as below.
+            unsafe {
+                api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, stand, api::NO_REGS, none);
+            }
+        }
+        let Some(marks) = MARKS.get() else {
+            continue;
+        };
+        let (function, data) = match marks.get(&address) {
             None => (executed as extern "C" fn(c_uint, *mut c_void), 0),
             Some(&mark) => (mark_executed as _, mark as usize),
         };
@@ -120,6 +145,11 @@ extern "C" fn ended(_: Id, _: *mut c_void) {
 
 /// Takes the arguments.
 fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let (mut address, mut asked, mut answered) = (None, None, None);
+    let opened = |path: &str, options: &OpenOptions| {
+        let file = options.open(path);
+        file.map_err(|error| format!("cannot open {path}: {error}"))
+    };
     for argument in arguments {
         match argument.split_once('=') {
             Some(("log", path)) => {
@@ -137,12 +167,28 @@ fn set_up<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<(), String> {
                 // QEMU installs a plugin once.
                 let _ = MARKS.set(marks);
             }
-            _ => return Err(format!("`{argument}` is neither log= nor marks=")),
+            Some(("stand", text)) => {
+                let parsed = u64::from_str_radix(text, 16);
+                address = Some(parsed.map_err(|error| format!("stand={text}: {error}"))?);
+            }
+            Some(("asked", path)) => asked = Some(opened(path, OpenOptions::new().write(true))?),
+            Some(("answered", path)) => {
+                answered = Some(opened(path, OpenOptions::new().read(true))?);
+            }
+            _ => return Err(format!("`{argument}` is no argument of this plugin")),
         }
     }
-    match *log() {
-        Some(_) => Ok(()),
-        None => Err("log=FILE is missing".into()),
+    match (address, asked, answered) {
+        (Some(address), Some(asked), Some(answered)) => {
+            let _ = STAND.set((address, asked, answered));
+        }
+        (None, None, None) => {}
+        _ => return Err("stand=, asked= and answered= belong together".into()),
+    }
+    match (&*log(), MARKS.get()) {
+        (Some(_), Some(_)) => Ok(()),
+        (None, None) if STAND.get().is_some() => Ok(()),
+        _ => Err("log=FILE and marks= belong together".into()),
     }
 }
 

@@ -92,8 +92,11 @@ pub fn boot(
     let log = scratch.path().join("executed");
     let (events, ()) = pipe::read_along(&log, read, || {
         let messages = scratch.path().join(folder::MESSAGES);
-        let mut process =
-            Process::start_with(&machine, |words| plugin.added_to(words, &log), &messages)?;
+        let mut process = Process::start_with(
+            &machine,
+            |words| plugin.added_to(words, &log, None),
+            &messages,
+        )?;
         match wait(&mut process, &messages)? {
             exit if exit == expected => Ok(()),
             exit => bail!("the run was repeated and ended otherwise: {exit}"),

@@ -20,6 +20,8 @@ pub enum Action {
     },
     /// Runs a command in a shell.
     Shell(String),
+    /// Has the measurement go on from the instruction where it stands.
+    Continue,
 }
 
 impl FromStr for Action {
@@ -33,9 +35,8 @@ impl FromStr for Action {
                 Some(("file", file)) if !file.is_empty() => Ok(Self::Trace(file.into())),
                 _ => Err("a trace is `trace` or `trace,file=FILE`".into()),
             },
-            "signal" => signal(rest).ok_or_else(|| {
-                "a signal is `signal,num=NUMBER,pid=PID`, or `pid=parent`".into()
-            }),
+            "signal" => signal(rest)
+                .ok_or_else(|| "a signal is `signal,num=NUMBER,pid=PID`, or `pid=parent`".into()),
             // Commas are the command's own.
             "shell" => match rest.split_once('=') {
                 Some(("command", command)) if !command.is_empty() => {
@@ -43,13 +44,17 @@ impl FromStr for Action {
                 }
                 _ => Err("a command is `shell,command=COMMAND`".into()),
             },
-            "continue" => Err(
-                "a measurement ends at its threshold: without one it goes on, and the report tells what the worst latencies \
-                 consist of"
-                    .into(),
-            ),
-            _ => Err("trace, signal and shell can be done".into()),
+            "continue" if rest.is_empty() => Ok(Self::Continue),
+            _ => Err("trace, signal, shell and continue can be done".into()),
         }
+    }
+}
+
+/// An action at the end, where nothing goes on.
+pub(super) fn at_end(text: &str) -> Result<Action, String> {
+    match text.parse()? {
+        Action::Continue => Err("nothing goes on at the end".into()),
+        action => Ok(action),
     }
 }
 
@@ -100,6 +105,7 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(action), "{text}");
         }
+        assert_eq!("continue".parse(), Ok(Action::Continue));
         for bad in [
             "",
             "trace,x=y",
@@ -111,7 +117,7 @@ mod tests {
             "signal,num=9,pid=-1",
             "shell",
             "shell,command=",
-            "continue",
+            "continue,x",
             "halt",
         ] {
             assert!(bad.parse::<Action>().is_err(), "{bad}");

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args};
 use takt_timerlat::config::{Load, Policy};
 use takt_tracer::control::Tracer;
 
-use super::actions::{Action, TRACE_FILE};
+use super::actions::{Action, TRACE_FILE, at_end};
 use super::cyclictest::Cyclic;
 use super::units::{CpuSet, micros, priority, time};
 use super::values::{AccelChoice, named};
@@ -80,11 +80,13 @@ pub struct LatencyRun {
     #[arg(short, long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = TRACE_FILE, help_heading = "Thresholds")]
     pub trace: Option<PathBuf>,
     /// What is done if a threshold was hit, in the order given: trace[,file=FILE], signal,num=N,pid=PID (or pid=parent),
-    /// shell,command=COMMAND. If one fails, those behind it are not done, and the exit code is 1.
+    /// shell,command=COMMAND, continue. If one fails, those behind it are not done, and the exit code is 1. With continue
+    /// the measurement goes on from the very instruction, at each threshold again; under icount, where no time passes
+    /// meanwhile.
     #[arg(long, value_name = "ACTION", help_heading = "Thresholds")]
     pub on_threshold: Vec<Action>,
-    /// The same at the end of every measurement.
-    #[arg(long, value_name = "ACTION", help_heading = "Thresholds")]
+    /// The same at the end of every measurement, where nothing goes on.
+    #[arg(long, value_name = "ACTION", value_parser = at_end, help_heading = "Thresholds")]
     pub on_end: Vec<Action>,
 
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.

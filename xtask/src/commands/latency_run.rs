@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use console::style;
 use takt_timerlat::stats::Status;
 use takt_tracer::control::Tracer;
+use tempfile::TempDir;
 
 use super::actions;
 use crate::analysis::{self, Analysis};
@@ -21,6 +22,7 @@ use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
+use crate::run::hits::Moment;
 use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
 use crate::term::WithHelp;
 use crate::tracefs::launch::CONTROL_NS;
@@ -38,16 +40,31 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
     };
     let code = report(flags, &finished.run, &finished.dir)?;
     complain(&finished);
+    finished.acted.context("--on-threshold")?;
     if finished.run.record.stop.is_some() {
-        let trace = flags.trace.clone().map(Action::Trace);
-        let all: Vec<_> = trace
-            .into_iter()
-            .chain(flags.on_threshold.clone())
-            .collect();
-        actions::perform(&all, &finished.dir).context("--on-threshold")?;
+        actions::perform(&at_threshold(flags), &finished.dir).context("--on-threshold")?;
     }
     actions::perform(&flags.on_end, &finished.dir).context("--on-end")?;
     Ok(code)
+}
+
+/// What is done if a threshold was hit.
+fn at_threshold(flags: &LatencyRun) -> Vec<Action> {
+    let trace = flags.trace.clone().map(Action::Trace);
+    trace
+        .into_iter()
+        .chain(flags.on_threshold.clone())
+        .collect()
+}
+
+/// Does it while the guest stands.
+fn act(actions: &[Action], moment: &Moment<'_>) -> Result<()> {
+    let is_trace = |action: &Action| matches!(action, Action::Trace(_));
+    let dir = match actions.iter().any(is_trace) {
+        true => Some(moment.folder().context("the trace so far cannot be had")?),
+        false => None,
+    };
+    actions::perform(actions, dir.as_ref().map_or(Path::new(""), TempDir::path))
 }
 
 /// Measures and keeps the run; with `--dry-run` only says what would be done.
@@ -83,7 +100,7 @@ pub(super) fn complain(finished: &Finished) {
 /// Builds the image and runs what the flags say; reports nothing.
 pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished> {
     setup::ensure_qemu(!flags.no_install)?;
-    if flags.verify {
+    if flags.verify || config.continues {
         // Before an image is built in vain.
         check_qemu()?;
     }
@@ -93,10 +110,9 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
     let accel = accel::select(flags.accel, !flags.no_icount, || {
         probe::probe(&elf.path, Accel::Kvm)
     })?;
-    let plugin = match flags.verify {
-        true => Some(plugin(&elf, accel.accel)?),
-        false => None,
-    };
+    let plugin = plugin(flags.verify, config.continues, &elf, accel.accel)?;
+    let actions = at_threshold(flags);
+    let on_hit = |moment: &Moment<'_>| act(&actions, moment);
     if !flags.quiet {
         if flags.accel == AccelChoice::Auto {
             tell!("Accelerator: {} ({})", accel.accel.name(), accel.why);
@@ -125,19 +141,34 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
         is_quiet: flags.quiet,
         lines: flags.cyclic.map(|cyclic| cyclic.lines),
         plugin,
+        on_hit: Some(&on_hit),
     })
 }
 
-/// What counts the executed instructions for `--verify`.
-fn plugin(elf: &Elf, accel: Accel) -> Result<Plugin> {
-    if accel != Accel::TcgIcount {
+/// What counts the executed instructions for `--verify`, and has the guest stand at a threshold for `continue`.
+fn plugin(verify: bool, continues: bool, elf: &Elf, accel: Accel) -> Result<Option<Plugin>> {
+    let needed = [
+        (verify, "--verify", "a nanosecond is an instruction"),
+        (
+            continues,
+            "--on-threshold continue",
+            "no time passes while the guest stands",
+        ),
+    ];
+    let needed = needed.iter().find(|(is_needed, ..)| *is_needed);
+    if let Some((_, flag, why)) = needed.filter(|_| accel != Accel::TcgIcount) {
         return Err(anyhow!(
-            "--verify is for icount, where a nanosecond is an instruction, and this is {}",
+            "{flag} is for icount, where {why}, and this is {}",
             accel.name()
         ))
         .help("name the accelerator: --accel tcg, without --no-icount");
     }
-    Plugin::new(elf)
+    Ok(match (verify, continues) {
+        (false, false) => None,
+        (true, false) => Some(Plugin::new(elf)?),
+        (false, true) => Some(Plugin::standing(elf)?),
+        (true, true) => Some(Plugin::new(elf)?.with(Plugin::standing(elf)?)),
+    })
 }
 
 /// Keeps the run for the history. That it cannot be kept does not make it a bad run.

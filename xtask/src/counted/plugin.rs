@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::marks::Marks;
 use crate::image::Elf;
+use crate::image::symbolize::{SymbolNames, without_hash};
 use crate::qemu::{self, command::escape};
 use crate::setup::build::{Package, Profile, bring_up_to_date};
 use crate::term::WithHelp;
@@ -21,11 +22,15 @@ const PACKAGE: Package = Package {
     needs: "a linker for the host: cargo xtask doctor",
 };
 
-/// The plugin, with the instructions that it logs.
-#[derive(Clone, Debug)]
+/// What timerlat's and cyclictest's threads call behind each sample, by a pointer.
+const BEHIND_SAMPLE: &str = "takt_board::rtt::command";
+
+/// The plugin, with the instructions that it logs, or where it has the guest stand.
+#[derive(Clone, Debug, Default)]
 pub struct Plugin {
     library: PathBuf,
-    marks: String,
+    marks: Option<String>,
+    stand: Option<u64>,
 }
 
 impl Plugin {
@@ -48,19 +53,69 @@ impl Plugin {
         let addresses: Vec<_> = addresses.map(|at| format!("{at:x}")).collect();
         Ok(Self {
             library: bring_up_to_date(&PACKAGE)?,
-            marks: format!("marks={}", addresses.join("+")),
+            marks: Some(format!("marks={}", addresses.join("+"))),
+            stand: None,
         })
     }
 
-    /// QEMU's arguments with the plugin, which logs to `log`.
+    /// The plugin for a guest that is to stand behind each sample.
+    ///
+    /// # Errors
+    ///
+    /// If QEMU takes no plugins, the plugin does not build, or the image does not measure.
+    pub fn standing(elf: &Elf) -> Result<Self> {
+        check_qemu()?;
+        let symbols = SymbolNames::new(elf);
+        let mut all = symbols.iter();
+        let found = all.find(|(_, name)| without_hash(name) == BEHIND_SAMPLE);
+        let (address, _) = found
+            .ok_or_else(|| anyhow!("the image has no function `{BEHIND_SAMPLE}`"))
+            .help("`continue` is for the image that latency-run builds: leave --image out")?;
+        Ok(Self {
+            library: bring_up_to_date(&PACKAGE)?,
+            marks: None,
+            stand: Some(address),
+        })
+    }
+
+    /// Both in one.
     #[must_use]
-    pub fn added_to(&self, mut arguments: Vec<OsString>, log: &Path) -> Vec<OsString> {
-        let plugin = format!(
-            "{},log={},{}",
-            escape(&self.library),
-            escape(log),
-            self.marks
-        );
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            library: self.library,
+            marks: self.marks.or(other.marks),
+            stand: self.stand.or(other.stand),
+        }
+    }
+
+    /// Whether it counts, for [`Verification`](super::Verification).
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.marks.is_some()
+    }
+
+    /// Whether it has the guest stand.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        self.stand.is_some()
+    }
+
+    /// QEMU's arguments with the plugin, which logs to `log`, and asks by these pipes.
+    #[must_use]
+    pub fn added_to(
+        &self,
+        mut arguments: Vec<OsString>,
+        log: &Path,
+        pipes: Option<&[PathBuf; 2]>,
+    ) -> Vec<OsString> {
+        let mut plugin = escape(&self.library);
+        if let Some(marks) = &self.marks {
+            plugin += &format!(",log={},{marks}", escape(log));
+        }
+        if let (Some(address), Some([asked, answered])) = (self.stand, pipes) {
+            let (asked, answered) = (escape(asked), escape(answered));
+            plugin += &format!(",stand={address:x},asked={asked},answered={answered}");
+        }
         arguments.extend(["-plugin".into(), plugin.into()]);
         arguments
     }

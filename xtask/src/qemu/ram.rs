@@ -3,12 +3,11 @@
 //! Read and written by ordinary file access at physical addresses: no mapping, so nothing of what
 //! the guest does at the same time can be undefined behaviour here.
 
-use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -24,7 +23,7 @@ pub struct Ram {
     file: File,
     path: PathBuf,
     size: u64,
-    has_name: Cell<bool>,
+    has_name: AtomicBool,
 }
 
 impl Ram {
@@ -84,7 +83,7 @@ impl Ram {
             file,
             path: path.to_owned(),
             size: mib << 20,
-            has_name: Cell::new(true),
+            has_name: AtomicBool::new(true),
         };
         ram.file.set_len(ram.size)?;
         Ok(ram)
@@ -107,7 +106,7 @@ impl Ram {
             file,
             path: path.to_owned(),
             size: RAM_MIB << 20,
-            has_name: Cell::new(false),
+            has_name: AtomicBool::new(false),
         })
     }
 
@@ -126,7 +125,7 @@ impl Ram {
     /// Takes the name away: nothing is left behind then, whatever happens to us. To be called once
     /// QEMU has it open.
     pub fn unlink(&self) {
-        if self.has_name.replace(false) {
+        if self.has_name.swap(false, Relaxed) {
             // If it cannot be removed, it is gone already.
             let _ = fs::remove_file(&self.path);
         }

@@ -25,6 +25,8 @@ pub struct Evidence<'e> {
     pub capture: &'e CaptureCount,
     /// Log messages that found no room in it.
     pub log_dropped: u64,
+    /// How often a latency was above a threshold behind which the measurement went on.
+    pub hits: u64,
 }
 
 impl Evidence<'_> {
@@ -177,7 +179,8 @@ impl Evidence<'_> {
         let stopped = self
             .results
             .head
-            .is_some_and(|head| head.state == RunState::Threshold);
+            .is_some_and(|head| head.state == RunState::Threshold)
+            || self.hits != 0;
         match (error, stopped, taints) {
             (Some(_), ..) => Verdict::Error,
             (None, true, _) => Verdict::Threshold,

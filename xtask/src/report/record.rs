@@ -74,6 +74,9 @@ pub struct RunRecord {
     pub clocks: Clocks,
     pub timing: Timing,
     pub stop: Option<StopRecord>,
+    /// How often a latency was above a threshold behind which the measurement went on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hits: u64,
     pub slots: Vec<SlotRecord>,
     pub trace: TraceRecord,
     pub log_dropped: u64,
@@ -89,6 +92,11 @@ pub struct RunRecord {
     /// Check sum of all this and of `hist.csv`; runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,
+}
+
+/// Runs that were recorded without such a field have check sums without it.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RunRecord {

@@ -395,6 +395,13 @@ fn verdict(
             "verified"
         )?;
     }
+    if record.hits != 0 {
+        writeln!(
+            out,
+            "{:<12} {} latencies above a threshold, behind which the measurement went on",
+            "hits", record.hits
+        )?;
+    }
     if let Some(stop) = &record.stop {
         let (which, value, cpu, seq) = (&stop.which, stop.value_ns, stop.cpu, stop.seq);
         writeln!(

@@ -6,7 +6,7 @@ use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Policy, Worklo
 use takt_tracer::control::setting::{Chosen, Ids, List};
 use takt_tracer::control::{Setting, Tracer};
 
-use crate::cli::{AccelChoice, CpuSet, LatencyRun, format_ns};
+use crate::cli::{AccelChoice, Action, CpuSet, LatencyRun, format_ns};
 use crate::image::Elf;
 use crate::image::functions::{Functions, ranges};
 use crate::qemu::Accel;
@@ -54,6 +54,9 @@ pub struct RunConfig {
     pub stagger_ns: u64,
     pub irq_threshold_ns: Option<u64>,
     pub thread_threshold_ns: Option<u64>,
+    /// The measurement goes on behind a threshold: the guest is not told of it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub continues: bool,
     pub events: Vec<String>,
     #[serde(default, with = "crate::named")]
     pub tracer: Tracer,
@@ -133,6 +136,16 @@ impl RunConfig {
                 "the load has priorities up to {LOAD_PRIORITY}: what is measured must be above it"
             );
         }
+        let continues = flags.on_threshold.contains(&Action::Continue);
+        if continues && flags.on_threshold.last() != Some(&Action::Continue) {
+            bail!("--on-threshold: what stands behind `continue` would never be done");
+        }
+        if continues && flags.auto.or(flags.aa_only).is_some() {
+            bail!(
+                "--on-threshold continue: -a takes apart the latency that a measurement ends with; name the threshold by -T, \
+                 and `report` shows what the worst ten consist of"
+            );
+        }
         let cpus = flags.cpus.unwrap_or_else(|| CpuSet::first(smp));
         let mut events: Vec<_> = match &*flags.event {
             [] => DEFAULT_EVENTS.split(',').map(str::to_owned).collect(),
@@ -164,6 +177,7 @@ impl RunConfig {
             stagger_ns: stagger,
             irq_threshold_ns: flags.irq_threshold,
             thread_threshold_ns: flags.thread_limit(),
+            continues,
             events,
             tracer: flags.tracer,
             function_filter: flags.function_filter.clone(),
@@ -189,6 +203,7 @@ impl RunConfig {
     #[must_use]
     pub fn kernel_cmdline(&self, accel: Accel, event_ids: &[u32]) -> String {
         let default = Config::default();
+        let told = |ns: Option<u64>| ns.filter(|_| !self.continues).unwrap_or(0);
         let config = Config {
             workload: self.workload,
             period_ns: self.period_ns,
@@ -207,8 +222,8 @@ impl RunConfig {
             offset_ns: self.offset_ns,
             align_ns: self.align_ns,
             stagger_ns: self.stagger_ns,
-            stop_irq_ns: self.irq_threshold_ns.unwrap_or(0),
-            stop_thread_ns: self.thread_threshold_ns.unwrap_or(0),
+            stop_irq_ns: told(self.irq_threshold_ns),
+            stop_thread_ns: told(self.thread_threshold_ns),
         };
         let ids: Vec<_> = event_ids.iter().map(ToString::to_string).collect();
         let ids = ids.join(",");
@@ -320,6 +335,9 @@ mod tests {
             "--from x -p 5",
             "-q -v",
             "--smp 9",
+            "-T 1 --on-threshold continue --on-threshold trace",
+            "-a 1 --on-threshold continue",
+            "-T 1 --on-end continue",
         ] {
             assert!(config(flags).is_err(), "{flags}");
         }

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::collect::Results;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
+use super::hits::{Act, Hits, Moment};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
@@ -26,7 +29,6 @@ use crate::term::WithHelp;
 use crate::tracefs::launch;
 
 /// Everything that is decided before a run.
-#[derive(Debug)]
 pub struct Plan<'p> {
     /// What is run.
     pub config: RunConfig,
@@ -50,8 +52,19 @@ pub struct Plan<'p> {
     pub is_quiet: bool,
     /// How cyclictest's threads are shown.
     pub lines: Option<Lines>,
-    /// Counts what is executed, so that the latencies are verified.
+    /// Counts what is executed, so that the latencies are verified, or has the guest stand where a threshold may be hit.
     pub plugin: Option<Plugin>,
+    /// What is done where one is.
+    pub on_hit: Option<&'p Act<'p>>,
+}
+
+impl std::fmt::Debug for Plan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan")
+            .field("config", &self.config)
+            .field("plugin", &self.plugin)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A run that is over.
@@ -63,6 +76,8 @@ pub struct Finished {
     pub dir: PathBuf,
     /// What was last heard, if it did not end well.
     pub last_words: Option<String>,
+    /// What became of what was to be done at thresholds behind which it went on.
+    pub acted: Result<()>,
 }
 
 /// Runs a plan.
@@ -105,7 +120,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
     let started = SystemTime::now();
     // Whoever wants to look on finds the run by this as long as it goes on.
     launch::Live::write(&dir, &ram, plan.accel.accel)?;
-    let outcome = watch(plan, &machine, &ram)?;
+    let (outcome, hits, acted) = watch(plan, &machine, &ram)?;
     launch::Live::remove(&dir);
     if outcome.ending == Ending::DiskFull {
         return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
@@ -113,7 +128,8 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
 
     let status = guest::status(plan.elf, &ram)?;
     let results = Results::read(&status).context("cannot read the guest's results")?;
-    let capture = take_capture(plan, &machine, &ram, &results)?;
+    let capture = take_capture(plan, &machine, &ram, &machine.dir)?;
+    clean_up(&machine, &capture);
     let log_dropped =
         guest::dropped_log(plan.elf, &ram).context("cannot read the guest's memory")?;
     let evidence = Evidence {
@@ -123,6 +139,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         results: &results,
         capture: &capture,
         log_dropped,
+        hits,
     };
     let verification = match evidence.error() {
         None => verify(plan, &dir, &results)?,
@@ -158,6 +175,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
             measured_ns: results.measured_ns().unwrap_or_default(),
         },
         stop: results.stop_record(),
+        hits,
         slots: results.slot_records(),
         trace: trace_record(&results, &capture),
         log_dropped,
@@ -178,6 +196,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         run,
         dir: run_folder.publish()?,
         last_words,
+        acted,
     })
 }
 
@@ -191,22 +210,53 @@ pub fn with_words(line: String, words: &str) -> String {
 }
 
 /// Boots the machine and watches it to its end.
-fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<Outcome> {
+fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<(Outcome, u64, Result<()>)> {
     let status = guest::status(plan.elf, ram)?;
     let live = Live::new(&plan.config, plan.is_quiet, plan.lines);
     let messages = machine.dir.join(folder::MESSAGES);
+    let stands = plan.plugin.as_ref().is_some_and(Plugin::stands);
+    let hits = stands.then(|| Hits::new(&machine.dir)).transpose()?;
     let with_plugin = |arguments| match &plan.plugin {
-        Some(plugin) => plugin.added_to(arguments, &machine.dir.join(folder::COUNTED)),
+        Some(plugin) => plugin.added_to(
+            arguments,
+            &machine.dir.join(folder::COUNTED),
+            hits.as_ref().map(Hits::paths),
+        ),
         None => arguments,
     };
     let process = Process::start_with(machine, with_plugin, &messages)
         .help("see what is there: cargo xtask doctor")?;
-    Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram)).run(&live)
+    let is_standing = hits.as_ref().map(|hits| &hits.is_standing);
+    let monitor = Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram));
+    let (Some(hits), Some(act)) = (&hits, plan.on_hit) else {
+        return Ok((monitor.run(&live, is_standing)?, 0, Ok(())));
+    };
+    let is_over = AtomicBool::new(false);
+    let moment = Moment { plan, machine, ram };
+    let bar = live.bar();
+    let (outcome, served) = thread::scope(|scope| {
+        let serving = scope.spawn(|| -> Result<()> {
+            let status = guest::status(plan.elf, ram)?;
+            hits.serve(&moment, &status, &is_over, &|moment| {
+                bar.suspend(|| act(moment))
+            })
+        });
+        let outcome = monitor.run(&live, is_standing);
+        is_over.store(true, Relaxed);
+        let served = serving.join();
+        let died = |_| Err(anyhow!("what was to be done at a threshold died"));
+        (outcome, served.unwrap_or_else(died))
+    });
+    for path in hits.paths() {
+        // Of no use without the run.
+        let _ = fs::remove_file(path);
+    }
+    Ok((outcome?, hits.count(), served))
 }
 
 /// Holds every latency against the count of executed instructions, if that was asked for.
 fn verify(plan: &Plan<'_>, dir: &Path, results: &Results) -> Result<Option<Verification>> {
-    if plan.plugin.is_none() {
+    if !plan.plugin.as_ref().is_some_and(Plugin::counts) {
         return Ok(None);
     }
     let measured: Vec<_> = (results.slots.iter().map(|slot| slot.cpu))
@@ -218,15 +268,16 @@ fn verify(plan: &Plan<'_>, dir: &Path, results: &Results) -> Result<Option<Verif
         .map(Some)
 }
 
-/// Makes `trace.bin` and `log.bin` of what the guest sent, and of what it had not sent yet.
-fn take_capture(
+/// Makes `trace.bin` and `log.bin` in `dir` of what the guest sent, and of what it has not sent yet.
+pub(super) fn take_capture(
     plan: &Plan<'_>,
     machine: &Machine,
     ram: &Ram,
-    results: &Results,
+    dir: &Path,
 ) -> Result<CaptureCount> {
+    let head = guest::status(plan.elf, ram)?.head()?;
     // A guest that never said has no records either.
-    let tsc_hz = results.head.map_or(0, |head| head.tsc_hz).max(1);
+    let tsc_hz = head.map_or(0, |head| head.tsc_hz).max(1);
     let facts = FileFacts::new(plan.elf, tsc_hz, plan.config.smp.into());
     // A guest that died early has no channels, and then there is no rest.
     let rest = Rtt::new(plan.elf, ram)
@@ -236,8 +287,13 @@ fn take_capture(
         log: rest,
         trace: rings::rest(plan.elf, ram).context("cannot read the guest's trace rings")?,
     };
-    let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
+    let mut capture = demux(&machine.capture(), dir, facts, &rest)?;
     capture.lost = guest::lost_frames(plan.elf, ram).context("cannot read the guest's memory")?;
+    Ok(capture)
+}
+
+/// Takes away what is in other files of the run.
+fn clean_up(machine: &Machine, capture: &CaptureCount) {
     if capture.damage == super::frames::Damage::default() {
         // Its frames are in the other two files. A damaged one is kept as evidence.
         let _ = fs::remove_file(machine.capture());
@@ -246,7 +302,6 @@ fn take_capture(
     if fs::metadata(&messages).is_ok_and(|meta| meta.len() == 0) {
         let _ = fs::remove_file(messages);
     }
-    Ok(capture)
 }
 
 /// The guest's own counters; if it did not come to publish them, what came.

@@ -95,6 +95,12 @@ impl Live {
         }
     }
 
+    /// What is shown, for another thread that has to write to the terminal in between.
+    #[must_use]
+    pub fn bar(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     /// Takes the view off the terminal.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

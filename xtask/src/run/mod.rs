@@ -7,6 +7,7 @@
 //! | [`events`] | which trace events a pattern means |
 //! | [`execute`](mod@execute) | boots a machine and sees it through to the run folder |
 //! | [`monitor`], [`signals`], [`live`] | watching it |
+//! | [`hits`] | what is done at a threshold behind which it goes on |
 //! | [`frames`], [`demux`] | what it sent |
 //! | [`collect`] | what it measured |
 //! | [`last_words`], [`places`] | what was last heard of it, and where it stood, if it did not end well |
@@ -21,6 +22,7 @@ pub mod events;
 pub mod execute;
 pub mod folder;
 pub mod frames;
+pub mod hits;
 pub mod last_words;
 pub mod live;
 pub mod monitor;

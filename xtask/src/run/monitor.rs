@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -94,12 +95,12 @@ impl<'r> Monitor<'r> {
         }
     }
 
-    /// Watches until the run is over.
+    /// Watches until the run is over. While `is_standing` no sign of life is expected.
     ///
     /// # Errors
     ///
     /// If the memory cannot be read, or the user wants out.
-    pub fn run(mut self, live: &Live) -> Result<Outcome> {
+    pub fn run(mut self, live: &Live, is_standing: Option<&AtomicBool>) -> Result<Outcome> {
         let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
         let started = Instant::now();
         let mut sampled: Option<Instant> = None;
@@ -125,7 +126,7 @@ impl<'r> Monitor<'r> {
             if sampled.is_none_or(|at| at.elapsed() >= SAMPLE) {
                 sampled = Some(Instant::now());
                 let sign = self.sample(live)?;
-                if sign != alive {
+                if sign != alive || is_standing.is_some_and(|it| it.load(Relaxed)) {
                     alive = sign;
                     silent.restart();
                 }

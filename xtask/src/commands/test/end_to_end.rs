@@ -11,6 +11,7 @@ mod ends;
 mod ftrace_document;
 mod functions;
 mod history;
+mod hits;
 mod media;
 mod notrace;
 mod osnoise;
@@ -119,6 +120,10 @@ const TESTS: &[(&str, Check)] = &[
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
+    (
+        "measurement_goes_on_behind_a_threshold",
+        hits::measurement_goes_on,
+    ),
     (
         "tracefs_histograms_under_icount",
         tracefs_icount::histograms,
