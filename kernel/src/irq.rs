@@ -44,9 +44,28 @@ pub(crate) static HANDLERS: [Slot; NR_DEVICE_VECTORS + 1] = {
     slots
 };
 
-/// Names of the device vectors' handlers, for people: address and length.
-static NAMES: [(AtomicPtr<u8>, AtomicUsize); NR_DEVICE_VECTORS] =
-    [const { (AtomicPtr::new(core::ptr::null_mut()), AtomicUsize::new(0)) }; NR_DEVICE_VECTORS];
+/// A handler's name: the parts of a `&'static str`; without a length, none.
+#[repr(C)]
+struct Name {
+    text: AtomicPtr<u8>,
+    len: AtomicUsize,
+}
+
+/// Names of the device vectors' handlers, for people. A host that reads the RAM looks them up here, so it is said how many
+/// there are and of which vector the first is.
+#[unsafe(export_name = "takt_irq_names")]
+static NAMES: [Name; NR_DEVICE_VECTORS] = [const {
+    Name {
+        text: AtomicPtr::new(core::ptr::null_mut()),
+        len: AtomicUsize::new(0),
+    }
+}; NR_DEVICE_VECTORS];
+
+core::arch::global_asm!(
+    ".global takt_irq_names_first, takt_irq_names_nr",
+    ".set takt_irq_names_first, {}", ".set takt_irq_names_nr, {}",
+    const FIRST_DEVICE_VECTOR, const NR_DEVICE_VECTORS,
+);
 
 /// A bit for each device vector that has a handler.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
@@ -73,7 +92,7 @@ pub fn register(
     if REGISTERED.fetch_or(1 << index, Relaxed) & 1 << index != 0 {
         return Err(Error::InvalidState);
     }
-    let (text, len) = &NAMES[index];
+    let Name { text, len } = &NAMES[index];
     text.store(name.as_ptr().cast_mut(), Relaxed);
     len.store(name.len(), Relaxed);
     slot.argument.store(argument as u64, Relaxed);
@@ -111,7 +130,7 @@ pub fn name_of(vector: u32) -> &'static str {
     let index = (vector as usize).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
     let is_registered = index < NR_DEVICE_VECTORS && REGISTERED.load(Relaxed) & 1 << index != 0;
     let name = is_registered.then(|| &NAMES[index]);
-    let Some((text, len)) = name.map(|(text, len)| (text.load(Relaxed), len.load(Relaxed))) else {
+    let Some((text, len)) = name.map(|it| (it.text.load(Relaxed), it.len.load(Relaxed))) else {
         return "unexpected";
     };
     if text.is_null() {

@@ -121,6 +121,10 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
     (
+        "tracefs_names_of_interrupts",
+        tracefs_icount::names_of_interrupts,
+    ),
+    (
         "measurement_goes_on_behind_a_threshold",
         hits::measurement_goes_on,
     ),

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::tracefs::contains;
+use crate::image::Recipe;
 
 /// Typed twice.
 const SESSION: &str = "echo timerlat:timerlat_irq > set_event; sleep 0.01; echo > trace; sleep 0.05; cat trace; echo @@@\n\
@@ -55,6 +56,46 @@ pub(super) fn passes_by_command(stage: &Stage) -> Result<()> {
         )?;
         ensure!(pipe.lines().count() == 3, "{pipe}");
     }
+    Ok(())
+}
+
+/// A device's interrupt that was registered while nothing was recorded has its name, which filters and histograms know.
+pub(super) fn names_of_interrupts(stage: &Stage) -> Result<()> {
+    let recipe = Recipe {
+        kind: "--example",
+        name: "fields".into(),
+        ..Recipe::takt(0)
+    };
+    let image = recipe.build()?.path.display().to_string();
+    let session = "echo > trace; cd events/irq/irq_handler_entry; echo 'name == fields' > filter; echo 1 > enable\n\
+         sleep 0.003; grep -v '^#' /trace; echo hist:keys=name > trigger; sleep 0.01; grep '^{' hist";
+    let words = [
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--icount",
+        "--image",
+        &image,
+        "-c",
+        session,
+    ];
+    let done = stage.xtask(&words)?.code(0)?;
+    let (rows, lines): (Vec<_>, Vec<_>) =
+        done.stdout.lines().partition(|line| line.starts_with('{'));
+    let entries: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("irq_handler_entry"))
+        .collect();
+    ensure!(
+        entries.len() == 3
+            && entries
+                .iter()
+                .all(|line| line.ends_with(": irq=99 name=fields")),
+        "{}",
+        done.stdout
+    );
+    let row = format!("{{ name: {:<50} }} hitcount: {:10}", "fields", 10);
+    ensure!(rows.contains(&&*row), "no {row} in {rows:?}");
     Ok(())
 }
 
