@@ -151,6 +151,7 @@ pub fn carry_out(setting: Setting<'_>) -> Result<(), Errno> {
         | Setting::EventPids(_)
         | Setting::EventNotracePids(_) => rules(setting)?,
         Setting::Functions(..)
+        | Setting::FunctionCommand(_)
         | Setting::Pids(_)
         | Setting::GraphDepth(_)
         | Setting::FuncStackTrace(_)
@@ -281,6 +282,7 @@ fn rules(_: Setting<'_>) -> Result<(), Errno> {
 fn functions(setting: Setting<'_>) -> Result<(), Errno> {
     use takt_kernel::trace::function::{self, Filter};
     use takt_tracer::control::setting::{Chosen, List};
+    use takt_tracer::rules::UNLIMITED;
 
     fn with(mut filter: Filter, ids: Ids<'_>) -> Filter {
         for id in ids.iter() {
@@ -313,6 +315,10 @@ fn functions(setting: Setting<'_>) -> Result<(), Errno> {
                 List::GraphNotrace => function::set_graph_notrace(&filter)?,
                 List::StackFilter => function::set_stack_filter(&filter)?,
             }
+        }
+        Setting::FunctionCommand(command) => {
+            let left = command.count.map_or(UNLIMITED, u64::from);
+            function::set_command(command.ids.iter(), command.action, left)?;
         }
         Setting::Pids(ids) => function::set_pids(&threads(ids)?)?,
         Setting::FuncStackTrace(on) => function::set_stack_trace(on)?,

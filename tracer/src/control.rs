@@ -11,6 +11,7 @@
 //!
 //! Context: plain loads and stores, any.
 
+mod commands;
 mod functions;
 pub mod gate;
 mod latency;
@@ -18,6 +19,7 @@ pub mod osnoise;
 pub mod setting;
 mod tracers;
 
+pub use commands::{CommandView, Commands, MAX_COMMANDS};
 pub use functions::{FunctionBlock, FunctionView};
 pub use latency::{Kept, LatencyBlock, LatencyView};
 pub use osnoise::{OsnoiseBlock, OsnoiseView};

@@ -21,6 +21,7 @@ pub use hist::{
     STACKS,
 };
 pub use rule::Rule;
+pub(crate) use rule::spend;
 use rule::{Range, RangeOf, Trigger};
 pub use threads::{ThreadList, Threads};
 pub use view::{HistEntry, HistView, RuleView, RulesView, TriggerView};
@@ -188,7 +189,7 @@ impl Rules {
             match action {
                 Action::EnableEvent => self.switch_other(trigger, true),
                 Action::DisableEvent => self.switch_other(trigger, false),
-                _ if !trigger.spend() => {}
+                _ if !spend(&trigger.left) => {}
                 Action::Hist => {
                     let hist = self.hists.get(trigger.of.load(Relaxed) as usize);
                     if let (Some(hist), Some(spec)) = (hist, trigger.spec.of(&self.pool)) {
@@ -210,7 +211,7 @@ impl Rules {
     fn switch_other(&self, trigger: &Trigger, on: bool) {
         if let Some(other) = self.find(trigger.of.load(Relaxed))
             && other.is_soft() == on
-            && trigger.spend()
+            && spend(&trigger.left)
         {
             other.set_soft(!on);
         }

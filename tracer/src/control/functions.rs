@@ -13,6 +13,8 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::Commands;
+
 /// See the module's documentation.
 #[repr(C)]
 #[derive(Debug)]
@@ -43,11 +45,13 @@ pub struct FunctionBlock {
     pub missed_returns: &'static AtomicU64,
     /// Functions not hooked because they ran on no known stack, or inside the tracer.
     pub skipped: &'static AtomicU64,
+    /// What is done at entries, beside recording them.
+    pub commands: &'static Commands,
 }
 
 impl FunctionBlock {
     /// First eight bytes of a block in use.
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN3");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTFUN4");
     /// Name of the symbol under which an image holds it.
     pub const SYMBOL: &'static str = "TAKT_FUNCTIONS";
 
@@ -73,6 +77,7 @@ pub struct FunctionView {
     pub overrun: u64,
     pub missed_returns: u64,
     pub skipped: u64,
+    pub commands: u64,
 }
 
 impl FunctionView {
@@ -98,9 +103,10 @@ impl FunctionView {
             overrun: at(offset_of!(FunctionBlock, overrun)),
             missed_returns: at(offset_of!(FunctionBlock, missed_returns)),
             skipped: at(offset_of!(FunctionBlock, skipped)),
+            commands: at(offset_of!(FunctionBlock, commands)),
         })
     }
 }
 
 // Both sides have addresses of 64 bits.
-const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 13 * 8);
+const _: () = assert!(size_of::<usize>() == 8 && FunctionView::SIZE == 14 * 8);

@@ -16,7 +16,10 @@ mod values;
 use core::fmt;
 
 pub use errno::Errno;
-pub use fields::{EventFilter, EventTrigger, EventTriggerCount, EventTriggerOff, Osnoise, Program};
+pub use fields::{
+    EventFilter, EventTrigger, EventTriggerCount, EventTriggerOff, FunctionCommand, Osnoise,
+    Program,
+};
 pub use lists::{Chosen, Ids, List, Words};
 use values::{bit, decimal, hexadecimal, ids, mode, nanoseconds, nothing, several, snapshot, text};
 
@@ -98,6 +101,8 @@ settings! {
     "event_pid" => EventPids(Ids<'a>): ids;
     /// The threads whose events are not recorded: `set_event_notrace_pid`.
     "event_notrace_pid" => EventNotracePids(Ids<'a>): ids;
+    /// What is done at functions' entries: `FUNC:traceoff` in `set_ftrace_filter`.
+    "ftrace_command" => FunctionCommand(FunctionCommand<'a>): several;
     /// The threads whose functions are traced; all if there are none.
     "ftrace_pid" => Pids(Ids<'a>): ids;
     /// How deep `function_graph` follows calls; 0 for all the way: `max_graph_depth`.

@@ -141,8 +141,11 @@ impl Trigger {
     }
 }
 
-/// How often a trigger acts, which is at least once.
-fn count(rest: &str, at: usize) -> Result<Option<u64>, FilterError> {
+/// How often something acts, which is at least once: `3`, `count=3` or `unlimited`.
+///
+/// # Errors
+/// [`FilterError`] at `at` if it is none of these.
+pub fn count(rest: &str, at: usize) -> Result<Option<u64>, FilterError> {
     if rest == "unlimited" {
         return Ok(None);
     }

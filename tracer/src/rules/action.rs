@@ -68,6 +68,12 @@ impl Action {
         matches!(self, Self::EnableEvent | Self::DisableEvent)
     }
 
+    /// Whether it can be a command of a function.
+    #[must_use]
+    pub const fn is_for_functions(self) -> bool {
+        matches!(self, Self::TraceOn | Self::TraceOff | Self::Stacktrace)
+    }
+
     /// The action's bit in [`Verdict::actions`](super::Verdict::actions).
     #[must_use]
     pub const fn bit(self) -> u32 {

@@ -81,15 +81,15 @@ impl Trigger {
         let is_about_event = self.action().is_some_and(Action::is_about_event);
         is_about_event.then(|| self.of.load(Relaxed))
     }
+}
 
-    /// Counts down; whether it may act.
-    pub(super) fn spend(&self) -> bool {
-        let spent = self.left.fetch_update(Relaxed, Relaxed, |left| match left {
-            UNLIMITED => Some(UNLIMITED),
-            left => left.checked_sub(1),
-        });
-        spent.is_ok()
-    }
+/// Counts down how often something acts; whether it may.
+pub(crate) fn spend(left: &AtomicU64) -> bool {
+    let spent = left.fetch_update(Relaxed, Relaxed, |left| match left {
+        UNLIMITED => Some(UNLIMITED),
+        left => left.checked_sub(1),
+    });
+    spent.is_ok()
 }
 
 /// The rules of an event.

@@ -3,10 +3,14 @@
 //! The target knows functions by ids, their places in the section `__patchable_function_entries`. Names, wildcards and
 //! what a write to ftrace's `set_ftrace_filter` does are here.
 
+mod command;
+
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use anyhow::{Result, anyhow, ensure};
+
+pub use command::Command;
 
 use super::Elf;
 use crate::run::events::glob;
@@ -179,11 +183,14 @@ impl Functions {
     }
 
     /// The words of what is written to a list. A line that is a function's whole name is one, also where the name has
-    /// spaces in it.
+    /// spaces in it, with a command behind it or not.
     pub fn words<'t>(&'t self, text: &'t str) -> impl Iterator<Item = &'t str> {
         text.lines().flat_map(|line| {
             let line = line.trim();
-            let name = line.strip_prefix('!').unwrap_or(line);
+            let name = match Command::of(line) {
+                Some(command) => command.pattern,
+                None => line.strip_prefix('!').unwrap_or(line),
+            };
             let is_name = name.contains(' ') && self.list.iter().any(|it| it.name == name);
             let whole = is_name.then_some(line);
             let words = (!is_name).then(|| line.split_whitespace());
@@ -449,6 +456,10 @@ mod tests {
             ["<a as b>::c", "lock*", "x"]
         );
         assert_eq!(words("!<a as b>::c"), ["!<a as b>::c"]);
+        assert_eq!(
+            words("!<a as b>::c:traceoff:3"),
+            ["!<a as b>::c:traceoff:3"]
+        );
         assert_eq!(words("<a as b>::c x"), ["<a", "as", "b>::c", "x"]);
         let mut selection = Selection::new();
         assert!(functions.apply(&mut selection, "<a as b>::c"));

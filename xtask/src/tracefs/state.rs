@@ -4,8 +4,8 @@
 use rustix::io::Errno;
 use takt_tracer::control::setting::List;
 use takt_tracer::control::{
-    FunctionBlock, FunctionView, LatencyBlock, LatencyView, OsnoiseBlock, OsnoiseView,
-    TRACER_EVENTS, Tracer,
+    CommandView, Commands, FunctionBlock, FunctionView, LatencyBlock, LatencyView, OsnoiseBlock,
+    OsnoiseView, TRACER_EVENTS, Tracer,
 };
 use takt_tracer::named::Named;
 
@@ -124,6 +124,18 @@ impl Guest {
             return Ok(None);
         }
         Ok(Some(self.bits(view.pids, NR_THREADS)?.0))
+    }
+
+    /// The commands of functions.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guest::list`].
+    pub fn commands(&self) -> Result<Vec<CommandView>> {
+        let address = self.functions()?.commands;
+        let mut bytes = vec![0; Commands::SIZE];
+        self.read(self.elf.to_physical(address), &mut bytes)?;
+        Ok(CommandView::all(&bytes).collect())
     }
 
     /// How deep function_graph looks; 0 for all the way.

@@ -6,8 +6,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::set::{Filter, SharedFilter, WORDS};
 use super::{
     CHANGE, CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, MEASURED,
-    NOTRACE, PROFILED, TRACED, Tracer, entry, graph_thunk, has_left_out, has_stack_trace, hooks,
-    is_profiling, is_stack_tracing, stack_max, thunk,
+    NOTRACE, PROFILED, TRACED, Tracer, commands, entry, graph_thunk, has_left_out, has_stack_trace,
+    hooks, is_profiling, is_stack_tracing, stack_max, thunk,
 };
 use crate::arch::stop::Text;
 use crate::error::Error;
@@ -106,6 +106,7 @@ pub(super) fn apply() -> Result<(), Error> {
             );
             let target = match wanted {
                 _ if !entry::is_traceable(address) => None,
+                _ if commands::is_wanted(id) => Some(thunk::commands()),
                 (false, false, false) => None,
                 (true, ..) if has_stack_trace() => Some(thunk::ops()),
                 (true, false, false) if is_filtered => Some(thunk::trace_pid()),

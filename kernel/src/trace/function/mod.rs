@@ -2,13 +2,14 @@
 //!
 //! An image with feature `function` has a NOP of five bytes at the entry of each function, and patches it to a call
 //! while someone is interested: the tracer `function` ([`start`], [`stop`]), the tracer `function_graph`
-//! ([`start_graph`]) or a hook ([`register_function_hook`]). Who
+//! ([`start_graph`]), a hook ([`register_function_hook`]) or a command ([`set_command`]). Who
 //! is interested in what are sets of functions ([`Filter`]); names and wildcards are the host's business.
 //!
 //! ```text
 //!  function's entry: NOP ─ patched ─> call thunk ─┬─> record of 8 bytes      only the tracer wants it
 //!                                                 ├─> record of 12 bytes, and the return hooked
-//!                                                 └─> dispatch ─> hooks      hooks, or hooks and a tracer
+//!                                                 ├─> dispatch ─> hooks      hooks, or hooks and a tracer
+//!                                                 └─> commands ─> dispatch   commands, and whatever else
 //! ```
 //!
 //! Never patched are the tracer (the crate `takt_tracer`, the module `trace` and the walk along the stack: the linker script
@@ -17,6 +18,7 @@
 //! what is never patched; a guard stands behind the hooks' way.
 
 mod change;
+mod commands;
 pub mod entry;
 pub mod events;
 pub mod graph;
@@ -30,6 +32,7 @@ mod thunk;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+pub use commands::set_command;
 pub use hooks::{
     Hook, HookId, MAX_HOOKS, nr_recursions, register_function_hook, set_function_hook_filter,
     unregister_function_hook,
@@ -125,6 +128,7 @@ static TAKT_FUNCTIONS: FunctionBlock = FunctionBlock {
     overrun: &graph::NR_OVERRUN,
     missed_returns: &shadow::NR_MISSED_RETURNS,
     skipped: &graph::NR_SKIPPED,
+    commands: &commands::COMMANDS,
 };
 
 /// Tells a host that reads the RAM what is in force here, from now on.

@@ -29,6 +29,7 @@ unsafe extern "C" {
     fn takt_function_trace_pid();
     fn takt_function_trace_others();
     fn takt_function_ops();
+    fn takt_function_commands();
 }
 
 /// The function tracer's thunk.
@@ -55,6 +56,11 @@ pub(super) const TID_SHIFT: usize = (percpu::CURRENT_TID - percpu::CONTEXT) * 8;
 /// The thunk for everything else: hooks, and several users of one function.
 pub(super) fn ops() -> usize {
     takt_function_ops as *const () as usize
+}
+
+/// The thunk of functions with commands.
+pub(super) fn commands() -> usize {
+    takt_function_commands as *const () as usize
 }
 
 /// A context that no record has.
@@ -192,6 +198,9 @@ global_asm!(
     ".global takt_function_ops",
     "takt_function_ops:",
     "TAKT_CALL_WITH_IPS {ops}",
+    ".global takt_function_commands",
+    "takt_function_commands:",
+    "TAKT_CALL_WITH_IPS {commands}",
     // What the function graph's own thunks leave over (see `graph_thunk`): an entry, as it was.
     ".global takt_function_graph_slow",
     "takt_function_graph_slow:",
@@ -241,6 +250,7 @@ global_asm!(
     function_context = sym super::events::function_context::ID,
     slow = sym super::slow,
     ops = sym super::hooks::dispatch,
+    commands = sym super::commands::dispatch,
     graph_entry = sym super::graph::graph_entry,
     graph_return = sym super::graph::graph_return,
 );

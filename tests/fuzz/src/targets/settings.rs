@@ -98,7 +98,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "stacktrace=0\nfunc_stack_trace=1\nfunction-trace=1\nfunction_profile=2\nstack_tracer=1\nstack_max_size=4096\nstack_max_size=-1\n",
         "tracing_max_latency=0\ntracing_thresh=20000\ntracing_thresh=99999999999999999999\n",
         "snapshot=1\nsnapshot=3\nprogram=8,1f,0,ffffffff\nprogram=1,\nevent_filter=4,13,5\n",
-        "event_trigger=6,enable_event,3,8,0,5,2\nevent_trigger=6,hist,-,0,3,0,4\nevent_trigger_count=6,1,-\nevent_trigger_off=6,1\nevent_filter=4\n",
+        "event_trigger=6,enable_event,3,8,0,5,2\nevent_trigger=6,hist,-,0,3,0,4\nevent_trigger_count=6,1,-\nftrace_command=traceoff,3,7-9\nevent_pid=3,5\nevent_trigger_off=6,1\nevent_filter=4\n",
         "trace_marker=0123456789012345678901234567890123456789012345678901234567890123456789\nx",
     ]
     .map(|line| line.as_bytes().to_vec())

@@ -3,7 +3,7 @@
 use core::fmt::{self, Display, Formatter};
 
 use super::values::{decimal, nanoseconds};
-use super::{Errno, Words};
+use super::{Errno, Ids, Words};
 use crate::control::osnoise::Param;
 use crate::named::Named;
 use crate::rules::Action;
@@ -71,6 +71,17 @@ pub struct EventTriggerOff {
     pub event: u32,
     /// The trigger's place.
     pub place: u32,
+}
+
+/// What is done at functions' entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FunctionCommand<'a> {
+    /// What.
+    pub action: Action,
+    /// How often at most; `None` for always, and 0 takes it away.
+    pub count: Option<u32>,
+    /// The functions.
+    pub ids: Ids<'a>,
 }
 
 /// A parameter of the tracers `timerlat` and `osnoise`, and its value: a time in ns, or a number of bits.
@@ -208,6 +219,29 @@ impl Composite<'_> for EventTriggerOff {
 impl Display for EventTriggerOff {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{},{}", self.event, self.place)
+    }
+}
+
+impl<'a> Composite<'a> for FunctionCommand<'a> {
+    fn parse(value: &'a str) -> Result<Self, Errno> {
+        let mut rest = Rest(value);
+        Ok(Self {
+            action: Action::from_name(rest.word()?).ok_or(Errno::Invalid)?,
+            count: Count::parse(rest.word()?)?,
+            ids: Ids::parse(rest.0)?,
+        })
+    }
+}
+
+impl Display for FunctionCommand<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{},{},{}",
+            self.action.name(),
+            Count(self.count),
+            self.ids
+        )
     }
 }
 

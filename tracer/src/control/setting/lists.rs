@@ -55,7 +55,7 @@ impl<'a> Ids<'a> {
     }
 
     /// The numbers.
-    pub fn iter(self) -> impl Iterator<Item = u32> + use<'a> {
+    pub fn iter(self) -> impl Iterator<Item = u32> + Clone + use<'a> {
         self.0.split(',').filter_map(range).flatten()
     }
 }

@@ -66,6 +66,12 @@ fn settings_are_read() {
             place: 1
         })))
     );
+    let Some(Ok(Setting::FunctionCommand(command))) = parse("ftrace_command=traceoff,3,7-9,12")
+    else {
+        unreachable!("it is a command")
+    };
+    assert_eq!((command.action, command.count), (Action::TraceOff, Some(3)));
+    assert!(command.ids.iter().eq([7, 8, 9, 12]));
     let taken = Setting::Snapshot(Snapshot::Take);
     assert_eq!(parse("snapshot=1"), Some(Ok(taken)));
     let Some(Ok(Setting::EventsOff(ids))) = parse("events_off=4,,6") else {
@@ -153,6 +159,8 @@ fn nonsense_has_linuxs_numbers() {
         ("event_trigger=6,hist,-,0,0,0", Errno::Invalid),
         ("event_trigger_count=6,1,x", Errno::Invalid),
         ("event_trigger_off=6", Errno::Invalid),
+        ("ftrace_command=traceoff,3", Errno::Invalid),
+        ("ftrace_command=x,-,3", Errno::Invalid),
         ("ftrace_filter=9-7", Errno::Invalid),
         ("ftrace_filter=0-65536", Errno::Invalid),
         ("ftrace_pid=x", Errno::Invalid),

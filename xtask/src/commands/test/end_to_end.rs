@@ -133,6 +133,7 @@ const TESTS: &[(&str, Check)] = &[
         tracefs_icount::histograms,
     ),
     ("tracefs_rules_under_icount", tracefs_icount::rules),
+    ("tracefs_commands_of_functions", tracefs_functions::commands),
     (
         "tracefs_shell_pipes_and_paths",
         tracefs_shell::pipes_and_paths,

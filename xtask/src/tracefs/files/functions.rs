@@ -8,8 +8,8 @@ use takt_tracer::control::Setting;
 use takt_tracer::control::setting::{Chosen, Ids, List};
 
 use super::control::number;
-use super::{File, pids};
-use crate::image::functions::{Functions, Selection, ranges};
+use super::{File, commands, pids};
+use crate::image::functions::{Command, Functions, Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
@@ -126,14 +126,19 @@ fn enabled(session: &mut Session, _: &Of) -> Result<Vec<u8>> {
 fn show(session: &mut Session, file: &ListFile) -> Result<Vec<u8>> {
     let functions = functions(session)?;
     session.close()?;
-    let Some(chosen) = session.guest.list(file.list, functions.len())? else {
-        return Ok(file.says.into());
+    let mut out = match session.guest.list(file.list, functions.len())? {
+        None => file.says.to_owned(),
+        Some(chosen) => {
+            let names = chosen.iter().filter_map(|id| functions.get(*id));
+            names
+                .map(|function| format!("{}\n", function.name))
+                .collect()
+        }
     };
-    let names = chosen.iter().filter_map(|id| functions.get(*id));
-    Ok(names
-        .map(|function| format!("{}\n", function.name))
-        .collect::<String>()
-        .into())
+    if file.list == List::Filter {
+        out += &commands::show(session, &functions)?;
+    }
+    Ok(out.into())
 }
 
 fn write(session: &mut Session, file: &ListFile, text: &str) -> Result<()> {
@@ -146,21 +151,35 @@ fn write(session: &mut Session, file: &ListFile, text: &str) -> Result<()> {
     done
 }
 
-/// Each word adds the functions that it means, with `!` before it removes them; those before a bad one are heeded. If the
-/// list `is_new` it is empty before.
+/// Each word adds the functions that it means, with `!` before it removes them, or is a command; those before a bad one are
+/// heeded. If the list `is_new` it is empty before.
 fn choose(session: &mut Session, file: &ListFile, is_new: bool, text: &str) -> Result<()> {
     let functions = functions(session)?;
-    let mut chosen = match is_new {
+    let before = match is_new {
         true => Selection::new(),
         false => session
             .guest
             .list(file.list, functions.len())?
             .unwrap_or_default(),
     };
-    let bad = functions
-        .words(text)
-        .find(|word| !functions.apply(&mut chosen, word));
-    send(session, file, &chosen)?;
+    let mut chosen = before.clone();
+    let mut to_do = Vec::new();
+    let bad = functions.words(text).find(|word| {
+        let command = Command::of(word).filter(|_| file.list == List::Filter);
+        match command {
+            Some(command) => {
+                to_do.push(command);
+                false
+            }
+            None => !functions.apply(&mut chosen, word),
+        }
+    });
+    if is_new || chosen != before {
+        send(session, file, &chosen)?;
+    }
+    for command in to_do {
+        commands::set(session, &functions, text, command)?;
+    }
     let Some(bad) = bad else {
         return Ok(());
     };
@@ -187,29 +206,36 @@ fn send(session: &mut Session, file: &ListFile, chosen: &Selection) -> Result<()
         };
         return session.guest.set(Setting::Functions(file.list, nothing));
     }
-    let text = ranges(chosen);
     let name = Setting::Functions(file.list, Chosen::More(ids("")?)).to_string();
-    let room = MAX_LINE - name.len();
-    let mut rest = text.as_str();
-    let mut is_first = true;
-    while !rest.is_empty() {
-        let (part, behind) = match rest.get(..room) {
-            None => (rest, ""),
-            Some(part) => {
-                // Ids are short: there is a comma.
-                let comma = part.rfind(',').ok_or(Errno::INVAL)?;
-                (&rest[..comma], &rest[comma + 1..])
-            }
-        };
+    let parts = parts(chosen, name.len())?;
+    for (number, part) in parts.iter().enumerate() {
         let ids = ids(part)?;
-        let chosen = match is_first {
-            true => Chosen::Only(ids),
-            false => Chosen::More(ids),
+        let chosen = match number {
+            0 => Chosen::Only(ids),
+            _ => Chosen::More(ids),
         };
         session.guest.set(Setting::Functions(file.list, chosen))?;
-        (rest, is_first) = (behind, false);
     }
     Ok(())
+}
+
+/// The ids, in as many parts as there have to be lines; beside them a line has so many bytes.
+pub(super) fn parts(chosen: &Selection, beside: usize) -> Result<Vec<String>> {
+    let text = ranges(chosen);
+    let room = MAX_LINE - beside;
+    let mut parts = Vec::new();
+    let mut rest = text.as_str();
+    while rest.len() > room {
+        // Ids are short: there is a comma.
+        let comma = rest.get(..room).and_then(|part| part.rfind(','));
+        let comma = comma.ok_or(Errno::INVAL)?;
+        parts.push(rest[..comma].to_owned());
+        rest = &rest[comma + 1..];
+    }
+    if !rest.is_empty() {
+        parts.push(rest.to_owned());
+    }
+    Ok(parts)
 }
 
 /// What is left to do when the list of that name is closed.

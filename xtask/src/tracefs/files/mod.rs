@@ -1,6 +1,7 @@
 //! The files, in groups. Each is a name and what reading and writing it does.
 
 mod buffers;
+mod commands;
 mod control;
 mod events;
 mod functions;
@@ -84,7 +85,7 @@ impl File {
         self.write.is_some()
     }
 
-    /// All of its content, as [`shown`]. A pipe is read by [`Session::pipe`].
+    /// All of its content, with what would control a terminal escaped. A pipe is read by [`Session::pipe`].
     ///
     /// # Errors
     ///
@@ -323,7 +324,8 @@ tracing mini-HOWTO, of Takt:
                          echo 'takt_timerlat::*' > set_ftrace_filter
                          echo '*lock*' '!unlock*' >> set_ftrace_filter
                        name, pre*, *post, *mid*, a?c and a[b-d]e are held against whole names and against their last parts;
-                       echo > set_ftrace_filter is all functions again
+                       echo > set_ftrace_filter is all functions again. name:traceoff, name:traceon and name:stacktrace, each
+                       perhaps with :COUNT, are done when such a function begins; with ! before it, it is taken away
   set_ftrace_notrace - functions that they do not trace, although the filter has them
   set_ftrace_pid     - the threads whose functions are traced, 0 the idle ones; empty is all but the one that carries out
                        what is written here (control)

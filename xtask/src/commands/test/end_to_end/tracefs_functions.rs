@@ -309,3 +309,74 @@ pub(super) fn control_thread_left_out(stage: &Stage) -> Result<()> {
     ensure!(end.lines().last() == Some("0"), "{end}");
     Ok(())
 }
+
+/// Commands of functions act at the very entry, as often as they may, and the functions are patched for as long as they
+/// are there.
+pub(super) fn commands(stage: &Stage) -> Result<()> {
+    const COMMANDS: &str = "\
+        echo timerlat:timerlat_irq > set_event; sleep 0.003; echo 'expired:traceoff:2' > set_ftrace_filter; cat set_ftrace_filter\n\
+        grep -- '->' enabled_functions; echo > trace; sleep 0.01; cat tracing_on; grep -c traceoff:count=1 set_ftrace_filter; grep -c timerlat_irq: trace\n\
+        echo 1 > tracing_on; sleep 0.01; cat tracing_on; echo 1 > tracing_on; sleep 0.01; cat tracing_on; grep -c traceoff:count=0 set_ftrace_filter; grep -c timerlat_irq: trace; echo ---\n\
+        echo '!expired:traceoff:0' >> set_ftrace_filter; cat set_ftrace_filter; grep -c -- '->' enabled_functions; echo '!expired:traceoff' >> set_ftrace_filter\n\
+        echo > trace; echo 'expired:stacktrace:3' >> set_ftrace_filter; sleep 0.01; cat trace; echo '!expired:stacktrace' >> set_ftrace_filter; echo ---\n\
+        echo 0 > tracing_on; echo > trace; echo 'expired:traceon' >> set_ftrace_filter; sleep 0.01; cat tracing_on; grep -c traceon:unlimited set_ftrace_filter; grep -c timerlat_irq: trace; echo '!expired:traceon' >> set_ftrace_filter; echo ---\n\
+        echo > set_event; echo function > current_tracer; echo '*expired' 'expired:traceoff:1' > set_ftrace_filter; cat set_ftrace_filter; echo > trace; sleep 0.01; cat trace | grep '<-'; echo ---\n\
+        echo '*:traceoff' >> set_ftrace_filter; echo 'expired:traceoff:x' >> set_ftrace_filter; echo 'nosuch:traceoff' >> set_ftrace_filter; grep -c : set_ftrace_filter; grep error: error_log";
+    let words = [
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--icount",
+        "-c",
+        COMMANDS,
+    ];
+    let done = stage.xtask(&words)?.code(0)?;
+    let parts: Vec<_> = done.stdout.split("---\n").collect();
+    let [off, stacks, on, traced, refused] = parts[..] else {
+        bail!("{}", done.stdout);
+    };
+    const ALL: &str = "#### all functions enabled ####\n";
+    const NAME: &str = "takt_timerlat::workload::timerlat::expired";
+    // The function that records timerlat_irq stops the recording before that, twice; the third time it goes on.
+    let expected = format!(
+        "{ALL}{NAME}:traceoff:count=2\n{NAME} ->takt_function_commands\n0\n1\n0\n0\n1\n1\n10\n"
+    );
+    ensure!(off == expected, "{off}");
+    let stacks = stacks
+        .strip_prefix(&*format!("{ALL}0\n"))
+        .context(stacks.to_owned())?;
+    ensure!(stacks.matches("<stack trace>").count() == 3, "{stacks}");
+    ensure!(
+        stacks.matches(&format!("\n => {NAME}\n")).count() == 3,
+        "{stacks}"
+    );
+    // The entry comes before the event, which is recorded the first time.
+    ensure!(on == "1\n1\n10\n", "{on}");
+    let entry = traced.strip_prefix(&*format!("{NAME}\n{NAME}:traceoff:count=1\n"));
+    let entry = entry.context(traced.to_owned())?;
+    // The entry that stops the recording is the last one of it.
+    ensure!(
+        entry.lines().count() == 1 && entry.contains(&format!(" {NAME} <-")),
+        "{traced}"
+    );
+    let mut lines = refused.lines();
+    ensure!(
+        lines.next().is_some_and(|nr| nr.parse() == Ok(2)),
+        "{refused}"
+    );
+    for what in [
+        "There is no such command",
+        "There is room for 128 commands, each of one function",
+        "`x` is no number of times",
+        "No such function",
+    ] {
+        ensure!(
+            lines.next().is_some_and(|line| line.ends_with(what)),
+            "{refused}"
+        );
+    }
+    contains(
+        &done.stderr,
+        "tracefs: echo: write error: No space left on device",
+    )
+}
