@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::histogram::{self, bucket_of};
+
+/// Values below are exact from the start.
+const LINEAR: u64 = histogram::LINEAR as u64;
+
 /// A distribution of latencies in nanoseconds: how often each value came.
 ///
 /// Minimum, maximum, count and sum are those of the samples. A value that stands for a wide bucket
@@ -58,6 +63,37 @@ impl ExactHistogram {
             all.summary = Some((min, max));
         }
         all
+    }
+
+    /// The same with the exact values of the samples from [`LINEAR`] on, which are among these; `None` if they are others
+    /// than those that the buckets have counted.
+    #[must_use]
+    pub fn refined(&self, samples: impl IntoIterator<Item = u64>) -> Option<Self> {
+        let mut buckets = self.buckets.clone();
+        let wide = buckets.split_off(&LINEAR);
+        let mut counted = BTreeMap::<usize, u64>::new();
+        for ns in samples.into_iter().filter(|ns| *ns >= LINEAR) {
+            *buckets.entry(ns).or_default() += 1;
+            *counted.entry(bucket_of(ns)).or_default() += 1;
+        }
+        let is_same = counted
+            .into_iter()
+            .eq(wide.into_iter().map(|(ns, count)| (bucket_of(ns), count)));
+        let refined = Self {
+            buckets,
+            ..self.clone()
+        };
+        (is_same && refined.is_exact()).then_some(refined)
+    }
+
+    /// Whether each value is a sample's own, and none stands for a bucket.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let each = self
+            .iter()
+            .map(|(ns, count)| u128::from(ns) * u128::from(count));
+        // A bucket's value is its largest.
+        self.overflow == 0 && each.sum::<u128>() == self.sum
     }
 
     /// Takes in all of `other`'s samples.
@@ -187,6 +223,27 @@ mod tests {
         assert_eq!(none.percentile(500), None);
         let none = ExactHistogram::from_parts([], 0, (0, 0), 0);
         assert_eq!((none.count(), none.max()), (0, None));
+    }
+
+    #[test]
+    fn what_the_guest_knows_roughly_is_refined_by_the_samples() {
+        let samples = [3, LINEAR - 1, LINEAR, LINEAR + 1, 1_000_001, 1_000_002];
+        let stats = Box::new(LatencyStats::new());
+        samples.iter().for_each(|&ns| stats.record(ns));
+        let buckets = stats
+            .hist
+            .buckets()
+            .map(|(ns, count)| (ns, u64::from(count)));
+        let limits = (stats.min.load(Relaxed), stats.max.load(Relaxed));
+        let rough = ExactHistogram::from_parts(buckets, 0, limits, stats.sum.load(Relaxed));
+        assert!(!rough.is_exact());
+        let refined = rough.refined(samples).unwrap();
+        assert_eq!(refined, collect(&samples));
+        assert!(refined.is_exact());
+        // One is missing, one is another.
+        assert_eq!(rough.refined(samples[1..5].iter().copied()), None);
+        let others = [3, LINEAR, LINEAR + 1, 1_000_001, 1_000_003];
+        assert_eq!(rough.refined(others), None);
     }
 
     #[test]

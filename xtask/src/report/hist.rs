@@ -1,6 +1,7 @@
 //! A histogram drawn in the terminal.
 
 use takt_timerlat::stats::ExactHistogram;
+use takt_timerlat::stats::histogram::{LINEAR, SUB_BITS};
 
 use super::Buckets;
 use crate::cli::Parts;
@@ -83,6 +84,11 @@ pub fn hint(all: &ExactHistogram, buckets: Buckets) -> Option<String> {
             "{over} of {} are beyond the last bucket, up to {max} ns: {advice}",
             all.count()
         )),
+        (_, 0) if !all.is_exact() && buckets.width.is_some_and(|width| width < max >> SUB_BITS) => {
+            Some(format!(
+                "values of {LINEAR} ns and more are known to 1/256 of them only, since the trace has not all (-e timerlat)"
+            ))
+        }
         (1, 0) if min < max => Some(format!(
             "all are in one bucket, from {min} to {max} ns: a smaller -b (-n: in ns) tells them apart"
         )),

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
+use takt_tracer::decode::TscClock;
 
 use super::collect::Results;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
@@ -14,6 +15,7 @@ use super::hits::{Act, Hits, Moment};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
+use crate::analysis;
 use crate::cli::Lines;
 use crate::counted::{Plugin, Verification};
 use crate::guest;
@@ -24,7 +26,7 @@ use crate::qemu::accel::{Selected, host_cpu};
 use crate::qemu::{self, Machine, Process, Ram};
 use crate::report::csv;
 use crate::report::judge::{Evidence, state_of};
-use crate::report::record::{Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
+use crate::report::record::{Distributions, Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
 use crate::term::WithHelp;
 use crate::tracefs::launch;
 
@@ -191,6 +193,9 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         distributions: results.distributions,
     };
     write_record(&dir, &mut run)?;
+    if refine(&dir, &mut run) {
+        write_record(&dir, &mut run)?;
+    }
     drop(ram);
     Ok(Finished {
         run,
@@ -314,6 +319,31 @@ fn trace_record(results: &Results, capture: &CaptureCount) -> TraceRecord {
         },
         counters => counters,
     }
+}
+
+/// Takes the values of large samples, which the guest counts in buckets of 1/256 of them, from the trace. Says whether it
+/// did: not where the trace does not have all of them.
+fn refine(dir: &Path, run: &mut Run) -> bool {
+    let is_rough = |it: &Distributions| !(it.irq.is_exact() && it.thread.is_exact());
+    if !run.distributions.iter().any(is_rough) {
+        return false;
+    }
+    // Without a trace it is as it was.
+    let Ok(samples) = analysis::measured(dir, run) else {
+        return false;
+    };
+    let clock = TscClock::new(run.record.clocks.tsc_hz);
+    let ns = |cycles: u32| clock.ns(cycles.into());
+    let mut is_refined = false;
+    for (slot, all) in run.record.slots.iter().zip(&mut run.distributions) {
+        let own = || samples.iter().filter(|it| it.slot as usize == slot.slot);
+        let irq = all.irq.refined(own().filter_map(|it| it.irq).map(ns));
+        let thread = all.thread.refined(own().map(|it| ns(it.thread)));
+        is_refined |= irq.is_some() || thread.is_some();
+        all.irq = irq.unwrap_or_else(|| all.irq.clone());
+        all.thread = thread.unwrap_or_else(|| all.thread.clone());
+    }
+    is_refined
 }
 
 fn write_record(dir: &Path, run: &mut Run) -> Result<()> {

@@ -120,6 +120,7 @@ const TESTS: &[(&str, Check)] = &[
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
+    ("large_latencies_are_exact", runs::large_latencies_are_exact),
     (
         "tracefs_names_of_interrupts",
         tracefs_icount::names_of_interrupts,

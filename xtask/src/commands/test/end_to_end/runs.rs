@@ -41,6 +41,33 @@ pub(super) fn identical_under_load(stage: &Stage) -> Result<()> {
         .try_for_each(|file| stage.same(file, "mixed-1", "mixed-2"))
 }
 
+/// Latencies that the guest counts in wide buckets have their own values all the same: those of the trace.
+pub(super) fn large_latencies_are_exact(stage: &Stage) -> Result<()> {
+    let words = "latency-run --no-install --no-history -d 50ms --load plant --append plant_ns=300000 -n -b 1 -o";
+    let dir = stage.dir("large");
+    let words: Vec<_> = words.split(' ').chain([&*dir]).collect();
+    let done = stage.xtask(&words)?.code(0)?;
+    ensure!(!done.stdout.contains("hint"), "{}", done.stdout);
+    let hist = std::fs::read_to_string(format!("{dir}/hist.csv"))?;
+    let mut counted: Vec<u64> = Vec::new();
+    for line in hist.lines().skip(1) {
+        let numbers: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        let [ns, _, count] = numbers[..] else {
+            anyhow::bail!("{line}");
+        };
+        counted.extend((0..count).map(|_| ns));
+    }
+    let is_sample = |record: &&Value| record["event"] == "timerlat:timerlat_thread";
+    let trace = stage.trace("large")?;
+    let mut recorded: Vec<_> = (trace.iter().filter(is_sample))
+        .filter_map(|record| record["fields"]["timer_latency"].as_u64())
+        .collect();
+    recorded.sort_unstable();
+    ensure!(counted == recorded, "{counted:?} and {recorded:?}");
+    ensure!(counted.iter().any(|ns| *ns > 1 << 16), "{counted:?}");
+    Ok(())
+}
+
 /// A run that a threshold stops; gives the last record of its trace, which is this event.
 fn stopped_at(stage: &Stage, name: &str, flags: &str, event: &str) -> Result<Value> {
     let done = stage.latency_run(name, &format!("-d 300ms {flags}"))?;
