@@ -7,6 +7,7 @@ use super::frames::{Entry, FrameReader};
 use super::gaps::{Gaps, Shape};
 use super::merge::Merge;
 use super::meta::EventTable;
+use super::names::TscClock;
 use super::{Damage, Error, Fault, sub};
 use crate::wire::{FileHeader, FrameHeader, SubHeader};
 
@@ -26,6 +27,7 @@ pub struct TraceFile<R> {
     pub(super) lanes: Vec<Lane>,
     damage: Vec<Damage>,
     nr_damages: u64,
+    is_whole: bool,
 }
 
 /// The sub-buffers of one CPU.
@@ -36,6 +38,8 @@ pub(super) struct Lane {
     pub(super) gaps: Gaps,
     summary: CpuSummary,
     last: Option<SubHeader>,
+    /// It has shown a sub-buffer of after what is wanted.
+    is_past: bool,
 }
 
 /// What the headers of one CPU's sub-buffers say.
@@ -61,7 +65,22 @@ impl<R: Read + Seek> TraceFile<R> {
     /// # Errors
     /// [`Error`] if it cannot be read or its header is unusable. Damage to frames is no error: see
     /// [`damage`](Self::damage).
-    pub fn open(mut input: R) -> Result<Self, Error> {
+    pub fn open(input: R) -> Result<Self, Error> {
+        Self::open_until(input, u64::MAX, |_| true)
+    }
+
+    /// As [`open`](Self::open), but reads no further than it has to for what was recorded on the CPUs that are wanted up to
+    /// this time, in nanoseconds: until each of them has shown a sub-buffer that begins later. Where sub-buffers are missing
+    /// it reads to the end, since how much they had is known further on only. [`is_whole`](Self::is_whole) says what came of
+    /// it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_until(
+        mut input: R,
+        to_ns: u64,
+        is_wanted: impl Fn(u8) -> bool,
+    ) -> Result<Self, Error> {
         input
             .seek(SeekFrom::Start(0))
             .map_err(|source| Error::Io { offset: 0, source })?;
@@ -81,6 +100,11 @@ impl<R: Read + Seek> TraceFile<R> {
                 damage.push(what);
             }
         };
+        let clock = TscClock::new(header.tsc_hz);
+        for (cpu, lane) in (0..).zip(&mut lanes) {
+            lane.is_past = !is_wanted(cpu);
+        }
+        let mut is_whole = true;
         while let Some(entry) = frames.next_entry()? {
             match entry {
                 Entry::Damage(what) => note(what),
@@ -93,6 +117,13 @@ impl<R: Read + Seek> TraceFile<R> {
                             skipped: frame.payload.len() as u64,
                             fault,
                         });
+                    } else if lane.last.is_some_and(|last| clock.ns(last.ts) > to_ns) {
+                        lane.is_past = true;
+                        let is_over = |lane: &Lane| lane.is_past && lane.gaps.all().is_empty();
+                        if lanes.iter().all(is_over) {
+                            is_whole = false;
+                            break;
+                        }
                     }
                 }
             }
@@ -104,6 +135,7 @@ impl<R: Read + Seek> TraceFile<R> {
             lanes,
             damage,
             nr_damages,
+            is_whole,
         })
     }
 
@@ -119,6 +151,11 @@ impl<R> TraceFile<R> {
     /// The header of the file.
     pub const fn header(&self) -> &FileHeader {
         &self.header
+    }
+
+    /// Whether all of the file was read; else what is said of it is of the part that was.
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// What is wrong with frames, in the order of the file, up to 1000 entries.

@@ -229,3 +229,86 @@ fn a_log_has_frames_of_any_length() {
     }
     assert_eq!(lengths, [0, 1, 7, 8, 100_000]);
 }
+
+/// An input that knows how far it was read.
+struct Counted {
+    input: Cursor<Vec<u8>>,
+    end: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let nr = self.input.read(out)?;
+        self.end.set(self.end.get().max(self.input.position()));
+        Ok(nr)
+    }
+}
+
+impl Seek for Counted {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.input.seek(to)
+    }
+}
+
+/// What is wanted is there, and little more was read, unless a CPU that is wanted shows nothing of later, or something is
+/// missing.
+#[test]
+fn reading_ends_behind_what_is_wanted() {
+    const NR: u64 = 20_000;
+    // A wake-up each microsecond; on the second CPU up to a time only.
+    let file = |end_of_second: u64, lacks: bool| {
+        let mut world = World::new(2);
+        for step in 0..NR {
+            for cpu in 0..2 {
+                if cpu == 0 || step < end_of_second {
+                    world.at(cpu, 2000 * step, 0xc0, 3);
+                    Wakeup::emit::<Sink>(WAKEUP, 4u8, 95u8, 0u8);
+                }
+            }
+            if lacks && step == 20 {
+                world.end_sub(false);
+            }
+            world.hand_over();
+        }
+        world.finish()
+    };
+    let table = table();
+    let read = |file: Vec<u8>, to_ns: u64, cpus: &[u8]| {
+        let (len, end) = (file.len() as u64, Rc::new(Cell::new(0)));
+        let input = Counted {
+            input: Cursor::new(file),
+            end: Rc::clone(&end),
+        };
+        let mut trace = TraceFile::open_until(input, to_ns, |cpu| cpus.contains(&cpu)).unwrap();
+        let (is_whole, read) = (trace.is_whole(), end.get());
+        let records = trace.merge(&table).filter(|item| match item {
+            Ok(Item::Record(record)) => cpus.contains(&record.cpu) && record.ts <= 2 * to_ns,
+            _ => false,
+        });
+        (
+            records.count() as u64,
+            is_whole,
+            read < len / 4,
+            read == len,
+        )
+    };
+    let (part, whole) = ((false, true, false), (true, false, true));
+    let same = |(nr, a, b, c): (u64, bool, bool, bool)| (nr, (a, b, c));
+    let sixth = NR * 1000 / 8;
+    let wanted = NR / 8 + 1;
+    assert_eq!(
+        same(read(file(NR, false), sixth, &[0, 1])),
+        (2 * wanted, part)
+    );
+    assert_eq!(
+        same(read(file(NR, false), u64::MAX / 4, &[0, 1])),
+        (2 * NR, whole)
+    );
+    assert_eq!(
+        same(read(file(100, false), sixth, &[0, 1])),
+        (wanted + 100, whole)
+    );
+    assert_eq!(same(read(file(100, false), sixth, &[0])), (wanted, part));
+    let (_, is_whole) = same(read(file(NR, true), sixth, &[0, 1]));
+    assert_eq!(is_whole, whole);
+}

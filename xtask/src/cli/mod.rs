@@ -127,7 +127,8 @@ pub struct Trace {
     /// Only what was recorded from this time on (ns, us, ms, s, m, h, d).
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     pub from: Option<u64>,
-    /// Only what was recorded up to this time.
+    /// Only what was recorded up to this time. The file is read no further than that takes: what is damaged or missing
+    /// behind it is not said.
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     pub to: Option<u64>,
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
-use crate::cli::{Format, Trace as Flags};
+use crate::cli::{CpuSet, Format, Trace as Flags};
 use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
 use crate::guest::trace::Decoder;
@@ -47,7 +47,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         .help("name it: -o DIR");
     }
     let filters = parse_filters(&flags.filter)?;
-    let mut source = Source::open(&dir)?;
+    let mut source = Source::open(&dir, selection)?;
     source.filters = filters;
     match &flags.output {
         None => output::to_stdout(|out| {
@@ -74,7 +74,7 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
         from: 0,
         to: u64::MAX,
     };
-    let source = Source::open(dir)?;
+    let source = Source::open(dir, all)?;
     output::to_stdout(|out| source.write(Format::Text, all, Output::Stream(out), &env::temp_dir()))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn save(dir: &Path, file: &Path) -> Result<()> {
         from: 0,
         to: u64::MAX,
     };
-    let source = Source::open(dir)?;
+    let source = Source::open(dir, all)?;
     output::to_file(file, |out| {
         source.write(Format::Text, all, Output::Stream(out), &env::temp_dir())
     })?;
@@ -109,11 +109,16 @@ struct Source {
 }
 
 impl Source {
-    fn open(dir: &Path) -> Result<Self> {
+    /// Opens a run's trace, to write a part of it or all.
+    fn open(dir: &Path, selection: Selection) -> Result<Self> {
         let elf = folder::image(dir)?;
         let path = dir.join(folder::TRACE);
         let file = input::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        let trace = TraceFile::open(BufReader::new(file))
+        let is_wanted = |cpu| {
+            let is_it = |cpus: CpuSet| cpus.iter().any(|wanted| wanted == cpu);
+            selection.cpus.is_none_or(is_it)
+        };
+        let trace = TraceFile::open_until(BufReader::new(file), selection.to, is_wanted)
             .with_context(|| format!("cannot read {}", path.display()))?;
         recorded::check_image(trace.header().image, &elf)?;
         let facts = Facts::read(dir);
@@ -142,7 +147,12 @@ impl Source {
         output: Output<'_>,
         spool: &Path,
     ) -> Result<()> {
-        let found = self.trace.nr_records();
+        let is_whole = self.trace.is_whole();
+        let found = match is_whole {
+            true => self.trace.nr_records(),
+            // What is further on was not read.
+            false => self.trace.nr_records().max(self.expected),
+        };
         let nr_cpus = self.trace.header().nr_cpus;
         let is_missing = |cpu: &u8| u32::from(*cpu) >= nr_cpus;
         if let Some(cpu) = selection.cpus.and_then(|cpus| cpus.iter().find(is_missing)) {
@@ -203,6 +213,11 @@ impl Source {
         let (mut nr_records, mut nr_matching) = (0u64, 0u64);
         for item in self.trace.merge(&table) {
             let item = item?;
+            if matches!(&item, Item::Record(record) if names.clock.ns(record.ts) > selection.to) {
+                // So is whatever comes.
+                nr_records = found;
+                break;
+            }
             if let Item::Damage(damage) = &item {
                 damages += 1;
                 tell!("damaged: {damage}");
@@ -220,7 +235,8 @@ impl Source {
                 export.item(&item, &mut names)?;
             }
         }
-        if let Some(lost) = end.lost(nr_cpus, found, self.expected)
+        if is_whole
+            && let Some(lost) = end.lost(nr_cpus, found, self.expected)
             && selection.has(&lost, &names)
         {
             export.item(&lost, &mut names)?;
@@ -235,6 +251,12 @@ impl Source {
         if damages != 0 {
             bail!("the trace is damaged in {}", recorded::places(damages));
         }
+        if !is_whole && self.expected == 0 {
+            term::note(
+                "the trace was read up to that time: how many records it has is said of that part",
+            );
+        }
+        // Of a part that was not read nothing is known.
         recorded::check_end(self.size, "events", found, self.expected)
     }
 }
