@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Args, Parser};
 use takt_timerlat::config::{Load, Policy};
 
@@ -226,7 +226,7 @@ impl Cyclictest {
     ///
     /// # Errors
     ///
-    /// If so many loops take longer than a clock counts.
+    /// If so many loops, or an interval, take longer than a clock counts.
     pub fn measurement(&self) -> Result<LatencyRun> {
         let cpus = self.affinity.flatten();
         let smp = self.smp.flatten();
@@ -238,6 +238,16 @@ impl Cyclictest {
         };
         let by_loops = (self.interval.checked_mul(self.loops))
             .with_context(|| format!("--loops {} take longer than 500 years", self.loops))?;
+        let distance = match self.histogram() {
+            Some(_) => 0,
+            None => self.distance,
+        };
+        let longest = (distance.checked_mul(u64::from(threads.saturating_sub(1))))
+            .and_then(|longer| longer.checked_add(self.interval));
+        ensure!(
+            longest.is_some(),
+            "--distance: the last thread's interval would be longer than 500 years"
+        );
         let limits = [self.duration, by_loops].into_iter().filter(|ns| *ns != 0);
         let mut event = self.event.clone();
         if self.needs_samples() && !event.is_empty() {
@@ -246,10 +256,7 @@ impl Cyclictest {
         Ok(LatencyRun {
             cyclic: Some(Cyclic {
                 threads,
-                distance_ns: match self.histogram() {
-                    Some(_) => 0,
-                    None => self.distance,
-                },
+                distance_ns: distance,
                 prio_step: self.priospread.into(),
                 offset_ns: self.secaligned.flatten().unwrap_or(0),
                 align_ns: self.secaligned.map_or(0, |_| 1_000_000_000),
@@ -371,6 +378,7 @@ mod tests {
             "-o 3",
             "-t 2 -A 1000",
             "-n",
+            "-t 3 -d 9223372036854775",
             "-l 18446744073709551615",
         ] {
             assert!(config(words).is_err(), "{words}");

@@ -22,15 +22,20 @@ pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
     };
     let (run, dir) = (&finished.run, &finished.dir);
     let record = &run.record;
-    let samples = match flags.needs_samples() && record.result != Verdict::Error {
-        true => analysis::measured(dir, run).context("cannot list the latencies")?,
-        false => Vec::new(),
+    let samples = match (flags.needs_samples(), record.result) {
+        (_, Verdict::Error) => Vec::new(),
+        (true, _) => analysis::measured(dir, run).context("cannot list the latencies")?,
+        // Without records of them only their number is known.
+        _ if cyclictest::has_overflows(flags, run) => {
+            analysis::measured(dir, run).unwrap_or_default()
+        }
+        _ => Vec::new(),
     };
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&cyclictest::write(flags, run, &samples))?;
     }
     if let Some(file) = &flags.histfile {
-        output::to_named(file, &cyclictest::histogram(flags, run))?;
+        output::to_named(file, &cyclictest::histogram(flags, run, &samples))?;
     }
     if let Some(file) = &flags.json {
         let words: Vec<_> = std::env::args().skip(1).collect();

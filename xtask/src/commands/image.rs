@@ -113,7 +113,7 @@ fn medium(flags: &Image) -> Result<Vec<u8>> {
 fn look(device: &Path, len: u64) -> Result<Disk> {
     let disk = Disk::look(device, &System::here())?;
     if let Err(error) = disk.check(len) {
-        eprint!("{}", disk.describe());
+        crate::term::write_stderr(&disk.describe());
         return Err(error);
     }
     Ok(disk)
@@ -122,7 +122,7 @@ fn look(device: &Path, len: u64) -> Result<Disk> {
 fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<ExitCode> {
     // Once more: a build may take minutes, and somebody may have mounted it.
     let disk = look(device, medium.len() as u64)?;
-    eprint!("{}", disk.describe());
+    crate::term::write_stderr(&disk.describe());
     if !is_agreed && !agrees(&disk)? {
         return Err(anyhow!("nothing was written to {}", disk.device.display()))
             .help("answer y, or give --yes");
@@ -159,7 +159,9 @@ fn agrees(disk: &Disk) -> Result<bool> {
         ))
         .help("if it may: --yes");
     }
-    eprint!("Overwrite {device}? Everything on it is lost. [y/N] ");
+    crate::term::write_stderr(&format!(
+        "Overwrite {device}? Everything on it is lost. [y/N] "
+    ));
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin()

@@ -110,7 +110,7 @@ fn write_into(
         }
     }
     if flags.histfile.is_none() {
-        out.push_str(&histogram(flags, run));
+        out.push_str(&histogram(flags, run, samples));
     }
     if let Some(limit) = flags.spike {
         spikes(out, flags, limit, samples, &clock)?;
@@ -155,14 +155,14 @@ fn each(
     Ok(())
 }
 
-/// The histogram, if one is asked for.
+/// The histogram, if one is asked for. `samples` tell which activations are beyond it.
 #[must_use]
-pub fn histogram(flags: &Cyclictest, run: &Run) -> String {
+pub fn histogram(flags: &Cyclictest, run: &Run, samples: &[Sample]) -> String {
     let mut out = String::new();
     if let Some((end, has_all)) = flags.histogram() {
         let has_all = has_all && run.distributions.len() > 1;
         // Writing to a String does not fail.
-        let _ = histogram_into(&mut out, run, end, has_all, unit(flags.lines()));
+        let _ = histogram_into(&mut out, run, samples, end, has_all, unit(flags.lines()));
     }
     out
 }
@@ -170,6 +170,7 @@ pub fn histogram(flags: &Cyclictest, run: &Run) -> String {
 fn histogram_into(
     out: &mut String,
     run: &Run,
+    samples: &[Sample],
     end: u64,
     has_all: bool,
     unit: u64,
@@ -210,16 +211,35 @@ fn histogram_into(
     let max = figure(|it| it.max().unwrap_or(0));
     line("Max Latencies", 5, &max, columns.len())?;
     line("Histogram Overflows", 5, &|n| columns[n].1, columns.len())?;
-    // Which ones they were is what -v and the trace tell.
+    let clock = TscClock::new(run.record.clocks.tsc_hz.max(1));
     writeln!(out, "# Histogram Overflow at cycle number:")?;
     for (n, (_, over)) in columns.iter().take(only_threads).enumerate() {
-        let others = match over {
+        let own = samples
+            .iter()
+            .filter(|it| it.slot as usize == n)
+            .enumerate();
+        let beyond = own.filter(|(_, it)| clock.ns(it.thread.into()) / unit >= end);
+        // As many as cyclictest has room for.
+        let numbers: Vec<_> = (beyond.map(|(number, _)| format!(" {number:05}")))
+            .take(usize::try_from(end).unwrap_or(usize::MAX))
+            .collect();
+        let others = match over.saturating_sub(numbers.len() as u64) {
             0 => String::new(),
-            over => format!(" # {over:05} others"),
+            others => format!(" # {others:05} others"),
         };
-        writeln!(out, "# Thread {n}:{others}")?;
+        writeln!(out, "# Thread {n}:{}{others}", numbers.concat())?;
     }
     writeln!(out)
+}
+
+/// Whether a latency is beyond the histogram that is asked for.
+#[must_use]
+pub fn has_overflows(flags: &Cyclictest, run: &Run) -> bool {
+    let unit = unit(flags.lines());
+    flags.histogram().is_some_and(|(end, _)| {
+        let mut max = run.distributions.iter().filter_map(|it| it.thread.max());
+        max.any(|ns| ns / unit >= end)
+    })
 }
 
 /// The latencies above a limit, each with the time at which the thread ran.

@@ -174,6 +174,11 @@ pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
         .says("\n       2:")?;
     let verdict = stage.xtask(&["latency-run", "--from", &stage.dir("cyclic")])?;
     verdict.code(0)?.says("result       passed")?;
+    // The numbers of the activations that the histogram does not reach.
+    stage
+        .cyclictest("beyond", "-l 7 -h 5 -N -q")?
+        .code(0)?
+        .says("# Thread 0: 00000 00001 00002 00003 00004 # 00002 others\n")?;
     // The first activation is at a full second and 70 µs of the guest's clock.
     let done = stage.cyclictest(
         "aligned",
