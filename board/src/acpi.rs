@@ -1,4 +1,4 @@
-//! The few ACPI tables that are needed: CPUs (MADT), HPET, the PM timer (FADT).
+//! The few ACPI tables that are needed: CPUs and I/O APICs (MADT), HPET, the PM timer (FADT), PCI (MCFG).
 //!
 //! Everything read is bounded: a damaged table is passed over, never followed.
 //!
@@ -15,6 +15,62 @@ pub(crate) struct Tables {
     pub(crate) hpet: Option<usize>,
     /// I/O port of the PM timer.
     pub(crate) pm_timer: Option<u16>,
+    /// How devices' interrupts reach the CPUs.
+    pub(crate) wiring: Wiring,
+    /// Configuration space of PCI segment 0.
+    pub(crate) ecam: Option<Ecam>,
+}
+
+/// PCI's configuration space in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ecam {
+    /// Where that of bus 0 lies.
+    pub(crate) base: usize,
+    /// The last bus that has one.
+    pub(crate) last_bus: u8,
+}
+
+/// An I/O APIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IoApic {
+    /// Of its registers.
+    pub(crate) address: usize,
+    /// The number of its first pin among those of all I/O APICs.
+    pub(crate) first: u32,
+}
+
+/// Where an ISA interrupt comes in, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Source {
+    /// The pin's number among those of all I/O APICs.
+    pub(crate) gsi: u32,
+    /// Polarity in bits 0 and 1, trigger in bits 2 and 3: 0 as the bus has it, 1 high or edge, 3 low or level.
+    pub(crate) flags: u16,
+}
+
+/// I/O APICs, and the ISA interrupts that do not come in at the pin of their number, or not as ISA has it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Wiring {
+    io_apics: [Option<IoApic>; MAX_IO_APICS],
+    overrides: [Option<Source>; NR_ISA],
+}
+
+const MAX_IO_APICS: usize = 8;
+const NR_ISA: usize = 16;
+
+impl Wiring {
+    pub(crate) fn io_apics(&self) -> impl Iterator<Item = IoApic> {
+        self.io_apics.into_iter().flatten()
+    }
+
+    /// Where an ISA interrupt comes in; `None` for numbers that there are not.
+    pub(crate) fn isa(&self, irq: u8) -> Option<Source> {
+        let told = *self.overrides.get(usize::from(irq))?;
+        Some(told.unwrap_or(Source {
+            gsi: irq.into(),
+            flags: 0,
+        }))
+    }
 }
 
 /// A short list of APIC ids.
@@ -124,6 +180,7 @@ fn root(rsdp: &Root) -> Option<&[u8]> {
 fn read_table(table: &[u8], found: &mut Tables) {
     match &table[..4] {
         b"APIC" => read_madt(table, found),
+        b"MCFG" => found.ecam = read_mcfg(table),
         b"HPET" => found.hpet = u64_at(table, 44).map(|address| address as usize),
         b"FACP" => {
             found.pm_timer = u32_at(table, 76)
@@ -134,17 +191,129 @@ fn read_table(table: &[u8], found: &mut Tables) {
     }
 }
 
-/// Entries of type 0: processor local APIC with id and flags (bit 0 enabled).
+/// The allocation of segment 0, if it is mapped: it has 16 bytes behind 44 of the table.
+fn read_mcfg(table: &[u8]) -> Option<Ecam> {
+    let entries = table.get(44..)?.chunks_exact(16);
+    entries.into_iter().find_map(|entry| {
+        let base = usize::try_from(u64_at(entry, 0)?).ok()?;
+        let (first, last_bus) = (entry[10], entry[11]);
+        let end = base.checked_add((usize::from(last_bus) + 1) << 20)?;
+        (entry[8..10] == [0, 0] && first == 0 && base != 0 && end <= LIMIT)
+            .then_some(Ecam { base, last_bus })
+    })
+}
+
+/// Entries of type 0: processor local APIC with id and flags (bit 0 enabled). Of type 1: I/O APIC with address and first
+/// pin. Of type 2: override of an ISA interrupt (bus 0) with its number, its pin and flags.
 fn read_madt(table: &[u8], found: &mut Tables) {
     let mut rest = table.get(44..).unwrap_or(&[]);
     while let [kind, len, ..] = *rest {
         let len = usize::from(len);
-        if len < 2 || len > rest.len() {
+        let Some(entry) = rest.get(..len).filter(|entry| entry.len() >= 2) else {
             return;
-        }
-        if kind == 0 && len >= 8 && u32_at(rest, 4).is_some_and(|flags| flags & 1 != 0) {
-            found.cpus.push(u32::from(rest[3]));
+        };
+        match (kind, len) {
+            (0, 8..) if u32_at(entry, 4).is_some_and(|flags| flags & 1 != 0) => {
+                found.cpus.push(u32::from(entry[3]));
+            }
+            (1, 12..) => {
+                let slots = &mut found.wiring.io_apics;
+                let free = slots.iter_mut().find(|slot| slot.is_none());
+                if let (Some(slot), Some(address), Some(first)) =
+                    (free, u32_at(entry, 4), u32_at(entry, 8))
+                {
+                    let address = address as usize;
+                    *slot = Some(IoApic { address, first });
+                }
+            }
+            (2, 10..) if entry[2] == 0 => {
+                let slot = found.wiring.overrides.get_mut(usize::from(entry[3]));
+                if let (Some(slot), Some(gsi)) = (slot, u32_at(entry, 4)) {
+                    let flags = u16::from_le_bytes([entry[8], entry[9]]);
+                    *slot = Some(Source { gsi, flags });
+                }
+            }
+            _ => {}
         }
         rest = &rest[len..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+
+    use super::*;
+
+    fn madt(entries: &[&[u8]]) -> Tables {
+        let mut table = vec![0; 44];
+        for entry in entries {
+            table.extend_from_slice(entry);
+        }
+        let mut found = Tables::default();
+        read_madt(&table, &mut found);
+        found
+    }
+
+    /// As QEMU's q35 says it: the timer's line comes in at pin 2, and line 9 is level-triggered.
+    #[test]
+    fn wiring_of_a_pc() {
+        let found = madt(&[
+            &[0, 8, 0, 0, 1, 0, 0, 0],
+            &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0],
+            &[2, 10, 0, 0, 2, 0, 0, 0, 0, 0],
+            &[2, 10, 0, 9, 9, 0, 0, 0, 0x0d, 0],
+        ]);
+        let io_apic = IoApic {
+            address: 0xfec0_0000,
+            first: 0,
+        };
+        assert!(found.wiring.io_apics().eq([io_apic]));
+        let source = |gsi, flags| Some(Source { gsi, flags });
+        assert_eq!(found.wiring.isa(0), source(2, 0));
+        assert_eq!(found.wiring.isa(4), source(4, 0));
+        assert_eq!(found.wiring.isa(9), source(9, 0x0d));
+        assert_eq!(found.wiring.isa(16), None);
+    }
+
+    /// What is cut, or too much, is passed over.
+    #[test]
+    fn damaged_entries() {
+        assert!(
+            madt(&[&[1, 12, 0, 0, 0]])
+                .wiring
+                .io_apics()
+                .next()
+                .is_none()
+        );
+        assert!(madt(&[&[1, 0], &[1, 1]]).wiring.io_apics().next().is_none());
+        assert_eq!(
+            madt(&[&[2, 10, 0, 200, 2, 0, 0, 0, 0, 0]]).wiring.isa(200),
+            None
+        );
+        let one: &[u8] = &[1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0];
+        let found = madt(&[one; MAX_IO_APICS + 1]);
+        assert_eq!(found.wiring.io_apics().count(), MAX_IO_APICS);
+    }
+
+    #[test]
+    fn configuration_space() {
+        let table = |base: u64, segment: u8, last_bus: u8| {
+            let mut table = vec![0; 44];
+            table.extend_from_slice(&base.to_le_bytes());
+            table.extend_from_slice(&[segment, 0, 0, last_bus, 0, 0, 0, 0]);
+            table
+        };
+        let ecam = Ecam {
+            base: 0xb000_0000,
+            last_bus: 255,
+        };
+        assert_eq!(read_mcfg(&table(0xb000_0000, 0, 255)), Some(ecam));
+        assert_eq!(read_mcfg(&table(0xb000_0000, 1, 255)), None);
+        // Above what is mapped.
+        assert_eq!(read_mcfg(&table(0xf800_0000, 0, 255)), None);
+        assert_eq!(read_mcfg(&[0; 50]), None);
     }
 }

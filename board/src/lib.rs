@@ -2,6 +2,7 @@
 //!
 //! * `boot`, `loader`, `start`: from the loader to the first thread. An image says [`entry!`] with its main function.
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
+//! * [`ioapic`], [`pci`]: where devices' interrupts come from, and PCI's functions.
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
@@ -21,8 +22,10 @@ pub mod clocks;
 pub mod cmdline;
 #[cfg(all(feature = "image", feature = "settings"))]
 pub mod control;
+pub mod ioapic;
 pub mod line;
 pub mod parallel;
+pub mod pci;
 pub mod power;
 pub mod rtt;
 pub mod serial;
@@ -37,7 +40,6 @@ mod hpet;
 mod loader;
 #[cfg(feature = "image")]
 mod memory;
-mod pci;
 mod pic;
 #[cfg(feature = "image")]
 pub mod smp;

@@ -1,53 +1,446 @@
-//! PCI configuration space by the legacy ports: enough to find one device.
+//! PCI: the functions that there are, their memory and ports, and interrupts as messages.
 //!
-//! Source: PCI Local Bus Specification 3.0, 3.2.2.3.2.
+//! Configuration space is in memory where ACPI says so (all 4,096 bytes of a function), else behind two ports (the first 256).
+//! The firmware has given the functions their addresses. What lies above 4 GiB is not mapped.
+//!
+//! Source: PCI Local Bus Specification 3.0, 3.2.2.3.2, 6.2, 6.8; PCI Express Base Specification 3.0, 7.2.2; Intel SDM vol. 3A,
+//! 11.11 (messages).
 
+use core::ptr::NonNull;
+
+pub use pci_types::capability::PciCapability as Capability;
+use pci_types::capability::{MsiCapability, MsixCapability, MultipleMessageSupport};
+pub use pci_types::{Bar, CommandRegister, PciAddress as Address};
+use pci_types::{ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
+use spin::{Mutex, Once};
 use takt_kernel::arch::port::Port;
+use takt_kernel::irq::Irq;
+use takt_kernel::{Error, preempt, smp};
+use volatile::VolatilePtr;
 
-/// A function on bus 0.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Function {
-    device: u8,
+use crate::acpi::Ecam;
+use crate::ioapic::{Pin, Polarity, Trigger};
+
+/// Configuration space in memory, if there is one.
+static ECAM: Once<Ecam> = Once::new();
+/// The two ports belong together. Locked with interrupts off only.
+static PORTS: Mutex<()> = Mutex::new(());
+
+/// Notes where configuration space lies.
+pub(crate) fn init(ecam: Option<Ecam>) {
+    if let Some(ecam) = ecam {
+        ECAM.call_once(|| ecam);
+    }
 }
 
-impl Function {
-    /// The first device on bus 0 with this vendor and device id.
-    pub(crate) fn find(vendor: u16, device: u16) -> Option<Self> {
-        let id = u32::from(device) << 16 | u32::from(vendor);
-        (0..32)
-            .map(|device| Self { device })
-            .find(|function| function.read(0) == id)
+/// The way to configuration space.
+#[derive(Clone, Copy)]
+struct Config;
+
+impl Config {
+    fn in_memory(address: Address, offset: u16) -> Option<VolatilePtr<'static, u32>> {
+        let ecam = ECAM
+            .get()
+            .filter(|ecam| address.bus() <= ecam.last_bus && address.segment() == 0)?;
+        let function = usize::from(address.bus()) << 8
+            | usize::from(address.device()) << 3
+            | usize::from(address.function());
+        let at = (ecam.base + (function << 12) + usize::from(offset & 0xffc)) as *mut u32;
+        // SAFETY: ACPI says that the configuration space of this bus is there, and it is mapped.
+        NonNull::new(at).map(|at| unsafe { VolatilePtr::new(at) })
     }
 
-    fn select(self, offset: u8) {
-        let address = 1 << 31 | u32::from(self.device) << 11 | u32::from(offset & !3);
+    fn by_ports<R>(address: Address, offset: u16, act: impl FnOnce(Port<u32>) -> R) -> R {
+        let select = 1 << 31
+            | u32::from(address.bus()) << 16
+            | u32::from(address.device()) << 11
+            | u32::from(address.function()) << 8
+            | u32::from(offset & 0xfc);
+        let guard = preempt::irq_save();
+        let lock = PORTS.lock();
         // SAFETY: the configuration address port.
-        unsafe { Port::<u32>::new(0xcf8).write(address) };
+        unsafe { Port::<u32>::new(0xcf8).write(select) };
+        let result = act(Port::new(0xcfc));
+        drop(lock);
+        guard.restore();
+        result
+    }
+}
+
+impl ConfigRegionAccess for Config {
+    unsafe fn read(&self, address: Address, offset: u16) -> u32 {
+        match Self::in_memory(address, offset) {
+            Some(register) => register.read(),
+            // SAFETY: the configuration data port.
+            None => Self::by_ports(address, offset, |mut data| unsafe { data.read() }),
+        }
     }
 
-    fn read(self, offset: u8) -> u32 {
-        self.select(offset);
-        // SAFETY: the configuration data port.
-        unsafe { Port::<u32>::new(0xcfc).read() }
+    unsafe fn write(&self, address: Address, offset: u16, value: u32) {
+        match Self::in_memory(address, offset) {
+            Some(register) => register.write(value),
+            // SAFETY: the configuration data port.
+            None => Self::by_ports(address, offset, |mut data| unsafe { data.write(value) }),
+        }
+    }
+}
+
+/// A function of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function(Address);
+
+/// All functions on the buses behind the first host bridge, those of bridges among them.
+///
+/// # Context
+/// Any but NMIs; some thousand instructions for each bus.
+pub fn functions() -> impl Iterator<Item = Function> {
+    let mut last_bus = 0;
+    let mut next = Some(Address::new(0, 0, 0, 0));
+    core::iter::from_fn(move || {
+        loop {
+            let address = next?;
+            let header = PciHeader::new(address);
+            let is_there = header.id(Config).0 != 0xffff;
+            if is_there && header.header_type(Config) == HeaderType::PciPciBridge {
+                // The last bus behind it.
+                last_bus = last_bus.max((Function(address).read(0x18) >> 16) as u8);
+            }
+            let (bus, device, function) = (address.bus(), address.device(), address.function());
+            let has_more = match function {
+                0 => is_there && header.has_multiple_functions(Config),
+                _ => function < 7,
+            };
+            next = match (has_more, device) {
+                (true, _) => Some(Address::new(0, bus, device, function + 1)),
+                (_, ..31) => Some(Address::new(0, bus, device + 1, 0)),
+                _ if bus < last_bus => Some(Address::new(0, bus + 1, 0, 0)),
+                _ => None,
+            };
+            if is_there {
+                return Some(Function(address));
+            }
+        }
+    })
+}
+
+/// As many capabilities as there is room for: a list that a device has closed to a circle ends.
+const MAX_CAPABILITIES: usize = 48;
+
+impl Function {
+    /// The first function with this vendor and device id.
+    #[must_use]
+    pub fn find(vendor: u16, device: u16) -> Option<Self> {
+        functions().find(|function| function.id() == (vendor, device))
     }
 
-    fn write(self, offset: u8, value: u32) {
-        self.select(offset);
-        // SAFETY: the configuration data port.
-        unsafe { Port::<u32>::new(0xcfc).write(value) };
+    /// The first function of this class: base class, subclass, programming interface.
+    #[must_use]
+    pub fn find_class(class: (u8, u8, u8)) -> Option<Self> {
+        functions().find(|function| function.class() == class)
     }
 
-    /// Base of the I/O ports in BAR 0, given one if the firmware has not; also lets the device access memory.
-    pub(crate) fn enable_io(self) -> Option<u16> {
-        const FREE_PORTS: u32 = 0xc000;
-        let bar = self.read(0x10);
-        if bar & 1 == 0 {
+    /// Where it is: bus, device, function.
+    #[must_use]
+    pub fn address(self) -> Address {
+        self.0
+    }
+
+    /// Vendor and device id.
+    #[must_use]
+    pub fn id(self) -> (u16, u16) {
+        self.header().id(Config)
+    }
+
+    /// Base class, subclass, programming interface.
+    #[must_use]
+    pub fn class(self) -> (u8, u8, u8) {
+        let (_, base, sub, interface) = self.header().revision_and_class(Config);
+        (base, sub, interface)
+    }
+
+    fn header(self) -> PciHeader {
+        PciHeader::new(self.0)
+    }
+
+    fn endpoint(self) -> Option<EndpointHeader> {
+        EndpointHeader::from_header(self.header(), Config)
+    }
+
+    /// A register of configuration space.
+    #[must_use]
+    pub fn read(self, offset: u16) -> u32 {
+        // SAFETY: reading the configuration space of a function has no effect on memory.
+        unsafe { Config.read(self.0, offset) }
+    }
+
+    /// Writes a register of configuration space.
+    ///
+    /// # Safety
+    /// A function can be told to write to any memory.
+    pub unsafe fn write(self, offset: u16, value: u32) {
+        // SAFETY: the caller's duty.
+        unsafe { Config.write(self.0, offset, value) };
+    }
+
+    /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
+    /// function does not answer meanwhile.
+    #[must_use]
+    pub fn bar(self, slot: u8) -> Option<Bar> {
+        let endpoint = self.endpoint()?;
+        let value = self.read(0x10 + 4 * u16::from(slot));
+        // Memory of a kind that there is not.
+        if slot >= 6 || value & 1 == 0 && !matches!(value >> 1 & 3, 0 | 2) {
             return None;
         }
-        if bar & 0xfffc == 0 {
-            self.write(0x10, FREE_PORTS | 1);
+        let before = self.header().command(Config);
+        let quiet = before - CommandRegister::IO_ENABLE - CommandRegister::MEMORY_ENABLE;
+        self.header().update_command(Config, |_| quiet);
+        let bar = endpoint.bar(slot, Config);
+        self.header().update_command(Config, |_| before);
+        bar
+    }
+
+    /// Lets it answer at its ports and memory, and access memory itself.
+    pub fn enable(self) {
+        self.header().update_command(Config, |command| {
+            command
+                | CommandRegister::IO_ENABLE
+                | CommandRegister::MEMORY_ENABLE
+                | CommandRegister::BUS_MASTER_ENABLE
+        });
+    }
+
+    /// Enables it, and gives the first of its ports in base address register `slot`.
+    #[must_use]
+    pub fn enable_ports(self, slot: u8) -> Option<u16> {
+        match self.bar(slot)? {
+            Bar::Io { port } if port != 0 => {
+                self.enable();
+                u16::try_from(port).ok()
+            }
+            _ => None,
         }
-        self.write(0x04, self.read(0x04) | 0x5); // I/O and bus master
-        Some((self.read(0x10) & 0xfffc) as u16)
+    }
+
+    /// Enables it, and gives the address of its memory in base address register `slot`, if that is mapped.
+    #[must_use]
+    pub fn enable_memory(self, slot: u8) -> Option<usize> {
+        let (address, size) = match self.bar(slot)? {
+            Bar::Memory32 { address, size, .. } => (u64::from(address), u64::from(size)),
+            Bar::Memory64 { address, size, .. } => (address, size),
+            Bar::Io { .. } => return None,
+        };
+        let end = address.checked_add(size)?;
+        if address == 0 || end > 1 << 32 {
+            return None;
+        }
+        self.enable();
+        usize::try_from(address).ok()
+    }
+
+    /// What it can do beside what all can.
+    pub fn capabilities(self) -> impl Iterator<Item = Capability> {
+        let endpoint = self.endpoint();
+        let all = endpoint.map(|endpoint| endpoint.capabilities(Config));
+        all.into_iter().flatten().take(MAX_CAPABILITIES)
+    }
+
+    /// The I/O APIC's pin at which its interrupt comes in: level-triggered, and on most machines shared with others, which
+    /// [`Pin::route`] refuses. It is the pin that the firmware noted, which is right where it knows of the I/O APIC.
+    #[must_use]
+    pub fn pin(self) -> Option<Pin> {
+        let register = self.read(0x3c);
+        let (line, pin) = (register as u8, register >> 8 & 0xff);
+        let told = Pin::isa(line)
+            .ok()
+            .filter(|told| told.trigger == Trigger::Level);
+        (pin != 0 && line != 0xff).then(|| {
+            told.unwrap_or(Pin {
+                gsi: line.into(),
+                trigger: Trigger::Level,
+                polarity: Polarity::Low,
+            })
+        })
+    }
+
+    /// Has its interrupts come as messages (MSI) to `irq`'s handler on a CPU, at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if it sends
+    /// some already.
+    pub fn enable_msi(self, irq: Irq, cpu: usize) -> Result<Msi, Error> {
+        let capability = self.capabilities().find_map(|capability| match capability {
+            Capability::Msi(msi) => Some(msi),
+            _ => None,
+        });
+        let capability = capability.ok_or(Error::InvalidArgument)?;
+        if capability.is_enabled(Config) {
+            return Err(Error::InvalidState);
+        }
+        let msi = Msi {
+            capability,
+            irq,
+            function: self,
+        };
+        msi.set_cpu(cpu)?;
+        capability.set_multiple_message_enable(MultipleMessageSupport::Int1, Config);
+        self.without_pin();
+        msi.unmask();
+        Ok(msi)
+    }
+
+    /// Has one kind of its interrupts (MSI-X) come to `irq`'s handler on a CPU, at once. `entry` is its number in the function's
+    /// table; the others are masked until they have handlers.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it has no such table or entry, or the CPU does not run; [`Error::InvalidState`] if
+    /// the entry has a handler.
+    pub fn enable_msix(self, entry: u16, irq: Irq, cpu: usize) -> Result<Msix, Error> {
+        let capability = self.capabilities().find_map(|capability| match capability {
+            Capability::MsiX(msix) => Some(msix),
+            _ => None,
+        });
+        let mut capability: MsixCapability = capability.ok_or(Error::InvalidArgument)?;
+        if entry >= capability.table_size() {
+            return Err(Error::InvalidArgument);
+        }
+        let memory = self.enable_memory(capability.table_bar());
+        let table = memory.ok_or(Error::InvalidArgument)? + capability.table_offset() as usize;
+        if !capability.enabled(Config) {
+            // A firmware may have left anything there.
+            capability.set_function_mask(true, Config);
+            capability.set_enabled(true, Config);
+            for other in 0..capability.table_size() {
+                let word = message_word(table, other, 3);
+                word.write(word.read() | 1);
+                message_word(table, other, 2).write(0);
+            }
+            capability.set_function_mask(false, Config);
+            self.without_pin();
+        }
+        // The data is the vector, and no vector is 0.
+        if message_word(table, entry, 2).read() != 0 {
+            return Err(Error::InvalidState);
+        }
+        let msix = Msix { table, entry, irq };
+        msix.set_cpu(cpu)?;
+        msix.word(2).write(u32::from(msix.irq.vector()));
+        msix.unmask();
+        Ok(msix)
+    }
+
+    /// No interrupts by its pin.
+    fn without_pin(self) {
+        self.header().update_command(Config, |command| {
+            command | CommandRegister::INTERRUPT_DISABLE | CommandRegister::BUS_MASTER_ENABLE
+        });
+    }
+}
+
+/// Where a message to a CPU is written to.
+fn message_address(cpu: usize) -> Result<u32, Error> {
+    let id = smp::apic_id(cpu).ok_or(Error::InvalidArgument)?;
+    Ok(0xfee0_0000 | id << 12)
+}
+
+/// A function's interrupts as messages.
+#[derive(Debug)]
+pub struct Msi {
+    function: Function,
+    capability: MsiCapability,
+    irq: Irq,
+}
+
+impl Msi {
+    /// The vector and the name.
+    #[must_use]
+    pub fn irq(&self) -> &Irq {
+        &self.irq
+    }
+
+    /// Lets the messages be sent.
+    pub fn unmask(&self) {
+        self.capability.set_enabled(true, Config);
+    }
+
+    /// Has none sent. What comes meanwhile is lost.
+    pub fn mask(&self) {
+        self.capability.set_enabled(false, Config);
+    }
+
+    /// Has the next ones come to another CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it does not run.
+    pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
+        let address = message_address(cpu)?;
+        let is_enabled = self.capability.is_enabled(Config);
+        self.mask();
+        let vector = u32::from(self.irq.vector());
+        self.capability
+            .set_message_info(address.into(), vector, Config);
+        if is_enabled {
+            self.unmask();
+        }
+        Ok(())
+    }
+
+    /// Whose they are.
+    #[must_use]
+    pub fn function(&self) -> Function {
+        self.function
+    }
+}
+
+/// A word of an entry of a table of messages: address, its upper half, data, control.
+fn message_word(table: usize, entry: u16, word: usize) -> VolatilePtr<'static, u32> {
+    let at = (table + 16 * usize::from(entry) + 4 * word) as *mut u32;
+    // SAFETY: the function's table, which has that entry, in memory that is mapped.
+    unsafe { VolatilePtr::new(NonNull::new(at).unwrap_or(NonNull::dangling())) }
+}
+
+/// One of a function's interrupts as messages of their own.
+#[derive(Debug)]
+pub struct Msix {
+    table: usize,
+    entry: u16,
+    irq: Irq,
+}
+
+impl Msix {
+    /// The vector and the name.
+    #[must_use]
+    pub fn irq(&self) -> &Irq {
+        &self.irq
+    }
+
+    fn word(&self, word: usize) -> VolatilePtr<'static, u32> {
+        message_word(self.table, self.entry, word)
+    }
+
+    /// Lets its messages be sent, that of what came while they were masked among them.
+    pub fn unmask(&self) {
+        let control = self.word(3);
+        control.write(control.read() & !1);
+    }
+
+    /// Keeps them back.
+    pub fn mask(&self) {
+        let control = self.word(3);
+        control.write(control.read() | 1);
+    }
+
+    /// Has the next ones come to another CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it does not run.
+    pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
+        let address = message_address(cpu)?;
+        let control = self.word(3).read();
+        self.mask();
+        self.word(0).write(address);
+        self.word(1).write(0);
+        self.word(3).write(control);
+        Ok(())
     }
 }

@@ -167,6 +167,8 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         _ => told.rsdp,
     };
     let tables = acpi::read(rsdp);
+    crate::ioapic::init(tables.wiring);
+    crate::pci::init(tables.ecam);
     let (clocks, sources) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };

@@ -63,7 +63,7 @@ impl Console {
     /// # Safety
     /// Once: the queue's memory is one static.
     pub(crate) unsafe fn find() -> Option<Self> {
-        let ports = Function::find(VENDOR, CONSOLE)?.enable_io()?;
+        let ports = Function::find(VENDOR, CONSOLE)?.enable_ports(0)?;
         let mut console = Self {
             ports,
             queue_size: 0,

@@ -75,7 +75,44 @@ const _: () = assert!(NR_DEVICE_VECTORS <= 32);
 /// The last unexpected vector, for reports.
 static LAST_UNEXPECTED: AtomicU32 = AtomicU32::new(0);
 
-/// Sets the handler of a device vector, and its name, which traces show. It runs with interrupts off, must not block and be short.
+/// A device vector that has a handler: what an interrupt is routed to. The board takes it by value, so that no two devices
+/// share a handler.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Irq {
+    vector: u8,
+    name: &'static str,
+}
+
+impl Irq {
+    /// The vector; higher ones are served first.
+    #[must_use]
+    pub fn vector(&self) -> u8 {
+        self.vector
+    }
+
+    /// What traces call its handler.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Sets the handler of the highest device vector that has none: see [`register`].
+///
+/// # Errors
+/// [`Error::OutOfResources`] if all have one.
+pub fn request(name: &'static str, handler: Handler, argument: usize) -> Result<Irq, Error> {
+    for index in (0..NR_DEVICE_VECTORS as u8).rev() {
+        match register(FIRST_DEVICE_VECTOR + index, name, handler, argument) {
+            Err(Error::InvalidState) => {}
+            result => return result,
+        }
+    }
+    Err(Error::OutOfResources)
+}
+
+/// Sets the handler of a device vector, for good, and its name, which traces show. It runs with interrupts off, must not
+/// block and be short. The interrupt is acknowledged when it returns.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if the vector is not a device's; [`Error::InvalidState`] if it has a handler.
@@ -84,7 +121,7 @@ pub fn register(
     name: &'static str,
     handler: Handler,
     argument: usize,
-) -> Result<(), Error> {
+) -> Result<Irq, Error> {
     let index = usize::from(vector).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
     let slot = HANDLERS[..NR_DEVICE_VECTORS]
         .get(index)
@@ -99,7 +136,7 @@ pub fn register(
     slot.handler
         .store(handler as *mut (), core::sync::atomic::Ordering::Release);
     crate::trace::record_irq_name(vector, name);
-    Ok(())
+    Ok(Irq { vector, name })
 }
 
 /// Calls `f` with each device vector that has a handler, and with its name.

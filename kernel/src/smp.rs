@@ -21,6 +21,13 @@ pub fn is_online(cpu: usize) -> bool {
     cpu < MAX_CPUS && ONLINE.load(Relaxed) & 1 << cpu != 0
 }
 
+/// The local APIC id of a CPU that runs: where devices' interrupts are sent to.
+#[must_use]
+pub fn apic_id(cpu: usize) -> Option<u32> {
+    // SAFETY: blocks are static, and the id never changes once the CPU runs.
+    is_online(cpu).then(|| unsafe { (*percpu::of(cpu)).apic_id })
+}
+
 /// How many CPUs run.
 #[must_use]
 pub fn nr_online() -> u32 {

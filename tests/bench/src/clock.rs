@@ -45,7 +45,13 @@ impl Mark {
     /// Instructions since then.
     #[inline(always)]
     pub fn since(&self) -> u32 {
-        stamp().wrapping_sub(self.0.load(Relaxed))
+        self.until(stamp())
+    }
+
+    /// Instructions from then to a reading of the time.
+    #[inline(always)]
+    pub fn until(&self, stamp: u32) -> u32 {
+        stamp.wrapping_sub(self.0.load(Relaxed))
     }
 }
 

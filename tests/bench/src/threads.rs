@@ -20,9 +20,9 @@ pub fn stack(slot: usize) -> &'static Stack<SIZE> {
 
 /// Creates a thread on the stack of this slot.
 pub fn create(slot: usize, priority: u8, entry: fn(usize)) -> Thread {
-    Builder::new("bench", priority)
-        .and_then(|builder| builder.create(stack(slot), entry, slot))
-        .unwrap_or_else(|error| fail("create", error))
+    let created = Builder::new("bench", priority)
+        .and_then(|builder| builder.create(stack(slot), entry, slot));
+    must("create", created)
 }
 
 /// Creates and starts one.
@@ -38,8 +38,6 @@ pub fn join(thread: Thread) {
 }
 
 /// What must not fail.
-pub fn must(what: &str, result: Result<(), takt_kernel::Error>) {
-    if let Err(error) = result {
-        fail(what, error);
-    }
+pub fn must<T>(what: &str, result: Result<T, takt_kernel::Error>) -> T {
+    result.unwrap_or_else(|error| fail(what, error))
 }

@@ -1,6 +1,7 @@
 //! The measurements. Each function measures what its name says and returns instructions, as they are between two
 //! readings of the time.
 
+mod device;
 mod events;
 #[cfg(feature = "function")]
 mod functions;
@@ -39,6 +40,7 @@ pub fn all(only: Option<&str>) {
         ("ping-pong", ping_pong::all),
         ("switch", switch::all),
         ("interrupt", interrupt::all),
+        ("device", device::all),
         ("thread", thread::all),
         ("semaphore", semaphore::all),
         ("mutex", mutex::all),

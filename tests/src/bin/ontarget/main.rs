@@ -32,5 +32,6 @@ mod timers;
 mod tracing;
 mod triggers;
 mod walks;
+mod wires;
 
 takt_board::entry!(takt_tests::harness::main);

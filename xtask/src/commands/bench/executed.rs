@@ -42,11 +42,7 @@ pub(super) fn functions(
     let (found, _) = pipe::read_along(
         &log,
         |file| reader.read(BufReader::with_capacity(1 << 20, file), elf),
-        || {
-            folder.boot_with(elf, "capture=off", |arguments| {
-                logged(arguments, &version, &ranges, &log)
-            })
-        },
+        || folder.boot_counting(elf, |arguments| logged(arguments, &version, &ranges, &log)),
     )?;
     if found.nr != rows.len() {
         bail!(

@@ -106,6 +106,19 @@ impl Folder {
         self.boot_with(elf, cmdline, |arguments| arguments)
     }
 
+    /// The image that counts instructions, on a machine with the device that it measures besides; with QEMU's arguments
+    /// changed.
+    pub(super) fn boot_counting(
+        &self,
+        elf: &Elf,
+        change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
+    ) -> Result<Booted> {
+        self.boot_with(elf, "capture=off", |mut arguments| {
+            arguments.extend(["-device", "edu"].map(Into::into));
+            change(arguments)
+        })
+    }
+
     /// The same with QEMU's arguments changed.
     pub(super) fn boot_with(
         &self,

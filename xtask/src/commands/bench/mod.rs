@@ -112,7 +112,7 @@ fn measure(
     records::measure(&takt, &folder, &mut values)?;
     let bench = images::build("bench")?;
     tell!("Counting instructions …");
-    let rows = images::lines(&folder.boot(&bench, "capture=off")?.serial)?;
+    let rows = images::lines(&folder.boot_counting(&bench, |arguments| arguments)?.serial)?;
     look(&bench, &folder, &rows)?;
     values.extend(rows);
     sizes::of_image("image-full", &takt, &mut values)?;

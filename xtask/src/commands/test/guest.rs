@@ -99,7 +99,7 @@ impl Boot<'_> {
         })
     }
 
-    /// The machine that `latency-run` has, with a parallel port and this boot's clock.
+    /// The machine that `latency-run` has, with a parallel port, devices that send messages, and this boot's clock.
     fn command(&self, machine: &Machine, messages: &File) -> Command {
         let clock = format!("shift={},sleep=off", self.shift);
         let arguments = machine
@@ -121,6 +121,7 @@ impl Boot<'_> {
         command
             .args(arguments)
             .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
+            .args(["-device", "edu", "-device", "e1000e,romfile="])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         if self.nmis {

@@ -1,0 +1,213 @@
+//! The I/O APICs: which pin's interrupt comes as which vector to which CPU.
+//!
+//! A pin belongs to one handler: [`Pin::route`] refuses a second one. All pins are masked at boot, whatever a firmware left
+//! open.
+//!
+//! Source: Intel 82093AA data sheet, 3.0; ACPI specification 6.4, 5.2.12.3 and 5.2.12.5.
+
+use core::ptr::NonNull;
+
+use spin::{Mutex, Once};
+use takt_kernel::irq::Irq;
+use takt_kernel::{Error, preempt, smp};
+use volatile::VolatilePtr;
+
+use crate::acpi::{IoApic, Wiring};
+
+/// When a pin's signal is an interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// When it comes.
+    Edge,
+    /// While it is there: the handler has the device take it back, or it comes again.
+    Level,
+}
+
+/// Which signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Polarity {
+    /// The high one.
+    High,
+    /// The low one.
+    Low,
+}
+
+/// A pin of an I/O APIC, at which a device's interrupts come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pin {
+    /// Its number among those of all I/O APICs (ACPI: global system interrupt).
+    pub gsi: u32,
+    /// When its signal is an interrupt.
+    pub trigger: Trigger,
+    /// Which signal.
+    pub polarity: Polarity,
+}
+
+/// What the MADT says.
+static WIRING: Once<Wiring> = Once::new();
+
+/// Pins that are routed, a bit each. Locked whenever an I/O APIC is accessed, since its index and data register belong together;
+/// with interrupts off.
+static ROUTED: Mutex<[u64; MAX_PINS / 64]> = Mutex::new([0; MAX_PINS / 64]);
+
+/// As many as eight I/O APICs of 24 pins have, and some more.
+const MAX_PINS: usize = 256;
+
+// Registers of the redirection table: two for each pin.
+const TABLE: u32 = 0x10;
+const MASKED: u32 = 1 << 16;
+const LEVEL: u32 = 1 << 15;
+const ACTIVE_LOW: u32 = 1 << 13;
+
+fn register(io_apic: IoApic, index: u32) -> VolatilePtr<'static, u32> {
+    let at = |offset: usize| {
+        let address = (io_apic.address + offset) as *mut u32;
+        // SAFETY: ACPI names the page, which is mapped, and is no memory of anyone's.
+        unsafe { VolatilePtr::new(NonNull::new(address).unwrap_or(NonNull::dangling())) }
+    };
+    at(0).write(index);
+    at(0x10)
+}
+
+fn nr_pins(io_apic: IoApic) -> u32 {
+    (register(io_apic, 1).read() >> 16 & 0xff) + 1
+}
+
+/// With the pins that are routed.
+fn locked<R>(act: impl FnOnce(&mut [u64; MAX_PINS / 64]) -> R) -> R {
+    let guard = preempt::irq_save();
+    let result = act(&mut ROUTED.lock());
+    guard.restore();
+    result
+}
+
+/// Notes the wiring, and masks every pin.
+pub(crate) fn init(wiring: Wiring) {
+    let wiring = WIRING.call_once(|| wiring);
+    locked(|_| {
+        for io_apic in wiring.io_apics() {
+            for pin in 0..nr_pins(io_apic) {
+                register(io_apic, TABLE + 2 * pin).write(MASKED);
+            }
+        }
+    });
+}
+
+impl Pin {
+    /// The pin of an ISA interrupt, 0 to 15, as ACPI describes it; else edge-triggered and active high.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for other numbers.
+    pub fn isa(irq: u8) -> Result<Self, Error> {
+        let source = WIRING.get().and_then(|wiring| wiring.isa(irq));
+        let source = source.ok_or(Error::InvalidArgument)?;
+        Ok(Self {
+            gsi: source.gsi,
+            trigger: match source.flags >> 2 & 3 {
+                3 => Trigger::Level,
+                _ => Trigger::Edge,
+            },
+            polarity: match source.flags & 3 {
+                3 => Polarity::Low,
+                _ => Polarity::High,
+            },
+        })
+    }
+
+    /// Has the pin's interrupts come to `irq`'s handler on a CPU. It is masked still: see [`Line::unmask`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if no I/O APIC has the pin, or the CPU does not run; [`Error::InvalidState`] if the pin
+    /// has another handler.
+    ///
+    /// # Context
+    /// Any but NMIs.
+    pub fn route(self, irq: Irq, cpu: usize) -> Result<Line, Error> {
+        let mut wired = WIRING.get().into_iter().flat_map(Wiring::io_apics);
+        let destination = destination(cpu)?;
+        let mut low = u32::from(irq.vector());
+        if self.trigger == Trigger::Level {
+            low |= LEVEL;
+        }
+        if self.polarity == Polarity::Low {
+            low |= ACTIVE_LOW;
+        }
+        locked(|routed| {
+            let (io_apic, index) = wired
+                .find_map(|io_apic| {
+                    let pin = self.gsi.checked_sub(io_apic.first)?;
+                    (pin < nr_pins(io_apic)).then_some((io_apic, TABLE + 2 * pin))
+                })
+                .ok_or(Error::InvalidArgument)?;
+            let word = routed
+                .get_mut(self.gsi as usize / 64)
+                .ok_or(Error::InvalidArgument)?;
+            if *word & 1 << (self.gsi % 64) != 0 {
+                return Err(Error::InvalidState);
+            }
+            *word |= 1 << (self.gsi % 64);
+            register(io_apic, index).write(low | MASKED);
+            register(io_apic, index + 1).write(destination);
+            Ok(Line {
+                io_apic,
+                index,
+                low,
+                irq,
+            })
+        })
+    }
+}
+
+/// The upper half of an entry: a CPU.
+fn destination(cpu: usize) -> Result<u32, Error> {
+    let id = smp::apic_id(cpu).ok_or(Error::InvalidArgument)?;
+    Ok(id << 24)
+}
+
+/// A pin with its handler.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Line {
+    io_apic: IoApic,
+    /// Of the register that is the lower half of the pin's entry.
+    index: u32,
+    /// That half, unmasked.
+    low: u32,
+    irq: Irq,
+}
+
+impl Line {
+    /// The vector and the name.
+    #[must_use]
+    pub fn irq(&self) -> &Irq {
+        &self.irq
+    }
+
+    /// Lets the interrupts come.
+    ///
+    /// # Context
+    /// Any but NMIs.
+    pub fn unmask(&self) {
+        locked(|_| register(self.io_apic, self.index).write(self.low));
+    }
+
+    /// Keeps them back. What comes meanwhile at an edge is lost; a level is still there afterwards.
+    ///
+    /// # Context
+    /// Any but NMIs; in the handler as well.
+    pub fn mask(&self) {
+        locked(|_| register(self.io_apic, self.index).write(self.low | MASKED));
+    }
+
+    /// Has the next ones come to another CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it does not run.
+    ///
+    /// # Context
+    /// As [`mask`](Self::mask).
+    pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
+        let destination = destination(cpu)?;
+        locked(|_| register(self.io_apic, self.index + 1).write(destination));
+        Ok(())
+    }
+}
