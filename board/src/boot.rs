@@ -24,14 +24,6 @@ pub(crate) fn stack_top() -> usize {
     BOOT_STACK.top()
 }
 
-/// Multiboot2's header asks for nothing: an ELF file says the rest itself.
-mod header {
-    pub(super) const MAGIC: u32 = 0xe852_50d6;
-    pub(super) const ARCHITECTURE: u32 = 0; // i386, protected mode
-    pub(super) const LEN: u32 = 24;
-    pub(super) const CHECKSUM: u32 = 0u32.wrapping_sub(MAGIC + ARCHITECTURE + LEN);
-}
-
 global_asm!(
     ".section .note.Xen, \"a\", @note",
     ".balign 4",
@@ -110,17 +102,51 @@ global_asm!(
     "mov esi, esi",
     "call {start}",
     "ud2",
-    //
-    ".balign 8",
-    ".long {magic}, {architecture}, {len}, {checksum}",
-    ".word 0, 0", // the last tag
-    ".long 8",
     ".text",
-    magic = const header::MAGIC,
-    architecture = const header::ARCHITECTURE,
-    len = const header::LEN,
-    checksum = const header::CHECKSUM,
     stack = sym BOOT_STACK,
     stack_size = const IDLE_STACK_SIZE + 4096,
     start = sym crate::start::start,
 );
+
+/// Multiboot2's header and its tags.
+#[repr(C, align(8))]
+struct Header {
+    magic: u32,
+    architecture: u32,
+    len: u32,
+    checksum: u32,
+    /// The console speaks EGA's text.
+    #[cfg(feature = "console")]
+    console: [u32; 4],
+    /// And draws, best on so many pixels: its characters then fill the screen.
+    #[cfg(feature = "console")]
+    framebuffer: [u32; 6],
+    end: [u32; 2],
+}
+
+impl Header {
+    const MAGIC: u32 = 0xe852_50d6;
+    const LEN: u32 = size_of::<Self>() as u32;
+    /// In a tag's first word, behind its type: it may be passed over.
+    #[cfg(feature = "console")]
+    const OPTIONAL: u32 = 1 << 16;
+
+    const fn new() -> Self {
+        Self {
+            magic: Self::MAGIC,
+            architecture: 0, // i386, protected mode
+            len: Self::LEN,
+            checksum: 0u32.wrapping_sub(Self::MAGIC + Self::LEN),
+            #[cfg(feature = "console")]
+            console: [4 | Self::OPTIONAL, 12, 1 << 1, 0],
+            #[cfg(feature = "console")]
+            framebuffer: [5 | Self::OPTIONAL, 20, 800, 600, 32, 0],
+            end: [0, 8],
+        }
+    }
+}
+
+/// An ELF file says all the rest itself.
+#[used]
+#[unsafe(link_section = ".multiboot2")]
+static HEADER: Header = Header::new();

@@ -4,6 +4,7 @@
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
 //! * [`ioapic`], [`pci`]: where devices' interrupts come from, and PCI's functions.
 //! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
+//! * `console`: what a person at the machine sees.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
 //! * `sweep`: sweeps, as the host asks for them.
@@ -20,6 +21,8 @@
 pub mod capture;
 pub mod clocks;
 pub mod cmdline;
+#[cfg(feature = "console")]
+pub mod console;
 #[cfg(all(feature = "image", feature = "settings"))]
 pub mod control;
 pub mod ioapic;
@@ -36,7 +39,7 @@ mod boot;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod gate;
 mod hpet;
-#[cfg(any(feature = "image", test))]
+#[cfg(any(feature = "image", feature = "console", test))]
 mod loader;
 #[cfg(feature = "image")]
 mod memory;

@@ -13,7 +13,9 @@ use crate::acpi::{self, Root};
 #[cfg(feature = "capture")]
 use crate::capture;
 use crate::cmdline::CommandLine;
-use crate::loader::{Loader, MemoryMap, Protocol};
+#[cfg(feature = "console")]
+use crate::console;
+use crate::loader::{Loader, NotRam, Protocol};
 use crate::serial::Serial;
 #[cfg(feature = "settings")]
 use crate::tracing::Stage;
@@ -29,6 +31,8 @@ static PC: Pc = Pc;
 impl Machine for Pc {
     fn emergency_write(&self, text: &[u8]) {
         Serial::com1_as_is().write_bytes(text);
+        #[cfg(feature = "console")]
+        console::print_emergency(text);
     }
 
     fn exit(&self, code: ExitCode) -> ! {
@@ -95,13 +99,13 @@ fn keep(loader: &Loader<'_>) -> &'static str {
     core::str::from_utf8(kept).unwrap_or("")
 }
 
-/// Looks whether the image lies in RAM that is its own.
+/// Says that the image does not lie in RAM that is its own, if it does not.
 ///
 /// # Panics
-/// If it does not.
-fn check_room(memory: &MemoryMap<'_>) {
+/// Then.
+fn check_room(room: Result<(), NotRam>) {
     let image = descriptors::image_range();
-    if let Err(not_ram) = memory.check(image.start as u64..image.end as u64) {
+    if let Err(not_ram) = room {
         panic!(
             "the image needs the memory from {:#x} to {:#x}, and the loader says that {not_ram}: have less linked into it \
              (its thread stacks and the ring are the most of it), or give the machine more memory",
@@ -117,13 +121,17 @@ struct Told {
     rsdp: Root,
     /// Bytes of RAM.
     ram: u64,
+    /// Whether the image lies in RAM that is its own.
+    room: Result<(), NotRam>,
     can_start_cpus: bool,
+    #[cfg(feature = "console")]
+    framebuffer: Option<crate::loader::Framebuffer>,
 }
 
 /// Reads all that the loader told. It may lie in the page of the null pointer, which is not mapped for long.
 ///
 /// # Panics
-/// If it cannot be read, or the machine has no room for the image.
+/// If it cannot be read.
 ///
 /// # Safety
 /// As [`Loader::read`].
@@ -133,12 +141,15 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
         Ok(loader) => loader,
         Err(why) => panic!("{why}"),
     };
-    check_room(&loader.memory);
+    let image = descriptors::image_range();
     Told {
         protocol: loader.protocol,
         command_line: keep(&loader),
         rsdp: loader.rsdp,
         ram: loader.memory.ram(),
+        room: loader.memory.check(image.start as u64..image.end as u64),
+        #[cfg(feature = "console")]
+        framebuffer: loader.framebuffer,
         can_start_cpus: loader.memory.check(crate::smp::TRAMPOLINE_RANGE).is_ok(),
     }
 }
@@ -162,6 +173,12 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     if unsafe { kernel_boot::memory() }.is_err() {
         panic!("the image is larger than the static page tables");
     }
+    // SAFETY: once, behind `memory`, and the framebuffer is the loader's.
+    #[cfg(feature = "console")]
+    unsafe {
+        console::start(&line, told.protocol, told.framebuffer);
+    };
+    check_room(told.room);
     let rsdp = match line.number("acpi_rsdp", 0) {
         Ok(address @ 1..) => Root::At(address),
         _ => told.rsdp,
@@ -188,6 +205,23 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         sources.lapic.name(),
         told.ram >> 20,
     );
+    #[cfg(feature = "console")]
+    console::print(format_args!(
+        "Takt {}, by {}, {} MiB of RAM\n{command_line}\n\
+         TSC               {} Hz, {}{}\nlocal APIC timer  {} Hz, {}\n",
+        env!("CARGO_PKG_VERSION"),
+        told.protocol.name(),
+        told.ram >> 20,
+        clocks.tsc_hz,
+        sources.tsc.name(),
+        if tsc::is_invariant() {
+            ""
+        } else {
+            ", NOT INVARIANT"
+        },
+        clocks.apic_hz,
+        sources.lapic.name(),
+    ));
     clocks::publish(clocks, sources);
     if told.can_start_cpus {
         crate::smp::set_cpus(tables.cpus);

@@ -5,6 +5,8 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_board::cmdline::CommandLine;
+#[cfg(feature = "console")]
+use takt_board::console;
 use takt_board::{capture, clocks, control, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
@@ -48,10 +50,14 @@ fn main(text: &'static str) {
                 value.as_ptr().addr() - text.as_ptr().addr(),
                 text
             );
+            #[cfg(feature = "console")]
+            console::print(format_args!("bad value {value} on the command line\n"));
             TAKT_STATUS.set_state(RunState::Error);
             ExitCode::Failed
         }
     };
+    #[cfg(feature = "console")]
+    say_end(&code);
     publish();
     takt_board::end(code)
 }
@@ -75,9 +81,14 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
         config.load
     );
     let hooks = Hooks {
+        #[cfg(not(feature = "console"))]
         command: rtt::command,
+        #[cfg(feature = "console")]
+        command: || console::command().or_else(rtt::command),
         hand_over: capture::hand_over,
     };
+    #[cfg(feature = "console")]
+    announce(config);
     match workload::run(config, &TAKT_STATUS, hooks) {
         Ok(()) if TAKT_STATUS.state.load(Relaxed) == RunState::Threshold as u32 => {
             defmt::info!("a threshold was hit");
@@ -93,6 +104,38 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
             ExitCode::Failed
         }
     }
+}
+
+/// Says what is measured, and shows the latencies from now on.
+#[cfg(feature = "console")]
+fn announce(config: &Config) {
+    console::print(format_args!(
+        "CPUs              {}\n{} on CPUs {}, period {} ns, priority {} {}, load {}\nq ends the run\n\n",
+        smp::nr_online(),
+        config.workload,
+        config.cpus,
+        config.period_ns,
+        config.policy,
+        config.prio,
+        config.load,
+    ));
+    if let Err(error) = console::watch(&TAKT_STATUS) {
+        console::print(format_args!("no table: {error:?}\n"));
+    }
+}
+
+/// Says how it ended, below the last table.
+#[cfg(feature = "console")]
+fn say_end(code: &ExitCode) {
+    console::finish();
+    let result = match code {
+        ExitCode::Passed => "passed",
+        ExitCode::Threshold => "a threshold was hit",
+        ExitCode::Failed | ExitCode::Fault => "FAILED",
+    };
+    console::print(format_args!(
+        "result: {result}. The machine may be switched off.\n"
+    ));
 }
 
 /// A sign of life, in each CPU's idle thread.

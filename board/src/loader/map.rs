@@ -18,7 +18,7 @@ pub(crate) struct MemoryMap<'a> {
 }
 
 /// Memory that is needed and is no RAM.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotRam {
     /// Where it begins.
     address: u64,

@@ -3,6 +3,8 @@
 //! Reading is pure and bounded: what is damaged is passed over or refused, never followed. Both protocols describe memory
 //! by the same 24 bytes an entry, so there is one [`MemoryMap`].
 
+#[cfg(any(feature = "console", test))]
+mod framebuffer;
 mod map;
 mod multiboot2;
 mod pvh;
@@ -11,7 +13,11 @@ use core::fmt;
 
 use crate::acpi::Root;
 
+#[cfg(any(feature = "console", test))]
+pub(crate) use framebuffer::{Framebuffer, Kind};
 pub(crate) use map::MemoryMap;
+#[cfg(feature = "image")]
+pub(crate) use map::NotRam;
 
 /// Who loaded the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +48,8 @@ pub(crate) struct Loader<'a> {
     /// ACPI's root pointer.
     pub(crate) rsdp: Root,
     pub(crate) memory: MemoryMap<'a>,
+    #[cfg(any(feature = "console", test))]
+    pub(crate) framebuffer: Option<Framebuffer>,
 }
 
 /// Why the loader's information cannot be read.
@@ -165,6 +173,7 @@ mod tests {
             is_escaped,
             rsdp: Root::At(0),
             memory: MemoryMap::UNKNOWN,
+            framebuffer: None,
         };
         String::from_utf8(loader.command_line().collect()).unwrap()
     }

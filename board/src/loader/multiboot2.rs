@@ -4,6 +4,8 @@
 
 use crate::acpi::{RSDP_LEN, Root};
 
+#[cfg(any(feature = "console", test))]
+use super::Framebuffer;
 use super::{Loader, MemoryMap, Protocol, Unreadable, u32_at};
 
 /// What the loader leaves in `eax`.
@@ -14,6 +16,8 @@ const END: u32 = 0;
 const COMMAND_LINE: u32 = 1;
 const LOADER_NAME: u32 = 2;
 const MEMORY_MAP: u32 = 6;
+#[cfg(any(feature = "console", test))]
+const FRAMEBUFFER: u32 = 8;
 /// A copy of ACPI 1.0's root pointer.
 const OLD_RSDP: u32 = 14;
 /// A copy of a later ACPI's.
@@ -30,6 +34,8 @@ pub(super) fn parse(info: &[u8]) -> Result<Loader<'_>, Unreadable> {
         is_escaped: false,
         rsdp: Root::At(0),
         memory: MemoryMap::UNKNOWN,
+        #[cfg(any(feature = "console", test))]
+        framebuffer: None,
     };
     let mut is_old = true;
     for (kind, content) in tags(info) {
@@ -48,6 +54,8 @@ pub(super) fn parse(info: &[u8]) -> Result<Loader<'_>, Unreadable> {
                     .and_then(|entries| MemoryMap::new(entries, entry_size));
                 loader.memory = map.unwrap_or(loader.memory);
             }
+            #[cfg(any(feature = "console", test))]
+            FRAMEBUFFER => loader.framebuffer = Framebuffer::parse(content),
             OLD_RSDP if is_old => loader.rsdp = copy(content),
             NEW_RSDP => {
                 loader.rsdp = copy(content);
@@ -84,6 +92,7 @@ mod tests {
 
     use std::vec::Vec;
 
+    use super::super::Kind;
     use super::super::map::tests::entries;
     use super::*;
 
@@ -107,10 +116,14 @@ mod tests {
         let mut map = Vec::from(24u32.to_le_bytes());
         map.extend([0; 4]);
         map.extend(entries(&[(0, 0x9f000, 1), (0x10_0000, 0x300_0000, 1)]));
+        let mut framebuffer = Vec::from(0x80_0000_0000u64.to_le_bytes());
+        framebuffer.extend([3200u32, 800, 600].map(u32::to_le_bytes).as_flattened());
+        framebuffer.extend([32, 1, 0, 0, 16, 8, 8, 8, 0, 8]);
         info(&[
             tag(COMMAND_LINE, b"workload=timerlat a=\\\"b\0"),
             tag(LOADER_NAME, b"GRUB 2.06\0"),
             tag(MEMORY_MAP, &map),
+            tag(FRAMEBUFFER, &framebuffer),
             tag(NEW_RSDP, b"RSD PTR new"),
             tag(OLD_RSDP, b"RSD PTR old"),
             tag(END, &[]),
@@ -125,6 +138,14 @@ mod tests {
         assert_eq!(loader.protocol, Protocol::Multiboot2);
         assert!(loader.command_line().eq(*b"workload=timerlat a=\"b"));
         assert_eq!(loader.memory.ram(), 0x9f000 + 0x300_0000);
+        let framebuffer = loader.framebuffer.unwrap();
+        assert_eq!(
+            (framebuffer.address, framebuffer.pitch),
+            (0x80_0000_0000, 3200)
+        );
+        assert_eq!((framebuffer.width, framebuffer.height), (800, 600));
+        let positions = [16, 8, 0];
+        assert_eq!(framebuffer.kind, Kind::Pixels { positions });
         let begins = |root, with: &[u8]| matches!(root, Root::Copy(copy) if copy.starts_with(with));
         assert!(begins(loader.rsdp, b"RSD PTR new\0"));
         let old = info(&[tag(OLD_RSDP, b"RSD PTR old")]);

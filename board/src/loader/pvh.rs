@@ -44,6 +44,8 @@ pub(super) unsafe fn read(info: u64) -> Result<Loader<'static>, Unreadable> {
         is_escaped: false,
         rsdp: Root::At(address(32)),
         memory: memory.unwrap_or(MemoryMap::UNKNOWN),
+        #[cfg(any(feature = "console", test))]
+        framebuffer: None,
     })
 }
 

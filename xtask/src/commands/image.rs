@@ -1,6 +1,6 @@
 //! `image`: media that a machine boots from.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::media::flash::{Step, flash};
 use crate::media::{Contents, iso, netdir, strip};
 use crate::run::words;
 use crate::term::WithHelp;
-use crate::{input, output, paths, setup};
+use crate::{input, output, paths, setup, term};
 
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {
@@ -88,6 +88,7 @@ fn recipe(flags: &Image) -> Recipe {
     }
     .with_features(&flags.features)
     .for_words(&flags.append)
+    .for_media()
 }
 
 /// The bytes for a USB stick: of an ISO file that is there, or of one that is made.
@@ -113,7 +114,7 @@ fn medium(flags: &Image) -> Result<Vec<u8>> {
 fn look(device: &Path, len: u64) -> Result<Disk> {
     let disk = Disk::look(device, &System::here())?;
     if let Err(error) = disk.check(len) {
-        crate::term::write_stderr(&disk.describe());
+        term::write_stderr(&disk.describe());
         return Err(error);
     }
     Ok(disk)
@@ -122,7 +123,7 @@ fn look(device: &Path, len: u64) -> Result<Disk> {
 fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<ExitCode> {
     // Once more: a build may take minutes, and somebody may have mounted it.
     let disk = look(device, medium.len() as u64)?;
-    crate::term::write_stderr(&disk.describe());
+    term::write_stderr(&disk.describe());
     if !is_agreed && !agrees(&disk)? {
         return Err(anyhow!("nothing was written to {}", disk.device.display()))
             .help("answer y, or give --yes");
@@ -159,10 +160,9 @@ fn agrees(disk: &Disk) -> Result<bool> {
         ))
         .help("if it may: --yes");
     }
-    crate::term::write_stderr(&format!(
+    term::write_stderr(&format!(
         "Overwrite {device}? Everything on it is lost. [y/N] "
     ));
-    io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)

@@ -40,6 +40,9 @@ const FUNCTION_RUSTFLAGS: &str =
 /// Allows `-Z` flags. It has a nightly compiler's symbol names come with it, too.
 const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
+/// The feature of images with a console, in packages other than its own.
+const CONSOLE_ELSEWHERE: &str = "takt-board/console";
+
 /// The kernel's capacities of an image, where they are not those of the caller's environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacities {
@@ -139,6 +142,21 @@ impl Recipe {
         }
     }
 
+    /// The same with what a person at a real machine sees.
+    #[must_use]
+    pub fn for_media(self) -> Self {
+        let console = match &*self.package {
+            "takt-board" => "console",
+            _ => CONSOLE_ELSEWHERE,
+        };
+        self.with_features(&[console])
+    }
+
+    fn has_console(&self) -> bool {
+        let is_console = |name: &String| name == "console" || name == CONSOLE_ELSEWHERE;
+        self.features.iter().any(is_console)
+    }
+
     fn has_functions(&self) -> bool {
         self.features.iter().any(|name| name == "function")
     }
@@ -151,6 +169,10 @@ impl Recipe {
         }
         if self.has_functions() {
             name += "-function";
+        }
+        // Whoever boots the image without a console may do so at the same time.
+        if self.has_console() {
+            name += "-media";
         }
         paths::target().join(name)
     }

@@ -2,7 +2,7 @@
 //!
 //! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, the
 //! rest of the memory below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
-//! uncached. Nothing is mapped both writable and executable.
+//! uncached. One further gigabyte may be a device's. Nothing is mapped both writable and executable.
 
 use core::cell::UnsafeCell;
 
@@ -138,6 +138,50 @@ pub unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     debug_assert!(at(&raw const __image_end) <= lapic);
     load();
     Ok(())
+}
+
+/// Where [`map_window`] maps memory: behind all that is mapped one to one.
+const WINDOW: u64 = 4 << 30;
+
+/// The table of a window on a device's memory.
+#[derive(Debug)]
+pub struct Window(UnsafeCell<PageTable>);
+
+// SAFETY: written by `map_window` on the boot CPU before other CPUs run.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// An empty one.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "meant for a static only")]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(PageTable::new()))
+    }
+}
+
+/// Maps the gigabyte of a device that has `physical` in it through the window; gives the address under which `physical` is then
+/// found. As the memory type ranges have it, else uncached: a firmware may have declared a screen's memory write-combining.
+///
+/// # Safety
+/// Once, on the boot CPU, after [`build`] and before other CPUs run. What is there is a device's, and whoever uses it lets
+/// nothing of Rust's lie there.
+pub unsafe fn map_window(window: &'static Window, physical: u64) -> usize {
+    // SAFETY: once, by the caller's promise.
+    let level2 = unsafe { &mut *window.0.get() };
+    let gigabyte = physical & !0x3fff_ffff;
+    let flags = Flags::WRITABLE | Flags::NO_EXECUTE | Flags::NO_CACHE | Flags::HUGE_PAGE;
+    for i in 0..512 {
+        set(level2, i, gigabyte + i as u64 * LARGE, flags);
+    }
+    // SAFETY: only the boot CPU runs, by the caller's promise.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    set(
+        &mut tables.level3,
+        (WINDOW >> 30) as usize,
+        level2 as *const PageTable as u64,
+        Flags::WRITABLE,
+    );
+    (WINDOW + (physical - gigabyte)) as usize
 }
 
 /// Puts the final tables into force on this CPU.

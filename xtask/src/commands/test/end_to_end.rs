@@ -211,7 +211,10 @@ const TESTS: &[(&str, Check)] = &[
     ("sweep_of_loads", sweep::sweeps_loads),
     ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),
-    ("media_boot_by_bios_and_uefi", media::boot_by_bios_and_uefi),
+    ("media_boot_to_the_end", media::boot_to_the_end),
+    ("media_end_by_serial", media::end_by_serial),
+    ("media_end_by_keyboard", media::end_by_keyboard),
+    ("media_boot_over_the_network", media::boot_over_the_network),
     ("compare_linux_rt", compare::linux_rt),
 ];
 

@@ -28,7 +28,7 @@ const CRATES: [&str; 18] = [
     "--package",
     "takt-fuzz",
     "--features",
-    "takt-tracer/std,takt-timerlat/std",
+    "takt-tracer/std,takt-timerlat/std,takt-board/console",
 ];
 
 /// Runs them. A build that fails is one failure.

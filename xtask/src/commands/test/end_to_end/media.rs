@@ -1,178 +1,152 @@
 //! Media that `image` makes, booted as a real machine would: by its firmware and GRUB, to timerlat's result.
 
-use std::ffi::OsString;
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+mod pc;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::guest;
-use crate::image::{Elf, Recipe};
-use crate::qemu::command::{BARE, escape};
-use crate::qemu::{GuestExit, Process, Ram};
-use crate::run::collect::Results;
 use crate::setup;
+use pc::{Booted, Firmware, Medium, Pc};
 
 /// Bytes that an ISO file has at most.
 const MAX_ISO: u64 = 5_000_000;
-/// How long a boot may take, from the firmware's first instruction to timerlat's end.
-const PATIENCE: Duration = Duration::from_secs(120);
-const TICK: Duration = Duration::from_millis(50);
-/// What is measured: long enough to be a result.
-const ACTIVATIONS: u64 = 50;
+/// Characters that GRUB's shell or its `multiboot2` would take for themselves.
+const HOSTILE: &str = r#"a=;b;$c${d}"e'f\g\\h\x41 |i&j<k>(l)#m*?~!{n}=[o]"#;
 
-/// Firmware.
-#[derive(Clone, Copy, Debug)]
-enum Firmware {
-    Bios,
-    Uefi,
+/// Makes an ISO file that boots with these words.
+fn iso(stage: &Stage, name: &str, words: &str) -> Result<PathBuf> {
+    setup::ensure_grub(stage.may_install())?;
+    let iso = stage.dir(name);
+    stage
+        .xtask(&["image", "--iso", &iso, "--append", words])?
+        .code(0)?
+        .says("symbols and the log's formats are in")?;
+    let size = Path::new(&iso).metadata().context("no ISO file")?.len();
+    ensure!(size <= MAX_ISO, "the ISO file has {size} bytes");
+    Ok(iso.into())
 }
 
-/// What a medium looks like to the machine.
-#[derive(Clone, Copy, Debug)]
-enum Medium {
-    Cd,
-    Usb,
+/// Whether the serial port's last table has a row for each of so many CPUs, each with samples.
+fn has_table(serial: &str, smp: u8) -> bool {
+    let rows: Vec<Vec<&str>> = serial
+        .lines()
+        .map(|line| line.trim_end_matches("\x1b[K").split_whitespace().collect())
+        .collect();
+    let has_row = |cpu: &str| {
+        let row = rows.iter().rfind(|row| row.len() == 11 && row[0] == cpu);
+        row.is_some_and(|row| row[1].parse::<u64>().is_ok_and(|count| count > 0))
+    };
+    (0..smp).all(|cpu| has_row(&cpu.to_string()))
 }
 
-/// A machine.
-#[derive(Clone, Copy, Debug)]
-struct Pc {
-    firmware: Firmware,
-    chipset: &'static str,
-    medium: Medium,
-    ram_mib: u64,
-    smp: u8,
+/// Holds what the serial port said of a boot against what was asked for.
+fn check(serial: &str, pc: Pc, words: &str) -> Result<()> {
+    let line = |wanted: &str| serial.lines().any(|line| line.trim_end() == wanted);
+    ensure!(serial.contains(", by Multiboot2, "), "{serial}");
+    ensure!(line(words), "no command line {words} in\n{serial}");
+    ensure!(line(&format!("CPUs              {}", pc.smp)), "{serial}");
+    ensure!(has_table(serial, pc.smp), "no table in\n{serial}");
+    ensure!(serial.contains("result: passed"), "no result in\n{serial}");
+    Ok(())
 }
 
-/// The fewest that have every chip set, firmware, medium, the least and the most memory, one CPU and several.
-const PCS: [Pc; 4] = [
-    Pc {
+/// Boots one after the other to the end of the duration.
+fn boot_all(stage: &Stage, medium: &Path, words: &str, pcs: &[Pc]) -> Result<()> {
+    let ovmf = setup::ensure_ovmf(stage.may_install())?;
+    for (nr, pc) in pcs.iter().enumerate() {
+        let dir = stage.path().join(format!("pc-{nr}"));
+        pc.boot(medium, &ovmf, &dir)
+            .and_then(Booted::finish)
+            .and_then(|serial| check(&serial, *pc, words))
+            .with_context(|| format!("{pc:?}"))?;
+    }
+    Ok(())
+}
+
+/// The same file boots by BIOS and by UEFI, with the least memory, and words get there as they are.
+pub(super) fn boot_to_the_end(stage: &Stage) -> Result<()> {
+    let words = format!("duration_ns=100000000 period_ns=5000000 {HOSTILE}");
+    let medium = iso(stage, "end.iso", &words)?;
+    let pc = Pc {
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::Cd,
         ram_mib: 64,
         smp: 1,
-    },
-    Pc {
+    };
+    let uefi = Pc {
+        firmware: Firmware::Uefi,
+        // With less, GRUB finds no room for the image under OVMF.
+        ram_mib: 96,
+        ..pc
+    };
+    boot_all(stage, &medium, &words, &[pc, uefi])
+}
+
+/// A USB stick, much memory and several CPUs; what measures without an end is ended by `q` on the serial line.
+pub(super) fn end_by_serial(stage: &Stage) -> Result<()> {
+    let words = "duration_ns=0 period_ns=20000000 smp=4 cpus=0xf";
+    let medium = iso(stage, "endless.iso", words)?;
+    let pc = Pc {
         firmware: Firmware::Bios,
         chipset: "pc",
         medium: Medium::Usb,
         ram_mib: 4096,
         smp: 4,
-    },
-    // With less, GRUB finds no room for the image under OVMF.
-    Pc {
-        firmware: Firmware::Uefi,
-        chipset: "q35",
-        medium: Medium::Cd,
-        ram_mib: 96,
-        smp: 1,
-    },
-    Pc {
+    };
+    let mut booted = pc.boot(&medium, Path::new(""), stage.path())?;
+    booted.wait_for(|serial| has_table(serial, pc.smp))?;
+    booted.type_in("q")?;
+    check(&booted.finish()?, pc, words)
+}
+
+/// The same by UEFI, ended by the keyboard; and the screen that GRUB has set is written on.
+pub(super) fn end_by_keyboard(stage: &Stage) -> Result<()> {
+    let words = "duration_ns=0 period_ns=20000000 smp=4 cpus=0xf";
+    let medium = iso(stage, "endless.iso", words)?;
+    let ovmf = setup::ensure_ovmf(stage.may_install())?;
+    let pc = Pc {
         firmware: Firmware::Uefi,
         chipset: "q35",
         medium: Medium::Usb,
         ram_mib: 4096,
         smp: 4,
-    },
-];
-
-impl Pc {
-    /// QEMU's arguments.
-    fn arguments(self, iso: &Path, ram: &Ram, ovmf: &Path) -> Vec<OsString> {
-        let mut args: Vec<OsString> = BARE.map(Into::into).into();
-        let mut add = |name: &str, value: String| args.extend([name.into(), value.into()]);
-        add("-machine", format!("{},memory-backend=ram", self.chipset));
-        let backend = format!("memory-backend-file,id=ram,size={}M,share=on", self.ram_mib);
-        add(
-            "-object",
-            format!("{backend},mem-path={}", escape(ram.path())),
-        );
-        add("-m", format!("{}M", self.ram_mib));
-        add("-smp", self.smp.to_string());
-        add("-cpu", "max".into());
-        add("-vga", "std".into());
-        add("-device", "isa-debug-exit,iobase=0xf4,iosize=4".into());
-        if let Firmware::Uefi = self.firmware {
-            add("-bios", ovmf.display().to_string());
-        }
-        let drive = format!(
-            "if=none,id=medium,format=raw,readonly=on,file={}",
-            escape(iso)
-        );
-        add("-drive", drive);
-        match self.medium {
-            Medium::Cd if self.chipset == "pc" => {
-                add("-device", "ide-cd,drive=medium,bootindex=1".into());
-            }
-            Medium::Cd => add(
-                "-device",
-                "ide-cd,bus=ide.0,drive=medium,bootindex=1".into(),
-            ),
-            Medium::Usb => {
-                add("-device", "qemu-xhci".into());
-                add(
-                    "-device",
-                    "usb-storage,drive=medium,removable=on,bootindex=1".into(),
-                );
-            }
-        }
-        args
-    }
-
-    /// Boots it and holds the result against what was asked for.
-    fn boot(self, stage: &Stage, iso: &Path, elf: &Elf, ovmf: &Path) -> Result<()> {
-        let ram = Ram::create_sized(stage.path(), self.ram_mib)?;
-        let messages = stage.path().join("messages.txt");
-        let mut process = Process::spawn(&self.arguments(iso, &ram, ovmf), false, &messages)?;
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = process.try_wait()? {
-                break status;
-            }
-            ensure!(started.elapsed() < PATIENCE, "no end within {PATIENCE:?}");
-            thread::sleep(TICK);
-        };
-        let exit = GuestExit::of(status, &messages);
-        ensure!(exit == GuestExit::Passed, "{exit}");
-        let results = Results::read(&guest::status(elf, &ram)?)?;
-        let slots = results.slot_records();
-        ensure!(slots.len() == usize::from(self.smp), "{} CPUs", slots.len());
-        for slot in slots {
-            let taken = slot.thread.count + slot.missed;
-            // The last one may come when the time is over; in the host's time, more may be missed behind that.
-            ensure!(
-                slot.thread.count > 0 && taken >= ACTIVATIONS - 1,
-                "CPU {} has {taken} activations",
-                slot.cpu
-            );
-        }
-        Ok(())
-    }
+    };
+    let mut booted = pc.boot(&medium, &ovmf, stage.path())?;
+    booted.wait_for(|serial| has_table(serial, pc.smp))?;
+    let (width, pixels) = booted.screen()?;
+    ensure!(width == 800, "GRUB has set a screen {width} pixels wide");
+    // Lines of 20 pixels: the first, the table's heads behind six others, and nothing at the bottom.
+    let is_lit = |line: usize| {
+        let mut rows = pixels.chunks_exact(width * 3).skip(line * 20).take(20);
+        rows.any(|row| row.iter().any(|value| *value != 0))
+    };
+    let lit: Vec<_> = (0..25).filter(|line| is_lit(*line)).collect();
+    ensure!(
+        lit == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13],
+        "lines with something on them: {lit:?}"
+    );
+    booted.monitor("sendkey q")?;
+    check(&booted.finish()?, pc, words)
 }
 
-/// The same file boots everywhere.
-pub(super) fn boot_by_bios_and_uefi(stage: &Stage) -> Result<()> {
+/// Over the network.
+pub(super) fn boot_over_the_network(stage: &Stage) -> Result<()> {
     setup::ensure_grub(stage.may_install())?;
-    let ovmf = setup::ensure_ovmf(stage.may_install())?;
-    let elf = Elf::open(&Recipe::takt(0).build()?.path)?;
-    for smp in [1, 4] {
-        let iso = stage.dir(&format!("{smp}.iso"));
-        let duration_ns = ACTIVATIONS * 1_000_000;
-        let cpus = (1u32 << smp) - 1;
-        let append = format!("duration_ns={duration_ns} smp={smp} cpus={cpus:#x}");
-        let made = stage.xtask(&["image", "--iso", &iso, "--append", &append])?;
-        made.code(0)?;
-        let iso = Path::new(&iso);
-        let size = iso.metadata().context("no ISO file")?.len();
-        ensure!(size <= MAX_ISO, "the ISO file has {size} bytes");
-        for pc in PCS.into_iter().filter(|pc| pc.smp == smp) {
-            pc.boot(stage, iso, &elf, &ovmf)
-                .with_context(|| format!("{pc:?}"))?;
-        }
-    }
-    Ok(())
+    let words = "duration_ns=100000000";
+    let dir = stage.dir("net");
+    stage
+        .xtask(&["image", "--pxe", &dir, "--append", words])?
+        .code(0)?
+        .says("BIOS  boot/grub/i386-pc/core.0")?;
+    let pc = Pc {
+        firmware: Firmware::Bios,
+        chipset: "q35",
+        medium: Medium::Net,
+        ram_mib: 256,
+        smp: 1,
+    };
+    boot_all(stage, Path::new(&dir), words, &[pc])
 }
