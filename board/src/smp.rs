@@ -125,6 +125,8 @@ pub fn start(wanted: usize) -> u32 {
     let Ok(mut text) = Text::lock() else {
         return smp::nr_online();
     };
+    #[cfg(feature = "osnoise")]
+    takt_kernel::trace::osnoise::cpus_starting();
     let me = apic::id();
     for &apic_id in cpus.as_slice().iter().filter(|id| **id != me) {
         let number = smp::nr_online() as usize;

@@ -26,7 +26,8 @@ fn actions_are_done_in_order_and_the_first_that_fails_is_the_last() {
                 "trace,file=end.txt",
             ],
         )
-        .code(2);
+        .code(2)
+        .complains("Saved the trace to saved.txt");
     assert_eq!(
         fs::read_to_string(stage.path("order")).unwrap(),
         "one,\ntwo\n"

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Args, Parser};
 use takt_timerlat::config::{Load, Policy};
 
+use super::foreign;
 use super::latency_run::LatencyRun;
 use super::units::{CpuSet, micros, micros_or_none, time};
 use super::values::{AccelChoice, named};
@@ -43,13 +44,13 @@ pub struct Lines {
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    after_help = "\
-stdout is what cyclictest prints; what else there is to say, and the verdict, is on stderr. Only the letters above are \
-known: there is one clock (-c), one way to sleep, which is absolute (-n, -r, -s, -x), and nothing to choose for -e, -F, -L, \
--R, -u and -U. The run is kept as latency-run keeps its own: cargo xtask latency-run --from, trace, report and history read it.
-Exit codes: 0 passed, 1 error, 2 a latency was above -b, 3 tainted, 130 interrupted before -D or -l was over.
+    after_help = format!("\
+stdout is what cyclictest prints; what else there is to say, and the verdict, is on stderr. The run is kept as latency-run \
+keeps its own: cargo xtask latency-run --from, trace, report and history read it.
+Flags of cyclictest that have no meaning here:
+{}Exit codes: 0 passed, 1 error, 2 a latency was above -b, 3 tainted, 130 interrupted before -D or -l was over.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
-in; NO_COLOR is honoured."
+in; NO_COLOR is honoured.", foreign::help("cyclictest"))
 )]
 pub struct Cyclictest {
     /// Interval of the first thread in µs, fractions allowed.

@@ -8,26 +8,20 @@ use takt_tracer::control::Tracer;
 
 use super::actions::{Action, TRACE_FILE, at_end};
 use super::cyclictest::Cyclic;
+use super::foreign;
 use super::units::{CpuSet, micros, priority, time};
 use super::values::{AccelChoice, named};
 
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 IRQ latency reaches from an activation's deadline to the time stamp of the interrupt's entry, under icount \
 4 ns at least where the interrupt is the timer's own. Under load it may be 0 to 3: another timer's interrupt was being \
 entered when the activation fell due, and has handled it as well.
 Flags of rtla timerlat that have no meaning here:
-  -u, -U, -k, --user-load   there are no user tasks: the measured threads are the kernel's
-  -C                        there are no cgroups
-  -H                        what reads the trace is the host, not a CPU that is measured
-  --deepest-idle-state, --dma-latency   a halted CPU has one idle state
-  -s                        -a shows the stack; for one of every activation: tracefs shell, osnoise/print_stack
-  --filter, --trigger       trace --filter chooses afterwards; tracefs shell has events/SYSTEM/EVENT/filter and trigger
-  --dump-tasks              the trace of each CPU ends with the thread that ran there: -t
-Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted before the duration was over.
+{}Exit codes: 0 passed, 1 error, 2 a threshold was hit, 3 tainted, 130 interrupted before the duration was over.
 Environment: TAKT_QEMU is the QEMU to use instead of qemu-system-x86_64; TAKT_HISTORY the folder that the history is kept \
-in; NO_COLOR is honoured.")]
+in; NO_COLOR is honoured.", foreign::help("latency-run")))]
 pub struct LatencyRun {
     /// The threads of `cyclictest`, which is measured instead of timerlat then.
     #[arg(skip)]
@@ -76,7 +70,7 @@ pub struct LatencyRun {
     /// Do not look for the cause of a latency above a threshold.
     #[arg(long, conflicts_with_all = ["auto", "aa_only"], help_heading = "Thresholds")]
     pub no_aa: bool,
-    /// Save the trace as text if a threshold was hit: --on-threshold trace. -t=FILE names the file.
+    /// Save the trace as text if a threshold was hit, and say where: --on-threshold trace. -t=FILE names the file.
     #[arg(short, long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = TRACE_FILE, help_heading = "Thresholds")]
     pub trace: Option<PathBuf>,
     /// What is done if a threshold was hit, in the order given: trace[,file=FILE], signal,num=N,pid=PID (or pid=parent),

@@ -3,6 +3,7 @@
 mod actions;
 mod compare;
 mod cyclictest;
+mod foreign;
 mod image;
 mod latency_run;
 mod latency_sweep;
@@ -338,7 +339,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| {
         // Nothing can be done if not even this can be printed.
         let _ = error.print();
-        if let Some(advice) = latency_sweep::advice(&error) {
+        if let Some(advice) = latency_sweep::advice(&error).or_else(|| foreign::advice(&error)) {
             tell!("help: {advice}");
         }
         match error.kind() {

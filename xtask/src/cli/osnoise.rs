@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use takt_timerlat::config::Load;
 
+use super::foreign;
 use super::units::{CpuSet, micros, positive_time};
 use super::values::named;
 
@@ -41,13 +42,12 @@ pub struct Hist {
 
 /// What is measured. The letters are rtla's.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Runs under icount: a nanosecond is a guest instruction, and nothing but the guest itself can be noise. With several \
 CPUs QEMU runs one after the other; the time of the others is in the column Turns and never in HW.
 The threads have priority 2: above the load cpu, which so is no noise, and below all other threads.
-Not of rtla: -P, -a, -C, --dma-latency, -q (nothing is shown before the end), user space and cgroups, which there are \
-none of.
-Exit codes: 0 measured, 1 error, 2 a limit stopped the tracing, 3 events were lost, 130 interrupted.")]
+Flags of rtla osnoise that have no meaning here:
+{}Exit codes: 0 measured, 1 error, 2 a limit stopped the tracing, 3 events were lost, 130 interrupted.", foreign::help("osnoise")))]
 pub struct Sampling {
     /// Period of the samplings in µs; in what is left of it the thread sleeps.
     #[arg(short, long, value_name = "US", value_parser = micros, default_value = "100000", help_heading = "Measurement")]
@@ -87,8 +87,8 @@ pub struct Sampling {
         help_heading = "Trace"
     )]
     pub event: Vec<String>,
-    /// Save the trace as text.
-    #[arg(short, long, value_name = "FILE", num_args = 0..=1, default_missing_value = "osnoise_trace.txt", help_heading = "Trace")]
+    /// Save the trace as text if a limit stopped the tracing, and say where. -t=FILE names the file.
+    #[arg(short, long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "osnoise_trace.txt", help_heading = "Trace")]
     pub trace: Option<PathBuf>,
 
     /// CPUs of the guest, 1 to 8 [default: as many as --cpus needs].

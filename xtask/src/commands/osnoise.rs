@@ -83,7 +83,7 @@ fn measure(
     if booted.exit_code() == 0 && measured.stopped.is_none() && !has_sampled {
         bail!("no sampling was completed: --duration is to be longer than --period");
     }
-    if let Some(file) = &flags.trace {
+    if let (Some(file), Some(_)) = (&flags.trace, &measured.stopped) {
         trace::save(&dir, file)?;
     }
     if flags.json {

@@ -78,7 +78,7 @@ pub(super) fn print(dir: &Path) -> Result<ExitCode> {
     output::to_stdout(|out| source.write(Format::Text, all, Output::Stream(out), &env::temp_dir()))
 }
 
-/// Writes all of a run's trace as text to a file.
+/// Writes all of a run's trace as text to a file, and says so.
 pub(super) fn save(dir: &Path, file: &Path) -> Result<()> {
     let all = Selection {
         cpus: None,
@@ -89,6 +89,7 @@ pub(super) fn save(dir: &Path, file: &Path) -> Result<()> {
     output::to_file(file, |out| {
         source.write(Format::Text, all, Output::Stream(out), &env::temp_dir())
     })?;
+    tell!("Saved the trace to {}", file.display());
     Ok(())
 }
 

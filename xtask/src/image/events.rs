@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use takt_tracer::decode::EventTable;
 
 use super::Elf;
+use crate::term::WithHelp;
 
 /// The section with the descriptions. It is not loaded.
 const SECTION: &str = ".takt.meta";
@@ -21,4 +22,5 @@ pub fn table(elf: &Elf) -> Result<EventTable> {
             elf.path.display()
         )
     })
+    .help("the image may be of another version of Takt: use the xtask of the revision that it was built from")
 }

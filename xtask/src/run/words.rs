@@ -63,7 +63,8 @@ pub fn translate(text: &str, elf: &Elf) -> Result<Words> {
         false => None,
     };
     translate_with(text, &events, functions.as_ref(), || {
-        Ok(elf.symbol(rings::SUB_SIZE)?.max(1))
+        let nr_subs = elf.symbol(rings::NR_SUBS)?;
+        Ok((elf.symbol(rings::SUB_SIZE)?.max(1), nr_subs))
     })
 }
 
@@ -118,7 +119,8 @@ fn translate_with(
     text: &str,
     known: &[Known],
     functions: Option<&Functions>,
-    sub_size: impl Fn() -> Result<u64>,
+    // Bytes of a sub-buffer, and how many a CPU's ring has.
+    ring: impl Fn() -> Result<(u64, u64)>,
 ) -> Result<Words> {
     let mut words = Words::default();
     let mut line = Vec::new();
@@ -169,7 +171,15 @@ fn translate_with(
                 let Some(bytes) = bytes(size).filter(|bytes| *bytes > 0) else {
                     bail!("trace_buf_size={size}: not a number of bytes; K, M and G may follow it");
                 };
-                let nr_subs = bytes.div_ceil(sub_size()?);
+                let (sub_size, room) = ring()?;
+                let nr_subs = bytes.div_ceil(sub_size);
+                if nr_subs > room {
+                    return Err(anyhow!(
+                        "trace_buf_size={size}: the image has {} KiB for each CPU",
+                        room * sub_size / 1024
+                    ))
+                    .help("give no more than that, or build the image with a larger TAKT_TRACE_NR_SUBS");
+                }
                 let nr_subs = u32::try_from(nr_subs).unwrap_or(u32::MAX);
                 line.push(Setting::BufferSize(nr_subs).to_string());
             }
@@ -222,7 +232,7 @@ mod tests {
             id,
         });
         let functions = Functions::named(&["main", "lock_slow", "lock_fast", "unlock", "a::lock"]);
-        translate_with(text, &known, Some(&functions), || Ok(4096)).map(|words| words.line)
+        translate_with(text, &known, Some(&functions), || Ok((4096, 64))).map(|words| words.line)
     }
 
     #[test]
@@ -320,6 +330,7 @@ mod tests {
                 "ftrace=wakeup_rt tracing_cpumask=f",
             ),
             ("trace_buf_size=1", "trace_buf_subs=1"),
+            ("trace_buf_size=256K", "trace_buf_subs=64"),
             ("  ", ""),
         ] {
             assert_eq!(line(given).unwrap(), expected, "{given}");
@@ -330,6 +341,7 @@ mod tests {
             "trace_buf_size=x",
             "trace_buf_size=",
             "trace_buf_size=0",
+            "trace_buf_size=257K",
             "trace_buf_size=99999999999G",
             "trace_buf_size=1KK",
             "ftrace=irqoff",

@@ -69,8 +69,8 @@ pub fn bring_up_to_date(package: &Package) -> Result<PathBuf> {
     let mut build = Command::new(paths::cargo());
     build
         .args(["build", "--profile", profile, "--package", package.name])
-        // Nothing is said when it is up to date.
-        .args(is_there.then_some("--quiet"))
+        // Errors are said all the same.
+        .arg("--quiet")
         .arg("--target-dir")
         .arg(paths::target())
         .current_dir(paths::workspace())

@@ -108,7 +108,12 @@ pub fn set(param: Param, value: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Further CPUs run: those that are to have a thread get it.
+/// Further CPUs are about to be started, which is nobody's noise: until [`cpus_started`] no thread samples.
+pub fn cpus_starting() {
+    ENDS.store(true, Relaxed);
+}
+
+/// Further CPUs run: those that are to have a thread get it, and all begin.
 ///
 /// # Errors
 /// Those of starting threads.

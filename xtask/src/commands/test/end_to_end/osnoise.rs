@@ -200,6 +200,10 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
         irqs.stdout
     );
     let turns = run("osnoise top -d 50ms --smp 4")?.code(0)?;
+    // The start of the others is not among the first CPU's samplings: all have as many, none of them broken off.
+    for row in rows(&turns.stdout) {
+        ensure!(row[1] == "#4", "{}", turns.stdout);
+    }
     let rows_of_all = rows(&turns.stdout);
     ensure!(rows_of_all.len() == 4, "{}", turns.stdout);
     ensure!(turns.stdout.contains(" Turns "), "{}", turns.stdout);
@@ -221,7 +225,14 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
     }
     let silent = run("hwnoise -d 50ms --load irq")?.code(0)?;
     ensure!(rows(&silent.stdout)[0].len() == 9, "{}", silent.stdout);
-    let stopped = run("osnoise top -d 50ms --load irq -s 0.5 -T 0.5")?.code(2)?;
+    let file = stage.dir("osnoise.txt");
+    let words = format!("osnoise top -d 50ms --load irq -s 0.5 -T 0.5 -t={file}");
+    let saved = format!("Saved the trace to {file}");
+    let stopped = run(&words)?.code(2)?.complains(&saved)?;
+    ensure!(
+        std::fs::read_to_string(&file)?.contains("sample_threshold"),
+        "{file}"
+    );
     ensure!(
         stopped.stderr.contains("stop tracing hit on cpu 0"),
         "{}",
