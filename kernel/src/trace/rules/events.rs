@@ -28,7 +28,7 @@ use crate::trace::latency;
 use crate::trace::osnoise::{self, noise};
 #[cfg(feature = "stacktrace")]
 use crate::trace::stack;
-use crate::trace::{control, events, snapshot};
+use crate::trace::{control, events, snapshot, tracer};
 
 /// What the host reads.
 #[unsafe(no_mangle)]
@@ -268,7 +268,8 @@ fn judge_by_thread(record: &Arguments) -> u32 {
     judge_if(record, |id| is_of_thread(id, record))
 }
 
-/// Whether it is recorded as far as the lists of threads go. What tells names and what tracers record themselves always is.
+/// Whether it is recorded as far as the lists of threads go. What tells names, what tracers record themselves, and what the
+/// current one needs of all threads always is.
 #[inline(never)]
 fn is_of_thread(id: u32, record: &Arguments) -> bool {
     let is = |event: Id| event.number() == id;
@@ -292,6 +293,9 @@ fn is_of_thread(id: u32, record: &Arguments) -> bool {
     }
     #[cfg(feature = "osnoise")]
     if osnoise::is_record(id) {
+        return true;
+    }
+    if tracer::current_tracer().needs(id) {
         return true;
     }
     let threads = TAKT_RULES.threads();

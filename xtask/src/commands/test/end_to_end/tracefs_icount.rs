@@ -148,7 +148,8 @@ pub(super) fn rules(stage: &Stage) -> Result<()> {
          echo 1 > events/sched/sched_wakeup/enable; echo 1 > events/timerlat/enable\n\
          echo 0 > set_event_pid; cat set_event_pid; echo > trace; sleep 0.01; grep -c timerlat_irq: trace; grep -c timerlat_thread: trace; grep -c sched_switch: trace; grep -c sched_wakeup: trace\n\
          echo > set_event_pid; echo 0 > set_event_notrace_pid; echo > trace; sleep 0.01; grep -c timerlat_irq: trace; grep -c timerlat_thread: trace; grep -c sched_switch: trace; grep -c sched_wakeup: trace\n\
-         echo 200 > set_event_pid; echo > trace; echo hello > trace_marker; sleep 0.01; grep -c ': ' trace; cat set_event_pid; echo > set_event_pid; echo > set_event_notrace_pid; cat set_event_pid set_event_notrace_pid\n\
+         echo 200 > set_event_pid; echo > trace; echo hello > trace_marker; sleep 0.01; grep -c ': ' trace; cat set_event_pid\n\
+         echo wakeup > current_tracer; sleep 0.01; grep -c '==>' trace; echo nop > current_tracer; echo > set_event_pid; echo > set_event_notrace_pid; cat set_event_pid set_event_notrace_pid\n\
          echo > trace; sleep 0.01; grep -c timerlat_irq: trace";
     let words = [
         "tracefs",
@@ -186,7 +187,7 @@ pub(super) fn rules(stage: &Stage) -> Result<()> {
         "{switched:?}"
     );
     ensure!(count.parse::<u32>()? > 15, "{count} switches");
-    let [pid, of_idle @ .., a, b, c, d, others, left, end] = listed else {
+    let [pid, of_idle @ .., a, b, c, d, others, left, kept, end] = listed else {
         anyhow::bail!("{listed:?}");
     };
     let numbers = |lines: &[&str]| -> Result<Vec<u32>> {
@@ -202,9 +203,9 @@ pub(super) fn rules(stage: &Stage) -> Result<()> {
         of_idle[2..] == of_others[2..] && of_idle[2] >= 20 && of_idle[3] >= 10,
         "{listed:?}"
     );
-    // The header has two such lines, and the marker is nobody's event.
+    // The header has two such lines, the marker is nobody's event, and a tracer has those that it needs.
     ensure!(
-        (*pid, *others, *left, *end) == ("0", "3", "200", "10"),
+        (*pid, *others, *left, *kept, *end) == ("0", "3", "200", "1", "10"),
         "{listed:?}"
     );
     contains(
