@@ -20,7 +20,7 @@ const LIBRARIES: &str = "lib/x86_64-linux-gnu";
 const LIBRARY_PLACES: [&str; 4] = [LIBRARIES, "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64"];
 
 /// Files by their paths in the guest, without the leading slash.
-type Files = BTreeMap<String, Vec<u8>>;
+pub type Files = BTreeMap<String, Vec<u8>>;
 
 /// Writes the initramfs to `target`, from packages that were unpacked into `root`.
 ///
@@ -28,9 +28,18 @@ type Files = BTreeMap<String, Vec<u8>>;
 ///
 /// If a file is missing in them, or `target` cannot be written.
 pub fn write(root: &Path, target: &Path) -> Result<()> {
+    pack(&collect(root)?, target)
+}
+
+/// Writes an initramfs of these files.
+///
+/// # Errors
+///
+/// If `target` cannot be written.
+pub fn pack(files: &Files, target: &Path) -> Result<()> {
     let cannot = || format!("cannot write {}", target.display());
     let archive = BufWriter::new(File::create(target).with_context(cannot)?);
-    write_archive(archive, &collect(root)?)
+    write_archive(archive, files)
         .and_then(|mut archive| archive.flush())
         .with_context(cannot)
 }
@@ -64,7 +73,11 @@ fn read(root: &Path, places: &[impl AsRef<Path>], name: &str) -> Result<Vec<u8>>
 }
 
 /// Adds the loader and the libraries that a program needs, and those that they need.
-fn add_libraries(program: &[u8], root: &Path, files: &mut Files) -> Result<()> {
+///
+/// # Errors
+///
+/// If one of them is neither there nor in `root`.
+pub fn add_libraries(program: &[u8], root: &Path, files: &mut Files) -> Result<()> {
     let needs = needs(program)?;
     let loader = needs.loader.map(|path| {
         let path = path.trim_start_matches('/').to_owned();

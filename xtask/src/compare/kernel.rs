@@ -38,14 +38,19 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Unpacks a package into `dir`.
+    /// Unpacks a package into `dir`, and of its modules those whose paths are like one of these.
     ///
     /// # Errors
     ///
     /// If it holds no kernel, or one that cannot do what is needed.
-    pub fn unpack(package: &Package, dir: &Path, may_install: bool) -> Result<Self> {
+    pub fn unpack(
+        package: &Package,
+        modules: &[&str],
+        dir: &Path,
+        may_install: bool,
+    ) -> Result<Self> {
         let of_package = || format!("{} {}", package.name, package.version);
-        unpack_boot(&package.file, dir)?;
+        unpack_boot(&package.file, modules, dir)?;
         let boot = dir.join("boot");
         let (image, config) = (find(&boot, "vmlinuz-"), find(&boot, "config-"));
         let (Some(image), Some(config)) = (image, config) else {
@@ -67,8 +72,8 @@ impl Kernel {
     }
 }
 
-/// Unpacks `./boot`; the modules are many times as large.
-fn unpack_boot(file: &Path, dir: &Path) -> Result<()> {
+/// Unpacks `./boot` and what is asked for; all modules are many times as large.
+fn unpack_boot(file: &Path, modules: &[&str], dir: &Path) -> Result<()> {
     let cannot = || format!("cannot unpack {}", file.display());
     fs::create_dir_all(dir)?;
     let mut deb = Command::new("dpkg-deb")
@@ -84,6 +89,7 @@ fn unpack_boot(file: &Path, dir: &Path) -> Result<()> {
         .args(["-x", "-f", "-", "-C"])
         .arg(dir)
         .args(["--wildcards", "./boot/*"])
+        .args(modules)
         .stdin(tar)
         .stderr(Stdio::null())
         .status();

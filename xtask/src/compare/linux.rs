@@ -45,7 +45,7 @@ impl Linux {
     pub fn unpack(packages: &Packages, dir: &Path, may_install: bool) -> Result<Self> {
         let scratch = tempfile::tempdir_in(dir)
             .with_context(|| format!("cannot write into {}", dir.display()))?;
-        let kernel = Kernel::unpack(&packages.kernel, scratch.path(), may_install)?;
+        let kernel = Kernel::unpack(&packages.kernel, &[], scratch.path(), may_install)?;
         let root = scratch.path().join("root");
         for package in &packages.others {
             packages::unpack(&package.file, &root)?;

@@ -15,12 +15,27 @@ const SHNUM_AND_SHSTRNDX: std::ops::Range<usize> = 60..64;
 const MULTIBOOT2: [u8; 4] = 0xe852_50d6_u32.to_le_bytes();
 const MULTIBOOT2_WITHIN: usize = 32 << 10;
 
-/// The ELF file `image` cut behind the last byte that is loaded, without a table of sections.
+/// An image as it is put on a medium.
 ///
 /// # Errors
 ///
 /// If it is no ELF file, or none that GRUB can boot.
 pub fn strip(image: &[u8]) -> Result<Vec<u8>> {
+    let kept = loaded(image)?;
+    let head = &kept[..kept.len().min(MULTIBOOT2_WITHIN)];
+    ensure!(
+        head.chunks_exact(8).any(|at| at.starts_with(&MULTIBOOT2)),
+        "it has no Multiboot2 header in its first 32 KiB, so GRUB cannot boot it"
+    );
+    Ok(kept)
+}
+
+/// An ELF file cut behind the last byte that is loaded, without a table of sections.
+///
+/// # Errors
+///
+/// If it is no ELF file for 64 bits.
+pub fn loaded(image: &[u8]) -> Result<Vec<u8>> {
     let header = FileHeader64::<Endianness>::parse(image).context("no ELF file for 64 bits")?;
     let endian = header.endian()?;
     let end = header
@@ -41,11 +56,6 @@ pub fn strip(image: &[u8]) -> Result<Vec<u8>> {
         .to_vec();
     kept[SHOFF].fill(0);
     kept[SHNUM_AND_SHSTRNDX].fill(0);
-    let head = &kept[..kept.len().min(MULTIBOOT2_WITHIN)];
-    ensure!(
-        head.chunks_exact(8).any(|at| at.starts_with(&MULTIBOOT2)),
-        "it has no Multiboot2 header in its first 32 KiB, so GRUB cannot boot it"
-    );
     Ok(kept)
 }
 

@@ -215,6 +215,7 @@ const TESTS: &[(&str, Check)] = &[
     ("media_end_by_serial", media::end_by_serial),
     ("media_end_by_keyboard", media::end_by_keyboard),
     ("media_boot_over_the_network", media::boot_over_the_network),
+    ("media_flash_and_kexec", media::flash_and_kexec),
     ("compare_linux_rt", compare::linux_rt),
 ];
 

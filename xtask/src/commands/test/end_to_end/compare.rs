@@ -10,6 +10,11 @@ const UNAVAILABLE: [&str; 2] = [
     "it unpacks Debian's packages",
 ];
 
+/// Whether an error says that Linux is not there.
+pub(super) fn is_unavailable(error: &str) -> bool {
+    UNAVAILABLE.iter().any(|why| error.contains(why))
+}
+
 /// Every limit holds in the idle system, each system took the samples that it was to take, and Takt's are those of
 /// `latency-run` with the same flags.
 pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
@@ -21,7 +26,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
         words.push("--no-install");
     }
     let done = stage.xtask(&words)?;
-    if done.code == Some(1) && UNAVAILABLE.iter().any(|why| done.stderr.contains(why)) {
+    if done.code == Some(1) && is_unavailable(&done.stderr) {
         tell!(
             "\nNOT TESTED: the comparison with Linux. {}\n",
             done.stderr.trim()

@@ -1,13 +1,17 @@
 //! Media that `image` makes, booted as a real machine would: by its firmware and GRUB, to timerlat's result.
 
+mod debian;
 mod pc;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
+use super::compare::is_unavailable;
 use crate::setup;
+use debian::Debian;
 use pc::{Booted, Firmware, Medium, Pc};
 
 /// Bytes that an ISO file has at most.
@@ -149,4 +153,45 @@ pub(super) fn boot_over_the_network(stage: &Stage) -> Result<()> {
         smp: 1,
     };
     boot_all(stage, Path::new(&dir), words, &[pc])
+}
+
+/// A Linux writes a USB stick by `image --usb`, and becomes Takt by kexec; then the stick boots.
+pub(super) fn flash_and_kexec(stage: &Stage) -> Result<()> {
+    const STICK: u64 = 64 << 20;
+    let words = "duration_ns=200000000 period_ns=5000000 smp=2 cpus=0x3";
+    let iso = iso(stage, "stick.iso", words)?;
+    let image = stage.dir("takt");
+    stage.xtask(&["image", "--elf", &image])?.code(0)?;
+    let debian = match Debian::make(stage, &iso, Path::new(&image)) {
+        Err(error) if is_unavailable(&format!("{error:#}")) => {
+            tell!("\nNOT TESTED: image --usb on a stick, and kexec. {error:#}\n");
+            return Ok(());
+        }
+        made => made?,
+    };
+    let stick = stage.path().join("stick");
+    File::create(&stick)?.set_len(STICK)?;
+    let pc = Pc {
+        firmware: Firmware::Bios,
+        chipset: "q35",
+        medium: Medium::Usb,
+        ram_mib: 512,
+        smp: 2,
+    };
+    let none = Path::new("");
+    let linux = stage.path().join("linux");
+    let booted = pc.boot_with(&stick, none, &linux, debian.arguments(words))?;
+    let serial = booted.finish()?;
+    for said in [
+        "removable  yes",
+        "nobody is there to be asked",
+        "written, read back and compared",
+        "/dev/sda mounted on /tmp",
+        "is in use",
+    ] {
+        ensure!(serial.contains(said), "no `{said}` in\n{serial}");
+    }
+    // kexec puts the file's name in front.
+    check(&serial, pc, &format!("/takt {words}"))?;
+    boot_all(stage, &stick, words, &[pc])
 }

@@ -77,10 +77,10 @@ impl Pc {
             add("-bios", ovmf.display().to_string());
         }
         let file = escape(medium);
-        let drive = format!("if=none,id=medium,format=raw,readonly=on,file={file}");
+        let drive = format!("if=none,id=medium,format=raw,file={file}");
         match self.medium {
             Medium::Cd => {
-                add("-drive", drive);
+                add("-drive", drive + ",readonly=on");
                 add(
                     "-device",
                     "ide-cd,bus=ide.0,drive=medium,bootindex=1".into(),
@@ -108,8 +108,20 @@ impl Pc {
 
     /// Starts it.
     pub(super) fn boot(self, medium: &Path, ovmf: &Path, dir: &Path) -> Result<Booted> {
+        self.boot_with(medium, ovmf, dir, Vec::new())
+    }
+
+    /// The same with further arguments for QEMU.
+    pub(super) fn boot_with(
+        self,
+        medium: &Path,
+        ovmf: &Path,
+        dir: &Path,
+        further: Vec<OsString>,
+    ) -> Result<Booted> {
         fs::create_dir_all(dir)?;
-        let arguments = self.arguments(medium, ovmf, dir);
+        let mut arguments = self.arguments(medium, ovmf, dir);
+        arguments.extend(further);
         Ok(Booted {
             process: Process::spawn(&arguments, false, &dir.join(MESSAGES))?,
             dir: dir.to_owned(),
