@@ -1,14 +1,19 @@
-//! Complete capture: trace sub-buffers and the log, handed to the host as frames.
+//! Complete capture: trace sub-buffers and the log, handed to the host as frames: over a virtio console, or with
+//! `capture=com1` over the serial port, the results as well (`line`).
 //!
 //! The idle thread does it just before it halts, and loads that never let the CPU go idle do it at their own priority.
 //! Preemptible at every point; only the `out` instruction itself takes (real, not virtual) time.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+mod line;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use spin::Mutex;
 use takt_kernel::arch::percpu;
 use takt_kernel::config::{MAX_CPUS, TRACE_NR_SUBS};
+use takt_kernel::fault::ExitCode;
 use takt_kernel::{smp, time, trace};
+use takt_timerlat::stats::Status;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use embedded_io::Write;
@@ -25,7 +30,14 @@ const BUSY: &[u8] =
     b"the end of the trace was not handed over: another thread is at it and does not run\n";
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
-static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// The way that frames go.
+static WAY: AtomicU8 = AtomicU8::new(NONE);
+const NONE: u8 = 0;
+const VIRTIO: u8 = 1;
+const LINE: u8 = 2;
+/// The line, which had the report of a fault.
+const BROKEN_LINE: u8 = 3;
+
 /// Frames that the host did not take. It reads this by the symbol, since what is lost last leaves no gap in the sequence.
 #[unsafe(no_mangle)]
 static TAKT_LOST_FRAMES: AtomicU32 = AtomicU32::new(0);
@@ -42,14 +54,70 @@ pub fn start() -> bool {
         // SAFETY: as above.
         *console = unsafe { Console::find() };
     }
-    ACTIVE.store(console.is_some(), Relaxed);
+    let way = if console.is_some() { VIRTIO } else { NONE };
+    WAY.store(way, Relaxed);
     console.is_some()
+}
+
+/// Begins as the command line's word `capture` says: `off`, `com1` with or without a speed, or else by [`start`].
+///
+/// # Panics
+/// If it makes no sense.
+#[cfg(feature = "image")]
+pub(crate) fn start_as_told(word: Option<&str>, command_line: &'static str) {
+    let (name, baud) = word.unwrap_or_default().split_once(',').map_or_else(
+        || (word.unwrap_or_default(), Ok(115_200)),
+        |(name, baud)| (name, baud.parse()),
+    );
+    match (name, baud.ok().and_then(line::divisor)) {
+        ("off", _) => {}
+        ("com1", Some(divisor)) => {
+            line::start(divisor, command_line);
+            WAY.store(LINE, Relaxed);
+        }
+        ("com1", None) => {
+            panic!("capture=com1 is followed by ,115200 ,230400 ,460800 or ,921600")
+        }
+        _ => {
+            start();
+        }
+    }
+}
+
+/// Has the results in `status` sent to a host that cannot read the machine's memory.
+pub fn show(status: &'static Status) {
+    line::show(status);
 }
 
 /// Whether what is recorded is handed over.
 #[must_use]
 pub fn is_active() -> bool {
-    ACTIVE.load(Relaxed)
+    WAY.load(Relaxed) != NONE
+}
+
+/// Whether COM1 is taken.
+pub(crate) fn has_port() -> bool {
+    cfg!(feature = "capture") && WAY.load(Relaxed) == LINE
+}
+
+/// What somebody writes to the port while it is taken.
+pub(crate) fn text(bytes: &[u8]) {
+    line::text(bytes);
+}
+
+/// The report of a fault is about to go over the port: nothing else does from here on.
+pub(crate) fn make_way() {
+    // That it was taken in between changes nothing: the CPU that does so reports a fault as well.
+    if has_port() {
+        WAY.store(BROKEN_LINE, Relaxed);
+    }
+}
+
+/// The machine ends, whoever says so.
+pub(crate) fn leave(code: ExitCode) {
+    if matches!(WAY.swap(NONE, Relaxed), LINE | BROKEN_LINE) {
+        line::give_up(code as u32);
+    }
 }
 
 fn deliver(console: &mut Console, channel: u8, cpu: usize, payload: &[u8]) -> bool {
@@ -71,10 +139,19 @@ fn deliver(console: &mut Console, channel: u8, cpu: usize, payload: &[u8]) -> bo
 /// # Context
 /// Threads with preemption enabled; not in a measured path.
 pub fn hand_over() {
-    if !ACTIVE.load(Relaxed) || !(trace::has_full() || rtt::has_data()) {
-        return;
+    if WAY.load(Relaxed) != VIRTIO {
+        return hand_over_slowly();
     }
-    hand_over_of(percpu::cpu());
+    if trace::has_full() || rtt::has_data() {
+        hand_over_of(percpu::cpu());
+    }
+}
+
+#[cold]
+fn hand_over_slowly() {
+    if has_port() {
+        line::turn();
+    }
 }
 
 fn hand_over_of(cpu: usize) {
@@ -88,12 +165,15 @@ fn hand_over_of(cpu: usize) {
         deliver(console, CHANNEL_TRACE, cpu, sub_buffer)
     });
     // The log is one for all CPUs.
-    rtt::drain(|bytes| deliver(console, CHANNEL_LOG, 0, bytes));
+    rtt::drain(usize::MAX, |bytes| deliver(console, CHANNEL_LOG, 0, bytes));
 }
 
 /// The idle thread's turn.
 pub(crate) fn idle() {
-    if !ACTIVE.load(Relaxed) || !(trace::has_full() || rtt::has_data()) {
+    if WAY.load(Relaxed) != VIRTIO {
+        return hand_over_slowly();
+    }
+    if !(trace::has_full() || rtt::has_data()) {
         return;
     }
     // With activations closer together than the margin the ring would fill up; then the hand-over must not wait.
@@ -102,13 +182,21 @@ pub(crate) fn idle() {
     }
 }
 
-/// The end of the run: everything recorded on any CPU goes to the host.
-pub fn finish() {
+/// The end of the run: everything recorded on any CPU goes to the host, and over a serial line the results, and how it
+/// ended.
+pub fn finish(code: ExitCode) {
     const TRIES: u32 = 1000;
-    if !ACTIVE.load(Relaxed) {
+    let way = WAY.load(Relaxed);
+    if way == NONE {
         return;
     }
     trace::tracing_off();
+    if way != VIRTIO {
+        if line::finish(code as u32) {
+            WAY.store(NONE, Relaxed);
+        }
+        return;
+    }
     // Another thread may be at it, perhaps one that this one keeps from running.
     let is_free = (0..TRIES).any(|_| {
         CONSOLE.try_lock().is_some() || {

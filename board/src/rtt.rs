@@ -88,7 +88,7 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
 
 /// Log messages dropped because the buffer was full. The host reads this by the symbol: nothing in the log tells.
 #[unsafe(no_mangle)]
-static TAKT_LOG_DROPPED: AtomicU32 = AtomicU32::new(0);
+pub(crate) static TAKT_LOG_DROPPED: AtomicU32 = AtomicU32::new(0);
 
 /// Takes one command byte of the host, if there is one: two loads and a compare when there is none.
 #[inline]
@@ -124,8 +124,27 @@ pub(crate) fn line_byte() -> Option<u8> {
     Some(byte)
 }
 
-/// Hands what was logged to `deliver` piece by piece and frees what it takes.
-pub(crate) fn drain(mut deliver: impl FnMut(&[u8]) -> bool) {
+/// Puts a command there as the host does, for a host that cannot.
+pub(crate) fn put_command(byte: u8) {
+    let channel = &_SEGGER_RTT.down[0];
+    let write = channel.write.load(Relaxed) as usize % DOWN_SIZE;
+    let next = (write + 1) % DOWN_SIZE;
+    if next == channel.read.load(Acquire) as usize {
+        return; // as many wait to be read as there is room for
+    }
+    // SAFETY: the reader does not look at it before `write` has moved.
+    unsafe {
+        DOWN.0
+            .get()
+            .cast::<u8>()
+            .wrapping_add(write)
+            .write_volatile(byte)
+    };
+    channel.write.store(next as u32, Release);
+}
+
+/// Hands what was logged to `deliver` in pieces of up to `most` bytes and frees what it takes.
+pub(crate) fn drain(most: usize, mut deliver: impl FnMut(&[u8]) -> bool) {
     let channel = &_SEGGER_RTT.up[0];
     loop {
         let (write, read) = (
@@ -136,6 +155,7 @@ pub(crate) fn drain(mut deliver: impl FnMut(&[u8]) -> bool) {
             return;
         }
         let end = if write > read { write } else { UP_SIZE };
+        let end = end.min(read.saturating_add(most));
         // SAFETY: the logger leaves what lies between `read` and `write` alone.
         let piece = unsafe {
             core::slice::from_raw_parts(UP.0.get().cast::<u8>().wrapping_add(read), end - read)

@@ -30,12 +30,16 @@ static PC: Pc = Pc;
 
 impl Machine for Pc {
     fn emergency_write(&self, text: &[u8]) {
+        #[cfg(feature = "capture")]
+        capture::make_way();
         Serial::com1_as_is().write_bytes(text);
         #[cfg(feature = "console")]
         console::print_emergency(text);
     }
 
     fn exit(&self, code: ExitCode) -> ! {
+        #[cfg(feature = "capture")]
+        capture::leave(code);
         power::exit(code)
     }
 
@@ -192,9 +196,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
     time::set_halt_margin(time::nanos_to_cycles(margin.min(MAX_HALT_MARGIN_NS)));
     #[cfg(feature = "capture")]
-    if line.get("capture") != Some("off") {
-        capture::start();
-    }
+    capture::start_as_told(line.get("capture"), command_line);
     defmt::info!(
         "Takt {=str}, by {=str}: tsc {=u64} Hz ({=str}), local APIC timer {=u64} Hz ({=str}), {=u64} MiB of RAM",
         env!("CARGO_PKG_VERSION"),
@@ -256,6 +258,6 @@ fn main_thread(_: usize) {
 /// Ends the run: hands over what is recorded, then leaves the machine.
 pub fn end(code: ExitCode) -> ! {
     #[cfg(feature = "capture")]
-    capture::finish();
+    capture::finish(code);
     fault::exit(code)
 }

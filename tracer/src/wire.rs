@@ -4,6 +4,7 @@
 //! function of its arguments and may be called in any context, NMI included.
 
 mod frame;
+pub mod line;
 mod record;
 mod sub;
 mod sum;

@@ -4,6 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`analysis`] | what latencies consist of |
+//! | [`attach`] | runs of other machines, over a serial line |
 //! | [`cli`] | flags, their units and defaults |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`image`] | building the kernel image and reading its ELF file |
@@ -34,6 +35,7 @@
 pub mod term;
 
 pub mod analysis;
+pub mod attach;
 pub mod budget;
 pub mod cli;
 pub mod commands;

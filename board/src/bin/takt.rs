@@ -27,6 +27,7 @@ fn main(text: &'static str) {
         return;
     }
     TAKT_STATUS.init();
+    capture::show(&TAKT_STATUS);
     TAKT_STATUS.tsc_hz.store(time::tsc_hz(), Relaxed);
     TAKT_STATUS.lapic_hz.store(clocks::apic_hz(), Relaxed);
     let sources = clocks::sources();

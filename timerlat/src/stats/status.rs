@@ -4,6 +4,8 @@
 //! reads it through `view::StatusView`. It is a binary interface: whoever changes the layout
 //! raises [`Status::VERSION`].
 
+use core::mem::{offset_of, size_of};
+use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::{LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, NAME_LEN, RunState};
@@ -283,6 +285,20 @@ impl Status {
             let beats = cpu.heartbeat.load(Relaxed);
             cpu.heartbeat.store(beats.wrapping_add(1), Relaxed);
         }
+    }
+
+    /// Where the figures are, without histograms and without what is not in use: offsets in bytes, whole words of 8.
+    pub fn figures(&self) -> impl Iterator<Item = Range<usize>> {
+        let used = self.slots.iter().enumerate();
+        let used = used.filter(|(_, slot)| slot.active.load(Relaxed) != 0);
+        let parts = used.flat_map(|(index, _)| {
+            let slot = offset_of!(Self, slots) + index * size_of::<SlotStats>();
+            let irq = slot + offset_of!(SlotStats, irq);
+            let thread = slot + offset_of!(SlotStats, thread);
+            let len = offset_of!(LatencyStats, hist);
+            [slot..irq, irq..irq + len, thread..thread + len]
+        });
+        core::iter::once(0..offset_of!(Self, cpus)).chain(parts)
     }
 
     /// The statistics of measured thread `slot`, if there is room for it.

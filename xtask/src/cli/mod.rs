@@ -1,6 +1,7 @@
 //! The command line.
 
 mod actions;
+mod attach;
 mod compare;
 mod cyclictest;
 mod foreign;
@@ -20,6 +21,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 pub use actions::Action;
+pub use attach::Attach;
 pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
 pub use image::{Image, To};
@@ -57,6 +59,8 @@ pub enum Command {
     LatencyRun(Box<LatencyRun>),
     /// Boots the kernel in QEMU and measures as cyclictest does, with its flags and its output.
     Cyclictest(Box<Cyclictest>),
+    /// Takes in a run of a machine that is not QEMU's, over a serial line, and reports on it as latency-run does.
+    Attach(Attach),
     /// Moves an interrupt over every instruction of a stretch of code: the exact worst case of both latencies.
     LatencySweep(Box<LatencySweep>),
     /// Measures what interrupts a thread that computes, on every CPU (rtla osnoise).

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::actions;
 use crate::analysis::{self, Analysis};
-use crate::cli::{AccelChoice, Action, LatencyRun};
+use crate::cli::{AccelChoice, Action, LatencyRun, Parts};
 use crate::counted::Plugin;
 use crate::counted::plugin::check_qemu;
 use crate::history::{Entry, Setup, spool};
@@ -182,7 +182,12 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
         image: flags.image.as_ref().map(|path| path.display().to_string()),
         has_all_logs: flags.verbose >= 2,
     };
-    let history = paths::history(flags.history.as_deref());
+    keep_in(flags.history.as_deref(), run, dir, setup);
+}
+
+/// Keeps the run in this history, or in the usual one.
+pub(super) fn keep_in(history: Option<&Path>, run: &Run, dir: &Path, setup: Setup) {
+    let history = paths::history(history);
     let folder = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let kept = Entry::new(run, &folder, setup).and_then(|entry| spool::write(&history, &entry));
     if let Err(error) = kept {
@@ -285,17 +290,40 @@ pub(super) fn analysis(run: &Run, dir: &Path) -> Option<Analysis> {
     })
 }
 
-/// Reports, and turns the verdict into an exit code.
+/// What of a run is reported, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'f> {
+    pub(super) detail: Detail,
+    pub(super) buckets: Buckets,
+    pub(super) parts: Parts,
+    pub(super) is_analysis_only: bool,
+    pub(super) has_cause: bool,
+    pub(super) json: Option<&'f Path>,
+}
+
+/// Reports as the flags say.
 fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
-    let analysis = match flags.no_aa {
-        true => None,
-        false => analysis(run, dir),
+    let shown = Shown {
+        detail: Detail::of(flags.quiet, flags.verbose),
+        buckets: Buckets {
+            width: flags.bucket_ns(),
+            limit: flags.entries,
+        },
+        parts: flags.parts,
+        is_analysis_only: flags.aa_only.is_some(),
+        has_cause: !flags.no_aa,
+        json: flags.json.as_deref(),
     };
-    let buckets = Buckets {
-        width: flags.bucket_ns(),
-        limit: flags.entries,
+    report_as(shown, run, dir)
+}
+
+/// Reports, and turns the verdict into an exit code.
+pub(super) fn report_as(shown: Shown<'_>, run: &Run, dir: &Path) -> Result<ExitCode> {
+    let analysis = match shown.has_cause {
+        true => analysis(run, dir),
+        false => None,
     };
-    if !flags.json.as_deref().is_some_and(output::is_stdout) {
+    if !shown.json.is_some_and(output::is_stdout) {
         let canvas = Canvas {
             width: term::width(),
             is_utf8: term::is_utf8(),
@@ -305,20 +333,18 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
             dir,
             analysis.as_ref(),
             Format {
-                detail: Detail::of(flags.quiet, flags.verbose),
-                buckets,
+                detail: shown.detail,
+                buckets: shown.buckets,
                 canvas,
-                parts: flags.parts,
-                is_analysis_only: flags.aa_only.is_some(),
-                has_cause: !flags.no_aa,
+                parts: shown.parts,
+                is_analysis_only: shown.is_analysis_only,
+                has_cause: shown.has_cause,
             },
         ))?;
     }
-    if let Some(file) = &flags.json {
-        output::to_named(
-            file,
-            &json::write(run, analysis.as_ref().map(Analysis::breakdown), buckets)?,
-        )?;
+    if let Some(file) = shown.json {
+        let breakdown = analysis.as_ref().map(Analysis::breakdown);
+        output::to_named(file, &json::write(run, breakdown, shown.buckets)?)?;
     }
     Ok(ExitCode::from(run.record.result.exit_code()))
 }

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 mod actions;
+mod attach;
 mod bench;
 mod budget;
 mod build;
@@ -36,6 +37,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::LatencyRun(flags) => latency_run::run(&flags),
         Command::Cyclictest(flags) => cyclictest::run(&flags),
+        Command::Attach(flags) => attach::run(&flags),
         Command::LatencySweep(flags) => latency_sweep::run(&flags),
         Command::Compare(flags) => compare::run(&flags),
         Command::Doctor => doctor::run(),

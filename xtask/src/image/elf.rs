@@ -148,6 +148,13 @@ impl Elf {
             .any(|segment| segment.executable && segment.contains(address))
     }
 
+    /// The linker's id of the image, as its note has it.
+    #[must_use]
+    pub fn build_id(&self) -> Option<Vec<u8>> {
+        let file = object::File::parse(&*self.data).ok()?;
+        Some(file.build_id().ok()??.to_owned())
+    }
+
     /// The bytes of a section.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&[u8]> {

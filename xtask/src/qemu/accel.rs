@@ -19,6 +19,9 @@ pub enum Accel {
     /// QEMU's translator, the host's clock.
     #[serde(rename = "tcg")]
     Tcg,
+    /// None: a machine that is not QEMU's, as far as we know, which sends its run over a serial line.
+    #[serde(rename = "machine")]
+    Machine,
 }
 
 impl Accel {
@@ -29,6 +32,7 @@ impl Accel {
             Self::Kvm => "kvm",
             Self::TcgIcount => "tcg+icount",
             Self::Tcg => "tcg",
+            Self::Machine => "machine",
         }
     }
 
@@ -39,6 +43,7 @@ impl Accel {
             Self::Kvm => "the host's TSC",
             Self::TcgIcount => "virtual: counts guest instructions, skips idle time",
             Self::Tcg => "the host's clock, seen through the translator",
+            Self::Machine => "the machine's TSC",
         }
     }
 
@@ -49,6 +54,7 @@ impl Accel {
             Self::Kvm => "real time on this host, exits to the hypervisor included",
             Self::TcgIcount => "one guest instruction; every run is the same to the bit",
             Self::Tcg => "real time of QEMU's translator and the host: says nothing about hardware",
+            Self::Machine => "real time of the machine, if it is not an emulated one",
         }
     }
 }

@@ -114,6 +114,8 @@ pub fn base(ram: &Path, ram_mib: u64, smp: u8, accel: Accel) -> Vec<OsString> {
             add("-cpu", "host");
             add("-accel", "kvm");
         }
+        // Not QEMU's to choose.
+        Accel::Machine => {}
     }
     add("-rtc", "base=2026-01-01,clock=vm");
     add("-seed", "1");

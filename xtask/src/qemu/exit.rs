@@ -45,15 +45,27 @@ impl GuestExit {
     }
 }
 
+impl GuestExit {
+    /// What a guest says to a serial line that it gives to the port of `isa-debug-exit`.
+    #[must_use]
+    pub fn of_value(value: u32) -> Self {
+        match value {
+            0x10 => Self::Passed,
+            0x11 => Self::Failed,
+            0x12 => Self::Threshold,
+            0x13 => Self::Panicked,
+            other => Self::Unknown(other.cast_signed()),
+        }
+    }
+}
+
 impl From<ExitStatus> for GuestExit {
     fn from(status: ExitStatus) -> Self {
         match status.code() {
-            Some(0x21) => Self::Passed,
-            Some(0x23) => Self::Failed,
-            Some(0x25) => Self::Threshold,
-            Some(0x27) => Self::Panicked,
             Some(0) => Self::Reset,
             Some(1) => Self::QemuFailed,
+            // It doubles the value and adds one.
+            Some(code @ (0x21 | 0x23 | 0x25 | 0x27)) => Self::of_value(code.cast_unsigned() >> 1),
             Some(code) => Self::Unknown(code),
             None => Self::Signal(status.signal().unwrap_or_default()),
         }

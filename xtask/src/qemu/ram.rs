@@ -131,6 +131,16 @@ impl Ram {
         }
     }
 
+    /// Makes all of it zero.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not let it be.
+    pub fn clear(&self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.set_len(self.size)
+    }
+
     /// Writes `bytes` to the guest's memory.
     ///
     /// # Errors

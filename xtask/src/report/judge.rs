@@ -50,6 +50,15 @@ impl Evidence<'_> {
             )),
             Ending::DidNotStop => Some("the guest did not stop when it was asked to".into()),
             Ending::DiskFull => Some("the disk is full: the run's files would be cut".into()),
+            Ending::LineClosed => Some(
+                "the serial line was closed before the end of the run: the machine, its power or the cable is gone"
+                    .into(),
+            ),
+            Ending::LineSilent => Some(format!(
+                "nothing came over the serial line for {} s: the cable is cut, or the machine hangs",
+                SILENCE.as_secs()
+            )),
+            Ending::Rebooted => Some("the machine began anew in the middle of the run".into()),
         }
     }
 
@@ -155,13 +164,15 @@ impl Evidence<'_> {
 
     fn judge_trace(&self, taints: &mut Vec<String>) {
         let trace = self.results.trace();
-        if trace.lost() != 0 {
+        // A recording in flight is sent when all is over: what it has overwritten until then was not to be kept.
+        let lost = match self.accel {
+            Accel::Machine => trace.lost() - trace.overrun,
+            _ => trace.lost(),
+        };
+        if lost != 0 {
             taints.push(format!(
-                "{} trace events lost (overrun {}, commit overrun {}, dropped {})",
-                trace.lost(),
-                trace.overrun,
-                trace.commit_overrun,
-                trace.dropped
+                "{lost} trace events lost (overrun {}, commit overrun {}, dropped {})",
+                trace.overrun, trace.commit_overrun, trace.dropped
             ));
         }
         let in_file = self.capture.events;

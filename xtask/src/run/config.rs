@@ -1,11 +1,16 @@
 //! [`RunConfig`]: what is run, as the guest is told and as the run folder keeps it.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Policy, Workload};
 use takt_tracer::control::setting::{Chosen, Ids, List};
 use takt_tracer::control::{Setting, Tracer};
+use takt_tracer::named::Named;
 
+use super::events::Known;
+use super::words;
 use crate::cli::{AccelChoice, Action, CpuSet, LatencyRun, format_ns};
 use crate::image::Elf;
 use crate::image::functions::{Functions, ranges};
@@ -190,6 +195,56 @@ impl RunConfig {
         })
     }
 
+    /// What a machine is told that is booted by somebody else; `known` are the events of its image.
+    #[must_use]
+    pub fn from_cmdline(line: &str, known: &[Known]) -> Self {
+        let find = |word: &str| {
+            let mut pairs = line
+                .split_whitespace()
+                .filter_map(|pair| pair.split_once('='));
+            pairs
+                .rfind(|(name, _)| *name == word)
+                .map(|(_, value)| value)
+        };
+        // With a bad value it measures nothing, and says so itself.
+        let config = Config::read(find).unwrap_or_default();
+        let is_cyclic = config.workload == Workload::Cyclictest;
+        let ids = event_ids(find("events"));
+        let named = known.iter().filter(|event| ids.contains(&event.id));
+        Self {
+            workload: config.workload,
+            period_ns: config.period_ns,
+            duration_ns: config.duration_ns,
+            warm_up_ns: config.warmup_ns,
+            cpus: (0..32)
+                .filter(|cpu| config.cpus.has(usize::from(*cpu)))
+                .collect(),
+            priority: config.prio,
+            policy: config.policy,
+            load: config.load,
+            threads: is_cyclic.then(|| u8::try_from(config.threads).unwrap_or(u8::MAX)),
+            distance_ns: is_cyclic.then_some(config.distance_ns),
+            prio_step: config.prio_step,
+            offset_ns: config.offset_ns,
+            align_ns: config.align_ns,
+            stagger_ns: config.stagger_ns,
+            irq_threshold_ns: Some(config.stop_irq_ns).filter(|ns| *ns != 0),
+            thread_threshold_ns: Some(config.stop_thread_ns).filter(|ns| *ns != 0),
+            events: named.map(|event| event.name.clone()).collect(),
+            tracer: words::tracer(line)
+                .and_then(Tracer::from_name)
+                .unwrap_or_default(),
+            function_filter: Vec::new(),
+            function_notrace: Vec::new(),
+            graph_function: Vec::new(),
+            graph_notrace: Vec::new(),
+            max_graph_depth: None,
+            accel_asked: AccelChoice::Auto,
+            smp: u8::try_from(config.smp).unwrap_or(u8::MAX),
+            continues: false,
+        }
+    }
+
     /// How long is measured, for people.
     #[must_use]
     pub fn duration(&self) -> String {
@@ -272,13 +327,20 @@ impl RunConfig {
     }
 }
 
+/// The events of the command line's word `events`.
+#[must_use]
+pub fn event_ids(word: Option<&str>) -> BTreeSet<u32> {
+    let ids = word.and_then(|word| Ids::parse(word).ok());
+    ids.into_iter().flat_map(Ids::iter).collect()
+}
+
 /// What the guest cannot or need not find out itself: under icount, shift=0 makes both frequencies
 /// 1 GHz by definition, and a halt has to end before the deadline (see `halt_margin` in the kernel).
 #[must_use]
 pub fn clock_keys(accel: Accel) -> &'static str {
     match accel {
         Accel::TcgIcount => " tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256",
-        Accel::Tcg | Accel::Kvm => "",
+        Accel::Tcg | Accel::Kvm | Accel::Machine => "",
     }
 }
 

@@ -4,18 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow};
-use takt_tracer::decode::TscClock;
 
 use super::collect::Results;
+use super::conclude::{Facts, conclude};
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::hits::{Act, Hits, Moment};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
-use crate::analysis;
 use crate::cli::Lines;
 use crate::counted::{Plugin, Verification};
 use crate::guest;
@@ -24,9 +23,8 @@ use crate::guest::rtt::{Rtt, UP_LOG};
 use crate::image::Elf;
 use crate::qemu::accel::{Selected, host_cpu};
 use crate::qemu::{self, Machine, Process, Ram};
-use crate::report::csv;
 use crate::report::judge::{Evidence, state_of};
-use crate::report::record::{Distributions, Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
+use crate::report::record::{Host, Run};
 use crate::term::WithHelp;
 use crate::tracefs::launch;
 
@@ -147,55 +145,20 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         None => verify(plan, &dir, &results)?,
         Some(_) => None,
     };
-    let error = evidence
-        .error()
-        .or_else(|| verification.as_ref()?.error.clone());
-    let taint = evidence.taints();
     let last_words = evidence.error().is_some().then(|| {
         let places = places::describe(plan.elf, &ram, &outcome.stood);
         last_words::collect(&dir, plan.elf, state_of(&results), &places)
     });
-    let record = RunRecord {
-        schema: SCHEMA.into(),
-        result: evidence.verdict(error.as_deref(), &taint),
-        error,
-        is_interrupted: evidence.is_interrupted(),
-        taint,
-        config: plan.config.clone(),
+    let facts = Facts {
         event_ids: plan.event_ids.clone(),
         kernel_cmdline: machine.cmdline.clone(),
         accel: plan.accel.clone(),
         git: plan.git.clone(),
         host: host(&outcome),
-        clocks: results.clocks(),
-        timing: Timing {
-            started_unix_s: started
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            build_s: plan.build_s,
-            run_s: outcome.took.as_secs_f64(),
-            measured_ns: results.measured_ns().unwrap_or_default(),
-        },
-        stop: results.stop_record(),
-        hits,
-        slots: results.slot_records(),
-        trace: trace_record(&results, &capture),
-        log_dropped,
-        capture,
-        cpus: results.cpu_records(),
-        threads: results.thread_records(),
-        verified: verification.as_ref().map(|it| it.record),
-        without_turns: verification.map(|it| it.without_turns).unwrap_or_default(),
-        sum: None,
+        started,
+        build_s: plan.build_s,
     };
-    let mut run = Run {
-        record,
-        distributions: results.distributions,
-    };
-    write_record(&dir, &mut run)?;
-    if refine(&dir, &mut run) {
-        write_record(&dir, &mut run)?;
-    }
+    let run = conclude(&dir, facts, &evidence, verification)?;
     drop(ram);
     Ok(Finished {
         run,
@@ -309,52 +272,6 @@ fn clean_up(machine: &Machine, capture: &CaptureCount) {
     }
 }
 
-/// The guest's own counters; if it did not come to publish them, what came.
-fn trace_record(results: &Results, capture: &CaptureCount) -> TraceRecord {
-    match results.trace() {
-        TraceRecord { events: 0, .. } => TraceRecord {
-            events: capture.events,
-            bytes: capture.trace.bytes,
-            ..results.trace()
-        },
-        counters => counters,
-    }
-}
-
-/// Takes the values of large samples, which the guest counts in buckets of 1/256 of them, from the trace. Says whether it
-/// did: not where the trace does not have all of them.
-fn refine(dir: &Path, run: &mut Run) -> bool {
-    let is_rough = |it: &Distributions| !(it.irq.is_exact() && it.thread.is_exact());
-    if !run.distributions.iter().any(is_rough) {
-        return false;
-    }
-    // Without a trace it is as it was.
-    let Ok(samples) = analysis::measured(dir, run) else {
-        return false;
-    };
-    let clock = TscClock::new(run.record.clocks.tsc_hz);
-    let ns = |cycles: u32| clock.ns(cycles.into());
-    let mut is_refined = false;
-    for (slot, all) in run.record.slots.iter().zip(&mut run.distributions) {
-        let own = || samples.iter().filter(|it| it.slot as usize == slot.slot);
-        let irq = all.irq.refined(own().filter_map(|it| it.irq).map(ns));
-        let thread = all.thread.refined(own().map(|it| ns(it.thread)));
-        is_refined |= irq.is_some() || thread.is_some();
-        all.irq = irq.unwrap_or_else(|| all.irq.clone());
-        all.thread = thread.unwrap_or_else(|| all.thread.clone());
-    }
-    is_refined
-}
-
-fn write_record(dir: &Path, run: &mut Run) -> Result<()> {
-    let hist = csv::write(&run.record.slots, &run.distributions);
-    run.record.sum = Some(run.record.sum_with(&hist));
-    fs::write(dir.join(folder::HIST), hist).context("cannot write hist.csv")?;
-    let mut json = serde_json::to_string_pretty(&run.record)?;
-    json.push('\n');
-    fs::write(dir.join(folder::RECORD), json).context("cannot write run.json")
-}
-
 fn host(outcome: &Outcome) -> Host {
     Host {
         cpu: host_cpu(),
@@ -362,7 +279,7 @@ fn host(outcome: &Outcome) -> Host {
         qemu: qemu::version().unwrap_or_else(|| "unknown".into()),
         qemu_exit: match outcome.ending {
             Ending::Exited(exit) => exit.to_string(),
-            Ending::Silent | Ending::DidNotStop | Ending::DiskFull => "killed".into(),
+            _ => "killed".into(),
         },
     }
 }

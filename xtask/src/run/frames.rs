@@ -8,6 +8,9 @@ use takt_tracer::wire::{FRAME_MAGIC, FrameHeader};
 /// No frame is longer than this; a header that says so is damaged.
 const MAX_PAYLOAD: u32 = 16 << 20;
 
+/// Whether a header can be one, as far as that can be told before its payload is there.
+pub type IsPlausible = fn(&FrameHeader) -> bool;
+
 /// What in a stream was no sound frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
@@ -27,6 +30,9 @@ pub struct FrameReader<R> {
     /// How much of `buffer` was given out.
     used: usize,
     damage: Damage,
+    is_plausible: IsPlausible,
+    /// What belongs to no sound frame, if that is wanted.
+    stray: Option<Vec<u8>>,
 }
 
 impl<R> std::fmt::Debug for FrameReader<R> {
@@ -61,7 +67,40 @@ impl<R: Read> FrameReader<R> {
             buffer: Vec::new(),
             used: 0,
             damage: Damage::default(),
+            is_plausible: |header| header.len <= MAX_PAYLOAD,
+            stray: None,
         }
+    }
+
+    /// The same from a serial line: where a header is damaged, what it says must not be waited for. What belongs to no frame
+    /// is kept.
+    pub fn of_line(input: R, is_plausible: IsPlausible) -> Self {
+        Self {
+            is_plausible,
+            stray: Some(Vec::new()),
+            ..Self::new(input)
+        }
+    }
+
+    /// What has come and belongs to no sound frame, since this was asked last.
+    pub fn take_stray(&mut self) -> Vec<u8> {
+        self.stray.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// No more comes for a while: what is there of a frame will not become one.
+    pub fn give_up(&mut self) {
+        self.buffer.drain(..std::mem::take(&mut self.used));
+        if FrameHeader::decode(&self.buffer).is_some() {
+            self.damage.frames += 1;
+        }
+        if !self.buffer.is_empty() {
+            self.skip_to_magic();
+        }
+    }
+
+    /// What is read from.
+    pub fn input(&mut self) -> &mut R {
+        &mut self.input
     }
 
     /// What was no sound frame so far.
@@ -84,8 +123,7 @@ impl<R: Read> FrameReader<R> {
         let header = loop {
             if !self.fill(FrameHeader::SIZE)? {
                 self.damage.is_cut |= self.buffer.starts_with(&FRAME_MAGIC);
-                self.damage.bytes += self.buffer.len() as u64;
-                self.buffer.clear();
+                self.skip(self.buffer.len());
                 return Ok(None);
             }
             let Some(header) = FrameHeader::decode(&self.buffer) else {
@@ -104,7 +142,7 @@ impl<R: Read> FrameReader<R> {
     /// Whether the payload is there and has its checksum.
     fn is_sound(&mut self, header: &FrameHeader) -> io::Result<bool> {
         let end = FrameHeader::SIZE + header.len as usize;
-        if header.len > MAX_PAYLOAD {
+        if !(self.is_plausible)(header) {
             self.damage.frames += 1;
             return Ok(false);
         }
@@ -139,8 +177,15 @@ impl<R: Read> FrameReader<R> {
                 .saturating_sub(FRAME_MAGIC.len() - 1)
                 .max(1)
         });
-        self.damage.bytes += skip as u64;
-        self.buffer.drain(..skip);
+        self.skip(skip);
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.damage.bytes += bytes as u64;
+        let skipped = self.buffer.drain(..bytes);
+        if let Some(stray) = &mut self.stray {
+            stray.extend(skipped);
+        }
     }
 }
 

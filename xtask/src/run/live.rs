@@ -101,6 +101,11 @@ impl Live {
         self.bar.clone()
     }
 
+    /// Shows a text.
+    pub fn say(&self, text: &'static str) {
+        self.bar.set_message(text);
+    }
+
     /// Takes the view off the terminal.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -9,13 +9,14 @@
 //! | [`monitor`], [`signals`], [`live`] | watching it |
 //! | [`hits`] | what is done at a threshold behind which it goes on |
 //! | [`frames`], [`demux`] | what it sent |
-//! | [`collect`] | what it measured |
+//! | [`collect`], [`conclude`] | what it measured, and what comes of it |
 //! | [`last_words`], [`places`] | what was last heard of it, and where it stood, if it did not end well |
 //! | [`folder`], [`provenance`] | what is kept |
 //! | [`probe`] | a boot that only shows that booting works |
 
 pub mod boot;
 pub mod collect;
+pub mod conclude;
 pub mod config;
 pub mod demux;
 pub mod events;

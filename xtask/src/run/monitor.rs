@@ -41,6 +41,12 @@ pub enum Ending {
     DidNotStop,
     /// The file system of the run folder is full; QEMU was killed.
     DiskFull,
+    /// A serial line was closed at its other end, or its adapter is gone, before the machine said how it ended.
+    LineClosed,
+    /// Nothing came over a serial line any more.
+    LineSilent,
+    /// The machine at the other end of a serial line began anew.
+    Rebooted,
 }
 
 /// How a run went.
@@ -148,7 +154,7 @@ impl<'r> Monitor<'r> {
         let took = started.elapsed();
         let stood = match ending {
             Ending::Silent | Ending::DidNotStop => self.process.registers(),
-            Ending::Exited(_) | Ending::DiskFull => Vec::new(),
+            _ => Vec::new(),
         };
         self.process.kill().context("cannot end QEMU")?;
         live.finish();

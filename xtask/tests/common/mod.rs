@@ -18,7 +18,7 @@ use object::{
 use tempfile::TempDir;
 
 /// Where the fake image's blocks lie in the guest's RAM.
-const STATUS: u64 = 0x40_0000;
+pub(crate) const STATUS: u64 = 0x40_0000;
 const RTT: u64 = 0x20_0000;
 /// Where it counts lost frames, and log messages without room.
 const LOST_FRAMES: u64 = 0x3f_0000;
@@ -31,6 +31,9 @@ const PERCPU_CONTROL: u64 = 0x1000;
 const PERCPU_TID: u64 = 0x1800;
 const SUB_SIZE: u64 = 128;
 const NR_SUBS: u64 = 4;
+
+/// Its build id.
+pub(crate) const BUILD_ID: [u8; 20] = [0xb1; 20];
 
 /// How many CPUs, and so idle threads, it could have.
 const MAX_CPUS: u64 = 2;
@@ -182,6 +185,14 @@ pub(crate) fn elf(events: &[u8]) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let text = object.section_id(StandardSection::Text);
     object.append_section_data(text, &[0xf4], 16);
+    let note = object.add_section(
+        Vec::new(),
+        b".note.gnu.build-id".to_vec(),
+        SectionKind::Note,
+    );
+    // Length of the name and of the id, type 3.
+    let head = [4u32, 20, 3].map(u32::to_le_bytes).concat();
+    object.append_section_data(note, &[&head[..], b"GNU\0", &BUILD_ID].concat(), 4);
     for (name, address) in [
         ("TAKT_STATUS", STATUS),
         ("_SEGGER_RTT", RTT),

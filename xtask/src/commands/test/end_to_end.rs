@@ -2,6 +2,7 @@
 
 mod activation;
 mod analysis;
+mod attach;
 mod boot_functions;
 mod browser;
 mod compare;
@@ -35,7 +36,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
-use stage::{Done, Stage};
+use stage::{Done, FIRST, Stage};
 
 use super::tally::Tally;
 use crate::sweep::work::jobs;
@@ -216,6 +217,7 @@ const TESTS: &[(&str, Check)] = &[
     ("media_end_by_keyboard", media::end_by_keyboard),
     ("media_boot_over_the_network", media::boot_over_the_network),
     ("media_flash_and_kexec", media::flash_and_kexec),
+    ("attach_over_a_pty", attach::over_a_pty),
     ("compare_linux_rt", compare::linux_rt),
 ];
 

@@ -28,7 +28,8 @@ struct First {
     stdout: String,
 }
 
-const FIRST: &str = "first";
+/// The run that is there already.
+pub(super) const FIRST: &str = "first";
 
 /// A command that is over.
 pub(super) struct Done {

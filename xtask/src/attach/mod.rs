@@ -1,0 +1,15 @@
+//! A run of a machine that is not ours: it comes over a serial line, as frames.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`port`] | the line: a serial port, a pseudo-terminal, a socket |
+//! | [`receiver`] | what the frames say, without a line: who sends, results, trace and log, what was lost |
+//! | [`session`] | watching the line from the first byte to the end |
+
+pub mod port;
+pub mod receiver;
+pub mod session;
+
+pub use port::Port;
+pub use receiver::{Image, Receiver};
+pub use session::{Session, Taken};

@@ -1,0 +1,210 @@
+//! [`Session`]: a line is watched from its first byte to the machine's end.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use takt_timerlat::stats::{RunState, Status};
+use takt_tracer::wire::line::STOP;
+
+use super::port::{Device, Port};
+use super::receiver::{News, Receiver, is_plausible};
+use crate::guest;
+use crate::image::Elf;
+use crate::qemu::GuestExit;
+use crate::run::RunConfig;
+use crate::run::frames::{Damage, FrameReader};
+use crate::run::live::Live;
+use crate::run::monitor::{Ending, Outcome, SILENCE};
+use crate::run::signals::{Interrupted, Watch, Wish};
+use crate::term::WithHelp;
+
+/// A machine that runs says who it is every second.
+const GREETED_WITHIN: Duration = Duration::from_secs(5);
+/// If nothing comes for this long, no more of a frame will.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How often a machine that was asked to stop is asked again: what is sent to it may be damaged as well.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a connection is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
+/// So many bytes that are neither frames nor text come from no boot loader.
+const NOISE: u64 = 200;
+
+/// What is listened to.
+#[derive(Debug)]
+pub struct Session<'s> {
+    /// The line.
+    pub device: &'s Device,
+    /// Its speed.
+    pub baud: u32,
+    /// Whether a boot is waited for, however long it takes.
+    pub is_listening: bool,
+    /// No live view.
+    pub is_quiet: bool,
+    /// The machine's image.
+    pub elf: &'s Elf,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Taken {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was no sound frame.
+    pub damage: Damage,
+}
+
+impl Session<'_> {
+    /// Opens the line. Who listens waits for the other end of a socket.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, or the user wants out.
+    pub fn open(&self) -> Result<Port> {
+        let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
+        loop {
+            match Port::open(self.device, self.baud) {
+                Err(_) if self.is_listening && !matches!(self.device, Device::Path(_)) => {}
+                other => return other,
+            }
+            if watch.wish() != Wish::None {
+                bail!(Interrupted("interrupted: nothing was there"));
+            }
+            thread::sleep(TRY_AGAIN);
+        }
+    }
+
+    /// Takes in what comes until the machine has ended.
+    ///
+    /// # Errors
+    ///
+    /// If nothing of use comes at all, a file cannot be written, or the user wants out.
+    pub fn take(&self, port: Port, receiver: &mut Receiver) -> Result<Taken> {
+        let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
+        let mut frames = FrameReader::of_line(port, is_plausible);
+        let mut view: Option<Live> = None;
+        let mut started = Instant::now();
+        let mut asked: Option<Instant> = None;
+        let ending = loop {
+            let news = match frames.next() {
+                Ok(Some((header, payload))) => receiver.take(&header, payload)?,
+                Ok(None) => break self.exit(receiver).unwrap_or(Ending::LineClosed),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => News::None,
+                Err(error) => return Err(error).context("the serial line cannot be read"),
+            };
+            let silence = frames.input().silence();
+            if silence >= PAUSE {
+                frames.give_up();
+            }
+            let stray = frames.take_stray();
+            receiver.stray(&stray).context("cannot write what came")?;
+            match news {
+                News::None => {}
+                News::Figures => self.show(view.as_ref(), receiver)?,
+                News::Answer(answer) => say(frames.input(), answer),
+                News::Rebooted => break Ending::Rebooted,
+            }
+            match watch.wish() {
+                Wish::None => {}
+                Wish::Stop if receiver.greeting().is_none() => {
+                    bail!(Interrupted("interrupted: no machine has said who it is"))
+                }
+                Wish::Stop if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN) => {
+                    asked = Some(Instant::now());
+                    say(frames.input(), STOP);
+                }
+                Wish::Stop => {}
+                Wish::Quit => {
+                    view.iter().for_each(Live::finish);
+                    bail!(Interrupted(
+                        "interrupted: nothing was reported, no run folder was made"
+                    ));
+                }
+            }
+            let Some(greeting) = receiver.greeting() else {
+                self.judge_start(receiver, started.elapsed())?;
+                continue;
+            };
+            if view.is_none() {
+                started = Instant::now();
+                let config = RunConfig::from_cmdline(&greeting.command_line, &[]);
+                view = Some(Live::new(&config, self.is_quiet, None));
+            }
+            // Behind the answer to its end, it may ask once more.
+            if let Some(exit) = self.exit(receiver).filter(|_| silence >= PAUSE) {
+                break exit;
+            }
+            if silence >= SILENCE {
+                break Ending::LineSilent;
+            }
+        };
+        view.iter().for_each(Live::finish);
+        let stray = frames.take_stray();
+        receiver.stray(&stray).context("cannot write what came")?;
+        Ok(Taken {
+            outcome: Outcome {
+                ending,
+                is_interrupted: asked.is_some(),
+                took: started.elapsed(),
+                stood: Vec::new(),
+            },
+            damage: frames.damage(),
+        })
+    }
+
+    /// How the machine ended, if it has said so.
+    fn exit(&self, receiver: &Receiver) -> Option<Ending> {
+        let end = receiver.end()?;
+        Some(Ending::Exited(GuestExit::of_value(end.code)))
+    }
+
+    /// Shows the figures.
+    fn show(&self, view: Option<&Live>, receiver: &Receiver) -> Result<()> {
+        let Some(view) = view else { return Ok(()) };
+        if self.elf.symbol(Status::SYMBOL).is_err() {
+            return Ok(());
+        }
+        let status = guest::status(self.elf, receiver.ram())?;
+        let Some(head) = status.head()? else {
+            return Ok(());
+        };
+        view.update(&head, &status.slots()?);
+        if !matches!(head.state, RunState::Booting | RunState::Running) {
+            view.say("the measurement is over: receiving the trace");
+        }
+        Ok(())
+    }
+
+    /// What is to be said as long as nobody has said who sends.
+    fn judge_start(&self, receiver: &Receiver, waited: Duration) -> Result<()> {
+        let Self { device, baud, .. } = self;
+        let (text, noise) = receiver.before();
+        if noise >= NOISE && noise > text {
+            return Err(anyhow!(
+                "{noise} bytes came over {device} that are neither frames nor text: the machine sends at another speed \
+                 than {baud} baud"
+            ))
+            .help("the speed is that of the machine's command line, capture=com1[,SPEED]: --baud SPEED");
+        }
+        if self.is_listening || waited < GREETED_WITHIN {
+            return Ok(());
+        }
+        let seconds = GREETED_WITHIN.as_secs();
+        if text != 0 {
+            return Err(anyhow!(
+                "{text} bytes of text came over {device} within {seconds} s, and no frame"
+            ))
+            .help("the machine's console is there; boot it with capture=com1 on the kernel's command line");
+        }
+        Err(anyhow!("nothing came over {device} within {seconds} s")).help(
+            "the machine is to be booted with capture=com1 on the kernel's command line, its COM1 connected by a null \
+             modem cable; --listen waits for it",
+        )
+    }
+}
+
+/// Sends a byte. If it does not get there, the machine says again what it was the answer to.
+fn say(port: &mut Port, byte: u8) {
+    let _ = port.write_all(&[byte]);
+}

@@ -1,0 +1,139 @@
+//! A machine that is not ours: QEMU without shared memory, its serial port a pseudo-terminal that `attach` reads.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::stage::{Done, wait_until};
+use super::{FIRST, Stage};
+use crate::qemu::command::{BARE, RAM_MIB, base, escape};
+use crate::qemu::{Accel, Process, Qmp, Ram};
+use crate::run::folder::{HIST, IMAGE, RECORD};
+
+/// A machine of QEMU's that stands still until it is told to go on.
+struct Machine {
+    _process: Process,
+    monitor: Qmp<BufReader<UnixStream>, UnixStream>,
+    /// Its serial port.
+    pty: String,
+}
+
+impl Machine {
+    fn start(stage: &Stage, image: &Path, command_line: &str) -> Result<Self> {
+        let ram = Ram::create(stage.path())?;
+        let socket = stage.path().join("monitor");
+        let mut args = base(ram.path(), RAM_MIB, 1, Accel::TcgIcount);
+        args.extend(BARE.map(Into::into));
+        let monitor = format!("unix:{},server=on,wait=off", escape(&socket));
+        let words: [(&str, OsString); 5] = [
+            ("-device", "isa-debug-exit,iobase=0xf4,iosize=4".into()),
+            ("-serial", "pty".into()),
+            ("-qmp", monitor.into()),
+            ("-kernel", image.into()),
+            ("-append", command_line.into()),
+        ];
+        args.extend(
+            words
+                .into_iter()
+                .flat_map(|(name, value)| [name.into(), value]),
+        );
+        args.push("-S".into());
+        let process = Process::spawn(&args, false, &stage.path().join("messages.txt"))?;
+        wait_until(|| UnixStream::connect(&socket).is_ok_and(|it| it.peer_addr().is_ok()))?;
+        let stream = UnixStream::connect(&socket)?;
+        let mut monitor = Qmp::new(BufReader::new(stream.try_clone()?), stream)?;
+        // Nobody needs the memory's name: this machine's memory is read by nobody.
+        ram.unlink();
+        let devices = monitor.print("info chardev")?.unwrap_or_default();
+        let pty = devices
+            .split("filename=pty:")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .with_context(|| format!("no pseudo-terminal in {devices}"))?;
+        Ok(Self {
+            _process: process,
+            monitor,
+            pty: pty.to_owned(),
+        })
+    }
+
+    /// Lets it go on as soon as `attach` listens; what came of that.
+    fn attach(mut self, stage: &Stage, words: &[&str]) -> Result<Done> {
+        let mut all = vec!["attach", "--listen", "--serial", &self.pty];
+        all.extend(words);
+        let mut command = stage.command(&all);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .context("cannot run this program once more")?;
+        let mut stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+        let mut said = String::new();
+        while !said.contains("Waiting for a machine") {
+            ensure!(
+                stderr.read_line(&mut said)? != 0,
+                "it does not listen: {said}"
+            );
+        }
+        ensure!(self.monitor.execute("cont")?, "QEMU is gone");
+        let output = child.wait_with_output()?;
+        std::io::Read::read_to_string(&mut stderr, &mut said)?;
+        Ok(Done {
+            stderr: said,
+            ..Done::of(&output)
+        })
+    }
+}
+
+/// From the table on, without the line that names the folder.
+fn table(report: &str) -> Vec<&str> {
+    let lines = report
+        .lines()
+        .skip_while(|line| !line.starts_with("latency in ns"));
+    lines
+        .filter(|line| !line.starts_with("run folder"))
+        .collect()
+}
+
+/// Records without their times: that it sends a greeting, it takes longer to boot.
+fn events(mut records: Vec<Value>) -> Vec<Value> {
+    let fields = records.iter_mut().filter_map(Value::as_object_mut);
+    fields.for_each(|fields| drop(fields.remove("ts_ns")));
+    records
+}
+
+/// The same machine with the same work says the same over its serial port as by its memory.
+pub(super) fn over_a_pty(stage: &Stage) -> Result<()> {
+    let first: Value = serde_json::from_slice(&stage.read(FIRST, RECORD)?)?;
+    let line = first["kernel_cmdline"]
+        .as_str()
+        .context("no command line")?;
+    let image = Path::new(&stage.dir(FIRST)).join(IMAGE);
+    let elf = image.display().to_string();
+    let (dir, name) = (stage.dir("attached"), "attached");
+    let machine = Machine::start(stage, &image, &format!("{line} capture=com1 mode=flight"))?;
+    let done = machine
+        .attach(stage, &["--image", &elf, "-o", &dir])?
+        .code(0)?;
+    ensure!(
+        table(&done.stdout) == table(stage.stdout()),
+        "by latency-run:\n{}\nby attach:\n{}",
+        stage.stdout(),
+        done.stdout
+    );
+    stage.same(HIST, FIRST, name)?;
+    stage.xtask(&["log", &dir])?.code(0)?.says("done")?;
+    ensure!(
+        events(stage.trace(name)?) == events(stage.first()?),
+        "the traces are not the same"
+    );
+    let page = stage.dir("page.html");
+    stage.xtask(&["report", "-o", &page, &dir])?.code(0)?;
+    let list = stage.xtask(&["history", "list"])?.code(0)?;
+    ensure!(list.stdout.contains("machine"), "{}", list.stdout);
+    Ok(())
+}
