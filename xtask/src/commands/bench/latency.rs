@@ -1,5 +1,9 @@
 //! IRQ latency and thread latency of the idle system, from the image that `latency-run` boots.
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use takt_timerlat::config::{Config, Workload};
 use takt_timerlat::stats::ExactHistogram;
@@ -9,6 +13,9 @@ use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
 use super::images::Folder;
+use crate::analysis::marks::{Mark, Marks};
+use crate::counted::Plugin;
+use crate::counted::log::Log;
 use crate::guest;
 use crate::image::{Elf, events};
 use crate::run::collect::Results;
@@ -17,6 +24,9 @@ use crate::run::frames::FrameReader;
 
 /// timerlat's own two events.
 const EVENTS: &str = "timerlat";
+
+/// The local APIC timer's vector.
+const TIMER: u8 = 0x50;
 
 /// A sample of the tracer timerlat.
 const SAMPLE: &str = "ftrace:timerlat";
@@ -57,7 +67,14 @@ fn with_timerlat(
         ..Config::default()
     };
     let tracer = Setting::Tracer(Tracer::Timerlat.name());
-    folder.boot(elf, &format!("{config} mode=capture events={ids} {tracer}"))?;
+    let (marks, log) = (Marks::of(elf), folder.path("counted"));
+    let plugin = Plugin::with_marks(marks.addresses())?;
+    let line = format!("{config} mode=capture events={ids} {tracer}");
+    folder.boot_with(elf, &line, |arguments| {
+        plugin.added_to(arguments, &log, None)
+    })?;
+    let length = activation(&marks, &log)?;
+    values.insert(format!("activation{suffix}"), length);
     let table = events::table(elf)?;
     let mut frames = FrameReader::open(&folder.capture())?;
     let mut latencies = Vec::new();
@@ -81,6 +98,32 @@ fn with_timerlat(
     values.insert(format!("thread-latency-median{suffix}"), *median);
     values.insert(format!("thread-latency-max{suffix}"), *max);
     Ok(())
+}
+
+/// How many instructions an activation takes from the interrupt's first one to where the idle thread is made the running one
+/// again, both included: the median of those between which there is nothing else. Counted from outside.
+fn activation(marks: &Marks, log: &Path) -> Result<u64> {
+    let file = File::open(log).context("cannot read the log of executed instructions")?;
+    let mut log = Log::new(BufReader::new(file))?;
+    let mut lengths = Vec::new();
+    // The interrupt's count, and how many switches have come since: to the thread, and back.
+    let mut begun = None;
+    while let Some(event) = log.next_event()? {
+        let mark = event.mark.and_then(|number| marks.get(number));
+        begun = match (mark.map(|(_, mark)| mark), begun) {
+            (Some(Mark::Entry(TIMER)), _) => Some((event.at, 0)),
+            (Some(Mark::Entry(_)), _) => None,
+            (Some(Mark::Switch), Some((at, 1))) => {
+                lengths.push(event.at - at + 1);
+                None
+            }
+            (Some(Mark::Switch), Some((at, nr))) => Some((at, nr + 1)),
+            (_, begun) => begun,
+        };
+    }
+    lengths.sort_unstable();
+    let median = lengths.get(lengths.len() / 2).copied();
+    median.context("no activation of the tracer timerlat was executed")
 }
 
 /// The ids of a system's events.
