@@ -1,17 +1,15 @@
-//! Links the images like the board's own, and writes the trace events of the footprint images.
+//! Links the images as the board says, and writes the trace events of the footprint images.
 
 use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=../../board/ld");
-    for arg in include_str!("../../board/ld/link-args.txt")
-        .lines()
-        .filter(|line| !line.is_empty())
-    {
-        println!("cargo:rustc-link-arg-bins={arg}");
+    println!("cargo::rerun-if-changed=build.rs");
+    // Without the board there are no images.
+    let args = env::var("DEP_TAKT_LINK_ARGS").unwrap_or_default();
+    for arg in args.split_whitespace() {
+        println!("cargo::rustc-link-arg-bins={arg}");
     }
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     for nr in [0, 1, 100, 200] {

@@ -5,16 +5,41 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The top folder of the workspace. `cargo run` says where this package is; when the binary is
-/// called directly, it is where it was built.
+/// The top folder of Takt's own sources. `cargo run` says where this package is; when the binary is called directly, or by
+/// the cargo of another package, it is where it was built.
 #[must_use]
 pub fn workspace() -> PathBuf {
-    let package = env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    let top = package
+    let top = |package: &Path| {
+        package
+            .ancestors()
+            .find(|dir| is_takt(dir))
+            .map(Path::to_path_buf)
+    };
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package
+        .and_then(|package| top(&package))
+        .or_else(|| top(built))
+        .unwrap_or_else(|| built.parent().unwrap_or(built).to_path_buf())
+}
+
+/// Whether it is the top folder of Takt's sources.
+fn is_takt(dir: &Path) -> bool {
+    dir.join("board/ld/takt.ld").is_file()
+}
+
+/// The top folder of whatever is worked on: Takt itself or an application outside of its sources. That of the package that
+/// cargo runs, otherwise of the current folder; without any it is the current folder.
+#[must_use]
+pub fn project() -> PathBuf {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = package
+        .or_else(|| env::current_dir().ok())
+        .unwrap_or_else(|| ".".into());
+    let top = here
         .ancestors()
         .find(|dir| dir.join("Cargo.lock").is_file());
-    top.or(package.parent()).unwrap_or(&package).to_path_buf()
+    top.unwrap_or(&here).to_path_buf()
 }
 
 /// The cargo that runs us, or the one in `PATH`.
@@ -39,7 +64,7 @@ pub fn linux_rt() -> PathBuf {
 /// Where run folders are made unless the user says otherwise.
 #[must_use]
 pub fn runs() -> PathBuf {
-    workspace().join("runs")
+    project().join("runs")
 }
 
 /// Where the history of runs is kept: what the user says, `TAKT_HISTORY`, or a hidden folder among the runs.

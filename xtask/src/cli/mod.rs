@@ -1,6 +1,7 @@
 //! The command line.
 
 mod actions;
+mod app;
 mod attach;
 mod compare;
 mod cyclictest;
@@ -21,6 +22,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 pub use actions::Action;
+pub use app::{New, Runner};
 pub use attach::Attach;
 pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
@@ -87,6 +89,10 @@ pub enum Command {
     History(History),
     /// Boots an example or another image and prints its log and trace.
     Run(Run),
+    /// Makes an application outside this repository: a thread, an event, a driver, a test.
+    New(New),
+    /// What `cargo run` and `cargo test` call in an application: boots the image, or runs the tests in it.
+    Runner(Runner),
     /// Live control of the tracer, as Linux's tracefs: a shell on its files, or a FUSE mount.
     Tracefs(Tracefs),
     /// Builds the kernel image.
@@ -155,7 +161,11 @@ Exit codes: 0 the guest ended well, 1 error, 2 it stopped at a threshold, 3 tain
 lost), 130 interrupted.")]
 pub struct Run {
     /// Name of the example (or of the binary, with --bin).
-    pub name: String,
+    #[arg(required_unless_present = "image")]
+    pub name: Option<String>,
+    /// This ELF file instead of one that is built.
+    #[arg(long, value_name = "ELF", conflicts_with_all = ["name", "package", "bin", "features"])]
+    pub image: Option<PathBuf>,
     /// Package that holds it.
     #[arg(short, long, value_name = "NAME", default_value = "takt-board")]
     pub package: String,
@@ -250,6 +260,9 @@ pub struct Test {
     /// Only tests whose name contains this.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// The on-target tests of this ELF file, and no others.
+    #[arg(long, value_name = "ELF", conflicts_with_all = ["host", "target"])]
+    pub image: Option<PathBuf>,
     /// Only the tests of the host.
     #[arg(long)]
     pub host: bool,

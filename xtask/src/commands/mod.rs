@@ -16,8 +16,10 @@ mod image;
 mod latency_run;
 mod latency_sweep;
 mod log;
+mod new;
 mod osnoise;
 mod run;
+mod runner;
 mod test;
 mod trace;
 mod tracefs;
@@ -48,6 +50,8 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Test(flags) => test::run(&flags),
         Command::Ci => ci::run(),
         Command::Run(flags) => run::run(&flags),
+        Command::New(flags) => new::run(&flags),
+        Command::Runner(flags) => runner::run(flags),
         Command::Trace(flags) => trace::run(&flags),
         Command::Osnoise(flags) => osnoise::run(&flags),
         Command::Hwnoise(flags) => osnoise::hwnoise(&flags),

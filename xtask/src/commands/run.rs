@@ -33,11 +33,12 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     }
     setup::ensure_qemu(!flags.no_install)?;
     let elf = image(flags)?;
+    let name = elf.path.file_stem().unwrap_or_default();
     let run_folder = RunFolder::create(
         flags.output.as_deref(),
         flags.force,
         &paths::runs(),
-        &flags.name,
+        &name.to_string_lossy(),
     )?;
     let ram = Ram::create(run_folder.path())?;
     let machine = machine(flags, &elf, run_folder.path(), &ram)?;
@@ -72,10 +73,14 @@ fn show(elf: &Elf, dir: &Path) -> Result<()> {
 }
 
 fn image(flags: &Run) -> Result<Elf> {
+    if let Some(image) = &flags.image {
+        return Elf::open(image);
+    }
     let recipe = Recipe {
         package: flags.package.clone(),
         kind: if flags.bin { "--bin" } else { "--example" },
-        name: flags.name.clone(),
+        // Clap demands one of both.
+        name: flags.name.clone().unwrap_or_default(),
         ..Recipe::takt(flags.verbose)
     }
     .with_features(&flags.features)

@@ -20,7 +20,7 @@ mod target;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cli::Test;
 use crate::image::{Elf, Recipe};
@@ -31,6 +31,13 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let on_host = flags.host || !flags.target;
     let on_target = flags.target || !flags.host;
     crate::setup::ensure_qemu(!flags.no_install)?;
+    if let Some(image) = &flags.image {
+        let elf = Elf::open(image)?;
+        if !has_tests(&elf) {
+            bail!("the image {} has no on-target tests", image.display());
+        }
+        return of_image(&elf, flags.filter.as_slice());
+    }
     let filter = flags.filter.as_deref();
     let tally = Tally::default();
     if on_target {
@@ -42,7 +49,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
             let target = scope.spawn(|| {
                 for image in &images {
                     match image {
-                        Ok(image) => target::run(image, filter, &tally),
+                        Ok(image) => target::run(image, flags.filter.as_slice(), &tally),
                         Err(error) => tally.failed("target", "image", &format!("{error:#}")),
                     }
                 }
@@ -60,6 +67,19 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     if let Some(text) = filter.filter(|_| tally.is_empty()) {
         tally.failed("filter", text, "no test has this in its name");
     }
+    tally.finish()
+}
+
+/// Whether there are on-target tests in an image.
+pub(super) fn has_tests(elf: &Elf) -> bool {
+    let [start, end] = ["__tests_start", "__tests_end"].map(|name| elf.symbol(name).ok());
+    start != end
+}
+
+/// Runs the on-target tests of an image whose names have one of these texts; without any, all of them.
+pub(super) fn of_image(elf: &Elf, filters: &[String]) -> Result<ExitCode> {
+    let tally = Tally::default();
+    target::run(elf, filters, &tally);
     tally.finish()
 }
 

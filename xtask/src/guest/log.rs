@@ -68,7 +68,7 @@ impl Decoder {
 
     fn line(&self, frame: &Frame<'_>) -> Line {
         let place = self.locations.get(&frame.index());
-        let root = crate::paths::workspace();
+        let roots = [crate::paths::project(), crate::paths::workspace()];
         Line {
             time: frame.display_timestamp().map(|time| time.to_string()),
             level: frame
@@ -77,7 +77,8 @@ impl Decoder {
                 .to_owned(),
             message: frame.display_message().to_string(),
             file: place.map(|place| {
-                let file = place.file.strip_prefix(&root).unwrap_or(&place.file);
+                let inside = |root| place.file.strip_prefix(root).ok();
+                let file = roots.iter().find_map(inside).unwrap_or(&place.file);
                 file.to_string_lossy().into_owned()
             }),
             line: place.map(|place| place.line),

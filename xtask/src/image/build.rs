@@ -29,7 +29,7 @@ pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces. No NOPs in front of loops
 /// but of a byte at most, since they are instructions as well.
 /// What `core` was compiled with is another matter; see docs/ARCHITECTURE.md.
-const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64 \
+pub const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64 \
                          -C llvm-args=-max-bytes-for-alignment=1";
 
 /// What images with feature `function` are built with besides: entries that can be patched (a `-Z` flag, allowed to the
@@ -280,7 +280,7 @@ impl Recipe {
 
 /// Whether a variable would change the build: what the outer cargo tells its own build, and
 /// flags, profiles and directories that are meant for the host.
-fn disturbs(name: &str) -> bool {
+pub(crate) fn disturbs(name: &str) -> bool {
     const KEEP: [&str; 5] = [
         "CARGO_HOME",
         "CARGO_HTTP_",

@@ -192,11 +192,11 @@ fn place_text(place: &addr2line::Location<'_>) -> String {
         .map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
-/// Paths below the workspace without its name; those of the standard library from `library/` on.
+/// Paths below the project's folder and Takt's sources without their names; those of the standard library from `library/` on.
 fn shorten(file: &str) -> &str {
-    let root = crate::paths::workspace();
-    let inside = root.to_str().and_then(|root| file.strip_prefix(root));
-    if let Some(inside) = inside {
+    let roots = [crate::paths::project(), crate::paths::workspace()];
+    let inside = |root: &std::path::PathBuf| file.strip_prefix(root.to_str()?);
+    if let Some(inside) = roots.iter().find_map(inside) {
         return inside.trim_start_matches('/');
     }
     file.find("/library/").map_or(file, |at| &file[at + 1..])

@@ -14,6 +14,7 @@ mod functions;
 mod history;
 mod hits;
 mod media;
+mod new;
 mod notrace;
 mod osnoise;
 mod report;
@@ -47,6 +48,7 @@ type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of their beginning. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
+    ("new_runs_and_is_tested", new::runs_and_is_tested),
     ("two_runs_are_identical", runs::two_runs_are_identical),
     (
         "identical_with_every_event_under_load",

@@ -54,13 +54,15 @@ enum Kind {
     Fault,
 }
 
-/// Runs all tests of the image whose names have `filter`.
-pub(super) fn run(image: &Elf, filter: Option<&str>, tally: &Tally) {
+/// Runs all tests of the image whose names have one of `filters`; without any, all of them.
+pub(super) fn run(image: &Elf, filters: &[String], tally: &Tally) {
     let listed = match list(image) {
         Ok(listed) => listed,
         Err(error) => return tally.failed(PART, "list", &format!("{error:#}")),
     };
-    let wanted = |test: &Listed| filter.is_none_or(|text| test.name.contains(text));
+    let is_filtered = !filters.is_empty();
+    let wanted =
+        |test: &Listed| !is_filtered || filters.iter().any(|text| test.name.contains(text));
     let (shared, single): (Vec<_>, Vec<_>) = listed
         .into_iter()
         .filter(wanted)
@@ -72,7 +74,7 @@ pub(super) fn run(image: &Elf, filter: Option<&str>, tally: &Tally) {
         for test in &slow {
             scope.spawn(|| tally.judge(PART, &test.name, &alone(image, test)));
         }
-        run_shared(image, &shared, filter.is_some(), tally);
+        run_shared(image, &shared, is_filtered, tally);
         loop {
             let next = queue.lock().map_or(None, |mut queue| queue.pop());
             let Some(test) = next else { break };

@@ -1,4 +1,6 @@
-//! The table of tests and how one is run.
+//! Tests that run on the target: the table of them, and how one is run.
+//!
+//! An image with tests declares them with [`target_test!`] and says `takt_board::entry!(takt_test::main)`.
 //!
 //! Each test runs in a fresh thread of priority [`PRIORITY`] while the runner waits above all others, so that a test
 //! which never ends is noticed. A test returns an [`Outcome`]; [`check!`](crate::check), [`check_eq!`](crate::check_eq)
@@ -6,6 +8,7 @@
 //!
 //! The host reads lines from the serial port: `test NAME ... ok`, `test NAME ... FAILED: PLACE: MESSAGE`, and at the
 //! end `summary: N passed, N failed`.
+#![no_std]
 
 use core::fmt::{self, Write};
 use core::panic::Location;
@@ -14,10 +17,9 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use embedded_io::Write as _;
 use heapless::String;
 use takt_board::serial::Serial;
+pub use takt_kernel::Error;
 use takt_kernel::time::Instant;
-use takt_kernel::{Error, thread, thread_stack};
-
-use crate::{interrupt, journal};
+use takt_kernel::{thread, thread_stack};
 
 /// Priority of the thread that runs a test.
 pub const PRIORITY: u8 = 50;
@@ -117,21 +119,21 @@ impl<T> From<(T, Error)> for Failure {
     }
 }
 
-/// Declares tests: `/// What holds.` `fn name(EXPECT) { … }` with a variant of [`Expect`](crate::harness::Expect).
+/// Declares tests: `/// What holds.` `fn name(EXPECT) { … }` with a variant of [`Expect`](Expect).
 #[macro_export]
 macro_rules! target_test {
     ($($(#[doc = $doc:literal])* fn $name:ident($($expect:tt)*) $body:block)*) => {$(
         $(#[doc = $doc])*
-        fn $name() -> $crate::harness::Outcome {
+        fn $name() -> $crate::Outcome {
             $body
         }
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.tests")]
-            static TEST: $crate::harness::Test = $crate::harness::Test {
+            static TEST: $crate::Test = $crate::Test {
                 path: ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name)),
                 run: $name,
-                expect: $crate::harness::Expect::$($expect)*,
+                expect: $crate::Expect::$($expect)*,
             };
         };
     )*};
@@ -145,7 +147,7 @@ macro_rules! check {
     };
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
-            return Err($crate::harness::Failure::new(::core::format_args!($($message)+)));
+            return Err($crate::Failure::new(::core::format_args!($($message)+)));
         }
     };
 }
@@ -171,7 +173,7 @@ macro_rules! check_eq {
 macro_rules! check_err {
     ($result:expr, $error:ident) => {
         match $result.map(|_| ()) {
-            Err(takt_kernel::Error::$error) => {}
+            Err($crate::Error::$error) => {}
             other => $crate::check!(
                 false,
                 "{} gave {:?}, not {}",
@@ -211,7 +213,7 @@ pub fn print(text: fmt::Arguments<'_>) {
 #[macro_export]
 macro_rules! note {
     ($($text:tt)+) => {
-        $crate::harness::print(::core::format_args!("note: {}\n", ::core::format_args!($($text)+)))
+        $crate::print(::core::format_args!("note: {}\n", ::core::format_args!($($text)+)))
     };
 }
 
@@ -252,6 +254,12 @@ pub fn list() {
 /// share a boot run; of either those behind `after=NAME` in the table.
 #[cfg(feature = "image")]
 pub fn main(text: &'static str) {
+    main_with(text, || {});
+}
+
+/// The same with something to be done before each test.
+#[cfg(feature = "image")]
+pub fn main_with(text: &'static str, before_each: fn()) {
     use takt_board::cmdline::CommandLine;
     use takt_kernel::fault::ExitCode;
 
@@ -273,7 +281,7 @@ pub fn main(text: &'static str) {
             Some(names) => names.split(',').any(|name| name == test.name()),
             None => matches!(test.expect, Expect::Shared),
         });
-    let code = if run(chosen) {
+    let code = if run(chosen, before_each) {
         ExitCode::Passed
     } else {
         ExitCode::Failed
@@ -281,16 +289,16 @@ pub fn main(text: &'static str) {
     takt_board::end(code)
 }
 
-/// Runs tests one after the other; says whether all passed.
-pub fn run(tests: impl Iterator<Item = &'static Test>) -> bool {
+/// Runs tests one after the other, each after `before_each`; says whether all passed.
+pub fn run(tests: impl Iterator<Item = &'static Test>, before_each: fn()) -> bool {
     if let Err(error) = thread::current().set_priority(RUNNER_PRIORITY) {
         print(format_args!("the runner cannot run: {error:?}\n"));
         return false;
     }
-    interrupt::init();
     let (mut passed, mut failed) = (0, 0);
     for test in tests {
         print(format_args!("test {} ... ", test.name()));
+        before_each();
         match run_one(test) {
             Ok(()) => {
                 passed += 1;
@@ -323,7 +331,6 @@ fn test_thread(test: usize) {
 }
 
 fn run_one(test: &'static Test) -> Outcome {
-    journal::clear();
     // The others have a boot each, and the host's patience.
     let limit = match test.expect {
         Expect::Shared => Instant::after_nanos(LIMIT_NS),

@@ -1,0 +1,64 @@
+//! An application outside of the sources, from `new` on.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use super::stage::Done;
+use crate::image::build::disturbs;
+use crate::paths::{self, cargo};
+
+/// Cargo in the application's folder. What it builds is kept, for the next time.
+fn in_folder(dir: &Path, words: &[&str]) -> Result<Done> {
+    let mut command = Command::new(cargo());
+    for (name, _) in std::env::vars_os() {
+        if disturbs(&name.to_string_lossy()) || name == "RUSTFLAGS" {
+            command.env_remove(name);
+        }
+    }
+    let output = command
+        .args(words)
+        .env("CARGO_TARGET_DIR", paths::target().join("application"))
+        .env("NO_COLOR", "1")
+        .current_dir(dir)
+        .output()
+        .context("cannot run cargo")?;
+    Ok(Done::of(&output))
+}
+
+/// It runs, with its log and its trace; its tests pass, and one that does not hold fails.
+pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
+    let dir = stage.path().join("demo");
+    stage
+        .xtask(&["new", &dir.to_string_lossy()])?
+        .code(0)?
+        .says("cargo run")?;
+    in_folder(&dir, &["run", "--quiet", "--", "-e", "demo"])?
+        .code(0)?
+        .says("INFO  3 blinks  (src/main.rs:")?
+        .says(" lamp_switched: blink=3 on=0")?
+        .complains("the guest ended well; run folder runs/demo-001")?;
+    in_folder(&dir, &["test", "--quiet"])?
+        .code(0)?
+        .says("2 passed, 0 failed")?
+        .complains("the_blinker_keeps_time ... ok")?;
+    let path = dir.join("tests/ontarget.rs");
+    let tests = fs::read_to_string(&path)?;
+    let wrong = tests.replacen("check!(lamp.is_on());", "check!(!lamp.is_on());", 1);
+    ensure!(wrong != tests, "the template is another");
+    fs::write(&path, wrong)?;
+    let failed = in_folder(&dir, &["test", "--quiet", "--", "lamp"])?;
+    ensure!(failed.code != Some(0), "a test that fails passes");
+    failed
+        .complains("the_lamp_is_switched ... FAILED")?
+        .says("0 passed, 1 failed")?;
+    // Not into a folder that has something in it.
+    stage
+        .xtask(&["new", &dir.to_string_lossy()])?
+        .code(1)?
+        .complains("is not empty")?;
+    Ok(())
+}
