@@ -46,6 +46,7 @@ pub(super) fn run() -> Result<ExitCode> {
         viewer("trace-cmd"),
         viewer("babeltrace2"),
         browser(),
+        grub(),
         setpriv(),
         shared_memory(),
         git(),
@@ -196,6 +197,18 @@ fn browser() -> Check {
         "Chromium",
         found,
         "not found: the test that opens a report needs it, and installs it",
+    )
+}
+
+fn grub() -> Check {
+    let found = match setup::missing_grub() {
+        None => Some("media for BIOS and UEFI can be made".into()),
+        Some(_) => None,
+    };
+    optional(
+        "GRUB's tools",
+        found,
+        "not all there: `image` needs them, and installs them",
     )
 }
 

@@ -24,7 +24,10 @@ pub(super) fn run(flags: &Image) -> Result<ExitCode> {
     if let Some(device) = &flags.to.usb {
         // What can be refused is refused before anything is built.
         look(device, 0)?;
-        return write_usb(device, &medium(flags)?, flags.yes);
+        let (medium, elf) = medium(flags)?;
+        write_usb(device, &medium, flags.yes)?;
+        // Of an ISO file that is there nobody knows.
+        return elf.map_or(Ok(()), output::line).map(|()| ExitCode::SUCCESS);
     }
     let (contents, elf) = contents(flags)?;
     let said_where = |file: &Path| {
@@ -69,7 +72,7 @@ fn contents(flags: &Image) -> Result<(Contents, String)> {
     let elf = paths::shown(&elf.path);
     Ok((
         contents,
-        format!("symbols and the log's formats are in {elf}"),
+        format!("symbols and the log's formats, for attach --image, are in {elf}"),
     ))
 }
 
@@ -91,8 +94,8 @@ fn recipe(flags: &Image) -> Recipe {
     .for_media()
 }
 
-/// The bytes for a USB stick: of an ISO file that is there, or of one that is made.
-fn medium(flags: &Image) -> Result<Vec<u8>> {
+/// The bytes for a USB stick: of an ISO file that is there, or of one that is made, with a word on where the rest of it is.
+fn medium(flags: &Image) -> Result<(Vec<u8>, Option<String>)> {
     if let Some(file) = &flags.image {
         let bytes = input::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         if iso::is_iso(&bytes) {
@@ -103,11 +106,12 @@ fn medium(flags: &Image) -> Result<Vec<u8>> {
                 ))
                 .help("give the words when it is made: image --iso FILE --append …");
             }
-            return Ok(bytes);
+            return Ok((bytes, None));
         }
     }
-    let (contents, _) = contents(flags)?;
-    iso::make(&contents, &setup::ensure_grub(!flags.no_install)?)
+    let (contents, elf) = contents(flags)?;
+    let iso = iso::make(&contents, &setup::ensure_grub(!flags.no_install)?)?;
+    Ok((iso, Some(elf)))
 }
 
 /// The disk, if `len` bytes may be written to it.
@@ -120,7 +124,7 @@ fn look(device: &Path, len: u64) -> Result<Disk> {
     Ok(disk)
 }
 
-fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<ExitCode> {
+fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<()> {
     // Once more: a build may take minutes, and somebody may have mounted it.
     let disk = look(device, medium.len() as u64)?;
     term::write_stderr(&disk.describe());
@@ -147,8 +151,7 @@ fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<ExitCode> 
         "{}: {:.1} MB written, read back and compared; it may be pulled out",
         disk.device.display(),
         len as f64 / 1e6
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Asks whether everything on it may be lost.

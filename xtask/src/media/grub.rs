@@ -6,7 +6,8 @@
 
 use super::IMAGE;
 
-/// Seconds in which a key brings up GRUB's menu, where `e` changes the command line.
+/// Seconds in which Esc brings up GRUB's menu, where `e` changes the command line. It is not drawn before: a firmware may
+/// redirect the screen to the serial port, where frames are what is expected.
 const TIMEOUT_S: u32 = 1;
 
 /// GRUB's modules that are put on a medium, with what they need: what boots, what sets a screen, and the kinds of partition
@@ -23,6 +24,7 @@ pub fn config(words: &str) -> String {
     let quoted: Vec<_> = words.split_whitespace().map(quote).collect();
     format!(
         "set timeout={TIMEOUT_S}\n\
+         set timeout_style=hidden\n\
          insmod all_video\n\
          menuentry Takt {{\n\
          \x20 multiboot2 /{IMAGE} {}\n\

@@ -34,7 +34,7 @@ pub struct GrubTools {
 ///
 /// If something is missing in the end.
 pub fn ensure_grub(may_install: bool) -> Result<GrubTools> {
-    if let Some(missing) = missing() {
+    if let Some(missing) = missing_grub() {
         install(
             &missing,
             "GRUB for BIOS and UEFI, xorriso and mtools",
@@ -46,7 +46,7 @@ pub fn ensure_grub(may_install: bool) -> Result<GrubTools> {
         let found = names.into_iter().find_map(which);
         found.with_context(|| format!("{} was installed, and yet it is not there", names[0]))
     };
-    match missing() {
+    match missing_grub() {
         None => Ok(GrubTools {
             mkrescue: find(MKRESCUE)?,
             mknetdir: find(MKNETDIR)?,
@@ -84,8 +84,9 @@ pub fn ensure_ovmf(may_install: bool) -> Result<PathBuf> {
     })
 }
 
-/// The first thing that is missing.
-fn missing() -> Option<String> {
+/// The first thing of GRUB's that is missing.
+#[must_use]
+pub fn missing_grub() -> Option<String> {
     for names in [MKRESCUE, MKNETDIR] {
         if names.into_iter().all(|program| which(program).is_none()) {
             return Some(names[0].into());

@@ -5,7 +5,7 @@ pub mod grub;
 pub mod install;
 pub mod packages;
 
-pub use grub::{GrubTools, ensure_grub, ensure_ovmf};
+pub use grub::{GrubTools, ensure_grub, ensure_ovmf, missing_grub};
 pub use install::{
     browser, ensure_browser, ensure_fuse, ensure_qemu, ensure_unpacker, ensure_viewers,
 };

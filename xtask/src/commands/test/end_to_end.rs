@@ -218,6 +218,8 @@ const TESTS: &[(&str, Check)] = &[
     ("media_end_by_serial", media::end_by_serial),
     ("media_end_by_keyboard", media::end_by_keyboard),
     ("media_boot_over_the_network", media::boot_over_the_network),
+    ("media_attach", media::attach_to_it),
+    ("media_image_without_room", media::image_without_room),
     ("media_flash_and_kexec", media::flash_and_kexec),
     ("attach_over_a_pty", attach::over_a_pty),
     ("compare_linux_rt", compare::linux_rt),

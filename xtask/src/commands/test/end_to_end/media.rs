@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::compare::is_unavailable;
+use crate::qemu::GuestExit;
 use crate::setup;
 use debian::Debian;
 use pc::{Booted, Firmware, Medium, Pc};
@@ -21,15 +22,22 @@ const HOSTILE: &str = r#"a=;b;$c${d}"e'f\g\\h\x41 |i&j<k>(l)#m*?~!{n}=[o]"#;
 
 /// Makes an ISO file that boots with these words.
 fn iso(stage: &Stage, name: &str, words: &str) -> Result<PathBuf> {
+    iso_and_elf(stage, name, words).map(|(iso, _)| iso)
+}
+
+/// The same, and the ELF file with the image's symbols.
+fn iso_and_elf(stage: &Stage, name: &str, words: &str) -> Result<(PathBuf, String)> {
     setup::ensure_grub(stage.may_install())?;
     let iso = stage.dir(name);
-    stage
-        .xtask(&["image", "--iso", &iso, "--append", words])?
-        .code(0)?
-        .says("symbols and the log's formats are in")?;
+    let made = stage.xtask(&["image", "--iso", &iso, "--append", words])?;
+    let made = made.code(0)?;
+    let (_, elf) = made
+        .stdout
+        .split_once("symbols and the log's formats, for attach --image, are in ")
+        .with_context(|| made.stdout.clone())?;
     let size = Path::new(&iso).metadata().context("no ISO file")?.len();
     ensure!(size <= MAX_ISO, "the ISO file has {size} bytes");
-    Ok(iso.into())
+    Ok((iso.into(), elf.trim().to_owned()))
 }
 
 /// Whether the serial port's last table has a row for each of so many CPUs, each with samples.
@@ -134,6 +142,62 @@ pub(super) fn end_by_keyboard(stage: &Stage) -> Result<()> {
     );
     booted.monitor("sendkey q")?;
     check(&booted.finish()?, pc, words)
+}
+
+/// A machine whose memory ends within the image is told so, and what to do.
+pub(super) fn image_without_room(stage: &Stage) -> Result<()> {
+    let image = stage.dir("takt");
+    stage.xtask(&["image", "--elf", &image])?.code(0)?;
+    let pc = Pc {
+        firmware: Firmware::Bios,
+        chipset: "q35",
+        medium: Medium::None,
+        ram_mib: 24,
+        smp: 1,
+    };
+    let booted = pc.boot(Path::new(&image), Path::new(""), stage.path())?;
+    let (exit, serial) = booted.end()?;
+    ensure!(exit == GuestExit::Panicked, "{exit}:\n{serial}");
+    for said in [
+        "the image needs the memory from 0x1000000 to 0x",
+        "is reserved",
+        "give the machine more memory",
+    ] {
+        ensure!(serial.contains(said), "no `{said}` in\n{serial}");
+    }
+    Ok(())
+}
+
+/// The results of a real machine come over its serial line: `attach` reports on it as on a run of ours.
+pub(super) fn attach_to_it(stage: &Stage) -> Result<()> {
+    let words = "capture=com1 duration_ns=500000000 period_ns=5000000 smp=2 cpus=0x3";
+    let (medium, elf) = iso_and_elf(stage, "attach.iso", words)?;
+    let pc = Pc {
+        firmware: Firmware::Bios,
+        chipset: "q35",
+        medium: Medium::Cd,
+        ram_mib: 64,
+        smp: 2,
+    };
+    let dir = stage.path().join("pc");
+    let booted = pc.boot(&medium, Path::new(""), &dir)?;
+    let (line, run) = (
+        format!("unix:{}", dir.join("com1").display()),
+        stage.dir("run"),
+    );
+    let attached = stage.xtask(&[
+        "attach", "--serial", &line, "--listen", "--image", &elf, "--output", &run, "--json", "-",
+    ])?;
+    booted.finish()?;
+    let json = attached.code(0)?.json()?;
+    for cpu in 0..2 {
+        let count = &json["cpus"][cpu]["thread"]["count"];
+        ensure!(
+            count.as_u64().is_some_and(|count| count > 50),
+            "CPU {cpu}: {count}"
+        );
+    }
+    Ok(())
 }
 
 /// Over the network.

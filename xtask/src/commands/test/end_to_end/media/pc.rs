@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::qemu::command::{BARE, escape};
 use crate::qemu::{GuestExit, Process, Qmp};
-use crate::run::last_words::tail;
+use crate::term::last_lines;
 
 /// How long a boot may take, from the firmware's first instruction to timerlat's end.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,6 +32,8 @@ pub(super) enum Firmware {
 pub(super) enum Medium {
     Cd,
     Usb,
+    /// QEMU loads the image itself, by PVH.
+    None,
     /// A network's TFTP server.
     Net,
 }
@@ -79,6 +81,7 @@ impl Pc {
         let file = escape(medium);
         let drive = format!("if=none,id=medium,format=raw,file={file}");
         match self.medium {
+            Medium::None => add("-kernel", medium.display().to_string()),
             Medium::Cd => {
                 add("-drive", drive + ",readonly=on");
                 add(
@@ -144,7 +147,7 @@ impl Booted {
     }
 
     fn last_words(&self) -> String {
-        tail(&self.dir.join(SERIAL), LAST_LINES).join("\n")
+        last_lines(&self.serial(), LAST_LINES).join("\n")
     }
 
     /// Waits until the serial port has said something for which this holds.
@@ -190,8 +193,8 @@ impl Booted {
         Ok((width, pixels.to_vec()))
     }
 
-    /// Waits for the end. What came over the serial port, if all went well.
-    pub(super) fn finish(mut self) -> Result<String> {
+    /// Waits for the end. How it ended, and what came over the serial port.
+    pub(super) fn end(mut self) -> Result<(GuestExit, String)> {
         let status = loop {
             if let Some(status) = self.process.try_wait()? {
                 break status;
@@ -204,11 +207,17 @@ impl Booted {
             thread::sleep(TICK);
         };
         let exit = GuestExit::of(status, &self.dir.join(MESSAGES));
+        Ok((exit, self.serial()))
+    }
+
+    /// The same of a boot that ends well.
+    pub(super) fn finish(self) -> Result<String> {
+        let (exit, serial) = self.end()?;
+        let lines = last_lines(&serial, LAST_LINES).join("\n");
         ensure!(
             exit == GuestExit::Passed,
-            "{exit}; the serial port's last lines:\n{}",
-            self.last_words()
+            "{exit}; the serial port's last lines:\n{lines}"
         );
-        Ok(self.serial())
+        Ok(serial)
     }
 }
