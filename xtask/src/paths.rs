@@ -24,7 +24,8 @@ pub fn workspace() -> PathBuf {
 }
 
 /// Whether it is the top folder of Takt's sources.
-fn is_takt(dir: &Path) -> bool {
+#[must_use]
+pub fn is_takt(dir: &Path) -> bool {
     dir.join("board/ld/takt.ld").is_file()
 }
 

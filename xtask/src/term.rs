@@ -3,6 +3,7 @@
 use std::env;
 use std::fmt;
 use std::io::{self, Write};
+use std::path::Path;
 
 use console::{Term, style};
 
@@ -28,8 +29,23 @@ macro_rules! tell {
     };
 }
 
-/// Writes a text to [`Stderr`].
+/// How this program is called: by cargo's alias, or by the name under which it is installed.
+#[must_use]
+pub fn program() -> &'static str {
+    let name = env::args_os().next();
+    let name = name.as_deref().and_then(|path| Path::new(path).file_name());
+    match name.is_some_and(|name| name == "takt") {
+        true => "takt",
+        false => ALIAS,
+    }
+}
+
+/// Cargo's alias, by which advice names this program.
+const ALIAS: &str = "cargo xtask";
+
+/// Writes a text to [`Stderr`]; advice has the name in it by which this program was called.
 pub fn write_stderr(text: &str) {
+    let text = text.replace(ALIAS, program());
     let _ = Stderr.write_all(text.as_bytes());
 }
 

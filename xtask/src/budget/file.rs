@@ -19,8 +19,8 @@ pub const SCHEMA: &str = "takt.budget/1";
 
 /// What stands above the figures.
 const HEAD: &str = "\
-# Takt's latencies, section lengths, costs and sizes, in exact instructions and bytes. `cargo xtask budget check` measures
-# them anew and fails where one grew. Written by `cargo xtask budget update`; what is changed by hand is refused.
+# Latencies, section lengths, costs and sizes, in exact instructions and bytes. `cargo xtask budget check` measures them anew
+# and fails where one grew. Written by `cargo xtask budget update`; what is changed by hand is refused.
 ";
 
 /// Instructions by function; of an image's text, bytes.
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(Budget::read(&path, "rustc 1").unwrap(), budget());
         let text = fs::read_to_string(&path).unwrap();
         assert!(
-            text.starts_with("# Takt") && text.contains("\"bench.yield\" = 60"),
+            text.starts_with("# Lat") && text.contains("\"bench.yield\" = 60"),
             "{text}"
         );
     }

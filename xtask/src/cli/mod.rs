@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use actions::Action;
 pub use app::{New, Runner};
@@ -38,7 +38,7 @@ pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format};
 
-use crate::EXIT_ERROR;
+use crate::{EXIT_ERROR, term};
 
 /// Builds, boots, measures and reads Takt.
 #[derive(Debug, Parser)]
@@ -231,7 +231,7 @@ pub struct Build {
     #[arg(
         long,
         value_name = "NAME",
-        default_value = "takt",
+        default_value = "timerlat",
         conflicts_with = "example"
     )]
     pub bin: String,
@@ -322,6 +322,10 @@ pub struct BudgetCheck {
 /// Flags of both.
 #[derive(Debug, Args)]
 pub struct BudgetFlags {
+    /// The budget of an application outside of this repository: sizes of this ELF file, and a sweep of what it marks. Its
+    /// takt.budget.toml is beside its Cargo.lock.
+    #[arg(long, value_name = "ELF")]
+    pub image: Option<PathBuf>,
     /// Boots at the same time [default: the host's CPUs].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
@@ -353,7 +357,14 @@ pub struct Fuzz {
 /// The exit code, once help or the error is printed: clap's own code for a wrong flag is 2, which
 /// here means that a threshold was hit.
 pub fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|error| {
+    let mut command = Cli::command();
+    if term::program() != "cargo xtask" {
+        command = command.name("takt").bin_name("takt");
+    }
+    let parsed = command
+        .try_get_matches()
+        .and_then(|it| Cli::from_arg_matches(&it));
+    parsed.map_err(|error| {
         // Nothing can be done if not even this can be printed.
         let _ = error.print();
         if let Some(advice) = latency_sweep::advice(&error).or_else(|| foreign::advice(&error)) {
@@ -369,7 +380,6 @@ pub fn parse() -> Result<Cli, ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {

@@ -1,15 +1,20 @@
 //! `budget`: latency under test.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use takt_timerlat::sweep::SweepBlock;
 
 use super::bench;
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
-use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand};
+use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand, BudgetFlags};
+use crate::image::Elf;
 use crate::run::provenance;
+use crate::sweep::What;
+use crate::sweep::document::Document;
 use crate::term::WithHelp;
 use crate::{EXIT_THRESHOLD, output, paths, setup, term};
 
@@ -18,8 +23,11 @@ type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);
 
 /// Measures, and compares or writes.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
-    let path = paths::workspace().join(FILE);
-    let compiler = compiler()?;
+    let (BudgetCommand::Check(BudgetCheck { flags: how, .. }) | BudgetCommand::Update(how)) =
+        &flags.command;
+    let dir = folder(how)?;
+    let path = dir.join(FILE);
+    let compiler = compiler(&dir)?;
     match &flags.command {
         BudgetCommand::Check(BudgetCheck { json, flags }) => {
             // What is wrong with a file is said before minutes are spent.
@@ -28,7 +36,7 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             }
             let budget = Budget::read(&path, &compiler)?;
             setup::ensure_qemu(!flags.no_install)?;
-            let (figures, functions) = measure(flags.jobs)?;
+            let (figures, functions) = measure(flags)?;
             let found = compare::compare(&budget, &figures, &functions);
             if !json.as_deref().is_some_and(output::is_stdout) {
                 output::print(&found.text())?;
@@ -55,8 +63,8 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         BudgetCommand::Update(flags) => {
             setup::ensure_qemu(!flags.no_install)?;
             // That which is built now, whatever happens to the sources in the minutes to come.
-            let revision = provenance::git_revision();
-            let (figures, functions) = measure(flags.jobs)?;
+            let revision = provenance::git_revision_of(&dir);
+            let (figures, functions) = measure(flags)?;
             if let Ok(before) = Budget::read(&path, &compiler) {
                 let found = compare::compare(&before, &figures, &functions);
                 output::print(&found.text())?;
@@ -69,11 +77,27 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     }
 }
 
-/// The compiler that builds the images.
-fn compiler() -> Result<String> {
+/// Where the file is.
+fn folder(flags: &BudgetFlags) -> Result<PathBuf> {
+    let Some(image) = &flags.image else {
+        return Ok(paths::workspace());
+    };
+    let project = paths::project();
+    if paths::is_takt(&project) {
+        return Err(anyhow::anyhow!(
+            "the budget of {} would stand among Takt's own",
+            image.display()
+        ))
+        .help("run this in the application's folder");
+    }
+    Ok(project)
+}
+
+/// The compiler that builds the images of what is in this folder.
+fn compiler(dir: &Path) -> Result<String> {
     let output = Command::new("rustc")
         .arg("--version")
-        .current_dir(paths::workspace())
+        .current_dir(dir)
         .output()
         .context("cannot run rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -83,7 +107,44 @@ fn compiler() -> Result<String> {
     Ok(text)
 }
 
-fn measure(jobs: Option<u16>) -> Result<Figures> {
+/// Writes the first budget of an application in this folder: the sizes of its image.
+pub(super) fn begin(dir: &Path, image: &Path) -> Result<()> {
+    let (figures, functions) = of_image(&Elf::open(image)?, None)?;
+    let revision = provenance::git_revision_of(dir);
+    Budget::new(revision, compiler(dir)?, figures, functions).write(&dir.join(FILE))
+}
+
+fn measure(flags: &BudgetFlags) -> Result<Figures> {
+    match &flags.image {
+        Some(image) => of_image(&Elf::open(image)?, flags.jobs),
+        None => of_takt(flags.jobs),
+    }
+}
+
+/// Of an application: what its image takes, and what a sweep of the stretches that it marks finds.
+fn of_image(elf: &Elf, jobs: Option<u16>) -> Result<Figures> {
+    let (sizes, bytes) = bench::sizes_of(elf)?;
+    let mut figures: BTreeMap<_, _> = sizes.into_iter().collect();
+    let mut functions = BTreeMap::from([("image-text".to_owned(), bytes)]);
+    let is_swept = [SweepBlock::SYMBOL, "takt_mark_begin"].map(|name| elf.symbol(name).is_ok());
+    if is_swept == [true; 2] {
+        tell!("Sweeping what the image marks …");
+        let document = super::latency_sweep::whole(elf, vec![What::Marked], jobs)?;
+        let (of_sweep, paths) = complete(&document)?;
+        figures.extend(of_sweep);
+        functions.extend(paths);
+    }
+    Ok((figures, functions))
+}
+
+fn complete(document: &Document) -> Result<Figures> {
+    if !document.is_complete() {
+        bail!("the sweep is not complete; see cargo xtask latency-sweep");
+    }
+    Ok(figures::of_sweep(document))
+}
+
+fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     let mut all = BTreeMap::new();
     let bench::Rows {
         values,
@@ -101,10 +162,7 @@ fn measure(jobs: Option<u16>) -> Result<Figures> {
     }
     tell!("Sweeping every primitive …");
     let document = super::latency_sweep::primitives(jobs)?;
-    if !document.is_complete() {
-        bail!("the sweep is not complete; see cargo xtask latency-sweep");
-    }
-    let (of_sweep, mut functions) = figures::of_sweep(&document);
+    let (of_sweep, mut functions) = complete(&document)?;
     all.extend(of_sweep);
     let named = |(name, of_row)| (format!("bench.{name}"), of_row);
     functions.extend(of_rows.into_iter().map(named));

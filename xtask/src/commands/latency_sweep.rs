@@ -58,22 +58,30 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
 
 /// Sweeps every primitive of our own image and keeps nothing but the result.
 pub(super) fn primitives(nr_jobs: Option<u16>) -> Result<Document> {
-    let dir = tempfile::Builder::new()
-        .prefix("takt-sweep-")
-        .tempdir()
-        .context("cannot make a temporary folder")?;
     let recipe = Recipe {
         name: "sweep".into(),
         ..Recipe::takt(0)
     };
-    let elf = Elf::open(&recipe.build()?.path)?;
-    let plan = Plan::new(SweepConfig::new(What::primitives(), &elf), None);
+    whole(
+        &Elf::open(&recipe.build()?.path)?,
+        What::primitives(),
+        nr_jobs,
+    )
+}
+
+/// Sweeps these stretches of an image and keeps nothing but the result.
+pub(super) fn whole(elf: &Elf, what: Vec<What>, nr_jobs: Option<u16>) -> Result<Document> {
+    let dir = tempfile::Builder::new()
+        .prefix("takt-sweep-")
+        .tempdir()
+        .context("cannot make a temporary folder")?;
+    let plan = Plan::new(SweepConfig::new(what, elf), None);
     let folder = Folder::create(dir.path(), plan, &elf.data)?;
     let progress = Bar::new(false)?;
     let all = Shard { index: 0, of: 1 };
-    let measured = sweep::run(&folder, &elf, jobs(nr_jobs), all, &progress);
+    let measured = sweep::run(&folder, elf, jobs(nr_jobs), all, &progress);
     progress.finish();
-    Ok(document::write(folder.plan(), &elf, &measured?))
+    Ok(document::write(folder.plan(), elf, &measured?))
 }
 
 /// The folder of an earlier sweep, by its path or by its name in runs/.
@@ -113,9 +121,7 @@ fn open(flags: &LatencySweep) -> Result<Folder> {
         return Ok(folder);
     }
     let elf = image(flags)?;
-    elf.symbol(SweepBlock::SYMBOL)
-        .with_context(|| format!("{} cannot be swept", elf.path.display()))
-        .help("an image that can be swept calls takt_board::sweep::start at its beginning")?;
+    elf.symbol(SweepBlock::SYMBOL)?;
     let table = crate::image::events::table(&elf)?;
     let config = SweepConfig {
         window_ns: flags.window,

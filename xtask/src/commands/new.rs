@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 
+use super::budget;
 use crate::cli::New;
-use crate::image::build::{RUSTFLAGS, TARGET};
+use crate::image::build::{RUSTFLAGS, TARGET, build_outside};
 use crate::term::WithHelp;
 use crate::{output, paths};
 
@@ -58,7 +59,7 @@ const COPIES: [&str; 2] = ["rust-toolchain.toml", "Cargo.lock"];
 /// Brings the tool up to date and runs it in the application's folder: there it would be built with the flags of an image.
 const RUNNER: &str = r#"(cd "$0" && unset CARGO_TARGET_DIR && cargo build --quiet --package xtask) && exec "$0/target/debug/xtask" runner "$@""#;
 
-/// Makes the folder.
+/// Makes the folder, and builds what is in it: its first budget is of that.
 pub(super) fn run(flags: &New) -> Result<ExitCode> {
     let path = std::path::absolute(&flags.path)?;
     let name = match &flags.name {
@@ -68,6 +69,13 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
     check(&name)?;
     output::to_folder(&path, |dir| write(dir, &name))?;
     let shown = flags.path.display();
+    tell!("Building `{name}` …");
+    let begun = build_outside(&path, &name).and_then(|image| budget::begin(&path, &image));
+    begun
+        .with_context(|| format!("{shown} is there, but not its budget"))
+        .help(format!(
+            "when it builds: cd {shown} && cargo build && takt budget update --image ELF"
+        ))?;
     output::line(format_args!(
         "{shown}: the application `{name}`\n  cd {shown}\n  cargo run     boots it in QEMU, with its log and its trace\n  \
          cargo test    runs its tests on the target"

@@ -12,7 +12,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ impl Recipe {
         Self {
             package: "takt-board".into(),
             kind: "--bin",
-            name: "takt".into(),
+            name: "timerlat".into(),
             features: vec!["image".into()],
             defmt_log: if verbose >= 2 { "trace" } else { "info" },
             capacities: None,
@@ -236,6 +236,11 @@ impl Recipe {
         if !self.verbose {
             cargo.stderr(Stdio::piped());
         }
+        if !paths::is_takt(&paths::workspace()) {
+            let takt = paths::workspace();
+            return Err(anyhow!("Takt's sources are not in {}", takt.display()))
+                .help("give an image that is there (--image ELF), or install takt anew from where they are");
+        }
         let output = cargo
             .spawn()
             .and_then(std::process::Child::wait_with_output)
@@ -294,6 +299,30 @@ pub(crate) fn disturbs(name: &str) -> bool {
             name,
             "RUSTC_WORKSPACE_WRAPPER" | "__CARGO_DEFAULT_LIB_METADATA"
         )
+}
+
+/// Builds the package in this folder, with its own flags; gives its executable of this name.
+///
+/// # Errors
+///
+/// If cargo cannot be run or fails; its messages are on stderr by then.
+pub fn build_outside(dir: &Path, name: &str) -> Result<PathBuf> {
+    let output = Command::new(paths::cargo())
+        .args([
+            "build",
+            "--quiet",
+            "--message-format=json-render-diagnostics",
+        ])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("{} does not build", dir.display());
+    }
+    find_executable(&output.stdout, name)
+        .ok_or_else(|| anyhow!("cargo built no executable named `{name}`"))
 }
 
 /// The path of the executable `name` in cargo's JSON messages.

@@ -8,8 +8,12 @@ use anyhow::{Context, Result, anyhow};
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind};
+use takt_timerlat::stats::Status;
+use takt_timerlat::sweep::SweepBlock;
+use takt_tracer::control::ControlBlock;
 
 use crate::input;
+use crate::term::Help;
 
 /// Bytes of the debug information.
 pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
@@ -33,6 +37,30 @@ struct Segment {
     size: u64,
     executable: bool,
 }
+
+/// What images may lack: the symbol, what an image without it cannot do, and what to do then.
+const LACKS: [(&str, &str, &str); 4] = [
+    (
+        Status::SYMBOL,
+        "measures no latencies: it has none of takt_timerlat's workloads",
+        "boot it by `cargo xtask run --image`; without --image Takt's own image measures",
+    ),
+    (
+        SweepBlock::SYMBOL,
+        "takes no part in sweeps",
+        "an image that can be swept calls takt_board::sweep::start at its beginning",
+    ),
+    (
+        "takt_mark_begin",
+        "marks nothing to be swept",
+        "mark a stretch by takt_timerlat's sweep_begin!() and sweep_end!(), or name a function: --entry",
+    ),
+    (
+        ControlBlock::SYMBOL,
+        "cannot be controlled while it runs",
+        "an image that can be calls takt_board::control::start at its beginning",
+    ),
+];
 
 impl Elf {
     /// Reads an ELF file for x86-64.
@@ -80,10 +108,15 @@ impl Elf {
     ///
     /// If the image has no such symbol.
     pub fn symbol(&self, name: &str) -> Result<u64> {
-        self.symbols
-            .get(name)
-            .copied()
-            .ok_or_else(|| anyhow!("the image {} has no symbol `{name}`", self.path.display()))
+        self.symbols.get(name).copied().ok_or_else(|| {
+            let path = self.path.display();
+            match LACKS.iter().find(|(symbol, ..)| *symbol == name) {
+                Some((_, what, advice)) => {
+                    anyhow!("the image {path} {what}").context(Help((*advice).into()))
+                }
+                None => anyhow!("the image {path} has no symbol `{name}`"),
+            }
+        })
     }
 
     /// Where a symbol lies in the guest's RAM.

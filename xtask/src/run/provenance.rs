@@ -1,6 +1,7 @@
 //! Where a run comes from: source revision and host.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::paths;
@@ -11,18 +12,24 @@ pub const UNKNOWN: &str = "unknown";
 /// The workspace's revision, with `-dirty` if files differ from it; `unknown` without git.
 #[must_use]
 pub fn git_revision() -> String {
-    let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+    git_revision_of(&paths::workspace())
+}
+
+/// The revision of the sources in this folder.
+#[must_use]
+pub fn git_revision_of(dir: &Path) -> String {
+    let Some(revision) = git(dir, &["rev-parse", "--short=12", "HEAD"]) else {
         return UNKNOWN.into();
     };
-    let is_dirty =
-        git(&["status", "--porcelain", "--untracked-files=no"]).is_none_or(|text| !text.is_empty());
+    let is_dirty = git(dir, &["status", "--porcelain", "--untracked-files=no"])
+        .is_none_or(|text| !text.is_empty());
     format!("{revision}{}", if is_dirty { "-dirty" } else { "" })
 }
 
-fn git(args: &[&str]) -> Option<String> {
+fn git(dir: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(args)
-        .current_dir(paths::workspace())
+        .current_dir(dir)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()

@@ -234,9 +234,7 @@ struct Block<'r> {
 
 impl<'r> Block<'r> {
     fn new(elf: &Elf, ram: &'r Ram) -> Result<Self> {
-        let address = elf
-            .physical(SweepBlock::SYMBOL)
-            .context("the image cannot be swept: it never calls takt_board::sweep::start")?;
+        let address = elf.physical(SweepBlock::SYMBOL)?;
         Ok(Self { ram, address })
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::BufRead;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::image::Elf;
 use crate::qemu::executed::{self, Executed};
@@ -76,10 +76,7 @@ pub(super) struct Marks {
 impl Marks {
     /// The marks of an image.
     pub(super) fn of(elf: &Elf) -> Result<Self> {
-        let symbol = |name| {
-            elf.symbol(name)
-                .with_context(|| format!("{} cannot be swept", elf.path.display()))
-        };
+        let symbol = |name| elf.symbol(name);
         Ok(Self {
             start: symbol("__text_start")?,
             wait: symbol("takt_mark_begin")?,

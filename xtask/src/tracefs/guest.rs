@@ -78,9 +78,7 @@ impl Guest {
     ///
     /// If the image does not tell, or the guest ends or stays silent.
     pub fn new(elf: Elf, ram: Ram, owner: Owner, accel: Accel, patience: Duration) -> Result<Self> {
-        let block = elf
-            .physical(ControlBlock::SYMBOL)
-            .context("it does not call takt_board::control::start")?;
+        let block = elf.physical(ControlBlock::SYMBOL)?;
         let nr_idle = elf.symbol("takt_max_cpus").unwrap_or(1);
         let mut guest = Self {
             elf,

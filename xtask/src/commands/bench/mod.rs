@@ -39,6 +39,19 @@ const TEXT: &str = "image-full-text";
 /// What was measured: the value by the row's name.
 type Values = HashMap<String, u64>;
 
+/// What an application's image takes: text, data and bss, and the bytes of its functions.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(super) fn sizes_of(elf: &Elf) -> Result<(Vec<(String, u64)>, Functions)> {
+    let mut values = Values::new();
+    sizes::of_image("image", elf, &mut values)?;
+    // Read-only data has the names of source files in it, whose folders differ from machine to machine.
+    values.retain(|name, _| ["image-text", "image-data", "image-bss"].contains(&name.as_str()));
+    Ok((values.into_iter().collect(), sizes::functions(elf)?))
+}
+
 /// Measures everything and prints it.
 pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     if let Some(file) = &flags.json {

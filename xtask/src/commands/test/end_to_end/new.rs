@@ -1,6 +1,7 @@
 //! An application outside of the sources, from `new` on.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::stage::Done;
-use crate::image::build::disturbs;
+use crate::image::build::{TARGET, disturbs};
 use crate::paths::{self, cargo};
 
 /// Cargo in the application's folder. What it builds is kept, for the next time.
@@ -29,11 +30,59 @@ fn in_folder(dir: &Path, words: &[&str]) -> Result<Done> {
     Ok(Done::of(&output))
 }
 
+/// This program as it is installed, in the application's folder.
+fn takt(dir: &Path, words: &[&str]) -> Result<Done> {
+    let output = Command::new("/proc/self/exe")
+        .arg0("takt")
+        .args(words)
+        .env_remove("CARGO_MANIFEST_DIR")
+        .env("NO_COLOR", "1")
+        .current_dir(dir)
+        .output()
+        .context("cannot run this program once more")?;
+    Ok(Done::of(&output))
+}
+
+/// What the commands say of its image, and its budget: kept, and no longer when the image has grown.
+fn has_a_budget(dir: &Path) -> Result<()> {
+    let elf = paths::target()
+        .join("application")
+        .join(TARGET)
+        .join("debug/demo");
+    let elf = elf.to_string_lossy();
+    takt(dir, &["latency-run", "--image", &elf])?
+        .code(1)?
+        .complains("measures no latencies")?
+        .complains("help: boot it by `takt run --image`")?;
+    takt(dir, &["latency-sweep", "--image", &elf])?
+        .code(1)?
+        .complains("takes no part in sweeps")?;
+    takt(dir, &["log", "demo-001"])?.code(0)?.says("3 blinks")?;
+    takt(dir, &["budget", "check", "--image", &elf])?.code(0)?;
+    let path = dir.join("src/main.rs");
+    let main = fs::read_to_string(&path)?;
+    let more = main.replacen(
+        "    defmt::info!(",
+        "    defmt::info!(\"{=u64}\", takt_kernel::time::nanos_until_next());\n    defmt::info!(",
+        1,
+    );
+    ensure!(more != main, "the template is another");
+    fs::write(&path, more)?;
+    in_folder(dir, &["build", "--quiet"])?.code(0)?;
+    takt(dir, &["budget", "check", "--image", &elf])?
+        .code(2)?
+        .says("image-text")?;
+    takt(dir, &["budget", "update", "--image", &elf])?.code(0)?;
+    takt(dir, &["budget", "check", "--image", &elf])?.code(0)?;
+    Ok(())
+}
+
 /// It runs, with its log and its trace; its tests pass, and one that does not hold fails.
 pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
     let dir = stage.path().join("demo");
-    stage
-        .xtask(&["new", &dir.to_string_lossy()])?
+    let mut new = stage.command(&["new", &dir.to_string_lossy()]);
+    new.env("CARGO_TARGET_DIR", paths::target().join("application"));
+    Done::of(&new.output().context("cannot run this program once more")?)
         .code(0)?
         .says("cargo run")?;
     in_folder(&dir, &["run", "--quiet", "--", "-e", "demo"])?
@@ -45,6 +94,7 @@ pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
         .code(0)?
         .says("2 passed, 0 failed")?
         .complains("the_blinker_keeps_time ... ok")?;
+    has_a_budget(&dir)?;
     let path = dir.join("tests/ontarget.rs");
     let tests = fs::read_to_string(&path)?;
     let wrong = tests.replacen("check!(lamp.is_on());", "check!(!lamp.is_on());", 1);

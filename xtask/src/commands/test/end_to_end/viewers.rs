@@ -47,7 +47,9 @@ fn runs(stage: &Stage) -> Result<(Stage, [Run; 4])> {
     if !is_there("overwritten") {
         let keys = "mode=flight workload=timerlat period_ns=1000 duration_ns=20000000 load=mix";
         let dir = stage.dir("overwritten");
-        let words = ["run", "takt", "--bin", "-e", "all", "--append", keys, "-o"];
+        let words = [
+            "run", "timerlat", "--bin", "-e", "all", "--append", keys, "-o",
+        ];
         stage.xtask(&[&words[..], &[&dir]].concat())?;
     }
     if !is_there("two") {
