@@ -15,6 +15,8 @@ pub(crate) struct Tables {
     pub(crate) hpet: Option<usize>,
     /// I/O port of the PM timer.
     pub(crate) pm_timer: Option<u16>,
+    /// Register of the real-time clock that holds the century.
+    pub(crate) century: Option<u8>,
     /// How devices' interrupts reach the CPUs.
     pub(crate) wiring: Wiring,
     /// Configuration space of PCI segment 0.
@@ -185,7 +187,8 @@ fn read_table(table: &[u8], found: &mut Tables) {
         b"FACP" => {
             found.pm_timer = u32_at(table, 76)
                 .filter(|port| *port != 0)
-                .map(|port| port as u16)
+                .map(|port| port as u16);
+            found.century = table.get(108).copied().filter(|register| *register != 0);
         }
         _ => {}
     }

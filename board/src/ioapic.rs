@@ -7,12 +7,13 @@
 
 use core::ptr::NonNull;
 
-use spin::{Mutex, Once};
+use spin::Once;
 use takt_kernel::irq::Irq;
-use takt_kernel::{Error, preempt, smp};
+use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
 
 use crate::acpi::{IoApic, Wiring};
+use crate::lock::IrqLock;
 
 /// When a pin's signal is an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,9 +47,8 @@ pub struct Pin {
 /// What the MADT says.
 static WIRING: Once<Wiring> = Once::new();
 
-/// Pins that are routed, a bit each. Locked whenever an I/O APIC is accessed, since its index and data register belong together;
-/// with interrupts off.
-static ROUTED: Mutex<[u64; MAX_PINS / 64]> = Mutex::new([0; MAX_PINS / 64]);
+/// Pins that are routed, a bit each. Locked whenever an I/O APIC is accessed, since its index and data register belong together.
+static ROUTED: IrqLock<[u64; MAX_PINS / 64]> = IrqLock::new([0; MAX_PINS / 64]);
 
 /// As many as eight I/O APICs of 24 pins have, and some more.
 const MAX_PINS: usize = 256;
@@ -73,18 +73,10 @@ fn nr_pins(io_apic: IoApic) -> u32 {
     (register(io_apic, 1).read() >> 16 & 0xff) + 1
 }
 
-/// With the pins that are routed.
-fn locked<R>(act: impl FnOnce(&mut [u64; MAX_PINS / 64]) -> R) -> R {
-    let guard = preempt::irq_save();
-    let result = act(&mut ROUTED.lock());
-    guard.restore();
-    result
-}
-
 /// Notes the wiring, and masks every pin.
 pub(crate) fn init(wiring: Wiring) {
     let wiring = WIRING.call_once(|| wiring);
-    locked(|_| {
+    ROUTED.with(|_| {
         for io_apic in wiring.io_apics() {
             for pin in 0..nr_pins(io_apic) {
                 register(io_apic, TABLE + 2 * pin).write(MASKED);
@@ -114,6 +106,14 @@ impl Pin {
         })
     }
 
+    /// Whether a pin has a handler, or is none of those that could have one.
+    pub(crate) fn is_routed(gsi: u32) -> bool {
+        ROUTED.with(|routed| {
+            let word = routed.get(gsi as usize / 64);
+            word.is_none_or(|word| word & 1 << (gsi % 64) != 0)
+        })
+    }
+
     /// Has the pin's interrupts come to `irq`'s handler on a CPU. It is masked still: see [`Line::unmask`].
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Pin {
         if self.polarity == Polarity::Low {
             low |= ACTIVE_LOW;
         }
-        locked(|routed| {
+        ROUTED.with(|routed| {
             let (io_apic, index) = wired
                 .find_map(|io_apic| {
                     let pin = self.gsi.checked_sub(io_apic.first)?;
@@ -187,7 +187,7 @@ impl Line {
     /// # Context
     /// Any but NMIs.
     pub fn unmask(&self) {
-        locked(|_| register(self.io_apic, self.index).write(self.low));
+        ROUTED.with(|_| register(self.io_apic, self.index).write(self.low));
     }
 
     /// Keeps them back. What comes meanwhile at an edge is lost; a level is still there afterwards.
@@ -195,7 +195,7 @@ impl Line {
     /// # Context
     /// Any but NMIs; in the handler as well.
     pub fn mask(&self) {
-        locked(|_| register(self.io_apic, self.index).write(self.low | MASKED));
+        ROUTED.with(|_| register(self.io_apic, self.index).write(self.low | MASKED));
     }
 
     /// Has the next ones come to another CPU.
@@ -207,7 +207,7 @@ impl Line {
     /// As [`mask`](Self::mask).
     pub fn set_cpu(&self, cpu: usize) -> Result<(), Error> {
         let destination = destination(cpu)?;
-        locked(|_| register(self.io_apic, self.index + 1).write(destination));
+        ROUTED.with(|_| register(self.io_apic, self.index + 1).write(destination));
         Ok(())
     }
 }

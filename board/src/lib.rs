@@ -3,7 +3,8 @@
 //! * `boot`, `loader`, `start`: from the loader to the first thread. An image says [`entry!`] with its main function.
 //! * [`cmdline`]: run parameters. [`clocks`]: frequencies. `acpi`: tables.
 //! * [`ioapic`], [`pci`]: where devices' interrupts come from, and PCI's functions.
-//! * [`serial`], [`parallel`]: devices with embedded-io's and embedded-hal's traits.
+//! * [`drivers`]: devices by interrupts, with the traits of embedded-hal and embedded-io. [`serial`], [`parallel`]: those that
+//!   need none.
 //! * `console`: what a person at the machine sees.
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
@@ -25,8 +26,10 @@ pub mod cmdline;
 pub mod console;
 #[cfg(all(feature = "image", feature = "settings"))]
 pub mod control;
+pub mod drivers;
 pub mod ioapic;
 pub mod line;
+pub mod lock;
 pub mod parallel;
 pub mod pci;
 pub mod power;

@@ -8,14 +8,14 @@
 use core::convert::Infallible;
 
 use embedded_hal::digital::{ErrorType, OutputPin, StatefulOutputPin};
-use spin::Mutex;
 use takt_kernel::arch::port::Port;
-use takt_kernel::preempt;
+
+use crate::lock::IrqLock;
 
 const LPT1: u16 = 0x378;
 
-/// What the data register holds, since reading it back is not possible on every port. Locked with interrupts off only.
-static DATA: Mutex<u8> = Mutex::new(0);
+/// What the data register holds, since reading it back is not possible on every port.
+static DATA: IrqLock<u8> = IrqLock::new(0);
 
 /// One data pin, D0 to D7 (pins 2 to 9 of the connector).
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Pin {
 
     /// Changes the register; shadow and port together, or an older value could be written last.
     fn change(&self, change: impl FnOnce(u8) -> u8) {
-        with_data(|data| {
+        DATA.with(|data| {
             *data = change(*data);
             // SAFETY: the port belongs to LPT1 or to nothing.
             unsafe { Port::<u8>::new(LPT1).write(*data) };
@@ -44,17 +44,8 @@ impl Pin {
     }
 
     fn is_high(&self) -> bool {
-        with_data(|data| *data & self.mask != 0)
+        DATA.with(|data| *data & self.mask != 0)
     }
-}
-
-/// With the shadow of the data register, which nobody else changes meanwhile.
-#[inline(always)]
-fn with_data<R>(act: impl FnOnce(&mut u8) -> R) -> R {
-    let guard = preempt::irq_save();
-    let result = act(&mut DATA.lock());
-    guard.restore();
-    result
 }
 
 impl ErrorType for Pin {

@@ -12,19 +12,21 @@ pub use pci_types::capability::PciCapability as Capability;
 use pci_types::capability::{MsiCapability, MsixCapability, MultipleMessageSupport};
 pub use pci_types::{Bar, CommandRegister, PciAddress as Address};
 use pci_types::{ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
-use spin::{Mutex, Once};
+use spin::Once;
 use takt_kernel::arch::port::Port;
 use takt_kernel::irq::Irq;
-use takt_kernel::{Error, preempt, smp};
+use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
+use x86_64::structures::port::{PortRead, PortWrite};
 
 use crate::acpi::Ecam;
 use crate::ioapic::{Pin, Polarity, Trigger};
+use crate::lock::IrqLock;
 
 /// Configuration space in memory, if there is one.
 static ECAM: Once<Ecam> = Once::new();
-/// The two ports belong together. Locked with interrupts off only.
-static PORTS: Mutex<()> = Mutex::new(());
+/// The two ports belong together.
+static PORTS: IrqLock<()> = IrqLock::new(());
 
 /// Notes where configuration space lies.
 pub(crate) fn init(ecam: Option<Ecam>) {
@@ -38,37 +40,34 @@ pub(crate) fn init(ecam: Option<Ecam>) {
 struct Config;
 
 impl Config {
-    fn in_memory(address: Address, offset: u16) -> Option<VolatilePtr<'static, u32>> {
+    fn in_memory<T>(address: Address, offset: u16) -> Option<VolatilePtr<'static, T>> {
         let ecam = ECAM
             .get()
             .filter(|ecam| address.bus() <= ecam.last_bus && address.segment() == 0)?;
         let function = usize::from(address.bus()) << 8
             | usize::from(address.device()) << 3
             | usize::from(address.function());
-        let at = (ecam.base + (function << 12) + usize::from(offset & 0xffc)) as *mut u32;
+        let offset = usize::from(offset & 0xfff) & !(size_of::<T>() - 1);
+        let at = (ecam.base + (function << 12) + offset) as *mut T;
         // SAFETY: ACPI says that the configuration space of this bus is there, and it is mapped.
         NonNull::new(at).map(|at| unsafe { VolatilePtr::new(at) })
     }
 
-    fn by_ports<R>(address: Address, offset: u16, act: impl FnOnce(Port<u32>) -> R) -> R {
+    fn by_ports<T, R>(address: Address, offset: u16, act: impl FnOnce(Port<T>) -> R) -> R {
         let select = 1 << 31
             | u32::from(address.bus()) << 16
             | u32::from(address.device()) << 11
             | u32::from(address.function()) << 8
             | u32::from(offset & 0xfc);
-        let guard = preempt::irq_save();
-        let lock = PORTS.lock();
-        // SAFETY: the configuration address port.
-        unsafe { Port::<u32>::new(0xcf8).write(select) };
-        let result = act(Port::new(0xcfc));
-        drop(lock);
-        guard.restore();
-        result
+        let data = 0xcfc + (offset & 3 & !(size_of::<T>() as u16 - 1));
+        PORTS.with(|()| {
+            // SAFETY: the configuration address port.
+            unsafe { Port::<u32>::new(0xcf8).write(select) };
+            act(Port::new(data))
+        })
     }
-}
 
-impl ConfigRegionAccess for Config {
-    unsafe fn read(&self, address: Address, offset: u16) -> u32 {
+    fn read_as<T: PortRead + Copy + 'static>(address: Address, offset: u16) -> T {
         match Self::in_memory(address, offset) {
             Some(register) => register.read(),
             // SAFETY: the configuration data port.
@@ -76,12 +75,22 @@ impl ConfigRegionAccess for Config {
         }
     }
 
-    unsafe fn write(&self, address: Address, offset: u16, value: u32) {
+    fn write_as<T: PortWrite + Copy + 'static>(address: Address, offset: u16, value: T) {
         match Self::in_memory(address, offset) {
             Some(register) => register.write(value),
             // SAFETY: the configuration data port.
             None => Self::by_ports(address, offset, |mut data| unsafe { data.write(value) }),
         }
+    }
+}
+
+impl ConfigRegionAccess for Config {
+    unsafe fn read(&self, address: Address, offset: u16) -> u32 {
+        Self::read_as(address, offset)
+    }
+
+    unsafe fn write(&self, address: Address, offset: u16, value: u32) {
+        Self::write_as(address, offset, value);
     }
 }
 
@@ -169,8 +178,7 @@ impl Function {
     /// A register of configuration space.
     #[must_use]
     pub fn read(self, offset: u16) -> u32 {
-        // SAFETY: reading the configuration space of a function has no effect on memory.
-        unsafe { Config.read(self.0, offset) }
+        self.read_as(offset)
     }
 
     /// Writes a register of configuration space.
@@ -178,8 +186,21 @@ impl Function {
     /// # Safety
     /// A function can be told to write to any memory.
     pub unsafe fn write(self, offset: u16, value: u32) {
-        // SAFETY: the caller's duty.
-        unsafe { Config.write(self.0, offset, value) };
+        Config::write_as(self.0, offset, value);
+    }
+
+    /// A register of one, two or four bytes, for those that can be accessed by their own size only.
+    #[must_use]
+    pub fn read_as<T: PortRead + Copy + 'static>(self, offset: u16) -> T {
+        Config::read_as(self.0, offset)
+    }
+
+    /// Writes a register of one, two or four bytes.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write).
+    pub unsafe fn write_as<T: PortWrite + Copy + 'static>(self, offset: u16, value: T) {
+        Config::write_as(self.0, offset, value);
     }
 
     /// Memory or ports in base address register `slot`. What the register gives as size is asked for by writing to it: the
@@ -338,7 +359,7 @@ impl Function {
 }
 
 /// Where a message to a CPU is written to.
-fn message_address(cpu: usize) -> Result<u32, Error> {
+pub(crate) fn message_address(cpu: usize) -> Result<u32, Error> {
     let id = smp::apic_id(cpu).ok_or(Error::InvalidArgument)?;
     Ok(0xfee0_0000 | id << 12)
 }

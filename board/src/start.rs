@@ -190,6 +190,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     let tables = acpi::read(rsdp);
     crate::ioapic::init(tables.wiring);
     crate::pci::init(tables.ecam);
+    crate::drivers::init(&tables);
     let (clocks, sources) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };

@@ -192,6 +192,15 @@ pub struct Run {
     /// CPUs of the guest, 1 to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
+    /// More of QEMU's own arguments, with spaces between them, for devices that the guest is to have: '-device i6300esb'.
+    #[arg(
+        long,
+        value_name = "ARGS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub qemu: String,
     /// Stop the guest after this many seconds of real time.
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 60)]
     pub timeout: u64,

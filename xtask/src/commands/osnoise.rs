@@ -75,7 +75,13 @@ fn measure(
     )?;
     let ram = Ram::create(run_folder.path())?;
     let machine = machine(flags, &elf, run_folder.path(), &ram, (smp, cpus, options))?;
-    let booted = boot(&machine, &elf, &ram, Duration::from_secs(flags.timeout))?;
+    let booted = boot(
+        &machine,
+        &[],
+        &elf,
+        &ram,
+        Duration::from_secs(flags.timeout),
+    )?;
     let dir = run_folder.publish()?;
     let has_turns = smp > 1;
     let measured = Measured::read(&dir, &elf, has_turns)?;

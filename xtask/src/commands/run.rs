@@ -1,6 +1,7 @@
 //! `run`: boots an example or any other image, with every event on record, and prints its log and
 //! its trace.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use super::{log, trace};
 use crate::cli::Run;
 use crate::image::symbolize::Symbolizer;
 use crate::image::{Elf, Recipe};
+use crate::qemu::command::shell;
 use crate::qemu::{Accel, Machine, Ram};
 use crate::report::load::Facts;
 use crate::run::boot::boot;
@@ -42,7 +44,11 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     )?;
     let ram = Ram::create(run_folder.path())?;
     let machine = machine(flags, &elf, run_folder.path(), &ram)?;
-    let booted = boot(&machine, &elf, &ram, Duration::from_secs(flags.timeout))?;
+    let more = more(flags);
+    let command = format!("{} {}\n", machine.to_shell(), shell(&more));
+    fs::write(run_folder.path().join(folder::CMDLINE), command)?;
+    let limit = Duration::from_secs(flags.timeout);
+    let booted = boot(&machine, &more, &elf, &ram, limit)?;
     let dir = run_folder.publish()?;
     let shown = show(&elf, &dir);
     tell!("{}; run folder {}", booted.end, paths::shown(&dir));
@@ -70,6 +76,11 @@ fn show(elf: &Elf, dir: &Path) -> Result<()> {
     let log = output::print("# log\n").and_then(|_| log::print(dir, &Facts::read(dir), false));
     let trace = output::print("# trace\n").and_then(|_| trace::print(dir));
     log.and(trace).and(serial()).map(drop)
+}
+
+/// More arguments for QEMU.
+fn more(flags: &Run) -> Vec<OsString> {
+    flags.qemu.split_whitespace().map(Into::into).collect()
 }
 
 fn image(flags: &Run) -> Result<Elf> {
@@ -124,6 +135,5 @@ fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
         smp: flags.smp,
         accel,
     };
-    fs::write(dir.join(folder::CMDLINE), machine.to_shell() + "\n")?;
     Ok(machine)
 }

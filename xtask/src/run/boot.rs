@@ -1,5 +1,6 @@
 //! Boots an image that measures nothing, sees it through to its end, however it ends, and leaves a run folder's files.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -77,17 +78,24 @@ impl Booted {
     }
 }
 
-/// Boots a machine with this image and this memory, for as long as `limit` at most. Its folder has the run's files then.
+/// Boots a machine with this image, this memory and `more` arguments of QEMU's, for as long as `limit` at most. Its folder has
+/// the run's files then.
 ///
 /// # Errors
 ///
 /// If QEMU cannot be started, files cannot be written, or the user wants out at once. A guest that fails is none.
-pub fn boot(machine: &Machine, elf: &Elf, ram: &Ram, limit: Duration) -> Result<Booted> {
+pub fn boot(
+    machine: &Machine,
+    more: &[OsString],
+    elf: &Elf,
+    ram: &Ram,
+    limit: Duration,
+) -> Result<Booted> {
     // To the end of this function: a second Ctrl-C does not leave a folder behind that is half full.
     let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
     let (end, stood) = {
         let messages = machine.dir.join(folder::MESSAGES);
-        let mut process = Process::start(machine, &messages)?;
+        let mut process = Process::start_with(machine, |all| [&all, more].concat(), &messages)?;
         let end = wait(&mut process, &mut watch, ram, elf, &messages, limit)?;
         let stood = match end {
             End::Exited(_) => Vec::new(),

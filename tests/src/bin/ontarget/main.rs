@@ -7,6 +7,7 @@ mod condvar;
 mod day;
 mod deadlines;
 mod devices;
+mod drivers;
 mod faults;
 mod flags;
 mod giving_way;

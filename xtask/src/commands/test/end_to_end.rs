@@ -7,6 +7,7 @@ mod boot_functions;
 mod browser;
 mod compare;
 mod document;
+mod drivers;
 mod early;
 mod ends;
 mod ftrace_document;
@@ -108,6 +109,9 @@ const TESTS: &[(&str, Check)] = &[
         "run_into_what_cannot_be_written",
         ends::output_that_cannot_be_written,
     ),
+    ("drivers_examples", drivers::examples),
+    ("drivers_watchdogs_reset", drivers::watchdogs_reset),
+    ("drivers_echo", drivers::echo),
     ("cyclictest", runs::cyclictest),
     (
         "missed_activations_are_counted_and_skipped",

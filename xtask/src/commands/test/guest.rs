@@ -99,7 +99,7 @@ impl Boot<'_> {
         })
     }
 
-    /// The machine that `latency-run` has, with a parallel port, devices that send messages, and this boot's clock.
+    /// The machine that `latency-run` has, with a second serial port, a parallel port, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
     fn command(&self, machine: &Machine, messages: &File) -> Command {
         let clock = format!("shift={},sleep=off", self.shift);
         let arguments = machine
@@ -121,7 +121,10 @@ impl Boot<'_> {
         command
             .args(arguments)
             .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
+            .args(["-serial", "null"])
             .args(["-device", "edu", "-device", "e1000e,romfile="])
+            .args(["-device", "i6300esb", "-global", "ICH9-LPC.noreboot=false"])
+            .args(["-action", "watchdog=inject-nmi"])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         if self.nmis {

@@ -1,0 +1,393 @@
+//! The SMBus of Intel's chip sets from the ICH5 on, as an I2C bus.
+//!
+//! An SMBus controller does not send and receive at will: it knows a few transactions. Those that are I2C's are these; whatever
+//! else is asked for is [`Error::Unsupported`], and nothing of it has been sent.
+//!
+//! | bytes written | then read | transaction |
+//! |---|---|---|
+//! | 0 | 0 | quick command: is anyone there? |
+//! | 0 | 1 | receive byte |
+//! | 1 | 0 | send byte |
+//! | 2 | 0 | write byte |
+//! | 3 to 33 | 0 | block write in I2C's format |
+//! | 1 | 1 | read byte |
+//! | 1 | more | I2C read |
+//!
+//! The bus is 100 kHz fast, 90 us a byte; the calling thread sleeps meanwhile.
+//!
+//! Source: Intel ICH9 data sheet (316972), 5.20 and 19.2; SMBus specification 2.0, 5.5.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use embedded_hal::delay::DelayNs;
+use embedded_hal::i2c::{ErrorKind, ErrorType, I2c, NoAcknowledgeSource, Operation};
+use heapless::Vec;
+use takt_kernel::arch::port::Port;
+use takt_kernel::time::{Delay, Instant};
+
+use crate::pci::Function;
+
+const STATUS: u16 = 0;
+const CONTROL: u16 = 2;
+const COMMAND: u16 = 3;
+const ADDRESS: u16 = 4;
+const DATA0: u16 = 5;
+const DATA1: u16 = 6;
+const BLOCK: u16 = 7;
+const AUXILIARY_CONTROL: u16 = 0xd;
+
+const BUSY: u8 = 1 << 0;
+const DONE: u8 = 1 << 1;
+const DEVICE_ERROR: u8 = 1 << 2;
+const COLLISION: u8 = 1 << 3;
+const FAILED: u8 = 1 << 4;
+const IN_USE: u8 = 1 << 6;
+const BYTE_DONE: u8 = 1 << 7;
+/// All that are cleared by writing them.
+const ENDED: u8 = DONE | DEVICE_ERROR | COLLISION | FAILED | BYTE_DONE;
+
+const KILL: u8 = 1 << 1;
+const LAST_BYTE: u8 = 1 << 5;
+const START: u8 = 1 << 6;
+
+// In configuration space.
+const HOST_CONFIGURATION: u16 = 0x40;
+const ENABLE: u32 = 1 << 0;
+/// Blocks go out as they are, without their length.
+const I2C_FORMAT: u32 = 1 << 2;
+
+/// The longest that a device may hold the clock is 25 ms.
+const PATIENCE_NS: u64 = 50_000_000;
+const POLL_US: u32 = 50;
+
+/// What the controller is told to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Protocol {
+    Quick = 0,
+    Byte = 1,
+    ByteData = 2,
+    Block = 5,
+    I2cRead = 6,
+}
+
+/// Why a transaction did not come about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+pub enum Error {
+    /// It is none of those that an SMBus controller knows.
+    Unsupported,
+    /// Nobody answers at this address, or the device refused a byte: the controller does not tell.
+    NoAcknowledge,
+    /// Another master was faster.
+    ArbitrationLoss,
+    /// Another agent, the firmware for example, has been using the controller for 50 ms.
+    InUse,
+    /// No end came for 50 ms; it was killed.
+    TimedOut,
+    /// It was killed by another agent.
+    Killed,
+}
+
+impl embedded_hal::i2c::Error for Error {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoAcknowledge => ErrorKind::NoAcknowledge(NoAcknowledgeSource::Unknown),
+            Self::ArbitrationLoss => ErrorKind::ArbitrationLoss,
+            Self::TimedOut => ErrorKind::Bus,
+            Self::Unsupported | Self::InUse | Self::Killed => ErrorKind::Other,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsupported => "no SMBus controller can do this transaction",
+            Self::NoAcknowledge => "the device does not answer, or refuses a byte",
+            Self::ArbitrationLoss => "another master was faster",
+            Self::InUse => "another agent uses the controller",
+            Self::TimedOut => "the transaction did not end in 50 ms",
+            Self::Killed => "another agent ended the transaction",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The controller. There is one; devices share it by the `embedded-hal-bus` crate.
+#[derive(Debug)]
+pub struct SmBus {
+    function: Function,
+    ports: u16,
+}
+
+/// What is asked for, as the controller is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Request {
+    protocol: Protocol,
+    is_read: bool,
+    /// The bytes before those of a block.
+    command: u8,
+    data: Vec<u8, 32>,
+}
+
+impl Request {
+    /// `None` if no SMBus controller can do it.
+    fn new(written: &[u8], nr_read: usize) -> Option<Self> {
+        let (protocol, command, data): (_, u8, &[u8]) = match (written, nr_read) {
+            ([], 0) => (Protocol::Quick, 0, &[]),
+            ([], 1) => (Protocol::Byte, 0, &[]),
+            (&[command], 0) => (Protocol::Byte, command, &[]),
+            (&[command], 1) => (Protocol::ByteData, command, &[]),
+            (&[command], 2..) => (Protocol::I2cRead, command, &[]),
+            ([command, data @ ..], 0) if data.len() == 1 => (Protocol::ByteData, *command, data),
+            ([command, data @ ..], 0) => (Protocol::Block, *command, data),
+            _ => return None,
+        };
+        Some(Self {
+            protocol,
+            is_read: nr_read > 0,
+            command,
+            data: Vec::from_slice(data).ok()?,
+        })
+    }
+
+    /// Of these operations, which have to be writes and then reads; and how many bytes they read.
+    fn of(operations: &[Operation<'_>]) -> Option<(Self, usize)> {
+        let mut written = Vec::<u8, 33>::new();
+        let mut nr_read = None;
+        for operation in operations {
+            match operation {
+                Operation::Write(_) if nr_read.is_some() => return None,
+                Operation::Write(bytes) => written.extend_from_slice(bytes).ok()?,
+                Operation::Read(bytes) => *nr_read.get_or_insert(0) += bytes.len(),
+            }
+        }
+        // No transaction reads nothing.
+        let nr_read = match nr_read {
+            Some(0) => return None,
+            nr_read => nr_read.unwrap_or(0),
+        };
+        Some((Self::new(&written, nr_read)?, nr_read))
+    }
+}
+
+impl SmBus {
+    /// The controller, if there is one that nobody has taken yet.
+    #[must_use]
+    pub fn take() -> Option<Self> {
+        let function = Function::find_class((0x0c, 0x05, 0x00)).filter(|it| it.id().0 == 0x8086)?;
+        let ports = function.enable_ports(4)?;
+        if IS_TAKEN.swap(true, Relaxed) {
+            return None;
+        }
+        let bus = Self { function, ports };
+        bus.configure(ENABLE, I2C_FORMAT);
+        Some(bus)
+    }
+
+    fn configure(&self, set: u32, clear: u32) {
+        let before = self.function.read(HOST_CONFIGURATION);
+        // SAFETY: it decides how this bus works; the controller accesses no memory.
+        unsafe {
+            self.function
+                .write(HOST_CONFIGURATION, before & !clear | set)
+        };
+    }
+
+    fn read_register(&self, register: u16) -> u8 {
+        // SAFETY: a register of the controller.
+        unsafe { Port::<u8>::new(self.ports + register).read() }
+    }
+
+    fn write_register(&self, register: u16, value: u8) {
+        // SAFETY: as `read_register`.
+        unsafe { Port::<u8>::new(self.ports + register).write(value) };
+    }
+
+    /// Waits until one of these bits of the status is set; or until the controller is idle if there are none.
+    fn wait_for(&self, bits: u8) -> Result<u8, Error> {
+        let deadline = Instant::after_nanos(PATIENCE_NS);
+        loop {
+            let status = self.read_register(STATUS);
+            let is_reached = match bits {
+                0 => status & BUSY == 0,
+                _ => status & bits != 0,
+            };
+            match status {
+                _ if status & FAILED != 0 => return Err(Error::Killed),
+                _ if status & COLLISION != 0 => return Err(Error::ArbitrationLoss),
+                _ if status & DEVICE_ERROR != 0 => return Err(Error::NoAcknowledge),
+                _ if is_reached => return Ok(status),
+                _ if Instant::now() > deadline => return Err(Error::TimedOut),
+                _ => Delay.delay_us(POLL_US),
+            }
+        }
+    }
+
+    fn run<'b>(
+        &self,
+        address: u8,
+        request: &Request,
+        read: impl Iterator<Item = &'b mut u8>,
+        nr_read: usize,
+    ) -> Result<(), Error> {
+        self.write_register(STATUS, ENDED);
+        self.wait_for(0).map_err(|_| Error::InUse)?;
+        let is_block = request.protocol == Protocol::Block;
+        let is_i2c_read = request.protocol == Protocol::I2cRead;
+        // The controller turns the bus around by itself.
+        let direction = u8::from(request.is_read && !is_i2c_read);
+        self.write_register(ADDRESS, address << 1 | direction);
+        self.write_register(COMMAND, request.command);
+        // No checksum, and no buffer: that is for blocks with a length.
+        self.write_register(AUXILIARY_CONTROL, 0);
+        if is_i2c_read {
+            self.write_register(DATA1, request.command);
+        }
+        let first = request.data.first().copied().unwrap_or(0);
+        let len = match request.protocol {
+            Protocol::Block => request.data.len() as u8,
+            // Read by emulators only.
+            Protocol::I2cRead => nr_read.min(32) as u8,
+            _ => first,
+        };
+        self.write_register(DATA0, len);
+        let protocol = (request.protocol as u8) << 2;
+        if is_block {
+            self.configure(I2C_FORMAT, 0);
+            self.write_register(BLOCK, first);
+        }
+        let result = if is_block {
+            self.write_register(CONTROL, START | protocol);
+            self.send_block(&request.data)
+        } else if is_i2c_read {
+            self.write_register(CONTROL, START | protocol);
+            self.receive_block(protocol, read, nr_read)
+        } else {
+            self.write_register(CONTROL, START | protocol);
+            self.wait_for(DONE).map(|_| {
+                for to in read {
+                    *to = self.read_register(DATA0);
+                }
+            })
+        };
+        // It goes on after some errors.
+        if result.is_err() && self.read_register(STATUS) & BUSY != 0 {
+            self.write_register(CONTROL, KILL);
+            Delay.delay_us(POLL_US);
+            self.write_register(CONTROL, 0);
+        }
+        if is_block {
+            self.configure(0, I2C_FORMAT);
+        }
+        // Whoever waits for the controller may have it.
+        self.write_register(STATUS, ENDED | IN_USE);
+        result
+    }
+
+    fn send_block(&self, data: &[u8]) -> Result<(), Error> {
+        for next in data.iter().skip(1) {
+            self.wait_for(BYTE_DONE)?;
+            self.write_register(BLOCK, *next);
+            self.write_register(STATUS, BYTE_DONE);
+        }
+        self.wait_for(BYTE_DONE)?;
+        self.write_register(STATUS, BYTE_DONE);
+        self.wait_for(DONE).map(drop)
+    }
+
+    fn receive_block<'b>(
+        &self,
+        protocol: u8,
+        read: impl Iterator<Item = &'b mut u8>,
+        nr: usize,
+    ) -> Result<(), Error> {
+        for (at, to) in read.enumerate() {
+            if at + 1 == nr {
+                self.write_register(CONTROL, protocol | LAST_BYTE);
+            }
+            self.wait_for(BYTE_DONE)?;
+            *to = self.read_register(BLOCK);
+            self.write_register(STATUS, BYTE_DONE);
+        }
+        self.wait_for(DONE).map(drop)
+    }
+}
+
+impl ErrorType for SmBus {
+    type Error = Error;
+}
+
+impl I2c for SmBus {
+    fn transaction(&mut self, address: u8, operations: &mut [Operation<'_>]) -> Result<(), Error> {
+        let request = Request::of(operations).filter(|_| address < 0x80);
+        let (request, nr_read) = request.ok_or(Error::Unsupported)?;
+        let read = operations
+            .iter_mut()
+            .filter_map(|operation| match operation {
+                Operation::Read(bytes) => Some(&mut **bytes),
+                Operation::Write(_) => None,
+            })
+            .flatten();
+        self.run(address, &request, read, nr_read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_transactions_of_smbus_are_made() {
+        let protocol = |operations: &[Operation<'_>]| {
+            let (request, nr) = Request::of(operations)?;
+            Some((
+                request.protocol,
+                request.is_read,
+                request.command,
+                request.data.len(),
+                nr,
+            ))
+        };
+        let mut bytes = [0; 40];
+        assert_eq!(protocol(&[]), Some((Protocol::Quick, false, 0, 0, 0)));
+        assert_eq!(
+            protocol(&[Operation::Write(&[7])]),
+            Some((Protocol::Byte, false, 7, 0, 0))
+        );
+        assert_eq!(
+            protocol(&[Operation::Write(&[7]), Operation::Write(&[8])]),
+            Some((Protocol::ByteData, false, 7, 1, 0))
+        );
+        assert_eq!(
+            protocol(&[Operation::Write(&[7; 33])]),
+            Some((Protocol::Block, false, 7, 32, 0))
+        );
+        assert_eq!(protocol(&[Operation::Write(&[7; 34])]), None);
+        assert_eq!(
+            protocol(&[Operation::Read(&mut bytes[..1])]),
+            Some((Protocol::Byte, true, 0, 0, 1))
+        );
+        assert_eq!(protocol(&[Operation::Read(&mut bytes[..2])]), None);
+        assert_eq!(protocol(&[Operation::Read(&mut [])]), None);
+        assert_eq!(
+            protocol(&[Operation::Write(&[7]), Operation::Read(&mut bytes[..1])]),
+            Some((Protocol::ByteData, true, 7, 0, 1))
+        );
+        assert_eq!(
+            protocol(&[Operation::Write(&[7]), Operation::Read(&mut bytes)]),
+            Some((Protocol::I2cRead, true, 7, 0, 40))
+        );
+        assert_eq!(
+            protocol(&[Operation::Write(&[7, 8]), Operation::Read(&mut bytes)]),
+            None
+        );
+        assert_eq!(
+            protocol(&[Operation::Read(&mut bytes), Operation::Write(&[7])]),
+            None
+        );
+    }
+}

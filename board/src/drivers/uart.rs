@@ -1,0 +1,520 @@
+//! A serial port by interrupts: a 16550 or 8250 with a ring in front of its receiver and one behind its transmitter.
+//!
+//! The [`Uart`] is a static, which has the rings; [`Uart::open`] gives the [`Port`], which has embedded-io's traits and may be
+//! copied to any number of threads, as std's `&TcpStream`. The handler moves bytes between the rings and the FIFOs and wakes
+//! who waits. Rings and registers change under one lock, with interrupts off for at most 16 bytes at a time, so that
+//! threads, the handler and other CPUs may do all of it at once.
+//!
+//! Source: National Semiconductor PC16550D data sheet, 8.0.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
+use heapless::Deque;
+use spin::Once;
+use takt_kernel::arch::port::Port as IoPort;
+use takt_kernel::sync::Semaphore;
+use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::{Error as KernelError, irq};
+
+use super::Error;
+use crate::ioapic::{Line, Pin};
+use crate::lock::IrqLock;
+
+const DATA: u16 = 0;
+const INTERRUPTS: u16 = 1;
+/// Read: which interrupt; written: the FIFOs' control.
+const CAUSE: u16 = 2;
+const LINE_CONTROL: u16 = 3;
+const MODEM_CONTROL: u16 = 4;
+const LINE_STATUS: u16 = 5;
+const MODEM_STATUS: u16 = 6;
+const SCRATCH: u16 = 7;
+
+/// A byte was received, or something is wrong with one.
+const ON_RECEIVED: u8 = 1 << 0 | 1 << 2;
+/// The transmitter takes bytes.
+const ON_ROOM: u8 = 1 << 1;
+
+const DATA_READY: u8 = 1 << 0;
+const OVERRUN: u8 = 1 << 1;
+const PARITY: u8 = 1 << 2;
+const FRAMING: u8 = 1 << 3;
+const BREAK: u8 = 1 << 4;
+const ROOM: u8 = 1 << 5;
+const IDLE: u8 = 1 << 6;
+
+/// FIFOs on and emptied, an interrupt from 8 bytes on or when no more come.
+const FIFOS: u8 = 0x87;
+const FIFO_LEN: usize = 16;
+/// The interrupt's line is led to the outside of the UART.
+const OUT2: u8 = 1 << 3;
+
+/// Bytes for which interrupts are off at most.
+const CHUNK: usize = 16;
+/// Causes that one interrupt handles at most.
+const MAX_CAUSES: usize = 8;
+/// The highest speed, in bits a second.
+const MAX_BAUD: u32 = 115_200;
+
+/// What went wrong while bytes were received, since the port was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// The FIFO was full when a byte came: the handler was late. At least as many bytes are lost.
+    pub overruns: u32,
+    /// Bytes that are lost because the ring was full: the reader was late.
+    pub dropped: u32,
+    /// Bytes of a wrong parity. They are read all the same.
+    pub parity: u32,
+    /// Bytes without a stop bit, as they come at a wrong speed. They are read all the same.
+    pub framing: u32,
+    /// How often the line was held low for longer than a byte.
+    pub breaks: u32,
+}
+
+/// Signals from the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inputs {
+    /// Clear to send.
+    pub cts: bool,
+    /// Data set ready.
+    pub dsr: bool,
+    /// Ring indicator.
+    pub ri: bool,
+    /// Data carrier detect.
+    pub dcd: bool,
+}
+
+/// Signals to the other side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outputs {
+    /// Data terminal ready.
+    pub dtr: bool,
+    /// Request to send.
+    pub rts: bool,
+    /// Nothing goes out: transmitter and outputs are connected to receiver and inputs.
+    pub loopback: bool,
+}
+
+struct State<const RECEIVE: usize, const TRANSMIT: usize> {
+    received: Deque<u8, RECEIVE>,
+    to_send: Deque<u8, TRANSMIT>,
+    /// What the interrupt register holds.
+    interrupts: u8,
+    /// Bytes that an empty transmitter takes.
+    fifo_len: usize,
+    counts: Counts,
+}
+
+/// A serial port with its rings, of so many bytes: a static.
+pub struct Uart<const RECEIVE: usize = 256, const TRANSMIT: usize = 256> {
+    name: &'static str,
+    base: u16,
+    isa: u8,
+    is_open: AtomicBool,
+    line: Once<Line>,
+    state: IrqLock<State<RECEIVE, TRANSMIT>>,
+    /// Given when bytes have come.
+    has_bytes: Semaphore,
+    /// Given when bytes have gone.
+    has_room: Semaphore,
+}
+
+/// What the handler has done.
+#[derive(Default)]
+struct Handled {
+    received: bool,
+    sent: bool,
+}
+
+/// What the input clock is divided by for so many bits a second, if that comes within 2 %.
+fn divisor(baud: u32) -> Option<u16> {
+    let divisor = (MAX_BAUD + baud / 2).checked_div(baud)?;
+    let got = MAX_BAUD.checked_div(divisor)?;
+    (got.abs_diff(baud) <= baud / 50)
+        .then_some(divisor)?
+        .try_into()
+        .ok()
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
+    /// COM1, which the kernel's own messages go to as well.
+    #[must_use]
+    pub const fn com1() -> Self {
+        Self::new("com1", 0x3f8, 4)
+    }
+
+    /// COM2.
+    #[must_use]
+    pub const fn com2() -> Self {
+        Self::new("com2", 0x2f8, 3)
+    }
+
+    /// Any other: what traces call its interrupt, the first of its eight ports, and the number of its ISA interrupt.
+    ///
+    /// # Safety
+    /// A UART, or nothing, has these ports.
+    #[must_use]
+    pub const unsafe fn at(name: &'static str, base: u16, isa: u8) -> Self {
+        Self::new(name, base, isa)
+    }
+
+    const fn new(name: &'static str, base: u16, isa: u8) -> Self {
+        const { assert!(RECEIVE > 0 && TRANSMIT > 0) };
+        Self {
+            name,
+            base,
+            isa,
+            is_open: AtomicBool::new(false),
+            line: Once::new(),
+            state: IrqLock::new(State {
+                received: Deque::new(),
+                to_send: Deque::new(),
+                interrupts: 0,
+                fifo_len: 1,
+                counts: Counts {
+                    overruns: 0,
+                    dropped: 0,
+                    parity: 0,
+                    framing: 0,
+                    breaks: 0,
+                },
+            }),
+            has_bytes: Semaphore::new(0, 1),
+            has_room: Semaphore::new(0, 1),
+        }
+    }
+
+    fn read(&self, register: u16) -> u8 {
+        // SAFETY: a register of the UART, which COM1 and COM2 are, or by the promise made to `at`.
+        unsafe { IoPort::<u8>::new(self.base + register).read() }
+    }
+
+    fn write(&self, register: u16, value: u8) {
+        // SAFETY: as `read`.
+        unsafe { IoPort::<u8>::new(self.base + register).write(value) };
+    }
+
+    /// Sets the port up for so many bits a second, eight data bits, no parity, one stop bit; interrupts come to a CPU.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](KernelError::InvalidArgument) if no UART answers, it cannot be that fast or slow within 2 %, or the
+    /// CPU does not run; [`InvalidState`](KernelError::InvalidState) if the port is open, or its pin has another handler;
+    /// [`OutOfResources`](KernelError::OutOfResources) if there is no vector.
+    pub fn open(&'static self, baud: u32, cpu: usize) -> Result<Port<RECEIVE, TRANSMIT>, Error> {
+        let divisor = divisor(baud).ok_or(KernelError::InvalidArgument)?;
+        if self.is_open.swap(true, Relaxed) {
+            return Err(KernelError::InvalidState.into());
+        }
+        match self.start(divisor, cpu) {
+            Ok(()) => Ok(Port { uart: self, baud }),
+            Err(error) => {
+                self.is_open.store(false, Relaxed);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn start(&'static self, divisor: u16, cpu: usize) -> Result<(), KernelError> {
+        for pattern in [0x5a, 0xa5] {
+            self.write(SCRATCH, pattern);
+            if self.read(SCRATCH) != pattern {
+                return Err(KernelError::InvalidArgument);
+            }
+        }
+        let argument = core::ptr::from_ref(self) as usize;
+        let irq = irq::request(self.name, on_interrupt::<RECEIVE, TRANSMIT>, argument)?;
+        let line = Pin::isa(self.isa)?.route(irq, cpu)?;
+        self.state.with(|state| {
+            let [low, high] = divisor.to_le_bytes();
+            self.write(INTERRUPTS, 0);
+            self.write(LINE_CONTROL, 0x80);
+            self.write(DATA, low);
+            self.write(INTERRUPTS, high);
+            self.write(LINE_CONTROL, 0x03);
+            self.write(CAUSE, FIFOS);
+            self.write(MODEM_CONTROL, OUT2 | 0x03);
+            // An 8250 has none.
+            state.fifo_len = match self.read(CAUSE) >> 6 {
+                3 => FIFO_LEN,
+                _ => 1,
+            };
+            // What came before, and at another speed.
+            self.read(LINE_STATUS);
+            self.read(DATA);
+        });
+        self.line.call_once(|| line).unmask();
+        self.state.with(|state| self.enable(state, ON_RECEIVED));
+        Ok(())
+    }
+
+    fn enable(&self, state: &mut State<RECEIVE, TRANSMIT>, interrupts: u8) {
+        state.interrupts = interrupts;
+        self.write(INTERRUPTS, interrupts);
+    }
+
+    /// Reads the line's status, whose errors are gone then: counts them.
+    fn line_status(&self, counts: &mut Counts) -> u8 {
+        let status = self.read(LINE_STATUS);
+        counts.overruns += u32::from(status & OVERRUN != 0);
+        counts.breaks += u32::from(status & BREAK != 0);
+        // A break looks like a byte without a stop bit.
+        if status & BREAK == 0 {
+            counts.parity += u32::from(status & PARITY != 0);
+            counts.framing += u32::from(status & FRAMING != 0);
+        }
+        status
+    }
+
+    /// Until the UART wants nothing: its interrupts are edges, and no other comes before.
+    fn handle(&self, state: &mut State<RECEIVE, TRANSMIT>) -> Handled {
+        let mut handled = Handled::default();
+        for _ in 0..MAX_CAUSES {
+            let cause = self.read(CAUSE);
+            if cause & 1 != 0 {
+                return handled;
+            }
+            match cause >> 1 & 7 {
+                0 => _ = self.read(MODEM_STATUS),
+                1 => handled.sent |= self.send(state),
+                _ => handled.received |= self.receive(state),
+            }
+        }
+        // It goes on to want something: the next edge, for which others may run first.
+        self.write(INTERRUPTS, 0);
+        self.write(INTERRUPTS, state.interrupts);
+        handled
+    }
+
+    /// From the FIFO to the ring; says whether there were any.
+    fn receive(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
+        for nr in 0..CHUNK {
+            let status = self.line_status(&mut state.counts);
+            if status & DATA_READY == 0 {
+                return nr != 0;
+            }
+            let byte = self.read(DATA);
+            // What comes with a break is no byte.
+            if status & BREAK == 0 && state.received.push_back(byte).is_err() {
+                state.counts.dropped += 1;
+            }
+        }
+        true
+    }
+
+    /// From the ring to the FIFO; says whether there were any.
+    fn send(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
+        if self.line_status(&mut state.counts) & ROOM == 0 {
+            return false;
+        }
+        for nr in 0..state.fifo_len {
+            let Some(byte) = state.to_send.pop_front() else {
+                self.enable(state, ON_RECEIVED);
+                return nr != 0;
+            };
+            self.write(DATA, byte);
+        }
+        true
+    }
+}
+
+extern "C" fn on_interrupt<const RECEIVE: usize, const TRANSMIT: usize>(uart: usize, _: u64) {
+    // SAFETY: `start` gives the address of a static of this type.
+    let uart = unsafe { &*(uart as *const Uart<RECEIVE, TRANSMIT>) };
+    let handled = uart.state.with(|state| uart.handle(state));
+    // A permit that nobody has taken says it as well.
+    if handled.received {
+        let _ = uart.has_bytes.give();
+    }
+    if handled.sent {
+        let _ = uart.has_room.give();
+    }
+}
+
+/// An open serial port.
+///
+/// # Context
+/// Threads. Where there is nothing to wait for, interrupt handlers as well.
+pub struct Port<const RECEIVE: usize = 256, const TRANSMIT: usize = 256> {
+    uart: &'static Uart<RECEIVE, TRANSMIT>,
+    baud: u32,
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Clone for Port<RECEIVE, TRANSMIT> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Copy for Port<RECEIVE, TRANSMIT> {}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
+    /// Takes what has come, 16 bytes at most, and waits for the first one.
+    ///
+    /// # Errors
+    /// [`TimedOut`](KernelError::TimedOut); [`WrongContext`](KernelError::WrongContext) if it would have to wait where that is
+    /// not allowed.
+    pub fn read_until(&self, bytes: &mut [u8], deadline: Instant) -> Result<usize, Error> {
+        let Self { uart, .. } = self;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut has_waited = false;
+        loop {
+            let (nr, has_more) = uart.state.with(|state| {
+                let mut nr = 0;
+                for to in bytes.iter_mut().take(CHUNK) {
+                    let Some(byte) = state.received.pop_front() else {
+                        break;
+                    };
+                    *to = byte;
+                    nr += 1;
+                }
+                (nr, !state.received.is_empty())
+            });
+            if nr > 0 {
+                // It took the permit, and others may wait too.
+                if has_waited && has_more {
+                    let _ = uart.has_bytes.give();
+                }
+                return Ok(nr);
+            }
+            uart.has_bytes.take_until(deadline)?;
+            has_waited = true;
+        }
+    }
+
+    /// Puts bytes into the ring, 16 at most, and waits for room for the first one.
+    ///
+    /// # Errors
+    /// As [`read_until`](Self::read_until).
+    pub fn write_until(&self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
+        let Self { uart, .. } = self;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut has_waited = false;
+        loop {
+            let (nr, has_more) = uart.state.with(|state| {
+                let mut nr = 0;
+                for &byte in bytes.iter().take(CHUNK) {
+                    if state.to_send.push_back(byte).is_err() {
+                        break;
+                    }
+                    nr += 1;
+                }
+                if state.interrupts & ON_ROOM == 0 {
+                    // An empty transmitter says so at once.
+                    uart.enable(state, ON_RECEIVED | ON_ROOM);
+                }
+                (nr, !state.to_send.is_full())
+            });
+            if nr > 0 {
+                if has_waited && has_more {
+                    let _ = uart.has_room.give();
+                }
+                return Ok(nr);
+            }
+            uart.has_room.take_until(deadline)?;
+            has_waited = true;
+        }
+    }
+
+    /// What went wrong so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.uart.state.with(|state| state.counts)
+    }
+
+    /// The signals from the other side, now.
+    #[must_use]
+    pub fn inputs(&self) -> Inputs {
+        let status = self.uart.read(MODEM_STATUS);
+        let is_set = |bit: u8| status & 1 << bit != 0;
+        Inputs {
+            cts: is_set(4),
+            dsr: is_set(5),
+            ri: is_set(6),
+            dcd: is_set(7),
+        }
+    }
+
+    /// Sets the signals to the other side.
+    pub fn set_outputs(&self, outputs: Outputs) {
+        let bit = |is_set: bool, bit: u8| u8::from(is_set) << bit;
+        let value = bit(outputs.dtr, 0) | bit(outputs.rts, 1) | OUT2 | bit(outputs.loopback, 4);
+        self.uart.write(MODEM_CONTROL, value);
+    }
+
+    /// The interrupt: its name, and to which CPU it comes.
+    #[must_use]
+    pub fn line(&self) -> Option<&'static Line> {
+        self.uart.line.get()
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> ErrorType for Port<RECEIVE, TRANSMIT> {
+    type Error = Error;
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Read for Port<RECEIVE, TRANSMIT> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        self.read_until(bytes, Instant::NEVER)
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> ReadReady for Port<RECEIVE, TRANSMIT> {
+    fn read_ready(&mut self) -> Result<bool, Error> {
+        Ok(self.uart.state.with(|state| !state.received.is_empty()))
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Write for Port<RECEIVE, TRANSMIT> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.write_until(bytes, Instant::NEVER)
+    }
+
+    /// Waits until the last bit has gone out. No interrupt tells of that, so it looks again when it should be so far.
+    fn flush(&mut self) -> Result<(), Error> {
+        let Self { uart, baud } = *self;
+        let byte_ns = 10 * 1_000_000_000 / u64::from(baud);
+        loop {
+            let (nr, status) = uart.state.with(|state| {
+                let nr = state.to_send.len();
+                (nr, uart.line_status(&mut state.counts))
+            });
+            if nr == 0 && status & IDLE != 0 {
+                return Ok(());
+            }
+            sleep_nanos(byte_ns * (nr as u64 + 1))?;
+        }
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> WriteReady for Port<RECEIVE, TRANSMIT> {
+    fn write_ready(&mut self) -> Result<bool, Error> {
+        Ok(self.uart.state.with(|state| !state.to_send.is_full()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_come_within_two_percent() {
+        for (baud, expected) in [
+            (115_200, Some(1)),
+            (57_600, Some(2)),
+            (38_400, Some(3)),
+            (9_600, Some(12)),
+            (31_250, None),
+            (2, Some(57_600)),
+            (1, None),
+            (230_400, None),
+            (0, None),
+        ] {
+            assert_eq!(divisor(baud), expected, "{baud}");
+        }
+    }
+}

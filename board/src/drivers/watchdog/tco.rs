@@ -1,0 +1,155 @@
+//! The watchdog of Intel's chip sets ("total cost of ownership").
+//!
+//! Source: Intel ICH9 data sheet (316972), 13.1 (LPC bridge), 13.9 (TCO registers), 10.1.74 (GCS).
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use takt_kernel::Error;
+use takt_kernel::arch::port::Port;
+use volatile::VolatilePtr;
+
+use super::{Watchdog, units};
+use crate::pci::Function;
+
+// Of the LPC bridge, in configuration space.
+const PM_BASE: u16 = 0x40;
+const ROOT_COMPLEX: u16 = 0xf0;
+
+/// In the root complex's registers: what the straps say.
+const STRAPS: usize = 0x3410;
+const NO_REBOOT: u32 = 1 << 5;
+
+/// Behind the ports of power management.
+const SMI_ENABLE: u16 = 0x30;
+const SMI_ON_TCO: u32 = 1 << 13;
+const TCO: u16 = 0x60;
+
+// Behind those of the TCO.
+const RELOAD: u16 = 0;
+const STATUS_1: u16 = 4;
+const STATUS_2: u16 = 6;
+const CONTROL_1: u16 = 8;
+const TIMER: u16 = 0x12;
+
+const TIMED_OUT: u16 = 1 << 3;
+/// The second time in a row, and the machine was reset for it.
+const TIMED_OUT_TWICE: u16 = 1 << 1;
+const HALTED: u16 = 1 << 11;
+
+const TICK_NS: u64 = 600_000_000;
+/// By the data sheet.
+const MIN_TICKS: u32 = 4;
+const MAX_TICKS: u32 = 0x3ff;
+
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The chip set's watchdog: it counts in 1.2 s, from 4.8 s to 20 minutes. Its first stage asks the firmware for help (SMI), which
+/// is switched off here; its second resets the machine.
+#[derive(Debug)]
+pub struct Tco {
+    ports: u16,
+    straps: VolatilePtr<'static, u32>,
+    has_bitten: bool,
+}
+
+impl Tco {
+    /// The watchdog, if there is one that nobody has taken yet. It is as it was.
+    #[must_use]
+    pub fn take() -> Option<Self> {
+        let bridge = Function::find_class((6, 1, 0))?;
+        // ICH6 to ICH10: with the root complex's registers where they are looked for, and ticks of 0.6 s.
+        let (
+            0x8086,
+            0x2640..=0x265f | 0x27b0..=0x27bf | 0x2810..=0x281f | 0x2910..=0x291f | 0x3a10..=0x3a1f,
+        ) = bridge.id()
+        else {
+            return None;
+        };
+        let base = (bridge.read(PM_BASE) & 0xff80) as u16;
+        let root_complex = bridge.read(ROOT_COMPLEX);
+        // Enabled, and where devices are mapped.
+        if base == 0 || root_complex & 1 == 0 || root_complex < 3 << 30 {
+            return None;
+        }
+        if IS_TAKEN.swap(true, Relaxed) {
+            return None;
+        }
+        let straps = (root_complex & !0x3fff) as usize + STRAPS;
+        let straps = NonNull::new(straps as *mut u32)?;
+        let mut tco = Self {
+            ports: base + TCO,
+            // SAFETY: the bridge says that the root complex's registers are there, and they are mapped.
+            straps: unsafe { VolatilePtr::new(straps) },
+            has_bitten: false,
+        };
+        tco.has_bitten = tco.read(STATUS_2) & TIMED_OUT_TWICE != 0;
+        if tco.has_bitten {
+            // Not at the next boot as well.
+            tco.write(STATUS_2, TIMED_OUT_TWICE);
+        }
+        Some(tco)
+    }
+
+    fn read(&self, register: u16) -> u16 {
+        // SAFETY: a register of the watchdog.
+        unsafe { Port::<u16>::new(self.ports + register).read() }
+    }
+
+    fn write(&mut self, register: u16, value: u16) {
+        // SAFETY: a register of the watchdog.
+        unsafe { Port::<u16>::new(self.ports + register).write(value) };
+    }
+
+    /// Says whether it is so then.
+    fn set_halted(&mut self, halted: u16) -> Result<(), Error> {
+        let control = self.read(CONTROL_1) & !HALTED;
+        self.write(CONTROL_1, control | halted);
+        match self.read(CONTROL_1) & HALTED == halted {
+            true => Ok(()),
+            false => Err(Error::InvalidState),
+        }
+    }
+
+    /// No firmware stands between the two stages. One that has locked the register keeps its own.
+    fn disable_smi(&self) {
+        let mut port = Port::<u32>::new(self.ports - TCO + SMI_ENABLE);
+        // SAFETY: which events are SMIs; reading it has no effect.
+        let before = unsafe { port.read() };
+        // SAFETY: as above; the other events stay as they are.
+        unsafe { port.write(before & !SMI_ON_TCO) };
+    }
+}
+
+impl Watchdog for Tco {
+    fn start(&mut self, timeout_ms: u32) -> Result<u32, Error> {
+        let found = units(timeout_ms, TICK_NS, MIN_TICKS, MAX_TICKS);
+        let (ticks, ms) = found.ok_or(Error::InvalidArgument)?;
+        self.straps.update(|straps| straps & !NO_REBOOT);
+        if self.straps.read() & NO_REBOOT != 0 {
+            return Err(Error::InvalidState);
+        }
+        self.disable_smi();
+        self.set_halted(HALTED)?;
+        let others = self.read(TIMER) & !(MAX_TICKS as u16);
+        self.write(TIMER, others | ticks as u16);
+        self.write(STATUS_1, TIMED_OUT);
+        self.feed();
+        self.set_halted(0)?;
+        Ok(ms)
+    }
+
+    fn feed(&mut self) {
+        self.write(RELOAD, 1);
+        // That it has come to the second stage.
+        self.write(STATUS_1, TIMED_OUT);
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.set_halted(HALTED)
+    }
+
+    fn has_bitten(&self) -> bool {
+        self.has_bitten
+    }
+}

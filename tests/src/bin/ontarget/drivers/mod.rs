@@ -1,0 +1,6 @@
+//! Drivers of devices that every test machine has (see `xtask/src/commands/test/guest.rs`).
+
+mod clocks;
+mod smbus;
+mod uart;
+mod watchdog;

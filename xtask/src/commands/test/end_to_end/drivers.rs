@@ -1,0 +1,101 @@
+//! The examples of drivers, in machines that have the devices.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use super::stage::{Done, wait_until};
+
+/// `run` of an example with these words and QEMU's.
+fn run(stage: &Stage, name: &str, append: &str, qemu: &str) -> Result<Done> {
+    let dir = stage.dir(name);
+    let words = ["run", name, "-e", "none", "-o", &dir, "--force"];
+    stage.xtask(&[&words[..], &["--append", append, "--qemu", qemu]].concat())
+}
+
+pub(super) fn examples(stage: &Stage) -> Result<()> {
+    run(stage, "eeprom", "", "")?
+        .code(0)?
+        .says("memory module: Err(Kind(0))")?
+        .says("read back: Takt was here, and will be again")?;
+    run(stage, "clock", "", "")?
+        .code(0)?
+        .says("it is DateTime { year: 2026, month: 1, day: 1,")?
+        .says(" ticks later")?;
+    run(
+        stage,
+        "tones",
+        "",
+        "-chardev null,id=par -parallel chardev:par",
+    )?
+    .code(0)?
+    .says("659 Hz")?;
+    Ok(())
+}
+
+/// A machine that is no more fed begins anew, and knows why.
+pub(super) fn watchdogs_reset(stage: &Stage) -> Result<()> {
+    let told = "the watchdog has reset the machine";
+    for (word, device) in [
+        ("tco", "-global ICH9-LPC.noreboot=false"),
+        ("i6300esb", "-device i6300esb"),
+    ] {
+        let append = format!("watchdog={word} capture=off");
+        let qemu = format!("{device} -action reboot=reset");
+        run(stage, "watchdog", &append, &qemu)?
+            .code(0)?
+            .says(told)?;
+    }
+    // A machine that is strapped so that it does not.
+    run(stage, "watchdog", "", "")?
+        .code(1)?
+        .says("the watchdog does not bite")?;
+    Ok(())
+}
+
+/// What is typed comes back, more at a time than the rings hold.
+pub(super) fn echo(stage: &Stage) -> Result<()> {
+    let socket = stage.path().join("typed");
+    let qemu = format!(
+        "-chardev socket,id=typed,path={},server=on -serial chardev:typed",
+        socket.display()
+    );
+    let words = ["run", "echo", "-e", "none", "-o", &stage.dir("echo")];
+    let words = [&words[..], &["--append", "port=com2", "--qemu", &qemu]].concat();
+    let child = stage
+        .command(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let talk = || {
+        wait_until(|| socket.exists()).context("QEMU does not listen")?;
+        let mut typed = UnixStream::connect(&socket)?;
+        typed.set_read_timeout(Some(Duration::from_secs(60)))?;
+        let mut answer = vec![0; "type something\r\n".len()];
+        typed.read_exact(&mut answer)?;
+        let text = "typed in one go; ".repeat(100);
+        typed.write_all(text.as_bytes())?;
+        let mut answer = vec![0; text.len()];
+        typed.read_exact(&mut answer)?;
+        ensure!(
+            answer == text.to_uppercase().as_bytes(),
+            "{}",
+            answer.escape_ascii()
+        );
+        typed.write_all(b"bye\x04")?;
+        let mut answer = Vec::new();
+        typed.read_to_end(&mut answer)?;
+        ensure!(answer == b"BYE", "{}", answer.escape_ascii());
+        Ok(())
+    };
+    let talked = talk();
+    let done = Done::of(&child.wait_with_output()?);
+    talked.with_context(|| format!("{}{}", done.stdout, done.stderr))?;
+    done.code(0)?
+        .says("Counts { overruns: 0, dropped: 0, parity: 0, framing: 0, breaks: 0 }")?;
+    Ok(())
+}
