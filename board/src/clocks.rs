@@ -6,6 +6,7 @@ use takt_kernel::arch::port::PortReadOnly;
 use takt_kernel::arch::{apic, tsc};
 use takt_kernel::boot::Clocks;
 use takt_timerlat::stats::FrequencySource;
+use takt_timerlat::stats::machine::Reference;
 use takt_tracer::named::Named;
 
 use crate::acpi::Tables;
@@ -28,6 +29,8 @@ const PM_TIMER_HZ: u64 = 3_579_545;
 
 /// Finds the frequencies.
 pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources) {
+    let hpet = tables.hpet.filter(|base| *base >= 3 << 30);
+    PLACES.call_once(|| (hpet, tables.pm_timer));
     let told = line.number("tsc_hz", 0).unwrap_or(0);
     if told != 0 {
         let apic_hz = line.number("lapic_hz", told).unwrap_or(told);
@@ -102,6 +105,33 @@ fn measure(tables: &Tables) -> (Clocks, FrequencySource) {
         u64::from(ticks) * 1_000_000_000 / pic::PIT_HZ
     });
     (clocks, FrequencySource::Pit)
+}
+
+/// Where clocks beside the TSC are: address of the HPET, port of the PM timer.
+static PLACES: spin::Once<(Option<usize>, Option<u16>)> = spin::Once::new();
+
+/// Reads the TSC and the best clock beside it, as the reference's `n`-th pair.
+pub(crate) fn mark(reference: &Reference, n: usize) {
+    let Some(&(hpet, pm_timer)) = PLACES.get() else {
+        return;
+    };
+    // SAFETY: ACPI says that it is there, and the devices' gigabyte is mapped.
+    let hpet = hpet.and_then(|base| unsafe { Hpet::new(base) });
+    let (kind, period_fs, bits, count) = match (hpet, pm_timer) {
+        (Some(hpet), _) => (1, hpet.period_fs(), hpet.bits(), hpet.count()),
+        // SAFETY: ACPI names the port.
+        (None, Some(port)) => (2, 1_000_000_000_000_000 / PM_TIMER_HZ, 24, unsafe {
+            u64::from(PortReadOnly::<u32>::new(port).read() & 0xff_ffff)
+        }),
+        (None, None) => return,
+    };
+    reference.kind.store(kind, Relaxed);
+    reference.period_fs.store(period_fs, Relaxed);
+    reference.bits.store(bits, Relaxed);
+    if let Some([at, counted]) = reference.marks.get(n) {
+        at.store(tsc::now(), Relaxed);
+        counted.store(count, Relaxed);
+    }
 }
 
 static TSC_SOURCE: AtomicU32 = AtomicU32::new(0);

@@ -35,6 +35,20 @@ impl Hpet {
         unsafe { VolatilePtr::new(address) }
     }
 
+    /// Femtoseconds per count.
+    pub(crate) fn period_fs(&self) -> u64 {
+        self.period_fs
+    }
+
+    /// Bits of the counter.
+    pub(crate) fn bits(&self) -> u32 {
+        const IS_64_BITS: u64 = 1 << 13;
+        match self.register(0).read() & IS_64_BITS {
+            0 => 32,
+            _ => 64,
+        }
+    }
+
     /// The counter.
     pub(crate) fn count(&self) -> u64 {
         self.register(0xf0).read()

@@ -9,7 +9,7 @@
 //! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
 //! * `sweep`: sweeps, as the host asks for them.
-//! * [`power`]: the way out.
+//! * [`machine`]: what the machine says of itself that bears on latencies. [`power`]: the way out.
 #![no_std]
 #![cfg_attr(
     not(all(feature = "image", feature = "capture", feature = "settings")),
@@ -30,6 +30,7 @@ pub mod drivers;
 pub mod ioapic;
 pub mod line;
 pub mod lock;
+pub mod machine;
 pub mod parallel;
 pub mod pci;
 pub mod power;

@@ -251,6 +251,15 @@ pub fn unexpected_count(cpu: usize) -> u64 {
     unsafe { count.read_volatile() }
 }
 
+/// NMIs of this CPU since boot.
+#[must_use]
+pub fn nmi_count() -> u64 {
+    // SAFETY: reads one word that only its CPU writes.
+    let count = unsafe { &raw const (*percpu::this()).nr_nmis };
+    // SAFETY: as above.
+    unsafe { count.read_volatile() }
+}
+
 /// The vector of the last unexpected interrupt, on any CPU.
 #[must_use]
 pub fn last_unexpected() -> u32 {

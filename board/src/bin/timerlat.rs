@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_board::cmdline::CommandLine;
 #[cfg(feature = "console")]
 use takt_board::console;
-use takt_board::{capture, clocks, control, rtt};
+use takt_board::{capture, clocks, control, machine, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
 use takt_kernel::{arch, irq, smp, thread, time};
@@ -41,7 +41,15 @@ fn main(text: &'static str) {
     TAKT_STATUS
         .tsc_deadline
         .store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
-    takt_board::set_idle_hook(beat);
+    machine::start();
+    let idle: fn() = match machine::is_counting() {
+        true => || {
+            machine::idle();
+            beat();
+        },
+        false => beat,
+    };
+    takt_board::set_idle_hook(idle);
     let code = match Config::read(|word| line.get(word)) {
         Ok(config) => measure(&line, &config),
         Err(value) => {
@@ -59,6 +67,7 @@ fn main(text: &'static str) {
     };
     #[cfg(feature = "console")]
     say_end(&code);
+    machine::finish();
     publish();
     takt_board::end(code)
 }
@@ -82,10 +91,13 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
         config.load
     );
     let hooks = Hooks {
-        #[cfg(not(feature = "console"))]
-        command: rtt::command,
-        #[cfg(feature = "console")]
-        command: || console::command().or_else(rtt::command),
+        command: match machine::is_counting() {
+            true => || {
+                machine::sampled(&TAKT_STATUS);
+                command()
+            },
+            false => command,
+        },
         hand_over: capture::hand_over,
     };
     #[cfg(feature = "console")]
@@ -105,6 +117,15 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
             ExitCode::Failed
         }
     }
+}
+
+/// What the host says, or who stands at the machine.
+fn command() -> Option<u8> {
+    #[cfg(feature = "console")]
+    if let Some(command) = console::command() {
+        return Some(command);
+    }
+    rtt::command()
 }
 
 /// Says what is measured, and shows the latencies from now on.

@@ -15,6 +15,7 @@ use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{smp, trace};
 use takt_timerlat::stats::Status;
+use takt_timerlat::stats::machine::Machine;
 use takt_tracer::wire::line::{
     AGAIN, BUILD_ID, CHANNEL_END, CHANNEL_HELLO, CHANNEL_MEMORY, End, HELLO_HEAD, Hello, MAX_PIECE,
     MemoryWriter, NR_CHANNELS, STOP, TAKEN,
@@ -22,6 +23,7 @@ use takt_tracer::wire::line::{
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use super::TAKT_LOST_FRAMES;
+use crate::machine::TAKT_MACHINE;
 use crate::rtt::{self, TAKT_LOG_DROPPED};
 use crate::serial::{DATA_READY, Serial, TRANSMIT_EMPTY};
 
@@ -260,6 +262,8 @@ impl Line {
         if let Some(status) = STATUS.get() {
             self.send_memory(core::ptr::from_ref(*status) as usize, size_of::<Status>());
         }
+        let machine = core::ptr::from_ref(&TAKT_MACHINE) as usize;
+        self.send_memory(machine, size_of::<Machine>());
         for counter in [&TAKT_LOST_FRAMES, &TAKT_LOG_DROPPED] {
             // With its neighbour, which is sent as it is.
             self.send_memory(core::ptr::from_ref(counter) as usize & !7, 8);

@@ -11,6 +11,7 @@
 //! | [`histogram`] | [`Histogram`]: exact to 1 ns below [`histogram::LINEAR`], 1/256 above |
 //! | [`kinds`] | enums that stand in a [`Status`] as numbers |
 //! | [`latency`] | [`LatencyStats`]: count, current, minimum, maximum, sum, histogram |
+//! | [`machine`] | `Machine`: what else bears on the latencies, raw |
 //! | [`status`] | [`Status`] and its parts |
 //! | `exact` (`std`) | `ExactHistogram`: percentiles, merging |
 //! | `view` (`std`) | `StatusView`: a [`Status`] read from foreign memory |
@@ -29,6 +30,7 @@
 pub mod histogram;
 pub mod kinds;
 pub mod latency;
+pub mod machine;
 pub mod status;
 
 #[cfg(any(feature = "std", test))]

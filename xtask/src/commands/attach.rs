@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow};
 use takt_timerlat::stats::Status;
+use takt_timerlat::stats::machine::Machine;
 
 use super::latency_run::{self, Shown};
 use crate::attach::{Image, Receiver, Session};
@@ -18,6 +19,7 @@ use crate::qemu::Accel;
 use crate::qemu::accel::Selected;
 use crate::report::Buckets;
 use crate::report::judge::{Evidence, state_of};
+use crate::report::machine::MachineRecord;
 use crate::report::record::Host;
 use crate::report::text::Detail;
 use crate::run::collect::Results;
@@ -128,6 +130,7 @@ fn take(flags: &Attach) -> Result<Finished> {
         },
         started,
         build_s,
+        machine: None,
     };
     let (run, last_words) = judge(&elf, &dir, &receiver, &taken, facts)?;
     Ok(Finished {
@@ -186,6 +189,14 @@ fn judge(
     let ids = event_ids(events.and_then(|pair| pair.strip_prefix("events=")));
     facts.event_ids = ids.into_iter().collect();
     facts.kernel_cmdline.clone_from(&greeting.command_line);
+    if let Ok(at) = elf.physical(Machine::SYMBOL) {
+        facts.machine =
+            MachineRecord::read(receiver.ram(), at, greeting.tsc_hz, results.cpus.len())
+                .context("what the machine says of itself cannot be read")?;
+    }
+    if let Some(machine) = &facts.machine {
+        facts.host.cpu.clone_from(&machine.cpu);
+    }
     let run = conclude(dir, facts, &evidence, None)?;
     Ok((run, last_words))
 }

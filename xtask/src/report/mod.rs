@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`record`] | what is known of a run: `run.json` |
+//! | [`machine`] | what a machine says of itself that bears on its latencies |
 //! | [`judge`] | errors, thresholds, taints, the verdict |
 //! | [`csv`] | `hist.csv` |
 //! | [`json`] | `--json` |
@@ -17,6 +18,7 @@ pub mod hist;
 pub mod json;
 pub mod judge;
 pub mod load;
+pub mod machine;
 pub mod record;
 pub mod text;
 

@@ -7,6 +7,7 @@ use takt_timerlat::stats::ExactHistogram;
 use takt_timerlat::stats::histogram::{bucket_low, bucket_of};
 use takt_tracer::wire;
 
+use super::machine::MachineRecord;
 use crate::qemu::accel::Selected;
 use crate::run::config::RunConfig;
 use crate::run::demux::CaptureCount;
@@ -89,6 +90,9 @@ pub struct RunRecord {
     /// The latencies without the time in which other CPUs ran, if that was counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_turns: Vec<WithoutTurns>,
+    /// What a machine that is not QEMU's says of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineRecord>,
     /// Check sum of all this and of `hist.csv`; runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,

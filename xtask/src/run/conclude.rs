@@ -15,6 +15,7 @@ use crate::counted::Verification;
 use crate::qemu::accel::Selected;
 use crate::report::csv;
 use crate::report::judge::Evidence;
+use crate::report::machine::MachineRecord;
 use crate::report::record::{Distributions, Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
 
 /// What is known of a run apart from what it is judged by.
@@ -34,6 +35,8 @@ pub struct Facts {
     pub started: SystemTime,
     /// How long the image took to build, in seconds.
     pub build_s: f64,
+    /// What the machine says of itself, if it is not QEMU's.
+    pub machine: Option<MachineRecord>,
 }
 
 /// Judges a run and writes both files into its folder.
@@ -51,7 +54,8 @@ pub fn conclude(
     let error = evidence
         .error()
         .or_else(|| verification.as_ref()?.error.clone());
-    let taint = evidence.taints();
+    let mut taint = evidence.taints();
+    taint.extend(facts.machine.iter().flat_map(MachineRecord::taints));
     let since = facts.started.duration_since(UNIX_EPOCH);
     let record = RunRecord {
         schema: SCHEMA.into(),
@@ -82,6 +86,7 @@ pub fn conclude(
         threads: results.thread_records(),
         verified: verification.as_ref().map(|it| it.record),
         without_turns: verification.map(|it| it.without_turns).unwrap_or_default(),
+        machine: facts.machine,
         sum: None,
     };
     let mut run = Run {

@@ -157,6 +157,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         host: host(&outcome),
         started,
         build_s: plan.build_s,
+        machine: None,
     };
     let run = conclude(&dir, facts, &evidence, verification)?;
     drop(ram);

@@ -42,6 +42,7 @@ pub struct ExceptionFrame {
 const _: () = assert!(offset_of!(ExceptionFrame, vector) == 15 * 8);
 
 const NMI_VECTOR: u64 = 2;
+const GENERAL_PROTECTION: u64 = 13;
 const PAGE_FAULT: u64 = 14;
 
 /// Called by every exception's stub.
@@ -55,6 +56,12 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     let block = unsafe { &mut *percpu::this() };
     if frame.vector == NMI_VECTOR {
         nmi(block);
+        return;
+    }
+    if frame.vector == GENERAL_PROTECTION
+        && let Some(rip) = super::msr::resume(frame.rip)
+    {
+        frame.rip = rip;
         return;
     }
     block.in_exception += 1;

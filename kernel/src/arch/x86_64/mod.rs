@@ -11,6 +11,7 @@ pub mod frame;
 pub mod interrupts;
 pub mod jump_label;
 pub mod marks;
+pub mod msr;
 pub mod paging;
 pub mod percpu;
 pub(crate) mod place;
