@@ -35,6 +35,8 @@ pub struct Manager {
     pub grub: &'static str,
     /// The package with UEFI's firmware for QEMU.
     pub ovmf: &'static str,
+    /// The packages with Python 3 and its module venv.
+    pub python: &'static str,
 }
 
 const MANAGERS: [Manager; 5] = [
@@ -51,6 +53,7 @@ const MANAGERS: [Manager; 5] = [
         xz: "xz-utils",
         grub: "grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools",
         ovmf: "ovmf",
+        python: "python3-venv",
     },
     Manager {
         program: "dnf",
@@ -65,6 +68,7 @@ const MANAGERS: [Manager; 5] = [
         xz: "xz",
         grub: "grub2-tools-extra grub2-pc-modules grub2-efi-x64-modules xorriso mtools",
         ovmf: "edk2-ovmf",
+        python: "python3-pip",
     },
     Manager {
         program: "pacman",
@@ -79,6 +83,7 @@ const MANAGERS: [Manager; 5] = [
         xz: "xz",
         grub: "grub libisoburn mtools",
         ovmf: "edk2-ovmf",
+        python: "python",
     },
     Manager {
         program: "zypper",
@@ -93,6 +98,7 @@ const MANAGERS: [Manager; 5] = [
         xz: "xz",
         grub: "grub2 grub2-i386-pc grub2-x86_64-efi xorriso mtools",
         ovmf: "qemu-ovmf-x86_64",
+        python: "python3",
     },
     Manager {
         program: "apk",
@@ -107,6 +113,7 @@ const MANAGERS: [Manager; 5] = [
         xz: "xz",
         grub: "grub grub-bios grub-efi xorriso mtools",
         ovmf: "ovmf",
+        python: "python3",
     },
 ];
 

@@ -226,6 +226,7 @@ const TESTS: &[(&str, Check)] = &[
     ("media_image_without_room", media::image_without_room),
     ("media_flash_and_kexec", media::flash_and_kexec),
     ("attach_over_a_pty", attach::over_a_pty),
+    ("attach_in_labgrid", attach::in_labgrid),
     ("compare_linux_rt", compare::linux_rt),
 ];
 

@@ -176,14 +176,14 @@ fn smis_are_counted_and_outliers_say_what_came() {
 #[test]
 fn a_tsc_that_goes_wrong_taints() {
     let mut block = Block::new();
-    // Ten seconds; the HPET of 14.3 MHz says 10.01, its 32 bits do not overflow.
+    // Ten seconds; the HPET of 14.3 MHz says 10.02, its 32 bits do not overflow.
     let hpet = 69_841_279;
-    let counts = (10.01e15 / hpet as f64) as u64;
+    let counts = (10.02e15 / hpet as f64) as u64;
     let tsc = 10 * TSC_HZ;
     block.marks(hpet, 32, 1, [[5, 7], [5 + tsc, 7 + counts]]);
     let taints = block.read().taints();
     assert_eq!(taints.len(), 1);
-    assert!(taints[0].contains("-999 ppm off the HPET"), "{taints:?}");
+    assert!(taints[0].contains("-1996 ppm off the HPET"), "{taints:?}");
     // The PM timer's 24 bits overflow every 4.7 s: an hour, and 30 ppm.
     let period = 1_000_000_000_000_000 / 3_579_545;
     let counts = (3600.0 * 3_579_545.0) as u64;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -14,6 +14,8 @@ use super::{FIRST, Stage};
 use crate::qemu::command::{BARE, RAM_MIB, base, escape};
 use crate::qemu::{Accel, Process, Qmp, Ram};
 use crate::run::folder::{HIST, IMAGE, RECORD};
+use crate::setup::labgrid::UNAVAILABLE;
+use crate::{paths, setup};
 
 /// A machine of QEMU's that stands still until it is told to go on.
 struct Machine {
@@ -138,5 +140,32 @@ pub(super) fn over_a_pty(stage: &Stage) -> Result<()> {
     stage.xtask(&["report", "-o", &page, &dir])?.code(0)?;
     let list = stage.xtask(&["history", "list"])?.code(0)?;
     ensure!(list.stdout.contains("machine"), "{}", list.stdout);
+    Ok(())
+}
+
+/// The environment and the test of `docs/lab`.
+pub(super) fn in_labgrid(stage: &Stage) -> Result<()> {
+    let pytest = match setup::ensure_labgrid(stage.may_install()) {
+        Err(error) if format!("{error:#}").contains(UNAVAILABLE) => {
+            tell!("\nNOT TESTED: docs/lab in labgrid. {error:#}\n");
+            return Ok(());
+        }
+        found => found?,
+    };
+    let lab = paths::workspace().join("docs/lab");
+    let ours = format!("/proc/{}/exe", std::process::id());
+    let output = Command::new(pytest)
+        .args(["-q", "-p", "no:cacheprovider", "--lg-env"])
+        .args([lab.join("labgrid.yaml"), lab.join("test_latency.py")])
+        .env("LG_TAKT_IMAGE", Path::new(&stage.dir(FIRST)).join(IMAGE))
+        .env("LG_TAKT_LINE", stage.path().join("com1"))
+        .env("TAKT", ours)
+        .env("TAKT_HISTORY", stage.history())
+        // Under icount a latency is a number of instructions.
+        .env("TAKT_MAX_NS", "400")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .context("cannot run pytest")?;
+    Done::of(&output).code(0)?.says("1 passed")?;
     Ok(())
 }
