@@ -4,10 +4,15 @@
 #![no_std]
 #![no_main]
 
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use embedded_io::Write;
 use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
-use takt_kernel::{preempt, trace, trace_event};
+use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::{preempt, thread_stack, trace, trace_event};
 use takt_tracer::{event, event_class};
 
 takt_board::entry!(main);
@@ -39,8 +44,46 @@ fn main(command_line: &'static str) {
             panic!("as it was asked for");
         }
         Some("hang") => hang(),
+        Some("loggers") => loggers(),
         Some("flood") => (0..FLOOD).for_each(|number| defmt::info!("message {=u32}", number)),
         _ => defmt::info!("{=str}: bell \u{7}, clear \u{1b}[2J", command_line),
+    }
+}
+
+/// How many instructions of a message are interrupted by others: more than one has.
+const INSTRUCTIONS: u32 = 2_000;
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+static CAME: Semaphore = Semaphore::new(0, 1);
+thread_stack!(static STACK: 16384);
+
+/// Logs, and wakes a thread that logs.
+fn expired(_: usize, _: Expiry) {
+    defmt::info!("handler {=u32}", NUMBER.load(Relaxed));
+    // It is waited for.
+    let _ = CAME.give();
+}
+
+fn woken(_: usize) {
+    while CAME.take().is_ok() {
+        defmt::info!("woken {=u32}", NUMBER.load(Relaxed));
+    }
+}
+
+/// At each instruction of a message there comes an interrupt whose handler logs, and behind it a thread that logs.
+fn loggers() {
+    let woken = Builder::new("woken", 80).and_then(|builder| builder.spawn(&STACK, woken, 0));
+    let (Ok(_), Ok(timer)) = (woken, Timer::new(expired, 0)) else {
+        panic!("no thread or no timer");
+    };
+    for number in 0..INSTRUCTIONS {
+        NUMBER.store(number, Relaxed);
+        timer.arm(Instant::now() + u64::from(number));
+        defmt::info!("thread {=u32}", number);
+        // The log is handed over meanwhile.
+        if sleep_nanos(200_000).is_err() {
+            return;
+        }
     }
 }
 

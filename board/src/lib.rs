@@ -6,7 +6,7 @@
 //! * [`drivers`]: devices by interrupts, with the traits of embedded-hal and embedded-io. [`serial`], [`parallel`]: those that
 //!   need none.
 //! * `console`: what a person at the machine sees.
-//! * [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
+//! * [`log`]: defmt's logger. [`rtt`]: the log in memory, commands from the host. [`capture`]: frames to the host, over a virtio console.
 //! * `control`: the thread that listens to the host; `tracing`: carries out what it and the command line set.
 //! * `sweep`: sweeps, as the host asks for them.
 //! * [`machine`]: what the machine says of itself that bears on latencies. [`power`]: the way out.
@@ -30,6 +30,7 @@ pub mod drivers;
 pub mod ioapic;
 pub mod line;
 pub mod lock;
+pub mod log;
 pub mod machine;
 pub mod parallel;
 pub mod pci;

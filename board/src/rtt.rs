@@ -1,25 +1,21 @@
 //! The log in memory and commands from the host, in SEGGER RTT's layout, so that debug probes understand it too.
 //!
-//! Up channel 0 takes defmt frames. A frame is staged and published as a whole; one that does not fit is dropped and
-//! counted. Down channel 0 takes commands: `s` stops the measurement. Down channel 1 takes lines, which set what the
-//! words of the command line set at boot.
+//! Up channel 0 takes defmt frames, each published as a whole (see [`log`](crate::log)). Down channel 0 takes commands: `s` stops
+//! the measurement. Down channel 1 takes lines, which set what the words of the command line set at boot.
 //!
-//! # Context
-//! Logging disables interrupts for as long as one message takes: it is for set-up, tear-down and diagnostics, not for
-//! measured paths. Never from NMI.
-//!
-//! Source: SEGGER RTT, UM08001, "RTT implementation"; defmt book, "Global logger".
+//! Source: SEGGER RTT, UM08001, "RTT implementation".
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
 use takt_kernel::config::{
     RTT_DOWN_SIZE as DOWN_SIZE, RTT_LINES_SIZE as LINES_SIZE, RTT_UP_SIZE as UP_SIZE,
 };
-use takt_kernel::preempt::{self, IrqGuard};
+
+use crate::log::messages::Log;
 
 #[repr(C)]
 struct Channel {
@@ -86,10 +82,6 @@ static _SEGGER_RTT: ControlBlock = ControlBlock {
     ],
 };
 
-/// Log messages dropped because the buffer was full. The host reads this by the symbol: nothing in the log tells.
-#[unsafe(no_mangle)]
-pub(crate) static TAKT_LOG_DROPPED: AtomicU32 = AtomicU32::new(0);
-
 /// Takes one command byte of the host, if there is one: two loads and a compare when there is none.
 #[inline]
 pub fn command() -> Option<u8> {
@@ -147,6 +139,7 @@ pub(crate) fn put_command(byte: u8) {
 pub(crate) fn drain(most: usize, mut deliver: impl FnMut(&[u8]) -> bool) {
     let channel = &_SEGGER_RTT.up[0];
     loop {
+        crate::log::pump();
         let (write, read) = (
             channel.write.load(Acquire) as usize,
             channel.read.load(Relaxed) as usize,
@@ -173,97 +166,62 @@ pub(crate) fn has_data() -> bool {
     channel.write.load(Relaxed) != channel.read.load(Relaxed)
 }
 
-/// A message in the making.
-struct Message {
-    guard: Option<IrqGuard>,
-    encoder: defmt::Encoder,
-    /// Where the next byte goes; published when the message is complete.
-    at: usize,
-    /// It does not fit.
-    is_lost: bool,
+/// The log's writing end.
+pub(crate) struct Up(());
+
+/// Calls `act` with the log's writing end. It is used by one at a time, which [`Messages`](crate::log::messages::Messages) sees to.
+pub(crate) fn with_log<R>(act: impl FnOnce(&mut Up) -> R) -> R {
+    act(&mut Up(()))
 }
 
-struct State(UnsafeCell<Message>);
+impl Log for Up {
+    #[inline(always)]
+    fn has_room(&self, len: usize) -> bool {
+        let channel = &_SEGGER_RTT.up[0];
+        let (write, read) = (channel.write.load(Relaxed), channel.read.load(Acquire));
+        // What is there, and one byte that stays free.
+        let used = write.wrapping_add(if write < read { UP_SIZE as u32 } else { 0 }) - read;
+        len < UP_SIZE - used as usize
+    }
 
-// SAFETY: used between `acquire` and `release` only, which exclude each other.
-unsafe impl Sync for State {}
-
-static STATE: State = State(UnsafeCell::new(Message {
-    guard: None,
-    encoder: defmt::Encoder::new(),
-    at: 0,
-    is_lost: false,
-}));
-
-/// Held while a message is written, by whichever CPU.
-static BUSY: AtomicBool = AtomicBool::new(false);
-
-fn put(bytes: &[u8]) {
-    let channel = &_SEGGER_RTT.up[0];
-    // SAFETY: between `acquire` and `release`.
-    let message = unsafe { &mut *STATE.0.get() };
-    for &byte in bytes {
-        let next = (message.at + 1) % UP_SIZE;
-        if message.is_lost || next == channel.read.load(Relaxed) as usize {
-            message.is_lost = true;
-            return;
-        }
-        // SAFETY: a byte that the reader does not look at before it is published.
+    #[inline(always)]
+    #[expect(
+        clippy::multiple_unsafe_ops_per_block,
+        reason = "the same for three widths"
+    )]
+    fn put(&mut self, done: usize, bytes: &[u8]) -> usize {
+        let at = around(_SEGGER_RTT.up[0].write.load(Relaxed) as usize + done);
+        let to = UP.0.get().cast::<u8>().wrapping_add(at);
+        // As many at once as there are, and are room for up to the buffer's end: no loop.
+        let room = bytes.len().min(UP_SIZE - at);
+        let from = bytes.as_ptr();
+        // SAFETY: there is room for all, which the reader does not look at before the message ends.
         unsafe {
-            UP.0.get()
-                .cast::<u8>()
-                .wrapping_add(message.at)
-                .write_volatile(byte)
-        };
-        message.at = next;
+            if room >= 16 {
+                to.cast::<[u64; 2]>()
+                    .write_unaligned(from.cast::<[u64; 2]>().read_unaligned());
+                16
+            } else if room >= 4 {
+                to.cast::<u32>()
+                    .write_unaligned(from.cast::<u32>().read_unaligned());
+                4
+            } else {
+                to.write(from.read());
+                1
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn end(&mut self, len: usize) {
+        let channel = &_SEGGER_RTT.up[0];
+        let end = around(channel.write.load(Relaxed) as usize + len);
+        channel.write.store(end as u32, Release);
     }
 }
 
-#[defmt::global_logger]
-struct Logger;
-
-// SAFETY: `acquire` disables interrupts and takes the lock, so messages do not mix.
-unsafe impl defmt::Logger for Logger {
-    fn acquire() {
-        let guard = preempt::irq_save();
-        while BUSY.swap(true, Acquire) {
-            core::hint::spin_loop();
-        }
-        // SAFETY: interrupts are off and the lock is held.
-        let message = unsafe { &mut *STATE.0.get() };
-        // There is none: who has ended a message has taken it.
-        core::mem::forget(message.guard.replace(guard));
-        message.at = _SEGGER_RTT.up[0].write.load(Relaxed) as usize;
-        message.is_lost = false;
-        message.encoder.start_frame(put);
-    }
-
-    unsafe fn flush() {}
-
-    unsafe fn release() {
-        // SAFETY: between `acquire` and `release`.
-        let message = unsafe { &mut *STATE.0.get() };
-        message.encoder.end_frame(put);
-        if message.is_lost {
-            TAKT_LOG_DROPPED.fetch_add(1, Relaxed);
-        } else {
-            _SEGGER_RTT.up[0].write.store(message.at as u32, Release);
-        }
-        let guard = message.guard.take();
-        BUSY.store(false, Release);
-        if let Some(guard) = guard {
-            guard.restore();
-        }
-    }
-
-    unsafe fn write(bytes: &[u8]) {
-        // SAFETY: between `acquire` and `release`.
-        let message = unsafe { &mut *STATE.0.get() };
-        message.encoder.write(bytes, put);
-    }
+/// A place in the log, where it may be behind its end by less than its size.
+#[inline(always)]
+fn around(at: usize) -> usize {
+    if at < UP_SIZE { at } else { at - UP_SIZE }
 }
-
-defmt::timestamp!(
-    "{=u64:us}",
-    takt_kernel::time::cycles_to_nanos(takt_kernel::arch::tsc::now()) / 1000
-);

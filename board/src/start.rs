@@ -38,6 +38,7 @@ impl Machine for Pc {
     }
 
     fn exit(&self, code: ExitCode) -> ! {
+        crate::log::pump_last();
         #[cfg(feature = "capture")]
         capture::leave(code);
         power::exit(code)

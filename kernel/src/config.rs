@@ -87,7 +87,14 @@ pub const MAIN_STACK_SIZE: usize = number(option_env!("TAKT_MAIN_STACK_SIZE"), 3
 /// Bytes of the stack of each thread of a workload, measured or load; whole pages.
 pub const WORKLOAD_STACK_SIZE: usize = number(option_env!("TAKT_WORKLOAD_STACK_SIZE"), 16 * 1024);
 
-/// Bytes of the log in memory (RTT up channel 0). A message that finds no room is dropped and counted.
+/// How many log messages can be in the making or wait for room in the log, at most 32: threads that are preempted while they
+/// log, and handlers. A message for which there is no buffer is dropped and counted.
+pub const NR_LOG_MESSAGES: usize = number(option_env!("TAKT_NR_LOG_MESSAGES"), 8);
+
+/// Bytes of an encoded log message. A longer one is dropped and counted.
+pub const LOG_MESSAGE_SIZE: usize = number(option_env!("TAKT_LOG_MESSAGE_SIZE"), 512);
+
+/// Bytes of the log in memory (RTT up channel 0).
 pub const RTT_UP_SIZE: usize = number(option_env!("TAKT_RTT_UP_SIZE"), 32 * 1024);
 
 /// Bytes of commands from the host that wait to be read (RTT down channel 0); each is one byte.
@@ -132,6 +139,10 @@ const _: () = assert!(
 const _: () = assert!(
     CONTROL_STACK_SIZE.is_multiple_of(4096) && CONTROL_STACK_SIZE >= 4096,
     "stacks are whole pages"
+);
+const _: () = assert!(
+    NR_LOG_MESSAGES >= 1 && NR_LOG_MESSAGES <= 32,
+    "there is a bit for each"
 );
 const _: () = assert!(
     RTT_UP_SIZE >= 2 && RTT_UP_SIZE <= u32::MAX as usize,

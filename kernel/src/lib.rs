@@ -13,6 +13,7 @@
 pub mod arch;
 pub mod boot;
 pub mod config;
+pub mod context;
 pub mod fault;
 pub mod irq;
 pub mod preempt;

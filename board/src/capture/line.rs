@@ -23,8 +23,9 @@ use takt_tracer::wire::line::{
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
 use super::TAKT_LOST_FRAMES;
+use crate::log::TAKT_LOG_DROPPED;
 use crate::machine::TAKT_MACHINE;
-use crate::rtt::{self, TAKT_LOG_DROPPED};
+use crate::rtt;
 use crate::serial::{DATA_READY, Serial, TRANSMIT_EMPTY};
 
 /// An access to the UART takes a microsecond or two, in which no interrupt is taken: none is made so close to a timer.

@@ -9,6 +9,7 @@
 //! images themselves have no flags in their names: those with other flags lie in a folder of their own. Images with feature
 //! `function` have another such folder: what allows their flags is no flag, and changes what build scripts find.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -64,7 +65,7 @@ pub struct Recipe {
     /// Cargo features.
     pub features: Vec<String>,
     /// Log level filter that is compiled in.
-    pub defmt_log: &'static str,
+    pub defmt_log: Cow<'static, str>,
     /// Capacities of its own.
     pub capacities: Option<Capacities>,
     /// Let cargo print what it prints.
@@ -110,6 +111,15 @@ pub(crate) fn variables(has_functions: bool) -> Vec<(&'static str, String)> {
     variables
 }
 
+/// What of the log is compiled in: what the caller's `DEFMT_LOG` says, unless they want all of it.
+fn log_level(verbose: u8) -> Cow<'static, str> {
+    match env::var("DEFMT_LOG") {
+        _ if verbose >= 2 => "trace".into(),
+        Ok(level) if !level.is_empty() => level.into(),
+        _ => "info".into(),
+    }
+}
+
 impl Recipe {
     /// The image that `latency-run` boots.
     #[must_use]
@@ -119,7 +129,7 @@ impl Recipe {
             kind: "--bin",
             name: "timerlat".into(),
             features: vec!["image".into()],
-            defmt_log: if verbose >= 2 { "trace" } else { "info" },
+            defmt_log: log_level(verbose),
             capacities: None,
             verbose: verbose >= 1,
         }
@@ -187,7 +197,7 @@ impl Recipe {
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;
         }
-        let mut variables = vec![("DEFMT_LOG", self.defmt_log.to_owned())];
+        let mut variables = vec![("DEFMT_LOG", self.defmt_log.clone().into_owned())];
         if let Some(capacities) = self.capacities {
             // Of no meaning to the sources. It keeps what is built with these apart.
             flags += &format!(" --cfg takt_capacities=\"{}\"", capacities.name);

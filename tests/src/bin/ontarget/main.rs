@@ -14,6 +14,7 @@ mod giving_way;
 mod inheritance;
 mod interrupts;
 mod latency;
+mod logging;
 mod mapping;
 mod multi;
 mod osnoise;

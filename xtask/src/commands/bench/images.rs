@@ -47,7 +47,7 @@ fn recipe(name: &str) -> Recipe {
         kind: "--bin",
         name: if name == FUNCTIONS { "bench" } else { name }.into(),
         features,
-        defmt_log: if is_bench(name) { "info" } else { "off" },
+        defmt_log: if is_bench(name) { "info" } else { "off" }.into(),
         capacities: Some(if is_bench(name) { BENCH } else { SMALL }),
         verbose: false,
     }

@@ -103,6 +103,7 @@ const TESTS: &[(&str, Check)] = &[
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
     ("run_says_where_it_timed_out", ends::time_out_says_where),
     ("run_counts_a_flood", ends::flood_is_counted),
+    ("loggers_do_not_mix", ends::loggers_do_not_mix),
     ("run_prints_what_is_printable", ends::log_is_printable),
     ("run_is_kept_after_ctrl_c", ends::ctrl_c_keeps_the_run),
     (

@@ -70,6 +70,19 @@ pub(super) fn flood_is_counted(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Messages that others interrupt at each of their instructions are in the log, all of them and whole.
+pub(super) fn loggers_do_not_mix(stage: &Stage) -> Result<()> {
+    let done = run(stage, "loggers", &[])?.code(0)?;
+    for who in ["thread", "handler", "woken"] {
+        for number in 0..2_000 {
+            let message = format!(" INFO  {who} {number}  (");
+            let times = done.stdout.matches(&message).count();
+            ensure!(times == 1, "`{message}` is there {times} times");
+        }
+    }
+    Ok(())
+}
+
 /// Nothing that a guest logs reaches the terminal as it is.
 pub(super) fn log_is_printable(stage: &Stage) -> Result<()> {
     run(stage, "well", &[])?
