@@ -1,7 +1,7 @@
 //! Sends back what is typed, in capitals, until Ctrl-D: a serial port by interrupts.
 //!
-//! On the first serial port, or the second by `port=com2`: `cargo xtask run echo --append port=com2 --qemu '-serial
-//! tcp::4321,server=on'` waits until `nc localhost 4321` is there to type in.
+//! On the first serial port, `cargo xtask run echo --serial stdio`, or the second by `port=com2`: `cargo xtask run echo --append
+//! port=com2 --qemu '-serial tcp::4321,server=on'` waits until `nc localhost 4321` is there to type in.
 #![no_std]
 #![no_main]
 

@@ -38,6 +38,7 @@ pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format};
 
+use crate::run::console::Line;
 use crate::{EXIT_ERROR, term};
 
 /// Builds, boots, measures and reads Takt.
@@ -201,9 +202,13 @@ pub struct Run {
         allow_hyphen_values = true
     )]
     pub qemu: String,
-    /// Stop the guest after this many seconds of real time.
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..), default_value_t = 60)]
-    pub timeout: u64,
+    /// Type to the guest and read what it writes: its serial port on this terminal (stdio; Ctrl-A x ends it), on a new
+    /// pseudo-terminal (pty) or behind a TCP port (tcp:HOST:PORT). Idle time passes as yours does then.
+    #[arg(long, value_name = "WHERE")]
+    pub serial: Option<Line>,
+    /// Stop the guest after this many seconds of real time [default: 60; with --serial never].
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
     /// Run folder [default: the next free runs/NAME-NNN].
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -81,6 +81,7 @@ fn measure(
         &elf,
         &ram,
         Duration::from_secs(flags.timeout),
+        None,
     )?;
     let dir = run_folder.publish()?;
     let has_turns = smp > 1;

@@ -20,6 +20,7 @@ use crate::qemu::{Accel, Machine, Ram};
 use crate::report::load::Facts;
 use crate::run::boot::boot;
 use crate::run::config::clock_keys;
+use crate::run::console::Console;
 use crate::run::events::{means, resolve};
 use crate::run::execute::with_words;
 use crate::run::{RunFolder, folder, words};
@@ -27,6 +28,9 @@ use crate::{input, output, paths, setup, term};
 
 /// The kernel's events that are recorded unless the user says otherwise.
 const KERNEL_EVENTS: [&str; 5] = ["sched", "irq", "timer", "mutex", "print"];
+
+/// How long a guest without a console may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Builds, boots, prints.
 pub(super) fn run(flags: &Run) -> Result<ExitCode> {
@@ -47,10 +51,15 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     let more = more(flags);
     let command = format!("{} {}\n", machine.to_shell(), shell(&more));
     fs::write(run_folder.path().join(folder::CMDLINE), command)?;
-    let limit = Duration::from_secs(flags.timeout);
-    let booted = boot(&machine, &more, &elf, &ram, limit)?;
+    let console = flags.serial.as_ref().map(Console::open).transpose()?;
+    let limit = match (flags.timeout, &console) {
+        (Some(seconds), _) => Duration::from_secs(seconds),
+        (None, None) => TIMEOUT,
+        (None, Some(_)) => Duration::MAX,
+    };
+    let booted = boot(&machine, &more, &elf, &ram, limit, console)?;
     let dir = run_folder.publish()?;
-    let shown = show(&elf, &dir);
+    let shown = show(&elf, &dir, flags.serial.is_some());
     tell!("{}; run folder {}", booted.end, paths::shown(&dir));
     for place in &booted.places {
         tell!("  {place}");
@@ -63,11 +72,11 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
 }
 
 /// Prints what the guest has left. What cannot be read does not keep the rest from being printed.
-fn show(elf: &Elf, dir: &Path) -> Result<()> {
+fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
     let serial = || {
         let serial = input::read(&dir.join(folder::SERIAL)).unwrap_or_default();
         let serial = term::printable(&serial);
-        if serial.trim().is_empty() {
+        if has_seen_serial || serial.trim().is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         let text = Symbolizer::new(elf).annotate(&serial);

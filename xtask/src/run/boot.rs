@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::console::Console;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
 use super::frames::Damage;
 use super::signals::{Interrupted, Watch, Wish};
@@ -35,6 +36,8 @@ pub enum End {
     Exited(GuestExit),
     /// It took longer than this and was killed.
     TimedOut(Duration),
+    /// The user left its console.
+    Left,
     /// The user ended it.
     Interrupted,
 }
@@ -48,6 +51,7 @@ impl fmt::Display for End {
                 "the guest did not end within {} s of real time (--timeout) and was stopped",
                 limit.as_secs()
             ),
+            Self::Left => f.write_str("the guest was stopped at its console"),
             Self::Interrupted => f.write_str("interrupted: the guest was stopped"),
         }
     }
@@ -69,8 +73,8 @@ impl Booted {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self.end {
-            End::Exited(GuestExit::Passed) if self.losses.is_empty() => 0,
-            End::Exited(GuestExit::Passed) => EXIT_TAINTED,
+            End::Exited(GuestExit::Passed) | End::Left if self.losses.is_empty() => 0,
+            End::Exited(GuestExit::Passed) | End::Left => EXIT_TAINTED,
             End::Exited(GuestExit::Threshold) => EXIT_THRESHOLD,
             End::Exited(_) | End::TimedOut(_) => EXIT_ERROR,
             End::Interrupted => EXIT_INTERRUPTED,
@@ -78,8 +82,8 @@ impl Booted {
     }
 }
 
-/// Boots a machine with this image, this memory and `more` arguments of QEMU's, for as long as `limit` at most. Its folder has
-/// the run's files then.
+/// Boots a machine with this image, this memory and `more` arguments of QEMU's, for as long as `limit` at most or until its
+/// console is left. Its folder has the run's files then.
 ///
 /// # Errors
 ///
@@ -90,18 +94,38 @@ pub fn boot(
     elf: &Elf,
     ram: &Ram,
     limit: Duration,
+    console: Option<Console>,
 ) -> Result<Booted> {
     // To the end of this function: a second Ctrl-C does not leave a folder behind that is half full.
     let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
     let (end, stood) = {
         let messages = machine.dir.join(folder::MESSAGES);
-        let mut process = Process::start_with(machine, |all| [&all, more].concat(), &messages)?;
-        let end = wait(&mut process, &mut watch, ram, elf, &messages, limit)?;
+        let arguments = |all: Vec<_>| {
+            let all = [&all, more].concat();
+            match &console {
+                Some(console) => console.wired(all),
+                None => all,
+            }
+        };
+        let mut process = Process::start_with(machine, arguments, &messages)?;
+        let has_left = || console.as_ref().is_some_and(Console::has_left);
+        let end = wait(
+            &mut process,
+            &mut watch,
+            ram,
+            elf,
+            &messages,
+            limit,
+            &has_left,
+        )?;
         let stood = match end {
-            End::Exited(_) => Vec::new(),
+            End::Exited(_) | End::Left => Vec::new(),
             End::TimedOut(_) | End::Interrupted => process.registers(),
         };
         process.kill().context("cannot end QEMU")?;
+        if let Some(console) = console {
+            console.finish();
+        }
         (end, stood)
     };
     let rest = Rest {
@@ -152,6 +176,7 @@ fn wait(
     elf: &Elf,
     messages: &Path,
     limit: Duration,
+    has_left: &dyn Fn() -> bool,
 ) -> Result<End> {
     let rtt = Rtt::new(elf, ram);
     let started = Instant::now();
@@ -163,6 +188,9 @@ fn wait(
             Wish::None => {}
             Wish::Stop => return Ok(End::Interrupted),
             Wish::Quit => bail!(Interrupted("interrupted: no run folder was made")),
+        }
+        if has_left() {
+            return Ok(End::Left);
         }
         if started.elapsed() >= limit {
             return Ok(End::TimedOut(limit));

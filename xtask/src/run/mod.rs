@@ -18,6 +18,7 @@ pub mod boot;
 pub mod collect;
 pub mod conclude;
 pub mod config;
+pub mod console;
 pub mod demux;
 pub mod events;
 pub mod execute;

@@ -6,6 +6,7 @@ mod attach;
 mod boot_functions;
 mod browser;
 mod compare;
+mod console;
 mod document;
 mod drivers;
 mod early;
@@ -105,6 +106,7 @@ const TESTS: &[(&str, Check)] = &[
     ("run_counts_a_flood", ends::flood_is_counted),
     ("loggers_do_not_mix", ends::loggers_do_not_mix),
     ("run_prints_what_is_printable", ends::log_is_printable),
+    ("run_has_a_console", console::is_typed_to),
     ("run_is_kept_after_ctrl_c", ends::ctrl_c_keeps_the_run),
     (
         "run_into_what_cannot_be_written",
