@@ -16,7 +16,7 @@ pub struct Image {
     #[command(flatten)]
     pub to: To,
     /// This ELF file instead of one that is built; with --usb also an ISO file that --iso made.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "features"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["package", "bin", "example", "features", "manifest_path"])]
     pub image: Option<PathBuf>,
     /// An example instead of the image that measures.
     #[arg(long, value_name = "NAME")]
@@ -24,9 +24,12 @@ pub struct Image {
     /// A binary instead of it.
     #[arg(long, value_name = "NAME", conflicts_with = "example")]
     pub bin: Option<String>,
-    /// Package that holds it [default: takt-board].
+    /// Package that holds it [default: takt-board; with --manifest-path its own].
     #[arg(short, long, value_name = "NAME")]
     pub package: Option<String>,
+    /// Cargo.toml of an application elsewhere, which `new` makes: it is built by its own files.
+    #[arg(long, value_name = "FILE")]
+    pub manifest_path: Option<PathBuf>,
     /// More cargo features of the package.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub features: Vec<String>,

@@ -1,13 +1,15 @@
 //! `image`: media that a machine boots from.
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::Image;
+use crate::image::build::CONSOLE_ELSEWHERE;
+use crate::image::elsewhere::Elsewhere;
 use crate::image::{Elf, Recipe};
 use crate::media::disk::{Disk, System};
 use crate::media::flash::{Step, flash};
@@ -60,9 +62,10 @@ pub(super) fn run(flags: &Image) -> Result<ExitCode> {
 
 /// What is to be booted, and a word on where the rest of it is.
 fn contents(flags: &Image) -> Result<(Contents, String)> {
-    let elf = match &flags.image {
-        Some(image) => Elf::open(image)?,
-        None => Elf::open(&recipe(flags).build()?.path)?,
+    let elf = match (&flags.image, &flags.manifest_path) {
+        (Some(image), _) => Elf::open(image)?,
+        (None, Some(manifest)) => Elf::open(&elsewhere(flags, manifest)?)?,
+        (None, None) => Elf::open(&recipe(flags).build()?.path)?,
     };
     let contents = Contents {
         image: strip::strip(&elf.data)
@@ -76,12 +79,29 @@ fn contents(flags: &Image) -> Result<(Contents, String)> {
     ))
 }
 
+/// The kind and the name of what is built, if the flags say so.
+fn what(flags: &Image) -> Option<(&'static str, &str)> {
+    let example = flags.example.as_deref().map(|name| ("--example", name));
+    example.or(flags.bin.as_deref().map(|name| ("--bin", name)))
+}
+
+fn elsewhere(flags: &Image, manifest: &Path) -> Result<PathBuf> {
+    let mut features = flags.features.clone();
+    features.push(CONSOLE_ELSEWHERE.into());
+    let elsewhere = Elsewhere {
+        manifest,
+        package: flags.package.as_deref(),
+        what: what(flags),
+        features: &features,
+    };
+    elsewhere.build()
+}
+
 fn recipe(flags: &Image) -> Recipe {
     let takt = Recipe::takt(flags.verbose);
-    let (kind, name) = match (&flags.example, &flags.bin) {
-        (Some(example), _) => ("--example", example.clone()),
-        (None, Some(bin)) => ("--bin", bin.clone()),
-        (None, None) => (takt.kind, takt.name.clone()),
+    let (kind, name) = match what(flags) {
+        Some((kind, name)) => (kind, name.to_owned()),
+        None => (takt.kind, takt.name.clone()),
     };
     Recipe {
         package: flags.package.clone().unwrap_or(takt.package.clone()),

@@ -42,7 +42,7 @@ const FUNCTION_RUSTFLAGS: &str =
 const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// The feature of images with a console, in packages other than its own.
-const CONSOLE_ELSEWHERE: &str = "takt-board/console";
+pub(crate) const CONSOLE_ELSEWHERE: &str = "takt-board/console";
 
 /// The kernel's capacities of an image, where they are not those of the caller's environment.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod disassembly;
 pub mod elf;
+pub mod elsewhere;
 pub mod events;
 pub mod functions;
 pub mod signature;

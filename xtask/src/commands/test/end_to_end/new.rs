@@ -95,6 +95,17 @@ pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
         .says("2 passed, 0 failed")?
         .complains("the_blinker_keeps_time ... ok")?;
     has_a_budget(&dir)?;
+    // On a medium it is with a console, and its own image stays what it is.
+    let manifest = dir.join("Cargo.toml").display().to_string();
+    let image = stage.dir("demo.elf");
+    let words = ["image", "--elf", &image, "--manifest-path", &manifest];
+    let output = stage
+        .command(&words)
+        .env("CARGO_TARGET_DIR", paths::target().join("application"))
+        .output()?;
+    Done::of(&output)
+        .code(0)?
+        .says("for attach --image, are in")?;
     let path = dir.join("tests/ontarget.rs");
     let tests = fs::read_to_string(&path)?;
     let wrong = tests.replacen("check!(lamp.is_on());", "check!(!lamp.is_on());", 1);
