@@ -13,7 +13,7 @@ use super::compare::is_unavailable;
 use crate::qemu::GuestExit;
 use crate::setup;
 use debian::Debian;
-use pc::{Booted, Firmware, Medium, Pc};
+use pc::{Booted, Clock, Firmware, Medium, Pc};
 
 /// Bytes that an ISO file has at most.
 const MAX_ISO: u64 = 5_000_000;
@@ -82,6 +82,7 @@ pub(super) fn boot_to_the_end(stage: &Stage) -> Result<()> {
     let words = format!("duration_ns=100000000 period_ns=5000000 {HOSTILE}");
     let medium = iso(stage, "end.iso", &words)?;
     let pc = Pc {
+        clock: Clock::Instructions,
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::Cd,
@@ -102,6 +103,7 @@ pub(super) fn end_by_serial(stage: &Stage) -> Result<()> {
     let words = "duration_ns=0 period_ns=20000000 smp=4 cpus=0xf";
     let medium = iso(stage, "endless.iso", words)?;
     let pc = Pc {
+        clock: Clock::Instructions,
         firmware: Firmware::Bios,
         chipset: "pc",
         medium: Medium::Usb,
@@ -120,6 +122,7 @@ pub(super) fn end_by_keyboard(stage: &Stage) -> Result<()> {
     let medium = iso(stage, "endless.iso", words)?;
     let ovmf = setup::ensure_ovmf(stage.may_install())?;
     let pc = Pc {
+        clock: Clock::Instructions,
         firmware: Firmware::Uefi,
         chipset: "q35",
         medium: Medium::Usb,
@@ -149,6 +152,7 @@ pub(super) fn image_without_room(stage: &Stage) -> Result<()> {
     let image = stage.dir("takt");
     stage.xtask(&["image", "--elf", &image])?.code(0)?;
     let pc = Pc {
+        clock: Clock::Instructions,
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::None,
@@ -170,14 +174,15 @@ pub(super) fn image_without_room(stage: &Stage) -> Result<()> {
 
 /// The results of a real machine come over its serial line: `attach` reports on it as on a run of ours.
 pub(super) fn attach_to_it(stage: &Stage) -> Result<()> {
-    let words = "capture=com1 duration_ns=500000000 period_ns=5000000 smp=2 cpus=0x3";
+    let words = "capture=com1 duration_ns=500000000 period_ns=5000000";
     let (medium, elf) = iso_and_elf(stage, "attach.iso", words)?;
     let pc = Pc {
+        clock: Clock::Host,
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::Cd,
         ram_mib: 64,
-        smp: 2,
+        smp: 1,
     };
     let dir = stage.path().join("pc");
     let booted = pc.boot(&medium, Path::new(""), &dir)?;
@@ -190,13 +195,10 @@ pub(super) fn attach_to_it(stage: &Stage) -> Result<()> {
     ])?;
     booted.finish()?;
     let json = attached.code(0)?.json()?;
-    for cpu in 0..2 {
-        let count = &json["cpus"][cpu]["thread"]["count"];
-        ensure!(
-            count.as_u64().is_some_and(|count| count > 50),
-            "CPU {cpu}: {count}"
-        );
-    }
+    // In the host's time a busy host misses some.
+    let of_thread = &json["cpus"][0]["thread"];
+    let count = of_thread["count"].as_u64();
+    ensure!(count.is_some_and(|count| count > 0), "{of_thread}");
     Ok(())
 }
 
@@ -210,6 +212,7 @@ pub(super) fn boot_over_the_network(stage: &Stage) -> Result<()> {
         .code(0)?
         .says("BIOS  boot/grub/i386-pc/core.0")?;
     let pc = Pc {
+        clock: Clock::Host,
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::Net,
@@ -222,7 +225,7 @@ pub(super) fn boot_over_the_network(stage: &Stage) -> Result<()> {
 /// A Linux writes a USB stick by `image --usb`, and becomes Takt by kexec; then the stick boots.
 pub(super) fn flash_and_kexec(stage: &Stage) -> Result<()> {
     const STICK: u64 = 64 << 20;
-    let words = "duration_ns=200000000 period_ns=5000000 smp=2 cpus=0x3";
+    let words = "duration_ns=200000000 period_ns=5000000";
     let iso = iso(stage, "stick.iso", words)?;
     let image = stage.dir("takt");
     stage.xtask(&["image", "--elf", &image])?.code(0)?;
@@ -236,11 +239,12 @@ pub(super) fn flash_and_kexec(stage: &Stage) -> Result<()> {
     let stick = stage.path().join("stick");
     File::create(&stick)?.set_len(STICK)?;
     let pc = Pc {
+        clock: Clock::Host,
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::Usb,
         ram_mib: 512,
-        smp: 2,
+        smp: 1,
     };
     let none = Path::new("");
     let linux = stage.path().join("linux");
@@ -257,5 +261,9 @@ pub(super) fn flash_and_kexec(stage: &Stage) -> Result<()> {
     }
     // kexec puts the file's name in front.
     check(&serial, pc, &format!("/takt {words}"))?;
+    let pc = Pc {
+        clock: Clock::Instructions,
+        ..pc
+    };
     boot_all(stage, &stick, words, &[pc])
 }

@@ -38,9 +38,19 @@ pub(super) enum Medium {
     Net,
 }
 
+/// What the machine's time is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Clock {
+    /// The host's: where somebody outside is waited for.
+    Host,
+    /// That of instructions, 256 ns each, so that a busy host misses no activation and waiting firmware is soon through.
+    Instructions,
+}
+
 /// A machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pc {
+    pub(super) clock: Clock,
     pub(super) firmware: Firmware,
     pub(super) chipset: &'static str,
     pub(super) medium: Medium,
@@ -75,6 +85,9 @@ impl Pc {
         add("-serial", "chardev:com1".into());
         add("-chardev", format!("socket,id=qmp,{}", socket(MONITOR)));
         add("-mon", "chardev=qmp,mode=control".into());
+        if let Clock::Instructions = self.clock {
+            add("-icount", "shift=8,sleep=off".into());
+        }
         if let Firmware::Uefi = self.firmware {
             add("-bios", ovmf.display().to_string());
         }
