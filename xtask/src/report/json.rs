@@ -5,6 +5,7 @@ use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
+use super::machine::MachineRecord;
 use super::record::{Figures, Run, SlotRecord, VerifiedRecord};
 use crate::analysis::rows::Breakdown;
 use crate::run::RunConfig;
@@ -21,6 +22,9 @@ struct Document<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<VerifiedRecord>,
     cpus: Vec<Cpu>,
+    /// What a machine that is not QEMU's says of itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machine: Option<&'r MachineRecord>,
     trace: Trace,
     /// What the latency consists of that hit a threshold.
     analysis: Option<&'r Breakdown>,
@@ -109,6 +113,7 @@ pub fn write(
             .zip(&run.distributions)
             .map(cpu)
             .collect(),
+        machine: record.machine.as_ref(),
         trace: Trace {
             events: record.trace.events,
             bytes: record.trace.bytes,

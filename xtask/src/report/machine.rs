@@ -161,6 +161,36 @@ impl MachineRecord {
         taints
     }
 
+    /// All of it for people: name and text of each line.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let microcode = self.microcode.filter(|it| *it != 0);
+        let microcode = microcode.map_or_else(String::new, |it| format!(", microcode {it:#x}"));
+        let mut lines = vec![("machine", format!("{}{microcode}", self.cpu))];
+        if let Some(smis) = &self.smis {
+            let smis: Vec<_> = smis.iter().map(ToString::to_string).collect();
+            lines.push(("SMIs", format!("{} (of each CPU)", smis.join(" "))));
+        }
+        if let Some(drift) = &self.drift {
+            let (reference, s) = (&drift.reference, drift.ns as f64 / 1e9);
+            // Not `-0.0`.
+            let ppm = (drift.ppm * 10.0).round() / 10.0 + 0.0;
+            lines.push((
+                "TSC",
+                format!("{ppm:+.1} ppm beside the {reference} in {s:.1} s"),
+            ));
+        }
+        lines.extend(self.outliers.iter().map(|it| {
+            let text = format!(
+                "{} latency of {} ns, slot {}, sample {}: {}",
+                it.measure, it.value_ns, it.slot, it.sample, it.cause
+            );
+            ("outlier", text)
+        }));
+        lines.extend(self.notes.iter().map(|note| ("note", note.clone())));
+        lines
+    }
+
     fn is_tcg(&self) -> bool {
         self.hypervisor
             .as_deref()

@@ -280,35 +280,8 @@ fn summary(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
 
 /// What a machine says of itself that bears on its latencies.
 fn hardware(out: &mut String, machine: &MachineRecord) -> std::fmt::Result {
-    let mut line =
-        |name: &str, text: String| writeln!(out, "{name:<12} {}", printable(text.as_bytes()));
-    let microcode = machine
-        .microcode
-        .filter(|it| *it != 0)
-        .map_or_else(String::new, |it| format!(", microcode {it:#x}"));
-    line("machine", format!("{}{microcode}", machine.cpu))?;
-    if let Some(smis) = &machine.smis {
-        let smis: Vec<_> = smis.iter().map(ToString::to_string).collect();
-        line("SMIs", format!("{} (of each CPU)", smis.join(" ")))?;
-    }
-    if let Some(drift) = &machine.drift {
-        let (reference, s) = (&drift.reference, drift.ns as f64 / 1e9);
-        // Not `-0.0`.
-        let ppm = (drift.ppm * 10.0).round() / 10.0 + 0.0;
-        line(
-            "TSC",
-            format!("{ppm:+.1} ppm beside the {reference} in {s:.1} s"),
-        )?;
-    }
-    for it in &machine.outliers {
-        let text = format!(
-            "{} latency of {} ns, slot {}, sample {}: {}",
-            it.measure, it.value_ns, it.slot, it.sample, it.cause
-        );
-        line("outlier", text)?;
-    }
-    for note in &machine.notes {
-        line("note", note.clone())?;
+    for (name, text) in machine.lines() {
+        writeln!(out, "{name:<12} {}", printable(text.as_bytes()))?;
     }
     writeln!(out)
 }

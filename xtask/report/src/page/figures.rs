@@ -3,6 +3,7 @@
 use takt_timerlat::stats::ExactHistogram;
 use xtask::report::Run;
 use xtask::report::judge::slot_name;
+use xtask::report::machine::MachineRecord;
 use xtask::report::record::{Distributions, SlotRecord};
 
 use super::html::{cell, details, escape, figure, head, legend, note, origin, table};
@@ -202,6 +203,8 @@ pub(super) fn configuration(run: usize, source: &Source) -> String {
     row("revision", &record.git, "");
     row("host", &record.host.cpu, "");
     row("host's kernel", &record.host.kernel, "");
+    let machine = record.machine.iter().flat_map(MachineRecord::lines);
+    machine.for_each(|(name, text)| row(name, &text, ""));
     row("QEMU", &record.host.qemu, "");
     row("QEMU's end", &record.host.qemu_exit, "");
     row(

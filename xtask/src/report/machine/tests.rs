@@ -171,6 +171,13 @@ fn smis_are_counted_and_outliers_say_what_came() {
             (1, "thread", 5000, 3, "unknown")
         ]
     );
+    let lines = record.lines();
+    let says = |name, text: &str| assert!(lines.contains(&(name, text.into())), "{lines:?}");
+    says("SMIs", "2 2 (of each CPU)");
+    says(
+        "outlier",
+        "thread latency of 90000 ns, slot 1, sample 40: SMI",
+    );
 }
 
 #[test]

@@ -138,6 +138,10 @@ pub(super) fn over_a_pty(stage: &Stage) -> Result<()> {
     );
     let page = stage.dir("page.html");
     stage.xtask(&["report", "-o", &page, &dir])?.code(0)?;
+    ensure!(
+        std::fs::read_to_string(&page)?.contains("the machine is emulated (TCG)"),
+        "the page says nothing of the machine"
+    );
     let list = stage.xtask(&["history", "list"])?.code(0)?;
     ensure!(list.stdout.contains("machine"), "{}", list.stdout);
     Ok(())
