@@ -63,9 +63,11 @@ pub(super) fn divisor(baud: u32) -> Option<u16> {
     }
 }
 
-/// The line, with the frame that is on its way.
+/// The port.
+const PORT: Serial = Serial::com1_as_is();
+
+/// The line, with the frame that is on its way. All zeros at rest, so that it is no part of the image.
 struct Line {
-    port: Serial,
     /// Bytes that the UART takes when it says that it is empty.
     fifo: usize,
     out: [u8; FrameHeader::SIZE + MAX_PAYLOAD],
@@ -81,8 +83,7 @@ struct Line {
 }
 
 static LINE: Mutex<Line> = Mutex::new(Line {
-    port: Serial::com1_as_is(),
-    fifo: 1,
+    fifo: 0,
     out: [0; _],
     len: 0,
     at: 0,
@@ -106,7 +107,7 @@ pub(super) fn show(status: &'static Status) {
 pub(super) fn start(divisor: u16, command_line: &'static str) {
     COMMAND_LINE.call_once(|| command_line);
     let mut line = LINE.lock();
-    line.fifo = line.port.set_divisor(divisor);
+    line.fifo = PORT.set_divisor(divisor);
     line.greet();
     line.flush();
 }
@@ -163,7 +164,7 @@ impl Line {
     /// Gives the UART what it takes, as long as it `may`; says whether nothing is left.
     fn pump(&mut self, may: impl Fn() -> bool) -> bool {
         while self.at < self.len {
-            if !may() || self.port.line_status() & TRANSMIT_EMPTY == 0 {
+            if !may() || PORT.line_status() & TRANSMIT_EMPTY == 0 {
                 return false;
             }
             for _ in 0..self.fifo {
@@ -173,7 +174,7 @@ impl Line {
                 if !may() {
                     return false;
                 }
-                self.port.put(*byte);
+                PORT.put(*byte);
                 self.at += 1;
             }
         }
@@ -196,7 +197,7 @@ impl Line {
 
     /// Takes what the host has sent.
     fn listen(&mut self) {
-        if self.port.line_status() & DATA_READY != 0 && self.port.take() == STOP {
+        if PORT.line_status() & DATA_READY != 0 && PORT.take() == STOP {
             rtt::put_command(STOP);
         }
     }
@@ -321,7 +322,7 @@ impl Line {
             };
             self.put(CHANNEL_END, 0, [&end.encode(), &[]]);
             self.flush();
-            match answer(&self.port) {
+            match answer() {
                 Some(TAKEN) => return,
                 Some(AGAIN) => results = self.send_results(),
                 _ => {}
@@ -331,11 +332,11 @@ impl Line {
 }
 
 /// What the host says to the end.
-fn answer(port: &Serial) -> Option<u8> {
+fn answer() -> Option<u8> {
     (0..PATIENCE).find_map(|_| {
-        let is_there = port.line_status() & DATA_READY != 0;
+        let is_there = PORT.line_status() & DATA_READY != 0;
         is_there
-            .then(|| port.take())
+            .then(|| PORT.take())
             .filter(|byte| matches!(*byte, TAKEN | AGAIN))
     })
 }
@@ -364,7 +365,6 @@ pub(super) fn give_up(code: u32) {
     trace::tracing_off();
     let Some(mut line) = LINE.try_lock() else {
         // It was interrupted in the middle of a frame.
-        let port = Serial::com1_as_is();
         let end = End {
             code,
             first: 0,
@@ -374,9 +374,9 @@ pub(super) fn give_up(code: u32) {
         for number in 0..ENDS {
             let payload = end.encode();
             let header = FrameHeader::for_payload(CHANNEL_END, 0, number, &payload).encode();
-            port.write_bytes(&header);
-            port.write_bytes(&payload);
-            if answer(&port) == Some(TAKEN) {
+            PORT.write_bytes(&header);
+            PORT.write_bytes(&payload);
+            if answer() == Some(TAKEN) {
                 return;
             }
         }
