@@ -25,7 +25,7 @@ pub struct Attach {
     /// Wait for a machine to boot, however long it takes.
     #[arg(long)]
     pub listen: bool,
-    /// The image that the machine has booted, unstripped [default: the one that is built from the sources].
+    /// The image that the machine has booted, unstripped [default: the one that `image` puts onto media].
     #[arg(long, value_name = "ELF")]
     pub image: Option<PathBuf>,
     /// Run folder [default: the next free runs/attach-NNN].

@@ -65,12 +65,12 @@ pub(super) fn run(flags: &Attach) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The image: the user's, or ours as it is built from the sources.
+/// The image: the user's, or that of media as it is built from the sources.
 fn elf(flags: &Attach) -> Result<(Elf, f64)> {
     let (elf, build_s) = match &flags.image {
         Some(path) => (Elf::open(path)?, 0.0),
         None => {
-            let built = Recipe::takt(flags.verbose).build()?;
+            let built = Recipe::takt(flags.verbose).for_media().build()?;
             (Elf::open(&built.path)?, built.took.as_secs_f64())
         }
     };
