@@ -37,8 +37,9 @@ const HELLO_NS: u64 = 1_000_000_000;
 /// How long the UART is waited for, in looks at it, which take a microsecond on real machines and on emulated ones: a
 /// second or more.
 const PATIENCE: u32 = 1_000_000;
-/// How often the end is sent, and the results anew.
+/// How often the end is sent to a host that says nothing to it, and the results to one that has not got them.
 const ENDS: u32 = 3;
+const MAX_RESENT: u32 = 16;
 /// How often a thread that is at it is waited for, a millisecond each: a frame takes 0.4 s at 115,200 baud.
 const TRIES: u32 = 2000;
 
@@ -310,7 +311,8 @@ impl Line {
                 }
             }
         }
-        for _ in 0..ENDS {
+        let (mut ends, mut resent) = (ENDS, 0);
+        while ends > 0 {
             let [first, next] = results;
             let sent =
                 [CHANNEL_LOG, CHANNEL_TRACE].map(|channel| &self.sequence[usize::from(channel)]);
@@ -324,8 +326,11 @@ impl Line {
             self.flush();
             match answer() {
                 Some(TAKEN) => return,
-                Some(AGAIN) => results = self.send_results(),
-                _ => {}
+                Some(AGAIN) if resent < MAX_RESENT => {
+                    results = self.send_results();
+                    resent += 1;
+                }
+                _ => ends -= 1,
             }
         }
     }
