@@ -7,6 +7,7 @@ pub mod smbus;
 pub mod spd;
 pub mod speaker;
 pub mod uart;
+pub mod virtio;
 pub mod watchdog;
 
 use core::fmt;

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::scratch::Scratch;
 use crate::image::Elf;
+use crate::qemu::command::escape;
 use crate::qemu::executed::logged;
 use crate::qemu::process::{self, MAX_CMDLINE};
 use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
@@ -99,7 +100,7 @@ impl Boot<'_> {
         })
     }
 
-    /// The machine that `latency-run` has, with a second serial port, a parallel port, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
+    /// The machine that `latency-run` has, with a second serial port that leads to a second console, a parallel port, entropy, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
     fn command(&self, machine: &Machine, messages: &File) -> Command {
         let clock = format!("shift={},sleep=off", self.shift);
         let arguments = machine
@@ -117,11 +118,22 @@ impl Boot<'_> {
             }
             None => arguments,
         };
+        let link = format!("path={}", escape(&machine.dir.join("com2")));
         let mut command = process::command();
         command
             .args(arguments)
             .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
-            .args(["-serial", "null"])
+            // COM2's other end is a console.
+            .args([
+                "-chardev",
+                &format!("socket,id=console,server=on,wait=off,{link}"),
+            ])
+            .args(["-chardev", &format!("socket,id=com2,{link}")])
+            .args(["-serial", "chardev:com2"])
+            .args(["-device", "virtio-serial-pci,max_ports=1,id=second"])
+            .args(["-device", "virtconsole,bus=second.0,chardev=console"])
+            .args(["-object", "rng-builtin,id=rng"])
+            .args(["-device", "virtio-rng-pci,rng=rng"])
             .args(["-device", "edu", "-device", "e1000e,romfile="])
             .args(["-device", "i6300esb", "-global", "ICH9-LPC.noreboot=false"])
             .args(["-action", "watchdog=inject-nmi"])

@@ -3,4 +3,5 @@
 mod clocks;
 mod smbus;
 mod uart;
+mod virtio;
 mod watchdog;
