@@ -1,7 +1,8 @@
 //! Every capacity of the system, the board's and the workloads' among them, in one place.
 //!
 //! All memory is static. A capacity can be set for a build by an environment variable of the name given
-//! (`TAKT_MAX_THREADS=16 cargo xtask build`); running out of any of them at run time is an error that the caller gets,
+//! (`TAKT_MAX_THREADS=16 cargo xtask build`), or in the file that `TAKT_CONFIG` names (`max_threads = 16`; an application's is
+//! `takt.toml`, see `build.rs`); running out of any of them at run time is an error that the caller gets,
 //! never a panic. The status block, whose layout the host knows, has limits of its own (`takt_timerlat::stats`): an
 //! image with a workload and more CPUs or threads than those does not build.
 
@@ -72,14 +73,14 @@ core::arch::global_asm!(
 /// Functions under way on one stack that the function graph keeps track of; what is nested deeper is counted.
 pub const GRAPH_DEPTH: usize = number(option_env!("TAKT_GRAPH_DEPTH"), 32);
 
-/// Bytes of each CPU's interrupt stack.
-pub const IRQ_STACK_SIZE: usize = 16 * 1024;
+/// Bytes of each CPU's interrupt stack; whole pages.
+pub const IRQ_STACK_SIZE: usize = number(option_env!("TAKT_IRQ_STACK_SIZE"), 16 * 1024);
 
-/// Bytes of each of a CPU's exception stacks (#DF, NMI, #MC, other exceptions).
-pub const EXCEPTION_STACK_SIZE: usize = 8 * 1024;
+/// Bytes of each of a CPU's exception stacks (#DF, NMI, #MC, other exceptions); whole pages.
+pub const EXCEPTION_STACK_SIZE: usize = number(option_env!("TAKT_EXCEPTION_STACK_SIZE"), 8 * 1024);
 
-/// Bytes of an idle thread's stack; the boot CPU boots on its own, and idle hooks run there.
-pub const IDLE_STACK_SIZE: usize = 16 * 1024;
+/// Bytes of an idle thread's stack, whole pages; the boot CPU boots on its own, and idle hooks run there.
+pub const IDLE_STACK_SIZE: usize = number(option_env!("TAKT_IDLE_STACK_SIZE"), 16 * 1024);
 
 /// Bytes of the main thread's stack, whole pages: the image's `main` runs there.
 pub const MAIN_STACK_SIZE: usize = number(option_env!("TAKT_MAIN_STACK_SIZE"), 32 * 1024);
@@ -134,6 +135,16 @@ const _: () = assert!(
 );
 const _: () = assert!(
     MAIN_STACK_SIZE >= 4096 && WORKLOAD_STACK_SIZE >= 4096,
+    "a stack has a page at least"
+);
+const _: () = assert!(
+    IRQ_STACK_SIZE.is_multiple_of(4096)
+        && EXCEPTION_STACK_SIZE.is_multiple_of(4096)
+        && IDLE_STACK_SIZE.is_multiple_of(4096),
+    "stacks are whole pages"
+);
+const _: () = assert!(
+    IRQ_STACK_SIZE >= 4096 && EXCEPTION_STACK_SIZE >= 4096 && IDLE_STACK_SIZE >= 4096,
     "a stack has a page at least"
 );
 const _: () = assert!(

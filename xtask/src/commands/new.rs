@@ -13,7 +13,7 @@ use crate::term::WithHelp;
 use crate::{output, paths};
 
 /// The files, by their names in the application's folder; what stands in braces is put in.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     (
         "Cargo.toml",
         include_str!("../../templates/new/Cargo.toml.txt"),
@@ -23,6 +23,10 @@ const FILES: [(&str, &str); 8] = [
         include_str!("../../templates/new/config.toml.txt"),
     ),
     ("build.rs", include_str!("../../templates/new/build.rs.txt")),
+    (
+        "takt.toml",
+        include_str!("../../templates/new/takt.toml.txt"),
+    ),
     (
         "src/main.rs",
         include_str!("../../templates/new/src/main.rs.txt"),
@@ -233,6 +237,29 @@ mod tests {
 
     fn own_flags() -> String {
         RUSTFLAGS.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn all_capacities_and_features_are_in_the_table() {
+        let page = include_str!("../../../docs/APPLICATION.md");
+        let config = include_str!("../../../kernel/src/config.rs");
+        let capacities: Vec<_> = config.split("option_env!(\"TAKT_").skip(1).collect();
+        assert!(capacities.len() > 15);
+        for part in capacities {
+            let (name, rest) = part.split_once("\"), ").unwrap();
+            let (value, _) = rest.split_once(");").unwrap();
+            let value: u64 = value
+                .split(" * ")
+                .map(|it| it.parse::<u64>().unwrap())
+                .product();
+            let row = format!("| `{}` | {value} |", name.to_lowercase());
+            assert!(page.contains(&row), "{row}");
+        }
+        let board = toml(include_str!("../../../board/Cargo.toml"));
+        for name in board["features"].as_object().unwrap().keys() {
+            let is_there = name == "default" || page.contains(&format!("| `{name}` |"));
+            assert!(is_there, "{name}");
+        }
     }
 
     #[test]

@@ -68,10 +68,19 @@ fn has_a_budget(dir: &Path) -> Result<()> {
     );
     ensure!(more != main, "the template is another");
     fs::write(&path, more)?;
+    let capacities = dir.join("takt.toml");
+    fs::write(&capacities, "max_thread = 16\n")?;
+    in_folder(dir, &["build", "--quiet"])?
+        .complains("takt.toml: line 1: there is no capacity `max_thread`; there are max_cpus")?;
+    fs::write(
+        &capacities,
+        "max_threads = 16 # with the idle ones\nidle_stack_size = 8_192\n",
+    )?;
     in_folder(dir, &["build", "--quiet"])?.code(0)?;
     takt(dir, &["budget", "check", "--image", &elf])?
         .code(2)?
-        .says("image-text")?;
+        .says("image-text")?
+        .says("image-bss")?;
     takt(dir, &["budget", "update", "--image", &elf])?.code(0)?;
     takt(dir, &["budget", "check", "--image", &elf])?.code(0)?;
     Ok(())
