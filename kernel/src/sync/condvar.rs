@@ -18,6 +18,10 @@ use crate::time::Instant;
 use crate::wait;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.
+///
+/// ```ignore
+#[doc = include_str!("examples/condvar.rs")]
+/// ```
 pub struct Condvar {
     /// Those who wait, and those who are notified and not yet woken; [`Condvar::nr_flips`] says which is which.
     queues: [Waiters; 2],

@@ -84,6 +84,10 @@ impl Wanted {
 const NO_SEARCH: u8 = 0;
 
 /// A word of flags.
+///
+/// ```ignore
+#[doc = include_str!("examples/event_flags.rs")]
+/// ```
 pub struct EventFlags {
     flags: AtomicU32,
     /// The number of the waiter that is looked at next, or 0, which an idle thread has, while there is no search. Changes

@@ -13,6 +13,10 @@ use crate::time::Instant;
 /// A thread that ends with a mutex locked (its guard was forgotten, or it called
 /// [`exit`](crate::thread::exit)) leaves it locked for good: all who wait for it or try to lock it later get
 /// [`Error::OwnerDied`].
+///
+/// ```ignore
+#[doc = include_str!("examples/mutex.rs")]
+/// ```
 pub struct Mutex<T> {
     raw: RawMutex,
     data: UnsafeCell<T>,

@@ -16,6 +16,10 @@ use crate::time::Instant;
 use crate::wait;
 
 /// A queue of up to `N` messages.
+///
+/// ```ignore
+#[doc = include_str!("examples/queue.rs")]
+/// ```
 pub struct Queue<T, const N: usize> {
     ring: UnsafeCell<Ring<T, N>>,
     senders: Waiters,

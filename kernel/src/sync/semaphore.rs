@@ -20,6 +20,10 @@ use crate::wait;
 const CONTENDED: i32 = -1;
 
 /// A counting semaphore.
+///
+/// ```ignore
+#[doc = include_str!("examples/semaphore.rs")]
+/// ```
 pub struct Semaphore {
     count: AtomicI32,
     max: i32,

@@ -15,6 +15,7 @@ mod inheritance;
 mod interrupts;
 mod latency;
 mod logging;
+mod manual;
 mod mapping;
 mod multi;
 mod osnoise;
