@@ -65,7 +65,7 @@ impl ExactHistogram {
         all
     }
 
-    /// The same with the exact values of the samples from [`LINEAR`] on, which are among these; `None` if they are others
+    /// The same with the exact values of the samples from `LINEAR` on, which are among these; `None` if they are others
     /// than those that the buckets have counted.
     #[must_use]
     pub fn refined(&self, samples: impl IntoIterator<Item = u64>) -> Option<Self> {
