@@ -151,11 +151,13 @@ pub(crate) fn read(rsdp: Root) -> Tables {
         return found;
     };
     let revision = rsdp.get(15).copied().unwrap_or(0);
-    let (root, width) = match (revision, u64_at(rsdp, 24)) {
-        (2.., Some(xsdt)) if xsdt != 0 => (table(xsdt as usize), 8),
-        _ => (u32_at(rsdp, 16).and_then(|rsdt| table(rsdt as usize)), 4),
+    // The one of wide addresses may be out of reach, or damaged: then the other is as good.
+    let xsdt = u64_at(rsdp, 24).filter(|xsdt| revision >= 2 && *xsdt != 0);
+    let wide = xsdt.and_then(|xsdt| Some((table(xsdt as usize)?, 8)));
+    let narrow = || Some((table(u32_at(rsdp, 16)? as usize)?, 4));
+    let Some((root, width)) = wide.or_else(narrow) else {
+        return found;
     };
-    let Some(root) = root else { return found };
     for entry in root[36..].chunks_exact(width) {
         let address = if width == 8 {
             u64_at(entry, 0)

@@ -70,6 +70,8 @@ impl Config {
     fn read_as<T: PortRead + Copy + 'static>(address: Address, offset: u16) -> T {
         match Self::in_memory(address, offset) {
             Some(register) => register.read(),
+            // What the ports do not reach.
+            None if offset > 0xff => u32::MAX,
             // SAFETY: the configuration data port.
             None => Self::by_ports(address, offset, |mut data| unsafe { data.read() }),
         }
@@ -78,6 +80,7 @@ impl Config {
     fn write_as<T: PortWrite + Copy + 'static>(address: Address, offset: u16, value: T) {
         match Self::in_memory(address, offset) {
             Some(register) => register.write(value),
+            None if offset > 0xff => {}
             // SAFETY: the configuration data port.
             None => Self::by_ports(address, offset, |mut data| unsafe { data.write(value) }),
         }
@@ -231,32 +234,41 @@ impl Function {
         });
     }
 
-    /// Enables it, and gives the first of its ports in base address register `slot`.
+    /// Enables it, and gives the first of its ports in base address register `slot`. It goes on meanwhile, if it was enabled.
     #[must_use]
     pub fn enable_ports(self, slot: u8) -> Option<u16> {
-        match self.bar(slot)? {
-            Bar::Io { port } if port != 0 => {
-                self.enable();
-                u16::try_from(port).ok()
-            }
-            _ => None,
-        }
-    }
-
-    /// Enables it, and gives the address of its memory in base address register `slot`, if that is mapped.
-    #[must_use]
-    pub fn enable_memory(self, slot: u8) -> Option<usize> {
-        let (address, size) = match self.bar(slot)? {
-            Bar::Memory32 { address, size, .. } => (u64::from(address), u64::from(size)),
-            Bar::Memory64 { address, size, .. } => (address, size),
-            Bar::Io { .. } => return None,
-        };
-        let end = address.checked_add(size)?;
-        if address == 0 || end > 1 << 32 {
+        let value = self.base(slot)?;
+        let port = u16::try_from(value & !3).ok().filter(|port| *port != 0)?;
+        if value & 1 == 0 {
             return None;
         }
         self.enable();
-        usize::try_from(address).ok()
+        Some(port)
+    }
+
+    /// Enables it, and gives the address of its memory in base address register `slot`, if that is mapped. It goes on
+    /// meanwhile, if it was enabled.
+    #[must_use]
+    pub fn enable_memory(self, slot: u8) -> Option<usize> {
+        let value = self.base(slot)?;
+        // Memory lies at a multiple of its size: what begins below 4 GiB ends there.
+        let is_below = match value & 7 {
+            0 => true,
+            4 => self.base(slot + 1)? == 0,
+            _ => false,
+        };
+        let address = (value & !0xf) as usize;
+        if !is_below || address == 0 {
+            return None;
+        }
+        self.enable();
+        Some(address)
+    }
+
+    /// A base address register as it is.
+    fn base(self, slot: u8) -> Option<u32> {
+        let is_endpoint = self.header().header_type(Config) == HeaderType::Endpoint;
+        (is_endpoint && slot < 6).then(|| self.read(0x10 + 4 * u16::from(slot)))
     }
 
     /// What it can do beside what all can.

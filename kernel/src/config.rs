@@ -152,8 +152,8 @@ const _: () = assert!(
     "stacks are whole pages"
 );
 const _: () = assert!(
-    NR_LOG_MESSAGES >= 1 && NR_LOG_MESSAGES <= 32,
-    "there is a bit for each"
+    NR_LOG_MESSAGES >= 2 && NR_LOG_MESSAGES <= 32,
+    "there is a bit for each, and one for what says how many were dropped"
 );
 const _: () = assert!(
     RTT_UP_SIZE >= 2 && RTT_UP_SIZE <= u32::MAX as usize,

@@ -84,14 +84,16 @@ pub fn irq_save() -> IrqGuard {
 #[inline(always)]
 pub fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
     let flags = interrupts::flags();
-    interrupts::disable();
-    trace::section_begun_with(flags);
-    let result = act();
-    if interrupts::are_enabled_in(flags) {
-        trace::section_ends();
-        // SAFETY: as they were.
-        unsafe { interrupts::enable() };
+    if !interrupts::are_enabled_in(flags) {
+        // An NMI may have come upon a hook, beside which there is to be no other.
+        return act();
     }
+    interrupts::disable();
+    trace::section_begun();
+    let result = act();
+    trace::section_ends();
+    // SAFETY: they were on.
+    unsafe { interrupts::enable() };
     result
 }
 

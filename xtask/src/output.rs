@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,6 +85,7 @@ pub fn check_writable(file: &Path) -> Result<()> {
         return Ok(());
     }
     if let Ok(there) = file.metadata() {
+        refuse_disk(file, &there)?;
         // Opening a pipe and closing it again would be the end for its reader.
         let is_plain = there.is_file() || there.is_dir();
         let open = || OpenOptions::new().append(true).open(file).map(drop);
@@ -99,6 +101,15 @@ pub fn check_writable(file: &Path) -> Result<()> {
     rustix::fs::access(dir, Access::WRITE_OK)
         .map_err(io::Error::from)
         .with_context(cannot_write)
+}
+
+/// A disk is not written to as if it were a file: whoever names one has mistyped something.
+fn refuse_disk(path: &Path, there: &fs::Metadata) -> Result<()> {
+    if there.file_type().is_block_device() {
+        return Err(anyhow!("{} is a disk", path.display()))
+            .help("name a file; `image --usb DEVICE` writes to a USB stick");
+    }
+    Ok(())
 }
 
 /// Runs `write` on a buffered file, which is complete or not there: it gets its name at the end. What was written before
@@ -127,7 +138,11 @@ fn by_part(
     failed: impl FnOnce(&Path, anyhow::Error) -> anyhow::Error,
 ) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+    let there = fs::metadata(path).ok();
+    there
+        .as_ref()
+        .map_or(Ok(()), |there| refuse_disk(path, there))?;
+    if there.is_some_and(|there| !there.is_file()) {
         let mut out = BufWriter::new(
             File::options()
                 .write(true)

@@ -198,11 +198,12 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
             } else if !rest.is_empty() {
                 copy.done += log.put(copy.done, rest);
             } else {
-                log.end(text.len);
+                // First of all, for one that takes over: a message may be lost then, and none comes twice.
                 copy.has_room = false;
                 copy.done = 0;
                 copy.head = copy.head.wrapping_add(1);
                 place.store(0, Relaxed);
+                log.end(text.len);
                 self.taken.fetch_and(!(1 << buffer), Release);
             }
             Step::More

@@ -101,7 +101,8 @@ impl<R: Read + Seek> TraceFile<R> {
             }
         };
         let clock = TscClock::new(header.tsc_hz);
-        for (cpu, lane) in (0..).zip(&mut lanes) {
+        // Up to the last number that there is: a range without an end would count beyond it.
+        for (cpu, lane) in (0..=u8::MAX).zip(&mut lanes) {
             lane.is_past = !is_wanted(cpu);
         }
         let mut is_whole = true;

@@ -152,13 +152,18 @@ fn write_usb(device: &Path, medium: &[u8], is_agreed: bool) -> Result<()> {
         return Err(anyhow!("nothing was written to {}", disk.device.display()))
             .help("answer y, or give --yes");
     }
+    // And once more: the answer is about the disk that was shown.
+    if look(device, medium.len() as u64)? != disk {
+        return Err(anyhow!("{} is another disk now", disk.device.display()))
+            .help("begin anew, and see what is there");
+    }
     let len = medium.len() as u64;
     let bar = ProgressBar::new(len).with_style(
         // The template is constant.
         ProgressStyle::with_template("{msg} {bar:34.cyan/dim} {bytes} of {total_bytes}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let written = flash(medium, &disk.device, |step, done| {
+    let written = flash(medium, &disk.device, &disk.number, |step, done| {
         bar.set_message(match step {
             Step::Write => "writing  ",
             Step::Compare => "comparing",

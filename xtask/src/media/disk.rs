@@ -47,6 +47,8 @@ pub struct Disk {
     /// Whether it says that it may be taken out.
     pub is_removable: bool,
     is_read_only: bool,
+    /// Major and minor number of its device.
+    pub number: String,
     /// What it is used for: device and purpose.
     pub uses: Vec<(String, String)>,
 }
@@ -89,6 +91,7 @@ impl Disk {
             size: sectors.saturating_mul(SECTOR),
             is_removable: text("removable").trim() == "1",
             is_read_only: text("ro").trim() == "1",
+            number: text("dev").trim().to_owned(),
             uses: uses(&dir, system)?,
             device: there,
         })

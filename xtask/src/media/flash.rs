@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, OFlags, fadvise, major, minor};
 
 use crate::term::WithHelp;
 
@@ -23,14 +23,37 @@ pub enum Step {
     Compare,
 }
 
-/// Writes `medium` to the beginning of `device` and compares what is there afterwards. `progress` is told the step and how
-/// many bytes of it are done.
+/// Writes `medium` to the beginning of `device`, which is the one with this number (`8:16`), and compares what is there
+/// afterwards. `progress` is told the step and how many bytes of it are done.
 ///
 /// # Errors
 ///
-/// If the device cannot be written or read, or has something else in the end.
-pub fn flash(medium: &[u8], device: &Path, mut progress: impl FnMut(Step, u64)) -> Result<()> {
-    let mut file = open(device)?;
+/// If the device is another one, cannot be written or read, or has something else in the end.
+pub fn flash(
+    medium: &[u8],
+    device: &Path,
+    number: &str,
+    progress: impl FnMut(Step, u64),
+) -> Result<()> {
+    let file = open(device)?;
+    let meta = file.metadata()?;
+    let (major, minor) = (major(meta.rdev()), minor(meta.rdev()));
+    if !meta.file_type().is_block_device() || format!("{major}:{minor}") != number {
+        return Err(anyhow!(
+            "{} is not the disk that the system knows by this name",
+            device.display()
+        ))
+        .help("was it pulled out meanwhile, or is that a file which somebody wrote there? ls -l shows it");
+    }
+    write_and_compare(medium, device, file, progress)
+}
+
+fn write_and_compare(
+    medium: &[u8],
+    device: &Path,
+    mut file: File,
+    mut progress: impl FnMut(Step, u64),
+) -> Result<()> {
     let cannot = |what: &str, at: usize| format!("cannot {what} {} at byte {at}", device.display());
     let mut done = 0;
     for piece in medium.chunks(PIECE) {
@@ -103,7 +126,10 @@ mod tests {
         let medium: Vec<u8> = (0..3 * PIECE + 2048).map(|i| (i / 7) as u8).collect();
         fs::write(&file, vec![0xaa; 4 * PIECE]).unwrap();
         let mut steps = Vec::new();
-        flash(&medium, &file, |step, done| steps.push((step, done))).unwrap();
+        write_and_compare(&medium, &file, open(&file).unwrap(), |step, done| {
+            steps.push((step, done))
+        })
+        .unwrap();
         let there = fs::read(&file).unwrap();
         assert_eq!(there[..medium.len()], medium);
         assert!(there[medium.len()..].iter().all(|byte| *byte == 0xaa));
@@ -130,13 +156,19 @@ mod tests {
                 file.write_all(&[2]).unwrap();
             }
         };
-        let error = flash(&medium, &file, spoil).unwrap_err();
+        let error = write_and_compare(&medium, &file, open(&file).unwrap(), spoil).unwrap_err();
         let text = format!("{error:#}");
         assert!(text.contains(&format!("at byte {}", PIECE + 5)), "{text}");
-        let error = flash(&medium, &dir.path().join("none"), |_, _| ()).unwrap_err();
+        let error = flash(&medium, &dir.path().join("none"), "1:1", |_, _| ()).unwrap_err();
         assert!(format!("{error:#}").contains("cannot open"), "{error:#}");
         // A device that takes nothing.
-        let error = flash(&medium, Path::new("/dev/full"), |_, _| ()).unwrap_err();
+        let error = write_and_compare(
+            &medium,
+            Path::new("/dev/full"),
+            open(Path::new("/dev/full")).unwrap(),
+            |_, _| (),
+        )
+        .unwrap_err();
         assert!(
             format!("{error:#}").contains("cannot write to /dev/full at byte 0"),
             "{error:#}"
