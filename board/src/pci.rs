@@ -54,7 +54,8 @@ impl Config {
     }
 
     fn by_ports<T, R>(address: Address, offset: u16, act: impl FnOnce(Port<T>) -> R) -> R {
-        let select = 1 << 31
+        // What the ports do not reach is not selected: ones are read, and what is written is lost.
+        let select = u32::from(offset <= 0xff) << 31
             | u32::from(address.bus()) << 16
             | u32::from(address.device()) << 11
             | u32::from(address.function()) << 8
@@ -70,8 +71,6 @@ impl Config {
     fn read_as<T: PortRead + Copy + 'static>(address: Address, offset: u16) -> T {
         match Self::in_memory(address, offset) {
             Some(register) => register.read(),
-            // What the ports do not reach.
-            None if offset > 0xff => u32::MAX,
             // SAFETY: the configuration data port.
             None => Self::by_ports(address, offset, |mut data| unsafe { data.read() }),
         }
@@ -80,7 +79,6 @@ impl Config {
     fn write_as<T: PortWrite + Copy + 'static>(address: Address, offset: u16, value: T) {
         match Self::in_memory(address, offset) {
             Some(register) => register.write(value),
-            None if offset > 0xff => {}
             // SAFETY: the configuration data port.
             None => Self::by_ports(address, offset, |mut data| unsafe { data.write(value) }),
         }

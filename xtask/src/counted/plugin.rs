@@ -23,7 +23,7 @@ const PACKAGE: Package = Package {
 };
 
 /// What timerlat's and cyclictest's threads call behind each sample, by a pointer.
-const BEHIND_SAMPLE: &str = "takt_board::rtt::command";
+const BEHIND_SAMPLE: &str = "timerlat::command";
 
 /// The plugin, with the instructions that it logs, or where it has the guest stand.
 #[derive(Clone, Debug, Default)]

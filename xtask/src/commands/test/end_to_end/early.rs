@@ -13,13 +13,19 @@ const ENTRY: u64 = 4;
 /// Under every load.
 pub(super) fn under_every_load(stage: &Stage) -> Result<()> {
     let mut nr_below = 0;
-    for load in ["cpu", "irq", "lock", "mix"] {
-        let name = format!("early-{load}");
-        // Away from the loads' own rhythm, so that the two meet at every distance.
-        let flags = format!("-p 101.3 -d 300ms --load {load} -e timerlat,timer,irq");
+    // Away from the loads' own rhythm, so that the two meet at many distances; which ones is a matter of instructions.
+    let runs = [
+        ("cpu", "101.3"),
+        ("irq", "20.9"),
+        ("lock", "50.3"),
+        ("mix", "97.7"),
+    ];
+    for (load, period) in runs {
+        let name = format!("early-{load}-{period}");
+        let flags = format!("-p {period} -d 300ms --load {load} -e timerlat,timer,irq");
         stage.latency_run(&name, &flags)?.code(0)?;
         let (nr, below) = judge(&stage.trace(&name)?).with_context(|| format!("--load {load}"))?;
-        ensure!(nr > 2_900, "--load {load}: only {nr} activations");
+        ensure!(nr > 2_800, "--load {load}: only {nr} activations");
         nr_below += below;
     }
     ensure!(nr_below > 0, "no load has shown what is to be explained");

@@ -142,7 +142,7 @@ pub(super) fn chrome_slices_nest(stage: &Stage) -> Result<()> {
         last = ts;
         if begins {
             let name = event["name"].as_str().context("no name")?;
-            let is_irq = name.starts_with("irq ");
+            let is_irq = name == "local_timer";
             ensure!(open.len() == usize::from(is_irq), "{name} inside {open:?}");
             nr_irqs += u32::from(is_irq);
             open.push(name);

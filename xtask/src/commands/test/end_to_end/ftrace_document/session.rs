@@ -234,7 +234,7 @@ pub(super) const SESSION: [Step; 52] = [
             "=# tracer: function",
             "COLUMNS",
             // Whoever calls may be anything.
-            "+^HEAD(.{0,6}|(core|takt|<|_).*) <-\\S",
+            "+^HEAD(.{0,6}|(core|takt|timerlat|<|_).*) <-\\S",
         ],
     ),
     (
