@@ -83,17 +83,18 @@ pub fn irq_save() -> IrqGuard {
 /// Any, NMIs included.
 #[inline(always)]
 pub fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
-    let flags = interrupts::flags();
-    if !interrupts::are_enabled_in(flags) {
-        // An NMI may have come upon a hook, beside which there is to be no other.
-        return act();
-    }
+    let were_enabled = interrupts::are_enabled_in(interrupts::flags());
     interrupts::disable();
-    trace::section_begun();
+    // An NMI may have come upon a hook, beside which there is to be no other.
+    if were_enabled {
+        trace::section_begun();
+    }
     let result = act();
-    trace::section_ends();
-    // SAFETY: they were on.
-    unsafe { interrupts::enable() };
+    if were_enabled {
+        trace::section_ends();
+        // SAFETY: they were on.
+        unsafe { interrupts::enable() };
+    }
     result
 }
 
