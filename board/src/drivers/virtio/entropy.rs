@@ -15,6 +15,8 @@ use crate::virtio::queue::{Memory, Queue};
 /// A source of entropy with its queue and buffer: a static.
 pub struct Entropy {
     is_open: AtomicBool,
+    /// The device has the buffer.
+    is_posted: AtomicBool,
     memory: Memory,
     buffer: Buffers<1>,
     state: Once<(Mutex<Queue>, Msix)>,
@@ -33,6 +35,7 @@ impl Entropy {
     pub const fn new() -> Self {
         Self {
             is_open: AtomicBool::new(false),
+            is_posted: AtomicBool::new(false),
             memory: Memory::new(),
             buffer: Buffers::new(),
             state: Once::new(),
@@ -110,15 +113,22 @@ impl TryRng for Source {
     fn try_fill_bytes(&mut self, mut bytes: &mut [u8]) -> Result<(), Error> {
         let Self { entropy, queue } = *self;
         let mut queue = queue.lock()?;
+        let wait = |queue: &mut Queue| loop {
+            if let Some((_, len)) = queue.take() {
+                entropy.is_posted.store(false, Relaxed);
+                return Ok::<_, Error>(len as usize);
+            }
+            entropy.has_bytes.take()?;
+        };
+        // Of a call that could not wait: the buffer is the device's until then, and what it holds is nobody's.
+        if entropy.is_posted.load(Relaxed) {
+            wait(&mut queue)?;
+        }
         while !bytes.is_empty() {
             let wanted = bytes.len().min(BUFFER);
             entropy.buffer.hand_over(&mut queue, 0, wanted, true);
-            let len = loop {
-                if let Some((_, len)) = queue.take() {
-                    break len as usize;
-                }
-                entropy.has_bytes.take()?;
-            };
+            entropy.is_posted.store(true, Relaxed);
+            let len = wait(&mut queue)?;
             // SAFETY: the device has given it back, and the queue is locked.
             let from = unsafe { &mut *entropy.buffer.0[0].get() };
             let (now, later) = bytes.split_at_mut(len.min(wanted));
