@@ -57,6 +57,7 @@ mod start;
 pub mod sweep;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
+mod uart;
 mod virtio;
 
 #[cfg(all(feature = "image", feature = "settings"))]

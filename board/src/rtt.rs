@@ -166,13 +166,8 @@ pub(crate) fn has_data() -> bool {
     channel.write.load(Relaxed) != channel.read.load(Relaxed)
 }
 
-/// The log's writing end.
-pub(crate) struct Up(());
-
-/// Calls `act` with the log's writing end. It is used by one at a time, which [`Messages`](crate::log::messages::Messages) sees to.
-pub(crate) fn with_log<R>(act: impl FnOnce(&mut Up) -> R) -> R {
-    act(&mut Up(()))
-}
+/// The log's writing end. It is used by one at a time, which [`Messages`](crate::log) sees to.
+pub(crate) struct Up;
 
 impl Log for Up {
     #[inline(always)]

@@ -53,6 +53,18 @@ impl Log for &Bytes {
 
     fn put(&mut self, done: usize, bytes: &[u8]) -> usize {
         let nr = bytes.len().min(2);
+        self.add(done, &bytes[..nr]);
+        nr
+    }
+
+    fn end(&mut self, len: usize) {
+        self.add(len, b".");
+    }
+}
+
+impl Bytes {
+    /// Puts bytes behind so many of the same message.
+    fn add(&self, done: usize, bytes: &[u8]) {
         self.0.with_mut(|log| {
             // SAFETY: checked.
             let log = unsafe { &mut *log };
@@ -61,21 +73,7 @@ impl Log for &Bytes {
                 .rposition(|byte| *byte == b'.')
                 .map_or(0, |at| at + 1);
             assert_eq!(log.len(), begin + done);
-            log.extend_from_slice(&bytes[..nr]);
-        });
-        nr
-    }
-
-    fn end(&mut self, len: usize) {
-        self.0.with_mut(|log| {
-            // SAFETY: checked.
-            let log = unsafe { &mut *log };
-            let begin = log
-                .iter()
-                .rposition(|byte| *byte == b'.')
-                .map_or(0, |at| at + 1);
-            assert_eq!(log.len(), begin + len);
-            log.push(b'.');
+            log.extend_from_slice(bytes);
         });
     }
 }

@@ -26,7 +26,8 @@ use super::TAKT_LOST_FRAMES;
 use crate::log::TAKT_LOG_DROPPED;
 use crate::machine::TAKT_MACHINE;
 use crate::rtt;
-use crate::serial::{DATA_READY, Serial, TRANSMIT_EMPTY};
+use crate::serial::Serial;
+use crate::uart::{DATA_READY, TRANSMIT_EMPTY};
 
 /// An access to the UART takes a microsecond or two, in which no interrupt is taken: none is made so close to a timer.
 const MARGIN_NS: u64 = 20_000;

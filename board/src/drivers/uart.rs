@@ -9,44 +9,33 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
 use heapless::Deque;
 use spin::Once;
-use takt_kernel::arch::port::Port as IoPort;
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Instant, sleep_nanos};
 use takt_kernel::{Error as KernelError, irq};
 
 use super::Error;
 use crate::ioapic::{Line, Pin};
 use crate::lock::IrqLock;
+use crate::uart::{
+    CAUSE, DATA, DATA_READY, EIGHT_BYTES, FIFOS, INTERRUPTS, LINE_STATUS, MODEM_CONTROL,
+    MODEM_STATUS, Registers, SCRATCH, TRANSMIT_EMPTY,
+};
 
-const DATA: u16 = 0;
-const INTERRUPTS: u16 = 1;
-/// Read: which interrupt; written: the FIFOs' control.
-const CAUSE: u16 = 2;
-const LINE_CONTROL: u16 = 3;
-const MODEM_CONTROL: u16 = 4;
-const LINE_STATUS: u16 = 5;
-const MODEM_STATUS: u16 = 6;
-const SCRATCH: u16 = 7;
+mod port;
+
+pub use port::Port;
 
 /// A byte was received, or something is wrong with one.
 const ON_RECEIVED: u8 = 1 << 0 | 1 << 2;
 /// The transmitter takes bytes.
 const ON_ROOM: u8 = 1 << 1;
 
-const DATA_READY: u8 = 1 << 0;
 const OVERRUN: u8 = 1 << 1;
 const PARITY: u8 = 1 << 2;
 const FRAMING: u8 = 1 << 3;
 const BREAK: u8 = 1 << 4;
-const ROOM: u8 = 1 << 5;
-const IDLE: u8 = 1 << 6;
 
-/// FIFOs on and emptied, an interrupt from 8 bytes on or when no more come.
-const FIFOS: u8 = 0x87;
-const FIFO_LEN: usize = 16;
 /// The interrupt's line is led to the outside of the UART.
 const OUT2: u8 = 1 << 3;
 
@@ -109,7 +98,7 @@ struct State<const RECEIVE: usize, const TRANSMIT: usize> {
 /// A serial port with its rings, of so many bytes: a static.
 pub struct Uart<const RECEIVE: usize = 256, const TRANSMIT: usize = 256> {
     name: &'static str,
-    base: u16,
+    registers: Registers,
     isa: u8,
     is_open: AtomicBool,
     line: Once<Line>,
@@ -141,13 +130,13 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     /// COM1, which the kernel's own messages go to as well.
     #[must_use]
     pub const fn com1() -> Self {
-        Self::new("com1", 0x3f8, 4)
+        Self::new("com1", Registers::COM1, 4)
     }
 
     /// COM2.
     #[must_use]
     pub const fn com2() -> Self {
-        Self::new("com2", 0x2f8, 3)
+        Self::new("com2", Registers::COM2, 3)
     }
 
     /// Any other: what traces call its interrupt, the first of its eight ports, and the number of its ISA interrupt.
@@ -156,14 +145,15 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     /// A UART, or nothing, has these ports.
     #[must_use]
     pub const unsafe fn at(name: &'static str, base: u16, isa: u8) -> Self {
-        Self::new(name, base, isa)
+        // SAFETY: the caller's duty.
+        Self::new(name, unsafe { Registers::at(base) }, isa)
     }
 
-    const fn new(name: &'static str, base: u16, isa: u8) -> Self {
+    const fn new(name: &'static str, registers: Registers, isa: u8) -> Self {
         const { assert!(RECEIVE > 0 && TRANSMIT > 0) };
         Self {
             name,
-            base,
+            registers,
             isa,
             is_open: AtomicBool::new(false),
             line: Once::new(),
@@ -183,16 +173,6 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
             has_bytes: Semaphore::new(0, 1),
             has_room: Semaphore::new(0, 1),
         }
-    }
-
-    fn read(&self, register: u16) -> u8 {
-        // SAFETY: a register of the UART, which COM1 and COM2 are, or by the promise made to `at`.
-        unsafe { IoPort::<u8>::new(self.base + register).read() }
-    }
-
-    fn write(&self, register: u16, value: u8) {
-        // SAFETY: as `read`.
-        unsafe { IoPort::<u8>::new(self.base + register).write(value) };
     }
 
     /// Sets the port up for so many bits a second, eight data bits, no parity, one stop bit; interrupts come to a CPU.
@@ -217,8 +197,8 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
 
     fn start(&'static self, divisor: u16, cpu: usize) -> Result<(), KernelError> {
         for pattern in [0x5a, 0xa5] {
-            self.write(SCRATCH, pattern);
-            if self.read(SCRATCH) != pattern {
+            self.registers.write(SCRATCH, pattern);
+            if self.registers.read(SCRATCH) != pattern {
                 return Err(KernelError::InvalidArgument);
             }
         }
@@ -226,22 +206,11 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
         let irq = irq::request(self.name, on_interrupt::<RECEIVE, TRANSMIT>, argument)?;
         let line = Pin::isa(self.isa)?.route(irq, cpu)?;
         self.state.with(|state| {
-            let [low, high] = divisor.to_le_bytes();
-            self.write(INTERRUPTS, 0);
-            self.write(LINE_CONTROL, 0x80);
-            self.write(DATA, low);
-            self.write(INTERRUPTS, high);
-            self.write(LINE_CONTROL, 0x03);
-            self.write(CAUSE, FIFOS);
-            self.write(MODEM_CONTROL, OUT2 | 0x03);
-            // An 8250 has none.
-            state.fifo_len = match self.read(CAUSE) >> 6 {
-                3 => FIFO_LEN,
-                _ => 1,
-            };
+            state.fifo_len = self.registers.set_divisor(divisor, FIFOS | EIGHT_BYTES);
+            self.registers.write(MODEM_CONTROL, OUT2 | 0x03);
             // What came before, and at another speed.
-            self.read(LINE_STATUS);
-            self.read(DATA);
+            self.registers.read(LINE_STATUS);
+            self.registers.read(DATA);
         });
         self.line.call_once(|| line).unmask();
         self.state.with(|state| self.enable(state, ON_RECEIVED));
@@ -250,12 +219,12 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
 
     fn enable(&self, state: &mut State<RECEIVE, TRANSMIT>, interrupts: u8) {
         state.interrupts = interrupts;
-        self.write(INTERRUPTS, interrupts);
+        self.registers.write(INTERRUPTS, interrupts);
     }
 
     /// Reads the line's status, whose errors are gone then: counts them.
     fn line_status(&self, counts: &mut Counts) -> u8 {
-        let status = self.read(LINE_STATUS);
+        let status = self.registers.read(LINE_STATUS);
         counts.overruns += u32::from(status & OVERRUN != 0);
         counts.breaks += u32::from(status & BREAK != 0);
         // A break looks like a byte without a stop bit.
@@ -270,19 +239,19 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     fn handle(&self, state: &mut State<RECEIVE, TRANSMIT>) -> Handled {
         let mut handled = Handled::default();
         for _ in 0..MAX_CAUSES {
-            let cause = self.read(CAUSE);
+            let cause = self.registers.read(CAUSE);
             if cause & 1 != 0 {
                 return handled;
             }
             match cause >> 1 & 7 {
-                0 => _ = self.read(MODEM_STATUS),
+                0 => _ = self.registers.read(MODEM_STATUS),
                 1 => handled.sent |= self.send(state),
                 _ => handled.received |= self.receive(state),
             }
         }
         // It goes on to want something: the next edge, for which others may run first.
-        self.write(INTERRUPTS, 0);
-        self.write(INTERRUPTS, state.interrupts);
+        self.registers.write(INTERRUPTS, 0);
+        self.registers.write(INTERRUPTS, state.interrupts);
         handled
     }
 
@@ -293,7 +262,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
             if status & DATA_READY == 0 {
                 return nr != 0;
             }
-            let byte = self.read(DATA);
+            let byte = self.registers.read(DATA);
             // What comes with a break is no byte.
             if status & BREAK == 0 && state.received.push_back(byte).is_err() {
                 state.counts.dropped += 1;
@@ -304,7 +273,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
 
     /// From the ring to the FIFO; says whether there were any.
     fn send(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
-        if self.line_status(&mut state.counts) & ROOM == 0 {
+        if self.line_status(&mut state.counts) & TRANSMIT_EMPTY == 0 {
             return false;
         }
         for nr in 0..state.fifo_len {
@@ -312,7 +281,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
                 self.enable(state, ON_RECEIVED);
                 return nr != 0;
             };
-            self.write(DATA, byte);
+            self.registers.write(DATA, byte);
         }
         true
     }
@@ -328,172 +297,6 @@ extern "C" fn on_interrupt<const RECEIVE: usize, const TRANSMIT: usize>(uart: us
     }
     if handled.sent {
         let _ = uart.has_room.give();
-    }
-}
-
-/// An open serial port.
-///
-/// # Context
-/// Threads. Where there is nothing to wait for, interrupt handlers as well.
-pub struct Port<const RECEIVE: usize = 256, const TRANSMIT: usize = 256> {
-    uart: &'static Uart<RECEIVE, TRANSMIT>,
-    baud: u32,
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> Clone for Port<RECEIVE, TRANSMIT> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> Copy for Port<RECEIVE, TRANSMIT> {}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
-    /// Takes what has come, 16 bytes at most, and waits for the first one.
-    ///
-    /// # Errors
-    /// [`TimedOut`](KernelError::TimedOut); [`WrongContext`](KernelError::WrongContext) if it would have to wait where that is
-    /// not allowed.
-    pub fn read_until(&self, bytes: &mut [u8], deadline: Instant) -> Result<usize, Error> {
-        let Self { uart, .. } = self;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let mut has_waited = false;
-        loop {
-            let (nr, has_more) = uart.state.with(|state| {
-                let mut nr = 0;
-                for to in bytes.iter_mut().take(CHUNK) {
-                    let Some(byte) = state.received.pop_front() else {
-                        break;
-                    };
-                    *to = byte;
-                    nr += 1;
-                }
-                (nr, !state.received.is_empty())
-            });
-            if nr > 0 {
-                // It took the permit, and others may wait too.
-                if has_waited && has_more {
-                    let _ = uart.has_bytes.give();
-                }
-                return Ok(nr);
-            }
-            uart.has_bytes.take_until(deadline)?;
-            has_waited = true;
-        }
-    }
-
-    /// Puts bytes into the ring, 16 at most, and waits for room for the first one.
-    ///
-    /// # Errors
-    /// As [`read_until`](Self::read_until).
-    pub fn write_until(&self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
-        let Self { uart, .. } = self;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let mut has_waited = false;
-        loop {
-            let (nr, has_more) = uart.state.with(|state| {
-                let mut nr = 0;
-                for &byte in bytes.iter().take(CHUNK) {
-                    if state.to_send.push_back(byte).is_err() {
-                        break;
-                    }
-                    nr += 1;
-                }
-                if state.interrupts & ON_ROOM == 0 {
-                    // An empty transmitter says so at once.
-                    uart.enable(state, ON_RECEIVED | ON_ROOM);
-                }
-                (nr, !state.to_send.is_full())
-            });
-            if nr > 0 {
-                if has_waited && has_more {
-                    let _ = uart.has_room.give();
-                }
-                return Ok(nr);
-            }
-            uart.has_room.take_until(deadline)?;
-            has_waited = true;
-        }
-    }
-
-    /// What went wrong so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.uart.state.with(|state| state.counts)
-    }
-
-    /// The signals from the other side, now.
-    #[must_use]
-    pub fn inputs(&self) -> Inputs {
-        let status = self.uart.read(MODEM_STATUS);
-        let is_set = |bit: u8| status & 1 << bit != 0;
-        Inputs {
-            cts: is_set(4),
-            dsr: is_set(5),
-            ri: is_set(6),
-            dcd: is_set(7),
-        }
-    }
-
-    /// Sets the signals to the other side.
-    pub fn set_outputs(&self, outputs: Outputs) {
-        let bit = |is_set: bool, bit: u8| u8::from(is_set) << bit;
-        let value = bit(outputs.dtr, 0) | bit(outputs.rts, 1) | OUT2 | bit(outputs.loopback, 4);
-        self.uart.write(MODEM_CONTROL, value);
-    }
-
-    /// The interrupt: its name, and to which CPU it comes.
-    #[must_use]
-    pub fn line(&self) -> Option<&'static Line> {
-        self.uart.line.get()
-    }
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> ErrorType for Port<RECEIVE, TRANSMIT> {
-    type Error = Error;
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> Read for Port<RECEIVE, TRANSMIT> {
-    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
-        self.read_until(bytes, Instant::NEVER)
-    }
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> ReadReady for Port<RECEIVE, TRANSMIT> {
-    fn read_ready(&mut self) -> Result<bool, Error> {
-        Ok(self.uart.state.with(|state| !state.received.is_empty()))
-    }
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> Write for Port<RECEIVE, TRANSMIT> {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        self.write_until(bytes, Instant::NEVER)
-    }
-
-    /// Waits until the last bit has gone out. No interrupt tells of that, so it looks again when it should be so far.
-    fn flush(&mut self) -> Result<(), Error> {
-        let Self { uart, baud } = *self;
-        let byte_ns = 10 * 1_000_000_000 / u64::from(baud);
-        loop {
-            let (nr, status) = uart.state.with(|state| {
-                let nr = state.to_send.len();
-                (nr, uart.line_status(&mut state.counts))
-            });
-            if nr == 0 && status & IDLE != 0 {
-                return Ok(());
-            }
-            sleep_nanos(byte_ns * (nr as u64 + 1))?;
-        }
-    }
-}
-
-impl<const RECEIVE: usize, const TRANSMIT: usize> WriteReady for Port<RECEIVE, TRANSMIT> {
-    fn write_ready(&mut self) -> Result<bool, Error> {
-        Ok(self.uart.state.with(|state| !state.to_send.is_full()))
     }
 }
 

@@ -45,7 +45,7 @@ use takt_kernel::config::{LOG_MESSAGE_SIZE, NR_LOG_MESSAGES, RTT_UP_SIZE};
 use takt_kernel::context::{self, NR_CONTEXTS};
 use takt_kernel::preempt;
 
-use crate::rtt;
+use crate::rtt::Up;
 use messages::{Messages, Step};
 
 const _: () = assert!(
@@ -80,7 +80,7 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Brings what is queued into the log, as far as there is room.
 pub(crate) fn pump() {
-    while preempt::without_irqs(|| rtt::with_log(|log| MESSAGES.step(log))) == Step::More {}
+    while preempt::without_irqs(|| MESSAGES.step(&mut Up)) == Step::More {}
 }
 
 /// The same at the end of the run, wherever the others stopped.

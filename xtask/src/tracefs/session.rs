@@ -158,17 +158,18 @@ impl Session {
         Ok(())
     }
 
-    /// What is written to a list: whether it replaces what there was, and its whole lines with what was left of the write
-    /// before. What is behind the last of them waits: writers cut names.
+    /// A list is written: `choose` is told whether it replaces what there was, and its whole lines with what was left of the
+    /// write before. What is behind the last of them waits: writers cut names. What is written next is added.
     ///
     /// # Errors
     ///
-    /// What closing another list says.
-    pub(super) fn lines(
+    /// What closing another list says, and `choose`'s.
+    pub(super) fn write_list(
         &mut self,
         file: &'static str,
         text: &str,
-    ) -> super::Result<(bool, String)> {
+        choose: impl FnOnce(&mut Self, bool, &str) -> super::Result<()>,
+    ) -> super::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.file != file) {
             self.close()?;
         }
@@ -181,14 +182,15 @@ impl Session {
         let end = open.rest.rfind('\n').map_or(0, |at| at + 1);
         let behind = open.rest.split_off(end);
         let lines = std::mem::replace(&mut open.rest, behind);
-        Ok((open.is_truncated, lines))
-    }
-
-    /// A list has been written: what follows is added.
-    pub(super) fn written(&mut self) {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let is_new = open.is_truncated;
+        let done = choose(self, is_new, &lines);
         if let Some(open) = &mut self.open {
             open.is_truncated = false;
         }
+        done
     }
 
     /// A writer has closed this file.

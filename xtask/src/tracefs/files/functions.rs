@@ -142,13 +142,9 @@ fn show(session: &mut Session, file: &ListFile) -> Result<Vec<u8>> {
 }
 
 fn write(session: &mut Session, file: &ListFile, text: &str) -> Result<()> {
-    let (is_new, lines) = session.lines(file.name, text)?;
-    if lines.is_empty() {
-        return Ok(());
-    }
-    let done = choose(session, file, is_new, &lines);
-    session.written();
-    done
+    session.write_list(file.name, text, |session, is_new, lines| {
+        choose(session, file, is_new, lines)
+    })
 }
 
 /// Each word adds the functions that it means, with `!` before it removes them, or is a command; those before a bad one are

@@ -84,13 +84,9 @@ fn show(session: &mut Session, file: &PidFile) -> Result<Vec<u8>> {
 }
 
 fn write(session: &mut Session, file: &PidFile, text: &str) -> Result<()> {
-    let (is_new, lines) = session.lines(file.name, text)?;
-    if lines.is_empty() {
-        return Ok(());
-    }
-    let done = choose(session, file, is_new, &lines);
-    session.written();
-    done
+    session.write_list(file.name, text, |session, is_new, lines| {
+        choose(session, file, is_new, lines)
+    })
 }
 
 fn choose(session: &mut Session, file: &PidFile, is_new: bool, text: &str) -> Result<()> {

@@ -1,0 +1,177 @@
+//! [`Port`]: what a thread has of an open serial port.
+
+use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
+use takt_kernel::time::{Instant, sleep_nanos};
+
+use super::{CHUNK, Counts, Error, Inputs, ON_RECEIVED, ON_ROOM, OUT2, Outputs, Uart};
+use crate::ioapic::Line;
+use crate::uart::{MODEM_CONTROL, MODEM_STATUS};
+
+/// Of the line's status: the last bit has gone out.
+const IDLE: u8 = 1 << 6;
+
+/// An open serial port.
+///
+/// # Context
+/// Threads. Where there is nothing to wait for, interrupt handlers as well.
+pub struct Port<const RECEIVE: usize = 256, const TRANSMIT: usize = 256> {
+    pub(super) uart: &'static Uart<RECEIVE, TRANSMIT>,
+    pub(super) baud: u32,
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Clone for Port<RECEIVE, TRANSMIT> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Copy for Port<RECEIVE, TRANSMIT> {}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
+    /// Takes what has come, 16 bytes at most, and waits for the first one.
+    ///
+    /// # Errors
+    /// [`TimedOut`](takt_kernel::Error::TimedOut); [`WrongContext`](takt_kernel::Error::WrongContext) if it would have to wait where that is
+    /// not allowed.
+    pub fn read_until(&self, bytes: &mut [u8], deadline: Instant) -> Result<usize, Error> {
+        let Self { uart, .. } = self;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut has_waited = false;
+        loop {
+            let (nr, has_more) = uart.state.with(|state| {
+                let mut nr = 0;
+                for to in bytes.iter_mut().take(CHUNK) {
+                    let Some(byte) = state.received.pop_front() else {
+                        break;
+                    };
+                    *to = byte;
+                    nr += 1;
+                }
+                (nr, !state.received.is_empty())
+            });
+            if nr > 0 {
+                // It took the permit, and others may wait too.
+                if has_waited && has_more {
+                    let _ = uart.has_bytes.give();
+                }
+                return Ok(nr);
+            }
+            uart.has_bytes.take_until(deadline)?;
+            has_waited = true;
+        }
+    }
+
+    /// Puts bytes into the ring, 16 at most, and waits for room for the first one.
+    ///
+    /// # Errors
+    /// As [`read_until`](Self::read_until).
+    pub fn write_until(&self, bytes: &[u8], deadline: Instant) -> Result<usize, Error> {
+        let Self { uart, .. } = self;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut has_waited = false;
+        loop {
+            let (nr, has_more) = uart.state.with(|state| {
+                let mut nr = 0;
+                for &byte in bytes.iter().take(CHUNK) {
+                    if state.to_send.push_back(byte).is_err() {
+                        break;
+                    }
+                    nr += 1;
+                }
+                if state.interrupts & ON_ROOM == 0 {
+                    // An empty transmitter says so at once.
+                    uart.enable(state, ON_RECEIVED | ON_ROOM);
+                }
+                (nr, !state.to_send.is_full())
+            });
+            if nr > 0 {
+                if has_waited && has_more {
+                    let _ = uart.has_room.give();
+                }
+                return Ok(nr);
+            }
+            uart.has_room.take_until(deadline)?;
+            has_waited = true;
+        }
+    }
+
+    /// What went wrong so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.uart.state.with(|state| state.counts)
+    }
+
+    /// The signals from the other side, now.
+    #[must_use]
+    pub fn inputs(&self) -> Inputs {
+        let status = self.uart.registers.read(MODEM_STATUS);
+        let is_set = |bit: u8| status & 1 << bit != 0;
+        Inputs {
+            cts: is_set(4),
+            dsr: is_set(5),
+            ri: is_set(6),
+            dcd: is_set(7),
+        }
+    }
+
+    /// Sets the signals to the other side.
+    pub fn set_outputs(&self, outputs: Outputs) {
+        let bit = |is_set: bool, bit: u8| u8::from(is_set) << bit;
+        let value = bit(outputs.dtr, 0) | bit(outputs.rts, 1) | OUT2 | bit(outputs.loopback, 4);
+        self.uart.registers.write(MODEM_CONTROL, value);
+    }
+
+    /// The interrupt: its name, and to which CPU it comes.
+    #[must_use]
+    pub fn line(&self) -> Option<&'static Line> {
+        self.uart.line.get()
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> ErrorType for Port<RECEIVE, TRANSMIT> {
+    type Error = Error;
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Read for Port<RECEIVE, TRANSMIT> {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
+        self.read_until(bytes, Instant::NEVER)
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> ReadReady for Port<RECEIVE, TRANSMIT> {
+    fn read_ready(&mut self) -> Result<bool, Error> {
+        Ok(self.uart.state.with(|state| !state.received.is_empty()))
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> Write for Port<RECEIVE, TRANSMIT> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.write_until(bytes, Instant::NEVER)
+    }
+
+    /// Waits until the last bit has gone out. No interrupt tells of that, so it looks again when it should be so far.
+    fn flush(&mut self) -> Result<(), Error> {
+        let Self { uart, baud } = *self;
+        let byte_ns = 10 * 1_000_000_000 / u64::from(baud);
+        loop {
+            let (nr, status) = uart.state.with(|state| {
+                let nr = state.to_send.len();
+                (nr, uart.line_status(&mut state.counts))
+            });
+            if nr == 0 && status & IDLE != 0 {
+                return Ok(());
+            }
+            sleep_nanos(byte_ns * (nr as u64 + 1))?;
+        }
+    }
+}
+
+impl<const RECEIVE: usize, const TRANSMIT: usize> WriteReady for Port<RECEIVE, TRANSMIT> {
+    fn write_ready(&mut self) -> Result<bool, Error> {
+        Ok(self.uart.state.with(|state| !state.to_send.is_full()))
+    }
+}
