@@ -2,7 +2,7 @@
 //!
 //! A message is encoded in a buffer of its own, wherever it is logged: in a thread, which may be preempted at any
 //! instruction, in an interrupt's handler or in an NMI's. When it is complete it is queued, and the queue is emptied into
-//! the log ([`rtt`]), some bytes at a time with interrupts off (see `messages`). So logging keeps no interrupt
+//! the log ([`rtt`](crate::rtt)), some bytes at a time with interrupts off (see `messages`). So logging keeps no interrupt
 //! waiting for longer than one such step, and no thread at all.
 //!
 //! A message for which there is no buffer, or that is longer than one, is dropped. The next message has one before it that says
