@@ -2,8 +2,12 @@
 //!
 //! A place is one instruction while no one listens, `test eax, imm32` as any static key's. Listened to it is a jump to a way
 //! round of its own: that pushes one word and the place's address and goes to a hook, which keeps every register and comes
-//! back behind the place. The way is assembly, three instructions at each place. So the code around a place is the same and
-//! is passed in the same way whether someone listens or not, and what a hook takes is the same wherever it is called.
+//! back behind the place. The way is assembly. So the code around a place is the same and is passed in the same way whether
+//! someone listens or not, and what a hook takes is the same wherever it is called.
+//!
+//! A hook keeps all registers, which costs more than the record of an event does. So where interrupts begin, threads are woken
+//! and switched to (`recorded_place!`), the way round goes to the code around the place while no tracer of latencies listens: the
+//! compiler knows there what is to be kept. Its second instruction is a static branch by [`TIMED`].
 //!
 //! While a tracer of latencies listens, a hook takes a time stamp when it begins and one when it ends, with interrupts off,
 //! and adds what lies in between to the CPU's hidden cycles, with what it takes besides (`timed::OVERHEAD`). The TSC less the
@@ -141,6 +145,26 @@ macro_rules! recorded_place_text {
 }
 pub(crate) use recorded_place_text;
 
+/// The instructions of a place among others, with what they use: what a place changes is declared.
+macro_rules! place_asm {
+    ($($text:expr),+; $($operands:tt)*) => {
+        // SAFETY: an instruction that changes the flags only; or a jump to what calls a function of the kernel's that may be
+        // called there, and keeps what is not declared here. It pushes, which is sound with `nostack`: the image is compiled
+        // without a red zone (`xtask::image::build`), and the hook aligns the stack.
+        unsafe {
+            ::core::arch::asm!(
+                $($text,)+
+                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                $($operands)*
+            );
+        }
+    };
+}
+pub(crate) use place_asm;
+
 /// A place: where this key is on it calls the hook of that name, with the word if one is given. Else it is one instruction.
 macro_rules! place {
     ($key:path, $hook:literal) => {
@@ -149,21 +173,12 @@ macro_rules! place {
     ($key:path, $hook:literal, $word:expr) => {
         $crate::arch::place::place!(@ $key, $hook, "push {word}", word = in(reg) $word, options(nostack))
     };
-    (@ $key:path, $hook:literal, $push:literal, $($rest:tt)*) => {
-        // SAFETY: an instruction that changes the flags only; or a jump to what calls a function of the kernel's that may be
-        // called there, and keeps what is not declared here. It pushes, which is sound with `nostack`: the image is compiled
-        // without a red zone (`xtask::image::build`), and the hook aligns the stack.
-        unsafe {
-            ::core::arch::asm!(
-                $crate::arch::place::place_text!($hook, $push),
-                key = sym $key,
-                out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-                out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-                out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-                out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-                $($rest)*
-            );
-        }
+    (@ $key:path, $hook:literal, $push:literal, $($operands:tt)*) => {
+        $crate::arch::place::place_asm!(
+            $crate::arch::place::place_text!($hook, $push);
+            key = sym $key,
+            $($operands)*
+        )
     };
 }
 pub(crate) use place;
@@ -176,22 +191,15 @@ pub(crate) use place;
 macro_rules! recorded_place {
     ($key:path, $hook:path, $word:expr) => {
         'place: {
-            // SAFETY: as in `place!`.
-            unsafe {
-                ::core::arch::asm!(
-                    $crate::arch::place::recorded_place_text!("push {word}", "{recorded}"),
-                    key = sym $key,
-                    timed = sym $crate::arch::place::TIMED,
-                    hook = sym $hook,
-                    word = in(reg) $word,
-                    recorded = label { break 'place true },
-                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-                    options(nostack, readonly)
-                );
-            }
+            $crate::arch::place::place_asm!(
+                $crate::arch::place::recorded_place_text!("push {word}", "{recorded}");
+                key = sym $key,
+                timed = sym $crate::arch::place::TIMED,
+                hook = sym $hook,
+                word = in(reg) $word,
+                recorded = label { break 'place true },
+                options(nostack, readonly)
+            );
             false
         }
     };

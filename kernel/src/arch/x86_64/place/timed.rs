@@ -1,10 +1,10 @@
 //! The clock of a system without hooks: what hooks take is timed, and hidden from it.
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{TIMED, place_text};
+use super::{TIMED, place_asm, place_text};
 use crate::arch::jump_label::{self, keys, number};
 use crate::arch::percpu::{self, PerCpu, behind_gs};
 use crate::arch::stop::Text;
@@ -120,24 +120,17 @@ const ROUNDS: usize = 16;
 #[inline(never)]
 fn probe() -> (u32, u32) {
     let (begin, end): (u32, u32);
-    // SAFETY: as in `place!`.
-    unsafe {
-        asm!(
-            "rdtsc",
-            "mov {begin:e}, eax",
-            place_text!("probed", "push -1"),
-            "rdtsc",
-            key = sym PROBE,
-            begin = out(reg) begin,
-            out("eax") end,
-            out("edx") _,
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-            options(nostack),
-        );
-    }
+    place_asm!(
+        "rdtsc",
+        "mov {begin:e}, eax",
+        place_text!("probed", "push -1"),
+        "rdtsc";
+        key = sym PROBE,
+        begin = out(reg) begin,
+        out("eax") end,
+        out("edx") _,
+        options(nostack)
+    );
     (begin, end)
 }
 
