@@ -17,6 +17,7 @@ use crate::qemu::Ram;
 use crate::run::folder::SERIAL;
 use crate::run::frames::Damage;
 use crate::term::{WithHelp, printable};
+use crate::{media, paths};
 
 /// Longest payload but for a sub-buffer's: a command line.
 const MAX_PAYLOAD: u32 = HELLO_HEAD as u32 + (4 << 10);
@@ -141,6 +142,11 @@ impl Receiver {
         (self.text, self.noise)
     }
 
+    /// What came before is of a machine that was switched off or on, or of its firmware.
+    pub fn forget_before(&mut self) {
+        (self.text, self.noise) = (0, 0);
+    }
+
     /// Frames of trace and log so far.
     #[must_use]
     pub fn nr_taken(&self) -> u32 {
@@ -246,22 +252,25 @@ impl Receiver {
         if ours == sent {
             return Ok(());
         }
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
         let path = self.image.path.display();
         let error = match sent.iter().all(|byte| *byte == 0) {
             true => anyhow!("the machine's image was linked without a build id"),
             false => anyhow!(
                 "the machine runs another image: its build id is {}, that of {path} is {}",
-                hex(sent),
-                hex(ours)
+                media::hex(sent),
+                media::hex(ours)
             ),
         };
+        let kept = media::kept(sent);
         Err(error).help(match self.image.is_named {
-            true => "name the very ELF file that the machine has booted, unstripped: --image ELF",
-            false => {
-                "the sources have changed since the medium was made: name the ELF file that it was made from, \
-                 --image ELF, or make it anew (cargo xtask image)"
-            }
+            true => "name the very ELF file that the machine has booted, unstripped: --image ELF".into(),
+            false if kept.is_file() => format!(
+                "its medium was made from other sources, or with other flags: --image {}",
+                paths::shown(&kept)
+            ),
+            false => "no medium with it was made here: name the ELF file that it was made from, --image ELF, or make one \
+                      (cargo xtask image)"
+                .into(),
         })
     }
 

@@ -24,6 +24,8 @@ use crate::term::WithHelp;
 const GREETED_WITHIN: Duration = Duration::from_secs(5);
 /// If nothing comes for this long, no more of a frame will.
 const PAUSE: Duration = Duration::from_millis(300);
+/// A machine that sends at another speed is not silent for so long.
+const QUIET: Duration = Duration::from_secs(3);
 /// How often a machine that was asked to stop is asked again: what is sent to it may be damaged as well.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How often a connection is tried again.
@@ -123,6 +125,9 @@ impl Session<'_> {
                 }
             }
             let Some(greeting) = receiver.greeting() else {
+                if self.is_listening && silence >= QUIET {
+                    receiver.forget_before();
+                }
                 self.judge_start(receiver, started.elapsed())?;
                 continue;
             };

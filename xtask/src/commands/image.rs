@@ -16,7 +16,7 @@ use crate::media::flash::{Step, flash};
 use crate::media::{Contents, iso, netdir, strip};
 use crate::run::words;
 use crate::term::WithHelp;
-use crate::{input, output, paths, setup, term};
+use crate::{input, media, output, paths, setup, term};
 
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {
@@ -72,7 +72,8 @@ fn contents(flags: &Image) -> Result<(Contents, String)> {
             .with_context(|| format!("{} cannot be put on a medium", elf.path.display()))?,
         words: words::translate(&flags.append, &elf)?.line,
     };
-    let elf = paths::shown(&elf.path);
+    let kept = media::keep(&elf)?;
+    let elf = paths::shown(&kept);
     Ok((
         contents,
         format!("symbols and the log's formats, for attach --image, are in {elf}"),

@@ -17,9 +17,12 @@ pub mod netdir;
 pub mod strip;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+
+use crate::image::Elf;
+use crate::{output, paths};
 
 /// Where the image lies on every medium.
 const IMAGE: &str = "boot/takt";
@@ -52,4 +55,33 @@ impl Contents {
         write(IMAGE, &self.image)?;
         write(CONFIG, grub::config(&self.words).as_bytes())
     }
+}
+
+/// Where the unstripped image of this build id is kept, if a medium was made of it.
+#[must_use]
+pub fn kept(build_id: &[u8]) -> PathBuf {
+    let name = format!("{}.elf", hex(build_id));
+    paths::target().join("media").join(name)
+}
+
+/// A build id as it is written.
+#[must_use]
+pub fn hex(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Keeps an image that a medium is made of, by its build id: the next build replaces the file that it is in. Says where.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn keep(elf: &Elf) -> Result<PathBuf> {
+    let Some(build_id) = elf.build_id() else {
+        return Ok(elf.path.clone());
+    };
+    let file = kept(&build_id);
+    let cannot = || format!("cannot write {}", file.display());
+    fs::create_dir_all(file.parent().unwrap_or(&file)).with_context(cannot)?;
+    output::write_or_nothing(&file, &elf.data)?;
+    Ok(file)
 }
