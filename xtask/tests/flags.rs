@@ -64,6 +64,14 @@ fn actions_are_done_in_order_and_the_first_that_fails_is_the_last() {
         .code(1)
         .complains("`false` failed");
     assert!(!stage.path("none.txt").exists());
+    // Who ends the command by Ctrl-C ends all.
+    stage
+        .run(
+            "pass",
+            &["-d", "10ms", "--on-end", "shell,command=kill -INT $$"],
+        )
+        .code(130)
+        .complains("interrupted");
     stage
         .run(
             "pass",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Parser};
 
 /// Flags of `new`.
 #[derive(Debug, Args)]
@@ -23,11 +23,50 @@ pub struct Runner {
     /// The image.
     #[arg(value_name = "ELF")]
     pub image: PathBuf,
-    /// Flags of `run`; of an image with tests: words, of which a test's name has to have one.
+    /// Flags of `run`; of an image with tests those of libtest.
     #[arg(
         value_name = "ARGS",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
     pub args: Vec<String>,
+}
+
+/// What is behind `cargo test --`, as libtest has it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo test --",
+    bin_name = "cargo test --",
+    after_help = "\
+Tests run one after another, on a machine that counts instructions: --test-threads changes nothing. Of a test that fails it \
+is shown what it printed, of others nothing: --nocapture and --show-output change nothing. None is ignored."
+)]
+pub struct TestWords {
+    /// Only tests whose names have one of these.
+    #[arg(value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// None whose names have this; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub skip: Vec<String>,
+    /// Names have to be the texts, not to have them.
+    #[arg(long)]
+    pub exact: bool,
+    /// Say which there are, and run none.
+    #[arg(long)]
+    pub list: bool,
+    /// Only ignored ones, of which there are none.
+    #[arg(long, conflicts_with = "include_ignored")]
+    pub ignored: bool,
+    /// Ignored ones as well, of which there are none.
+    #[arg(long)]
+    pub include_ignored: bool,
+    /// Changes nothing.
+    #[arg(long, visible_alias = "no-capture")]
+    pub nocapture: bool,
+    /// Changes nothing.
+    #[arg(long)]
+    pub show_output: bool,
+    /// Changes nothing.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub test_threads: Option<u16>,
 }

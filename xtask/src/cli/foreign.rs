@@ -110,11 +110,11 @@ pub(super) fn advice(error: &clap::Error) -> Option<&'static str> {
     }
     let flag = error.get(ContextKind::InvalidArg)?.to_string();
     let text = error.to_string();
-    let commands = ["latency-run", "osnoise", "hwnoise", "cyclictest"];
-    let command = commands
-        .iter()
-        .find(|it| text.contains(&format!(" xtask {it} ")))?;
-    let found = of(command)
+    // Behind the name of this program, whichever it was called by.
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "))?;
+    let found = usage
+        .split_whitespace()
+        .find_map(|word| Some(of(word)).filter(|flags| !flags.is_empty()))?
         .iter()
         .find(|(flags, _)| flags.contains(&&*flag));
     found.map(|(_, why)| *why)
@@ -122,10 +122,10 @@ pub(super) fn advice(error: &clap::Error) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::{Cli, called};
 
     #[test]
     fn who_types_a_foreign_flag_is_told_why_there_is_none() {
@@ -141,13 +141,17 @@ mod tests {
             ("doctor -u", None),
         ] {
             let words = ["xtask"].into_iter().chain(words.split(' '));
-            let error = Cli::try_parse_from(words.clone()).unwrap_err();
-            let advice = advice(&error);
-            let is_told = match (advice, says) {
-                (Some(advice), Some(says)) => advice.contains(says),
-                (advice, says) => advice == says,
-            };
-            assert!(is_told, "{words:?}: {advice:?}, {error}");
+            for program in ["cargo xtask", "takt"] {
+                let error = called(program)
+                    .try_get_matches_from(words.clone())
+                    .unwrap_err();
+                let advice = advice(&error);
+                let is_told = match (advice, says) {
+                    (Some(advice), Some(says)) => advice.contains(says),
+                    (advice, says) => advice == says,
+                };
+                assert!(is_told, "{program} {words:?}: {advice:?}, {error}");
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use actions::Action;
-pub use app::{New, Runner};
+pub use app::{New, Runner, TestWords};
 pub use attach::Attach;
 pub use compare::{Compare, CompareCommand, LinuxRt};
 pub use cyclictest::{Cyclic, Cyclictest, Lines};
@@ -162,14 +162,18 @@ Exit codes: 0 the guest ended well, 1 error, 2 it stopped at a threshold, 3 tain
 lost), 130 interrupted.")]
 pub struct Run {
     /// Name of the example (or of the binary, with --bin).
-    #[arg(required_unless_present = "image")]
+    #[arg(required_unless_present_any = ["image", "manifest_path"])]
     pub name: Option<String>,
     /// This ELF file instead of one that is built.
-    #[arg(long, value_name = "ELF", conflicts_with_all = ["name", "package", "bin", "features"])]
+    #[arg(long, value_name = "ELF", conflicts_with_all = ["name", "package", "bin", "features", "manifest_path"])]
     pub image: Option<PathBuf>,
-    /// Package that holds it.
-    #[arg(short, long, value_name = "NAME", default_value = "takt-board")]
-    pub package: String,
+    /// Cargo.toml of an application elsewhere, which `new` makes: its image is built by its own files and booted; with
+    /// --append ftrace=function (or function_graph) so that its functions can be traced.
+    #[arg(long, value_name = "FILE")]
+    pub manifest_path: Option<PathBuf>,
+    /// Package that holds it [default: takt-board; with --manifest-path its own].
+    #[arg(short, long, value_name = "NAME")]
+    pub package: Option<String>,
     /// It is a binary, not an example.
     #[arg(long)]
     pub bin: bool,
@@ -371,24 +375,28 @@ pub struct Fuzz {
 /// The exit code, once help or the error is printed: clap's own code for a wrong flag is 2, which
 /// here means that a threshold was hit.
 pub fn parse() -> Result<Cli, ExitCode> {
-    let mut command = Cli::command();
-    if term::program() != "cargo xtask" {
-        command = command.name("takt").bin_name("takt");
-    }
-    let parsed = command
+    let parsed = called(term::program())
         .try_get_matches()
         .and_then(|it| Cli::from_arg_matches(&it));
-    parsed.map_err(|error| {
-        // Nothing can be done if not even this can be printed.
-        let _ = error.print();
-        if let Some(advice) = latency_sweep::advice(&error).or_else(|| foreign::advice(&error)) {
-            tell!("help: {advice}");
-        }
-        match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-            _ => ExitCode::from(EXIT_ERROR),
-        }
-    })
+    parsed.map_err(|error| refuse(&error))
+}
+
+/// The command line of this program, called by one of its two names.
+fn called(name: &'static str) -> clap::Command {
+    Cli::command().name(name).bin_name(name)
+}
+
+/// Prints help or an error, with what to do instead; gives the exit code.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    // Nothing can be done if not even this can be printed.
+    let _ = error.print();
+    if let Some(advice) = latency_sweep::advice(error).or_else(|| foreign::advice(error)) {
+        tell!("help: {advice}");
+    }
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(EXIT_ERROR),
+    }
 }
 
 #[cfg(test)]

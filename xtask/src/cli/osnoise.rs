@@ -58,9 +58,10 @@ pub struct Sampling {
     /// Noise is what keeps the thread from reading the clock for more than this many µs.
     #[arg(short = 'T', long, value_name = "US", value_parser = micros, default_value = "1", help_heading = "Measurement")]
     pub threshold: u64,
-    /// How long to measure, in the guest's time: 500ms, 5s; without a unit, seconds.
-    #[arg(short, long, value_name = "TIME", value_parser = positive_time, default_value = "1s", help_heading = "Measurement")]
-    pub duration: u64,
+    /// How long to measure, in the guest's time: 500ms, 5s; without a unit, seconds [default: 1s; an application that
+    /// measures nothing itself is sampled until it ends].
+    #[arg(short, long, value_name = "TIME", value_parser = positive_time, help_heading = "Measurement")]
+    pub duration: Option<u64>,
     /// CPUs to measure on [default: all].
     #[arg(short, long, value_name = "CPUS", help_heading = "Measurement")]
     pub cpus: Option<CpuSet>,
@@ -94,6 +95,9 @@ pub struct Sampling {
     /// CPUs of the guest, 1 to 8 [default: as many as --cpus needs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Machine")]
     pub smp: Option<u8>,
+    /// Boot this ELF file instead of building the image: any Takt application that has the tracer osnoise.
+    #[arg(long, value_name = "ELF", help_heading = "Machine")]
+    pub image: Option<PathBuf>,
     /// End the guest after this many seconds of real time.
     #[arg(
         long,

@@ -1,13 +1,16 @@
 //! What `--on-threshold` and `--on-end` ask for, done.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, getppid, kill_process};
+use signal_hook::consts::SIGINT;
 
 use super::trace;
 use crate::cli::Action;
+use crate::run::signals::Interrupted;
 
 /// Does what is asked for, in order, for the run in `dir`. The first that fails is the last.
 pub(super) fn perform(actions: &[Action], dir: &Path) -> Result<()> {
@@ -37,6 +40,9 @@ fn shell(command: &str) -> Result<()> {
     let status = Command::new("/bin/sh").args(["-c", command]).status();
     match status.with_context(|| format!("cannot run `{command}`"))? {
         status if status.success() => Ok(()),
+        status if status.signal() == Some(SIGINT) || status.code() == Some(128 + SIGINT) => {
+            bail!(Interrupted("interrupted: the command was not done"))
+        }
         status => bail!("`{command}` failed: {status}"),
     }
 }

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::Image;
 use crate::image::build::CONSOLE_ELSEWHERE;
 use crate::image::elsewhere::Elsewhere;
-use crate::image::{Elf, Recipe};
+use crate::image::{Elf, Recipe, elsewhere};
 use crate::media::disk::{Disk, System};
 use crate::media::flash::{Step, flash};
 use crate::media::{Contents, iso, netdir, strip};
@@ -64,7 +64,7 @@ pub(super) fn run(flags: &Image) -> Result<ExitCode> {
 fn contents(flags: &Image) -> Result<(Contents, String)> {
     let elf = match (&flags.image, &flags.manifest_path) {
         (Some(image), _) => Elf::open(image)?,
-        (None, Some(manifest)) => Elf::open(&elsewhere(flags, manifest)?)?,
+        (None, Some(manifest)) => Elf::open(&of_application(flags, manifest)?)?,
         (None, None) => Elf::open(&recipe(flags).build()?.path)?,
     };
     let contents = Contents {
@@ -86,8 +86,8 @@ fn what(flags: &Image) -> Option<(&'static str, &str)> {
     example.or(flags.bin.as_deref().map(|name| ("--bin", name)))
 }
 
-fn elsewhere(flags: &Image, manifest: &Path) -> Result<PathBuf> {
-    let mut features = flags.features.clone();
+fn of_application(flags: &Image, manifest: &Path) -> Result<PathBuf> {
+    let mut features = elsewhere::features(&flags.features, &flags.append);
     features.push(CONSOLE_ELSEWHERE.into());
     let elsewhere = Elsewhere {
         manifest,

@@ -61,7 +61,8 @@ const PACKAGES: [(&str, &str); 4] = [
 const COPIES: [&str; 2] = ["rust-toolchain.toml", "Cargo.lock"];
 
 /// Brings the tool up to date and runs it in the application's folder: there it would be built with the flags of an image.
-const RUNNER: &str = r#"(cd "$0" && unset CARGO_TARGET_DIR && cargo build --quiet --package xtask) && exec "$0/target/debug/xtask" runner "$@""#;
+/// Where it is built does not depend on where the user has cargo put what it builds.
+const RUNNER: &str = r#"(cd "$0" && cargo build --quiet --package xtask --target-dir target) && exec "$0/target/debug/xtask" runner "$@""#;
 
 /// Makes the folder, and builds what is in it: its first budget is of that.
 pub(super) fn run(flags: &New) -> Result<ExitCode> {
@@ -181,6 +182,9 @@ fn profiles() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
     use super::*;
     use serde_json::{Map, Value};
 
@@ -233,6 +237,28 @@ mod tests {
         let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
         assert_eq!(flags.join(" "), format!("{} -C panic=abort", own_flags()));
         assert!(file("src/main.rs").contains("use my_app::"));
+    }
+
+    /// The tool is found again wherever the user has cargo put what it builds.
+    #[test]
+    fn the_runner_runs_what_it_has_built() {
+        let dir = tempfile::tempdir().unwrap();
+        let cargo = dir.path().join("cargo");
+        let script = "#!/bin/sh\nto=${CARGO_BUILD_TARGET_DIR:-target}\n\
+            while [ $# -gt 0 ]; do [ \"$1\" = --target-dir ] && to=$2; shift; done\n\
+            mkdir -p $to/debug && cp /bin/echo $to/debug/xtask\n";
+        fs::write(&cargo, script).unwrap();
+        fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+        let output = Command::new("sh")
+            .args(["-c", RUNNER])
+            .arg(dir.path())
+            .args(["ELF", "--list"])
+            .env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()))
+            .env("CARGO_BUILD_TARGET_DIR", dir.path().join("elsewhere"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "runner ELF --list\n", "{output:?}");
     }
 
     fn own_flags() -> String {

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use console::style;
-use takt_timerlat::config::{Config, CpuMask, Workload};
+use takt_timerlat::config::{Config, CpuMask, Load, Workload};
+use takt_timerlat::stats::Status;
 use takt_tracer::control::osnoise::{Flag, Param};
 use takt_tracer::control::setting::{Ids, Osnoise as Parameter};
 use takt_tracer::control::{Setting, Tracer};
@@ -21,10 +22,13 @@ use crate::qemu::{Accel, Machine, Ram};
 use crate::run::boot::boot;
 use crate::run::config::clock_keys;
 use crate::run::{RunFolder, events as patterns, folder, words};
+use crate::term::WithHelp;
 use crate::{EXIT_THRESHOLD, output, paths, setup};
 
 /// What is always recorded beside the tracer's own samples.
 const EVENTS: &str = "osnoise:sample_threshold";
+/// How long Takt's own image is measured unless the user says otherwise, in nanoseconds.
+const DURATION: u64 = 1_000_000_000;
 /// Exit code of a run of which something is missing.
 const EXIT_TAINTED: u8 = 3;
 
@@ -66,7 +70,7 @@ fn measure(
         bail!("--runtime is to be above 0 and no longer than --period");
     }
     setup::ensure_qemu(!flags.no_install)?;
-    let elf = Elf::open(&Recipe::takt(0).build()?.path)?;
+    let elf = image(flags)?;
     let run_folder = RunFolder::create(
         flags.output.as_deref(),
         flags.force,
@@ -88,7 +92,13 @@ fn measure(
     let measured = Measured::read(&dir, &elf, has_turns)?;
     let has_sampled = measured.cpus.values().any(|cpu| cpu.count > 0);
     if booted.exit_code() == 0 && measured.stopped.is_none() && !has_sampled {
-        bail!("no sampling was completed: --duration is to be longer than --period");
+        return Err(anyhow!("no sampling was completed")).help(match measures(&elf) {
+            true => "--duration is to be longer than --period",
+            false => {
+                "the application was over before: shorten --period and --runtime; the tracer is set in an image that has \
+                 takt-board's feature `settings`"
+            }
+        });
     }
     if let (Some(file), Some(_)) = (&flags.trace, &measured.stopped) {
         trace::save(&dir, file)?;
@@ -126,6 +136,36 @@ fn measure(
     }
 }
 
+/// The image: the user's, or ours, built if it is not up to date.
+fn image(flags: &Sampling) -> Result<Elf> {
+    let Some(path) = &flags.image else {
+        return Elf::open(&Recipe::takt(0).build()?.path);
+    };
+    let elf = Elf::open(path)?;
+    let shown = path.display();
+    if !events::table(&elf)?
+        .iter()
+        .any(|event| event.name == EVENTS)
+    {
+        return Err(anyhow!(
+            "the image {shown} does not have the tracer osnoise"
+        ))
+        .help("build it with takt-board's feature `osnoise`, which is a default one");
+    }
+    if !measures(&elf) && (flags.duration.is_some() || flags.load != Load::None) {
+        return Err(anyhow!(
+            "the image {shown} has none of takt_timerlat's workloads: it knows neither a duration nor a load"
+        ))
+        .help("leave out --duration and --load: it is sampled until it ends, until --timeout or Ctrl-C");
+    }
+    Ok(elf)
+}
+
+/// Whether an image has workloads, which end when they are told to.
+fn measures(elf: &Elf) -> bool {
+    elf.symbol(Status::SYMBOL).is_ok()
+}
+
 /// A bit for each CPU that is measured.
 fn measured_cpus(flags: &Sampling, smp: u8) -> Result<u32> {
     let all = CpuMask::first(smp).0;
@@ -160,7 +200,7 @@ fn machine(
     let ids = ids.join(",");
     let config = Config {
         workload: Workload::None,
-        duration_ns: flags.duration,
+        duration_ns: flags.duration.unwrap_or(DURATION),
         smp: smp.into(),
         cpus: CpuMask(cpus),
         load: flags.load,

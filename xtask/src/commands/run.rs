@@ -13,8 +13,9 @@ use takt_tracer::event::Layout;
 
 use super::{log, trace};
 use crate::cli::Run;
+use crate::image::elsewhere::Elsewhere;
 use crate::image::symbolize::Symbolizer;
-use crate::image::{Elf, Recipe};
+use crate::image::{Elf, Recipe, elsewhere};
 use crate::qemu::command::shell;
 use crate::qemu::{Accel, Machine, Ram};
 use crate::report::load::Facts;
@@ -96,12 +97,23 @@ fn image(flags: &Run) -> Result<Elf> {
     if let Some(image) = &flags.image {
         return Elf::open(image);
     }
+    let kind = if flags.bin { "--bin" } else { "--example" };
+    if let Some(manifest) = &flags.manifest_path {
+        let elsewhere = Elsewhere {
+            manifest,
+            package: flags.package.as_deref(),
+            what: flags.name.as_deref().map(|name| (kind, name)),
+            features: &elsewhere::features(&flags.features, &flags.append),
+        };
+        return Elf::open(&elsewhere.build()?);
+    }
+    let takt = Recipe::takt(flags.verbose);
     let recipe = Recipe {
-        package: flags.package.clone(),
-        kind: if flags.bin { "--bin" } else { "--example" },
-        // Clap demands one of both.
+        package: flags.package.clone().unwrap_or(takt.package.clone()),
+        kind,
+        // Clap demands one of the three.
         name: flags.name.clone().unwrap_or_default(),
-        ..Recipe::takt(flags.verbose)
+        ..takt
     }
     .with_features(&flags.features)
     .for_words(&flags.append);

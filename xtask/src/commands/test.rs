@@ -17,6 +17,9 @@ mod storm;
 mod tally;
 mod target;
 
+pub(super) use target::Choice;
+
+use std::io::Write;
 use std::process::ExitCode;
 use std::thread;
 
@@ -24,6 +27,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::Test;
 use crate::image::{Elf, Recipe};
+use crate::output;
 use tally::Tally;
 
 /// Runs the tests that the flags ask for. Without `--host` and `--target` that is all of them.
@@ -31,14 +35,14 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let on_host = flags.host || !flags.target;
     let on_target = flags.target || !flags.host;
     crate::setup::ensure_qemu(!flags.no_install)?;
+    let filter = flags.filter.as_deref();
     if let Some(image) = &flags.image {
         let elf = Elf::open(image)?;
         if !has_tests(&elf) {
             bail!("the image {} has no on-target tests", image.display());
         }
-        return of_image(&elf, flags.filter.as_slice());
+        return of_image(&elf, &Choice::having(filter));
     }
-    let filter = flags.filter.as_deref();
     let tally = Tally::default();
     if on_target {
         let images = [
@@ -49,7 +53,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
             let target = scope.spawn(|| {
                 for image in &images {
                     match image {
-                        Ok(image) => target::run(image, flags.filter.as_slice(), &tally),
+                        Ok(image) => target::run(image, &Choice::having(filter), &tally),
                         Err(error) => tally.failed("target", "image", &format!("{error:#}")),
                     }
                 }
@@ -76,11 +80,22 @@ pub(super) fn has_tests(elf: &Elf) -> bool {
     start != end
 }
 
-/// Runs the on-target tests of an image whose names have one of these texts; without any, all of them.
-pub(super) fn of_image(elf: &Elf, filters: &[String]) -> Result<ExitCode> {
+/// Runs the on-target tests of an image that are chosen.
+pub(super) fn of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
     let tally = Tally::default();
-    target::run(elf, filters, &tally);
+    target::run(elf, choice, &tally);
     tally.finish()
+}
+
+/// Prints their names as libtest does.
+pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
+    let names = target::names(elf, choice)?;
+    output::to_stdout(|out| {
+        for name in &names {
+            writeln!(out, "{name}: test")?;
+        }
+        Ok(writeln!(out, "\n{} tests, 0 benchmarks", names.len())?)
+    })
 }
 
 /// An image with on-target tests, built with these features besides.

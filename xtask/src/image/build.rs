@@ -35,11 +35,11 @@ pub const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C for
 
 /// What images with feature `function` are built with besides: entries that can be patched (a `-Z` flag, allowed to the
 /// stable compiler by [`BOOTSTRAP`]), each function at the beginning of a block by which records name it.
-const FUNCTION_RUSTFLAGS: &str =
+pub(super) const FUNCTION_RUSTFLAGS: &str =
     " -Z patchable-function-entry=5 -C llvm-args=-align-all-functions=6";
 
 /// Allows `-Z` flags. It has a nightly compiler's symbol names come with it, too.
-const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
+pub(super) const BOOTSTRAP: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// The feature of images with a console, in packages other than its own.
 pub(crate) const CONSOLE_ELSEWHERE: &str = "takt-board/console";

@@ -79,7 +79,10 @@ impl Functions {
                 "the functions of {} cannot be traced",
                 elf.path.display()
             ))
-            .help("it was built without: xtask build --features image,function");
+            .help(
+                "it was built without: xtask build --features image,function; of an application: \
+                 run --manifest-path Cargo.toml --append ftrace=function",
+            );
         }
         let never = elf.symbol("__notrace_start")?..elf.symbol("__notrace_end")?;
         let names = elf.functions();

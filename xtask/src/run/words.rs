@@ -58,7 +58,8 @@ pub fn translate(text: &str, elf: &Elf) -> Result<Words> {
         true => known(&events::table(elf)?),
         false => Vec::new(),
     };
-    let functions = match has_names(text) {
+    // An image without is refused here: the guest would only log it.
+    let functions = match has_names(text) || want_functions(text) {
         true => Some(Functions::of(elf)?),
         false => None,
     };

@@ -54,18 +54,56 @@ enum Kind {
     Fault,
 }
 
-/// Runs all tests of the image whose names have one of `filters`; without any, all of them.
-pub(super) fn run(image: &Elf, filters: &[String], tally: &Tally) {
+/// Which tests are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::commands) struct Choice {
+    /// Only those whose names have one of these texts, if there are any.
+    pub(in crate::commands) only: Vec<String>,
+    /// None whose names have one of these.
+    pub(in crate::commands) skip: Vec<String>,
+    /// Names have to be the texts.
+    pub(in crate::commands) is_exact: bool,
+    /// None at all.
+    pub(in crate::commands) is_none: bool,
+}
+
+impl Choice {
+    /// Those whose names have this text; without one, all.
+    pub(super) fn having(text: Option<&str>) -> Self {
+        Self {
+            only: text.map(str::to_owned).into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let is_meant = |text: &String| match self.is_exact {
+            true => name == text,
+            false => name.contains(text),
+        };
+        let is_asked_for = self.only.is_empty() || self.only.iter().any(is_meant);
+        is_asked_for && !self.skip.iter().any(is_meant) && !self.is_none
+    }
+}
+
+/// The names of the image's tests that are meant.
+pub(super) fn names(image: &Elf, choice: &Choice) -> Result<Vec<String>> {
+    let names = list(image)?.into_iter().map(|test| test.name);
+    let mut names: Vec<_> = names.filter(|name| choice.has(name)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Runs the image's tests that are meant.
+pub(super) fn run(image: &Elf, choice: &Choice, tally: &Tally) {
     let listed = match list(image) {
         Ok(listed) => listed,
         Err(error) => return tally.failed(PART, "list", &format!("{error:#}")),
     };
-    let is_filtered = !filters.is_empty();
-    let wanted =
-        |test: &Listed| !is_filtered || filters.iter().any(|text| test.name.contains(text));
+    let is_filtered = *choice != Choice::default();
     let (shared, single): (Vec<_>, Vec<_>) = listed
         .into_iter()
-        .filter(wanted)
+        .filter(|test| choice.has(&test.name))
         .partition(|test| test.kind == Kind::Shared);
     let (slow, quick): (Vec<_>, Vec<_>) =
         single.into_iter().partition(|test| test.kind == Kind::Slow);
@@ -351,6 +389,27 @@ mod tests {
         assert_eq!(tests[0].texts, ["*** #PF", "x y"]);
         assert!(parse_list("list odd a\n").is_err());
         assert!(parse_list("text a\n").is_err());
+    }
+
+    #[test]
+    fn tests_are_chosen_as_libtest_does() {
+        let words = |words: &[&str]| words.iter().map(|&it| it.to_owned()).collect();
+        let of = |only: &[&str], skip: &[&str], is_exact| {
+            let choice = Choice {
+                only: words(only),
+                skip: words(skip),
+                is_exact,
+                is_none: false,
+            };
+            let all = ["a::b", "a::bc", "d"];
+            all.into_iter()
+                .filter(|name| choice.has(name))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[], &[], false), ["a::b", "a::bc", "d"]);
+        assert_eq!(of(&["b", "d"], &["c"], false), ["a::b", "d"]);
+        assert_eq!(of(&["a::b"], &[], true), ["a::b"]);
+        assert_eq!(of(&[], &["a::b"], true), ["a::bc", "d"]);
     }
 
     #[test]

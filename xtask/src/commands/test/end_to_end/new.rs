@@ -57,6 +57,19 @@ fn has_a_budget(dir: &Path) -> Result<()> {
     takt(dir, &["latency-sweep", "--image", &elf])?
         .code(1)?
         .complains("takes no part in sweeps")?;
+    let sampling = ["--image", &elf, "-p", "1000", "-r", "900"];
+    takt(dir, &[&["osnoise", "top"][..], &sampling].concat())?
+        .code(0)?
+        .says("#3 ")?;
+    takt(dir, &["hwnoise", "--image", &elf, "-d", "1s"])?
+        .code(1)?
+        .complains("knows neither a duration nor a load")?;
+    takt(
+        dir,
+        &["run", "--image", &elf, "--append", "ftrace=function"],
+    )?
+    .code(1)?
+    .complains("help: it was built without")?;
     takt(dir, &["log", "demo-001"])?.code(0)?.says("3 blinks")?;
     takt(dir, &["budget", "check", "--image", &elf])?.code(0)?;
     let path = dir.join("src/main.rs");
@@ -103,6 +116,18 @@ pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
         .code(0)?
         .says("2 passed, 0 failed")?
         .complains("the_blinker_keeps_time ... ok")?;
+    let test = |words: &[&str]| in_folder(&dir, &[&["test", "--quiet", "--"], words].concat());
+    test(&["--skip", "lamp", "--test-threads", "1"])?
+        .code(0)?
+        .says("1 passed, 0 failed")?
+        .complains("the_blinker_keeps_time ... ok")?;
+    test(&["--list", "the_lamp_is_switched", "--exact"])?
+        .code(0)?
+        .says("the_lamp_is_switched: test\n\n1 tests, 0 benchmarks")?;
+    test(&["--no-such"])?.complains("unexpected argument '--no-such'")?;
+    in_folder(&dir, &["run", "--quiet", "--", "--no-such"])?
+        .code(1)?
+        .complains("unexpected argument '--no-such'")?;
     has_a_budget(&dir)?;
     // On a medium it is with a console, and its own image stays what it is.
     let manifest = dir.join("Cargo.toml").display().to_string();
