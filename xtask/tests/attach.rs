@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::mem::offset_of;
 use std::os::unix::net::UnixListener;
 use std::thread;
@@ -116,6 +116,92 @@ fn another_speed() {
         no_run(&stage);
         std::fs::remove_file(stage.path("line")).unwrap();
     }
+}
+
+/// A firmware's menu, in code page 437 and in UTF-8, is text.
+#[test]
+fn a_menu_before_the_boot() {
+    let stage = Stage::new();
+    let frame = [&[0xc9u8][..], &[0xcd; 78], &[0xbb, b'\r', b'\n']].concat();
+    let utf8 = "║ Boot ║══════════════════════════\r\n".repeat(20);
+    let menu = [b"\x1b[2J".to_vec(), frame.repeat(8), utf8.into_bytes()].concat();
+    let run = [
+        hello(0, BUILD_ID),
+        state(RunState::Running),
+        b"\n*** page fault\n".to_vec(),
+        end(0x13),
+    ];
+    let done = attach(&stage, &[menu, run.concat()].concat(), false, &[]);
+    done.code(1)
+        .complains("the guest ended in a panic or an exception")
+        .complains("*** page fault");
+}
+
+/// Who begins to read in the middle of a frame has noise, and then frames.
+#[test]
+fn the_middle_of_a_frame() {
+    let stage = Stage::new();
+    let says = [
+        vec![0x81; 3000],
+        hello(7, BUILD_ID),
+        state(RunState::Running),
+        end(0x13),
+    ];
+    let done = attach(&stage, &says.concat(), false, &[]);
+    done.code(1)
+        .complains("the guest ended in a panic or an exception");
+}
+
+/// Neither a run that is under way nor its end is what is listened for.
+#[test]
+fn the_next_boot_is_listened_for() {
+    let stage = Stage::new();
+    let says = [
+        hello(7, [0x3d; 20]),
+        state(RunState::Running),
+        end(0x10),
+        b"\r\nSeaBIOS\r\n".to_vec(),
+        hello(0, BUILD_ID),
+        state(RunState::Running),
+        end(0x13),
+    ];
+    let done = attach(&stage, &says.concat(), false, &["--listen"]);
+    done.code(1)
+        .complains("A run is under way that began before: waiting for the next boot")
+        .complains("the guest ended in a panic or an exception");
+}
+
+/// Only for one who is not there yet it is waited.
+#[test]
+fn a_wrong_host() {
+    let stage = Stage::new();
+    for device in ["tcp:no-such-host.invalid:4321", "tcp:localhost"] {
+        let words = [
+            "attach",
+            "--listen",
+            "--image",
+            "image.elf",
+            "--serial",
+            device,
+        ];
+        let started = Instant::now();
+        let done = Done::of(stage.xtask("", &words).output().unwrap());
+        assert!(started.elapsed() < Duration::from_secs(30));
+        done.code(1).complains("cannot connect to ");
+    }
+    let device = format!("unix:{}", stage.path("line").display());
+    let mut command = stage.xtask("", &["attach", "--listen", "--image", "image.elf"]);
+    let mut child = command.args(["--serial", &device]).spawn().unwrap();
+    let mut said = [0; 11];
+    child
+        .stderr
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut said)
+        .unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(&said, b"Waiting for");
 }
 
 #[test]

@@ -11,5 +11,5 @@ pub mod receiver;
 pub mod session;
 
 pub use port::Port;
-pub use receiver::{Image, Receiver};
+pub use receiver::{Greeting, Image, Receiver};
 pub use session::{Session, Taken};

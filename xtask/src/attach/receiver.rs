@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -147,6 +148,21 @@ impl Receiver {
         (self.text, self.noise) = (0, 0);
     }
 
+    /// Begins anew: what came so far was of another run.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be emptied.
+    pub fn restart(&mut self) -> Result<()> {
+        for file in [&mut self.capture, &mut self.serial] {
+            file.set_len(0)
+                .and_then(|()| file.rewind())
+                .context("cannot write what came")?;
+        }
+        self.forget_before();
+        Ok(())
+    }
+
     /// Frames of trace and log so far.
     #[must_use]
     pub fn nr_taken(&self) -> u32 {
@@ -175,21 +191,23 @@ impl Receiver {
     }
 
     /// Takes what belongs to no frame. Text is what the machine's firmware, its boot loader or the report of a fault has
-    /// written; before the first frame nothing is damage.
+    /// written; before the first frame (`is_before`) nothing is damage.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn stray(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn stray(&mut self, bytes: &[u8], is_before: bool) -> io::Result<()> {
+        let is_before = is_before || self.greeting.is_none();
+        let is_text = if is_before { is_firmwares } else { is_text };
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let len = line.len() as u64;
             if is_text(line) {
                 self.text += len;
                 self.serial.write_all(line)?;
-            } else if self.greeting.is_some() {
-                self.damage += len;
-            } else {
+            } else if is_before {
                 self.noise += len;
+            } else {
+                self.damage += len;
             }
         }
         Ok(())
@@ -314,6 +332,30 @@ fn apply(ram: &Ram, payload: &[u8]) -> Result<()> {
 pub fn is_text(bytes: &[u8]) -> bool {
     let is_odd = |byte: &&u8| !matches!(**byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x1b | 0x08);
     bytes.iter().filter(is_odd).count() * 8 <= bytes.len()
+}
+
+/// Whether bytes are what a firmware writes, whose menus have frames: in UTF-8, or in code page 437.
+fn is_firmwares(bytes: &[u8]) -> bool {
+    // Lines, corners, shades and blocks.
+    const FRAMES: RangeInclusive<u8> = 0xb0..=0xdf;
+    let plain: Vec<u8> = bytes
+        .utf8_chunks()
+        .flat_map(|chunk| {
+            let valid = chunk.valid().chars().map(|c| match c.is_ascii() {
+                true => c as u8,
+                false => b' ',
+            });
+            let others = chunk
+                .invalid()
+                .iter()
+                .map(|byte| match FRAMES.contains(byte) {
+                    true => b' ',
+                    false => *byte,
+                });
+            valid.chain(others).collect::<Vec<_>>()
+        })
+        .collect();
+    is_text(&plain)
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use takt_timerlat::stats::{RunState, Status};
-use takt_tracer::wire::line::STOP;
+use takt_timerlat::stats::RunState;
+use takt_tracer::wire::FrameHeader;
+use takt_tracer::wire::line::{CHANNEL_END, CHANNEL_HELLO, STOP, TAKEN};
 
 use super::port::{Device, Port};
 use super::receiver::{News, Receiver, is_plausible};
@@ -32,6 +33,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 /// So many bytes that are neither frames nor text come from no boot loader.
 const NOISE: u64 = 200;
+/// Who begins to read in the middle of a frame has noise until the next one, which has come by then.
+const NOISY: Duration = Duration::from_secs(1);
 
 /// What is listened to.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub struct Session<'s> {
     pub is_quiet: bool,
     /// The machine's image.
     pub elf: &'s Elf,
+    /// Whether it measures; else there are no figures, and nobody in it hears that it is to stop.
+    pub measures: bool,
 }
 
 /// What came of it.
@@ -65,16 +70,36 @@ impl Session<'_> {
     /// If it cannot be opened, or the user wants out.
     pub fn open(&self) -> Result<Port> {
         let mut watch = Watch::start().context("cannot watch for Ctrl-C")?;
+        let mut is_told = self.is_quiet;
         loop {
             match Port::open(self.device, self.baud) {
-                Err(_) if self.is_listening && !matches!(self.device, Device::Path(_)) => {}
+                Err(error) if self.is_listening && self.may_come(&error) => {}
                 other => return other,
+            }
+            if !is_told {
+                tell!("Waiting for {}", self.device);
+                is_told = true;
             }
             if watch.wish() != Wish::None {
                 bail!(Interrupted("interrupted: nothing was there"));
             }
             thread::sleep(TRY_AGAIN);
         }
+    }
+
+    /// Whether who is to listen at a socket may only not be there yet.
+    fn may_come(&self, error: &anyhow::Error) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        let kind = error.root_cause().downcast_ref().map(io::Error::kind);
+        !matches!(self.device, Device::Path(_))
+            && kind.is_some_and(|kind| matches!(kind, NotFound | ConnectionRefused))
+    }
+
+    /// Whether a frame is of a machine that has booted while it was listened to, for so long: it says every second how often
+    /// it has said who it is.
+    fn is_of_boot(&self, header: &FrameHeader, listened: Duration) -> bool {
+        !self.is_listening
+            || header.channel == CHANNEL_HELLO && u64::from(header.seq) <= listened.as_secs()
     }
 
     /// Takes in what comes until the machine has ended.
@@ -88,9 +113,36 @@ impl Session<'_> {
         let mut view: Option<Live> = None;
         let mut started = Instant::now();
         let mut asked: Option<Instant> = None;
+        let mut noisy: Option<Instant> = None;
+        // A run that was under way before is not the one that is listened for, nor is its end.
+        let (mut has_begun, mut is_told) = (false, self.is_quiet);
         let ending = loop {
+            let mut is_first = false;
             let news = match frames.next() {
-                Ok(Some((header, payload))) => receiver.take(&header, payload)?,
+                Ok(Some((header, payload))) => {
+                    noisy = None;
+                    is_first = !has_begun && self.is_of_boot(&header, started.elapsed());
+                    if is_first && self.is_listening {
+                        receiver.restart()?;
+                    }
+                    has_begun |= is_first;
+                    match has_begun {
+                        true => receiver.take(&header, payload)?,
+                        false => {
+                            receiver.forget_before();
+                            if !is_told {
+                                tell!(
+                                    "A run is under way that began before: waiting for the next boot"
+                                );
+                                is_told = true;
+                            }
+                            match header.channel {
+                                CHANNEL_END => News::Answer(TAKEN),
+                                _ => News::None,
+                            }
+                        }
+                    }
+                }
                 Ok(None) => break self.exit(receiver).unwrap_or(Ending::LineClosed),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => News::None,
                 Err(error) => return Err(error).context("the serial line cannot be read"),
@@ -100,7 +152,12 @@ impl Session<'_> {
                 frames.give_up();
             }
             let stray = frames.take_stray();
-            receiver.stray(&stray).context("cannot write what came")?;
+            if is_first {
+                frames.forget_damage();
+            }
+            receiver
+                .stray(&stray, is_first)
+                .context("cannot write what came")?;
             match news {
                 News::None => {}
                 News::Figures => self.show(view.as_ref(), receiver)?,
@@ -111,6 +168,10 @@ impl Session<'_> {
                 Wish::None => {}
                 Wish::Stop if receiver.greeting().is_none() => {
                     bail!(Interrupted("interrupted: no machine has said who it is"))
+                }
+                Wish::Stop if !self.measures => {
+                    asked = Some(Instant::now());
+                    break Ending::DidNotStop;
                 }
                 Wish::Stop if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN) => {
                     asked = Some(Instant::now());
@@ -128,10 +189,14 @@ impl Session<'_> {
                 if self.is_listening && silence >= QUIET {
                     receiver.forget_before();
                 }
-                self.judge_start(receiver, started.elapsed())?;
+                if receiver.before().1 < NOISE {
+                    noisy = None;
+                }
+                let noise = noisy.get_or_insert_with(Instant::now).elapsed();
+                self.judge_start(receiver, started.elapsed(), noise)?;
                 continue;
             };
-            if view.is_none() {
+            if view.is_none() && self.measures {
                 started = Instant::now();
                 let config = RunConfig::from_cmdline(&greeting.command_line, &[]);
                 view = Some(Live::new(&config, self.is_quiet, None));
@@ -146,7 +211,9 @@ impl Session<'_> {
         };
         view.iter().for_each(Live::finish);
         let stray = frames.take_stray();
-        receiver.stray(&stray).context("cannot write what came")?;
+        receiver
+            .stray(&stray, false)
+            .context("cannot write what came")?;
         Ok(Taken {
             outcome: Outcome {
                 ending,
@@ -167,9 +234,6 @@ impl Session<'_> {
     /// Shows the figures.
     fn show(&self, view: Option<&Live>, receiver: &Receiver) -> Result<()> {
         let Some(view) = view else { return Ok(()) };
-        if self.elf.symbol(Status::SYMBOL).is_err() {
-            return Ok(());
-        }
         let status = guest::status(self.elf, receiver.ram())?;
         let Some(head) = status.head()? else {
             return Ok(());
@@ -182,10 +246,10 @@ impl Session<'_> {
     }
 
     /// What is to be said as long as nobody has said who sends.
-    fn judge_start(&self, receiver: &Receiver, waited: Duration) -> Result<()> {
+    fn judge_start(&self, receiver: &Receiver, waited: Duration, noisy: Duration) -> Result<()> {
         let Self { device, baud, .. } = self;
         let (text, noise) = receiver.before();
-        if noise >= NOISE && noise > text {
+        if noise >= NOISE && noise > text && noisy >= NOISY {
             return Err(anyhow!(
                 "{noise} bytes came over {device} that are neither frames nor text: the machine sends at another speed \
                  than {baud} baud"

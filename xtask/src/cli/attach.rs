@@ -12,7 +12,7 @@ use crate::attach::port::Device;
 The machine is booted with capture=com1 on the kernel's command line, or capture=com1,SPEED for another speed than 115200; \
 COM1 is connected by a null modem cable. With mode=flight (a recording in flight) the trace is sent at the end: what the line is \
 too slow for is not missing then, what is older than the ring is. With mode=capture it is sent as far as the line carries it. Ctrl-C ends \
-the measurement, and what was measured is sent.
+the measurement, and what was measured is sent. Of an application that measures nothing log, trace and end are shown.
 Exit codes: 0 passed, 1 error (also: the line was cut, nothing came, another speed, another image), 2 a threshold was hit, 3 \
 tainted, 130 interrupted.")]
 pub struct Attach {
@@ -22,7 +22,7 @@ pub struct Attach {
     /// Its speed in baud.
     #[arg(long, value_name = "SPEED", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 115_200)]
     pub baud: u32,
-    /// Wait for a machine to boot, however long it takes.
+    /// Wait for a machine to boot, however long it takes; a run that is under way, and its end, are passed over.
     #[arg(long)]
     pub listen: bool,
     /// The image that the machine has booted, unstripped [default: the one that `image` puts onto media].

@@ -10,7 +10,7 @@ use takt_timerlat::stats::Status;
 use takt_timerlat::stats::machine::Machine;
 
 use super::latency_run::{self, Shown};
-use crate::attach::{Image, Receiver, Session};
+use crate::attach::{Greeting, Image, Receiver, Session, Taken};
 use crate::cli::{Attach, Parts};
 use crate::guest;
 use crate::history::Setup;
@@ -18,17 +18,17 @@ use crate::image::{Elf, Recipe};
 use crate::qemu::Accel;
 use crate::qemu::accel::Selected;
 use crate::report::Buckets;
-use crate::report::judge::{Evidence, state_of};
+use crate::report::judge::{self, Evidence, state_of};
 use crate::report::machine::MachineRecord;
 use crate::report::record::Host;
 use crate::report::text::Detail;
 use crate::run::collect::Results;
 use crate::run::conclude::{Facts, conclude};
 use crate::run::config::event_ids;
-use crate::run::demux::{FileFacts, Rest, demux};
+use crate::run::demux::{CaptureCount, FileFacts, Rest, demux};
 use crate::run::monitor::Ending;
-use crate::run::{Finished, RunConfig, RunFolder, folder, last_words, provenance, words};
-use crate::{image, output, paths};
+use crate::run::{Finished, RunConfig, RunFolder, boot, folder, last_words, provenance, words};
+use crate::{EXIT_ERROR, EXIT_INTERRUPTED, image, output, paths, term};
 
 /// The sound frames of trace and log, until they are in files of their own.
 const CAPTURE: &str = "capture.bin";
@@ -43,7 +43,13 @@ pub(super) fn run(flags: &Attach) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
     }
-    let finished = take(flags)?;
+    let (elf, build_s) = elf(flags)?;
+    let measures = elf.symbol(Status::SYMBOL);
+    if measures.is_err() && flags.json.is_none() {
+        return show_boot(&elf, take(flags, &elf, false)?);
+    }
+    measures?;
+    let finished = report_on(flags, &elf, build_s)?;
     let (run, dir) = (&finished.run, &finished.dir);
     if !flags.no_history {
         let setup = Setup {
@@ -67,25 +73,31 @@ pub(super) fn run(flags: &Attach) -> Result<ExitCode> {
 
 /// The image: the user's, or that of media as it is built from the sources.
 fn elf(flags: &Attach) -> Result<(Elf, f64)> {
-    let (elf, build_s) = match &flags.image {
+    Ok(match &flags.image {
         Some(path) => (Elf::open(path)?, 0.0),
         None => {
             let built = Recipe::takt(flags.verbose).for_media().build()?;
             (Elf::open(&built.path)?, built.took.as_secs_f64())
         }
-    };
-    elf.symbol(Status::SYMBOL)?;
-    Ok((elf, build_s))
+    })
 }
 
-fn take(flags: &Attach) -> Result<Finished> {
-    let (elf, build_s) = elf(flags)?;
+/// What came over the line, before anything is made of it.
+struct Came {
+    run_folder: RunFolder,
+    receiver: Receiver,
+    taken: Taken,
+    started: SystemTime,
+}
+
+fn take(flags: &Attach, elf: &Elf, measures: bool) -> Result<Came> {
     let session = Session {
         device: &flags.serial,
         baud: flags.baud,
         is_listening: flags.listen,
         is_quiet: flags.quiet,
-        elf: &elf,
+        elf,
+        measures,
     };
     let port = session.open()?;
     let (output, runs) = (flags.output.as_deref(), paths::runs());
@@ -108,6 +120,18 @@ fn take(flags: &Attach) -> Result<Finished> {
     let mut receiver = Receiver::new(image, &dir, &dir.join(CAPTURE))?;
     let started = SystemTime::now();
     let taken = session.take(port, &mut receiver)?;
+    Ok(Came {
+        run_folder,
+        receiver,
+        taken,
+        started,
+    })
+}
+
+/// Takes the run of an image that measures in, and makes its report.
+fn report_on(flags: &Attach, elf: &Elf, build_s: f64) -> Result<Finished> {
+    let came = take(flags, elf, true)?;
+    let (dir, taken) = (came.run_folder.path().to_owned(), &came.taken);
     let facts = Facts {
         event_ids: Vec::new(),
         kernel_cmdline: String::new(),
@@ -128,28 +152,60 @@ fn take(flags: &Attach) -> Result<Finished> {
                 _ => "not heard".into(),
             },
         },
-        started,
+        started: came.started,
         build_s,
         machine: None,
     };
-    let (run, last_words) = judge(&elf, &dir, &receiver, &taken, facts)?;
+    let (run, last_words) = judge(elf, &dir, &came.receiver, taken, facts)?;
     Ok(Finished {
         run,
-        dir: run_folder.publish()?,
+        dir: came.run_folder.publish()?,
         last_words,
         acted: Ok(()),
     })
 }
 
-/// Makes the run's files of what has come.
-fn judge(
-    elf: &Elf,
-    dir: &Path,
-    receiver: &Receiver,
-    taken: &crate::attach::Taken,
-    mut facts: Facts,
-) -> Result<(crate::report::Run, Option<String>)> {
-    let greeting = receiver.greeting().ok_or_else(|| {
+/// Shows what an image that measures nothing has sent: log, trace, how it ended.
+fn show_boot(elf: &Elf, came: Came) -> Result<ExitCode> {
+    let (dir, receiver) = (came.run_folder.path(), &came.receiver);
+    let greeting = greeting(dir, receiver)?;
+    let capture = apart(elf, dir, receiver, &came.taken, greeting.nr_cpus)?;
+    let outcome = &came.taken.outcome;
+    let (end, code) = match outcome.ending {
+        _ if outcome.is_interrupted => (
+            "interrupted: the machine goes on".to_owned(),
+            EXIT_INTERRUPTED,
+        ),
+        Ending::Exited(exit) => (exit.to_string(), boot::exit_code(exit)),
+        ending => (judge::of_line(ending).unwrap_or_default(), EXIT_ERROR),
+    };
+    let losses = judge::losses(&capture, 0);
+    let record = boot::Record {
+        end: end.clone(),
+        kernel_cmdline: &greeting.command_line,
+        tsc_hz: greeting.tsc_hz,
+        log_dropped: 0,
+        capture: &capture,
+    };
+    record.write(dir)?;
+    let dir = came.run_folder.publish()?;
+    let shown = super::run::show(elf, &dir, false);
+    tell!("{end}; run folder {}", paths::shown(&dir));
+    losses.iter().for_each(term::note);
+    shown?;
+    Ok(ExitCode::from(match code {
+        0 if !losses.is_empty() => boot::EXIT_TAINTED,
+        code => code,
+    }))
+}
+
+/// Who has sent.
+///
+/// # Errors
+///
+/// If nobody has said it: what was heard instead.
+fn greeting<'r>(dir: &Path, receiver: &'r Receiver) -> Result<&'r Greeting> {
+    receiver.greeting().ok_or_else(|| {
         let text = last_words::tail(&dir.join(folder::SERIAL), LINES).join("\n");
         let why = match (receiver.end(), &*text) {
             (Some(_), _) => "the machine ended before it said who it is",
@@ -160,18 +216,42 @@ fn judge(
             "" => anyhow!(why),
             text => anyhow!("{why}; it wrote:\n{text}"),
         }
-    })?;
-    let known = words::known(&image::events::table(elf)?);
-    let config = RunConfig::from_cmdline(&greeting.command_line, &known);
-    let results = Results::read(&guest::status(elf, receiver.ram())?)
-        .context("the machine's results cannot be read")?;
-    let nr_cpus = greeting.nr_cpus.max(config.smp.into());
-    let file = FileFacts::new(elf, greeting.tsc_hz.max(1), nr_cpus);
+    })
+}
+
+/// Makes the files of trace and log of what has come.
+fn apart(
+    elf: &Elf,
+    dir: &Path,
+    receiver: &Receiver,
+    taken: &Taken,
+    nr_cpus: u32,
+) -> Result<CaptureCount> {
+    let tsc_hz = receiver.greeting().map_or(1, |it| it.tsc_hz.max(1));
+    let file = FileFacts::new(elf, tsc_hz, nr_cpus);
     let path = dir.join(CAPTURE);
     let mut capture = demux(&path, dir, file, &Rest::default())?;
     capture.damage = receiver.damage(taken.damage);
     capture.lost = receiver.lost();
     fs::remove_file(path).context("cannot clear up")?;
+    Ok(capture)
+}
+
+/// Makes the run's files of what has come.
+fn judge(
+    elf: &Elf,
+    dir: &Path,
+    receiver: &Receiver,
+    taken: &Taken,
+    mut facts: Facts,
+) -> Result<(crate::report::Run, Option<String>)> {
+    let greeting = greeting(dir, receiver)?;
+    let known = words::known(&image::events::table(elf)?);
+    let config = RunConfig::from_cmdline(&greeting.command_line, &known);
+    let results = Results::read(&guest::status(elf, receiver.ram())?)
+        .context("the machine's results cannot be read")?;
+    let nr_cpus = greeting.nr_cpus.max(config.smp.into());
+    let capture = apart(elf, dir, receiver, taken, nr_cpus)?;
     let evidence = Evidence {
         config: &config,
         accel: Accel::Machine,

@@ -65,6 +65,12 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     for place in &booted.places {
         tell!("  {place}");
     }
+    if booted.restarts != 0 {
+        term::note(format_args!(
+            "the guest began anew {} times: log and trace are those of its last boot",
+            booted.restarts
+        ));
+    }
     for loss in &booted.losses {
         term::note(loss);
     }
@@ -73,7 +79,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
 }
 
 /// Prints what the guest has left. What cannot be read does not keep the rest from being printed.
-fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
+pub(super) fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
     let serial = || {
         let serial = input::read(&dir.join(folder::SERIAL)).unwrap_or_default();
         let serial = term::printable(&serial);

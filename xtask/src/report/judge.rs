@@ -29,6 +29,22 @@ pub struct Evidence<'e> {
     pub hits: u64,
 }
 
+/// Why a run over a serial line did not come to its end, if that is why.
+#[must_use]
+pub fn of_line(ending: Ending) -> Option<String> {
+    match ending {
+        Ending::LineClosed => Some(
+            "the serial line was closed before the end of the run: the machine, its power or the cable is gone".into(),
+        ),
+        Ending::LineSilent => Some(format!(
+            "nothing came over the serial line for {} s: the cable is cut, or the machine hangs",
+            SILENCE.as_secs()
+        )),
+        Ending::Rebooted => Some("the machine began anew in the middle of the run".into()),
+        _ => None,
+    }
+}
+
 impl Evidence<'_> {
     /// Why the run did not come to its end, if it did not.
     #[must_use]
@@ -50,15 +66,7 @@ impl Evidence<'_> {
             )),
             Ending::DidNotStop => Some("the guest did not stop when it was asked to".into()),
             Ending::DiskFull => Some("the disk is full: the run's files would be cut".into()),
-            Ending::LineClosed => Some(
-                "the serial line was closed before the end of the run: the machine, its power or the cable is gone"
-                    .into(),
-            ),
-            Ending::LineSilent => Some(format!(
-                "nothing came over the serial line for {} s: the cable is cut, or the machine hangs",
-                SILENCE.as_secs()
-            )),
-            Ending::Rebooted => Some("the machine began anew in the middle of the run".into()),
+            ending => of_line(ending),
         }
     }
 

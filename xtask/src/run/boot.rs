@@ -27,7 +27,7 @@ const TSC_HZ: u64 = 1_000_000_000;
 /// How often QEMU's end and signals are looked for.
 const TICK: Duration = Duration::from_millis(5);
 /// Exit code of a run of which something is missing.
-const EXIT_TAINTED: u8 = 3;
+pub(crate) const EXIT_TAINTED: u8 = 3;
 
 /// How a boot ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,19 +66,34 @@ pub struct Booted {
     pub places: Vec<String>,
     /// What is missing of what it sent.
     pub losses: Vec<String>,
+    /// How often the guest began anew: log and trace are those of the last time.
+    pub restarts: u64,
 }
 
 impl Booted {
     /// The exit code that says it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        match self.end {
-            End::Exited(GuestExit::Passed) | End::Left if self.losses.is_empty() => 0,
-            End::Exited(GuestExit::Passed) | End::Left => EXIT_TAINTED,
-            End::Exited(GuestExit::Threshold) => EXIT_THRESHOLD,
-            End::Exited(_) | End::TimedOut(_) => EXIT_ERROR,
+        let code = match self.end {
+            End::Left => 0,
+            End::Exited(exit) => exit_code(exit),
+            End::TimedOut(_) => EXIT_ERROR,
             End::Interrupted => EXIT_INTERRUPTED,
+        };
+        match code {
+            0 if !self.losses.is_empty() => EXIT_TAINTED,
+            code => code,
         }
+    }
+}
+
+/// The exit code that says how a guest of which nothing is missing ended.
+#[must_use]
+pub fn exit_code(exit: GuestExit) -> u8 {
+    match exit {
+        GuestExit::Passed => 0,
+        GuestExit::Threshold => EXIT_THRESHOLD,
+        _ => EXIT_ERROR,
     }
 }
 
@@ -139,7 +154,14 @@ pub fn boot(
     let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
     capture.lost = guest::lost_frames(elf, ram).context("cannot read the guest's memory")?;
     let log_dropped = guest::dropped_log(elf, ram).context("cannot read the guest's memory")?;
-    write_record(machine, &end, &capture, log_dropped)?;
+    let record = Record {
+        end: end.to_string(),
+        kernel_cmdline: &machine.cmdline,
+        tsc_hz: TSC_HZ,
+        log_dropped,
+        capture: &capture,
+    };
+    record.write(&machine.dir)?;
     if capture.damage == Damage::default() {
         // Its frames are in the other two files. A damaged one is kept as evidence.
         let _ = fs::remove_file(machine.capture());
@@ -148,25 +170,43 @@ pub fn boot(
         end,
         places: places::describe(elf, ram, &stood),
         losses: judge::losses(&capture, log_dropped),
+        restarts: capture.restarts,
     })
 }
 
-fn write_record(
-    machine: &Machine,
-    end: &End,
-    capture: &CaptureCount,
-    log_dropped: u64,
-) -> Result<()> {
-    let record = serde_json::json!({
-        "schema": load::BOOT,
-        "end": end.to_string(),
-        "kernel_cmdline": machine.cmdline,
-        "clocks": { "tsc_hz": TSC_HZ },
-        "log_dropped": log_dropped,
-        "capture": capture,
-    });
-    fs::write(machine.dir.join(folder::RECORD), format!("{record:#}\n"))
-        .context("cannot write run.json")
+/// What is noted of a boot that measured nothing.
+#[derive(Debug)]
+pub struct Record<'r> {
+    /// How it ended.
+    pub end: String,
+    /// The kernel's command line.
+    pub kernel_cmdline: &'r str,
+    /// TSC frequency in Hz.
+    pub tsc_hz: u64,
+    /// Log messages that found no room.
+    pub log_dropped: u64,
+    /// What came.
+    pub capture: &'r CaptureCount,
+}
+
+impl Record<'_> {
+    /// Writes it into the run folder.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let record = serde_json::json!({
+            "schema": load::BOOT,
+            "end": self.end,
+            "kernel_cmdline": self.kernel_cmdline,
+            "clocks": { "tsc_hz": self.tsc_hz },
+            "log_dropped": self.log_dropped,
+            "capture": self.capture,
+        });
+        fs::write(dir.join(folder::RECORD), format!("{record:#}\n"))
+            .context("cannot write run.json")
+    }
 }
 
 fn wait(

@@ -4,7 +4,7 @@
 //! follows is found again by the next frame's magic.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -74,6 +74,13 @@ pub struct CaptureCount {
     /// Frames that the guest could not get rid of, by its own count.
     #[serde(default)]
     pub lost: u64,
+    /// How often the guest began anew. What it had sent before is not counted, and in no file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl CaptureCount {
@@ -148,19 +155,17 @@ pub struct Rest {
 ///
 /// If a file cannot be read or written, or the frames have a version that is not ours.
 pub fn demux(capture: &Path, dir: &Path, facts: FileFacts, rest: &Rest) -> Result<CaptureCount> {
-    let mut demux = Demux {
-        trace: FrameFile::create(&dir.join(TRACE), FILE_MAGIC_TRACE, facts)
-            .with_context(|| format!("cannot write {TRACE}"))?,
-        log: FrameFile::create(&dir.join(LOG), FILE_MAGIC_LOG, facts)
-            .with_context(|| format!("cannot write {LOG}"))?,
-        next_frame: BTreeMap::new(),
-        next_sub: BTreeMap::new(),
-        count: CaptureCount::default(),
-    };
+    let mut demux = Demux::new(dir, facts)?;
     let mut reader = FrameReader::open(capture).context("cannot read the capture")?;
+    let mut restarts = 0;
     while let Some((header, payload)) = reader.next().context("cannot read the capture")? {
+        if demux.is_of_next_boot(&header) {
+            restarts += 1;
+            demux = Demux::new(dir, facts)?;
+        }
         demux.take(&header, payload)?;
     }
+    demux.count.restarts = restarts;
     demux.count.damage = reader.damage();
     demux.add_rest(rest)?;
     demux
@@ -185,6 +190,33 @@ struct Demux {
 }
 
 impl Demux {
+    /// Begins both files.
+    fn new(dir: &Path, facts: FileFacts) -> Result<Self> {
+        let create = |name: &str, magic| {
+            let path = dir.join(name);
+            // Whoever still has the one that is there writes its end into that one.
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => FrameFile::create(&path, magic, facts),
+            }
+            .with_context(|| format!("cannot write {name}"))
+        };
+        Ok(Self {
+            trace: create(TRACE, FILE_MAGIC_TRACE)?,
+            log: create(LOG, FILE_MAGIC_LOG)?,
+            next_frame: BTreeMap::new(),
+            next_sub: BTreeMap::new(),
+            count: CaptureCount::default(),
+        })
+    }
+
+    /// Whether the guest has begun anew: a channel's numbers begin again. What other channels have sent since then goes with
+    /// what was before; their next number tells that it is missing.
+    fn is_of_next_boot(&self, header: &FrameHeader) -> bool {
+        let next = self.next_frame.get(&(header.channel, header.cpu));
+        header.seq == 0 && next.is_some_and(|next| *next != 0)
+    }
+
     /// Takes in a sound frame.
     fn take(&mut self, header: &FrameHeader, payload: &[u8]) -> Result<()> {
         if header.version != VERSION {
@@ -248,7 +280,6 @@ impl Demux {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     const FACTS: FileFacts = FileFacts {
         tsc_hz: 1_000_000_000,
@@ -294,6 +325,32 @@ mod tests {
         assert_eq!(trace[64..], [&*frames[0], &*frames[2]].concat());
         let log = fs::read(dir.path().join(LOG)).unwrap();
         assert_eq!(log[64..], [&*frames[1], &*frame(0, 1, b"rest")].concat());
+    }
+
+    /// Of a guest that begins anew the last boot is kept.
+    #[test]
+    fn boots_do_not_mix() {
+        let first = [
+            frame(1, 0, &[1; 64]),
+            frame(0, 0, b"one"),
+            frame(0, 1, b"more"),
+        ];
+        let last = [
+            frame(0, 0, b"two"),
+            frame(1, 0, &[2; 64]),
+            frame(1, 1, &[3; 64]),
+        ];
+        let (dir, count) = run(&[first.concat(), last.concat()].concat(), b"rest");
+        let count = count.unwrap();
+        assert_eq!(
+            (count.restarts, count.trace.missing, count.log.missing),
+            (1, 0, 0)
+        );
+        assert_eq!((count.trace.frames, count.log.frames), (2, 2));
+        let trace = fs::read(dir.path().join(TRACE)).unwrap();
+        assert_eq!(trace[64..], last[1..].concat());
+        let log = fs::read(dir.path().join(LOG)).unwrap();
+        assert_eq!(log[64..], [&*last[0], &*frame(0, 1, b"rest")].concat());
     }
 
     #[test]

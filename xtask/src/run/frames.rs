@@ -98,6 +98,11 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
+    /// What was no sound frame so far is nobody's.
+    pub fn forget_damage(&mut self) {
+        self.damage = Damage::default();
+    }
+
     /// What is read from.
     pub fn input(&mut self) -> &mut R {
         &mut self.input

@@ -124,7 +124,7 @@ fn receive(bytes: &[u8]) -> Result<Done> {
             }
         }
         let stray = frames.take_stray();
-        receiver.stray(&stray).unwrap();
+        receiver.stray(&stray, false).unwrap();
     }
     let damage = receiver.damage(frames.damage());
     Ok(Done {

@@ -144,6 +144,32 @@ pub(super) fn over_a_pty(stage: &Stage) -> Result<()> {
     );
     let list = stage.xtask(&["history", "list"])?.code(0)?;
     ensure!(list.stdout.contains("machine"), "{}", list.stdout);
+    measures_nothing(stage)
+}
+
+/// Of an application that measures nothing log, trace and end are shown, and kept.
+fn measures_nothing(stage: &Stage) -> Result<()> {
+    let booted = stage.dir("booted");
+    stage
+        .xtask(&["run", "ends", "-e", "ends", "-o", &booted])?
+        .code(0)?;
+    let record: Value = serde_json::from_slice(&stage.read("booted", RECORD)?)?;
+    let line = record["kernel_cmdline"]
+        .as_str()
+        .context("no command line")?;
+    let image = Path::new(&booted).join(IMAGE);
+    let (elf, dir) = (image.display().to_string(), stage.dir("taken"));
+    let machine = Machine::start(stage, &image, &format!("{line} capture=com1"))?;
+    machine
+        .attach(stage, &["--image", &elf, "-o", &dir])?
+        .code(0)?
+        .says("bell")?
+        .says(" step: number=4")?
+        .complains("the guest ended well; run folder ")?;
+    stage
+        .xtask(&["trace", &dir])?
+        .code(0)?
+        .says(" step: number=4")?;
     Ok(())
 }
 
