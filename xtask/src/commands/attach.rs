@@ -18,6 +18,7 @@ use crate::image::{Elf, Recipe};
 use crate::qemu::Accel;
 use crate::qemu::accel::Selected;
 use crate::report::Buckets;
+use crate::report::gaps;
 use crate::report::judge::{self, Evidence, state_of};
 use crate::report::machine::MachineRecord;
 use crate::report::record::Host;
@@ -155,6 +156,7 @@ fn report_on(flags: &Attach, elf: &Elf, build_s: f64) -> Result<Finished> {
         started: came.started,
         build_s,
         machine: None,
+        gaps: Vec::new(),
     };
     let (run, last_words) = judge(elf, &dir, &came.receiver, taken, facts)?;
     Ok(Finished {
@@ -274,6 +276,8 @@ fn judge(
             MachineRecord::read(receiver.ram(), at, greeting.tsc_hz, results.cpus.len())
                 .context("what the machine says of itself cannot be read")?;
     }
+    facts.gaps = gaps::read(dir, elf, &greeting.command_line)
+        .context("the gaps that were found cannot be read")?;
     if let Some(machine) = &facts.machine {
         facts.host.cpu.clone_from(&machine.cpu);
     }

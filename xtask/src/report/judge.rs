@@ -81,7 +81,7 @@ impl Evidence<'_> {
     }
 
     fn no_samples(&self) -> Option<String> {
-        if self.is_interrupted() {
+        if self.is_interrupted() || self.config.workload == Workload::None {
             return None;
         }
         let counts = self

@@ -8,12 +8,14 @@
 //! | [`csv`] | `hist.csv` |
 //! | [`json`] | `--json` |
 //! | [`cyclictest`] | what cyclictest prints |
+//! | [`gaps`] | what the tracers hwlat and osnoise have found of a machine |
 //! | [`text`] | what is printed |
 //! | [`hist`] | a histogram drawn in the terminal |
 //! | [`load`] | reading an earlier run's folder |
 
 pub mod csv;
 pub mod cyclictest;
+pub mod gaps;
 pub mod hist;
 pub mod json;
 pub mod judge;

@@ -7,6 +7,7 @@ use takt_timerlat::stats::ExactHistogram;
 use takt_timerlat::stats::histogram::{bucket_low, bucket_of};
 use takt_tracer::wire;
 
+use super::gaps::GapsRecord;
 use super::machine::MachineRecord;
 use crate::qemu::accel::Selected;
 use crate::run::config::RunConfig;
@@ -93,6 +94,9 @@ pub struct RunRecord {
     /// What a machine that is not QEMU's says of itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineRecord>,
+    /// Time that was taken of each CPU by nobody of the guest's, if a tracer looked for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<GapsRecord>,
     /// Check sum of all this and of `hist.csv`; runs of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<u64>,

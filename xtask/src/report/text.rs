@@ -8,6 +8,7 @@ use takt_timerlat::config::Workload;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::Buckets;
+use super::gaps;
 use super::hist::{self, Canvas};
 use super::judge::slot_name;
 use super::machine::MachineRecord;
@@ -98,7 +99,14 @@ fn figures(out: &mut String, run: &Run, dir: &Path, format: Format) -> std::fmt:
         machine(out, record, dir)?;
     }
     if !format.parts.no_summary {
-        summary(out, run, format)?;
+        if record.config.workload != Workload::None {
+            summary(out, run, format)?;
+        }
+        let gaps = gaps::lines(record);
+        gaps.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        if !gaps.is_empty() {
+            writeln!(out)?;
+        }
         record.machine.iter().try_for_each(|it| hardware(out, it))?;
     }
     if format.detail >= Detail::Normal {
@@ -124,7 +132,9 @@ fn header(out: &mut String, record: &RunRecord) -> std::fmt::Result {
         let why = "they take turns: while one computes, time passes for the others";
         line("", format!("({why})"))?;
     }
-    line("period", format_ns(config.period_ns))?;
+    if config.workload != Workload::None {
+        line("period", format_ns(config.period_ns))?;
+    }
     line("duration", duration(record))?;
     line(
         "CPUs",

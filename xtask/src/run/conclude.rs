@@ -14,6 +14,7 @@ use crate::analysis;
 use crate::counted::Verification;
 use crate::qemu::accel::Selected;
 use crate::report::csv;
+use crate::report::gaps::GapsRecord;
 use crate::report::judge::Evidence;
 use crate::report::machine::MachineRecord;
 use crate::report::record::{Distributions, Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
@@ -37,6 +38,8 @@ pub struct Facts {
     pub build_s: f64,
     /// What the machine says of itself, if it is not QEMU's.
     pub machine: Option<MachineRecord>,
+    /// What its tracers of gaps have found.
+    pub gaps: Vec<GapsRecord>,
 }
 
 /// Judges a run and writes both files into its folder.
@@ -87,6 +90,7 @@ pub fn conclude(
         verified: verification.as_ref().map(|it| it.record),
         without_turns: verification.map(|it| it.without_turns).unwrap_or_default(),
         machine: facts.machine,
+        gaps: facts.gaps,
         sum: None,
     };
     let mut run = Run {

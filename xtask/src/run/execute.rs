@@ -158,6 +158,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         started,
         build_s: plan.build_s,
         machine: None,
+        gaps: Vec::new(),
     };
     let run = conclude(&dir, facts, &evidence, verification)?;
     drop(ram);

@@ -205,6 +205,14 @@ pub(super) fn configuration(run: usize, source: &Source) -> String {
     row("host's kernel", &record.host.kernel, "");
     let machine = record.machine.iter().flat_map(MachineRecord::lines);
     machine.for_each(|(name, text)| row(name, &text, ""));
+    for gaps in &record.gaps {
+        let what = format!("gaps on CPU {}", gaps.cpu);
+        let text = format!(
+            "{}, the longest {} ns, with {} NMIs",
+            gaps.count, gaps.max_ns, gaps.nmis
+        );
+        row(&what, &text, "");
+    }
     row("QEMU", &record.host.qemu, "");
     row("QEMU's end", &record.host.qemu_exit, "");
     row(

@@ -144,7 +144,38 @@ pub(super) fn over_a_pty(stage: &Stage) -> Result<()> {
     );
     let list = stage.xtask(&["history", "list"])?.code(0)?;
     ensure!(list.stdout.contains("machine"), "{}", list.stdout);
+    checks_the_hardware(stage, &image, &elf)?;
     measures_nothing(stage)
+}
+
+/// What the tracer hwlat finds comes into the same run folder. At 1 ns each turn of its loop is a gap: 5 ms have that many.
+fn checks_the_hardware(stage: &Stage, image: &Path, elf: &str) -> Result<()> {
+    let (dir, page) = (stage.dir("hardware"), stage.dir("hardware.html"));
+    let line = "workload=none duration_ns=100000000 hwlat_width=5000000 hwlat_window=50000000 \
+                tracing_thresh=1 ftrace=hwlat tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256 capture=com1 mode=flight";
+    Machine::start(stage, image, line)?
+        .attach(stage, &["--image", elf, "-o", &dir])?
+        .code(0)?
+        .says("hwlat: gaps ")?
+        .says(" unknown\n")?
+        .says("result       passed")?;
+    let run: Value = serde_json::from_slice(&stage.read("hardware", RECORD)?)?;
+    let gaps = &run["gaps"][0];
+    let count = gaps["count"].as_u64().unwrap_or(0);
+    ensure!(
+        gaps["cpu"] == 0
+            && gaps["nmis"] == 0
+            && count > 400_000
+            && gaps["max_ns"].as_u64() < Some(100),
+        "{gaps}"
+    );
+    stage.xtask(&["latency-run", "--from", &dir])?.code(0)?;
+    stage.xtask(&["report", "-o", &page, &dir])?.code(0)?;
+    ensure!(
+        std::fs::read_to_string(&page)?.contains("gaps on CPU 0"),
+        "the page says nothing of the gaps"
+    );
+    Ok(())
 }
 
 /// Of an application that measures nothing log, trace and end are shown, and kept.
