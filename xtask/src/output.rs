@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::iter;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -173,6 +174,23 @@ fn part_of(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Makes the folder that is written in the place of another: what bears such a name already is somebody's.
+fn new_part_of(path: &Path) -> io::Result<PathBuf> {
+    let plain = part_of(path);
+    let numbered = (2..).map(|n: u32| {
+        let mut name = plain.clone().into_os_string();
+        name.push(format!("-{n}"));
+        name.into()
+    });
+    for part in iter::once(plain.clone()).chain(numbered) {
+        match fs::create_dir(&part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| part),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 /// A hidden name beside a file's that no other process writes under.
 fn own_part_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -219,14 +237,7 @@ pub fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result
         return Err(anyhow!("{} is not empty", path.display()))
             .help("name another folder, or empty this one");
     }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = Path::new(&name);
-    if part.is_dir() {
-        // Left by an export that failed.
-        fs::remove_dir_all(part).with_context(cannot)?;
-    }
-    fs::create_dir(part).with_context(cannot)?;
+    let part = &new_part_of(path).with_context(cannot)?;
     write(part).with_context(|| format!("what could be written is in {}", part.display()))?;
     fs::rename(part, path).with_context(cannot)?;
     Ok(ExitCode::SUCCESS)
@@ -240,4 +251,27 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .and_then(serde_json::Error::io_error_kind);
         io.or(json) == Some(io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What bears the name of a part is somebody's.
+    #[test]
+    fn folders_leave_others_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("made.part")).unwrap();
+        fs::write(at("made.part/kept"), "mine").unwrap();
+        let put = |part: &Path| Ok(fs::write(part.join("new"), "ours")?);
+        to_folder(&at("made"), put).unwrap();
+        assert_eq!(fs::read_to_string(at("made.part/kept")).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(at("made/new")).unwrap(), "ours");
+        // One that cannot be written whole is kept beside it.
+        let failed = to_folder(&at("other"), |part| put(part).and(Err(anyhow!("no"))));
+        assert!(format!("{:#}", failed.unwrap_err()).contains("other.part"));
+        assert_eq!(fs::read_to_string(at("other.part/new")).unwrap(), "ours");
+        assert!(!at("made.part-2").exists());
+    }
 }

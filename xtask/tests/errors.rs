@@ -404,3 +404,15 @@ fn a_command_line_that_would_not_arrive_is_refused() {
         .code(1)
         .complains("the kernel's command line has");
 }
+
+#[test]
+fn a_medium_is_no_output() {
+    let stage = Stage::new();
+    for to in ["--iso", "--elf"] {
+        let words = ["image", "--image", "image.elf", to, "-"];
+        Done::of(stage.xtask("", &words).output().unwrap())
+            .code(1)
+            .complains("a medium is not written to stdout");
+    }
+    assert_eq!(stage.list("."), ["image.elf"]);
+}

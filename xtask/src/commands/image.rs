@@ -21,6 +21,10 @@ use crate::{input, media, output, paths, setup, term};
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {
     for file in [&flags.to.iso, &flags.to.elf].into_iter().flatten() {
+        if output::is_stdout(file) {
+            return Err(anyhow!("a medium is not written to stdout"))
+                .help("name a file; one that is called - is ./-");
+        }
         output::check_writable(file)?;
     }
     if let Some(device) = &flags.to.usb {

@@ -3,7 +3,8 @@
 //! Source: Linux's Documentation/ABI/stable/sysfs-block, and Documentation/filesystems/proc.rst, 3.5 (mountinfo).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -46,6 +47,8 @@ pub struct Disk {
     pub size: u64,
     /// Whether it says that it may be taken out.
     pub is_removable: bool,
+    /// Whether it is behind USB. A disk in a case there says that it cannot be taken out.
+    pub is_usb: bool,
     is_read_only: bool,
     /// Major and minor number of its device.
     pub number: String,
@@ -78,6 +81,9 @@ impl Disk {
                 there.with_file_name(whole).display()
             ));
         }
+        // The bus is a folder on the way to it: …/usb2/2-1/….
+        let place = dir.canonicalize()?;
+        let is_usb = |part: Component<'_>| part.as_os_str().as_bytes().starts_with(b"usb");
         let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
         let words = format!("{} {}", text("device/vendor"), text("device/model"));
         let sectors: u64 = text("size").trim().parse().unwrap_or(0);
@@ -90,6 +96,7 @@ impl Disk {
             },
             size: sectors.saturating_mul(SECTOR),
             is_removable: text("removable").trim() == "1",
+            is_usb: place.components().any(is_usb),
             is_read_only: text("ro").trim() == "1",
             number: text("dev").trim().to_owned(),
             uses: uses(&dir, system)?,
@@ -115,10 +122,10 @@ impl Disk {
                 "if it is the right one, end that first: sudo umount {part}"
             ));
         }
-        if !self.is_removable {
+        if !self.is_removable && !self.is_usb {
             return Err(anyhow!("{device} ({}) is a fixed disk", self.model)).help(
-                "only removable ones are written to; if yours only does not say that it is one, write an ISO file \
-                 (--iso takt.iso) and copy it there by hand",
+                "only removable ones and those behind USB are written to; else write an ISO file (--iso takt.iso) and copy \
+                 it there by hand",
             );
         }
         if self.is_read_only {
@@ -148,7 +155,11 @@ impl Disk {
             self.device.display(),
             self.model,
             self.size as f64 / 1e9,
-            if self.is_removable { "yes" } else { "no" },
+            match (self.is_removable, self.is_usb) {
+                (true, _) => "yes",
+                (false, true) => "no, but behind USB",
+                (false, false) => "no",
+            },
             if uses.is_empty() {
                 "no".into()
             } else {

@@ -100,6 +100,28 @@ fn a_stick_is_described_and_may_be_written() {
     assert_eq!(Disk::look(&other, &machine.system).unwrap(), stick);
 }
 
+/// A USB disk in a case is not removable, by its own words.
+#[test]
+fn a_disk_behind_usb_may_be_written() {
+    let machine = Machine::new();
+    let at = "devices/pci0000:00/usb2/2-1/block/sdc";
+    for (file, text) in [("size", "8388608"), ("removable", "0"), ("dev", "8:32")] {
+        machine.write(&format!("{at}/{file}"), text);
+    }
+    machine.link("sdc", at);
+    let disk = machine.look("sdc").unwrap();
+    disk.check(5 << 20).unwrap();
+    assert!(disk.describe().contains("removable  no, but behind USB\n"));
+    machine.write("mountinfo", "22 1 8:32 / / rw - ext4 /dev/sdc rw\n");
+    let why = machine.refuses("sdc", 1);
+    assert!(why.contains("is the system's own disk"), "{why}");
+    // A folder whose name only has these letters is no bus.
+    let at = "devices/bus-b/block/sdd";
+    machine.write(&format!("{at}/removable"), "0");
+    machine.link("sdd", at);
+    assert!(machine.refuses("sdd", 0).contains("is a fixed disk"));
+}
+
 #[test]
 fn what_is_mounted_is_refused() {
     let machine = Machine::new();
