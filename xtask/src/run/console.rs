@@ -14,9 +14,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::pty;
 use rustix::termios::{self, OptionalActions, OutputModes, Termios};
 use tempfile::TempDir;
@@ -91,8 +94,7 @@ impl Console {
                 let (master, terminal, name) = open_pty().context("no pseudo-terminal")?;
                 tell!("The guest's serial port is {name}");
                 console._terminal = Some(terminal);
-                let master = File::from(master);
-                (Box::new(master.try_clone()?), Box::new(master))
+                both(master)?
             }
             Line::Tcp(address) => {
                 let listener = TcpListener::bind(address)
@@ -100,7 +102,7 @@ impl Console {
                 let address = listener.local_addr()?;
                 tell!("The guest boots when somebody connects to {address}");
                 let (stream, _) = listener.accept().context("nobody can connect")?;
-                (Box::new(stream.try_clone()?), Box::new(stream))
+                both(stream.into())?
             }
         };
         console.carry(input, output)?;
@@ -154,13 +156,89 @@ impl Console {
         self.has_left.load(Relaxed)
     }
 
-    /// Waits until all that the guest has written is passed on. To be called when QEMU has ended.
+    /// Waits until all that the guest has written is passed on, as far as somebody takes it. To be called when QEMU has ended.
     pub fn finish(mut self) {
         // If QEMU has never connected, this is its place.
         let _ = UnixStream::connect(self.socket()).map(|it| it.shutdown(Shutdown::Both));
         if let Some(to_user) = self.to_user.take() {
             let _ = to_user.join();
         }
+    }
+}
+
+/// How long it is waited for somebody to take what the guest writes.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// A line whose other end may be nobody: what is not taken is dropped, as a serial port does. Else the guest would wait for
+/// ever, or its end would be waited for.
+struct Loose {
+    file: File,
+    /// Nobody took what was written last.
+    is_full: bool,
+}
+
+/// Both directions of a line.
+fn both(line: OwnedFd) -> Result<(Input, Output)> {
+    rustix::io::ioctl_fionbio(&line, true)?;
+    let loose = |file| {
+        Box::new(Loose {
+            file,
+            is_full: false,
+        })
+    };
+    let file = File::from(line);
+    Ok((loose(file.try_clone()?), loose(file)))
+}
+
+impl Loose {
+    /// Waits until it is ready, at most so long; says whether it is.
+    fn wait(&self, flags: PollFlags, limit: Option<Duration>) -> io::Result<bool> {
+        let limit = limit.map(Timespec::try_from).transpose();
+        let limit = limit.map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.file, flags)], limit.as_ref()) {
+            Err(Errno::INTR) => Ok(true),
+            ready => Ok(ready? > 0),
+        }
+    }
+}
+
+impl Read for Loose {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.file.read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(PollFlags::IN, None)?;
+                }
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Loose {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.file.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let limit = match self.is_full {
+                        true => Duration::ZERO,
+                        false => TAKEN_WITHIN,
+                    };
+                    self.is_full = !self.wait(PollFlags::OUT, Some(limit))?;
+                    if self.is_full {
+                        return Ok(bytes.len());
+                    }
+                }
+                written => {
+                    self.is_full = false;
+                    return written;
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -252,6 +330,21 @@ mod tests {
         assert_eq!(typed(b"ab\x03"), (false, b"ab\x03".to_vec()));
         assert_eq!(typed(b"ab\x01xcd"), (true, b"ab".to_vec()));
         assert_eq!(typed(b"\x01\x01x\x01a"), (false, b"\x01x\x01a".to_vec()));
+    }
+
+    /// Of a guest that writes while nobody reads the end is not waited for.
+    #[test]
+    fn nobody_has_to_read() {
+        let console = Console::open(&Line::Pty).unwrap();
+        let mut guest = UnixStream::connect(console.socket()).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            guest.write_all(&[b'x'; 1 << 20]).unwrap();
+            drop(guest);
+            console.finish();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).unwrap();
     }
 
     #[test]
