@@ -1,9 +1,14 @@
 //! `latency-run`: what is measured, how it ends, and that it does so again to the byte.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use defmt_decoder::log::format::{Formatter, FormatterConfig};
+use defmt_decoder::{DecodeError, Table};
 use serde_json::Value;
+use takt_tracer::decode::{Entry, FrameReader};
 
-use super::{Stage, document};
+use super::{FIRST, Stage, document};
+use crate::paths;
+use crate::run::folder::{IMAGE, LOG};
 
 /// Same image, same flags, same bytes.
 pub(super) fn two_runs_are_identical(stage: &Stage) -> Result<()> {
@@ -159,11 +164,51 @@ pub(super) fn json_schema(stage: &Stage) -> Result<()> {
 /// The log has the messages of the start and of the end.
 pub(super) fn log_is_decoded(stage: &Stage) -> Result<()> {
     let done = stage.xtask(&["log", &stage.dir("first")])?.code(0)?;
-    done.says("INFO")?
+    let done = done
+        .says("INFO")?
         .says("1000000000 Hz")?
         .says("period 1000000 ns")?
         .says("done")?;
+    let theirs = by_defmt(stage)?;
+    ensure!(
+        theirs == done.stdout,
+        "as defmt-print:\n{theirs}\nby log:\n{}",
+        done.stdout
+    );
     Ok(())
+}
+
+/// The log's bytes as the guest sent them, read by what defmt-print is made of, and by nothing of ours.
+fn by_defmt(stage: &Stage) -> Result<String> {
+    let elf = stage.read(FIRST, IMAGE)?;
+    let table = Table::parse(&elf)?.context("no log formats")?;
+    let locations = table.get_locations(&elf)?;
+    let format = Formatter::new(FormatterConfig::custom("{t} {L} {s}  ({F}:{l:1})"));
+    let log = stage.read(FIRST, LOG)?;
+    let mut frames = FrameReader::log(&*log)?;
+    let mut stream = table.new_stream_decoder();
+    let mut text = String::new();
+    while let Some(entry) = frames.next_entry()? {
+        let Entry::Frame(sent) = entry else {
+            bail!("the log is damaged")
+        };
+        stream.received(&sent.payload);
+        loop {
+            let frame = match stream.decode() {
+                Ok(frame) => frame,
+                Err(DecodeError::UnexpectedEof) => break,
+                Err(DecodeError::Malformed) => bail!("a message makes no sense"),
+            };
+            let place = locations.get(&frame.index()).context("no place")?;
+            let file = place.file.strip_prefix(paths::workspace());
+            let file = file.unwrap_or(&place.file).to_string_lossy();
+            let line = u32::try_from(place.line)?;
+            let shown = format.format_frame(frame, Some(&file), Some(line), None);
+            text += &console::strip_ansi_codes(&shown);
+            text.push('\n');
+        }
+    }
+    Ok(text)
 }
 
 pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
