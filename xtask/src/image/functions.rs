@@ -80,8 +80,8 @@ impl Functions {
                 elf.path.display()
             ))
             .help(
-                "it was built without: xtask build --features image,function; of an application: \
-                 run --manifest-path Cargo.toml --append ftrace=function",
+                "it was built without: cargo xtask build --features image,function; of an application: \
+                 cargo xtask run --manifest-path Cargo.toml --append ftrace=function",
             );
         }
         let never = elf.symbol("__notrace_start")?..elf.symbol("__notrace_end")?;
