@@ -99,13 +99,71 @@ fn of_folder(path: &Path) -> Result<String> {
         .help("give it one: --name NAME")
 }
 
-/// Names of packages and crates that an application cannot have: of keywords, of what each crate knows, and of its own parts.
-const TAKEN: [&str; 49] = [
-    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "build", "const",
-    "continue", "core", "crate", "defmt", "deps", "do", "dyn", "else", "enum", "examples",
-    "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match",
-    "mod", "move", "mut", "ontarget", "pub", "ref", "return", "self", "static", "std", "struct",
-    "super", "test", "trait", "true", "type", "while",
+/// Names of crates that an application cannot have: of keywords, of what each crate knows, of its dependencies, and of its own
+/// parts.
+const TAKEN: [&str; 62] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "defmt",
+    "deps",
+    "do",
+    "dyn",
+    "else",
+    "embedded_hal",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "ontarget",
+    "override",
+    "priv",
+    "proc_macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
 ];
 
 fn check(name: &str) -> Result<()> {
@@ -113,7 +171,9 @@ fn check(name: &str) -> Result<()> {
         && name
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c));
-    if is_plain && !TAKEN.contains(&name) && !name.starts_with("takt-") {
+    // Packages `a-b` and `a_b` are one crate.
+    let krate = name.replace('-', "_");
+    if is_plain && !TAKEN.contains(&krate.as_str()) && !krate.starts_with("takt_") {
         return Ok(());
     }
     let why = match is_plain {
@@ -301,8 +361,12 @@ mod tests {
             "ä",
             "std",
             "takt-kernel",
+            "takt_kernel",
+            "embedded-hal",
             "ontarget",
             "loop",
+            "where",
+            "gen",
         ] {
             let error = format!("{:#}", check(name).unwrap_err());
             assert!(error.contains("--name"), "{name}: {error}");
