@@ -12,10 +12,10 @@
 
 use core::fmt::{self, Write};
 use core::panic::Location;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use embedded_io::Write as _;
 use heapless::String;
+use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
 pub use takt_kernel::Error;
 use takt_kernel::time::Instant;
@@ -39,6 +39,9 @@ pub enum Expect {
     Slow,
     /// Passes, in a boot of its own with two CPUs that run at the same time, in real time.
     TwoCpus,
+    /// Passes, in boots of its own with 1, 2 and 4 CPUs, under icount and in real time. The words `cpus`, `seed`,
+    /// `operations` and `patience_ms` of the command line say what it is to do (see [`number`]).
+    Stress,
     /// Passes, in a boot of its own with a capture, in real time and in another under icount, while the host injects
     /// NMIs from the moment when the test [asks for them](ask_for_nmis); then the host judges what was recorded.
     Nmis,
@@ -222,12 +225,26 @@ pub fn ask_for_nmis() {
     print(format_args!("inject: nmi\n"));
 }
 
-static UNTRACED: AtomicBool = AtomicBool::new(false);
+static LINE: spin::Once<&'static str> = spin::Once::new();
+
+fn line() -> CommandLine<'static> {
+    CommandLine(LINE.get().copied().unwrap_or_default())
+}
 
 /// Whether this is the boot of an [`Expect::Counted`] test without a tracer.
 #[must_use]
 pub fn is_untraced() -> bool {
-    UNTRACED.load(Relaxed)
+    line().get("untraced").is_some()
+}
+
+/// A number that the command line has for a test.
+///
+/// # Errors
+/// If it has something else there.
+pub fn number(key: &str, default: u64) -> Result<u64, Failure> {
+    line()
+        .number(key, default)
+        .map_err(|_| Failure::new(format_args!("{key} is no number")))
 }
 
 /// Prints a line for every test: `list KIND NAME`, and `text` lines for what is expected of it.
@@ -238,6 +255,7 @@ pub fn list() {
             Expect::Alone => ("alone", &[]),
             Expect::Slow => ("slow", &[]),
             Expect::TwoCpus => ("two-cpus", &[]),
+            Expect::Stress => ("stress", &[]),
             Expect::Nmis => ("nmis", &[]),
             Expect::Counted => ("counted", &[]),
             Expect::Prints(texts) => ("alone", texts),
@@ -260,11 +278,10 @@ pub fn main(text: &'static str) {
 /// The same with something to be done before each test.
 #[cfg(feature = "image")]
 pub fn main_with(text: &'static str, before_each: fn()) {
-    use takt_board::cmdline::CommandLine;
     use takt_kernel::fault::ExitCode;
 
-    let line = CommandLine(text);
-    UNTRACED.store(line.get("untraced").is_some(), Relaxed);
+    LINE.call_once(|| text);
+    let line = line();
     let tests = tests();
     let wanted = line.get("test");
     if wanted == Some("list") {

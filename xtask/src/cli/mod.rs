@@ -287,6 +287,12 @@ pub struct Test {
     /// Only those that boot the kernel: on target and end to end.
     #[arg(long)]
     pub target: bool,
+    /// Seed of the random stress, in each of its machines, instead of its own.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Operations of the random stress in each of its machines [default: some thousands].
+    #[arg(long, value_name = "N")]
+    pub operations: Option<u64>,
 }
 
 /// Flags of `bench`.

@@ -14,8 +14,10 @@ mod guest;
 mod host;
 mod scratch;
 mod storm;
+mod stress;
 mod tally;
 mod target;
+mod waits;
 
 pub(super) use target::Choice;
 
@@ -41,7 +43,9 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
         if !has_tests(&elf) {
             bail!("the image {} has no on-target tests", image.display());
         }
-        return of_image(&elf, &Choice::having(filter));
+        let tally = Tally::default();
+        target::run(&elf, &Choice::having(filter), &flags.into(), &tally);
+        return tally.finish();
     }
     let tally = Tally::default();
     if on_target {
@@ -53,7 +57,9 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
             let target = scope.spawn(|| {
                 for image in &images {
                     match image {
-                        Ok(image) => target::run(image, &Choice::having(filter), &tally),
+                        Ok(image) => {
+                            target::run(image, &Choice::having(filter), &flags.into(), &tally);
+                        }
                         Err(error) => tally.failed("target", "image", &format!("{error:#}")),
                     }
                 }
@@ -83,7 +89,7 @@ pub(super) fn has_tests(elf: &Elf) -> bool {
 /// Runs the on-target tests of an image that are chosen.
 pub(super) fn of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
     let tally = Tally::default();
-    target::run(elf, choice, &tally);
+    target::run(elf, choice, &stress::Flags::default(), &tally);
     tally.finish()
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -126,11 +126,15 @@ impl Process {
         self.child.try_wait()
     }
 
+    /// The two ways to QEMU's monitor. None if it was started without, or they are taken.
+    pub(crate) fn take_monitor(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.child.stdin.take().zip(self.child.stdout.take())
+    }
+
     /// Stops the guest for good and asks where its CPUs stand. None if QEMU does not answer in time, or was started without
     /// the monitor.
     pub fn registers(&mut self) -> Vec<Registers> {
-        let (Some(input), Some(output)) = (self.child.stdin.take(), self.child.stdout.take())
-        else {
+        let Some((input, output)) = self.take_monitor() else {
             return Vec::new();
         };
         let (done, answer) = mpsc::channel();

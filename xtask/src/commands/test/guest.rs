@@ -1,23 +1,24 @@
 //! One boot of an image with tests.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs;
 use std::io::BufReader;
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 
 use super::scratch::Scratch;
+use crate::counted::Plugin;
 use crate::image::Elf;
 use crate::qemu::command::escape;
 use crate::qemu::executed::logged;
-use crate::qemu::process::{self, MAX_CMDLINE};
-use crate::qemu::{self, Accel, GuestExit, Machine, Qmp, Ram, Served, qmp};
+use crate::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Ram, Served};
 use crate::run::config::clock_keys;
+use crate::run::places;
 
 /// A boot.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Boot<'b> {
     pub(super) limit: Duration,
     /// Logs every instruction in these ranges to the file.
     pub(super) executed: Option<(&'b [Range<u64>], &'b Path)>,
+    /// Has a plugin log to the file.
+    pub(super) plugin: Option<(&'b Plugin, &'b Path)>,
     /// Injects NMIs from the moment when the guest asks for them to its end; what it records is captured.
     pub(super) nmis: bool,
 }
@@ -45,7 +48,7 @@ pub(super) struct Boot<'b> {
 pub(super) struct Ended {
     /// How it ended; `None` if it was killed because it did not.
     pub(super) exit: Option<GuestExit>,
-    /// What it wrote to the serial port.
+    /// What it wrote to the serial port; behind it, if it was killed, where its CPUs stood.
     pub(super) serial: String,
     /// The machine's files.
     pub(super) dir: Scratch,
@@ -75,23 +78,25 @@ impl Boot<'_> {
             smp: self.smp,
             accel: self.accel,
         };
-        let len = machine.cmdline.len();
-        ensure!(len <= MAX_CMDLINE, "a command line of {len} bytes");
         let messages = scratch.path().join("messages.txt");
-        let mut running = Running(
-            self.command(&machine, &File::create(&messages)?)
-                .spawn()
-                .context("cannot start QEMU")?,
-        );
+        let change = |arguments| self.arguments(arguments, &machine);
+        let mut process = Process::start_with(&machine, change, &messages)?;
         let exit = if self.nmis {
-            running.wait_with_nmis(self.limit, &machine.serial())?
+            wait_with_nmis(&mut process, self.limit, &machine.serial())?
         } else {
-            running.wait(self.limit)?
+            wait(&mut process, self.limit)?
+        };
+        let stood = match exit {
+            Some(_) => Vec::new(),
+            None => places::describe(self.image, &ram, &process.registers()),
         };
         let serial = fs::read(machine.serial()).unwrap_or_default();
         let mut serial = String::from_utf8_lossy(&serial).into_owned();
         if exit == Some(GuestExit::QemuFailed) {
             serial += &fs::read_to_string(&messages).unwrap_or_default();
+        }
+        for place in stood {
+            serial += &format!("{place}\n");
         }
         Ok(Ended {
             exit,
@@ -100,115 +105,103 @@ impl Boot<'_> {
         })
     }
 
-    /// The machine that `latency-run` has, with a second serial port that leads to a second console, a parallel port, entropy, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
-    fn command(&self, machine: &Machine, messages: &File) -> Command {
+    /// Arguments for the machine that `latency-run` has, with a second serial port that leads to a second console, a parallel
+    /// port, entropy, devices that send messages, watchdogs that raise an NMI, and this boot's clock.
+    fn arguments(&self, arguments: Vec<OsString>, machine: &Machine) -> Vec<OsString> {
         let clock = format!("shift={},sleep=off", self.shift);
-        let arguments = machine
-            .arguments()
+        let arguments = arguments
             .into_iter()
             .map(|argument| match argument.to_str() {
                 Some("shift=0,sleep=off") => clock.clone().into(),
                 _ => argument,
             })
             .collect();
-        let arguments = match self.executed {
+        let mut arguments: Vec<_> = match self.executed {
             Some((ranges, log)) => {
                 let version = qemu::version().unwrap_or_default();
                 logged(arguments, &version, ranges, log)
             }
             None => arguments,
         };
+        if let Some((plugin, log)) = self.plugin {
+            arguments = plugin.added_to(arguments, log, None);
+        }
         let link = format!("path={}", escape(&machine.dir.join("com2")));
-        let mut command = process::command();
-        command
-            .args(arguments)
-            .args(["-chardev", "null,id=par", "-parallel", "chardev:par"])
-            // COM2's other end is a console.
-            .args([
-                "-chardev",
-                &format!("socket,id=console,server=on,wait=off,{link}"),
-            ])
-            .args(["-chardev", &format!("socket,id=com2,{link}")])
-            .args(["-serial", "chardev:com2"])
-            .args(["-device", "virtio-serial-pci,max_ports=1,id=second"])
-            .args(["-device", "virtconsole,bus=second.0,chardev=console"])
-            .args(["-object", "rng-builtin,id=rng"])
-            .args(["-device", "virtio-rng-pci,rng=rng"])
-            .args(["-device", "edu", "-device", "e1000e,romfile="])
-            .args(["-device", "i6300esb", "-global", "ICH9-LPC.noreboot=false"])
-            .args(["-action", "watchdog=inject-nmi"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        if self.nmis {
-            command
-                .args(qmp::ON_STDIO)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped());
-        }
-        if let Ok(messages) = messages.try_clone() {
-            command.stderr(messages);
-        }
-        command
+        let console = format!("socket,id=console,server=on,wait=off,{link}");
+        let com2 = format!("socket,id=com2,{link}");
+        arguments.extend(
+            [
+                ["-chardev", "null,id=par"],
+                ["-parallel", "chardev:par"],
+                // COM2's other end is a console.
+                ["-chardev", &console],
+                ["-chardev", &com2],
+                ["-serial", "chardev:com2"],
+                ["-device", "virtio-serial-pci,max_ports=1,id=second"],
+                ["-device", "virtconsole,bus=second.0,chardev=console"],
+                ["-object", "rng-builtin,id=rng"],
+                ["-device", "virtio-rng-pci,rng=rng"],
+                ["-device", "edu"],
+                ["-device", "e1000e,romfile="],
+                ["-device", "i6300esb"],
+                ["-global", "ICH9-LPC.noreboot=false"],
+                ["-action", "watchdog=inject-nmi"],
+            ]
+            .as_flattened()
+            .iter()
+            .map(Into::into),
+        );
+        arguments
     }
 }
 
-/// A QEMU that is killed and waited for when this is dropped.
-struct Running(Child);
-
-impl Running {
-    /// Waits for the end, as long as it may take; time for which the host was busy with others does not count.
-    fn wait(&mut self, limit: Duration) -> Result<Option<GuestExit>> {
-        let served = Served::new(self.0.id());
-        while served.elapsed() < limit {
-            if let Some(status) = self.0.try_wait().context("QEMU cannot be watched")? {
-                return Ok(Some(status.into()));
-            }
-            thread::sleep(TICK);
+/// Waits for the end, as long as it may take; time for which the host was busy with others does not count.
+fn wait(process: &mut Process, limit: Duration) -> Result<Option<GuestExit>> {
+    let served = Served::new(process.id());
+    while served.elapsed() < limit {
+        if let Some(status) = process.try_wait().context("QEMU cannot be watched")? {
+            return Ok(Some(status.into()));
         }
-        Ok(None)
+        thread::sleep(TICK);
     }
-
-    /// As [`wait`](Self::wait), and injects NMIs meanwhile, from the moment when `serial` says that they are wanted.
-    fn wait_with_nmis(&mut self, limit: Duration, serial: &Path) -> Result<Option<GuestExit>> {
-        let (input, output) = (self.0.stdin.take(), self.0.stdout.take());
-        let (input, output) = input.zip(output).context("QEMU has no monitor")?;
-        let has_ended = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let injects = scope.spawn(|| {
-                // Connected at once: QEMU waits with its greeting for nobody.
-                let mut qmp = Qmp::new(BufReader::new(output), input)?;
-                while !fs::read_to_string(serial).is_ok_and(|text| text.contains(NMIS_ARE_WANTED)) {
-                    if has_ended.load(Relaxed) {
-                        return Ok(());
-                    }
-                    thread::sleep(TICK);
-                }
-                loop {
-                    if has_ended.load(Relaxed) || !qmp.execute("inject-nmi")? {
-                        return anyhow::Ok(());
-                    }
-                }
-            });
-            let exit = self.wait(limit);
-            has_ended.store(true, Relaxed);
-            // Whoever waits for an answer gets an end of file.
-            let _ = self.0.kill();
-            let injected = injects
-                .join()
-                .map_err(|_| anyhow!("the thread that injects NMIs panicked"))?;
-            // An error of a monitor whose machine has ended says nothing.
-            match exit {
-                Ok(None) => injected.map(|()| None),
-                exit => exit,
-            }
-        })
-    }
+    Ok(None)
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        // An error means that it has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// As [`wait`], and injects NMIs meanwhile, from the moment when `serial` says that they are wanted.
+fn wait_with_nmis(
+    process: &mut Process,
+    limit: Duration,
+    serial: &Path,
+) -> Result<Option<GuestExit>> {
+    let (input, output) = process.take_monitor().context("QEMU has no monitor")?;
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let injects = scope.spawn(|| {
+            // Connected at once: QEMU waits with its greeting for nobody.
+            let mut qmp = Qmp::new(BufReader::new(output), input)?;
+            while !fs::read_to_string(serial).is_ok_and(|text| text.contains(NMIS_ARE_WANTED)) {
+                if has_ended.load(Relaxed) {
+                    return Ok(());
+                }
+                thread::sleep(TICK);
+            }
+            loop {
+                if has_ended.load(Relaxed) || !qmp.execute("inject-nmi")? {
+                    return anyhow::Ok(());
+                }
+            }
+        });
+        let exit = wait(process, limit);
+        has_ended.store(true, Relaxed);
+        // Whoever waits for an answer gets an end of file.
+        let _ = process.kill();
+        let injected = injects
+            .join()
+            .map_err(|_| anyhow!("the thread that injects NMIs panicked"))?;
+        // An error of a monitor whose machine has ended says nothing.
+        match exit {
+            Ok(None) => injected.map(|()| None),
+            exit => exit,
+        }
+    })
 }

@@ -8,8 +8,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::counted;
 use super::guest::Boot;
+use super::scratch::Scratch;
 use super::storm;
+use super::stress::{self, Round};
 use super::tally::Tally;
+use super::waits;
 use crate::commands::bench::executed;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
@@ -46,6 +49,8 @@ enum Kind {
     Slow,
     /// A boot of its own with two CPUs, in real time.
     TwoCpus,
+    /// Boots of its own in several machines and with several seeds.
+    Stress,
     /// A boot of its own in real time and one under icount, each with NMIs from outside.
     Nmis,
     /// A boot of its own, and one without a tracer of which every instruction is counted.
@@ -95,7 +100,7 @@ pub(super) fn names(image: &Elf, choice: &Choice) -> Result<Vec<String>> {
 }
 
 /// Runs the image's tests that are meant.
-pub(super) fn run(image: &Elf, choice: &Choice, tally: &Tally) {
+pub(super) fn run(image: &Elf, choice: &Choice, flags: &stress::Flags, tally: &Tally) {
     let listed = match list(image) {
         Ok(listed) => listed,
         Err(error) => return tally.failed(PART, "list", &format!("{error:#}")),
@@ -120,6 +125,16 @@ pub(super) fn run(image: &Elf, choice: &Choice, tally: &Tally) {
                 for (accel, clock) in [(Accel::Tcg, "real time"), (Accel::TcgIcount, "icount")] {
                     let name = format!("{} ({clock})", test.name);
                     tally.judge(PART, &name, &with_nmis(image, &test, accel));
+                }
+            } else if test.kind == Kind::Stress {
+                for round in stress::rounds(flags) {
+                    let name = round.name(&test.name);
+                    let result = stressed(image, &test, round);
+                    tally.judge(PART, &name, &result);
+                    // The other machines may take their whole time as well.
+                    if result.is_err() {
+                        break;
+                    }
                 }
             } else if test.kind == Kind::Counted {
                 tally.judge(PART, &test.name, &counted(image, &test));
@@ -159,6 +174,7 @@ fn parse_list(serial: &str) -> Result<Vec<Listed>> {
                 "alone" => Kind::Alone,
                 "slow" => Kind::Slow,
                 "two-cpus" => Kind::TwoCpus,
+                "stress" => Kind::Stress,
                 "nmis" => Kind::Nmis,
                 "counted" => Kind::Counted,
                 "fault" => Kind::Fault,
@@ -193,6 +209,7 @@ fn boot<'b>(image: &'b Elf, words: &'b str, kind: Kind) -> Boot<'b> {
         shift,
         limit,
         executed: None,
+        plugin: None,
         nmis: false,
     }
 }
@@ -249,7 +266,28 @@ fn said(exit: Option<GuestExit>, serial: &str) -> String {
 /// Boots one test and judges it; gives what is worth noting.
 fn alone(image: &Elf, test: &Listed) -> Result<String> {
     let words = format!("test={}", test.name);
-    let ended = boot(image, &words, test.kind).run()?;
+    judge(image, test, &boot(image, &words, test.kind))
+}
+
+/// Boots the random stress in one of its machines.
+fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
+    let words = round.words(&test.name);
+    let boot = round.boot(boot(image, &words, test.kind));
+    if !round.counts_waits() {
+        return judge(image, test, &boot);
+    }
+    let scratch = Scratch::new()?;
+    let log = scratch.path().join("waits");
+    let plugin = waits::plugin(image)?;
+    let plugin = Some((&plugin, log.as_path()));
+    let notes = judge(image, test, &Boot { plugin, ..boot })?;
+    let waits = waits::describe(&log, &notes)?;
+    Ok(notes + &waits)
+}
+
+/// Boots what a test wants, and says whether it came to what it had to.
+fn judge(image: &Elf, test: &Listed, boot: &Boot<'_>) -> Result<String> {
+    let ended = boot.run()?;
     let report = Symbolizer::new(image).annotate(&ended.serial);
     let expected = if test.kind == Kind::Fault {
         GuestExit::Panicked
