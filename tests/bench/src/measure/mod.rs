@@ -11,6 +11,7 @@ mod mutex;
 mod pick;
 mod ping_pong;
 mod queue;
+mod random_timers;
 mod semaphore;
 mod switch;
 mod thread;

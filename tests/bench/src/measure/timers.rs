@@ -3,11 +3,13 @@
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Instant, Timer};
 
+use super::random_timers;
 use crate::clock::{Value, stamp};
 use crate::report::{fail, insn};
 use crate::threads::must;
 
-const MOST: usize = 1000;
+/// The most that are armed.
+pub(super) const MOST: usize = 1000;
 
 static FIRED: Semaphore = Semaphore::new(0, 1);
 static EXPIRED: Value = Value::new();
@@ -70,9 +72,10 @@ pub(super) fn all() {
             }
         }
     }
-    for timer in others.into_iter().flatten() {
+    for timer in others.iter().flatten() {
         timer.cancel();
     }
+    random_timers::all(first, &others, far);
 }
 
 /// Has some of the others expire first, then the measured timer: the interrupt then has to look for the next among all.

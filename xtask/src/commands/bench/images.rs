@@ -126,13 +126,24 @@ impl Folder {
         cmdline: &str,
         change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
     ) -> Result<Booted> {
+        self.boot_on(1, elf, cmdline, change)
+    }
+
+    /// The same on so many CPUs.
+    pub(super) fn boot_on(
+        &self,
+        smp: u8,
+        elf: &Elf,
+        cmdline: &str,
+        change: impl FnOnce(Vec<OsString>) -> Vec<OsString>,
+    ) -> Result<Booted> {
         let ram = Ram::create(&self.0)?;
         let machine = Machine {
             image: elf.path.clone(),
             ram: ram.path().to_owned(),
             dir: self.0.clone(),
             cmdline: format!("{cmdline}{}", clock_keys(Accel::TcgIcount)),
-            smp: 1,
+            smp,
             accel: Accel::TcgIcount,
         };
         let mut process = Process::start_with(&machine, change, &self.0.join("messages"))?;

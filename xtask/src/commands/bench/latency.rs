@@ -12,7 +12,7 @@ use takt_tracer::decode::SubBuffer;
 use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
-use super::images::Folder;
+use super::images::{Booted, Folder};
 use crate::analysis::marks::{Mark, Marks};
 use crate::counted::Plugin;
 use crate::counted::log::Log;
@@ -38,6 +38,7 @@ pub(super) const RUN: &str = "workload=timerlat period_ns=1000000 duration_ns=30
 pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
     run(elf, folder, &own_events(elf)?, "", values)?;
     run(elf, folder, "", "-untraced", values)?;
+    with_second_cpu(elf, folder, values)?;
     let mut defaults = Vec::new();
     for system in DEFAULT_EVENTS.split(',') {
         defaults.extend(ids_of(elf, system)?);
@@ -51,6 +52,19 @@ pub(super) fn measure(elf: &Elf, folder: &Folder, values: &mut Values) -> Result
     with_timerlat(elf, folder, "", "-timerlat", values)?;
     let noises = ids_of(elf, "osnoise")?.join(",");
     with_timerlat(elf, folder, &noises, "-osnoise", values)
+}
+
+/// Measures with tracing off while a second CPU is idle, and what that adds to the median without it.
+fn with_second_cpu(elf: &Elf, folder: &Folder, values: &mut Values) -> Result<()> {
+    let line = format!("{} events=", RUN.replace("smp=1", "smp=2"));
+    let booted = folder.boot_on(2, elf, &line, |arguments| arguments)?;
+    note_figures(elf, &booted, "-second-cpu", values)?;
+    let median = |suffix| values.get(&format!("thread-latency-median{suffix}"));
+    if let (Some(with), Some(without)) = (median("-second-cpu"), median("-untraced")) {
+        let tax = with.saturating_sub(*without);
+        values.insert("second-cpu-tax".into(), tax);
+    }
+    Ok(())
 }
 
 /// Measures by the tracer timerlat itself, with these events recorded as well.
@@ -156,6 +170,11 @@ pub(super) fn with_functions(elf: &Elf, folder: &Folder, values: &mut Values) ->
 
 fn run(elf: &Elf, folder: &Folder, ids: &str, suffix: &str, values: &mut Values) -> Result<()> {
     let booted = folder.boot(elf, &format!("{RUN} events={ids}"))?;
+    note_figures(elf, &booted, suffix, values)
+}
+
+/// Notes what a guest has measured.
+fn note_figures(elf: &Elf, booted: &Booted, suffix: &str, values: &mut Values) -> Result<()> {
     let results = Results::read(&guest::status(elf, &booted.ram)?)
         .context("cannot read the guest's results")?;
     let Some(all) = results.distributions.first() else {
