@@ -33,7 +33,7 @@ pub use damage::{Damage, Error, Fault, HeaderFault, MetaError};
 pub use file::{CpuSummary, TraceFile};
 pub use frames::{Entry, Frame, FrameReader, MAX_LOG_PAYLOAD};
 pub use irqs::Irqs;
-pub use json::{write_json, write_json_fields};
+pub use json::{escape_json_controls, write_json, write_json_fields};
 pub use merge::{Item, Merge};
 pub use meta::{EventDef, EventTable, FieldDef, Role, Slot};
 pub use names::{Names, Threads, TscClock};

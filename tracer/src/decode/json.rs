@@ -147,7 +147,7 @@ fn write_array(
     out.write_all(b"]")
 }
 
-/// The bytes as text; JSON escapes what could do harm.
+/// The bytes as text; [`string`] escapes what could do harm.
 fn text(value: &Value) -> String {
     match value {
         Value::Number(_) | Value::Array(_) => String::new(),
@@ -156,5 +156,27 @@ fn text(value: &Value) -> String {
 }
 
 fn string(text: &str) -> io::Result<String> {
-    Ok(serde_json::to_string(text)?)
+    Ok(escape_json_controls(serde_json::to_string(text)?))
+}
+
+/// Escapes DEL and the C1 control characters of a JSON text. JSON allows them raw, but a terminal that shows them acts on
+/// them. They can only be inside of strings, where an escape means the same.
+pub fn escape_json_controls(json: String) -> String {
+    if !json.contains(is_raw_control) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        if is_raw_control(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Control characters that a serializer of JSON leaves as they are.
+const fn is_raw_control(c: char) -> bool {
+    matches!(c, '\u{7f}'..='\u{9f}')
 }

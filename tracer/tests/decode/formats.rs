@@ -97,6 +97,19 @@ fn json_lines() {
 }
 
 #[test]
+fn json_has_no_control_characters() {
+    let world = World::new(1);
+    world.at(0, 5, 0xc0, 0);
+    Create::emit::<Sink>(CREATE, 9u8, 1u8, 0u8, "a\u{7f}\u{9b}2J\x1b");
+    let json = json_of(world.finish());
+    assert!(json.contains(r"a\u007f\u009b2J\u001b"), "{json}");
+    assert!(
+        !json.contains(|c: char| c.is_control() && c != '\n'),
+        "{json:?}"
+    );
+}
+
+#[test]
 fn arrays_and_stacks_as_text() {
     let table = table();
     let mut trace = TraceFile::open(Cursor::new(sample_of_arrays())).unwrap();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use console::style;
-use takt_tracer::decode::{Entry, FrameReader};
+use takt_tracer::decode::{Entry, FrameReader, escape_json_controls};
 
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
@@ -90,8 +90,11 @@ fn print_frames(
 
 fn write_line(line: &Line, is_json: bool, out: &mut Output) -> Result<()> {
     if is_json {
-        serde_json::to_writer(&mut *out, line)?;
-        writeln!(out)?;
+        writeln!(
+            out,
+            "{}",
+            escape_json_controls(serde_json::to_string(line)?)
+        )?;
         return Ok(());
     }
     let text = line.to_string();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
-use takt_tracer::decode::{Item, Names, Record, write_json_fields};
+use takt_tracer::decode::{Item, Names, Record, escape_json_controls, write_json_fields};
 
 use super::slices::{self, Change, Runs, Slices};
 use super::{Export, Facts};
@@ -47,7 +47,8 @@ impl<'o> Chrome<'o> {
 
     fn put(&mut self, event: &Value) -> io::Result<()> {
         self.separate()?;
-        serde_json::to_writer(&mut self.out, event).map_err(io::Error::from)
+        let event = escape_json_controls(serde_json::to_string(event)?);
+        self.out.write_all(event.as_bytes())
     }
 
     fn put_change(&mut self, cpu: u8, ns: u64, change: Change, names: &Names) -> io::Result<()> {
@@ -72,7 +73,7 @@ impl<'o> Chrome<'o> {
     fn put_instant(&mut self, record: &Record<'_>, names: &Names) -> io::Result<()> {
         self.separate()?;
         let ts = micros(names.clock.ns(record.ts));
-        let name = serde_json::to_string(&record.event.name)?;
+        let name = escape_json_controls(serde_json::to_string(&record.event.name)?);
         write!(
             self.out,
             r#"{{"ph":"i","s":"t","pid":{},"tid":0,"ts":{ts},"name":{name},"args":{{"#,
