@@ -1,11 +1,9 @@
 //! `history compare` in real time: runs are the observations, and what is no evidence is not called so.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::path::Path;
 
-use common::{done, history, run};
+use crate::common::{done, history, run};
 use serde_json::Value;
 use xtask::history::{Entry, Setup, spool};
 

@@ -1,10 +1,8 @@
 //! `latency-run`'s flags of rtla: actions, and what the report leaves out.
 
-mod common;
-
 use std::fs;
 
-use common::Stage;
+use crate::common::Stage;
 
 #[test]
 fn actions_are_done_in_order_and_the_first_that_fails_is_the_last() {

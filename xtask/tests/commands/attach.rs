@@ -1,14 +1,12 @@
 //! `attach` at a line on which nothing is as it should be: each has its message and its exit code.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::mem::offset_of;
 use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{BUILD_ID, Done, STATUS, Stage};
+use crate::common::{BUILD_ID, Done, STATUS, Stage};
 use takt_timerlat::stats::{RunState, Status};
 use takt_tracer::wire::FrameHeader;
 use takt_tracer::wire::line::{

@@ -1,11 +1,9 @@
 //! Nothing of a guest's controls the terminal, and nothing that cannot be written ends in a panic.
 
-mod common;
-
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use common::{Done, Stage};
+use crate::common::{Done, Stage};
 
 fn full() -> Stdio {
     File::options()

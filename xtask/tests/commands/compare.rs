@@ -1,15 +1,13 @@
 //! `compare linux-rt` with a Linux that is played: the verdict, and every way in which it or the user can go wrong.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::Done;
-use common::linux::{command, is_tidy, run, stage};
+use crate::common::Done;
+use crate::common::linux::{command, is_tidy, run, stage};
 use serde_json::Value;
 
 #[test]

@@ -1,12 +1,10 @@
 //! Ctrl-C and kills: what is reported, with which exit code, and what is left.
 
-mod common;
-
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Done, Stage};
+use crate::common::{Done, Stage};
 
 /// Waits until the guest is up.
 fn wait_for_guest(stage: &Stage) {
@@ -114,6 +112,6 @@ fn no_qemu_and_no_ram_survives_an_xtask_that_is_killed() {
     child.wait().unwrap();
     sleep(Duration::from_millis(200));
     assert!(stage.is_qemu_gone());
-    let left = common::list("/dev/shm".as_ref());
+    let left = crate::common::list("/dev/shm".as_ref());
     assert!(!left.iter().any(|name| name.starts_with(&ram)), "{left:?}");
 }

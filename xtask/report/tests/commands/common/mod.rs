@@ -1,9 +1,4 @@
 //! Runs for the tests of the history, and the program in a folder of its own.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file uses its own part of it"
-)]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,8 +1,6 @@
 //! The database of runs: killed while it is written, on a full disk, filled from the spool.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{collect, done, entry, history, spool_many};
+use crate::common::{collect, done, entry, history, spool_many};
 use rusqlite::Connection;
 use takt_report::history::Database;
 use takt_report::history::database::FILE;

@@ -1,13 +1,11 @@
 //! The command `report`: what it refuses, and what it leaves.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{done, run, two_runs};
+use crate::common::{done, run, two_runs};
 use xtask::report::csv;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_takt-report");

@@ -1,13 +1,11 @@
 //! The packages that `compare linux-rt` needs: missing, wrong, fetched, changed.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use common::linux::{boot_image, compare, package, run, stage};
-use common::{Done, Stage};
+use crate::common::linux::{boot_image, compare, package, run, stage};
+use crate::common::{Done, Stage};
 
 #[test]
 fn packages_that_are_missing_or_wrong_are_said_before_anything_is_booted() {

@@ -1,9 +1,7 @@
 //! The page of several runs.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::run;
+use crate::common::run;
 use takt_report::page::{self, Reported};
 use takt_report::source::Source;
 use xtask::analysis::causes::Cause;

@@ -1,10 +1,8 @@
 //! The trace in other formats, parts of it, and where it is written.
 
-mod common;
-
 use std::fs;
 
-use common::{Done, Stage};
+use crate::common::{Done, Stage};
 use serde_json::{Value, json};
 
 fn trace(stage: &Stage, args: &[&str]) -> Done {

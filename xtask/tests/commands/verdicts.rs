@@ -1,10 +1,8 @@
 //! Exit codes and taints of `latency-run`.
 
-mod common;
-
 use std::fs;
 
-use common::Stage;
+use crate::common::Stage;
 use serde_json::Value;
 
 #[test]
@@ -53,7 +51,7 @@ fn a_run_is_replaced_only_if_that_is_meant() {
     let run = |words: &[&str]| {
         let mut command = stage.xtask("pass", &["latency-run", "--image", "image.elf"]);
         command.args(["--accel", "tcg", "-e", "fake", "-q"]);
-        common::Done::of(command.args(words).output().unwrap())
+        crate::common::Done::of(command.args(words).output().unwrap())
     };
     run(&["-o", "kept"]).code(0);
     let record = fs::read(stage.path("kept/run.json")).unwrap();
@@ -227,7 +225,7 @@ fn an_earlier_run_is_reported_on_again() {
     let first = stage.run("threshold", &[]).code(2).stdout.clone();
     let from = |args: &[&str]| {
         let mut command = stage.xtask("hang", &["latency-run", "--from", "run"]);
-        common::Done::of(command.args(args).output().unwrap())
+        crate::common::Done::of(command.args(args).output().unwrap())
     };
     let again = from(&[]);
     let table = |text: &str| {
@@ -332,7 +330,7 @@ fn the_log_of_a_run_is_decoded() {
     stage.run("failed", &[]).code(1);
     let log = |args: &[&str]| {
         let mut command = stage.xtask("", &["log", "run"]);
-        common::Done::of(command.args(args).output().unwrap())
+        crate::common::Done::of(command.args(args).output().unwrap())
     };
     assert_eq!(
         log(&[]).code(0).stdout,
@@ -379,7 +377,7 @@ fn the_trace_of_a_run_is_ftraces_text() {
     stage.run("pass", &["-d", "10ms"]).code(0);
     let trace = |args: &[&str]| {
         let mut command = stage.xtask("", &["trace", "run"]);
-        common::Done::of(command.args(args).output().unwrap())
+        crate::common::Done::of(command.args(args).output().unwrap())
     };
     let text = trace(&[]);
     text.code(0)

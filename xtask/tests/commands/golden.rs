@@ -1,11 +1,9 @@
 //! Every format of `trace`, against files: set `OVERWRITE=1` to accept what there is now. Binary formats are held as hex.
 
-mod common;
-
 use std::fmt::Write;
 use std::fs;
 
-use common::{Stage, elf, event, snapshot};
+use crate::common::{Stage, elf, event, snapshot};
 use takt_tracer::decode::FrameWriter;
 use takt_tracer::wire::{
     CHANNEL_TRACE, COMMIT_RECORD, FILE_MAGIC_TRACE, FileHeader, NEAR_FAR, SubHeader, VERSION,
@@ -208,7 +206,7 @@ fn hex(bytes: &[u8]) -> String {
 fn export(stage: &Stage, format: &str) -> std::path::PathBuf {
     let path = stage.path(&format!("out-{format}"));
     let mut command = stage.xtask("", &["trace", "run", "--format", format, "-o"]);
-    common::Done::of(command.arg(&path).output().unwrap()).code(0);
+    crate::common::Done::of(command.arg(&path).output().unwrap()).code(0);
     path
 }
 
@@ -230,7 +228,7 @@ fn every_format_is_as_it_was() {
         snapshot(file, &hex(&fs::read(export(&stage, format)).unwrap()));
     }
     let ctf = export(&stage, "ctf");
-    assert_eq!(common::list(&ctf), ["cpu0", "cpu1", "metadata"]);
+    assert_eq!(crate::common::list(&ctf), ["cpu0", "cpu1", "metadata"]);
     snapshot(
         "ctf-metadata.txt",
         &fs::read_to_string(ctf.join("metadata")).unwrap(),
@@ -249,7 +247,7 @@ fn folders_are_left_alone_and_stdout_is_for_text() {
     run(&stage);
     let trace = |args: &[&str]| {
         let mut command = stage.xtask("", &["trace", "run"]);
-        common::Done::of(command.args(args).output().unwrap())
+        crate::common::Done::of(command.args(args).output().unwrap())
     };
     trace(&["-f", "ctf"]).code(1).complains("name it: -o DIR");
     fs::create_dir(stage.path("full")).unwrap();
@@ -270,7 +268,7 @@ fn devices_and_links_are_written_to_and_not_replaced() {
     run(&stage);
     let trace = |to: &str| {
         let mut command = stage.xtask("", &["trace", "run", "-f", "csv", "-o", to]);
-        common::Done::of(command.output().unwrap())
+        crate::common::Done::of(command.output().unwrap())
     };
     let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, stage.path(name)).unwrap();
     let is_link = |name: &str| stage.path(name).symlink_metadata().unwrap().is_symlink();
@@ -293,7 +291,7 @@ fn filters_choose_and_show_their_mistakes() {
     run(&stage);
     let trace = |args: &[&str]| {
         let mut command = stage.xtask("", &["trace", "run", "-f", "csv"]);
-        common::Done::of(command.args(args).output().unwrap())
+        crate::common::Done::of(command.args(args).output().unwrap())
     };
     let events = |args: &[&str]| {
         let done = trace(args);

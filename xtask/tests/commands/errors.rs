@@ -1,13 +1,11 @@
 //! Every way in which a guest, QEMU or the user can go wrong ends in a clear error, in time, and
 //! leaves nothing behind.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Done, Stage};
+use crate::common::{Done, Stage};
 
 #[test]
 fn a_guest_that_hangs_is_ended_within_ten_seconds_and_its_last_words_are_told() {

@@ -1,12 +1,10 @@
 //! The commands of `history`: naming, comparing, merging and drawing runs.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{collect, done, history, run};
+use crate::common::{collect, done, history, run};
 use proptest::prelude::*;
 use takt_report::history::compare::Comparison;
 use takt_report::history::merge::merge;

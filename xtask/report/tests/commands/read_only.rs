@@ -1,15 +1,13 @@
 //! A history where nobody may write: it can be read.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{COMMANDS, done, entry, two_runs};
+use crate::common::{COMMANDS, done, entry, two_runs};
 use takt_report::history::database::FILE;
 use xtask::history::spool;
 

@@ -1,9 +1,4 @@
 //! A stage for the tests of the binary: a folder, a fake image, a fake QEMU.
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test file uses its own part of it"
-)]
 
 pub(crate) mod linux;
 

@@ -1,11 +1,9 @@
 //! What `cyclictest` prints, against files that have the form of rt-tests 2.4's output: set `OVERWRITE=1` to accept what
 //! there is now.
 
-mod common;
-
 use std::fs;
 
-use common::{Done, Stage, snapshot};
+use crate::common::{Done, Stage, snapshot};
 
 fn cyclictest(stage: &Stage, words: &str) -> Done {
     let fixed = "cyclictest --image image.elf --accel tcg --event fake --output run --force";

@@ -1,13 +1,11 @@
 //! Looking at a history: it makes nothing, and what is wrong is said with what to do.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{COMMANDS, done, entry, history, two_runs};
+use crate::common::{COMMANDS, done, entry, history, two_runs};
 use takt_report::history::database::FILE;
 use xtask::history::spool;
 

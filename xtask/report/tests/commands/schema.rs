@@ -1,14 +1,12 @@
 //! Databases of an older and of a newer schema, of other programs, and damaged ones.
 #![allow(missing_docs, reason = "a test")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use common::{done, entry, history, spool_many};
+use crate::common::{done, entry, history, spool_many};
 use rusqlite::Connection;
 use takt_report::history::database::FILE;
 use takt_report::history::{Database, schema};

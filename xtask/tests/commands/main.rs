@@ -1,0 +1,15 @@
+//! The commands as a user types them, with a fake QEMU and a fake image. One binary, since each would be linked with all of
+//! xtask.
+
+mod attach;
+mod common;
+mod compare;
+mod compare_packages;
+mod cyclictest;
+mod errors;
+mod exports;
+mod flags;
+mod golden;
+mod interrupts;
+mod terminal;
+mod verdicts;
