@@ -11,6 +11,9 @@ const NR_SAMPLES: u32 = 500;
 /// Deadlines lie in so many cycles from `far` on, none of which comes while it is measured.
 const SPAN: u64 = 1 << 31;
 
+/// The fewest that are armed.
+const FEWEST: usize = 10;
+
 /// A xorshift generator: the deadlines are the same in every run.
 struct Random(u64);
 
@@ -45,13 +48,21 @@ impl Sum {
     }
 }
 
-/// The measured timer and `others` are not armed, and are not when this returns.
+/// The measured timer and `others` are not armed, but were a moment ago, and are not when this returns.
 pub(super) fn all(measured: Timer, others: &[Option<Timer>; MOST], far: Instant) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    for nr in [10, 100, MOST] {
+    for nr in [FEWEST, 100, MOST] {
         for other in others.iter().take(nr).flatten() {
             other.arm(random.deadline(far));
         }
+        // Once not among the others: whoever comes first may find things to be tidied up.
+        let before = stamp();
+        measured.arm(random.deadline(far));
+        let first = stamp().wrapping_sub(before);
+        if nr == FEWEST {
+            insn("timer-insert-after-cancels", first);
+        }
+        measured.cancel();
         let (mut insert, mut cancel) = (Sum::default(), Sum::default());
         for sample in 0..NR_SAMPLES as usize {
             let deadline = random.deadline(far);
