@@ -95,8 +95,9 @@ impl Boot<'_> {
         if exit == Some(GuestExit::QemuFailed) {
             serial += &fs::read_to_string(&messages).unwrap_or_default();
         }
+        // The guest may have stopped in the middle of a line.
         for place in stood {
-            serial += &format!("{place}\n");
+            serial += &format!("\n{place}");
         }
         Ok(Ended {
             exit,

@@ -94,9 +94,15 @@ impl Round {
         self.accel == Accel::TcgIcount && self.cpus == 2 && self.is_first
     }
 
-    /// The boot, made of that of a test that boots alone. Who wants more operations has the time.
+    /// The boot, made of that of a test that boots alone. Who wants more operations has the time; virtual CPUs that share few
+    /// of the host's get it.
     pub(super) fn boot<'b>(&self, boot: Boot<'b>) -> Boot<'b> {
+        let share = match self.accel {
+            Accel::TcgIcount => 0,
+            _ => u32::from(self.cpus),
+        };
         let more = u32::try_from(self.operations / MANY).unwrap_or(u32::MAX);
+        let more = more.saturating_add(share);
         Boot {
             accel: self.accel,
             smp: self.cpus,
