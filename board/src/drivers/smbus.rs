@@ -174,6 +174,17 @@ impl Request {
     }
 }
 
+/// Takes the controller's semaphore: whoever reads its bit as 0 has it, since the bit reads as 1 from then on, until a 1 is
+/// written to it. Until `wait` says that it was long enough.
+fn claim(mut status: impl FnMut() -> u8, mut wait: impl FnMut() -> bool) -> Result<(), Error> {
+    while status() & IN_USE != 0 {
+        if !wait() {
+            return Err(Error::InUse);
+        }
+    }
+    Ok(())
+}
+
 impl SmBus {
     /// The controller, if there is one that nobody has taken yet.
     #[must_use]
@@ -234,8 +245,31 @@ impl SmBus {
         read: impl Iterator<Item = &'b mut u8>,
         nr_read: usize,
     ) -> Result<(), Error> {
+        let deadline = Instant::after_nanos(PATIENCE_NS);
+        claim(
+            || self.read_register(STATUS),
+            || {
+                Delay.delay_us(POLL_US);
+                Instant::now() <= deadline
+            },
+        )?;
         self.write_register(STATUS, ENDED);
-        self.wait_for(0).map_err(|_| Error::InUse)?;
+        let result = self
+            .wait_for(0)
+            .map_err(|_| Error::InUse)
+            .and_then(|_| self.transfer(address, request, read, nr_read));
+        // Whoever waits for the controller may have it.
+        self.write_register(STATUS, ENDED | IN_USE);
+        result
+    }
+
+    fn transfer<'b>(
+        &self,
+        address: u8,
+        request: &Request,
+        read: impl Iterator<Item = &'b mut u8>,
+        nr_read: usize,
+    ) -> Result<(), Error> {
         let is_block = request.protocol == Protocol::Block;
         let is_i2c_read = request.protocol == Protocol::I2cRead;
         // The controller turns the bus around by itself.
@@ -283,8 +317,6 @@ impl SmBus {
         if is_block {
             self.configure(0, I2C_FORMAT);
         }
-        // Whoever waits for the controller may have it.
-        self.write_register(STATUS, ENDED | IN_USE);
         result
     }
 
@@ -339,6 +371,30 @@ impl I2c for SmBus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_controller_is_claimed_when_its_semaphore_is_free() {
+        // Another agent gives it back after so many reads of ours.
+        for given_back in 0..5 {
+            let (mut reads, mut waits) = (0, 0);
+            let claimed = claim(
+                || {
+                    reads += 1;
+                    if reads > given_back { DONE } else { IN_USE }
+                },
+                || {
+                    waits += 1;
+                    waits < 3
+                },
+            );
+            let expected = if given_back < 3 {
+                (Ok(()), given_back + 1)
+            } else {
+                (Err(Error::InUse), 3)
+            };
+            assert_eq!((claimed, reads), expected, "{given_back}");
+        }
+    }
 
     #[test]
     fn only_transactions_of_smbus_are_made() {
