@@ -117,15 +117,27 @@ impl Pin {
     /// Has the pin's interrupts come to `irq`'s handler on a CPU. It is masked still: see [`Line::unmask`].
     ///
     /// # Errors
+    /// `irq` is released, then:
     /// [`Error::InvalidArgument`] if no I/O APIC has the pin, or the CPU does not run; [`Error::InvalidState`] if the pin
     /// has another handler.
     ///
     /// # Context
     /// Any but NMIs.
     pub fn route(self, irq: Irq, cpu: usize) -> Result<Line, Error> {
+        let (irq, (io_apic, index, low)) = irq.routed(|irq| self.wire(irq.vector(), cpu))?;
+        Ok(Line {
+            io_apic,
+            index,
+            low,
+            irq,
+        })
+    }
+
+    /// Has its entry, the register of whose lower half is told, say this vector, and be masked.
+    fn wire(self, vector: u8, cpu: usize) -> Result<(IoApic, u32, u32), Error> {
         let mut wired = WIRING.get().into_iter().flat_map(Wiring::io_apics);
         let destination = destination(cpu)?;
-        let mut low = u32::from(irq.vector());
+        let mut low = u32::from(vector);
         if self.trigger == Trigger::Level {
             low |= LEVEL;
         }
@@ -148,12 +160,7 @@ impl Pin {
             *word |= 1 << (self.gsi % 64);
             register(io_apic, index).write(low | MASKED);
             register(io_apic, index + 1).write(destination);
-            Ok(Line {
-                io_apic,
-                index,
-                low,
-                irq,
-            })
+            Ok((io_apic, index, low))
         })
     }
 }

@@ -297,23 +297,27 @@ impl Function {
     /// Has its interrupts come as messages (MSI) to `irq`'s handler on a CPU, at once.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if it sends
+    /// `irq` is released, then: [`Error::InvalidArgument`] if it cannot send messages or the CPU does not run; [`Error::InvalidState`] if it sends
     /// some already.
     pub fn enable_msi(self, irq: Irq, cpu: usize) -> Result<Msi, Error> {
-        let capability = self.capabilities().find_map(|capability| match capability {
-            Capability::Msi(msi) => Some(msi),
-            _ => None,
-        });
-        let capability = capability.ok_or(Error::InvalidArgument)?;
-        if capability.is_enabled(Config) {
-            return Err(Error::InvalidState);
-        }
+        let (irq, capability) = irq.routed(|irq| {
+            let msi = self.capabilities().find_map(|capability| match capability {
+                Capability::Msi(msi) => Some(msi),
+                _ => None,
+            });
+            let msi = msi.ok_or(Error::InvalidArgument)?;
+            if msi.is_enabled(Config) {
+                return Err(Error::InvalidState);
+            }
+            let address = message_address(cpu)?;
+            msi.set_message_info(address.into(), irq.vector().into(), Config);
+            Ok(msi)
+        })?;
         let msi = Msi {
             capability,
             irq,
             function: self,
         };
-        msi.set_cpu(cpu)?;
         capability.set_multiple_message_enable(MultipleMessageSupport::Int1, Config);
         self.without_pin();
         msi.unmask();
@@ -324,9 +328,18 @@ impl Function {
     /// table; the others are masked until they have handlers.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it has no such table or entry, or the CPU does not run; [`Error::InvalidState`] if
+    /// `irq` is released, then: [`Error::InvalidArgument`] if it has no such table or entry, or the CPU does not run; [`Error::InvalidState`] if
     /// the entry has a handler.
     pub fn enable_msix(self, entry: u16, irq: Irq, cpu: usize) -> Result<Msix, Error> {
+        let (irq, table) = irq.routed(|irq| self.set_message(entry, irq.vector(), cpu))?;
+        let msix = Msix { table, entry, irq };
+        msix.unmask();
+        Ok(msix)
+    }
+
+    /// Has an entry of its table, whose address is told, say this vector, and be masked.
+    fn set_message(self, entry: u16, vector: u8, cpu: usize) -> Result<usize, Error> {
+        let address = message_address(cpu)?;
         let capability = self.capabilities().find_map(|capability| match capability {
             Capability::MsiX(msix) => Some(msix),
             _ => None,
@@ -353,11 +366,11 @@ impl Function {
         if message_word(table, entry, 2).read() != 0 {
             return Err(Error::InvalidState);
         }
-        let msix = Msix { table, entry, irq };
-        msix.set_cpu(cpu)?;
-        msix.word(2).write(u32::from(msix.irq.vector()));
-        msix.unmask();
-        Ok(msix)
+        let words = [address, 0, vector.into()];
+        for (word, value) in words.into_iter().enumerate() {
+            message_word(table, entry, word).write(value);
+        }
+        Ok(table)
     }
 
     /// No interrupts by its pin.
@@ -443,6 +456,13 @@ impl Msix {
     #[must_use]
     pub fn irq(&self) -> &Irq {
         &self.irq
+    }
+
+    /// Has none sent any more, and gives entry and vector back. The device wants nothing: what it sent is not under way.
+    pub(crate) fn release(self) {
+        self.mask();
+        self.word(2).write(0);
+        self.irq.release();
     }
 
     fn word(&self, word: usize) -> VolatilePtr<'static, u32> {

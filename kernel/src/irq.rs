@@ -1,7 +1,10 @@
 //! Device interrupts: who handles which vector.
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR};
 use crate::arch::{apic, percpu};
@@ -44,11 +47,29 @@ pub(crate) static HANDLERS: [Slot; NR_DEVICE_VECTORS + 1] = {
     slots
 };
 
-/// A handler's name: the parts of a `&'static str`; without a length, none.
+/// A handler's name: the parts of a `&'static str`; without a length, none. It is set once, so that the parts belong together
+/// whenever they are read.
 #[repr(C)]
 struct Name {
     text: AtomicPtr<u8>,
     len: AtomicUsize,
+}
+
+impl Name {
+    /// Sets it, which has none. Only who has just set the vector's bit in [`REGISTERED`] does so.
+    fn set(&self, name: &'static str) {
+        self.text.store(name.as_ptr().cast_mut(), Relaxed);
+        self.len.store(name.len(), Release);
+    }
+
+    fn get(&self) -> Option<&'static str> {
+        let len = self.len.load(Acquire);
+        let text = self.text.load(Relaxed);
+        // SAFETY: only `set` stores there, once, and it stores the parts of a `&'static str`, the length last.
+        let bytes = (len != 0).then(|| unsafe { core::slice::from_raw_parts(text, len) });
+        // SAFETY: as above.
+        bytes.map(|bytes| unsafe { core::str::from_utf8_unchecked(bytes) })
+    }
 }
 
 /// Names of the device vectors' handlers, for people. A host that reads the RAM looks them up here, so it is said how many
@@ -95,15 +116,45 @@ impl Irq {
     pub fn name(&self) -> &'static str {
         self.name
     }
+
+    /// Gives the vector back: the next handler of this name has it. Whoever routed interrupts to it has seen to it that none
+    /// comes any more.
+    ///
+    /// # Context
+    /// Any but NMIs.
+    pub fn release(self) {
+        let index = usize::from(self.vector - FIRST_DEVICE_VECTOR);
+        let Slot { handler, argument } = &HANDLERS[index];
+        handler.store(unexpected as Handler as *mut (), Relaxed);
+        argument.store(self.vector.into(), Relaxed);
+        REGISTERED.fetch_and(!(1 << index), Release);
+    }
+
+    /// With what comes of routing interrupts to it; [released](Self::release) if that fails.
+    ///
+    /// # Errors
+    /// Those of `route`.
+    pub fn routed<T, E>(self, route: impl FnOnce(&Self) -> Result<T, E>) -> Result<(Self, T), E> {
+        match route(&self) {
+            Ok(way) => Ok((self, way)),
+            Err(error) => {
+                self.release();
+                Err(error)
+            }
+        }
+    }
 }
 
-/// Sets the handler of the highest device vector that has none: see [`register`].
+/// Sets the handler of the highest device vector that has none, best of one whose handler of this name has
+/// [released](Irq::release) it: see [`register`].
 ///
 /// # Errors
-/// [`Error::OutOfResources`] if all have one.
+/// [`Error::OutOfResources`] if all have one, or had one of another name.
 pub fn request(name: &'static str, handler: Handler, argument: usize) -> Result<Irq, Error> {
-    for index in (0..NR_DEVICE_VECTORS as u8).rev() {
-        match register(FIRST_DEVICE_VECTOR + index, name, handler, argument) {
+    let all = || (0..NR_DEVICE_VECTORS).rev();
+    let of_name = all().filter(|index| NAMES[*index].get() == Some(name));
+    for index in of_name.chain(all()) {
+        match register(FIRST_DEVICE_VECTOR + index as u8, name, handler, argument) {
             Err(Error::InvalidState) => {}
             result => return result,
         }
@@ -111,11 +162,12 @@ pub fn request(name: &'static str, handler: Handler, argument: usize) -> Result<
     Err(Error::OutOfResources)
 }
 
-/// Sets the handler of a device vector, for good, and its name, which traces show. It runs with interrupts off, must not
-/// block and be short. The interrupt is acknowledged when it returns.
+/// Sets the handler of a device vector, and its name, which traces show and the vector keeps for good: they tell of the past
+/// as well. It runs with interrupts off, must not block and be short. The interrupt is acknowledged when it returns.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if the vector is not a device's; [`Error::InvalidState`] if it has a handler.
+/// [`Error::InvalidArgument`] if the vector is not a device's; [`Error::InvalidState`] if it has a handler, or had one of
+/// another name.
 pub fn register(
     vector: u8,
     name: &'static str,
@@ -126,15 +178,19 @@ pub fn register(
     let slot = HANDLERS[..NR_DEVICE_VECTORS]
         .get(index)
         .ok_or(Error::InvalidArgument)?;
-    if REGISTERED.fetch_or(1 << index, Relaxed) & 1 << index != 0 {
+    if REGISTERED.fetch_or(1 << index, Acquire) & 1 << index != 0 {
         return Err(Error::InvalidState);
     }
-    let Name { text, len } = &NAMES[index];
-    text.store(name.as_ptr().cast_mut(), Relaxed);
-    len.store(name.len(), Relaxed);
+    match NAMES[index].get() {
+        None => NAMES[index].set(name),
+        Some(known) if known == name => {}
+        Some(_) => {
+            REGISTERED.fetch_and(!(1 << index), Release);
+            return Err(Error::InvalidState);
+        }
+    }
     slot.argument.store(argument as u64, Relaxed);
-    slot.handler
-        .store(handler as *mut (), core::sync::atomic::Ordering::Release);
+    slot.handler.store(handler as *mut (), Release);
     crate::trace::record_irq_name(vector, name);
     Ok(Irq { vector, name })
 }
@@ -166,18 +222,8 @@ pub fn name_of(vector: u32) -> &'static str {
     }
     let index = (vector as usize).wrapping_sub(usize::from(FIRST_DEVICE_VECTOR));
     let is_registered = index < NR_DEVICE_VECTORS && REGISTERED.load(Relaxed) & 1 << index != 0;
-    let name = is_registered.then(|| &NAMES[index]);
-    let Some((text, len)) = name.map(|it| (it.text.load(Relaxed), it.len.load(Relaxed))) else {
-        return "unexpected";
-    };
-    if text.is_null() {
-        return "unexpected";
-    }
-    // SAFETY: only `register` stores there, once, and it stores the parts of a `&'static str`. One that is being stored has a
-    // length of 0 still.
-    let bytes = unsafe { core::slice::from_raw_parts(text, len) };
-    // SAFETY: as above.
-    unsafe { core::str::from_utf8_unchecked(bytes) }
+    let name = is_registered.then(|| NAMES[index].get()).flatten();
+    name.unwrap_or("unexpected")
 }
 
 /// The vector of a slot; 0 for all that no one expected.
@@ -203,7 +249,7 @@ pub(crate) extern "C" fn device_irq_recorded(slot: &Slot) {
 /// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
 pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
     let handler = slot.handler.load(Relaxed);
-    // SAFETY: only `register` stores there, and it stores a `Handler`, as does the table's beginning.
+    // SAFETY: only `register` and `release` store there, and they store a `Handler`, as does the table's beginning.
     let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
     handler(slot.argument.load(Relaxed) as usize, at);
     trace!(irq_handler_exit, vector_of(slot));

@@ -74,7 +74,7 @@ impl Way {
     fn find(base: usize, offset: usize, irq: Irq, cpu: usize) -> Result<Self, Error> {
         let configuration = register(base, offset);
         if configuration.read() & HAS_MESSAGES != 0 {
-            let address = message_address(cpu)?;
+            let (irq, address) = irq.routed(|_| message_address(cpu))?;
             register(base, offset + 0x10).write(irq.vector().into());
             register(base, offset + 0x14).write(address);
             configuration.write(BITS_32 | MESSAGES);
@@ -82,9 +82,11 @@ impl Way {
         }
         let pins = register(base, offset + 4).read();
         let free = |gsi: &u32| pins & 1 << gsi != 0 && !Pin::is_routed(*gsi);
+        // The lower ones are those of ISA.
+        let free = || (0..32).rev().find(free).ok_or(Error::OutOfResources);
+        let (irq, gsi) = irq.routed(|_| free())?;
         let pin = Pin {
-            // The lower ones are those of ISA.
-            gsi: (0..32).rev().find(free).ok_or(Error::OutOfResources)?,
+            gsi,
             trigger: Trigger::Edge,
             polarity: Polarity::High,
         };
@@ -113,11 +115,11 @@ impl Timer {
     /// A comparator, the first of which is 0. It is stopped; its interrupts come to `irq`'s handler on a CPU.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if there is no HPET, it has no such comparator, or the CPU does not run;
+    /// `irq` is released, then: [`Error::InvalidArgument`] if there is no HPET, it has no such comparator, or the CPU does not run;
     /// [`Error::InvalidState`] if somebody has the comparator; [`Error::OutOfResources`] if all pins have handlers that it could
     /// come in at.
     pub fn take(comparator: u8, irq: Irq, cpu: usize) -> Result<Self, Error> {
-        let base = STATE.with(|state| {
+        let claim = |state: &mut State| {
             let base = state.base.ok_or(Error::InvalidArgument)?;
             let last = register(base, CAPABILITIES).read() >> 8 & 0x1f;
             if u32::from(comparator) > last {
@@ -130,7 +132,8 @@ impl Timer {
             let configuration = register(base, CONFIGURATION);
             configuration.write(configuration.read() & !LEGACY | ENABLE);
             Ok(base)
-        })?;
+        };
+        let (irq, base) = irq.routed(|_| STATE.with(claim))?;
         let offset = 0x100 + 0x20 * usize::from(comparator);
         let give_back = |_: &_| STATE.with(|state| state.taken &= !(1 << comparator));
         Ok(Self {

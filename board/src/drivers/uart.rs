@@ -203,8 +203,9 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
             }
         }
         let argument = core::ptr::from_ref(self) as usize;
+        let pin = Pin::isa(self.isa)?;
         let irq = irq::request(self.name, on_interrupt::<RECEIVE, TRANSMIT>, argument)?;
-        let line = Pin::isa(self.isa)?.route(irq, cpu)?;
+        let line = pin.route(irq, cpu)?;
         self.state.with(|state| {
             state.fifo_len = self.registers.set_divisor(divisor, FIFOS | EIGHT_BYTES);
             self.registers.write(MODEM_CONTROL, OUT2 | 0x03);

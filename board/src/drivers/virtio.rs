@@ -52,15 +52,16 @@ impl<const NR: usize> Buffers<NR> {
     }
 }
 
-/// Gives the device of this function a handler for its one message.
-fn attach(
+/// Gives the device of this function a handler for its one message, and `queues`. If that fails, it has neither.
+fn attach<Q>(
     function: Function,
     id: (u16, u16),
     cpu: usize,
     name: &'static str,
     handler: Handler,
     argument: usize,
-) -> Result<(Device, Msix), Error> {
+    queues: impl FnOnce(Device) -> Option<Q>,
+) -> Result<(Device, Msix, Q), Error> {
     if function.id() != id {
         return Err(Error::InvalidArgument);
     }
@@ -70,6 +71,18 @@ fn attach(
     // First: with messages the device's registers are laid out in another way.
     let irq = irq::request(name, handler, argument)?;
     let msix = function.enable_msix(0, irq, cpu)?;
-    let device = Device::new(function).ok_or(Error::InvalidArgument)?;
-    Ok((device, msix))
+    let attached = Device::new(function).and_then(|device| {
+        let queues = queues(device);
+        if queues.is_none() {
+            device.reset();
+        }
+        Some((device, queues?))
+    });
+    match attached {
+        Some((device, queues)) => Ok((device, msix, queues)),
+        None => {
+            msix.release();
+            Err(Error::InvalidArgument)
+        }
+    }
 }

@@ -65,12 +65,17 @@ impl Device {
     pub(crate) fn new(function: Function) -> Option<Self> {
         let ports = function.enable_ports(0)?;
         let device = Self { ports };
-        device.write8(STATUS, 0);
+        device.reset();
         device.write8(STATUS, 1);
         device.write8(STATUS, 3);
         // SAFETY: a register of the device.
         unsafe { Port::<u32>::new(ports + GUEST_FEATURES).write(0) };
         Some(device)
+    }
+
+    /// It has no queues any more.
+    pub(crate) fn reset(self) {
+        self.write8(STATUS, 0);
     }
 
     /// Whether somebody drives the device of this function.

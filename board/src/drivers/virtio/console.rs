@@ -13,7 +13,7 @@ use super::super::Error;
 use super::{BUFFER, Buffers, CONSOLE, attach};
 use crate::lock::IrqLock;
 use crate::pci::{Function, Msix};
-use crate::virtio::queue::{Memory, Queue};
+use crate::virtio::queue::{Device, Memory, Queue};
 
 const RECEIVE_QUEUE: u16 = 0;
 const TRANSMIT_QUEUE: u16 = 1;
@@ -79,6 +79,19 @@ impl Console {
         if self.is_open.swap(true, Relaxed) {
             return Err(KernelError::InvalidState.into());
         }
+        let queue = |device: Device, number: u16| {
+            // SAFETY: `is_open` is this call's. It stays true, unless the device is reset.
+            let queue = unsafe { device.queue(number, &self.memory[usize::from(number)]) };
+            queue.and_then(|mut queue| queue.set_message(0).then_some(queue))
+        };
+        let state = |device| {
+            Some(State {
+                receive: queue(device, RECEIVE_QUEUE)?,
+                rest: None,
+                transmit: queue(device, TRANSMIT_QUEUE)?,
+                free: (0..NR as u16).collect(),
+            })
+        };
         let argument = core::ptr::from_ref(self) as usize;
         let attached = attach(
             function,
@@ -87,21 +100,9 @@ impl Console {
             "virtio-console",
             on_interrupt,
             argument,
+            state,
         );
-        let (device, msix) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
-        let queue = |number: u16| {
-            // SAFETY: once, as `is_open` says: it stays true from here on.
-            let queue = unsafe { device.queue(number, &self.memory[usize::from(number)]) };
-            queue
-                .and_then(|mut queue| queue.set_message(0).then_some(queue))
-                .ok_or(KernelError::InvalidArgument)
-        };
-        let state = State {
-            receive: queue(RECEIVE_QUEUE)?,
-            rest: None,
-            transmit: queue(TRANSMIT_QUEUE)?,
-            free: (0..NR as u16).collect(),
-        };
+        let (device, msix, state) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
         let (state, _) = self.state.call_once(|| (IrqLock::new(state), msix));
         device.start();
         state.with(|state| {

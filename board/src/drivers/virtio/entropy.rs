@@ -10,7 +10,7 @@ use takt_kernel::sync::{Mutex, Semaphore};
 use super::super::Error;
 use super::{BUFFER, Buffers, ENTROPY, attach};
 use crate::pci::{Function, Msix};
-use crate::virtio::queue::{Memory, Queue};
+use crate::virtio::queue::{Device, Memory, Queue};
 
 /// A source of entropy with its queue and buffer: a static.
 pub struct Entropy {
@@ -53,6 +53,11 @@ impl Entropy {
         if self.is_open.swap(true, Relaxed) {
             return Err(KernelError::InvalidState.into());
         }
+        let queue = |device: Device| {
+            // SAFETY: `is_open` is this call's. It stays true, unless the device is reset.
+            let queue = unsafe { device.queue(0, &self.memory) };
+            queue.and_then(|mut queue| queue.set_message(0).then_some(queue))
+        };
         let argument = core::ptr::from_ref(self) as usize;
         let attached = attach(
             function,
@@ -61,12 +66,9 @@ impl Entropy {
             "virtio-entropy",
             on_interrupt,
             argument,
+            queue,
         );
-        let (device, msix) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
-        // SAFETY: once, as `is_open` says: it stays true from here on.
-        let queue = unsafe { device.queue(0, &self.memory) };
-        let queue = queue.and_then(|mut queue| queue.set_message(0).then_some(queue));
-        let queue = queue.ok_or(KernelError::InvalidArgument)?;
+        let (device, msix, queue) = attached.inspect_err(|_| self.is_open.store(false, Relaxed))?;
         let (queue, _) = self.state.call_once(|| (Mutex::new(queue), msix));
         device.start();
         Ok(Source {

@@ -6,6 +6,7 @@ use takt_board::drivers::Error as DriverError;
 use takt_board::drivers::uart::{Counts, Uart};
 use takt_board::drivers::virtio::{CONSOLE, Console, ENTROPY, Entropy};
 use takt_board::pci::{self, Function};
+use takt_kernel::arch::interrupts::NR_DEVICE_VECTORS;
 use takt_kernel::time::Instant;
 use takt_kernel::{Error, preempt};
 use takt_tests::harness::Failure;
@@ -41,7 +42,10 @@ target_test! {
     /// What is sent at one end of a line comes at the other, both ways.
     fn console_and_uart(Alone) {
         check_err!(said(VIRTIO.open(function(ENTROPY)?, 0)), InvalidArgument);
-        check_err!(said(VIRTIO.open(function(CONSOLE)?, 7)), InvalidArgument);
+        // Each gives its vector back: there are not so many.
+        for _ in 0..=NR_DEVICE_VECTORS {
+            check_err!(said(VIRTIO.open(function(CONSOLE)?, 7)), InvalidArgument);
+        }
         let mut console = said(VIRTIO.open(function(CONSOLE)?, 0))?;
         check_err!(said(VIRTIO.open(function(CONSOLE)?, 0)), InvalidState);
         static OTHER: Console = Console::new();
