@@ -68,7 +68,7 @@ pub struct Guest {
     /// CPUs of the guest, 1 to 8.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
-    /// What runs beside timerlat.
+    /// What runs beside cyclictest, which has one thread on each CPU (or timerlat with --append workload=timerlat).
     #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None)]
     pub load: Load,
     /// Boot this ELF file instead of building the image with all tracers, function and function_graph included.

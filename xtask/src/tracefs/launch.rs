@@ -2,8 +2,8 @@
 //!
 //! A guest that is started here runs in the host's time: under icount with `sleep=off` it would race through virtual time
 //! whenever nothing happens. If icount is asked for, it stands still between commands ([`Gate`]), and a session can be had
-//! once more to the bit. Nobody else can attach to it then. It runs timerlat, which is what there is to see, until the
-//! session ends. Its image has the function tracers; while they are off they cost less than one per cent.
+//! once more to the bit. Nobody else can attach to it then. It runs cyclictest, which is what there is to see, until the
+//! session ends: not timerlat, whose threads would bear the names of those of the tracer of that name. Its image has the function tracers; while they are off they cost less than one per cent.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use takt_timerlat::config::{Config, CpuMask, Load};
+use takt_timerlat::config::{Config, CpuMask, Load, Workload};
 use takt_tracer::control::gate;
 
 use super::guest::{Guest, Owner};
@@ -77,7 +77,7 @@ pub struct Launch<'l> {
     pub append: &'l str,
     /// CPUs.
     pub smp: u8,
-    /// Load beside timerlat.
+    /// Load beside cyclictest.
     pub load: Load,
     /// Boot this instead of building the image.
     pub image: Option<&'l Path>,
@@ -127,13 +127,7 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         dir: dir.clone(),
         cmdline: format!(
             "{} capture=off mode=flight {control} {line}{}",
-            Config {
-                duration_ns: 0,
-                smp: launch.smp.into(),
-                cpus: CpuMask::first(launch.smp),
-                load: launch.load,
-                ..Config::default()
-            },
+            workload(launch.smp, launch.load),
             clock_keys(accel),
         ),
         smp: launch.smp,
@@ -154,6 +148,24 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
         gate,
     };
     Ok((Guest::new(elf, ram, owner, accel, BOOT)?, options))
+}
+
+/// A thread of cyclictest on each CPU, one after the other, until the session ends. They are below the tracers' threads,
+/// whose latencies they are no cause of.
+fn workload(smp: u8, load: Load) -> Config {
+    let config = Config::default();
+    Config {
+        workload: Workload::Cyclictest,
+        duration_ns: 0,
+        smp: smp.into(),
+        cpus: CpuMask::first(smp),
+        prio: 80,
+        load,
+        threads: smp.into(),
+        distance_ns: 0,
+        stagger_ns: config.period_ns / u64::from(smp),
+        ..config
+    }
 }
 
 /// Attaches to a run that goes on: the folder that it was told to make, or its name in `runs`, with or without number.

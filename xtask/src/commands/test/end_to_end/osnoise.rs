@@ -21,7 +21,7 @@ pub(super) fn timerlat_document(stage: &Stage) -> Result<()> {
          cat osnoise/cpus osnoise/timerlat_period_us osnoise/stop_tracing_us osnoise/stop_tracing_total_us\n\
          cat osnoise/print_stack osnoise/options\n\
          echo timerlat > current_tracer\n\
-         sleep 0.1; head -14 trace; echo MORE\n\
+         sleep 0.1; head -14 trace; grep -c timerlat/0 saved_cmdlines; echo MORE\n\
          echo 1 > events/osnoise/enable\n\
          sleep 0.1; tail -20 trace; echo STACK\n\
          echo 1 > osnoise/print_stack\n\
@@ -38,6 +38,7 @@ pub(super) fn timerlat_document(stage: &Stage) -> Result<()> {
         ensure!(expression.is_match(out), "{what}: no `{pattern}` in\n{out}");
         Ok(())
     };
+    matches("a thread of a CPU", "\\n1\\nMORE\\n")?;
     const LINE: &str = r"\[00[01]\] [d.][N.][h.][0-9.] +\d+\.\d{9}: ";
     matches(
         "parameters",

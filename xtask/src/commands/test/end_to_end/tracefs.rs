@@ -154,7 +154,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
          echo irqsoff > current_tracer; cat current_tracer; echo nop > current_tracer; cat current_tracer\n\
          cat events/sched/enable\n\
          echo 1 > events/sched/sched_switch/enable; cat set_event; cat events/sched/enable\n\
-         echo timerlat:timerlat_irq >> set_event; cat set_event\n\
+         echo timerlat:timerlat_thread >> set_event; cat set_event\n\
          echo 'a word to the wise' > trace_marker; sleep 0.1; echo 0 > tracing_on\n\
          cat trace; cat per_cpu/cpu0/stats; cat saved_cmdlines; cat events/sched/sched_switch/format\n\
          echo > trace; cat trace",
@@ -164,15 +164,15 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
         "trace_pipe\n",
         "sched_wakeup\n",
         "nop sched_switch irqsoff preemptoff preemptirqsoff wakeup wakeup_rt hwlat timerlat osnoise function function_graph\nnop\nirqsoff\nnop\n",
-        "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_irq\n",
+        "0\nsched:sched_switch\nX\nsched:sched_switch\ntimerlat:timerlat_thread\n",
         "# tracer: nop\n",
         ": tracing_mark_write: a word to the wise\n",
         ": sched_switch: prev_comm=",
-        "prev_comm=timerlat/0 ",
-        ": timerlat_irq: #",
+        "prev_comm=cyclic/0 ",
+        ": timerlat_thread: #",
         "\nentries: ",
         "\ndropped events: 0\n",
-        " timerlat/0\n",
+        " cyclic/0\n",
         "name: sched_switch\nID: ",
         "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n",
         "# entries-in-buffer/entries-written: 0/0   #P:1\n",

@@ -69,7 +69,7 @@ pub(super) fn profiler_and_stack_tracer(stage: &Stage) -> Result<()> {
     }
     let stacks = between(text, "D\n", "E\n")?;
     ensure!(
-        stacks.contains("# stack of timerlat/0-")
+        stacks.contains("# stack of cyclic/0-")
             && stacks.contains("# stack of interrupts of CPU 0: "),
         "{stacks}"
     );
@@ -287,7 +287,7 @@ pub(super) fn control_thread_left_out(stage: &Stage) -> Result<()> {
         .filter(|line| !line.contains(" [000] dNh") && !line.contains(" [000] d.h"))
         .collect();
     ensure!(own.is_empty(), "{}", own.join("\n"));
-    ensure!(calls("timerlat/0-").len() > 100, "{trace}");
+    ensure!(calls("cyclic/0-").len() > 100, "{trace}");
     ensure!(threads.contains(" control\n"), "{threads}");
     let lines: Vec<_> = list.lines().collect();
     ensure!(
@@ -303,7 +303,7 @@ pub(super) fn control_thread_left_out(stage: &Stage) -> Result<()> {
         "set_ftrace_filter: error: Cannot be traced: compiled without an entry",
     )?;
     ensure!(
-        graph.contains("timerlat::expired") && !graph.contains("control::publish"),
+        graph.contains("workload::account") && !graph.contains("control::publish"),
         "{graph}"
     );
     ensure!(end.lines().last() == Some("0"), "{end}");
@@ -327,6 +327,8 @@ pub(super) fn commands(stage: &Stage) -> Result<()> {
         "shell",
         "--no-install",
         "--icount",
+        "--append",
+        "workload=timerlat",
         "-c",
         COMMANDS,
     ];

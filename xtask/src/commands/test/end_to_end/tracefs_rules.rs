@@ -161,7 +161,7 @@ pub(super) fn triggers(stage: &Stage) -> Result<()> {
         .lines()
         .rfind(|line| line.contains("sched_switch: "));
     ensure!(
-        last.is_some_and(|line| line.contains("next_comm=timerlat/0 ")),
+        last.is_some_and(|line| line.contains("next_comm=cyclic/0 ")),
         "{snapshot}"
     );
     ensure!(freed.contains("* Snapshot is freed *"), "{freed}");
@@ -216,19 +216,19 @@ pub(super) fn stacks_behind_switches(stage: &Stage) -> Result<()> {
 }
 
 /// A snapshot behind a switch is no other thread's: the next switch, the first one after it, is from the one that ran.
-/// Only switches to timerlat's thread (priority 4) take one, so that at least the switch away from it lies between two:
+/// Only switches to cyclictest's thread (priority 19) take one, so that at least the switch away from it lies between two:
 /// switches to the thread that serves this session may follow each other at once.
 pub(super) fn snapshots_behind_switches(stage: &Stage) -> Result<()> {
     let text = shell(
         stage,
-        "echo 'sched:sched_switch' > set_event; echo 'snapshot:5 if next_prio == 4' > @/trigger; sleep 0.05\n\
+        "echo 'sched:sched_switch' > set_event; echo 'snapshot:5 if next_prio == 19' > @/trigger; sleep 0.05\n\
          echo 0 > tracing_on; cat @/trigger; echo ---; cat snapshot; echo ---; cat trace",
     )?;
     let [trigger, snapshot, trace] = parts(&text)[..] else {
         anyhow::bail!("{text}");
     };
     ensure!(
-        trigger == "snapshot:count=0 if next_prio == 4\n",
+        trigger == "snapshot:count=0 if next_prio == 19\n",
         "{trigger}"
     );
     ensure!(switches_follow(snapshot)? > 1, "{snapshot}");
@@ -338,9 +338,9 @@ pub(super) fn histograms(stage: &Stage) -> Result<()> {
         );
         ensure!(table.ends_with("    Dropped: 0\n"), "{table}");
     }
-    ensure!(one.contains("{ next_comm: timerlat/0 "), "{one}");
+    ensure!(one.contains("{ next_comm: cyclic/0 "), "{one}");
     ensure!(
-        other.contains("{ common_pid: timerlat/0      [") && other.contains("  next_prio: "),
+        other.contains("{ common_pid: cyclic/0        [") && other.contains("  next_prio: "),
         "{other}"
     );
     ensure!(

@@ -273,14 +273,14 @@ pub(super) const SESSION: [Step; 52] = [
     // One thread's functions.
     (
         "echo 10 > set_ftrace_pid; cat set_ftrace_pid; cat saved_cmdlines",
-        &["=10", "*^[0-9] \\S+$", "=10 timerlat/0", "*^\\d+ \\S+$"],
+        &["=10", "*^[0-9] \\S+$", "=10 cyclic/0", "*^\\d+ \\S+$"],
     ),
     (
         "echo > trace; echo 1 > tracing_on; sleep 0.1; echo 0 > tracing_on; cat trace",
         &[
             "=# tracer: function",
             "COLUMNS",
-            "+^      timerlat/0-10 .*: \\S.* <-\\S",
+            "+^        cyclic/0-10 .*: \\S.* <-\\S",
         ],
     ),
     (
@@ -308,7 +308,7 @@ pub(super) const SESSION: [Step; 52] = [
             "=#",
             "=# CPU  TASK/PID         DURATION                  FUNCTION CALLS",
             "=# |     |    |           |   |                     |   |   |   |",
-            r"+^ 0\)   timerla-10   \|( {15}\|  takt_timerlat::workload::account\(\) \{| [ +!#*] \d+\.\d{3} us +\|  (  \S.*\(\);|\} /\* takt_timerlat::workload::account \*/|takt_timerlat::workload::account\(\);)|   (=|<)=+(=|>) \|)$",
+            r"+^ 0\)   cyclic/-10   \|( {15}\|  takt_timerlat::workload::account\(\) \{| [ +!#*] \d+\.\d{3} us +\|  (  \S.*\(\);|\} /\* takt_timerlat::workload::account \*/|takt_timerlat::workload::account\(\);)|   (=|<)=+(=|>) \|)$",
         ],
     ),
     (
