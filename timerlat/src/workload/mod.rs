@@ -109,6 +109,9 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
 }
 
 /// One sample: statistics in nanoseconds, and the missed activations that it shows. Returns the next activation.
+///
+/// Never inlined: function tracers have one call for each sample.
+#[inline(never)]
 fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) -> u64 {
     let measured = abs >= SHARED.measure_from.load(Relaxed);
     if measured {
@@ -122,18 +125,29 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
             slot.thread.record(time::cycles_to_nanos(now - abs));
         }
     }
-    let mut next = abs + period;
+    let next = abs + period;
     let after = Instant::now().cycles();
     if next <= after {
-        // Activations whose time has passed are skipped and counted, as rtla and cyclictest do, not made up for.
-        let missed = (after - next) / period + 1;
-        next += missed * period;
-        if measured {
-            slot.missed
-                .store(slot.missed.load(Relaxed) + missed, Relaxed);
-        }
+        return skip(slot, next, after, period);
     }
     next
+}
+
+/// Activations whose time has passed are skipped and counted, as rtla and cyclictest do, not made up for: those from `next`
+/// to `after`. What lies in the measurement is so either a sample or missed. Returns the next activation.
+#[cold]
+fn skip(slot: &SlotStats, next: u64, after: u64, period: u64) -> u64 {
+    let resumed = next + ((after - next) / period + 1) * period;
+    let end = match SHARED.end.load(Relaxed) {
+        // Stopped early: at this activation.
+        0 => resumed,
+        end => end.min(resumed),
+    };
+    let nr_before = |time: u64| time.saturating_sub(next).div_ceil(period);
+    let missed = nr_before(end).saturating_sub(nr_before(SHARED.measure_from.load(Relaxed)));
+    slot.missed
+        .store(slot.missed.load(Relaxed) + missed, Relaxed);
+    resumed
 }
 
 /// Runs the workload to its end; the results are in `status`.

@@ -131,6 +131,7 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
     ("large_latencies_are_exact", runs::large_latencies_are_exact),
+    ("missed_are_counted", runs::missed_are_counted),
     (
         "tracefs_names_of_interrupts",
         tracefs_icount::names_of_interrupts,

@@ -73,6 +73,28 @@ pub(super) fn large_latencies_are_exact(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Where sections are longer than the period, what is no sample is counted as missed, on each CPU: together they are the
+/// activations of the duration, to the last one, neither those of the warm-up nor any behind the end.
+pub(super) fn missed_are_counted(stage: &Stage) -> Result<()> {
+    let flags = "-p 10 -d 20ms --warm-up 2ms -e none --load plant --smp 4 --json -";
+    let run = stage.latency_run("missed", flags)?.code(0)?.json()?;
+    let cpus = run["cpus"].as_array().context("no CPUs")?;
+    ensure!(cpus.len() == 4, "{} CPUs", cpus.len());
+    for cpu in cpus {
+        let number = |value: &Value| value.as_u64().context("no number");
+        let missed = number(&cpu["missed"])?;
+        for which in ["irq", "thread"] {
+            let samples = number(&cpu[which]["count"])?;
+            ensure!(
+                missed > 0 && samples + missed == 2000,
+                "CPU {}: {samples} samples of {which}, {missed} missed",
+                cpu["cpu"]
+            );
+        }
+    }
+    Ok(())
+}
+
 /// A run that a threshold stops; gives the last record of its trace, which is this event.
 fn stopped_at(stage: &Stage, name: &str, flags: &str, event: &str) -> Result<Value> {
     let done = stage.latency_run(name, &format!("-d 300ms {flags}"))?;
