@@ -55,9 +55,10 @@ pub struct Sampling {
     /// How long each samples, in µs.
     #[arg(short, long, value_name = "US", value_parser = micros, default_value = "100000", help_heading = "Measurement")]
     pub runtime: u64,
-    /// Noise is what keeps the thread from reading the clock for more than this many µs.
-    #[arg(short = 'T', long, value_name = "US", value_parser = micros, default_value = "1", help_heading = "Measurement")]
-    pub threshold: u64,
+    /// Noise is what keeps the thread from reading the clock for more than this many µs [default: as many as the guest has
+    /// CPUs: to record a noise is a turn that all others wait for].
+    #[arg(short = 'T', long, value_name = "US", value_parser = micros, help_heading = "Measurement")]
+    pub threshold: Option<u64>,
     /// How long to measure, in the guest's time: 500ms, 5s; without a unit, seconds [default: 1s; an application that
     /// measures nothing itself is sampled until it ends].
     #[arg(short, long, value_name = "TIME", value_parser = positive_time, help_heading = "Measurement")]

@@ -29,6 +29,8 @@ use crate::{EXIT_THRESHOLD, output, paths, setup};
 const EVENTS: &str = "osnoise:sample_threshold";
 /// How long Takt's own image is measured unless the user says otherwise, in nanoseconds.
 const DURATION: u64 = 1_000_000_000;
+/// What is noise on one CPU unless the user says otherwise, in nanoseconds.
+const THRESHOLD: u64 = 1_000;
 /// Exit code of a run of which something is missing.
 const EXIT_TAINTED: u8 = 3;
 
@@ -93,6 +95,7 @@ fn measure(
     let has_sampled = measured.cpus.values().any(|cpu| cpu.count > 0);
     if booted.exit_code() == 0 && measured.stopped.is_none() && !has_sampled {
         return Err(anyhow!("no sampling was completed")).help(match measures(&elf) {
+            _ if measured.lost != 0 => "it is not in the trace, which noises filled: raise --threshold",
             true => "--duration is to be longer than --period",
             false => {
                 "the application was over before: shorten --period and --runtime; the tracer is set in an image that has \
@@ -210,7 +213,10 @@ fn machine(
     let mut set = |setting: Setting<'_>| line.push(setting.to_string());
     set(Setting::Events(Ids::parse(&ids).expect("ids are numbers")));
     set(Setting::Overwrite(false));
-    set(Setting::Thresh(flags.threshold));
+    // Each CPU that records a noise keeps all others waiting, under icount: with less they would record each other's turns
+    // without end.
+    let threshold = flags.threshold.unwrap_or(THRESHOLD * u64::from(smp));
+    set(Setting::Thresh(threshold));
     // Either is possible at any time: first what makes room for the other.
     let parameters = [
         (Param::Runtime, 1),
