@@ -1,11 +1,15 @@
 //! Software timers: a function that runs in the timer interrupt at an absolute time.
 
 use core::cell::UnsafeCell;
+#[cfg(feature = "osnoise")]
+use core::sync::atomic::Ordering::{AcqRel, Release};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::TimerId;
 
 use crate::arch::percpu;
+#[cfg(feature = "osnoise")]
+use crate::config::MAX_CPUS;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
 use crate::lock::{self, Section};
@@ -45,8 +49,11 @@ static SLOTS: Slots = Slots(UnsafeCell::new(
     }; MAX_TIMERS + 1],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
+/// What a tracer on each CPU has given back: the index and one, or 0.
+#[cfg(feature = "osnoise")]
+static RETURNED: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
-/// A timer of the CPU that created it. It is never given back: timers belong to the system's design.
+/// A timer of the CPU that created it. An application's is never given back: timers belong to the system's design.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     id: TimerId,
@@ -89,22 +96,17 @@ impl Timer {
         })
     }
 
-    /// Has it wake this thread, as one that [`Timer::waking`] has made. It must not be armed.
+    /// Disarms it, and leaves it to whoever creates one next. By the only thread that has it, on the CPU that created it,
+    /// one on each CPU: [`take`] empties this CPU's place first, so it is empty here.
     #[cfg(feature = "osnoise")]
-    pub(crate) fn set_waking(&self, thread: Thread) {
+    pub(crate) fn give_back(self) {
+        self.cancel();
         let index = self.id.index() - MAX_THREADS;
-        // SAFETY: the slot was handed out to this timer, which is not armed, so nobody reads it.
-        let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
-        // SAFETY: as above.
-        unsafe { (*place).wakes = Some(thread) };
+        RETURNED[self.cpu as usize].store(index as u32 + 1, Release);
     }
 
     fn with(slot: Slot) -> Result<Self, Error> {
-        let index = NR_USED
-            .fetch_update(Relaxed, Relaxed, |n| {
-                ((n as usize) < MAX_TIMERS).then_some(n + 1)
-            })
-            .map_err(|_| Error::OutOfResources)?;
+        let index = take()?;
         // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.
         unsafe { fill(index as usize, slot) };
         Ok(Self {
@@ -160,6 +162,23 @@ impl Timer {
     pub fn number(&self) -> u16 {
         self.id.raw()
     }
+}
+
+/// The index of a slot that no one has.
+fn take() -> Result<u32, Error> {
+    #[cfg(feature = "osnoise")]
+    {
+        let (others, own) = RETURNED.split_at(percpu::cpu());
+        let mut places = own.iter().chain(others);
+        if let Some(index) = places.find_map(|place| place.swap(0, AcqRel).checked_sub(1)) {
+            return Ok(index);
+        }
+    }
+    NR_USED
+        .fetch_update(Relaxed, Relaxed, |n| {
+            ((n as usize) < MAX_TIMERS).then_some(n + 1)
+        })
+        .map_err(|_| Error::OutOfResources)
 }
 
 /// # Safety

@@ -38,7 +38,6 @@ static NAMES: [&str; MAX_CPUS] = names!("timerlat");
 
 /// What a CPU's interrupt and thread share. The thread reads it before it arms the timer again.
 struct Instance {
-    timer: spin::Once<Timer>,
     seqnum: AtomicU32,
     /// The stack that the interrupt has come upon.
     frames: [AtomicU32; MAX_FRAMES],
@@ -47,7 +46,6 @@ struct Instance {
 
 static INSTANCES: [Instance; MAX_CPUS] = [const {
     Instance {
-        timer: spin::Once::new(),
         seqnum: AtomicU32::new(0),
         frames: [const { AtomicU32::new(0) }; MAX_FRAMES],
         nr_frames: AtomicUsize::new(0),
@@ -104,7 +102,13 @@ impl Instance {
 /// The thread of a CPU.
 fn body(cpu: usize) {
     // What it can fail for has no one to be told: it is seen that no activation comes.
-    if let Err(error) = run(cpu) {
+    let timer = Timer::waking(thread::current(), expired, cpu);
+    let result = timer.and_then(|timer| {
+        let result = run(cpu, &timer);
+        timer.give_back();
+        result
+    });
+    if let Err(error) = result {
         defmt::error!(
             "timerlat: no more activations on CPU {=usize}: {}",
             cpu,
@@ -113,10 +117,8 @@ fn body(cpu: usize) {
     }
 }
 
-fn run(cpu: usize) -> Result<(), Error> {
+fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
     let instance = &INSTANCES[cpu % MAX_CPUS];
-    let timer = instance.timer.try_call_once(|| Timer::new(expired, cpu))?;
-    timer.set_waking(thread::current());
     let mut next = first(cpu);
     while !super::ENDS.load(Relaxed) {
         instance
@@ -132,7 +134,6 @@ fn run(cpu: usize) -> Result<(), Error> {
             }
         };
         if super::ENDS.load(Relaxed) {
-            timer.cancel();
             break;
         }
         let latency = now - next;

@@ -1,8 +1,10 @@
 //! The tracers timerlat and osnoise: what they can be set to, and that their threads come and go with them.
 
 use takt_board::carry_out;
+use takt_kernel::config::MAX_CPUS;
+use takt_kernel::time::Timer;
 use takt_kernel::trace::{self, tracer};
-use takt_kernel::{Error, thread, time};
+use takt_kernel::{Error, smp, thread, time};
 use takt_tests::{check, check_eq, target_test};
 use takt_tracer::control::osnoise::{Flag, Param};
 use takt_tracer::control::setting::{Errno, Setting};
@@ -111,6 +113,27 @@ target_test! {
         time::sleep_nanos(2_000_000)?;
         check!(!trace::is_wanted());
         reset()?;
+        Ok(())
+    }
+}
+
+target_test! {
+    /// Who leaves `timerlat` gives its threads' timers back, for whoever creates one next.
+    fn timerlat_gives_its_timers_back(Shared) {
+        let next = || Timer::new(|_, _| {}, 0).map(|timer| usize::from(timer.number()));
+        reset()?;
+        // Until there are none left of an earlier choice: a new one has the highest number that there was.
+        let mut highest = 0;
+        for _ in 0..=MAX_CPUS {
+            highest = highest.max(next()?);
+        }
+        for _ in 0..3 {
+            check_eq!(set("ftrace=timerlat"), Ok(()));
+            check_eq!(set("ftrace=nop"), Ok(()));
+        }
+        let number = next()?;
+        let last = highest + smp::nr_online() as usize;
+        check!((highest + 1..=last).contains(&number), "timer {number} after {highest}");
         Ok(())
     }
 }
