@@ -138,6 +138,7 @@ pub struct Names {
     /// ftrace's option `sym-offset`.
     pub offsets: bool,
     symbol: Option<Box<dyn Fn(u64) -> Option<String>>>,
+    inlined: Option<Box<dyn Fn(u64) -> Vec<String>>>,
     /// Records of functions are shown without their callers.
     hides_parents: bool,
     /// Switches and wake-ups are shown as the tracer `sched_switch` does.
@@ -162,6 +163,7 @@ impl Names {
             irqs: Irqs::default(),
             offsets: false,
             symbol: None,
+            inlined: None,
             hides_parents: false,
             switches: None,
         }
@@ -177,6 +179,13 @@ impl Names {
     #[must_use]
     pub fn with_symbols(mut self, symbol: impl Fn(u64) -> Option<String> + 'static) -> Self {
         self.symbol = Some(Box::new(symbol));
+        self
+    }
+
+    /// Shows in stacks the functions too that `inlined` says are inlined at a call, the innermost first.
+    #[must_use]
+    pub fn with_inlined(mut self, inlined: impl Fn(u64) -> Vec<String> + 'static) -> Self {
+        self.inlined = Some(Box::new(inlined));
         self
     }
 
@@ -256,6 +265,14 @@ impl Names {
         } else {
             self.function(address)
         }
+    }
+
+    /// The functions that are inlined at an address of a stack, as they are shown: `NAME (inlined)`, the innermost first. They
+    /// have no place of their own in the code, so there is nothing else to show of them.
+    pub fn inlined(&self, address: u64) -> Vec<String> {
+        let names = self.inlined.as_ref().map(|inlined| inlined(address));
+        let names = names.unwrap_or_default().into_iter();
+        names.map(|name| format!("{name} (inlined)")).collect()
     }
 
     /// What is at an address, as a field of that type shows it.

@@ -111,14 +111,14 @@ pub fn write_item(mut out: impl Write, item: &Item<'_>, names: &mut Names) -> io
     }
 }
 
-/// A stack as ftrace shows it, in lines of their own.
+/// A stack as ftrace shows it, in lines of their own. A function that is inlined in another has a line before it.
 pub fn stack(record: &Record<'_>, callers: usize, names: &Names) -> String {
     let callers = record.values.get(callers).and_then(Value::elements);
     let mut out = String::from("<stack trace>\n");
     for caller in callers.unwrap_or_default() {
-        out.push_str(" => ");
-        out.push_str(&names.frame(*caller));
-        out.push('\n');
+        for function in names.inlined(*caller).iter().chain([&names.frame(*caller)]) {
+            out.push_str(&format!(" => {function}\n"));
+        }
     }
     if record.is_cut {
         out.push_str(&format!(" => {REST}\n"));

@@ -33,6 +33,10 @@ pub(crate) fn names() -> Names {
     threads.name(3, "main");
     Names::new(2_000_000_000, threads)
         .with_symbols(|address| (address == 0x20_1234).then(|| "do_timer+0x4".into()))
+        .with_inlined(|address| match address {
+            0x20_1234 => vec!["inner".into(), "outer".into()],
+            _ => Vec::new(),
+        })
 }
 
 #[test]

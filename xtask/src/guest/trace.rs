@@ -10,7 +10,7 @@ use takt_timerlat::stats::MAX_CPUS;
 use takt_tracer::decode::{EventTable, Item, Names, Threads, TraceFile, write_item};
 use takt_tracer::wire::{FileHeader, FrameHeader};
 
-use crate::image::symbolize::SymbolNames;
+use crate::image::symbolize::{Inlined, SymbolNames};
 use crate::image::{Elf, events};
 use crate::input;
 
@@ -48,9 +48,13 @@ impl Decoder {
         }
         let symbols = Rc::new(SymbolNames::new(elf));
         let lookup = Rc::clone(&symbols);
+        let inlined = Inlined::new(elf);
+        let names = Names::new(tsc_hz, known)
+            .with_symbols(move |address| lookup.nearest(address))
+            .with_inlined(move |address| inlined.at(address));
         Ok(Self {
             table: events::table(elf)?,
-            names: Names::new(tsc_hz, known).with_symbols(move |address| lookup.nearest(address)),
+            names,
             symbols,
         })
     }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use addr2line::gimli;
 use anyhow::{Context, Result, anyhow};
 use object::elf::PT_LOAD;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -17,6 +17,8 @@ use crate::term::Help;
 
 /// Bytes of the debug information.
 pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
+/// The same, which holds on to the image.
+pub(super) type Owned = gimli::EndianArcSlice<gimli::RunTimeEndian>;
 
 /// An image's ELF file, read.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct Elf {
     /// Where it is.
     pub path: PathBuf,
     /// Its bytes.
-    pub data: Vec<u8>,
+    pub data: Arc<[u8]>,
     symbols: HashMap<String, u64>,
     segments: Vec<Segment>,
 }
@@ -98,7 +100,7 @@ impl Elf {
             path: path.to_owned(),
             symbols,
             segments,
-            data,
+            data: data.into(),
         })
     }
 

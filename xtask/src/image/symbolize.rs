@@ -1,9 +1,14 @@
 //! Names for addresses: `function (file:line)`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use object::{Object, ObjectSection};
 
 use super::Elf;
-use super::elf::Slice;
+use super::elf::{Owned, Slice};
 
 /// The functions of an image by address.
 #[derive(Debug)]
@@ -158,6 +163,85 @@ impl<'e> Symbolizer<'e> {
     }
 }
 
+/// The functions that are inlined at addresses of an image. Its debug information is read when it is asked for the first time,
+/// and what was found is kept: the addresses of stacks come again and again.
+pub struct Inlined {
+    image: Arc<[u8]>,
+    /// Where its code lies. The debug information may have more, for functions that are not in it.
+    code: Vec<Range<u64>>,
+    lines: OnceLock<Option<Mutex<Found>>>,
+}
+
+/// The debug information, and the names that were found in it.
+type Found = (addr2line::Context<Owned>, HashMap<u64, Vec<String>>);
+
+impl std::fmt::Debug for Inlined {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inlined").finish_non_exhaustive()
+    }
+}
+
+impl Inlined {
+    /// Of `elf`. One without debug information is no error.
+    #[must_use]
+    pub fn new(elf: &Elf) -> Self {
+        Self {
+            image: Arc::clone(&elf.data),
+            code: (elf.code().into_iter())
+                .map(|(start, code)| start..start + code.len() as u64)
+                .collect(),
+            lines: OnceLock::new(),
+        }
+    }
+
+    /// Their names, the innermost first, without the function that they are inlined in.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Vec<String> {
+        if !self.code.iter().any(|code| code.contains(&address)) {
+            return Vec::new();
+        }
+        let lines = self.lines.get_or_init(|| {
+            let context = addr2line::Context::from_dwarf(dwarf_of(&self.image)?).ok()?;
+            Some(Mutex::new((context, HashMap::new())))
+        });
+        let Some(lines) = lines else {
+            return Vec::new();
+        };
+        // Names are inserted whole.
+        let (lines, known) = &mut *lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = known.entry(address).or_insert_with(|| {
+            let mut names = function_names(lines, address).unwrap_or_default();
+            names.pop();
+            names
+        });
+        names.clone()
+    }
+}
+
+/// The names of the functions at an address, the innermost first, the one that is no inlined one last.
+fn function_names(lines: &addr2line::Context<Owned>, address: u64) -> Option<Vec<String>> {
+    let mut frames = lines.find_frames(address).skip_all_loads().ok()?;
+    let mut names = Vec::new();
+    while let Some(frame) = frames.next().ok()? {
+        let name = frame.function?.demangle().ok()?.into_owned();
+        names.push(without_hash(&name).to_owned());
+    }
+    Some(names)
+}
+
+/// The debug information in an image's bytes.
+fn dwarf_of(image: &Arc<[u8]>) -> Option<gimli::Dwarf<Owned>> {
+    let file = object::File::parse(&**image).ok()?;
+    let whole = Owned::new(Arc::clone(image), gimli::RunTimeEndian::Little);
+    let section = |id: gimli::SectionId| {
+        let range = file.section_by_name(id.name())?.file_range();
+        let (from, size) = range.map(|(from, size)| (from as usize, size as usize))?;
+        let end = from.checked_add(size).filter(|end| *end <= image.len())?;
+        Some(whole.range(from..end))
+    };
+    gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(section(id).unwrap_or(whole.range(0..0)))).ok()
+}
+
 /// What [`Symbolizer::line`] chooses of `frames`, the innermost first.
 fn line_that_matters(frames: &[String], tools: &[&str]) -> Option<String> {
     let place = |frame: &String| {
@@ -255,6 +339,22 @@ mod tests {
         let main = elf.symbol("main").unwrap();
         assert!(names.lookup(main).iter().any(|name| name.contains("main")));
         assert!(names.lookup(0).is_empty());
+        // The same from the owned bytes, but for the function itself and the places.
+        let inlined = Inlined::new(&elf);
+        let functions = elf.functions().into_iter().map(|(address, _)| address);
+        let with_inlined = functions.filter(|at| names.lookup(*at).len() > 1);
+        let mut nr = 0;
+        for address in with_inlined.take(20) {
+            let found = inlined.at(address);
+            let all = names.lookup(address);
+            assert_eq!(found.len() + 1, all.len(), "{found:?}, {all:?}");
+            for (name, line) in found.iter().zip(&all) {
+                assert!(line.starts_with(name.as_str()), "{found:?}, {all:?}");
+            }
+            nr += 1;
+        }
+        assert_eq!(nr, 20);
+        assert!(inlined.at(0).is_empty());
         let text = names.annotate(&format!("rip {main:#x}\n  {main:#x}\n"));
         let lines: Vec<_> = text.lines().collect();
         assert!(

@@ -297,6 +297,8 @@ pub(super) fn names(session: &Session, view: &ControlView) -> Names {
         }
         Some(name)
     });
+    let inlined = Arc::clone(&session.inlined);
+    let names = names.with_inlined(move |address| inlined.at(address));
     let names = match session.tracer().as_deref() {
         Ok("sched_switch") => names.with_switches(Switches::new(session.guest.priorities())),
         _ => names,

@@ -19,7 +19,7 @@ use super::{buffer, files, render};
 use crate::export::graph::Graph;
 use crate::image::events;
 use crate::image::functions::Functions;
-use crate::image::symbolize::SymbolNames;
+use crate::image::symbolize::{Inlined, SymbolNames};
 use crate::run::events::Known;
 use crate::run::words;
 
@@ -32,6 +32,8 @@ pub struct Session {
     pub options: Options,
     pub(super) table: Arc<EventTable>,
     pub(super) symbols: Arc<SymbolNames>,
+    /// What is inlined in them.
+    pub(super) inlined: Arc<Inlined>,
     /// The functions that can be traced, if the image has the tracers for it.
     pub(super) functions: Option<Arc<Functions>>,
     /// The list that is being written.
@@ -100,6 +102,7 @@ impl Session {
             open: None,
             graph: Graph::default(),
             symbols: Arc::new(SymbolNames::new(&guest.elf)),
+            inlined: Arc::new(Inlined::new(&guest.elf)),
             table: Arc::new(table),
             known,
             guest,

@@ -124,8 +124,11 @@ impl Shown<'_> {
         let names = self.names;
         if *quantity == Quantity::Stack {
             let callers = self.stacks.get(&raw).into_iter().flatten();
-            let lines =
-                callers.map(|caller| format!("{:9}{}\n", "", names.symbol((*caller).into())));
+            let functions = callers.flat_map(|caller| {
+                let caller = u64::from(*caller);
+                (names.inlined(caller).into_iter()).chain([names.symbol(caller)])
+            });
+            let lines = functions.map(|function| format!("{:9}{function}\n", ""));
             return format!("\n{}", lines.collect::<String>());
         }
         if let Some(size) = key.bucket_size() {

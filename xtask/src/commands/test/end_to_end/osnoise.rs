@@ -65,7 +65,9 @@ pub(super) fn timerlat_document(stage: &Stage) -> Result<()> {
     }
     matches(
         "stack",
-        &format!(r"STACK\n0\n(?s:.*){LINE}<stack trace>\n => \S+\n(?s:.*)END"),
+        &format!(
+            r"STACK\n0\n(?s:.*){LINE}<stack trace>\n(?: => .+\n)*? => .+ \(inlined\)\n(?: => .+\n)*? => takt_\S+\n(?s:.*)END"
+        ),
     )?;
     matches(
         "stop",

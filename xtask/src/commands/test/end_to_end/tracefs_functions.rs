@@ -249,9 +249,11 @@ fn followed(trace: &str) -> Result<Vec<Followed<'_>>> {
                 ensure!(found.is_empty(), "`{line}` follows nothing");
                 continue;
             };
-            let [Some(own), Some(caller)] =
-                [1, 2].map(|nr| lines.get(at + nr)?.strip_prefix(" => "))
-            else {
+            let functions = lines[at + 1..]
+                .iter()
+                .map_while(|line| line.strip_prefix(" => "));
+            let mut functions = functions.filter(|name| !name.ends_with(" (inlined)"));
+            let (Some(own), Some(caller)) = (functions.next(), functions.next()) else {
                 bail!("less than two functions behind `{line}`");
             };
             found.push((call, [own, caller]));
