@@ -173,6 +173,12 @@ pub(super) fn read(trace: &mut Trace) -> Result<Samples> {
     })
 }
 
+/// Slot and latency, in cycles, of the record of a thread's activation.
+pub(crate) fn of_thread(record: &Record<'_>) -> Option<(u32, u64)> {
+    let (slot, _, latency) = fields(record).filter(|_| record.event.name == THREAD)?;
+    Some((slot as u32, u64::from(latency as u32)))
+}
+
 /// Slot, number and latency of a sample's record.
 fn fields(record: &Record<'_>) -> Option<(u64, u64, u64)> {
     let number = |name| record.number(name);

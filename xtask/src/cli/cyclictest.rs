@@ -134,7 +134,7 @@ pub struct Cyclictest {
     /// Nothing while it runs; the summary, or with -h the histogram alone.
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
-    /// Print each latency instead of the summary, when the run is over: thread, number of the activation, latency.
+    /// Print each latency instead of the summary, as it comes: thread, number of the activation, latency.
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
     /// With -v: only the highest of so many in turn.

@@ -194,7 +194,7 @@ fn measure(
 /// One of Takt's two runs, into a folder of its own.
 fn takt(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<Finished> {
     let flags = latency_flags(flags, dir, workload)?;
-    let finished = latency_run::measure(&flags, RunConfig::from_flags(&flags)?)?;
+    let finished = latency_run::measure(&flags, RunConfig::from_flags(&flags)?, None)?;
     if finished.run.record.is_interrupted {
         bail!(Interrupted(NOTHING_COMPARED));
     }

@@ -1,13 +1,17 @@
 //! `cyclictest`: the pipeline of `latency-run`, with cyclictest's flags and output.
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
 use super::latency_run;
 use crate::analysis;
 use crate::cli::Cyclictest;
+use crate::report::cyclictest::Each;
 use crate::report::{Verdict, cyclictest, text};
+use crate::run::RunConfig;
+use crate::run::follow::OnCycle;
 use crate::term::write_stderr;
 use crate::{output, paths};
 
@@ -17,7 +21,16 @@ pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
     if let Some(file) = &flags.histfile {
         output::check_writable(file)?;
     }
-    let Some(finished) = latency_run::take(&measurement)? else {
+    let config = RunConfig::from_flags(&measurement)?;
+    let is_json_alone = flags.json.as_deref().is_some_and(output::is_stdout);
+    let each = (flags.verbose && !is_json_alone).then(|| Mutex::new(Each::new(flags, &config)));
+    let print_each = |cycle| {
+        let each = each.as_ref().and_then(|each| each.lock().ok());
+        let text = each.map_or(String::new(), |mut each| each.next(cycle));
+        output::print(&text).map(drop)
+    };
+    let on_cycle: &OnCycle<'_> = &print_each;
+    let Some(finished) = latency_run::take(&measurement, each.as_ref().map(|_| on_cycle))? else {
         return Ok(ExitCode::SUCCESS);
     };
     let (run, dir) = (&finished.run, &finished.dir);
@@ -31,7 +44,10 @@ pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
         }
         _ => Vec::new(),
     };
-    if !flags.json.as_deref().is_some_and(output::is_stdout) {
+    if let Some(mut each) = each.as_ref().and_then(|each| each.lock().ok()) {
+        output::print(&each.rest(&samples, run))?;
+    }
+    if !is_json_alone {
         output::print(&cyclictest::write(flags, run, &samples))?;
     }
     if let Some(file) = &flags.histfile {
@@ -47,5 +63,6 @@ pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {
         tell!("{:<12} {}", "run folder", paths::shown(dir));
     }
     latency_run::complain(&finished);
+    finished.acted?;
     Ok(ExitCode::from(record.result.exit_code()))
 }

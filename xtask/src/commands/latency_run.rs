@@ -22,6 +22,7 @@ use crate::report::hist::Canvas;
 use crate::report::text::{Detail, Format};
 use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
+use crate::run::follow::OnCycle;
 use crate::run::hits::Moment;
 use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
 use crate::term::WithHelp;
@@ -35,7 +36,7 @@ pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
         let run = load::load(&dir)?;
         return report(flags, &run, &dir);
     }
-    let Some(finished) = take(flags)? else {
+    let Some(finished) = take(flags, None)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let code = report(flags, &finished.run, &finished.dir)?;
@@ -67,8 +68,8 @@ fn act(actions: &[Action], moment: &Moment<'_>) -> Result<()> {
     actions::perform(actions, dir.as_ref().map_or(Path::new(""), TempDir::path))
 }
 
-/// Measures and keeps the run; with `--dry-run` only says what would be done.
-pub(super) fn take(flags: &LatencyRun) -> Result<Option<Finished>> {
+/// Measures and keeps the run, and does this with each activation as it comes; with `--dry-run` only says what would be done.
+pub(super) fn take(flags: &LatencyRun, on_cycle: Option<&OnCycle<'_>>) -> Result<Option<Finished>> {
     let config = RunConfig::from_flags(flags)?;
     if let Some(output) = &flags.output {
         folder::check_free(output, flags.force)?;
@@ -80,7 +81,7 @@ pub(super) fn take(flags: &LatencyRun) -> Result<Option<Finished>> {
     if let Some(file) = &flags.json {
         output::check_writable(file)?;
     }
-    let finished = measure(flags, config)?;
+    let finished = measure(flags, config, on_cycle)?;
     keep(flags, &finished.run, &finished.dir);
     if flags.auto.or(flags.aa_only).is_some() {
         analyse(&finished);
@@ -98,7 +99,11 @@ pub(super) fn complain(finished: &Finished) {
 }
 
 /// Builds the image and runs what the flags say; reports nothing.
-pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished> {
+pub(super) fn measure(
+    flags: &LatencyRun,
+    config: RunConfig,
+    on_cycle: Option<&OnCycle<'_>>,
+) -> Result<Finished> {
     setup::ensure_qemu(!flags.no_install)?;
     if flags.verify || config.continues {
         // Before an image is built in vain.
@@ -142,6 +147,7 @@ pub(super) fn measure(flags: &LatencyRun, config: RunConfig) -> Result<Finished>
         lines: flags.cyclic.map(|cyclic| cyclic.lines),
         plugin,
         on_hit: Some(&on_hit),
+        on_cycle,
     })
 }
 

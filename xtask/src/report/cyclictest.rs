@@ -12,6 +12,8 @@ use takt_tracer::decode::TscClock;
 use super::record::{Run, RunRecord, SlotRecord};
 use crate::analysis::samples::Sample;
 use crate::cli::{Cyclictest, Lines};
+use crate::run::RunConfig;
+use crate::run::follow::Cycle;
 
 /// A thread's line.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +105,7 @@ fn write_into(
     let record = &run.record;
     let clock = TscClock::new(record.clocks.tsc_hz.max(1));
     if flags.verbose {
-        each(out, flags, record, samples, &clock)?;
+        // They were printed as they came.
     } else if !flags.quiet || flags.histogram().is_none() {
         for slot in &record.slots {
             writeln!(out, "{}", Line::at_end(slot).text(flags.lines()))?;
@@ -122,37 +124,74 @@ fn write_into(
 }
 
 /// A line for each activation, or for the highest of so many in turn.
-fn each(
-    out: &mut String,
-    flags: &Cyclictest,
-    record: &RunRecord,
-    samples: &[Sample],
-    clock: &TscClock,
-) -> std::fmt::Result {
-    let nr_cpus = record.config.smp;
-    writeln!(out, "Max CPUs = {nr_cpus}\nOnline CPUs = {nr_cpus}")?;
-    for slot in &record.slots {
-        let (slot, interval) = (slot.slot, slot.interval_ns / 1000);
-        writeln!(out, "Thread {slot} Interval: {interval}")?;
+#[derive(Debug)]
+pub struct Each {
+    reduction: u64,
+    unit: u64,
+    /// The CPUs and the threads, until that is printed.
+    head: String,
+    /// Of each thread: how many came, and the highest since the last line with its number.
+    threads: BTreeMap<u32, (u64, Option<(u64, u64)>)>,
+}
+
+impl Each {
+    /// As the flags say, of this measurement.
+    #[must_use]
+    pub fn new(flags: &Cyclictest, config: &RunConfig) -> Self {
+        Self {
+            reduction: flags.oscope.unwrap_or(1),
+            unit: unit(flags.lines()),
+            head: head(config),
+            threads: BTreeMap::new(),
+        }
     }
-    let reduction = flags.oscope.unwrap_or(1);
-    // Of each thread: how many came, and the highest since the last line with its number.
-    let mut threads = BTreeMap::<u32, (u64, Option<(u64, u64)>)>::new();
-    for sample in samples {
-        let ns = clock.ns(sample.thread.into());
-        let (count, highest) = threads.entry(sample.slot).or_default();
-        if highest.is_none_or(|(_, before)| ns > before) {
-            *highest = Some((*count, ns));
+
+    /// What is printed for the next activation: a line or nothing, and before the first the CPUs and threads.
+    pub fn next(&mut self, cycle: Cycle) -> String {
+        let Cycle { slot, latency_ns } = cycle;
+        let (count, highest) = self.threads.entry(slot).or_default();
+        if highest.is_none_or(|(_, before)| latency_ns > before) {
+            *highest = Some((*count, latency_ns));
         }
         *count += 1;
-        if count.is_multiple_of(reduction)
-            && let Some((number, ns)) = highest.take()
-        {
-            let latency = ns / unit(flags.lines());
-            writeln!(out, "{:8}:{number:8}:{latency:8}", sample.slot)?;
-        }
+        let is_due = count.is_multiple_of(self.reduction);
+        let line = highest
+            .take_if(|_| is_due)
+            .map(|(number, ns)| format!("{slot:8}:{number:8}:{:8}\n", ns / self.unit));
+        std::mem::take(&mut self.head) + &line.unwrap_or_default()
     }
-    Ok(())
+
+    /// What is printed for those that did not come while the guest ran: the last of each thread in the order of time.
+    pub fn rest(&mut self, samples: &[Sample], run: &Run) -> String {
+        let clock = TscClock::new(run.record.clocks.tsc_hz.max(1));
+        let mut known: BTreeMap<_, _> = (self.threads.iter())
+            .map(|(slot, (count, _))| (*slot, *count))
+            .collect();
+        let mut out = std::mem::take(&mut self.head);
+        for sample in samples {
+            match known.get_mut(&sample.slot).filter(|left| **left > 0) {
+                Some(left) => *left -= 1,
+                None => {
+                    let (slot, latency_ns) = (sample.slot, clock.ns(sample.thread.into()));
+                    out += &self.next(Cycle { slot, latency_ns });
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The CPUs and the threads.
+fn head(config: &RunConfig) -> String {
+    let cpus = config.smp;
+    let mut out = format!("Max CPUs = {cpus}\nOnline CPUs = {cpus}\n");
+    let threads = config.threads.unwrap_or(1);
+    let distance = config.distance_ns.unwrap_or(0);
+    for slot in 0..u64::from(threads) {
+        let interval = (config.period_ns + slot * distance) / 1000;
+        out += &format!("Thread {slot} Interval: {interval}\n");
+    }
+    out
 }
 
 /// The histogram, if one is asked for. `samples` tell which activations are beyond it.

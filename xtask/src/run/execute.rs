@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Release};
 use std::thread;
 use std::time::SystemTime;
 
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use super::collect::Results;
 use super::conclude::{Facts, conclude};
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
+use super::follow::{OnCycle, follow};
 use super::hits::{Act, Hits, Moment};
 use super::live::Live;
 use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
@@ -56,6 +57,8 @@ pub struct Plan<'p> {
     pub plugin: Option<Plugin>,
     /// What is done where one is.
     pub on_hit: Option<&'p Act<'p>>,
+    /// What is done with each activation as it comes, instead of the live view.
+    pub on_cycle: Option<&'p OnCycle<'p>>,
 }
 
 impl std::fmt::Debug for Plan<'_> {
@@ -76,7 +79,7 @@ pub struct Finished {
     pub dir: PathBuf,
     /// What was last heard, if it did not end well.
     pub last_words: Option<String>,
-    /// What became of what was to be done at thresholds behind which it went on.
+    /// What became of what was to be done while it went on: at thresholds, and with each activation.
     pub acted: Result<()>,
 }
 
@@ -182,7 +185,8 @@ pub fn with_words(line: String, words: &str) -> String {
 /// Boots the machine and watches it to its end.
 fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<(Outcome, u64, Result<()>)> {
     let status = guest::status(plan.elf, ram)?;
-    let live = Live::new(&plan.config, plan.is_quiet, plan.lines);
+    let is_quiet = plan.is_quiet || plan.on_cycle.is_some();
+    let live = Live::new(&plan.config, is_quiet, plan.lines);
     let messages = machine.dir.join(folder::MESSAGES);
     let stands = plan.plugin.as_ref().is_some_and(Plugin::stands);
     let hits = stands.then(|| Hits::new(&machine.dir)).transpose()?;
@@ -198,30 +202,35 @@ fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<(Outcome, u64,
         .help("see what is there: cargo xtask doctor")?;
     let is_standing = hits.as_ref().map(|hits| &hits.is_standing);
     let monitor = Monitor::new(process, machine, ram, status, Rtt::new(plan.elf, ram));
-    let (Some(hits), Some(act)) = (&hits, plan.on_hit) else {
-        return Ok((monitor.run(&live, is_standing)?, 0, Ok(())));
-    };
     let is_over = AtomicBool::new(false);
     let moment = Moment { plan, machine, ram };
     let bar = live.bar();
-    let (outcome, served) = thread::scope(|scope| {
-        let serving = scope.spawn(|| -> Result<()> {
+    let serve = hits.as_ref().zip(plan.on_hit).map(|(hits, act)| {
+        || -> Result<()> {
             let status = guest::status(plan.elf, ram)?;
             hits.serve(&moment, &status, &is_over, &|moment| {
                 bar.suspend(|| act(moment))
             })
-        });
-        let outcome = monitor.run(&live, is_standing);
-        is_over.store(true, Relaxed);
-        let served = serving.join();
-        let died = |_| Err(anyhow!("what was to be done at a threshold died"));
-        (outcome, served.unwrap_or_else(died))
+        }
     });
-    for path in hits.paths() {
+    let follow = plan
+        .on_cycle
+        .map(|on_cycle| || follow(machine, plan.elf, ram, &is_over, on_cycle));
+    let (outcome, acted) = thread::scope(|scope| {
+        let serving = serve.map(|serve| scope.spawn(serve));
+        let following = follow.map(|follow| scope.spawn(follow));
+        let outcome = monitor.run(&live, is_standing);
+        is_over.store(true, Release);
+        let mut acting = serving.into_iter().chain(following);
+        let died = |_| Err(anyhow!("what was to be done while the guest ran died"));
+        let acted = acting.try_for_each(|thread| thread.join().unwrap_or_else(died));
+        (outcome, acted)
+    });
+    for path in hits.iter().flat_map(Hits::paths) {
         // Of no use without the run.
         let _ = fs::remove_file(path);
     }
-    Ok((outcome?, hits.count(), served))
+    Ok((outcome?, hits.as_ref().map_or(0, Hits::count), acted))
 }
 
 /// Holds every latency against the count of executed instructions, if that was asked for.

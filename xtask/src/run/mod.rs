@@ -9,6 +9,7 @@
 //! | [`monitor`], [`signals`], [`live`] | watching it |
 //! | [`hits`] | what is done at a threshold behind which it goes on |
 //! | [`frames`], [`demux`] | what it sent |
+//! | [`follow`] | the same while it runs |
 //! | [`collect`], [`conclude`] | what it measured, and what comes of it |
 //! | [`last_words`], [`places`] | what was last heard of it, and where it stood, if it did not end well |
 //! | [`folder`], [`provenance`] | what is kept |
@@ -23,6 +24,7 @@ pub mod demux;
 pub mod events;
 pub mod execute;
 pub mod folder;
+pub mod follow;
 pub mod frames;
 pub mod hits;
 pub mod last_words;

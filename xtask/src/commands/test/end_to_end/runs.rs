@@ -1,11 +1,15 @@
 //! `latency-run`: what is measured, how it ends, and that it does so again to the byte.
 
+use std::io::{BufRead, BufReader};
+
 use anyhow::{Context, Result, bail, ensure};
 use defmt_decoder::log::format::{Formatter, FormatterConfig};
 use defmt_decoder::{DecodeError, Table};
+use rustix::process::Signal;
 use serde_json::Value;
 use takt_tracer::decode::{Entry, FrameReader};
 
+use super::tracefs::Running;
 use super::{FIRST, Stage, document};
 use crate::paths;
 use crate::run::folder::{IMAGE, LOG};
@@ -241,6 +245,7 @@ pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
         .says("\n       2:")?;
     let verdict = stage.xtask(&["latency-run", "--from", &stage.dir("cyclic")])?;
     verdict.code(0)?.says("result       passed")?;
+    lines_come_while_it_runs(stage)?;
     // The numbers of the activations that the histogram does not reach.
     stage
         .cyclictest("beyond", "-l 7 -h 5 -N -q")?
@@ -268,6 +273,51 @@ pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
         .filter_map(|line| line.split_once("TS:"));
     let first = spikes.map(|(_, at)| at.trim()).next().context("no spike")?;
     ensure!(first.ends_with("000070"), "the first ran at {first} µs");
+    Ok(())
+}
+
+/// A measurement without an end prints each activation as it comes, and what it prints is all that there was.
+fn lines_come_while_it_runs(stage: &Stage) -> Result<()> {
+    let dir = stage.dir("endless");
+    let words = [
+        "cyclictest",
+        "--accel",
+        "tcg",
+        "--force",
+        "--output",
+        &dir,
+        "-v",
+    ];
+    let mut run = Running::start(&mut stage.command(&words))?;
+    let mut lines = BufReader::new(run.stdout()?).lines();
+    let mut next = || lines.next().transpose();
+    for expected in ["Max CPUs = 1", "Online CPUs = 1", "Thread 0 Interval: 1000"] {
+        let line = next()?;
+        ensure!(line.as_ref().is_some_and(|it| it == expected), "{line:?}");
+    }
+    let number = |line: &str| -> Result<u64> {
+        let mut parts = line.split(':');
+        let number = parts.nth(1).context("no number")?;
+        Ok(number.trim().parse()?)
+    };
+    for expected in 0..300 {
+        let line = next()?.context("it ended")?;
+        ensure!(number(&line)? == expected, "{line}");
+    }
+    ensure!(!run.is_over()?, "it has ended by itself");
+    run.signal(Signal::INT);
+    let mut count = 300;
+    while let Some(line) = next()? {
+        ensure!(number(&line)? == count, "{line}");
+        count += 1;
+    }
+    run.wait()?.code(0)?;
+    let document = stage.document("endless")?;
+    let measured = &document["cpus"][0]["thread"]["count"];
+    ensure!(
+        *measured == count,
+        "{count} lines of {measured} activations"
+    );
     Ok(())
 }
 

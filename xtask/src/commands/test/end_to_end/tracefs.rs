@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -26,13 +26,18 @@ impl Running {
         Self::start(command.args(words).current_dir(paths::workspace()))
     }
 
-    fn start(command: &mut Command) -> Result<Self> {
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
         command
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command.spawn().map(Self).context("cannot start a process")
+    }
+
+    /// What it prints, for who reads it meanwhile.
+    pub(super) fn stdout(&mut self) -> Result<ChildStdout> {
+        self.0.stdout.take().context("its stdout is taken")
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -42,7 +47,7 @@ impl Running {
         }
     }
 
-    fn is_over(&mut self) -> Result<bool> {
+    pub(super) fn is_over(&mut self) -> Result<bool> {
         Ok(self.0.try_wait()?.is_some())
     }
 
