@@ -33,6 +33,14 @@ const FLOOD: u32 = 200_000;
 /// Bytes that are no text, and what would clear a terminal.
 const JUNK: &[u8] = b"\xff\x1b[2J";
 
+/// A line several times as long as a message of the log, and a byte that is no text.
+fn long_line() -> [u8; 2_000] {
+    core::array::from_fn(|at| match at {
+        1_999 => 0xff,
+        _ => b'a' + (at % 26) as u8,
+    })
+}
+
 fn main(command_line: &'static str) {
     for number in 0..5u32 {
         trace_event!(step, number);
@@ -46,6 +54,9 @@ fn main(command_line: &'static str) {
         Some("hang") => hang(),
         Some("loggers") => loggers(),
         Some("flood") => (0..FLOOD).for_each(|number| defmt::info!("message {=u32}", number)),
+        Some("line") => {
+            let Ok(()) = Serial::com1().write_all(&long_line());
+        }
         _ => defmt::info!("{=str}: bell \u{7}, clear \u{1b}[2J", command_line),
     }
 }

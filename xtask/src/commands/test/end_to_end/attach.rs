@@ -201,6 +201,19 @@ fn measures_nothing(stage: &Stage) -> Result<()> {
         .xtask(&["trace", &dir])?
         .code(0)?
         .says(" step: number=4")?;
+    // A line of text that is too long for a message of the log, and a byte that is none.
+    let dir = stage.dir("line");
+    let done = Machine::start(stage, &image, &format!("{line} end=line capture=com1"))?
+        .attach(stage, &["--image", &elf, "-o", &dir])?
+        .code(0)?
+        .says(r#"b"\xff""#)?;
+    let runs = done.stdout.split(|c: char| !c.is_ascii_lowercase());
+    let text: String = runs.filter(|run| run.len() > 26).collect();
+    ensure!(
+        text == ('a'..='z').cycle().take(1_999).collect::<String>(),
+        "{}",
+        done.stdout
+    );
     Ok(())
 }
 
