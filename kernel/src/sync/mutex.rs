@@ -75,6 +75,17 @@ impl<T> Mutex<T> {
         }
     }
 
+    /// Unlocks it for a guard that was forgotten: for callers who cannot keep one, as in C.
+    ///
+    /// # Errors
+    /// [`Error::NotOwner`].
+    ///
+    /// # Safety
+    /// The calling thread has no guard of it, and uses no reference into the data that it got by the forgotten one.
+    pub unsafe fn unlock_forgotten(&self) -> Result<(), Error> {
+        self.raw.unlock()
+    }
+
     #[inline(always)]
     fn guard(&self) -> MutexGuard<'_, T> {
         MutexGuard {

@@ -72,6 +72,27 @@ impl Builder {
         self.create_on(stack.parts(), entry, argument)
     }
 
+    /// The same on a stack that the caller lays out as [`Stack`] is: the guard page, `size` bytes of whole pages from
+    /// `bottom` on, a byte that says whether the stack is in use.
+    ///
+    /// # Errors
+    /// As [`Builder::create`].
+    ///
+    /// # Safety
+    /// All of it is static, page-aligned and at first zeros, only the thread uses it, and its address is registered where
+    /// [`thread_stack!`](crate::thread_stack) registers those that it declares.
+    pub unsafe fn create_raw(
+        self,
+        bottom: *mut u8,
+        size: usize,
+        entry: fn(usize),
+        argument: usize,
+    ) -> Result<Thread, Error> {
+        let bottom = bottom as usize;
+        let top = bottom + size;
+        self.create_on(stack::Parts { bottom, top }, entry, argument)
+    }
+
     #[inline(always)]
     fn create_on(
         self,

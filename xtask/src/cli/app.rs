@@ -8,13 +8,18 @@ use clap::{Args, Parser};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 In the new folder `cargo run` boots the application and prints its log and trace, and `cargo test` runs its tests on the \
-target. Arguments behind `--` are those of `run`: `cargo run -- --smp 2 -e all`.")]
+target. Arguments behind `--` are those of `run`: `cargo run -- --smp 2 -e all`.
+With --c it is a program in C, with Takt in a static library and a header: `make run` boots it, \
+`make run ARGS='--smp 2 -e all'` with flags of `run`.")]
 pub struct New {
     /// The folder that is made.
     pub path: PathBuf,
-    /// Name of the package [default: that of the folder].
+    /// Name of the package, or of the program in C [default: that of the folder].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// A program in C.
+    #[arg(long)]
+    pub c: bool,
 }
 
 /// Flags of `runner`.

@@ -1,5 +1,7 @@
 //! `new`: an application outside of this repository, with everything in its own files that an image is built with.
 
+mod in_c;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -72,6 +74,9 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
         None => of_folder(&path)?,
     };
     check(&name)?;
+    if flags.c {
+        return in_c::make(&flags.path, &path, &name);
+    }
     output::to_folder(&path, |dir| write(dir, &name))?;
     let shown = flags.path.display();
     tell!("Building `{name}` …");

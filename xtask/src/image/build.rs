@@ -58,7 +58,7 @@ pub struct Capacities {
 pub struct Recipe {
     /// The package.
     pub package: String,
-    /// `--bin` or `--example`.
+    /// `--bin`, `--example`, or `--lib` for a static library.
     pub kind: &'static str,
     /// Name of the binary or example.
     pub name: String,
@@ -211,8 +211,18 @@ impl Recipe {
 
     /// Cargo's arguments.
     fn arguments(&self) -> Vec<OsString> {
-        let mut args: Vec<OsString> = ["build", "--package"].map(Into::into).into();
-        args.extend([self.package.as_str(), self.kind, &self.name].map(Into::into));
+        let words: &[&str] = match self.kind {
+            "--lib" => &[
+                "rustc",
+                "--package",
+                &self.package,
+                "--lib",
+                "--crate-type",
+                "staticlib",
+            ],
+            kind => &["build", "--package", &self.package, kind, &self.name],
+        };
+        let mut args: Vec<OsString> = words.iter().map(Into::into).collect();
         if !self.features.is_empty() {
             args.extend(["--features".into(), self.features.join(",").into()]);
         }
@@ -241,6 +251,18 @@ impl Recipe {
     /// If cargo cannot be run or fails; its messages are on stderr by then.
     pub fn build(&self) -> Result<Built> {
         let started = Instant::now();
+        let messages = self.run_cargo()?;
+        let Some(path) = find_executable(&messages, &self.name) else {
+            bail!("cargo built no executable named `{}`", self.name);
+        };
+        Ok(Built {
+            path,
+            took: started.elapsed(),
+        })
+    }
+
+    /// Has cargo build it, and gives cargo's messages in JSON.
+    pub(super) fn run_cargo(&self) -> Result<Vec<u8>> {
         let progress = Progress::start(&self.name, self.verbose);
         let mut cargo = self.command();
         if !self.verbose {
@@ -266,13 +288,7 @@ impl Recipe {
                 failed
             };
         }
-        let Some(path) = find_executable(&output.stdout, &self.name) else {
-            bail!("cargo built no executable named `{}`", self.name);
-        };
-        Ok(Built {
-            path,
-            took: started.elapsed(),
-        })
+        Ok(output.stdout)
     }
 
     fn command(&self) -> Command {
@@ -335,11 +351,16 @@ pub fn build_outside(dir: &Path, name: &str) -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("cargo built no executable named `{name}`"))
 }
 
-/// The path of the executable `name` in cargo's JSON messages.
-fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
+/// Cargo's messages in JSON.
+pub(super) fn parse(messages: &[u8]) -> impl DoubleEndedIterator<Item = serde_json::Value> {
     messages
         .split(|&byte| byte == b'\n')
-        .filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok())
+        .filter_map(|line| serde_json::from_slice(line).ok())
+}
+
+/// The path of the executable `name` in cargo's JSON messages.
+fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
+    parse(messages)
         .filter(|message| message["target"]["name"] == name)
         .filter_map(|message| Some(message["executable"].as_str()?.into()))
         .next_back()

@@ -6,6 +6,7 @@ pub mod elf;
 pub mod elsewhere;
 pub mod events;
 pub mod functions;
+pub mod library;
 pub mod signature;
 pub mod symbolize;
 

@@ -83,6 +83,18 @@ pub fn browser() -> Option<PathBuf> {
     BROWSERS.into_iter().find_map(which)
 }
 
+/// Makes sure that there is a make, which builds programs in C. As [`ensure_qemu`].
+///
+/// # Errors
+///
+/// If there is none in the end.
+pub fn ensure_make(may_install: bool) -> Result<()> {
+    if which("make").is_some() {
+        return Ok(());
+    }
+    install("make", "make", may_install, |_| "make")
+}
+
 /// Makes sure that a program is there which decompresses a kernel: `xz`, `zstd` or `gzip`. As [`ensure_qemu`].
 ///
 /// # Errors

@@ -17,6 +17,7 @@ mod history;
 mod hits;
 mod media;
 mod new;
+mod new_c;
 mod notrace;
 mod osnoise;
 mod report;
@@ -51,6 +52,10 @@ type Check = fn(&Stage) -> Result<()>;
 /// The tests, in the order of their beginning. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
     ("new_runs_and_is_tested", new::runs_and_is_tested),
+    (
+        "new_c_runs_and_is_told_errors",
+        new_c::runs_and_is_told_errors,
+    ),
     ("two_runs_are_identical", runs::two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
