@@ -37,6 +37,9 @@ thread_stack!(static STACK: CONTROL_STACK_SIZE);
 /// # Errors
 /// What creating a thread may fail with; [`Error::InvalidArgument`] for a bad number.
 ///
+/// # Panics
+/// If the command line has `control_gate=1` and the machine no gate: the thread would keep the CPU from all below it.
+///
 /// # Context
 /// A thread of the boot CPU, once, and not before the other CPUs are started: switching an event rewrites code, which
 /// is refused only while another CPU runs.
@@ -57,6 +60,10 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
         .number("control_ns", 0)
         .map_err(|_| Error::InvalidArgument)?;
     let has_gate = line.get(gate::WORD) == Some("1");
+    assert!(
+        !has_gate || crate::gate::is_there(),
+        "control_gate=1 is for a machine that cargo xtask tracefs --icount has made; this one has no gate: use control_ns="
+    );
     if period != 0 || has_gate {
         block.is_listening.store(1, Relaxed);
         let period = match has_gate {

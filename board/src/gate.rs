@@ -2,7 +2,13 @@
 //! ([`takt_tracer::control::gate`]).
 
 use takt_kernel::arch::port::Port;
-use takt_tracer::control::gate::{BYTE, PORTS};
+use takt_tracer::control::gate::{BYTE, PORTS, READBACK};
+
+/// Whether the machine has it.
+pub(crate) fn is_there() -> bool {
+    // SAFETY: reading the ports has no effect, and there is nothing else at them in a PC.
+    PORTS.map(|port| unsafe { Port::<u8>::new(port).read() }) == [READBACK; PORTS.len()]
+}
 
 /// Comes back when the host lets it; no virtual time passes meanwhile.
 pub(crate) fn pass() {

@@ -18,5 +18,7 @@
 pub const WORD: &str = "control_gate";
 /// The ports.
 pub const PORTS: [u16; 3] = [0x402, 0x403, 0x404];
+/// What reads from each of them: QEMU's `isa-debugcon` says so unless it is told otherwise.
+pub const READBACK: u8 = 0xe9;
 /// The byte that the guest writes.
 pub const BYTE: u8 = 1;

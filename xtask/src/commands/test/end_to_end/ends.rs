@@ -47,6 +47,18 @@ pub(super) fn panic_is_reported_whole(stage: &Stage) -> Result<()> {
     has_trace(stage, "panic")
 }
 
+/// Words for a machine of another kind are refused: the control thread would leave no time to anybody.
+pub(super) fn gate_is_needed(stage: &Stage) -> Result<()> {
+    let words = ["run", "fields", "-e", "none", "-o", &stage.dir("gate")];
+    stage
+        .xtask(&[&words[..], &["--append", "control_gate=1"]].concat())?
+        .code(1)?
+        .says(
+            "*** panic: control_gate=1 is for a machine that cargo xtask tracefs --icount has made",
+        )?;
+    Ok(())
+}
+
 /// What timed out, and where the guest stood.
 pub(super) fn time_out_says_where(stage: &Stage) -> Result<()> {
     run(stage, "hang", &["--timeout", "5"])?
