@@ -36,6 +36,8 @@ pub enum Cause {
     ThreadInterference,
     /// From the switch's record to the thread's reading of the clock.
     ContextSwitch,
+    /// The CPU waited for the kernel lock, which another one held.
+    KernelLock,
     /// Other CPUs ran: under icount all of them share one count of instructions, and take turns.
     OtherCpus,
     /// The trace does not tell.
@@ -44,7 +46,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them, in the order in which they usually come.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ExitFromIdle,
         Self::IrqHandlerDelay,
         Self::IrqInterference,
@@ -56,6 +58,7 @@ impl Cause {
         Self::Reschedule,
         Self::ThreadInterference,
         Self::ContextSwitch,
+        Self::KernelLock,
         Self::OtherCpus,
         Self::Unexplained,
     ];
@@ -81,6 +84,7 @@ impl fmt::Display for Cause {
             Self::Reschedule => "reschedule",
             Self::ThreadInterference => "thread interference",
             Self::ContextSwitch => "context switch",
+            Self::KernelLock => "kernel lock",
             Self::OtherCpus => "other CPUs' turns",
             Self::Unexplained => "unexplained",
         })

@@ -1,6 +1,6 @@
 //! [`Executed`]: what the CPUs executed around an activation, as the plugin of QEMU counts it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,6 +24,18 @@ pub(super) struct Span {
     pub(super) ended_by: u64,
     /// Of an interrupt.
     pub(super) vector: Option<u8>,
+}
+
+/// A stretch of a CPU's waiting for the kernel lock: from the first round of it, or from where one that held it gave it up to
+/// another, to where the next did or the CPU itself took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LockWait {
+    /// The counts behind which it begins and with which it ends.
+    pub(super) after: u64,
+    pub(super) to: u64,
+    /// Who held it, and where it was taken and given up.
+    pub(super) holder: u8,
+    pub(super) hold: Span,
 }
 
 /// The marks that were executed, and whose turns there were.
@@ -95,11 +107,13 @@ impl Executed {
             .events
             .iter()
             .filter(move |it| it.cpu == u32::from(cpu));
-        of_cpu.filter_map(|event| {
-            let (ip, mark) = self.marks.get(event.mark?)?;
-            let at = event.at;
-            Some(Step { at, ip, mark })
-        })
+        of_cpu.filter_map(|event| self.step(event))
+    }
+
+    fn step(&self, event: &Event) -> Option<Step> {
+        let (ip, mark) = self.marks.get(event.mark?)?;
+        let at = event.at;
+        Some(Step { at, ip, mark })
     }
 
     /// The guest's time less the count, around this activation. The readings of the clock that its records are made of are
@@ -213,6 +227,79 @@ impl Executed {
             }
         }
         None
+    }
+
+    /// The stretches for which CPUs held the kernel lock, each with the calls that took it and gave it up.
+    fn holds(&self) -> Vec<(u8, Span)> {
+        let mut calls = HashMap::new();
+        let mut open: Option<(u8, Span)> = None;
+        let mut holds = Vec::new();
+        for event in &self.events {
+            let Some((step, cpu)) = self.step(event).zip(u8::try_from(event.cpu).ok()) else {
+                continue;
+            };
+            let call = || calls.get(&cpu).copied().unwrap_or(step.ip);
+            match step.mark {
+                Mark::Locked => {
+                    let span = Span {
+                        kind: Kind::KernelLock,
+                        after: step.at,
+                        to: step.at,
+                        length: 0,
+                        begun_by: call(),
+                        ended_by: step.ip,
+                        vector: None,
+                    };
+                    open = Some((cpu, span));
+                }
+                Mark::Unlocked => {
+                    holds.extend(open.take().filter(|it| it.0 == cpu).map(|(cpu, span)| {
+                        let ended = Span {
+                            to: step.at,
+                            length: self.own(cpu, span.after..step.at),
+                            ended_by: call(),
+                            ..span
+                        };
+                        (cpu, ended)
+                    }))
+                }
+                Mark::Call => drop(calls.insert(cpu, step.ip)),
+                _ => {}
+            }
+        }
+        holds
+    }
+
+    /// The stretches in which a CPU waited for the kernel lock. Those whose holder is not known are left out.
+    pub(super) fn lock_waits(&self, cpu: u8) -> Vec<LockWait> {
+        let holds = self.holds();
+        let mut waits = Vec::new();
+        let mut begun = None;
+        for step in self.steps(cpu) {
+            match (step.mark, begun) {
+                (Mark::LockWait, None) => begun = Some(step.at - 1),
+                (Mark::Locked, Some(after)) => {
+                    begun = None;
+                    let end = step.at - 1;
+                    let is_during = |it: &&(u8, Span)| it.1.after < end && it.1.to > after;
+                    let mut holders = holds.iter().filter(is_during).peekable();
+                    let mut from = after;
+                    while let Some((holder, hold)) = holders.next() {
+                        // Until the CPU has its turn to see that the lock is free, it waits for the last one.
+                        let to = holders.peek().map_or(end, |_| hold.to);
+                        waits.push(LockWait {
+                            after: from,
+                            to,
+                            holder: *holder,
+                            hold: *hold,
+                        });
+                        from = to;
+                    }
+                }
+                _ => {}
+            }
+        }
+        waits
     }
 
     /// Where the interrupt was entered whose time stamp has this count.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, OpKind, Register};
 
 use crate::image::Elf;
 
@@ -29,6 +29,12 @@ pub enum Mark {
     Ret,
     /// Reads the clock.
     Clock,
+    /// Waits a round for the kernel lock, which another CPU holds.
+    LockWait,
+    /// Has taken the kernel lock.
+    Locked,
+    /// Gives it up.
+    Unlocked,
 }
 
 /// The interrupts' entries, by vector. Those of devices are a table.
@@ -38,6 +44,9 @@ const ENTRIES: [(&str, u8); 4] = [
     ("takt_irq_early_timer", 0x52),
     ("takt_irq_spurious", 0xff),
 ];
+/// The ways to the kernel lock, and the one back.
+const LOCKS: [&str; 2] = ["takt_thunk_lock", "takt_thunk_lock_thread"];
+const UNLOCK: &str = "takt_thunk_unlock";
 const DEVICES: &str = "takt_irq_stubs";
 const FIRST_DEVICE: u8 = 0x60;
 const NR_DEVICES: u8 = 32;
@@ -53,6 +62,8 @@ impl Marks {
     pub fn of(elf: &Elf) -> Self {
         let mut found = BTreeMap::new();
         let functions = elf.functions();
+        let locks = LOCKS.map(|name| elf.symbol(name).ok());
+        let unlock = elf.symbol(UNLOCK).ok();
         for (section, code) in elf.code() {
             let end = section + code.len() as u64;
             // From each symbol on, so that data between functions does not count as instructions of theirs.
@@ -63,11 +74,13 @@ impl Marks {
             for pair in starts.windows(2) {
                 let bytes = &code[(pair[0] - section) as usize..(pair[1] - section) as usize];
                 let decoder = Decoder::with_ip(64, bytes, pair[0], DecoderOptions::NONE);
-                found.extend(
-                    decoder
-                        .into_iter()
-                        .filter_map(|it| Some((it.ip(), mark(&it)?))),
-                );
+                let start = Some(pair[0]);
+                let way = match (locks.contains(&start), start == unlock) {
+                    (true, _) => lock_mark,
+                    (_, true) => unlock_mark,
+                    _ => mark,
+                };
+                found.extend((decoder.into_iter()).filter_map(|it| Some((it.ip(), way(&it)?))));
             }
         }
         for (name, vector) in ENTRIES {
@@ -99,6 +112,23 @@ impl Marks {
     #[must_use]
     pub fn get(&self, number: u32) -> Option<(u64, Mark)> {
         self.0.get(number as usize).copied()
+    }
+}
+
+/// Of a way to the kernel lock: a round of waiting, and the store that says whose it is.
+fn lock_mark(it: &Instruction) -> Option<Mark> {
+    match it.mnemonic() {
+        Mnemonic::Pause => Some(Mark::LockWait),
+        Mnemonic::Mov if it.op0_kind() == OpKind::Memory => Some(Mark::Locked),
+        _ => mark(it),
+    }
+}
+
+/// Of the way back: the increment that lets the next one in.
+fn unlock_mark(it: &Instruction) -> Option<Mark> {
+    match it.mnemonic() {
+        Mnemonic::Inc => Some(Mark::Unlocked),
+        _ => mark(it),
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::causes::{Cause, Piece};
-use super::executed::{Executed, Span};
+use super::executed::{Executed, LockWait, Span};
 use super::rows::{Breakdown, Group, Part, rows};
 use super::window::{Activation, Kind as Event};
 use crate::sweep::analysis::Kind;
@@ -127,13 +127,26 @@ pub(crate) fn refine(
             stack = calls.iter().flat_map(|ip| names.frames(*ip)).collect();
         }
     }
+    let waits = executed.lock_waits(cpu);
+    let mut locks = Vec::new();
+    for wait in &waits {
+        let section = Section::new(&wait.hold, names);
+        let who = format!("CPU {}, {}", wait.holder, section.begun_by.line);
+        if cut.covers(wait.after, wait.to) {
+            cut.anew(wait.after, wait.to, |_| {
+                Some((Cause::KernelLock, who.clone()))
+            });
+            locks.push(section);
+        }
+    }
     let mut whole = Breakdown::new(it);
-    whole.rows = rows(&cut.parts(executed, cpu, names), whole.latency_ns);
+    whole.rows = rows(&cut.parts(executed, cpu, &waits, names), whole.latency_ns);
     whole.stack = stack;
     for row in &mut whole.rows {
         match row.group {
             Group::IrqHandlerDelay => row.sections = std::mem::take(&mut delays),
             Group::BlockingThread => row.sections = std::mem::take(&mut blocks),
+            Group::KernelLock => row.sections = std::mem::take(&mut locks),
             _ => {}
         }
     }
@@ -170,6 +183,12 @@ struct Cut {
 }
 
 impl Cut {
+    /// Whether anything of it lies between two counts.
+    fn covers(&self, after: u64, to: u64) -> bool {
+        let end = self.due + self.pieces.last().map_or(0, |last| last.to);
+        after < end && to > self.due
+    }
+
     /// Cuts at two counts, and gives those pieces in between another cause that `cause` gives one.
     fn anew(&mut self, after: u64, to: u64, cause: impl Fn(&Piece) -> Option<(Cause, String)>) {
         let (from, to) = (after.saturating_sub(self.due), to.saturating_sub(self.due));
@@ -200,7 +219,15 @@ impl Cut {
     }
 
     /// The pieces without the instructions of other CPUs, and those.
-    fn parts(&self, executed: &Executed, cpu: u8, names: &Names<'_>) -> Vec<Part> {
+    /// What the holder of the kernel lock executes with it while it is waited for is no turn of another CPU's: on a machine on
+    /// which CPUs run at once, that is waited for as well.
+    fn parts(
+        &self,
+        executed: &Executed,
+        cpu: u8,
+        waits: &[LockWait],
+        names: &Names<'_>,
+    ) -> Vec<Part> {
         let middle = self.due + self.pieces.last().map_or(0, |last| last.to / 2);
         let mut cpus = executed.cpus();
         cpus.remove(&cpu);
@@ -210,6 +237,12 @@ impl Cut {
         for piece in &self.pieces {
             let counts = self.due + piece.from..self.due + piece.to;
             let others = executed.others(cpu, counts.clone());
+            let is_inside = |wait: &&LockWait| wait.after <= counts.start && counts.end <= wait.to;
+            let wait = waits.iter().find(is_inside);
+            let held = wait.map_or(0, |wait| {
+                let end = wait.hold.to.clamp(counts.start, counts.end);
+                executed.own(wait.holder, counts.start..end)
+            });
             let part = |cause, who: &str, ns| Part {
                 cause,
                 who: who.into(),
@@ -218,10 +251,12 @@ impl Cut {
             parts.push(part(
                 piece.cause,
                 &piece.who,
-                piece.to - piece.from - others,
+                piece.to - piece.from - others + held,
             ));
             for (other, place) in &cpus {
-                let ns = executed.own(*other, counts.clone());
+                let is_holder = wait.is_some_and(|wait| wait.holder == *other);
+                let waited_for = if is_holder { held } else { 0 };
+                let ns = executed.own(*other, counts.clone()) - waited_for;
                 parts.push(part(Cause::OtherCpus, place, ns));
             }
         }

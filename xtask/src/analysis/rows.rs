@@ -25,6 +25,8 @@ pub enum Group {
     ThreadInterference,
     /// From the decision to switch to the thread's reading of the clock.
     Switch,
+    /// Another CPU held the kernel lock.
+    KernelLock,
     /// Other CPUs' turns.
     OtherCpus,
     /// What cannot be named.
@@ -33,7 +35,7 @@ pub enum Group {
 
 impl Group {
     /// All of them, in rtla's order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::IrqHandlerDelay,
         Self::IrqDuration,
         Self::OtherTimers,
@@ -41,6 +43,7 @@ impl Group {
         Self::IrqInterference,
         Self::ThreadInterference,
         Self::Switch,
+        Self::KernelLock,
         Self::OtherCpus,
         Self::Unexplained,
     ];
@@ -56,6 +59,7 @@ impl Group {
             Self::IrqInterference => "IRQ interference",
             Self::ThreadInterference => "Thread interference",
             Self::Switch => "Switch",
+            Self::KernelLock => "Kernel lock of another CPU",
             Self::OtherCpus => "Other CPUs' turns",
             Self::Unexplained => "Unexplained",
         }
@@ -72,6 +76,7 @@ impl Group {
             Cause::IrqInterference => Self::IrqInterference,
             Cause::ThreadInterference => Self::ThreadInterference,
             Cause::Reschedule | Cause::ContextSwitch => Self::Switch,
+            Cause::KernelLock => Self::KernelLock,
             Cause::OtherCpus => Self::OtherCpus,
             Cause::Unexplained => Self::Unexplained,
         }
@@ -83,7 +88,8 @@ impl Group {
 pub struct Part {
     /// Why time passed.
     pub cause: Cause,
-    /// Who: a thread as `name:id`, an interrupt as `irq N`, another CPU with the function that it was in halfway; empty
+    /// Who: a thread as `name:id`, an interrupt as `irq N`, another CPU with the function that it was in halfway, or
+    /// in which it took the kernel lock; empty
     /// where the cause says all.
     pub who: String,
     /// How long, in ns.

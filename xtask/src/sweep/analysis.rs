@@ -35,6 +35,8 @@ pub enum Kind {
     Interrupt,
     /// Preemption is off.
     PreemptOff,
+    /// The kernel lock is held.
+    KernelLock,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             Self::IrqsOff => "interrupts off",
             Self::Interrupt => "in an interrupt",
             Self::PreemptOff => "preemption off",
+            Self::KernelLock => "kernel lock held",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | `cases=N` | how many |
-//! | `smp=2` | all by one more cause: a lock that a thread on the other CPU holds |
+//! | `smp=2` | all by one more cause: a lock that the other CPU holds, a thread's or the kernel's |
 #![no_std]
 #![no_main]
 
@@ -99,27 +99,53 @@ fn planted_inherited(rounds: u32) {
     drop(guard);
 }
 
-/// Which activation's lock is to be taken on the other CPU, and whether it is held.
+/// Which activation's lock is to be taken on the other CPU, whether it is the kernel's, and whether it is held.
 static WANTED: AtomicU32 = AtomicU32::new(0);
+static IS_KERNELS: AtomicBool = AtomicBool::new(false);
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// On the other CPU: takes the lock when it is told to, and holds it for some rounds. Between them it pauses, for under
-/// icount the CPU that waits would have no turn otherwise.
+/// Holds the lock for some rounds, each of [`plan::HELD_ROUND`] instructions. Between them it pauses, for under icount the CPU
+/// that waits would have no turn otherwise.
+fn hold() {
+    IS_HELD.store(true, Release);
+    // SAFETY: touches nothing.
+    unsafe {
+        asm!("2:", "mov {inner:e}, 8", "3:", "dec {inner:e}", "jnz 3b", "pause", "dec {rounds:e}", "jnz 2b",
+            rounds = inout(reg) ROUNDS.load(Relaxed) => _, inner = out(reg) _, options(nomem, nostack));
+    }
+    IS_HELD.store(false, Release);
+}
+
+/// A timer's function runs with the kernel's lock held.
+fn hold_in_kernel(_: usize, _: Expiry) {
+    hold();
+}
+
+/// On the other CPU: takes the lock when it is told to.
 fn holder(_: usize) {
+    let Ok(timer) = Timer::new(hold_in_kernel, 0) else {
+        return;
+    };
     let mut last = 0;
     loop {
         let wanted = WANTED.load(Acquire);
         if wanted != last {
             last = wanted;
-            IS_HELD.store(true, Release);
-            for _ in 0..ROUNDS.load(Relaxed) {
-                spend(8);
-                core::hint::spin_loop();
+            match IS_KERNELS.load(Relaxed) {
+                true => timer.arm(Instant::now() + 500),
+                false => hold(),
             }
-            IS_HELD.store(false, Release);
         }
         core::hint::spin_loop();
     }
+}
+
+fn nothing(_: usize, _: Expiry) {}
+
+/// Enters a section of the kernel's.
+#[inline(never)]
+fn planted_kernel_wait(timer: &Timer) {
+    timer.cancel();
 }
 
 /// Waits for the lock with interrupts off.
@@ -133,12 +159,16 @@ fn planted_lock_wait() {
 }
 
 /// The deadline comes while the lock is waited for.
-fn wait_for_lock(seq: u32) {
+fn wait_for_lock(seq: u32, case: &plan::Case, unarmed: &Timer) {
+    IS_KERNELS.store(case.is_kernels(), Relaxed);
     WANTED.store(seq, Release);
     while !IS_HELD.load(Acquire) {
         core::hint::spin_loop();
     }
-    planted_lock_wait();
+    match case.is_kernels() {
+        true => planted_kernel_wait(unarmed),
+        false => planted_lock_wait(),
+    }
 }
 
 static GO: Semaphore = Semaphore::new(0, 1);
@@ -207,7 +237,7 @@ fn main(text: &'static str) {
     let line = CommandLine(text);
     let nr = line.number("cases", 10).unwrap_or(10);
     let holder = start_holder(line.number("smp", 1).unwrap_or(1));
-    let (Ok(has_holder), Ok(())) = (holder, start()) else {
+    let (Ok(has_holder), Ok(()), Ok(unarmed)) = (holder, start(), Timer::new(nothing, 0)) else {
         defmt::error!("the threads could not be started");
         return;
     };
@@ -219,7 +249,7 @@ fn main(text: &'static str) {
         let _ = GO.give();
         if has_holder {
             ROUNDS.store(case.held(), Relaxed);
-            wait_for_lock(seq);
+            wait_for_lock(seq, &case, &unarmed);
             takt_board::capture::hand_over();
             continue;
         }

@@ -37,8 +37,9 @@ const COLORS: &[(u8, &str, &str)] = &[
     (48, "#0a7d78", "#35b5ad"),
     (49, "#b01f4d", "#f06d92"),
     (50, "#4f4fb8", "#9696f0"),
-    (51, "#6f5a00", "#d6ba3f"),
-    (52, "#3d444d", "#aab4be"),
+    (51, "#3f7d0c", "#93d35a"),
+    (52, "#6f5a00", "#d6ba3f"),
+    (53, "#3d444d", "#aab4be"),
 ];
 
 /// The style sheet of the colours, which follows the reader's wish for light or dark.

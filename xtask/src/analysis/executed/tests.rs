@@ -2,7 +2,7 @@
 
 use super::*;
 
-const MARKS: [Mark; 10] = [
+const MARKS: [Mark; 13] = [
     Mark::Cli,
     Mark::Sti,
     Mark::Iret,
@@ -13,6 +13,9 @@ const MARKS: [Mark; 10] = [
     Mark::Call,
     Mark::Ret,
     Mark::Clock,
+    Mark::LockWait,
+    Mark::Locked,
+    Mark::Unlocked,
 ];
 
 /// What a CPU executed: at these counts, these marks, each at the address that is its number here; `None` is another CPU's
@@ -134,4 +137,38 @@ fn an_entry_is_known_by_its_time_stamp() {
     assert_eq!(it.entered(0, 12), Some(10));
     assert_eq!(it.entered(0, 13), None);
     assert_eq!(it.entered(0, 8), None);
+}
+
+#[test]
+fn who_waits_for_the_kernel_lock_waits_for_each_holder_in_turn() {
+    let it = executed(&[
+        (1, 1, None),
+        (5, 1, Some(Mark::Call)),
+        (10, 1, Some(Mark::Locked)),
+        (20, 0, None),
+        (23, 0, Some(Mark::LockWait)),
+        (24, 2, None),
+        (30, 2, Some(Mark::LockWait)),
+        (31, 1, None),
+        (40, 1, Some(Mark::Unlocked)),
+        (50, 2, None),
+        (53, 2, Some(Mark::Locked)),
+        (60, 0, None),
+        (64, 0, Some(Mark::LockWait)),
+        (65, 2, None),
+        (70, 2, Some(Mark::Unlocked)),
+        (80, 0, None),
+        (84, 0, Some(Mark::Locked)),
+        (90, 0, Some(Mark::Unlocked)),
+    ]);
+    let waits = |cpu| -> Vec<_> {
+        let waits = it.lock_waits(cpu).into_iter();
+        waits
+            .map(|wait| (wait.after, wait.to, wait.holder, wait.hold.length))
+            .collect()
+    };
+    // Held by 1 for 10 to 20 and 31 to 40, by 2 for 53 to 60 and 65 to 70.
+    assert_eq!(waits(0), [(22, 40, 1, 19), (40, 83, 2, 12)]);
+    assert_eq!(waits(2), [(29, 52, 1, 19)]);
+    assert_eq!(waits(1), []);
 }
