@@ -69,11 +69,11 @@ pub unsafe fn scheduling(clocks: Clocks) {
 /// The boot CPU's boot context becomes its idle thread and lets everyone else run.
 pub fn run() -> ! {
     // The depth of one that the per-CPU block began with: from here on threads may run.
-    percpu::preempt_dec(crate::sched::preempt_schedule);
+    percpu::preempt_dec(crate::switch::preempt_schedule);
     // SAFETY: everything stands.
     unsafe { interrupts::enable() };
     if percpu::resched_now() {
-        crate::lock::enter_thread().leave();
+        crate::section::enter_thread().leave();
     }
     idle_loop()
 }

@@ -21,7 +21,7 @@ use takt_scheduler::ThreadId;
 
 use crate::arch::{apic, percpu, tsc};
 use crate::config::MAX_THREADS;
-use crate::lock::{self, Section};
+use crate::section::{self, Kernel, Kind, Section};
 use crate::soft_timer::{Expiry, Timer};
 use crate::sync::pi;
 use crate::time::{self, Instant};
@@ -62,7 +62,7 @@ impl Work {
     /// Leaves what there is to do with `object`, which it is part of, to the timer.
     #[cold]
     #[inline(never)]
-    pub(crate) fn queue<T>(&self, section: Section, object: &T) {
+    pub(crate) fn queue<K: Kind, T>(&self, section: Section<K>, object: &T) {
         self.object.set(core::ptr::from_ref(object).cast());
         if !self.is_queued.replace(true) {
             let last = LIST.last.replace(self);
@@ -79,15 +79,15 @@ impl Work {
 
     /// Takes it off the list, if it is there: all is done.
     #[inline(always)]
-    pub(crate) fn done(&self, section: &Section) {
+    pub(crate) fn done(&self, kernel: &mut Kernel) {
         if self.is_queued() {
-            self.unqueue(section);
+            self.unqueue(kernel);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn unqueue(&self, _section: &Section) {
+    fn unqueue(&self, _: &mut Kernel) {
         self.is_queued.set(false);
         let (prev, next) = (self.prev.get(), self.next.get());
         // SAFETY: whoever is in the list is alive.
@@ -125,7 +125,7 @@ static WALKS: [AtomicU64; MAX_THREADS.div_ceil(64)] =
 #[inline(never)]
 pub(crate) fn walk_on(tid: ThreadId) {
     let index = tid.index() % MAX_THREADS;
-    let section = lock::enter();
+    let section = section::enter();
     WALKS[index / 64].fetch_or(1 << (index % 64), Relaxed);
     arm(section);
 }
@@ -149,9 +149,9 @@ pub(crate) fn must_give_way() -> bool {
 }
 
 /// Has the timer come, unless it does so already; ends the section.
-fn arm(section: Section) {
+fn arm<K: Kind>(mut section: Section<K>) {
     let timer = Timer::of_kernel(percpu::cpu());
-    if !timer.is_armed(&section) {
+    if !timer.is_armed(&mut section) {
         timer.arm(Instant::now());
     }
     section.leave_quietly();
@@ -160,7 +160,7 @@ fn arm(section: Section) {
 /// The timer's function, inside the timer interrupt's section as all are: so no other CPU comes in between, and the object
 /// is still there when its turn has come.
 pub(crate) fn run(_: usize, _: Expiry) {
-    let section = lock::enter();
+    let section = section::enter();
     // SAFETY: whoever is in the list is alive.
     let first = unsafe { LIST.first.get().as_ref() };
     section.leave_quietly();
@@ -173,7 +173,7 @@ pub(crate) fn run(_: usize, _: Expiry) {
         // A chain that is too long ends there, as for whoever began.
         let _ = pi::walk(tid);
     }
-    let section = lock::enter();
+    let section = section::enter();
     let is_more = !LIST.first.get().is_null() || WALKS.iter().any(|word| word.load(Relaxed) != 0);
     if is_more {
         arm(section);

@@ -2,9 +2,21 @@
 
 use takt_tracer::control::setting::Errno;
 
-/// Why a call did not do what it was asked to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
-pub enum Error {
+/// Declares the errors, and the list of all of them.
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Why a call did not do what it was asked to.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, defmt::Format)]
+        pub enum Error {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// Each at the place that is its number.
+        const ALL: [Error; [$(Error::$name),*].len()] = [$(Error::$name),*];
+    };
+}
+
+errors! {
     /// The time-out passed first.
     TimedOut,
     /// It would have to wait, and the caller cannot or does not want to.
@@ -32,6 +44,25 @@ pub enum Error {
     InvalidArgument,
     /// Not allowed in an interrupt handler or with preemption disabled.
     WrongContext,
+}
+
+/// A call's result as a number, for a register: 0, or one more than the error's.
+#[inline(always)]
+pub(crate) fn to_number(result: Result<(), Error>) -> usize {
+    match result {
+        Ok(()) => 0,
+        Err(error) => error as usize + 1,
+    }
+}
+
+/// The result that [`to_number`] gave.
+#[inline(always)]
+pub(crate) fn from_number(number: usize) -> Result<(), Error> {
+    match number {
+        0 => Ok(()),
+        // Always in the list.
+        number => Err(ALL[(number - 1) % ALL.len()]),
+    }
 }
 
 /// The number that Linux gives where a setting cannot be carried out for this reason.

@@ -26,11 +26,11 @@ pub mod trace;
 mod backtrace;
 mod deferred;
 mod error;
-mod handoff;
-mod lock;
 mod quantum;
 mod sched;
+mod section;
 mod soft_timer;
+mod switch;
 mod wait;
 
 pub use error::Error;

@@ -7,7 +7,7 @@ use core::mem::ManuallyDrop;
 
 use crate::arch::{interrupts, percpu};
 use crate::thread::tcb::GUARDS;
-use crate::{lock, sched, trace};
+use crate::{section, switch, trace};
 
 /// Preemption is disabled while this lives: interrupts come, but no other thread runs on this CPU.
 #[must_use = "preemption is enabled again when the guard is dropped"]
@@ -35,7 +35,7 @@ pub fn disable() -> PreemptGuard {
 #[inline(never)]
 pub(crate) fn too_deep() {
     // The report should not say that this is an interrupt.
-    percpu::preempt_dec(sched::preempt_schedule);
+    percpu::preempt_dec(switch::preempt_schedule);
     panic!("preemption disabled more than {} times", percpu::DEPTH);
 }
 
@@ -43,7 +43,7 @@ impl Drop for PreemptGuard {
     #[inline(always)]
     fn drop(&mut self) {
         trace::preemption_enabling();
-        percpu::preempt_dec(sched::preempt_schedule);
+        percpu::preempt_dec(switch::preempt_schedule);
     }
 }
 
@@ -122,7 +122,7 @@ impl IrqGuard {
         }
         // A wake-up inside made a switch due. Interrupts are enabled, and said to be, at its end.
         if percpu::resched_now() {
-            lock::enter_held().leave();
+            section::enter_irqs_off().leave();
             return;
         }
         trace::section_ends();

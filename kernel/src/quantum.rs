@@ -4,80 +4,70 @@
 
 use takt_scheduler::{Cancelled, Policy, Resched, TimerId};
 
-use crate::arch::percpu::PerCpu;
+use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
-use crate::lock::Section;
-use crate::sched::{of_cpu, resched};
-use crate::thread::tcb::{Tcb, tcb};
+use crate::sched::resched;
+use crate::section::Kernel;
+use crate::thread::tcb::TcbRef;
 use crate::time;
-
-/// A thread came to wait beside the running one, on a CPU with round-robin threads: one of the same priority now needs
-/// its quantum timed.
-#[inline(always)]
-pub(crate) fn quantum_needed(section: &mut Section, woken: &Tcb) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(woken.percpu) };
-    // SAFETY: inside a section.
-    let running = unsafe { &*tcb(sched.rq.current()) };
-    if running.round_robin != 0 && running.prio == woken.prio {
-        start_quantum(section, woken.percpu);
-    }
-}
 
 /// Each CPU's quantum timer. Its number is that of the first CPU's idle thread, which has no time-outs.
 pub(crate) const TIMER: TimerId = TimerId::new(0);
 
-#[cold]
-pub(crate) fn start_quantum(section: &mut Section, cpu: *mut PerCpu) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: inside a section.
-    let running = unsafe { &*tcb(sched.rq.current()) };
-    if running.round_robin == 0
-        || sched.timers.is_armed(TIMER)
-        || !sched.rq.has_peer(section.ready_links())
-    {
-        return;
+/// A thread came to wait beside the running one, on a CPU with round-robin threads: one of the same priority now needs
+/// its quantum timed.
+#[inline(always)]
+pub(crate) fn quantum_needed(kernel: &mut Kernel, woken: TcbRef) {
+    let cpu = woken.cpu();
+    let running = kernel.running_on(cpu);
+    if running.round_robin != 0 && running.prio == woken.prio() {
+        start_quantum(kernel, cpu);
     }
-    let left = if running.quantum_left != 0 {
-        running.quantum_left
-    } else {
-        running.quantum
+}
+
+#[cold]
+pub(crate) fn start_quantum(kernel: &mut Kernel, cpu: CpuRef) {
+    let running = kernel.running_on(cpu);
+    let left = match running.quantum_left {
+        0 => running.quantum,
+        left => left,
     };
-    time::insert(section, cpu, TIMER, tsc::now().saturating_add(left));
+    let is_round_robin = running.round_robin != 0;
+    let (rq, links) = kernel.ready(cpu);
+    if is_round_robin && rq.has_peer(links) && !kernel.cpu(cpu).timers.is_armed(TIMER) {
+        time::insert(kernel, cpu, TIMER, tsc::now().saturating_add(left));
+    }
 }
 
 /// The running thread's quantum is over.
-pub(crate) fn quantum_expired(section: &mut Section, cpu: *mut PerCpu) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    // SAFETY: inside a section.
-    let running = unsafe { &mut *tcb(sched.rq.current()) };
+pub(crate) fn quantum_expired(kernel: &mut Kernel, cpu: CpuRef) {
+    let running = kernel.running_on(cpu);
     running.quantum_left = 0;
     let policy = if running.round_robin != 0 {
         Policy::RoundRobin
     } else {
         Policy::Fifo
     };
-    if sched.rq.quantum_expired(section.ready_links(), policy) == Resched::Preempt {
+    let (rq, links) = kernel.ready(cpu);
+    if rq.quantum_expired(links, policy) == Resched::Preempt {
         resched(cpu);
     }
 }
 
-/// A round-robin thread is left or taken up: its quantum stops or goes on.
+/// A round-robin thread is left or taken up: its quantum stops or goes on. The run queue counts `next` as running.
 #[cold]
-pub(crate) fn switch_quantum(section: &mut Section, cpu: *mut PerCpu, prev: &mut Tcb, next: &Tcb) {
-    // SAFETY: inside a section.
-    let sched = unsafe { of_cpu(cpu) };
-    if prev.round_robin != 0 {
+pub(crate) fn switch_quantum(kernel: &mut Kernel, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+    if kernel.look_at(prev).round_robin != 0 {
+        let end = kernel.cpu(cpu).timers.deadline_of(TIMER);
+        let left = kernel.thread(prev);
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
-        prev.quantum_left = match sched.timers.deadline_of(TIMER) {
-            Some(end) if prev.state == 0 => end.saturating_sub(tsc::now()),
+        left.quantum_left = match end {
+            Some(end) if left.state == 0 => end.saturating_sub(tsc::now()),
             _ => 0,
         };
-        let _: Cancelled = sched.timers.cancel(TIMER);
+        let _: Cancelled = kernel.cpu(cpu).timers.cancel(TIMER);
     }
-    if next.round_robin != 0 {
-        start_quantum(section, cpu);
+    if kernel.look_at(next).round_robin != 0 {
+        start_quantum(kernel, cpu);
     }
 }

@@ -6,11 +6,12 @@ use core::sync::atomic::{
 };
 
 use crate::arch::jump_label;
-use crate::arch::percpu::PerCpu;
+use crate::arch::percpu::CpuRef;
 use crate::arch::stop::Text;
 use crate::arch::{apic, interrupts, percpu};
 use crate::config::MAX_CPUS;
-use crate::sched;
+use crate::section;
+use crate::switch::{self, IrqExit};
 
 /// Bit per CPU that runs.
 static ONLINE: AtomicU32 = AtomicU32::new(0);
@@ -60,7 +61,7 @@ pub(crate) fn set_online() {
 /// A thread of the boot CPU, before the first further CPU is started.
 pub fn prepare(text: &mut Text) {
     if nr_online() == 1 {
-        let key = &raw const crate::lock::SMP as u32;
+        let key = &raw const section::SMP as u32;
         // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
         // SAFETY: the key's uses change together, as far as this CPU can see, and no other runs.
         text.patch(|text| unsafe { jump_label::set(text, key, true) });
@@ -69,22 +70,17 @@ pub fn prepare(text: &mut Text) {
 
 /// Makes another CPU look at its run queue and timers.
 #[cold]
-pub(crate) fn kick(cpu: *mut PerCpu) {
-    // SAFETY: the id never changes once the CPU runs.
-    apic::send(
-        unsafe { (*cpu).apic_id },
-        u32::from(interrupts::KICK_VECTOR) | 1 << 14,
-    );
+pub(crate) fn kick(cpu: CpuRef) {
+    apic::send(cpu.apic_id(), u32::from(interrupts::KICK_VECTOR) | 1 << 14);
 }
 
 /// The handler of a kick: whatever was woken here, and timers that others set.
-pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
+pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
     apic::end_of_interrupt();
     crate::arch::stop::stand_still();
-    let cpu = percpu::this();
-    let mut section = crate::lock::enter_irq();
-    // SAFETY: this CPU's own, inside a section.
-    unsafe { (*cpu).nr_irqs += 1 };
+    let cpu = CpuRef::this();
+    let mut section = section::enter_irq();
+    cpu.count_irq();
     // Nobody kicks the only CPU that there can be.
     if MAX_CPUS > 1 {
         crate::trace::kick_entry(at);
@@ -93,5 +89,5 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> sched::IrqExit {
         percpu::set_need_resched();
         crate::trace::trace!(irq_handler_exit, u32::from(interrupts::KICK_VECTOR));
     }
-    sched::irq_exit(section)
+    switch::irq_exit(section)
 }

@@ -7,14 +7,13 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::TimerId;
 
-use crate::arch::percpu;
+use crate::arch::percpu::{self, CpuRef};
 #[cfg(feature = "osnoise")]
 use crate::config::MAX_CPUS;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
-use crate::lock::{self, Section};
-use crate::sched;
-use crate::thread::Thread;
+use crate::section::{self, Kernel};
+use crate::thread::{self, Thread};
 use crate::time::{self, Instant};
 
 /// What a timer's function is told.
@@ -31,8 +30,8 @@ pub struct Expiry {
 struct Slot {
     function: Option<fn(usize, Expiry)>,
     argument: usize,
-    /// The thread that is unparked after the function.
-    wakes: Option<Thread>,
+    /// The handle of the thread that is unparked after the function, or 0, which is no thread's.
+    wakes: u32,
 }
 
 /// The last one is the kernel's own, of all CPUs.
@@ -45,7 +44,7 @@ static SLOTS: Slots = Slots(UnsafeCell::new(
     [Slot {
         function: None,
         argument: 0,
-        wakes: None,
+        wakes: 0,
     }; MAX_TIMERS + 1],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
@@ -72,7 +71,7 @@ impl Timer {
         Self::with(Slot {
             function: Some(function),
             argument,
-            wakes: None,
+            wakes: 0,
         })
     }
 
@@ -92,7 +91,7 @@ impl Timer {
         Self::with(Slot {
             function: Some(function),
             argument,
-            wakes: Some(thread),
+            wakes: thread.handle(),
         })
     }
 
@@ -133,9 +132,8 @@ impl Timer {
     /// else in one stretch.
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
-        let cpu = percpu::of(self.cpu as usize);
-        let section = lock::enter();
-        time::insert_and_leave(section, cpu, self.id, deadline.cycles());
+        let cpu = self.cpu();
+        time::insert_and_leave(section::enter(), cpu, self.id, deadline.cycles());
     }
 
     /// Disarms it; says whether it was armed.
@@ -143,18 +141,21 @@ impl Timer {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn cancel(&self) -> bool {
-        let section = lock::enter();
-        let was_armed = time::cancel(percpu::of(self.cpu as usize), self.id);
+        let mut section = section::enter();
+        let was_armed = time::cancel(&mut section, self.cpu(), self.id);
         section.leave_quietly();
         was_armed
     }
 
     /// Whether it is armed.
-    pub(crate) fn is_armed(&self, _section: &Section) -> bool {
-        // SAFETY: inside a section.
-        unsafe { sched::of_cpu(percpu::of(self.cpu as usize)) }
-            .timers
-            .is_armed(self.id)
+    pub(crate) fn is_armed(&self, kernel: &mut Kernel) -> bool {
+        kernel.cpu(self.cpu()).timers.is_armed(self.id)
+    }
+
+    /// The CPU whose timer it is.
+    #[inline(always)]
+    fn cpu(&self) -> CpuRef {
+        CpuRef::of(self.cpu as usize)
     }
 
     /// Its number, as trace records name it.
@@ -198,7 +199,7 @@ pub(crate) unsafe fn init() {
     let slot = Slot {
         function: Some(crate::deferred::run),
         argument: 0,
-        wakes: None,
+        wakes: 0,
     };
     // SAFETY: the caller's duty; no one is given this place.
     unsafe { fill(MAX_TIMERS, slot) };
@@ -206,7 +207,7 @@ pub(crate) unsafe fn init() {
 
 /// Calls the timer's function and wakes its thread, inside the timer interrupt's section.
 #[inline(always)]
-pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
+pub(crate) fn expired(kernel: &mut Kernel, id: TimerId, expiry: Expiry) {
     let index = id.index() - MAX_THREADS;
     // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
     let slot = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
@@ -214,9 +215,7 @@ pub(crate) fn expired(section: &mut Section, id: TimerId, expiry: Expiry) {
     let slot = unsafe { &*slot };
     // SAFETY: a slot that was handed out has a function.
     let function = unsafe { slot.function.unwrap_unchecked() };
-    function(slot.argument, expiry);
-    if let Some(thread) = slot.wakes {
-        // A thread that has ended needs no waking.
-        let _ = thread.unpark_in(section);
-    }
+    kernel.nest(|| function(slot.argument, expiry));
+    // There may be none, or it has ended.
+    let _ = thread::unpark(kernel, slot.wakes);
 }

@@ -8,13 +8,14 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_scheduler::{Inserted, Insertion, ThreadId, TimerId};
 
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{apic, tsc};
 use crate::config::MAX_THREADS;
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::quantum;
-use crate::sched::{self, IrqExit};
+use crate::sched;
+use crate::section::{self, Irq, Kernel, Kind, Section};
+use crate::switch::{self, IrqExit};
 use crate::thread::tcb::Wait;
 use crate::trace::trace;
 use crate::wait;
@@ -118,8 +119,8 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
         return Err(Error::WrongContext);
     }
     if deadline.0 > tsc::now() {
-        let section = lock::enter_thread();
-        wait::wait_until(section, Wait::Sleep, core::ptr::null_mut(), deadline.0);
+        let section = section::enter_thread();
+        wait::wait_until(section, Wait::Sleep, None, deadline.0);
     }
     Ok(())
 }
@@ -151,42 +152,43 @@ impl embedded_hal::delay::DelayNs for Delay {
 /// Arms a timer of a CPU's queue, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
 #[inline(always)]
-pub(crate) fn insert(_section: &mut Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+pub(crate) fn insert(kernel: &mut Kernel, cpu: CpuRef, id: TimerId, deadline: u64) {
     trace!(timer_start, id.raw(), deadline);
-    // SAFETY: inside a section.
-    let sched = unsafe { sched::of_cpu(cpu) };
-    if sched.timers.insert(id, deadline) != Inserted::Later {
-        arm_earliest(cpu);
+    if kernel.cpu(cpu).timers.insert(id, deadline) != Inserted::Later {
+        arm_earliest(kernel, cpu);
     }
 }
 
 /// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
 /// their own, unless interrupts were off before.
 #[inline(always)]
-pub(crate) fn insert_and_leave(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
-    // SAFETY: inside a section.
-    let sched = unsafe { sched::of_cpu(cpu) };
-    if !sched.timers.is_empty() {
+pub(crate) fn insert_and_leave<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
+    id: TimerId,
+    deadline: u64,
+) {
+    let timers = &mut section.cpu(cpu).timers;
+    if !timers.is_empty() {
         return insert_among(section, cpu, id, deadline);
     }
     // At once, where it is known that no other is armed.
-    let _: Inserted = sched.timers.insert(id, deadline);
+    let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline);
-    arm_first(cpu, deadline);
+    arm_first(&mut section, cpu, deadline);
     section.leave_quietly();
 }
 
 /// Where others are armed. A place among the earliest is at hand.
 #[inline(never)]
-fn insert_among(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) {
+fn insert_among<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
     if deadline == u64::MAX {
         core::hint::cold_path();
-        cancel(cpu, id);
+        cancel(&mut section, cpu, id);
         return section.leave_quietly();
     }
     let mut insertion = Insertion::NEW;
-    // SAFETY: inside a section.
-    let timers = unsafe { &mut sched::of_cpu(cpu).timers };
+    let timers = &mut section.cpu(cpu).timers;
     match timers.insert_in_front(id, deadline, &mut insertion) {
         Some(inserted) => end_insertion(section, cpu, id, deadline, inserted),
         None => insert_behind(section, cpu, id, deadline, &mut insertion),
@@ -195,21 +197,16 @@ fn insert_among(section: Section, cpu: *mut PerCpu, id: TimerId, deadline: u64) 
 
 /// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_behind(
-    mut section: Section,
-    cpu: *mut PerCpu,
+fn insert_behind<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
     id: TimerId,
     deadline: u64,
     insertion: &mut Insertion,
 ) {
     loop {
-        if section.is_from_enabled() {
-            section.leave_quietly();
-            interrupts::let_in();
-            section = lock::enter_thread();
-        }
-        // SAFETY: inside a section.
-        let timers = unsafe { &mut sched::of_cpu(cpu).timers };
+        section = section.anew();
+        let timers = &mut section.cpu(cpu).timers;
         if let Some(inserted) = timers.insert_step(id, deadline, insertion) {
             return end_insertion(section, cpu, id, deadline, inserted);
         }
@@ -217,53 +214,49 @@ fn insert_behind(
 }
 
 #[inline(always)]
-fn end_insertion(
-    section: Section,
-    cpu: *mut PerCpu,
+fn end_insertion<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
     id: TimerId,
     deadline: u64,
     inserted: Inserted,
 ) {
     trace!(timer_start, id.raw(), deadline);
     if inserted != Inserted::Later {
-        arm_earliest(cpu);
+        arm_earliest(&mut section, cpu);
     }
     section.leave_quietly();
 }
 
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
-fn arm_first(cpu: *mut PerCpu, deadline: u64) {
-    if crate::static_branch!(lock::SMP) && cpu != percpu::this() {
+fn arm_first(kernel: &mut Kernel, cpu: CpuRef, deadline: u64) {
+    if crate::static_branch!(section::SMP) && cpu != CpuRef::this() {
         // Its timer can be set by its own CPU only: the interrupt makes it look.
         crate::smp::kick(cpu);
         return;
     }
-    // SAFETY: inside a section, as the caller is.
-    unsafe { sched::of_cpu(cpu) }.armed = deadline;
+    kernel.cpu(cpu).armed = deadline;
     apic::arm(deadline);
 }
 
 /// The earliest timer is another now, or has moved.
 #[cold]
 #[inline(never)]
-fn arm_earliest(cpu: *mut PerCpu) {
-    if cpu != percpu::this() {
+fn arm_earliest(kernel: &mut Kernel, cpu: CpuRef) {
+    if cpu != CpuRef::this() {
         crate::smp::kick(cpu);
         return;
     }
-    // SAFETY: inside a section, as the caller is.
-    let sched = unsafe { sched::of_cpu(cpu) };
+    let sched = kernel.cpu(cpu);
     sched.armed = sched.timers.earliest_deadline();
     apic::arm(sched.armed);
 }
 
 /// Disarms a timer. The hardware is left as it is: an interrupt for nothing costs less than setting it anew each time.
 #[inline(always)]
-pub(crate) fn cancel(cpu: *mut PerCpu, id: TimerId) -> bool {
-    // SAFETY: inside a section, as every caller is.
-    let sched = unsafe { sched::of_cpu(cpu) };
-    let was_armed = sched.timers.cancel(id).was_armed();
+pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
+    let was_armed = kernel.cpu(cpu).timers.cancel(id).was_armed();
     if was_armed {
         trace!(timer_cancel, u32::from(id.raw()));
     }
@@ -272,8 +265,7 @@ pub(crate) fn cancel(cpu: *mut PerCpu, id: TimerId) -> bool {
 
 /// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
 pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
-    let section = handle_timer(at);
-    sched::irq_exit(section)
+    switch::irq_exit(handle_timer(at))
 }
 
 /// The same when it found the idle thread waiting: nothing of that thread is kept, so this does not return to the stub.
@@ -283,17 +275,15 @@ pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
-    let section = handle_timer(at);
-    sched::irq_exit_from_halt(section)
+    switch::irq_exit_from_halt(handle_timer(at))
 }
 
 #[inline(always)]
-fn handle_timer(at: u64) -> Section {
+fn handle_timer(at: u64) -> Section<Irq> {
     apic::end_of_interrupt();
-    let cpu = percpu::this();
-    let mut section = lock::enter_irq();
-    // SAFETY: this CPU's own, inside a section.
-    unsafe { (*cpu).nr_irqs += 1 };
+    let cpu = CpuRef::this();
+    let mut section = section::enter_irq();
+    cpu.count_irq();
     crate::trace::timer_entry(at);
     expire(&mut section, cpu, at);
     trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
@@ -305,16 +295,14 @@ fn handle_timer(at: u64) -> Section {
 /// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[inline(always)]
-pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
-    // SAFETY: inside a section, and the reference ends with the call.
-    let first = unsafe { sched::of_cpu(cpu) }.timers.pop_expired(at);
+pub(crate) fn expire(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
+    let first = kernel.cpu(cpu).timers.pop_expired(at);
     if let Some(first) = first
-        && run(section, cpu, first, at)
+        && run(kernel, cpu, first, at)
     {
-        expire_others(section, cpu, at);
+        expire_others(kernel, cpu, at);
     }
-    // SAFETY: inside a section.
-    let sched = unsafe { sched::of_cpu(cpu) };
+    let sched = kernel.cpu(cpu);
     sched.armed = sched.timers.earliest_deadline();
     // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
     if sched.armed != u64::MAX {
@@ -325,11 +313,10 @@ pub(crate) fn expire(section: &mut Section, cpu: *mut PerCpu, at: u64) {
 /// Apart, since one timer at a time is what most interrupts find.
 #[cold]
 #[inline(never)]
-fn expire_others(section: &mut Section, cpu: *mut PerCpu, at: u64) {
+fn expire_others(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
     while !apic::is_other_pending() {
-        // SAFETY: inside a section, and the reference ends with the call.
-        let next = unsafe { sched::of_cpu(cpu) }.timers.pop_further_expired(at);
-        if !next.is_some_and(|next| run(section, cpu, next, at)) {
+        let next = kernel.cpu(cpu).timers.pop_further_expired(at);
+        if !next.is_some_and(|next| run(kernel, cpu, next, at)) {
             return;
         }
     }
@@ -337,28 +324,25 @@ fn expire_others(section: &mut Section, cpu: *mut PerCpu, at: u64) {
 
 /// Runs a timer that has expired; says whether the next one is due as well.
 #[inline(always)]
-fn run(section: &mut Section, cpu: *mut PerCpu, (id, deadline): (TimerId, u64), at: u64) -> bool {
+fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {
-        crate::soft_timer::expired(section, id, Expiry { deadline, at });
+        crate::soft_timer::expired(kernel, id, Expiry { deadline, at });
     } else if id != quantum::TIMER {
-        wait::timed_out(section, ThreadId::new(index as u8));
+        wait::timed_out(kernel, ThreadId::new(index as u8));
     } else {
-        quantum::quantum_expired(section, cpu);
+        quantum::quantum_expired(kernel, cpu);
     }
-    // SAFETY: inside a section.
-    unsafe { sched::of_cpu(cpu) }.timers.earliest_deadline() <= at
+    kernel.cpu(cpu).timers.earliest_deadline() <= at
 }
 
 /// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,
 /// as a sign of life every few seconds.
 #[inline(always)]
 fn arm_for_idle() {
-    let section = lock::enter_thread();
-    // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { sched::of_cpu(percpu::this()) };
-    if sched.armed == u64::MAX {
+    let mut section = section::enter_thread();
+    if section.cpu(CpuRef::this()).armed == u64::MAX {
         apic::arm(u64::MAX);
     }
     section.leave_quietly();
@@ -382,13 +366,12 @@ pub fn set_halt_margin(cycles: u64) {
 /// The idle thread clears up behind timers that have expired, a section for each step.
 #[inline(always)]
 fn tidy() {
-    let cpu = percpu::this();
+    let cpu = CpuRef::this();
     // SAFETY: reads a byte; a stale one only has it done in vain or the next time.
-    while unsafe { (*cpu).sched.timers.wants_tidying() } {
+    while unsafe { (*cpu.as_ptr()).sched.timers.wants_tidying() } {
         core::hint::cold_path();
-        let section = lock::enter_thread();
-        // SAFETY: inside a section.
-        unsafe { sched::of_cpu(cpu) }.timers.tidy();
+        let mut section = section::enter_thread();
+        section.cpu(cpu).timers.tidy();
         section.leave_quietly();
     }
 }

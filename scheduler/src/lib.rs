@@ -4,7 +4,8 @@
 //! returns a decision as a `#[must_use]` value; the kernel carries it out and emits the events.
 //! So all of it is tested on the host, against plain models.
 //!
-//! * [`PrioQueue`] with [`Links`]: threads in order of importance; run queue and wait queue alike.
+//! * [`PrioQueue`] with [`Links`]: threads in order of importance. [`WaitQueue`]: such a queue of an object, in which mostly one
+//!   waits.
 //! * [`RunQueue`]: the POSIX rules of `SCHED_FIFO` and `SCHED_RR` for one CPU.
 //! * [`TimerQueue`]: armed timers in order of their deadlines.
 //! * [`pi`]: priority inheritance along chains of mutexes.
@@ -52,6 +53,7 @@ mod prio_queue;
 mod run_queue;
 mod timer_list;
 mod timer_queue;
+mod wait_queue;
 
 pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;
@@ -59,3 +61,4 @@ pub use prio_counts::PrioCounts;
 pub use prio_queue::{Iter, PrioQueue};
 pub use run_queue::{Next, Placement, Policy, Resched, RunQueue};
 pub use timer_queue::{Cancelled, Inserted, Insertion, TimerQueue};
+pub use wait_queue::WaitQueue;

@@ -205,8 +205,9 @@ impl PrioQueue {
         ThreadId::new(self.head[Levels::index(prio)])
     }
 
+    /// Makes a queued thread the first of its level: those before it come behind.
     #[inline(always)]
-    const fn set_head(&mut self, prio: Priority, tid: ThreadId) {
+    pub(crate) const fn set_head(&mut self, prio: Priority, tid: ThreadId) {
         self.head[Levels::index(prio)] = tid.raw();
     }
 }

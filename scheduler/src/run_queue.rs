@@ -2,19 +2,19 @@
 //!
 //! # Invariants
 //! * The running thread stays in the queue. It is the first of its level, unless a reschedule is
-//!   due: so preemption moves nothing, and a preempted thread goes on before its equals.
-//! * After [`RunQueue::put_off`] it is not in it, and `level` may be another priority than its own.
-//!   A reschedule is due then.
+//!   due: so preemption moves nothing, and a preempted thread goes on before its equals. Only after
+//!   [`RunQueue::leave_current`] it is not in it; a reschedule is due then.
 //! * The idle thread is never in the queue: an empty queue means idle.
-//! * `level` is the running thread's, and one behind the last while the idle thread runs. A thread
-//!   preempts iff its level comes before that: one comparison, idle included.
+//! * `best` is the first of the most important level, or the idle thread: who is to run. A reschedule
+//!   is due iff that is not the running thread. A thread preempts iff its level comes before the best
+//!   one's: one comparison, idle included.
 //!
 //! # Source
 //! IEEE Std 1003.1-2017, 2.8.4 Process Scheduling, SCHED_FIFO.
 
 use crate::{Links, PrioQueue, Priority, ThreadId};
 
-/// [`RunQueue::level`] of the idle thread: behind that of every priority.
+/// [`Runner::level`] of the idle thread: behind that of every priority.
 const IDLE: u8 = 128;
 
 /// Whether the CPU must choose anew.
@@ -33,10 +33,8 @@ pub enum Resched {
 pub enum Next {
     /// The running thread goes on.
     Stay,
-    /// Switch to this thread.
+    /// Switch to this thread, which may be the idle thread.
     Switch(ThreadId),
-    /// Switch to the idle thread.
-    Idle,
 }
 
 /// What a thread does with equals that wait for the CPU.
@@ -57,14 +55,38 @@ pub enum Placement {
     Head,
 }
 
+/// A thread and the level at which it runs. Two bytes that are copied as one word.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(2))]
+struct Runner {
+    tid: ThreadId,
+    /// Level of its priority, [`IDLE`] if it is the idle thread.
+    level: u8,
+}
+
+impl Runner {
+    #[inline(always)]
+    const fn new(tid: ThreadId, prio: Priority) -> Self {
+        Self {
+            tid,
+            level: prio.rank(),
+        }
+    }
+
+    #[inline(always)]
+    const fn is(self, other: Self) -> bool {
+        self.tid.raw() == other.tid.raw()
+    }
+}
+
 /// The threads of one CPU that are ready to run, the running one included.
 #[derive(Clone, Debug)]
 pub struct RunQueue {
     queue: PrioQueue,
-    current: ThreadId,
+    running: Runner,
+    /// Who is to run.
+    best: Runner,
     idle: ThreadId,
-    /// Level of the running thread's priority, [`IDLE`] if it is the idle thread.
-    level: u8,
 }
 
 impl RunQueue {
@@ -73,9 +95,15 @@ impl RunQueue {
     pub const fn new(idle: ThreadId) -> Self {
         Self {
             queue: PrioQueue::new(),
-            current: idle,
+            running: Runner {
+                tid: idle,
+                level: IDLE,
+            },
+            best: Runner {
+                tid: idle,
+                level: IDLE,
+            },
             idle,
-            level: IDLE,
         }
     }
 
@@ -83,7 +111,7 @@ impl RunQueue {
     #[inline(always)]
     #[must_use]
     pub const fn current(&self) -> ThreadId {
-        self.current
+        self.running.tid
     }
 
     /// The idle thread of this CPU.
@@ -97,7 +125,7 @@ impl RunQueue {
     #[inline(always)]
     #[must_use]
     pub const fn is_idle(&self) -> bool {
-        self.level == IDLE
+        self.running.level == IDLE
     }
 
     /// Priority of the running thread; `None` in the idle thread.
@@ -107,7 +135,7 @@ impl RunQueue {
         if self.is_idle() {
             None
         } else {
-            Some(Priority::from_level(self.level))
+            Some(Priority::from_level(self.running.level))
         }
     }
 
@@ -127,95 +155,118 @@ impl RunQueue {
         prio: Priority,
     ) -> Resched {
         self.queue.push_back(links, tid, prio);
-        self.resched_for(prio)
-    }
-
-    /// Chooses the most important thread and counts it as running.
-    #[inline(always)]
-    pub const fn pick_next(&mut self) -> Next {
-        match self.queue.top() {
-            Some((tid, prio)) => {
-                self.level = prio.rank();
-                if tid.raw() == self.current.raw() {
-                    Next::Stay
-                } else {
-                    self.current = tid;
-                    Next::Switch(tid)
-                }
-            }
-            None => {
-                self.level = IDLE;
-                if self.current.raw() == self.idle.raw() {
-                    Next::Stay
-                } else {
-                    self.current = self.idle;
-                    Next::Idle
-                }
-            }
+        // Of equals the best one comes first.
+        if prio.rank() < self.best.level {
+            self.best = Runner::new(tid, prio);
+            Resched::Preempt
+        } else {
+            Resched::Keep
         }
     }
 
-    /// Counts a thread as running that [`wakeup`](Self::wakeup) has just queued as more important than the running one,
-    /// which was the most important until then: what [`pick_next`](Self::pick_next) would choose.
+    /// Who is to run: the first of the most important level, or the idle thread.
     #[inline(always)]
-    pub const fn pick_woken(&mut self, tid: ThreadId, prio: Priority) {
-        debug_assert!(
-            matches!(self.queue.top(), Some((top, _)) if top.raw() == tid.raw()),
-            "another thread is more important"
-        );
-        self.level = prio.rank();
-        self.current = tid;
+    #[must_use]
+    pub const fn best(&self) -> ThreadId {
+        self.best.tid
     }
 
-    /// Chooses the most important thread, or the idle thread, and counts it as running: [`pick_next`](Self::pick_next)
-    /// where the running thread is not in the queue any more.
+    /// Counts the best thread as running, and says which it is.
+    #[inline(always)]
+    pub const fn pick_next(&mut self) -> Next {
+        let best = self.best;
+        if best.is(self.running) {
+            return Next::Stay;
+        }
+        self.running = best;
+        Next::Switch(best.tid)
+    }
+
+    /// [`pick_next`](Self::pick_next) where it is known that the best one is not the running thread.
     #[inline(always)]
     pub const fn pick_other(&mut self) -> ThreadId {
-        (self.current, self.level) = match self.queue.top() {
-            Some((tid, prio)) => (tid, prio.rank()),
-            None => (self.idle, IDLE),
-        };
-        self.current
-    }
-
-    /// Puts off what [`pick_other`](Self::pick_other) has chosen: the thread that is not in the queue any more runs on.
-    /// A reschedule is due from now on.
-    pub const fn put_off(&mut self, tid: ThreadId, prio: Priority) {
-        self.level = prio.rank();
-        self.current = tid;
+        debug_assert!(!self.best.is(self.running), "no reschedule is due");
+        self.running = self.best;
+        self.running.tid
     }
 
     /// The running thread lets its equals go first.
     #[inline(always)]
     pub const fn yield_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
+        if !self.best.is(self.running) {
+            return self.yield_to_better(links);
+        }
+        match self.yield_to_equal(links) {
+            Some(next) => Next::Switch(next),
+            None => Next::Stay,
+        }
+    }
+
+    /// [`yield_current`](Self::yield_current) where no reschedule is due.
+    #[inline(always)]
+    pub const fn yield_to_equal<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+    ) -> Option<ThreadId> {
+        debug_assert!(self.best.is(self.running), "a reschedule is due");
+        let me = self.running.tid;
+        // Nobody is more important, so it is the first of its level. The idle thread's links are never written.
+        let next = links.next(me);
+        // As indices, which are needed anyway.
+        if next.index() == me.index() {
+            return None;
+        }
+        self.queue
+            .set_head(Priority::from_level(self.running.level), next);
+        self.running.tid = next;
+        self.best.tid = next;
+        Some(next)
+    }
+
+    /// Sends the running thread behind its equals, where a reschedule is due: one is more important, or it went behind when
+    /// its quantum expired.
+    #[cold]
+    const fn yield_to_better<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
         if !self.is_idle() {
-            let prio = Priority::from_level(self.level);
-            if self.queue.is_head(self.current, prio) {
-                self.queue.rotate(links, prio);
-            } else {
-                self.requeue_current(links, prio);
-            }
+            let prio = Priority::from_level(self.running.level);
+            self.queue.remove(links, self.running.tid, prio);
+            self.queue.push_back(links, self.running.tid, prio);
         }
         self.pick_next()
     }
 
-    /// Sends the running thread behind its equals when others are before it already.
-    #[cold]
-    const fn requeue_current<const N: usize>(&mut self, links: &mut Links<N>, prio: Priority) {
-        self.queue.remove(links, self.current, prio);
-        self.queue.push_back(links, self.current, prio);
-    }
-
-    /// The running thread is no longer ready. Says who is next.
+    /// The running thread is no longer ready, but still counts as running: a reschedule is due.
     ///
     /// # Context
     /// Not in the idle thread, which cannot block.
     #[inline(always)]
-    pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> ThreadId {
+    pub const fn leave_current<const N: usize>(&mut self, links: &mut Links<N>) {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
-        let prio = Priority::from_level(self.level);
-        self.queue.remove(links, self.current, prio);
+        let prio = Priority::from_level(self.running.level);
+        self.queue.remove(links, self.running.tid, prio);
+        self.find_best();
+    }
+
+    /// The running thread is no longer ready. Says who is next, and counts that one as running.
+    ///
+    /// # Context
+    /// As [`leave_current`](Self::leave_current).
+    #[inline(always)]
+    pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> ThreadId {
+        self.leave_current(links);
         self.pick_other()
+    }
+
+    /// Another thread may be the best one.
+    #[inline(always)]
+    const fn find_best(&mut self) {
+        self.best = match self.queue.top() {
+            Some((tid, prio)) => Runner::new(tid, prio),
+            None => Runner {
+                tid: self.idle,
+                level: IDLE,
+            },
+        };
     }
 
     /// A ready thread other than the running one is no longer ready: it was suspended or ended.
@@ -227,6 +278,9 @@ impl RunQueue {
         prio: Priority,
     ) {
         self.queue.remove(links, tid, prio);
+        if self.best.tid.raw() == tid.raw() {
+            self.find_best();
+        }
     }
 
     /// Moves a ready or running thread from one priority to another, or to the same anew.
@@ -240,23 +294,20 @@ impl RunQueue {
         new: Priority,
         placement: Placement,
     ) -> Resched {
-        let is_current = tid.raw() == self.current.raw();
+        let is_current = tid.raw() == self.running.tid.raw();
         self.queue.remove(links, tid, old);
         match placement {
             Placement::Tail => self.queue.push_back(links, tid, new),
-            Placement::Head if !is_current && self.queue.is_head(self.current, new) => {
+            Placement::Head if !is_current && self.queue.is_head(self.running.tid, new) => {
                 self.push_second(links, tid, new);
             }
             Placement::Head => self.queue.push_front(links, tid, new),
         }
-        if !is_current {
-            return self.resched_for(new);
+        if is_current {
+            self.running.level = new.rank();
         }
-        self.level = new.rank();
-        match self.queue.top() {
-            Some((top, _)) if top.raw() == tid.raw() => Resched::Keep,
-            _ => Resched::Preempt,
-        }
+        self.find_best();
+        self.resched()
     }
 
     /// Whether another thread of the running one's priority waits: only then does a quantum
@@ -265,7 +316,7 @@ impl RunQueue {
     #[must_use]
     pub const fn has_peer<const N: usize>(&self, links: &Links<N>) -> bool {
         // The idle thread's links are never written.
-        !self.is_idle() && links.next(self.current).raw() != self.current.raw()
+        links.next(self.running.tid).raw() != self.running.tid.raw()
     }
 
     /// The running thread's quantum has expired: a round-robin thread goes behind its equals.
@@ -278,20 +329,21 @@ impl RunQueue {
         if matches!(policy, Policy::Fifo) || !self.has_peer(links) {
             return Resched::Keep;
         }
-        let prio = Priority::from_level(self.level);
+        let prio = Priority::from_level(self.running.level);
         // Not the first: it has gone behind already and the reschedule is due.
-        if self.queue.is_head(self.current, prio) {
+        if self.queue.is_head(self.running.tid, prio) {
             self.queue.rotate(links, prio);
+            self.find_best();
         }
         Resched::Preempt
     }
 
     #[inline(always)]
-    const fn resched_for(&self, prio: Priority) -> Resched {
-        if prio.rank() < self.level {
-            Resched::Preempt
-        } else {
+    const fn resched(&self) -> Resched {
+        if self.best.is(self.running) {
             Resched::Keep
+        } else {
+            Resched::Preempt
         }
     }
 

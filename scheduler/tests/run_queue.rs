@@ -57,8 +57,10 @@ impl Model {
         self.levels[usize::from(p)].retain(|&other| other != t);
     }
 
-    fn beats_current(&self, p: u8) -> bool {
-        self.is_idle() || p > self.prios[usize::from(self.current)]
+    /// Whether a thread of this priority would be the first of all.
+    fn beats_all(&self, p: u8) -> bool {
+        let top = self.top();
+        top == IDLE || p > self.prios[usize::from(top)]
     }
 
     fn top(&self) -> u8 {
@@ -73,11 +75,7 @@ impl Model {
             return Next::Stay;
         }
         self.current = top;
-        if top == IDLE {
-            Next::Idle
-        } else {
-            Next::Switch(tid(top))
-        }
+        Next::Switch(tid(top))
     }
 
     fn note(&mut self, preempts: bool) -> Resched {
@@ -100,11 +98,7 @@ impl Model {
             level.pop_back();
             level.insert(usize::from(is_behind_running), t);
         }
-        let preempts = if t == self.current {
-            self.top() != t
-        } else {
-            self.beats_current(p)
-        };
+        let preempts = self.top() != self.current;
         self.note(preempts)
     }
 
@@ -159,7 +153,7 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
 fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op: Op) {
     match op {
         Op::Toggle(t, p) if !model.is_ready[usize::from(t)] => {
-            let preempts = model.beats_current(p);
+            let preempts = model.beats_all(p);
             model.enqueue(t, p);
             let expected = model.note(preempts);
             assert_eq!(run_queue.wakeup(links, tid(t), prio(p)), expected);
@@ -172,26 +166,21 @@ fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op:
         Op::Toggle(..) | Op::Block => {
             if !model.is_idle() {
                 let blocked = model.current;
-                let level = prio(model.prios[usize::from(blocked)]);
                 model.dequeue(blocked);
-                let expected = model.pick();
-                let next = match expected {
-                    Next::Switch(next) => next,
-                    Next::Idle => run_queue.idle(),
-                    Next::Stay => panic!("it goes on"),
-                };
-                assert_eq!(run_queue.block_current(links), next);
-                // Put off, the choice is the same.
-                run_queue.put_off(tid(blocked), level);
+                // It may go on for a moment.
+                run_queue.leave_current(links);
                 assert_eq!(run_queue.current(), tid(blocked));
-                assert_eq!(run_queue.pick_next(), expected);
+                let Next::Switch(next) = model.pick() else {
+                    panic!("it goes on");
+                };
+                assert_eq!(run_queue.pick_other(), next);
             }
         }
         Op::WakeAndPick(t, p) => {
-            if !model.is_ready[usize::from(t)] && !model.is_due && model.beats_current(p) {
+            if !model.is_ready[usize::from(t)] && !model.is_due && model.beats_all(p) {
                 model.enqueue(t, p);
                 assert_eq!(run_queue.wakeup(links, tid(t), prio(p)), Resched::Preempt);
-                run_queue.pick_woken(tid(t), prio(p));
+                assert_eq!(run_queue.pick_other(), tid(t));
                 assert_eq!(model.pick(), Next::Switch(tid(t)));
             }
         }

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use takt_kernel::thread::{Builder, Policy, Thread};
+use takt_kernel::thread::{Builder, Policy, Thread, Times};
 use takt_kernel::time::Instant;
 use takt_kernel::{Error, thread_stack};
 
@@ -85,4 +85,12 @@ pub fn burn(instructions: u64) {
     unsafe {
         asm!("2: dec {n}", "jnz 2b", n = inout(reg) instructions.div_ceil(2).max(1) => _, options(nomem, nostack));
     }
+}
+
+/// How long a thread has run and how often it was switched to, which has to be counted.
+///
+/// # Errors
+/// Those of [`Thread::times`]; [`Error::InvalidState`] if it is not.
+pub fn times(thread: &Thread) -> Result<Times, Error> {
+    thread.times()?.ok_or(Error::InvalidState)
 }

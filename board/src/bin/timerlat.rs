@@ -192,8 +192,10 @@ fn publish() {
         slot.set_name(info.name);
         slot.prio.store(u32::from(info.priority), Relaxed);
         slot.cpu.store(info.cpu, Relaxed);
-        slot.runtime_cycles.store(info.times.cycles, Relaxed);
-        slot.switches.store(info.times.switches, Relaxed);
+        if let Some(times) = info.times {
+            slot.runtime_cycles.store(times.cycles, Relaxed);
+            slot.switches.store(times.switches, Relaxed);
+        }
         let state = match info.state {
             0 => ThreadState::Ready,
             s if s & 8 != 0 => ThreadState::Exited,

@@ -7,12 +7,12 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use super::MutexGuard;
 use super::raw_mutex::Long;
-use super::{MutexGuard, Waiters};
 use crate::deferred::{self, Work};
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::sched;
+use crate::section::{self, Kernel, Kind, Section, Waiters};
 use crate::thread::tcb::Wait;
 use crate::time::Instant;
 use crate::wait;
@@ -88,9 +88,9 @@ impl Condvar {
             return Err(Error::WrongContext);
         }
         let mutex = guard.raw();
-        let mut section = lock::enter_thread();
+        let mut section = section::enter_thread();
         // The thread stands in the queue before the mutex is free, so no notification is missed.
-        wait::announce(&mut section, Wait::Queue, self.waiting().as_ptr());
+        wait::announce(&mut section, Wait::Queue, Some(self.waiting()));
         section.leave_quietly();
         let unlocked = mutex.unlock();
         debug_assert!(
@@ -99,7 +99,7 @@ impl Condvar {
         );
         let woken = wait::finish(deadline.cycles());
         // Those that were notified together with this one.
-        self.wake_notified(lock::enter_thread()).leave();
+        self.wake_notified(section::enter_thread()).leave();
         let locked = mutex.lock(Instant::NEVER, Long::Accepted);
         // Going on without the mutex would be unsound, and there is no way back to before the wait.
         assert!(
@@ -114,10 +114,8 @@ impl Condvar {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn notify_one(&self) -> bool {
-        let mut section = lock::enter();
-        // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiting().as_ptr() };
-        let woken = wait::wake_first(&mut section, waiters).is_some();
+        let mut section = section::enter();
+        let woken = wait::wake_first(&mut section, self.waiting());
         section.leave();
         woken
     }
@@ -130,7 +128,7 @@ impl Condvar {
     /// Threads and interrupt handlers. Where interrupts are off, in a handler above all, the rest is left to a later
     /// interrupt as soon as another is pending; those do not count.
     pub fn notify_all(&self) -> usize {
-        let section = self.wake_notified(lock::enter());
+        let section = self.wake_notified(section::enter());
         // No one is left in the other queue: it is for those who wait from now on.
         self.nr_flips.fetch_add(1, Relaxed);
         let before = self.nr_woken.load(Relaxed);
@@ -147,8 +145,8 @@ impl Condvar {
     /// Wakes those who are notified, each in a section of its own. The last one of them, or the caller's if there is no
     /// one, goes on.
     #[inline(always)]
-    fn wake_notified(&self, section: Section) -> Section {
-        if self.notified().get(&section).is_empty() && !self.rest.is_queued() {
+    fn wake_notified<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
+        if self.notified().is_empty(&mut section) && !self.rest.is_queued() {
             section
         } else {
             self.wake_some_notified(section)
@@ -156,38 +154,35 @@ impl Condvar {
     }
 
     #[inline(never)]
-    fn wake_some_notified(&self, mut section: Section) -> Section {
+    fn wake_some_notified<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
         while self.wake_next(&mut section) {
-            section.leave();
-            section = lock::enter();
+            section = section.leave_and_enter();
         }
-        self.rest.done(&section);
+        self.rest.done(&mut section);
         section
     }
 
     /// With interrupts off, until another interrupt is pending; the rest is left to a later one.
     #[cold]
     #[inline(never)]
-    fn wake_while_calm(&self, mut section: Section) -> Section {
+    fn wake_while_calm<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
         while self.wake_next(&mut section) {
-            let is_more = !self.notified().get(&section).is_empty();
+            let is_more = !self.notified().is_empty(&mut section);
             if is_more && deferred::must_give_way() {
+                let kind = section.kind();
                 self.rest.queue(section, self);
-                return lock::enter();
+                return kind.enter_again();
             }
-            section.leave_quietly();
-            section = lock::enter();
+            section = section.leave_and_enter();
         }
-        self.rest.done(&section);
+        self.rest.done(&mut section);
         section
     }
 
     /// Wakes the first of those who are notified; says whether there was one.
     #[inline(always)]
-    fn wake_next(&self, section: &mut Section) -> bool {
-        // SAFETY: inside a section, where this is the only reference.
-        let notified = unsafe { &mut *self.notified().as_ptr() };
-        let is_woken = wait::wake_first(section, notified).is_some();
+    fn wake_next(&self, kernel: &mut Kernel) -> bool {
+        let is_woken = wait::wake_first(kernel, self.notified());
         if is_woken {
             self.nr_woken.fetch_add(1, Relaxed);
         }
@@ -199,6 +194,6 @@ impl Condvar {
     unsafe fn go_on(object: *const ()) {
         // SAFETY: the caller's duty.
         let condition = unsafe { &*object.cast::<Self>() };
-        condition.wake_while_calm(lock::enter()).leave();
+        condition.wake_while_calm(section::enter()).leave();
     }
 }

@@ -18,16 +18,15 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_scheduler::{PrioQueue, Priority, ThreadId};
+use takt_scheduler::{Priority, ThreadId};
 
-use super::Waiters;
 use crate::arch::{interrupts, percpu};
 use crate::deferred::{self, Work};
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::preempt;
 use crate::sched;
-use crate::thread::tcb::{Wait, tcb};
+use crate::section::{self, Kernel, Waiters};
+use crate::thread::tcb::{TcbRef, Wait};
 use crate::time::Instant;
 use crate::wait;
 
@@ -130,14 +129,14 @@ impl EventFlags {
     /// first.
     pub fn set(&self, bits: u32) {
         self.finish_search();
-        let section = lock::enter();
+        let mut section = section::enter();
         self.flags.fetch_or(bits, Release);
-        let Some(first) = self.waiters.get(&section).top() else {
+        let Some(first) = section.waiting(&self.waiters).0.top() else {
             section.leave_quietly();
             return;
         };
         self.nr_moved.store(sched::nr_moved(), Relaxed);
-        self.search_from(first);
+        self.search_from(&mut section, first);
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
         let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
@@ -183,7 +182,7 @@ impl EventFlags {
                 return;
             }
         }
-        let section = lock::enter();
+        let section = section::enter();
         // Another CPU may have come to its end.
         if self.search.load(Relaxed) == NO_SEARCH {
             section.leave_quietly();
@@ -202,65 +201,62 @@ impl EventFlags {
         }
     }
 
-    /// The search goes on at this waiter. Inside a section.
+    /// The search goes on at this waiter.
     #[inline(always)]
-    fn search_from(&self, (tid, _): (ThreadId, Priority)) {
-        // SAFETY: inside a section.
-        unsafe { (*tcb(tid)).searched = true };
+    fn search_from(&self, kernel: &mut Kernel, (tid, _): (ThreadId, Priority)) {
+        kernel.thread(TcbRef::of(tid)).searched = true;
         self.search.store(tid.raw(), Relaxed);
     }
 
     /// The waiter that is looked at next, unless the search is over.
     #[inline(always)]
-    fn next_searched(&self, waiters: &PrioQueue) -> Option<(ThreadId, Priority)> {
+    fn next_searched(&self, kernel: &mut Kernel) -> Option<(ThreadId, Priority)> {
         let search = self.search.load(Relaxed);
         if search == NO_SEARCH {
             return None;
         }
         let tid = ThreadId::new(search);
-        // SAFETY: inside a section, as the queue's reference shows.
-        let t = unsafe { &*tcb(tid) };
-        let is_there = t.searched && core::ptr::eq(t.wait_queue, self.waiters.as_ptr());
+        let t = kernel.look_at(TcbRef::of(tid));
+        let is_there = t.searched && core::ptr::eq(t.wait_queue, &self.waiters);
         if is_there && self.nr_moved.load(Relaxed) == sched::nr_moved() {
             Some((tid, t.wait_prio))
         } else {
             // It has left or waits anew, or another may have been moved from behind it to before it.
             core::hint::cold_path();
             self.nr_moved.store(sched::nr_moved(), Relaxed);
-            waiters.top()
+            kernel.waiting(&self.waiters).0.top()
         }
     }
 
     #[inline(always)]
-    fn search_ends(&self, section: &Section) {
+    fn search_ends(&self, kernel: &mut Kernel) {
         self.search.store(NO_SEARCH, Relaxed);
-        self.rest.done(section);
+        self.rest.done(kernel);
     }
 
     /// Looks at one waiter in a section of its own; says whether there is another.
     #[inline(never)]
     fn look_at_next(&self) -> bool {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let is_more = self.look_at_next_in(&mut section);
         section.leave();
         is_more
     }
 
     #[inline(always)]
-    fn look_at_next_in(&self, section: &mut Section) -> bool {
-        // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let Some((tid, prio)) = self.next_searched(waiters) else {
-            self.search_ends(section);
+    fn look_at_next_in(&self, kernel: &mut Kernel) -> bool {
+        let Some((tid, prio)) = self.next_searched(kernel) else {
+            self.search_ends(kernel);
             return false;
         };
-        let next = waiters.next_after(section.wait_links(), tid, prio);
+        let (waiters, links) = kernel.waiting(&self.waiters);
+        let next = waiters.next_after(links, tid, prio);
         match next {
-            Some(next) => self.search_from(next),
-            None => self.search_ends(section),
+            Some(next) => self.search_from(kernel, next),
+            None => self.search_ends(kernel),
         }
-        // SAFETY: inside a section.
-        let t = unsafe { &mut *tcb(tid) };
+        let thread = TcbRef::of(tid);
+        let t = kernel.thread(thread);
         let wanted = Wanted {
             mask: t.exchange as u32,
             mode: t.exchange2,
@@ -271,8 +267,9 @@ impl EventFlags {
                 self.flags.fetch_and(!wanted.mask, Relaxed);
             }
             t.exchange = flags as usize;
-            waiters.remove(section.wait_links(), tid, prio);
-            wait::wake_taken_of(section, t);
+            let (waiters, links) = kernel.waiting(&self.waiters);
+            waiters.remove(links, tid, prio);
+            wait::wake_taken(kernel, thread);
         }
         next.is_some()
     }
@@ -289,8 +286,8 @@ impl EventFlags {
             return Err(Error::InvalidArgument);
         }
         self.finish_search();
-        let section = lock::enter();
-        let flags = self.take(&section, Wanted::new(mask, mode));
+        let mut section = section::enter();
+        let flags = self.take(&mut section, Wanted::new(mask, mode));
         section.leave_quietly();
         flags.ok_or(Error::WouldBlock)
     }
@@ -313,7 +310,7 @@ impl EventFlags {
     }
 
     /// The flags if the condition holds; the modes that clear do so.
-    fn take(&self, _section: &Section, wanted: Wanted) -> Option<u32> {
+    fn take(&self, _: &mut Kernel, wanted: Wanted) -> Option<u32> {
         let flags = self.flags.load(Acquire);
         if !wanted.is_satisfied(flags) {
             return None;
@@ -325,8 +322,8 @@ impl EventFlags {
     }
 
     fn wait_after_search(&self, wanted: Wanted, deadline: Instant) -> Result<u32, Error> {
-        let section = lock::enter();
-        if let Some(flags) = self.take(&section, wanted) {
+        let mut section = section::enter();
+        if let Some(flags) = self.take(&mut section, wanted) {
             section.leave_quietly();
             return Ok(flags);
         }
@@ -334,15 +331,14 @@ impl EventFlags {
             section.leave_quietly();
             return Err(Error::WrongContext);
         }
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *percpu::current() };
+        let me = TcbRef::current();
+        let t = section.thread(me);
         t.exchange = wanted.mask as usize;
         t.exchange2 = wanted.mode;
         t.searched = false;
-        let queue = self.waiters.as_ptr();
+        let queue = Some(&self.waiters);
         wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
             .result()
-            // SAFETY: the running thread's own block. Not by `t`: the waker wrote there meanwhile.
-            .map(|()| unsafe { (*percpu::current()).exchange } as u32)
+            .map(|()| me.exchange() as u32)
     }
 }

@@ -1,25 +1,24 @@
 //! Priority inheritance: showing the kernel's tables to the scheduler's policy and carrying out its changes.
 
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
 use super::raw_mutex::RawMutex;
-use crate::arch::{interrupts, percpu};
+use crate::arch::interrupts;
 use crate::deferred;
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::tcb;
+use crate::section::{self, Kernel};
+use crate::thread::tcb::TcbRef;
 
 /// The tables, inside a section.
-pub(crate) struct World<'a>(PhantomData<&'a Section>);
+pub(crate) struct World<'k>(&'k Kernel);
 
-impl<'a> World<'a> {
-    pub(crate) fn of(_section: &'a Section) -> Self {
-        Self(PhantomData)
+impl<'k> World<'k> {
+    pub(crate) fn of(kernel: &'k Kernel) -> Self {
+        Self(kernel)
     }
 }
 
@@ -27,28 +26,23 @@ impl PiWorld for World<'_> {
     type Mutex = *const RawMutex;
 
     fn base(&self, tid: ThreadId) -> Priority {
-        // SAFETY: inside a section.
-        unsafe { (*tcb(tid)).base }
+        self.0.look_at(TcbRef::of(tid)).base
     }
 
     fn effective(&self, tid: ThreadId) -> Priority {
-        // SAFETY: inside a section.
-        unsafe { (*tcb(tid)).prio }
+        self.0.look_at(TcbRef::of(tid)).prio
     }
 
     fn top_waiter(&self, tid: ThreadId) -> Option<Priority> {
-        // SAFETY: inside a section.
-        unsafe { (*tcb(tid)).inherits.top() }
+        self.0.look_at(TcbRef::of(tid)).inherits.top()
     }
 
     fn blocked_on(&self, tid: ThreadId) -> Option<Self::Mutex> {
-        // SAFETY: inside a section.
-        let mutex = unsafe { (*tcb(tid)).blocked_on };
-        (!mutex.is_null()).then_some(mutex)
+        self.0.mutex_of(TcbRef::of(tid)).map(core::ptr::from_ref)
     }
 
     fn owner_of(&self, mutex: Self::Mutex) -> Option<ThreadId> {
-        // SAFETY: the mutex is one that a thread waits for, which borrows it.
+        // SAFETY: one that `blocked_on` gave, which a thread waits for and so borrows.
         unsafe { (*mutex).owner() }
     }
 }
@@ -77,7 +71,7 @@ pub(crate) fn nr_ended() -> u32 {
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     let mut walk = Walk::new(from);
     while let Some(tid) = walk.pending() {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let change = walk.step(&World::of(&section));
         match &change {
             Ok(Some(change)) => {
@@ -91,7 +85,8 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
         }
         section.leave();
         let is_changed = change?.is_some();
-        let is_misplaced = sched::is_misplaced(tid);
+        // It may be over by the time that it is acted upon.
+        let is_misplaced = TcbRef::of(tid).is_misplaced();
         if is_misplaced {
             core::hint::cold_path();
             sched::move_waiting(tid);
@@ -120,14 +115,13 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
 /// whoever has changed it may not have come to.
 #[cold]
 #[inline(never)]
-pub(crate) fn lend_anew() {
-    // SAFETY: the running thread's own block.
-    let me = unsafe { &*percpu::current() }.tid;
+pub(crate) fn lend_again() {
+    let me = TcbRef::current().tid();
     sched::move_waiting(me);
     tell_owner(me);
-    let section = lock::enter();
+    let section = section::enter();
     let world = World::of(&section);
-    let owner = world.blocked_on(me).and_then(|mutex| world.owner_of(mutex));
+    let owner = world.blocked_on(me).and_then(|it| world.owner_of(it));
     section.leave_quietly();
     if let Some(owner) = owner {
         let _ = walk(owner);
@@ -137,21 +131,19 @@ pub(crate) fn lend_anew() {
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.
 #[inline(never)]
 fn tell_owner(waiter: ThreadId) -> bool {
-    let mut section = lock::enter();
+    let mut section = section::enter();
     let waits = tell_owner_in(&mut section, waiter);
     section.leave_quietly();
     waits
 }
 
 #[inline(always)]
-fn tell_owner_in(section: &mut Section, waiter: ThreadId) -> bool {
-    // SAFETY: inside a section.
-    let mutex = unsafe { (*tcb(waiter)).blocked_on };
-    // SAFETY: a thread that waits for a mutex borrows it.
-    if let Some(mutex) = unsafe { mutex.as_ref() } {
-        mutex.waiter_moved(section);
+fn tell_owner_in(kernel: &mut Kernel, waiter: ThreadId) -> bool {
+    let mutex = kernel.mutex_of(TcbRef::of(waiter));
+    if let Some(mutex) = mutex {
+        mutex.waiter_moved(kernel);
     }
-    !mutex.is_null()
+    mutex.is_some()
 }
 
 impl From<PiError> for Error {

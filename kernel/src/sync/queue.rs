@@ -6,12 +6,10 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use super::Waiters;
-use crate::arch::percpu;
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::sched;
-use crate::thread::tcb::{Wait, tcb};
+use crate::section::{self, Any, Kernel, Section, Waiters};
+use crate::thread::tcb::{TcbRef, Wait};
 use crate::time::Instant;
 use crate::wait;
 
@@ -99,19 +97,15 @@ impl<T, const N: usize> Queue<T, N> {
     }
 
     #[inline(always)]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "the section is the exclusive right to what is inside"
-    )]
-    fn ring<'a>(&self, _section: &'a Section) -> &'a mut Ring<T, N> {
-        // SAFETY: the section is exclusive; callers hold one such reference at a time.
+    fn ring<'k>(&'k self, _: &'k mut Kernel) -> &'k mut Ring<T, N> {
+        // SAFETY: reached by a section only, which is borrowed as long as the reference lives.
         unsafe { &mut *self.ring.get() }
     }
 
     /// Messages that wait to be received.
     pub fn len(&self) -> usize {
-        let section = lock::enter();
-        let len = self.ring(&section).len;
+        let mut section = section::enter();
+        let len = self.ring(&mut section).len;
         section.leave_quietly();
         len
     }
@@ -139,7 +133,7 @@ impl<T, const N: usize> Queue<T, N> {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), (T, Error)> {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let result = match self.give(&mut section, message) {
             None => Ok(()),
             Some(message) => Err((message, Error::WouldBlock)),
@@ -154,7 +148,7 @@ impl<T, const N: usize> Queue<T, N> {
     /// The message comes back with [`Error::TimedOut`] or [`Error::WrongContext`].
     #[inline]
     pub fn send_until(&self, message: T, deadline: Instant) -> Result<(), (T, Error)> {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let result = match self.give(&mut section, message) {
             None => Ok(()),
             Some(message) if sched::may_block() => {
@@ -168,18 +162,16 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Hands the message to a receiver or puts it into the ring; gives it back if neither is possible.
     #[inline(always)]
-    fn give(&self, section: &mut Section, message: T) -> Option<T> {
-        // SAFETY: inside a section, where this is the only reference.
-        let receivers = unsafe { &mut *self.receivers.as_ptr() };
-        if let Some((tid, _)) = receivers.pop(section.wait_links()) {
+    fn give(&self, kernel: &mut Kernel, message: T) -> Option<T> {
+        if let Some(tid) = self.receivers.pop(kernel) {
+            let receiver = TcbRef::of(tid);
+            let slot = kernel.look_at(receiver).exchange as *mut MaybeUninit<T>;
             // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits.
-            let slot = unsafe { (*tcb(tid)).exchange } as *mut MaybeUninit<T>;
-            // SAFETY: as above.
             unsafe { slot.write(MaybeUninit::new(message)) };
-            wait::wake_taken(section, tid);
+            wait::wake_taken(kernel, receiver);
             return None;
         }
-        let ring = self.ring(section);
+        let ring = self.ring(kernel);
         if ring.len == N {
             return Some(message);
         }
@@ -190,15 +182,13 @@ impl<T, const N: usize> Queue<T, N> {
     #[inline(never)]
     fn send_blocking(
         &self,
-        section: Section,
+        mut section: Section<Any>,
         message: T,
         deadline: Instant,
     ) -> Result<(), (T, Error)> {
         let slot = MaybeUninit::new(message);
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *percpu::current() };
-        t.exchange = (&raw const slot) as usize;
-        let queue = self.senders.as_ptr();
+        section.thread(TcbRef::current()).exchange = (&raw const slot) as usize;
+        let queue = Some(&self.senders);
         wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
             .result()
             // SAFETY: no receiver took it.
@@ -223,7 +213,7 @@ impl<T, const N: usize> Queue<T, N> {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn try_receive(&self) -> Result<T, Error> {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let message = self.take(&mut section);
         section.leave();
         message.ok_or(Error::WouldBlock)
@@ -235,7 +225,7 @@ impl<T, const N: usize> Queue<T, N> {
     /// [`Error::TimedOut`], [`Error::WrongContext`].
     #[inline]
     pub fn receive_until(&self, deadline: Instant) -> Result<T, Error> {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let result = match self.take(&mut section) {
             Some(message) => Ok(message),
             None if sched::may_block() => return self.receive_blocking(section, deadline),
@@ -247,28 +237,24 @@ impl<T, const N: usize> Queue<T, N> {
 
     /// Takes a message out of the ring and lets a waiting sender fill the gap.
     #[inline(always)]
-    fn take(&self, section: &mut Section) -> Option<T> {
-        let message = self.ring(section).pop()?;
-        // SAFETY: inside a section, where this is the only reference.
-        let senders = unsafe { &mut *self.senders.as_ptr() };
-        if let Some((tid, _)) = senders.pop(section.wait_links()) {
+    fn take(&self, kernel: &mut Kernel) -> Option<T> {
+        let message = self.ring(kernel).pop()?;
+        if let Some(tid) = self.senders.pop(kernel) {
+            let sender = TcbRef::of(tid);
+            let next = kernel.look_at(sender).exchange as *const T;
             // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
-            let next = unsafe { (*tcb(tid)).exchange } as *const T;
-            // SAFETY: as above.
             let next = unsafe { next.read() };
-            self.ring(section).push(next);
-            wait::wake_taken(section, tid);
+            self.ring(kernel).push(next);
+            wait::wake_taken(kernel, sender);
         }
         Some(message)
     }
 
     #[inline(never)]
-    fn receive_blocking(&self, section: Section, deadline: Instant) -> Result<T, Error> {
+    fn receive_blocking(&self, mut section: Section<Any>, deadline: Instant) -> Result<T, Error> {
         let mut slot = MaybeUninit::<T>::uninit();
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *percpu::current() };
-        t.exchange = (&raw mut slot) as usize;
-        let queue = self.receivers.as_ptr();
+        section.thread(TcbRef::current()).exchange = (&raw mut slot) as usize;
+        let queue = Some(&self.receivers);
         wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
             .result()
             // SAFETY: the sender that woke this thread wrote the message first.

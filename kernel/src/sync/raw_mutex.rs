@@ -20,14 +20,13 @@ use core::sync::atomic::{
 use takt_scheduler::pi::{Check, PiError};
 use takt_scheduler::{Priority, ThreadId};
 
-use super::{Waiters, pi};
-use crate::arch::percpu;
+use super::pi;
 use crate::deferred;
 use crate::error::Error;
-use crate::lock::{self, Section};
 use crate::preempt;
 use crate::sched;
-use crate::thread::tcb::{EXITED, HANDLE, Tcb, Wait, Woken, tcb};
+use crate::section::{self, Kernel, Waiters};
+use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Wait, Woken};
 use crate::time::Instant;
 use crate::trace::trace;
 use crate::wait;
@@ -111,14 +110,15 @@ impl RawMutex {
 
     /// Takes the mutex after all; or announces a wait for it, and gives its owner.
     fn begin_wait(&self) -> Result<Option<ThreadId>, Error> {
-        let mut section = lock::enter_thread();
+        let mut section = section::enter_thread();
         let result = self.begin_wait_in(&mut section);
         section.leave_quietly();
         result
     }
 
     #[inline(always)]
-    fn begin_wait_in(&self, section: &mut Section) -> Result<Option<ThreadId>, Error> {
+    fn begin_wait_in(&self, kernel: &mut Kernel) -> Result<Option<ThreadId>, Error> {
+        let me = TcbRef::current();
         // Another CPU's fast path may give it back or take it while this one looks.
         let owner = loop {
             let word = self.word.load(Relaxed);
@@ -128,16 +128,15 @@ impl RawMutex {
                 }
                 continue;
             }
-            let owner = living_owner(word)?;
-            if owner.raw() == percpu::current_tid() {
+            let owner = living_owner(kernel, word)?;
+            if owner == me.tid() {
                 return Err(Error::Deadlock);
             }
-            if self.contend(section, word, owner) {
+            if self.contend(kernel, word, owner) {
                 break owner;
             }
         };
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *percpu::current() };
+        let t = kernel.thread(me);
         t.blocked_on = self;
         trace!(
             mutex_contended,
@@ -145,21 +144,20 @@ impl RawMutex {
             u32::from(t.prio.rank()),
             self as *const Self as u32
         );
-        wait::announce(section, Wait::Queue, self.waiters.as_ptr());
-        self.note_top(section, owner);
+        wait::announce(kernel, Wait::Queue, Some(&self.waiters));
+        self.note_top(kernel, owner);
         Ok(Some(owner))
     }
 
     /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
     /// meanwhile closes none.
     fn check(&self, long: Long) -> Result<(), Error> {
-        let me = ThreadId::new(percpu::current_tid());
+        let me = TcbRef::current().tid();
         let nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
         loop {
-            let section = lock::enter_thread();
-            // SAFETY: the running thread's own block, inside a section.
-            let woken = unsafe { (*tcb(me)).woken };
+            let section = section::enter_thread();
+            let woken = section.look_at(TcbRef::of(me)).woken;
             let mut is_done = true;
             if woken == Woken::Not {
                 let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
@@ -195,15 +193,15 @@ impl RawMutex {
     #[inline(never)]
     fn take_back(&self) -> bool {
         let guard = preempt::disable();
-        let mut section = lock::enter_thread();
-        // SAFETY: the running thread's own block, inside a section.
-        let t = unsafe { &mut *percpu::current() };
+        let mut section = section::enter_thread();
+        let me = TcbRef::current();
+        let t = section.thread(me);
         let waits = t.woken == Woken::Not;
         let mut owner = None;
         if waits {
             t.woken = Woken::Object;
-            wait::leave_queue(&mut section, t);
-            owner = self.waiter_gone(&mut section, t);
+            wait::leave_queue(&mut section, me);
+            owner = self.waiter_gone(&mut section, me);
         }
         section.leave_quietly();
         if let Some(owner) = owner {
@@ -225,15 +223,15 @@ impl RawMutex {
 
     /// `t` was taken out of the queue by its time-out, or gave up. Gives the owner: what it and those behind it in the chain
     /// inherited through `t` ends with a walk that begins there.
-    pub(crate) fn waiter_gone(&self, section: &mut Section, t: &mut Tcb) -> Option<ThreadId> {
-        t.blocked_on = core::ptr::null();
+    pub(crate) fn waiter_gone(&self, kernel: &mut Kernel, t: TcbRef) -> Option<ThreadId> {
+        kernel.thread(t).blocked_on = core::ptr::null();
         let owner = self.owner();
-        self.waiter_left(section);
+        self.waiter_left(kernel);
         owner
     }
 
     /// Sets the contended bit and puts the mutex on its owner's list; says whether it still had this word.
-    fn contend(&self, section: &Section, word: u32, owner: ThreadId) -> bool {
+    fn contend(&self, kernel: &mut Kernel, word: u32, owner: ThreadId) -> bool {
         if word & CONTENDED == 0 {
             let contended = word | CONTENDED;
             if self
@@ -243,54 +241,49 @@ impl RawMutex {
             {
                 return false;
             }
-            self.hold(section, owner);
+            self.hold(kernel, owner);
         }
         true
     }
 
     /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
-    pub(crate) fn let_go(&self, section: &mut Section) {
-        // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let waiter = waiters.pop(section.wait_links());
-        self.waiter_left(section);
-        if let Some((waiter, _)) = waiter {
-            // SAFETY: inside a section.
-            unsafe { (*tcb(waiter)).blocked_on = core::ptr::null() };
-            wait::wake_taken(section, waiter);
+    pub(crate) fn let_go(&self, kernel: &mut Kernel) {
+        let waiter = self.waiters.pop(kernel);
+        self.waiter_left(kernel);
+        if let Some(waiter) = waiter.map(TcbRef::of) {
+            kernel.thread(waiter).blocked_on = core::ptr::null();
+            wait::wake_taken(kernel, waiter);
         }
     }
 
     /// A waiter was taken out of the queue, which does not become the owner.
-    fn waiter_left(&self, section: &mut Section) {
+    fn waiter_left(&self, kernel: &mut Kernel) {
         pi::wait_ended();
         let Some(owner) = self.owner() else { return };
-        self.note_top(section, owner);
-        if self.waiters.get(section).is_empty() {
-            // SAFETY: inside a section.
-            self.release(section, unsafe { &mut *tcb(owner) });
+        self.note_top(kernel, owner);
+        if self.waiters.is_empty(kernel) {
+            self.release(kernel, TcbRef::of(owner));
             self.word.fetch_and(!CONTENDED, Relaxed);
         }
     }
 
     /// A waiter was moved in the queue to another priority. Some section later: until then the owner inherits from what
     /// was noted.
-    pub(crate) fn waiter_moved(&self, section: &mut Section) {
+    pub(crate) fn waiter_moved(&self, kernel: &mut Kernel) {
         if let Some(owner) = self.owner() {
-            self.note_top(section, owner);
+            self.note_top(kernel, owner);
         }
     }
 
     /// The most important waiter may be another one: its owner inherits from that.
     #[inline(always)]
-    fn note_top(&self, section: &Section, owner: ThreadId) {
-        let top = self.waiters.get(section).top_priority();
+    fn note_top(&self, kernel: &mut Kernel, owner: ThreadId) {
+        let top = kernel.waiting(&self.waiters).0.top_priority();
         let noted = self.top.replace(top);
         if noted == top {
             return;
         }
-        // SAFETY: inside a section.
-        let inherits = unsafe { &mut (*tcb(owner)).inherits };
+        let inherits = &mut kernel.thread(TcbRef::of(owner)).inherits;
         if let Some(noted) = noted {
             inherits.remove(noted);
         }
@@ -300,25 +293,24 @@ impl RawMutex {
     }
 
     /// Puts it on its owner's list.
-    fn hold(&self, _section: &Section, owner: ThreadId) {
-        // SAFETY: inside a section.
-        let t = unsafe { &mut *tcb(owner) };
-        // SAFETY: the list holds contended mutexes, which their waiters borrow.
-        if let Some(first) = unsafe { t.held.as_ref() } {
+    fn hold(&self, kernel: &mut Kernel, owner: ThreadId) {
+        let owner = TcbRef::of(owner);
+        if let Some(first) = kernel.held_by(owner) {
             first.prev_held.set(self);
         }
+        let held = &mut kernel.thread(owner).held;
         self.prev_held.set(core::ptr::null());
-        self.next_held.set(t.held);
-        t.held = self;
+        self.next_held.set(*held);
+        *held = self;
     }
 
     /// Takes it off its owner's list, on which it is, since it is contended.
-    fn release(&self, _section: &Section, owner: &mut Tcb) {
+    fn release(&self, kernel: &mut Kernel, owner: TcbRef) {
         let (prev, next) = (self.prev_held.get(), self.next_held.get());
         // SAFETY: the list holds contended mutexes, which their waiters borrow.
         match unsafe { prev.as_ref() } {
             Some(prev) => prev.next_held.set(next),
-            None => owner.held = next,
+            None => kernel.thread(owner).held = next,
         }
         // SAFETY: as above.
         if let Some(next) = unsafe { next.as_ref() } {
@@ -340,21 +332,20 @@ impl RawMutex {
 
     #[inline(never)]
     fn unlock_slow(&self) -> Result<(), Error> {
-        let mut section = lock::enter();
+        let mut section = section::enter();
         let result = self.unlock_in(&mut section);
         section.leave();
-        // SAFETY: the running thread's own block, of which it reads two bytes.
-        let t = unsafe { &*percpu::current() };
-        if t.prio != t.base {
+        let me = TcbRef::current();
+        if me.prio() != me.base() {
             // It is as important as the waiter was that now owns the mutex, and no longer has to be.
-            let _ = pi::walk(t.tid);
+            let _ = pi::walk(me.tid());
         }
         result
     }
 
     /// Unlocks inside a section; the most important waiter owns it then.
     #[inline(always)]
-    fn unlock_in(&self, section: &mut Section) -> Result<(), Error> {
+    fn unlock_in(&self, kernel: &mut Kernel) -> Result<(), Error> {
         let mine = my_handle();
         let word = self.word.load(Relaxed);
         if word != mine | CONTENDED {
@@ -364,39 +355,35 @@ impl RawMutex {
             self.word.store(FREE, Release);
             return Ok(());
         }
-        self.hand_over(section);
+        self.hand_over(kernel);
         Ok(())
     }
 
     /// Makes the most important waiter the owner.
     #[inline(always)]
-    fn hand_over(&self, section: &mut Section) {
-        // SAFETY: the running thread's own block, inside a section; the waiter's is another.
-        let me = unsafe { &mut *percpu::current() };
-        // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        let Some((next, _)) = waiters.pop(section.wait_links()) else {
+    fn hand_over(&self, kernel: &mut Kernel) {
+        let me = TcbRef::current();
+        let Some(next) = self.waiters.pop(kernel) else {
             // A contended mutex has a waiter.
             debug_assert!(false, "the contended bit ends with the last waiter");
             return;
         };
         // Not the waiter's priority, which may have changed since it was noted.
         if let Some(noted) = self.top.take() {
-            me.inherits.remove(noted);
+            kernel.thread(me).inherits.remove(noted);
         }
-        self.release(section, me);
-        // SAFETY: inside a section.
-        let heir = unsafe { &mut *tcb(next) };
-        heir.blocked_on = core::ptr::null();
+        self.release(kernel, me);
+        let heir = TcbRef::of(next);
+        kernel.thread(heir).blocked_on = core::ptr::null();
         pi::wait_ended();
-        if waiters.is_empty() {
-            self.word.store(heir.handle, Relaxed);
+        if self.waiters.is_empty(kernel) {
+            self.word.store(heir.handle(), Relaxed);
         } else {
-            self.word.store(heir.handle | CONTENDED, Relaxed);
-            self.hold(section, next);
-            self.note_top(section, next);
+            self.word.store(heir.handle() | CONTENDED, Relaxed);
+            self.hold(kernel, next);
+            self.note_top(kernel, next);
         }
-        wait::wake_taken(section, next);
+        wait::wake_taken(kernel, heir);
     }
 }
 
@@ -412,15 +399,13 @@ pub(crate) enum Long {
 /// The running thread's handle.
 #[inline(always)]
 fn my_handle() -> u32 {
-    // SAFETY: the running thread's own block.
-    unsafe { (*percpu::current()).handle }
+    TcbRef::current().handle()
 }
 
-/// The owner that the word of a locked mutex names, unless it has ended. Inside a section.
-fn living_owner(word: u32) -> Result<ThreadId, Error> {
+/// The owner that the word of a locked mutex names, unless it has ended.
+fn living_owner(kernel: &Kernel, word: u32) -> Result<ThreadId, Error> {
     let owner = ThreadId::new(word as u8);
-    // SAFETY: inside a section.
-    let t = unsafe { &*tcb(owner) };
+    let t = kernel.look_at(TcbRef::of(owner));
     if t.handle != word & HANDLE || t.state & EXITED != 0 {
         return Err(Error::OwnerDied);
     }

@@ -8,11 +8,10 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::Waiters;
 use crate::error::Error;
-use crate::handoff::{self, Handoff};
-use crate::lock::{self, Section};
 use crate::sched;
+use crate::section::{self, Section, Thread, Waiters};
+use crate::switch::{self, Handoff};
 use crate::thread::tcb::Wait;
 use crate::time::Instant;
 use crate::wait;
@@ -76,14 +75,13 @@ impl Semaphore {
 
     #[inline(never)]
     fn begin_give(&self) -> Handoff {
-        let mut section = lock::enter();
-        // SAFETY: inside a section, where this is the only reference.
-        let waiters = unsafe { &mut *self.waiters.as_ptr() };
-        if let Some((tid, _)) = waiters.pop(section.wait_links()) {
+        let mut section = section::enter();
+        let (waiters, links) = section.waiting(&self.waiters);
+        if let Some((tid, _)) = waiters.pop(links) {
             if waiters.is_empty() {
                 self.count.store(0, Relaxed);
             }
-            return handoff::end_with_wake_taken(section, tid);
+            return switch::wake_taken(section, tid);
         }
         let result = self.give_without_waiter();
         Handoff::stay(section, result)
@@ -162,25 +160,25 @@ impl Semaphore {
         if !sched::may_block() {
             return Handoff::wrong_context();
         }
-        let section = lock::enter_thread();
+        let section = section::enter_thread();
         if deadline != Instant::NEVER {
             return self.begin_take_until(section, deadline);
         }
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        wait::end_with_block(section, Wait::Queue, self.waiters.as_ptr())
+        wait::block(section, Wait::Queue, Some(&self.waiters))
     }
 
     /// Apart, since this wait goes in steps.
     #[inline(never)]
-    fn begin_take_until(&self, section: Section, deadline: Instant) -> Handoff {
+    fn begin_take_until(&self, section: Section<Thread>, deadline: Instant) -> Handoff {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        let queue = self.waiters.as_ptr();
+        let queue = Some(&self.waiters);
         let woken = wait::wait_until(section, Wait::Queue, queue, deadline.cycles());
-        Handoff::result(woken.result())
+        Handoff::done(woken.result())
     }
 
     /// Says that someone waits; or takes a permit after all, and says true.
@@ -209,8 +207,8 @@ impl Semaphore {
     /// After a time-out, which took the thread out of the queue: without waiters the fast path is open again.
     #[cold]
     fn give_up(&self) {
-        let section = lock::enter_thread();
-        if self.waiters.get(&section).is_empty() {
+        let mut section = section::enter_thread();
+        if self.waiters.is_empty(&mut section) {
             let _ = self.count.compare_exchange(CONTENDED, 0, Relaxed, Relaxed);
         }
         section.leave_quietly();

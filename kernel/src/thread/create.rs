@@ -1,18 +1,19 @@
 //! New threads: what they are made of, their ids, and the idle threads, which boot contexts become.
 
 use core::cell::UnsafeCell;
+use core::num::NonZeroU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::{Priority, ThreadId};
 
 use super::stack::{self, Stack};
-use super::tcb::{self, CREATED, tcb};
+use super::tcb::{self, CREATED, TcbRef};
 use super::{Policy, Thread};
-use crate::arch::{percpu, switch};
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::switch;
 use crate::config::{IDLE_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
-use crate::lock::{self, Section};
-use crate::sched;
+use crate::section::{self, Any, Kernel, Section};
 use crate::trace::trace;
 
 /// What a thread is made of.
@@ -165,15 +166,15 @@ static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
 }));
 
 #[inline(always)]
-fn take_id(_section: &Section) -> Option<ThreadId> {
-    // SAFETY: inside a section, where this is the only reference.
+fn take_id(_: &mut Kernel) -> Option<ThreadId> {
+    // SAFETY: reached inside a section only, and here and in the function beside it only.
     let free = unsafe { &mut *FREE_IDS.0.get() };
     free.nr = free.nr.checked_sub(1)?;
     Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
 }
 
-pub(super) fn give_id_back(_section: &Section, tid: ThreadId) {
-    // SAFETY: inside a section, where this is the only reference.
+pub(super) fn give_id_back(_: &mut Kernel, tid: ThreadId) {
+    // SAFETY: reached inside a section only, and here and in the function beside it only.
     let free = unsafe { &mut *FREE_IDS.0.get() };
     free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
     free.nr += 1;
@@ -198,8 +199,10 @@ impl Created {
 
     #[inline(always)]
     fn thread(self) -> Result<Thread, Error> {
-        if self.0 & tcb::IN_USE != 0 {
-            return Ok(Thread { handle: self.0 });
+        if let Some(handle) = NonZeroU32::new(self.0)
+            && self.0 & tcb::IN_USE != 0
+        {
+            return Ok(Thread { handle });
         }
         Err(match self {
             Self::NO_CPU => Error::InvalidArgument,
@@ -221,19 +224,19 @@ fn create(
     if !crate::smp::is_online(place.cpu.into()) {
         return Created::NO_CPU;
     }
-    let section = lock::enter();
+    let mut section = section::enter();
     if stack.in_use().load(Relaxed) {
         section.leave_quietly();
         return Created::NO_STACK;
     }
-    let Some(tid) = take_id(&section) else {
+    let Some(tid) = take_id(&mut section) else {
         section.leave_quietly();
         return Created::NO_ID;
     };
     stack.in_use().store(true, Relaxed);
-    // SAFETY: inside a section, and the id was free: what is not set here is zero.
-    let t = unsafe { &mut *tcb(tid) };
-    t.percpu = percpu::of(place.cpu.into());
+    // The id was free: what is not set here is zero.
+    let t = section.thread(TcbRef::of(tid));
+    t.cpu = CpuRef::of(place.cpu.into());
     t.name = Some(name);
     t.next_use();
     t.prio = place.priority;
@@ -251,11 +254,11 @@ fn create(
     if crate::static_branch!(crate::trace::events::thread_name::ID)
         || crate::static_branch!(crate::trace::events::thread_create::ID)
     {
-        return end_traced(section, created);
+        return end_traced(section, tid);
     }
     #[cfg(feature = "rules")]
     if crate::static_branch!(crate::trace::rules::events::NAMES) {
-        return end_traced(section, created);
+        return end_traced(section, tid);
     }
     section.leave_quietly();
     created
@@ -263,16 +266,16 @@ fn create(
 
 /// Apart, as the rare ends of [`sched`].
 #[inline(never)]
-fn end_traced(section: Section, created: Created) -> Created {
-    // SAFETY: inside a section, and it was just created.
-    let t = unsafe { &*tcb(ThreadId::new(created.0 as u8)) };
+fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
+    let t = section.look_at(TcbRef::of(tid));
+    let created = Created(t.handle);
     let tid = t.tid.raw();
     #[cfg(feature = "rules")]
     if crate::static_branch!(crate::trace::rules::events::NAMES) {
         crate::trace::rules::events::thread_named(tid, t.name_or_none());
     }
     trace!(thread_name, tid, t.name_or_none().as_bytes());
-    trace!(thread_create, tid, t.prio.rank(), sched::cpu_of(t));
+    trace!(thread_create, tid, t.prio.rank(), t.cpu.number());
     section.leave_quietly();
     created
 }
@@ -287,8 +290,8 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let block = unsafe { &mut *cpu };
     let tid = ThreadId::new(block.cpu as u8);
     // SAFETY: idle ids belong to their CPU.
-    let t = unsafe { &mut *tcb(tid) };
-    t.percpu = cpu;
+    let t = unsafe { &mut *TcbRef::of(tid).as_ptr() };
+    t.cpu = CpuRef::this();
     t.name = Some("idle");
     t.resume = switch::resume_idle();
     t.stack_bottom = stack_top.wrapping_sub(IDLE_STACK_SIZE);

@@ -2,11 +2,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::tcb::{EXITED, Tcb, Woken, tcb};
-use crate::arch::{percpu, switch};
-use crate::lock::{self, Section};
+use super::tcb::{EXITED, TcbRef, Woken};
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::switch::{is_preempted, leave_for_good};
+use crate::section::{self, Kernel, Section, Thread};
 use crate::trace::{self, trace};
-use crate::{preempt, sched};
+use crate::{preempt, sched, switch};
 
 /// Ends the calling thread. Its number is free again once it was joined.
 ///
@@ -17,29 +18,20 @@ pub fn exit(code: usize) -> ! {
         sched::may_block(),
         "only a thread with preemption enabled can exit"
     );
-    let me = percpu::current();
-    // SAFETY: the running thread's own block; read by others when it has ended.
-    unsafe { (*me).exit_code = code };
-    let mut section = lock::enter_thread();
+    let me = TcbRef::current();
+    let mut section = section::enter_thread();
+    section.thread(me).exit_code = code;
     // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
-    // SAFETY: the running thread's own block, inside a section.
-    let held = || unsafe { (*me).held };
-    // SAFETY: the list holds mutexes that their waiters borrow.
-    while let Some(held) = unsafe { held().as_ref() } {
+    while let Some(held) = section.held_by(me) {
         held.let_go(&mut section);
-        section.leave();
-        section = lock::enter_thread();
+        section = section.leave_and_enter();
     }
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *me };
-    trace!(thread_exit, u32::from(t.tid.raw()));
-    t.state = EXITED;
-    if let Some(joiner) = t.joiner {
-        // SAFETY: inside a section.
-        let waiting = unsafe { &mut *tcb(joiner) };
+    trace!(thread_exit, u32::from(me.tid().raw()));
+    let joiner = section.look_at(me).joiner;
+    if let Some(joiner) = joiner.map(TcbRef::of) {
         // Unless its time-out woke it already and it has not run since.
-        if waiting.woken == Woken::Not {
-            sched::wake(&mut section, waiting, Woken::Object);
+        if section.look_at(joiner).woken == Woken::Not {
+            sched::wake(&mut section, joiner, Woken::Object);
         }
     }
     leave(section, me)
@@ -48,52 +40,50 @@ pub fn exit(code: usize) -> ! {
 /// The running thread, which has ended, gives way for good. Neither its stack nor its block is touched once the section
 /// is over in which it leaves them: another CPU may use them at once.
 #[inline(always)]
-fn leave(mut section: Section, prev: *mut Tcb) -> ! {
-    // SAFETY: this CPU's own, inside a section.
-    let sched = unsafe { sched::of_cpu(percpu::this()) };
-    let next = tcb(sched.rq.block_current(section.ready_links()));
-    // SAFETY: control blocks are static; inside a section.
-    if switch::is_preempted(unsafe { &*next }) {
+fn leave(mut section: Section<Thread>, me: TcbRef) -> ! {
+    section.thread(me).state = 0;
+    sched::unready(&mut section, me, EXITED);
+    let next = TcbRef::of(section.cpu(me.cpu()).rq.best());
+    if is_preempted(next) {
         core::hint::cold_path();
-        leave_apart(section, prev);
+        leave_apart(section, me);
     }
-    leave_to(section, prev, next)
+    leave_to_best(section, me)
 }
 
 #[inline(always)]
-fn leave_to(mut section: Section, prev: *mut Tcb, next: *mut Tcb) -> ! {
-    // SAFETY: control blocks are static; inside a section.
-    let in_use = unsafe { &*prev }.stack_top as *const AtomicBool;
+fn leave_to_best(mut section: Section<Thread>, me: TcbRef) -> ! {
+    let in_use = section.look_at(me).stack_top as *const AtomicBool;
     // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
     // which ends only when this CPU has left both.
     unsafe { &*in_use }.store(false, Relaxed);
-    sched::commit_switch(&mut section, percpu::this(), prev, next);
-    // SAFETY: interrupts are off, and `commit_switch` made `next` the current thread.
-    unsafe { switch::leave_for_good(next) }
+    let next = TcbRef::of(section.cpu(CpuRef::this()).rq.pick_other());
+    switch::commit(&mut section, me, next);
+    // Its end is on the next stack.
+    core::mem::forget(section);
+    // SAFETY: interrupts are off, and `commit` made `next` the current thread.
+    unsafe { leave_for_good(next) }
 }
 
-/// With the switch in a section of its own, where the next thread gets all of its registers back, as `sched` does it for
-/// those that wait. An interrupt that comes in between does not switch: the thread itself
+/// With the switch in a section of its own, where the next thread gets all of its registers back, as
+/// [`switch::blocked`] does it for those that wait. An interrupt that comes in between does not switch: the thread itself
 /// leaves its stack, and until then counts as running ([`is_leaving`]).
 #[cold]
 #[inline(never)]
-fn leave_apart(mut section: Section, prev: *mut Tcb) -> ! {
-    // SAFETY: the running thread's own block, inside a section.
-    sched::put_off_switch(unsafe { &*prev });
+fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
+    percpu::set_need_resched();
     let guard = preempt::disable();
-    section.let_in();
-    // SAFETY: this CPU's own, inside a section.
-    let next = tcb(unsafe { sched::of_cpu(percpu::this()) }.rq.pick_other());
+    let section = section.interrupted();
     // The switch enables preemption, as it does for whoever is next.
     trace::preemption_enabling();
     core::mem::forget(guard);
-    leave_to(section, prev, next)
+    leave_to_best(section, me)
 }
 
 /// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
 #[inline(always)]
-pub(super) fn is_leaving(_section: &Section, t: &Tcb) -> bool {
-    // SAFETY: inside a section.
-    let runs = || unsafe { sched::of_cpu(t.percpu) }.rq.current() == t.tid;
-    crate::static_branch!(lock::SMP) && t.state & EXITED != 0 && runs()
+pub(super) fn is_leaving(kernel: &mut Kernel, thread: TcbRef) -> bool {
+    crate::static_branch!(section::SMP)
+        && kernel.look_at(thread).state & EXITED != 0
+        && super::table::runs(kernel, thread)
 }

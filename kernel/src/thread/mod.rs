@@ -14,14 +14,15 @@ mod exit;
 mod stack;
 mod table;
 
+use core::num::NonZeroU32;
+
 use takt_scheduler::{Priority, ThreadId};
 
-use crate::arch::percpu;
 use crate::config::RR_QUANTUM_NS;
 use crate::error::Error;
-use crate::handoff::{self, Handoff};
-use crate::lock::{self, Section};
 use crate::sched;
+use crate::section::{self, Any, Kernel, Section};
+use crate::switch::{self, Handoff};
 use crate::sync::pi;
 use crate::time::{self, Instant};
 use crate::wait;
@@ -30,12 +31,12 @@ pub use create::Builder;
 pub(crate) use create::adopt_idle;
 pub use exit::exit;
 pub use stack::{Registration, Stack, for_each_stack};
-pub(crate) use table::name_by_guard;
-pub use table::{Info, Times, for_each};
+pub use table::{Info, Times, count_times, for_each};
+pub(crate) use table::{counts_times, name_by_guard};
 
 use create::give_id_back;
 use table::times_of;
-use tcb::{CREATED, EXITED, SUSPENDED, Tcb, WAITING, Wait, Woken, tcb};
+use tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 
 /// How a thread shares the CPU with others of its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,8 +50,8 @@ pub enum Policy {
 /// A thread. The handle outlives the thread; calls then fail with [`Error::NoSuchThread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Thread {
-    /// As in its control block.
-    handle: u32,
+    /// As in its control block. The next of a block follows by [`tcb::IN_USE`], so that it is never 0.
+    handle: NonZeroU32,
 }
 
 /// First Rust code of a thread.
@@ -67,9 +68,7 @@ pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
 /// The calling thread.
 #[must_use]
 pub fn current() -> Thread {
-    // SAFETY: the running thread's own block.
-    let t = unsafe { &*percpu::current() };
-    Thread { handle: t.handle }
+    Thread::of_handle(TcbRef::current().handle())
 }
 
 /// Waits until someone calls [`Thread::unpark`] for the calling thread; returns at once if that happened since the
@@ -79,34 +78,56 @@ pub fn current() -> Thread {
 /// [`Error::WrongContext`] in an interrupt handler or with preemption disabled; [`Error::TimedOut`].
 #[inline]
 pub fn park(deadline: Instant) -> Result<(), Error> {
-    if !sched::may_block() {
-        return Err(Error::WrongContext);
-    }
     if deadline != Instant::NEVER {
         return park_until(deadline);
     }
-    let mut section = lock::enter_thread();
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
-    if !t.token {
-        wait::block(&mut section, Wait::Park, core::ptr::null_mut());
+    begin_park().finish()?;
+    // A further one that came before this thread ran is what this returns for, too.
+    let me = TcbRef::current();
+    if crate::static_branch!(section::SMP) {
+        core::hint::cold_path();
+        forget_token_apart(me);
+    } else {
+        me.forget_token();
     }
-    t.token = false;
-    section.leave_quietly();
     Ok(())
+}
+
+/// In a section: else what this thread reads behind its park could be older than a notification that it forgets.
+#[cold]
+#[inline(never)]
+fn forget_token_apart(me: TcbRef) {
+    let mut section = section::enter_thread();
+    section.thread(me).token = false;
+    section.leave_quietly();
+}
+
+#[inline(never)]
+fn begin_park() -> Handoff {
+    if !sched::may_block() {
+        return Handoff::wrong_context();
+    }
+    let mut section = section::enter_thread();
+    let token = &mut section.thread(TcbRef::current()).token;
+    if *token {
+        *token = false;
+        return Handoff::stay(section, Ok(()));
+    }
+    wait::block(section, Wait::Park, None)
 }
 
 /// [`park`] in steps.
 #[inline(never)]
 fn park_until(deadline: Instant) -> Result<(), Error> {
-    let section = lock::enter_thread();
-    let nothing = core::ptr::null_mut();
-    let woken = wait::wait_until(section, Wait::Park, nothing, deadline.cycles());
-    let section = lock::enter_thread();
-    // SAFETY: the running thread's own block, inside a section.
-    let t = unsafe { &mut *percpu::current() };
+    if !sched::may_block() {
+        return Err(Error::WrongContext);
+    }
+    let section = section::enter_thread();
+    let woken = wait::wait_until(section, Wait::Park, None, deadline.cycles());
+    let mut section = section::enter_thread();
+    let token = &mut section.thread(TcbRef::current()).token;
     // A notification that came after the time-out, before this thread ran, counts.
-    let is_notified = core::mem::replace(&mut t.token, false) || woken == Woken::Object;
+    let is_notified = core::mem::replace(token, false) || woken == Woken::Object;
     section.leave_quietly();
     if is_notified {
         Ok(())
@@ -115,23 +136,55 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     }
 }
 
+/// [`Thread::unpark`] of the thread with this handle, inside a section.
+#[inline(always)]
+pub(crate) fn unpark(kernel: &mut Kernel, handle: u32) -> Result<(), Error> {
+    let thread = TcbRef::of(ThreadId::new(handle as u8));
+    let t = kernel.look_at(thread);
+    if t.handle != handle {
+        return Err(Error::NoSuchThread);
+    }
+    if t.is_parked() {
+        sched::wake_waiting(kernel, thread, Woken::Object);
+    } else {
+        notify(kernel, thread);
+    }
+    Ok(())
+}
+
+/// A notification for a thread that is not just parked.
+#[cold]
+#[inline(never)]
+fn notify(kernel: &mut Kernel, thread: TcbRef) {
+    let t = kernel.thread(thread);
+    if t.state & WAITING != 0 && t.wait == Wait::Park {
+        // Suspended as well.
+        sched::wake(kernel, thread, Woken::Object);
+    } else {
+        t.token = true;
+    }
+}
+
 impl Thread {
     /// Its number, as traces show it.
     #[must_use]
     pub fn id(&self) -> u8 {
-        self.handle as u8
+        self.handle.get() as u8
     }
 
     /// The handle as a number, which is never 0.
-    #[cfg(feature = "latency-tracers")]
+    #[inline(always)]
     pub(crate) fn handle(self) -> u32 {
-        self.handle
+        self.handle.get()
     }
 
     /// The thread of that number; one that does not exist if there is none.
-    #[cfg(feature = "latency-tracers")]
+    #[inline(always)]
     pub(crate) fn of_handle(handle: u32) -> Self {
-        Self { handle }
+        Self {
+            // No thread has that one: bit 31 is none of a handle's.
+            handle: NonZeroU32::new(handle).unwrap_or(NonZeroU32::MAX),
+        }
     }
 
     #[inline(always)]
@@ -141,25 +194,31 @@ impl Thread {
 
     /// Gives it a quantum; before it is started.
     fn make_round_robin(self, ns: u64) {
-        let section = lock::enter();
-        if let Ok(t) = self.block(&section) {
+        let mut section = section::enter();
+        if let Ok(t) = self.block(&mut section) {
             t.round_robin = 1;
             t.quantum = time::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns });
-            // SAFETY: inside a section.
-            unsafe { sched::of_cpu(t.percpu) }.nr_round_robin += 1;
+            let cpu = t.cpu;
+            section.cpu(cpu).nr_watchers += 1;
         }
         section.leave_quietly();
     }
 
+    /// Where its control block is.
+    #[inline(always)]
+    fn place(self) -> TcbRef {
+        TcbRef::of(self.tid())
+    }
+
     /// Its control block, if it still exists.
     #[inline(always)]
-    fn block<'a>(&self, _section: &Section) -> Result<&'a mut Tcb, Error> {
-        // SAFETY: inside a section.
-        let t = unsafe { &mut *tcb(self.tid()) };
-        if t.handle != self.handle {
-            return Err(Error::NoSuchThread);
+    fn block(self, kernel: &mut Kernel) -> Result<&mut Tcb, Error> {
+        let t = kernel.thread(self.place());
+        if t.handle == self.handle.get() {
+            Ok(t)
+        } else {
+            Err(Error::NoSuchThread)
         }
-        Ok(t)
     }
 
     /// Lets a created thread run.
@@ -194,36 +253,38 @@ impl Thread {
 
     #[inline(never)]
     fn begin_suspend(self) -> Handoff {
-        let mut section = lock::enter();
-        let t = match self.block(&section) {
-            Ok(t) => t,
-            Err(error) => return Handoff::stay(section, Err(error)),
-        };
-        if !core::ptr::eq(percpu::current(), t) {
-            return Self::end_with_other_suspended(section, t);
+        let mut section = section::enter();
+        let me = TcbRef::current();
+        if let Err(error) = self.block(&mut section) {
+            return Handoff::stay(section, Err(error));
         }
-        if !sched::may_block_as(t) {
+        if self.place() != me {
+            return self.end_with_other_suspended(section);
+        }
+        if !sched::may_block_as(me) {
             return Handoff::stay(section, Err(Error::WrongContext));
         }
-        let cpu = t.percpu;
-        let next = sched::suspend_current(&mut section, t);
-        handoff::end_with_switch_to(section, cpu, t, tcb(next))
+        sched::unready(&mut section, me, SUSPENDED);
+        let cpu = me.cpu();
+        let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
+        Handoff::switch(switch::to(section, cpu, me, next))
     }
 
     #[inline(never)]
-    fn end_with_other_suspended(mut section: Section, t: &mut Tcb) -> Handoff {
+    fn end_with_other_suspended(self, mut section: Section<Any>) -> Handoff {
+        let t = section.look_at(self.place());
         if t.state & EXITED != 0 || t.is_idle() {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
-        sched::suspend_other(&mut section, t);
+        sched::suspend_other(&mut section, self.place());
         Handoff::stay(section, Ok(()))
     }
 
     /// Takes away one reason for which the thread does not run.
     #[inline(always)]
     fn release(self, reason: u8) -> Handoff {
-        let section = lock::enter();
-        let t = match self.block(&section) {
+        let mut section = section::enter();
+        let t = match self.block(&mut section) {
             Ok(t) => t,
             Err(error) => return Handoff::stay(section, Err(error)),
         };
@@ -234,7 +295,7 @@ impl Thread {
         if t.state != 0 {
             return Handoff::stay(section, Ok(()));
         }
-        handoff::end_with_wakeup(section, t)
+        switch::woken(section, self.place())
     }
 
     /// Lets a suspended thread go on.
@@ -263,21 +324,10 @@ impl Thread {
     /// Threads and interrupt handlers.
     #[inline(always)]
     pub fn unpark(&self) -> Result<(), Error> {
-        let mut section = lock::enter();
-        let result = self.unpark_in(&mut section);
+        let mut section = section::enter();
+        let result = unpark(&mut section, self.handle());
         section.leave();
         result
-    }
-
-    #[inline(always)]
-    pub(crate) fn unpark_in(&self, section: &mut Section) -> Result<(), Error> {
-        let t = self.block(section)?;
-        if t.state & WAITING != 0 && t.wait == Wait::Park {
-            sched::wake(section, t, Woken::Object);
-        } else {
-            t.token = true;
-        }
-        Ok(())
     }
 
     /// Waits for its end and gives its exit code; the handle is void afterwards.
@@ -290,22 +340,19 @@ impl Thread {
         if !sched::may_block() {
             return Err(Error::WrongContext);
         }
-        let mut section = lock::enter_thread();
+        let mut section = section::enter_thread();
         let is_announced = self.begin_join(&mut section);
         section.leave_quietly();
         let mut woken = Woken::Object;
         if is_announced? {
             woken = wait::finish(deadline.cycles());
         }
-        let mut section = lock::enter_thread();
+        let mut section = section::enter_thread();
         // Its stack and its block are free when this returns.
-        while self
-            .block(&section)
-            .is_ok_and(|t| exit::is_leaving(&section, t))
-        {
+        while self.block(&mut section).is_ok() && exit::is_leaving(&mut section, self.place()) {
             section.leave_quietly();
             core::hint::spin_loop();
-            section = lock::enter_thread();
+            section = section::enter_thread();
         }
         let result = self.end_join(&mut section, woken);
         section.leave_quietly();
@@ -313,9 +360,9 @@ impl Thread {
     }
 
     /// Announces the wait for its end, unless it has ended already.
-    fn begin_join(&self, section: &mut Section) -> Result<bool, Error> {
-        let t = self.block(section)?;
-        if core::ptr::eq(percpu::current(), t) {
+    fn begin_join(&self, kernel: &mut Kernel) -> Result<bool, Error> {
+        let t = self.block(kernel)?;
+        if self.place() == TcbRef::current() {
             return Err(Error::Deadlock);
         }
         if t.state & EXITED != 0 {
@@ -325,25 +372,25 @@ impl Thread {
             return Err(Error::InvalidState);
         }
         t.joiner = Some(current().tid());
-        wait::announce(section, Wait::Join, core::ptr::null_mut());
+        wait::announce(kernel, Wait::Join, None);
         Ok(true)
     }
 
-    fn end_join(&self, section: &mut Section, woken: Woken) -> Result<usize, Error> {
+    fn end_join(&self, kernel: &mut Kernel, woken: Woken) -> Result<usize, Error> {
         // Meanwhile another thread may have joined it first, and its block be someone else's.
-        let t = self.block(section)?;
+        let t = self.block(kernel)?;
         if woken == Woken::TimedOut {
             if t.joiner == Some(current().tid()) {
                 t.joiner = None;
             }
             return Err(Error::TimedOut);
         }
-        // SAFETY: inside a section.
-        unsafe { sched::of_cpu(t.percpu) }.nr_round_robin -= u32::from(t.round_robin);
+        let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
         t.clear();
         t.next_use();
-        give_id_back(section, self.tid());
-        Ok(t.exit_code)
+        kernel.cpu(cpu).nr_watchers -= u32::from(was_round_robin);
+        give_id_back(kernel, self.tid());
+        Ok(exit_code)
     }
 
     /// Changes its own priority; what it inherits through mutexes it holds is kept.
@@ -357,8 +404,8 @@ impl Thread {
     /// Threads and interrupt handlers. Where interrupts are off, what is left to a later interrupt gives no error.
     pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
-        let section = lock::enter();
-        let changed = self.block(&section).and_then(|t| {
+        let mut section = section::enter();
+        let changed = self.block(&mut section).and_then(|t| {
             if t.is_idle() {
                 return Err(Error::InvalidState);
             }
@@ -386,20 +433,22 @@ impl Thread {
         self.read(|t| t.name_or_none())
     }
 
-    /// How long it has run, in cycles, and how often it was switched to.
+    /// How long it has run, in cycles, and how often it was switched to: `None` while that is not counted
+    /// ([`count_times`]).
     ///
     /// # Errors
     /// [`Error::NoSuchThread`].
-    pub fn times(&self) -> Result<Times, Error> {
-        self.read(|t| {
-            // SAFETY: inside a section.
-            unsafe { times_of(t) }
-        })
+    pub fn times(&self) -> Result<Option<Times>, Error> {
+        let mut section = section::enter();
+        let exists = self.block(&mut section).map(|_| ());
+        let result = exists.map(|()| times_of(&mut section, self.place()));
+        section.leave_quietly();
+        result
     }
 
-    fn read<R>(&self, get: impl FnOnce(&Tcb) -> R) -> Result<R, Error> {
-        let section = lock::enter();
-        let result = self.block(&section).map(|t| get(t));
+    fn read<R>(self, get: impl FnOnce(&Tcb) -> R) -> Result<R, Error> {
+        let mut section = section::enter();
+        let result = self.block(&mut section).map(|t| get(t));
         section.leave_quietly();
         result
     }

@@ -1,12 +1,18 @@
 //! Looking at all threads: the thread table, and whose stack it is.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use takt_scheduler::ThreadId;
 
 use super::for_each_stack;
-use super::tcb::{EXITED, Tcb, tcb};
-use crate::config::MAX_THREADS;
-use crate::lock;
-use crate::sched;
+use super::tcb::{EXITED, TcbRef};
+use crate::arch::percpu::CpuRef;
+use crate::arch::tsc;
+use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::error::Error;
+use crate::section::{self, Kernel};
+use crate::sync::raw_mutex::{Long, RawMutex};
+use crate::time::Instant;
 
 /// What a thread has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,20 +23,75 @@ pub struct Times {
     pub switches: u64,
 }
 
-/// What a thread has used up to now.
+/// Whether that is counted.
+static COUNTS: AtomicBool = AtomicBool::new(false);
+
+/// Held by who switches it on or off.
+static SWITCHING: RawMutex = RawMutex::new();
+
+/// Has the kernel count how long each thread runs and how often it is switched to, or no longer. It does not at boot, since
+/// it costs each switch some twenty instructions. Counts begin at 0 each time, and are exact when this returns.
 ///
-/// # Safety
-/// Inside a section.
-pub(super) unsafe fn times_of(t: &Tcb) -> Times {
-    let mut cycles = t.runtime;
-    // SAFETY: the caller's duty.
-    if unsafe { sched::of_cpu(t.percpu) }.rq.current() == t.tid {
-        cycles = cycles.wrapping_add(crate::arch::tsc::now());
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// Threads that may block.
+pub fn count_times(on: bool) -> Result<(), Error> {
+    SWITCHING.lock(Instant::NEVER, Long::Refused)?;
+    if COUNTS.load(Relaxed) != on {
+        COUNTS.store(false, Relaxed);
+        for cpu in 0..MAX_CPUS {
+            watch(CpuRef::of(cpu), on);
+        }
+        if on {
+            // A section for each: that is long enough.
+            (0..MAX_THREADS).for_each(|id| begin_counting(TcbRef::of(ThreadId::new(id as u8))));
+        }
+        COUNTS.store(on, Relaxed);
     }
-    Times {
-        cycles,
+    SWITCHING.unlock()
+}
+
+/// Whether times are counted.
+pub(crate) fn counts_times() -> bool {
+    COUNTS.load(Relaxed)
+}
+
+/// Has each switch of a CPU counted, or no longer.
+fn watch(cpu: CpuRef, on: bool) {
+    let mut section = section::enter();
+    let nr_watchers = &mut section.cpu(cpu).nr_watchers;
+    *nr_watchers = if on {
+        *nr_watchers + 1
+    } else {
+        *nr_watchers - 1
+    };
+    section.leave_quietly();
+}
+
+fn begin_counting(thread: TcbRef) {
+    let mut section = section::enter();
+    let runs = runs(&mut section, thread);
+    let t = section.thread(thread);
+    t.switches = 0;
+    t.runtime = if runs { tsc::now().wrapping_neg() } else { 0 };
+    section.leave_quietly();
+}
+
+/// Whether a thread runs on its CPU.
+pub(super) fn runs(kernel: &mut Kernel, thread: TcbRef) -> bool {
+    kernel.cpu(thread.cpu()).rq.current() == thread.tid()
+}
+
+/// What a thread has used up to now, if that is counted.
+pub(super) fn times_of(kernel: &mut Kernel, thread: TcbRef) -> Option<Times> {
+    let now = if runs(kernel, thread) { tsc::now() } else { 0 };
+    let t = kernel.look_at(thread);
+    counts_times().then(|| Times {
+        cycles: t.runtime.wrapping_add(now),
         switches: t.switches,
-    }
+    })
 }
 
 /// One line of the thread table.
@@ -48,25 +109,25 @@ pub struct Info {
     pub cpu: u32,
     /// State bits: 0 ready, 1 waiting, 2 suspended, 4 created, 8 exited.
     pub state: u8,
-    /// What it has used.
-    pub times: Times,
+    /// What it has used, if that is counted ([`count_times`]).
+    pub times: Option<Times>,
 }
 
 /// Calls `f` for every thread, idle threads included.
 pub fn for_each(mut f: impl FnMut(Info)) {
     for id in 0..MAX_THREADS {
-        let section = lock::enter();
-        // SAFETY: inside a section.
-        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
+        let thread = TcbRef::of(ThreadId::new(id as u8));
+        let mut section = section::enter();
+        let times = times_of(&mut section, thread);
+        let t = section.look_at(thread);
         let info = t.is_used().then(|| Info {
             id: id as u8,
             name: t.name_or_none(),
             priority: t.prio.raw(),
             rank: t.prio.rank(),
-            cpu: sched::cpu_of(t),
+            cpu: t.cpu.number(),
             state: t.state,
-            // SAFETY: inside a section.
-            times: unsafe { times_of(t) },
+            times,
         });
         section.leave_quietly();
         if let Some(info) = info {
@@ -79,7 +140,7 @@ pub fn for_each(mut f: impl FnMut(Info)) {
 pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
     (0..MAX_THREADS).find_map(|id| {
         // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
-        let t = unsafe { &*tcb(ThreadId::new(id as u8)) };
+        let t = unsafe { &*TcbRef::of(ThreadId::new(id as u8)).as_ptr() };
         let is_owner = if t.is_idle() {
             // Of its stack only the top is known.
             guard_below(t.stack_top) == guard

@@ -3,12 +3,15 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use takt_scheduler::{PrioCounts, PrioQueue, Priority, ThreadId};
+use core::ptr::NonNull;
+
+use takt_scheduler::{PrioCounts, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, CpuRef};
 use crate::config::MAX_THREADS;
 use crate::error::Error;
+use crate::section::Waiters;
 use crate::sync::raw_mutex::RawMutex;
 
 /// Waiting for an object, a time or a notification.
@@ -74,12 +77,12 @@ pub struct Tcb {
     pub resume: usize,
     /// Stack pointer, when the thread gave up the CPU itself.
     pub rsp: usize,
-    /// The block of the thread's CPU.
-    pub(crate) percpu: *mut PerCpu,
+    /// The thread's CPU, which is set before anything else of it is used and never changes.
+    pub(crate) cpu: CpuRef,
     /// Time spent running, in cycles; while the thread runs, less the time at which it was switched to (wrapping).
     pub(crate) runtime: u64,
     /// The queue it waits in, or null.
-    pub(crate) wait_queue: *mut PrioQueue,
+    pub(crate) wait_queue: *const Waiters,
     /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
     /// instruction and six more around it.
     pub(crate) switches: u64,
@@ -125,7 +128,7 @@ pub struct Tcb {
     pub(crate) wait_prio: Priority,
     /// Since it announced its wait, it was given another priority: whoever did so may have to let it go on before the owner
     /// of its mutex has that. (Also where it is the former one again: the owner may have seen the one in between.)
-    pub(crate) lends_anew: bool,
+    pub(crate) is_reprioritized: bool,
     /// It has not begun to wait anew since a search through its wait queue came to it.
     pub(crate) searched: bool,
     /// Who waits for its end.
@@ -159,6 +162,15 @@ impl Tcb {
         self.atomic & NEVER_WAITS != 0
     }
 
+    /// Whether it waits for a notification, and nothing else keeps it from running. One comparison.
+    #[inline(always)]
+    pub(crate) fn is_parked(&self) -> bool {
+        const PARKED: u16 = WAITING as u16 | (Wait::Park as u16) << 8;
+        // SAFETY: two bytes of the block, as asserted below.
+        let state = unsafe { (&raw const self.state).cast::<u16>().read_unaligned() };
+        state == PARKED
+    }
+
     /// What a record says of a thread, by one load.
     #[inline(always)]
     pub(crate) fn word(&self) -> ThreadWord {
@@ -189,6 +201,11 @@ impl Tcb {
 const _: () = assert!(
     core::mem::offset_of!(Tcb, tid) == core::mem::offset_of!(Tcb, preempt) + 1,
     "a switch reads both at once"
+);
+
+const _: () = assert!(
+    core::mem::offset_of!(Tcb, wait) == core::mem::offset_of!(Tcb, state) + 1,
+    "both are compared at once"
 );
 
 const _: () = assert!(
@@ -243,11 +260,6 @@ unsafe impl Sync for Table {}
 /// Zeros, which are a free block: so they lie in `.bss`.
 static TABLE: Table = Table(UnsafeCell::new(MaybeUninit::zeroed()));
 
-struct Pointers([*mut Tcb; MAX_THREADS]);
-
-// SAFETY: addresses, which never change.
-unsafe impl Sync for Pointers {}
-
 // For a host that reads the RAM and wants the names of threads: where they stand in a block, and what is set in
 // `handle` while it is in use. Symbols' values, so they cost nothing.
 core::arch::global_asm!(
@@ -260,24 +272,112 @@ core::arch::global_asm!(
 
 /// The address of each block: one load, where the size of a block takes three instructions to multiply by.
 #[unsafe(export_name = "takt_tcbs")]
-static POINTERS: Pointers = Pointers({
-    let mut list = [core::ptr::null_mut(); MAX_THREADS];
+static BLOCKS: [TcbRef; MAX_THREADS] = {
+    let mut list = [TcbRef(NonNull::dangling()); MAX_THREADS];
     let mut id = 0;
     while id < MAX_THREADS {
         // SAFETY: inside the table.
         let slot = unsafe { TABLE.0.get().cast::<Slot>().add(id) };
         // SAFETY: as above.
-        list[id] = unsafe { &raw mut (*slot).tcb };
+        let block = unsafe { &raw mut (*slot).tcb };
+        // SAFETY: an address inside a static.
+        list[id] = TcbRef(unsafe { NonNull::new_unchecked(block) });
         id += 1;
     }
     list
-});
+};
 
-/// The control block of a thread id.
-#[inline(always)]
-pub(crate) fn tcb(tid: ThreadId) -> *mut Tcb {
-    // Masked to the table's size, which is a power of two.
-    POINTERS.0[tid.index() & (MAX_THREADS - 1)]
+/// A thread's control block: always one of the table, whether a thread uses it or not. What is in it is lent by a section
+/// ([`Kernel::thread`](crate::section::Kernel::thread)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct TcbRef(NonNull<Tcb>);
+
+// SAFETY: an address, which never changes.
+unsafe impl Sync for TcbRef {}
+
+/// Gives fields that may be read outside a section, as they are.
+macro_rules! readable {
+    ($($(#[$doc:meta])* $field:ident: $type:ty),* $(,)?) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $field(self) -> $type {
+            // SAFETY: a block of the table, and an aligned field of at most a word, which is never read in halves.
+            unsafe { (*self.0.as_ptr()).$field }
+        }
+    )*};
+}
+
+impl TcbRef {
+    /// The control block of a thread id.
+    #[inline(always)]
+    pub(crate) fn of(tid: ThreadId) -> Self {
+        // Masked to the table's size, which is a power of two.
+        BLOCKS[tid.index() & (MAX_THREADS - 1)]
+    }
+
+    /// The running thread's.
+    #[inline(always)]
+    pub(crate) fn current() -> Self {
+        // SAFETY: a CPU runs a thread of the table from the beginning.
+        Self(unsafe { NonNull::new_unchecked(percpu::current()) })
+    }
+
+    /// The control block at an address.
+    ///
+    /// # Safety
+    /// [`as_ptr`](Self::as_ptr) gave it.
+    #[inline(always)]
+    pub(crate) unsafe fn of_address(address: usize) -> Self {
+        // SAFETY: the caller's duty.
+        Self(unsafe { NonNull::new_unchecked(address as *mut Tcb) })
+    }
+
+    /// Its address.
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> *mut Tcb {
+        self.0.as_ptr()
+    }
+
+    readable! {
+        /// Its number.
+        tid: ThreadId,
+        /// The thread's CPU.
+        cpu: CpuRef,
+        /// The thread's handle. The running thread's own does not change.
+        handle: u32,
+        /// Where a switch to it goes on.
+        resume: usize,
+        /// Its effective priority.
+        prio: Priority,
+        /// Its own priority.
+        base: Priority,
+        /// Its state.
+        state: u8,
+        /// Whether it must not wait, as the running thread asks of itself.
+        atomic: u8,
+        /// The queue that it waits in.
+        wait_queue: *const Waiters,
+        /// The priority that it stands there with.
+        wait_prio: Priority,
+        /// How its wait ended, as it asks itself when it runs again.
+        woken: Woken,
+        /// What the waker left, as it asks itself when it runs again.
+        exchange: usize,
+    }
+
+    /// Whether it stands in its wait queue with a priority that is not its own any more. Outside a section that may be over.
+    #[inline(always)]
+    pub(crate) fn is_misplaced(self) -> bool {
+        !self.wait_queue().is_null() && self.wait_prio() != self.prio()
+    }
+
+    /// The running thread forgets a notification, on the only CPU: one that an interrupt brings comes before or after that.
+    #[inline(always)]
+    pub(crate) fn forget_token(self) {
+        // SAFETY: a block of the table, and one byte.
+        unsafe { (*self.0.as_ptr()).token = false };
+    }
 }
 
 /// Gives every block what is the same in all its uses.
@@ -286,13 +386,15 @@ pub(crate) fn tcb(tid: ThreadId) -> *mut Tcb {
 /// Once, on the boot CPU, before there are threads.
 pub(crate) unsafe fn init() {
     for id in 0..MAX_THREADS {
-        let tid = ThreadId::new(id as u8);
-        // SAFETY: no one else looks at the table yet, and zeros are a valid block.
-        let t = unsafe { &mut *tcb(tid) };
-        t.tid = tid;
+        let block = TcbRef::of(ThreadId::new(id as u8)).as_ptr();
+        // SAFETY: no one else looks at the table yet. Zeros are a valid block but for this field.
+        unsafe { (*block).cpu = CpuRef::of(0) };
+        // SAFETY: as above.
+        let t = unsafe { &mut *block };
+        t.tid = ThreadId::new(id as u8);
         // The boot CPU's idle thread is one from the start, since the boot context may hold a mutex.
         let idle = if id == 0 { IN_USE } else { 0 };
-        t.handle = u32::from(tid.raw()) | idle;
+        t.handle = id as u32 | idle;
         t.preempt = percpu::NO_RESCHED;
     }
 }

@@ -245,12 +245,7 @@ pub(crate) fn is_switch_recorded(next: &Tcb) -> bool {
 /// Records that a thread is about to be put into its run queue, if that is on.
 #[inline(always)]
 pub(crate) fn record_wakeup(t: &Tcb) {
-    trace!(
-        sched_wakeup,
-        t.tid.raw(),
-        t.prio.rank(),
-        crate::sched::cpu_of(t)
-    );
+    trace!(sched_wakeup, t.tid.raw(), t.prio.rank(), t.cpu.number());
 }
 
 /// Records that `next` is about to run, if that is on.

@@ -12,10 +12,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_scheduler::ThreadId;
 
 use super::{latency, snapshot};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{jump_label, place};
-use crate::sched;
-use crate::thread::tcb::{Tcb, tcb};
+use crate::thread::tcb::{Tcb, TcbRef};
 
 jump_label::keys! {
     /// One of these tracers is the current one.
@@ -39,7 +38,7 @@ const SOME: u32 = 0x100;
 impl Followed {
     fn of(t: &Tcb) -> &'static Self {
         // SAFETY: blocks are static, and all of it are atomics.
-        unsafe { &(*t.percpu).followed }
+        unsafe { &(*t.cpu.as_ptr()).followed }
     }
 
     /// The thread that is followed and still waits to run.
@@ -49,16 +48,16 @@ impl Followed {
             return None;
         }
         // SAFETY: inside a section.
-        let t = unsafe { &*tcb(ThreadId::new(tid as u8)) };
+        let t = unsafe { &*TcbRef::of(ThreadId::new(tid as u8)).as_ptr() };
         // Else it was suspended or has ended meanwhile.
         (t.state == 0).then_some(t)
     }
 }
 
 /// When the place was passed whose hook is under way: by this CPU's time stamp, without what hooks have taken on `cpu`.
-fn now(cpu: *mut PerCpu) -> u64 {
+fn now(cpu: CpuRef) -> u64 {
     // SAFETY: blocks are static, and the count is an atomic; it may be a hook old.
-    let theirs = unsafe { &(*cpu).hooks };
+    let theirs = unsafe { &(*cpu.as_ptr()).hooks };
     // SAFETY: as above.
     let own = unsafe { &(*percpu::this()).hooks };
     theirs.without_hooks(own.passed())
@@ -68,10 +67,10 @@ fn now(cpu: *mut PerCpu) -> u64 {
 #[inline(never)]
 pub(super) fn woken(place: u32, t: &Tcb) {
     let cpu = Followed::of(t);
-    // SAFETY: inside a section.
-    let current = unsafe { sched::of_cpu(t.percpu) }.rq.current();
+    // SAFETY: inside a section, in which nothing changes it meanwhile.
+    let current = unsafe { (*t.cpu.as_ptr()).sched.rq.current() };
     // SAFETY: as above.
-    let current = unsafe { &*tcb(current) };
+    let current = unsafe { &*TcbRef::of(current).as_ptr() };
     let is_first = cpu
         .thread()
         // Itself: it was suspended meanwhile.
@@ -79,14 +78,14 @@ pub(super) fn woken(place: u32, t: &Tcb) {
     if t.prio.rank() < current.prio.rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.place.store(place, Relaxed);
-        cpu.since.store(now(t.percpu), Relaxed);
+        cpu.since.store(now(t.cpu), Relaxed);
     }
 }
 
 /// At `place` `next` is about to run on this CPU. Has `record` record it in between, so that the switch is in the snapshot.
 #[inline(never)]
 pub(super) fn switched(place: u32, prev: &Tcb, next: &Tcb, record: fn(&Tcb, &Tcb)) {
-    let is_kept = note(place, next, now(next.percpu));
+    let is_kept = note(place, next, now(next.cpu));
     record(prev, next);
     if is_kept {
         snapshot::keep_if_reserved();

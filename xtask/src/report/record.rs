@@ -411,8 +411,12 @@ pub struct ThreadRecord {
     pub name: String,
     pub priority: u32,
     pub cpu: u32,
-    pub runtime_cycles: u64,
-    pub switches: u64,
+    /// Cycles that it has run, if the image counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_cycles: Option<u64>,
+    /// How often it was switched to, if the image counts that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u64>,
 }
 
 /// The two distributions of a measured thread.

@@ -231,11 +231,16 @@ fn machine(out: &mut String, record: &RunRecord, dir: &Path) -> std::fmt::Result
             printable(t.name.as_bytes()),
             t.cpu,
             t.priority,
-            t.runtime_cycles,
-            t.switches
+            counted(t.runtime_cycles),
+            counted(t.switches)
         )?;
     }
     writeln!(out)
+}
+
+/// A count, where the image counts that.
+fn counted(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".to_owned(), |count| count.to_string())
 }
 
 /// A row for each latency of each measured thread, 79 columns wide.

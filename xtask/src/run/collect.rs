@@ -144,13 +144,14 @@ impl Results {
     /// All threads.
     #[must_use]
     pub fn thread_records(&self) -> Vec<ThreadRecord> {
+        let counts = self.threads.iter().any(|thread| thread.switches != 0);
         let record = |thread: &Thread| ThreadRecord {
             tid: thread.tid,
             name: thread.name.clone(),
             priority: thread.prio,
             cpu: thread.cpu,
-            runtime_cycles: thread.runtime_cycles,
-            switches: thread.switches,
+            runtime_cycles: counts.then_some(thread.runtime_cycles),
+            switches: counts.then_some(thread.switches),
         };
         self.threads.iter().map(record).collect()
     }

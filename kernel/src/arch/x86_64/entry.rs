@@ -341,7 +341,7 @@ global_asm!(
     device_irq_recorded = sym irq::device_irq_recorded,
     irq_handler_exit = sym crate::trace::events::irq_handler_exit::ID,
     traced_device_interrupt = sym irq::traced_device_interrupt,
-    irq_schedule = sym crate::sched::irq_schedule,
+    irq_schedule = sym crate::switch::irq_schedule,
     timer_interrupt_idle = sym crate::time::timer_interrupt_idle,
     timer_interrupt = sym crate::time::timer_interrupt,
     kick_interrupt = sym crate::smp::kick_interrupt,

@@ -6,6 +6,7 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, offset_of};
+use core::ptr::NonNull;
 
 use takt_scheduler::ThreadId;
 use takt_tracer::ring::RingControl;
@@ -14,7 +15,7 @@ use x86_64::structures::tss::TaskStateSegment;
 
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use crate::sched::CpuSched;
-use crate::thread::tcb::{Tcb, tcb};
+use crate::thread::tcb::{Tcb, TcbRef};
 
 /// A CPU's trace ring and its block. `gs` points to the beginning: what a record writes, which is most of what is written
 /// `gs:`-relative, lies at the shortest displacements. The block's fields have a long one in any case.
@@ -189,12 +190,70 @@ pub unsafe fn init(cpu: usize) {
         (&raw mut (*block).tss)
             .byte_add(IST1)
             .cast::<*mut Tcb>()
-            .write(tcb(ThreadId::new(cpu as u8)));
+            .write(TcbRef::of(ThreadId::new(cpu as u8)).as_ptr());
         (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
     }
     let base = block as usize - RING_BEFORE;
     // SAFETY: the base is the address of a static.
     unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(base as u64) };
+}
+
+/// A CPU by its block: always one of the table. What the kernel schedules there is lent by a section
+/// ([`Kernel::cpu`](crate::section::Kernel::cpu)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct CpuRef(NonNull<PerCpu>);
+
+impl CpuRef {
+    /// The calling CPU. One instruction.
+    ///
+    /// # Context
+    /// Any.
+    #[inline(always)]
+    pub(crate) fn this() -> Self {
+        // SAFETY: a CPU has a block from the beginning.
+        Self(unsafe { NonNull::new_unchecked(this()) })
+    }
+
+    /// The CPU of that number.
+    ///
+    /// # Panics
+    /// As [`of`].
+    #[inline(always)]
+    pub(crate) fn of(cpu: usize) -> Self {
+        // SAFETY: inside the table.
+        Self(unsafe { NonNull::new_unchecked(of(cpu)) })
+    }
+
+    /// Its block.
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> *mut PerCpu {
+        self.0.as_ptr()
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub(crate) fn number(self) -> u32 {
+        // SAFETY: a block of the table, and a field that never changes once the CPU runs.
+        unsafe { (*self.0.as_ptr()).cpu }
+    }
+
+    /// Its local APIC id.
+    #[inline(always)]
+    pub(crate) fn apic_id(self) -> u32 {
+        // SAFETY: as in `number`.
+        unsafe { (*self.0.as_ptr()).apic_id }
+    }
+
+    /// Counts an interrupt.
+    ///
+    /// # Context
+    /// The handler on that CPU.
+    #[inline(always)]
+    pub(crate) fn count_irq(self) {
+        // SAFETY: a block of the table; only its CPU's handlers write it, which do not interrupt each other.
+        unsafe { (*self.0.as_ptr()).nr_irqs += 1 };
+    }
 }
 
 /// This CPU's block. One instruction.
@@ -392,7 +451,7 @@ pub fn hardirq_exit() -> bool {
 /// Makes `next` the running thread in the per-CPU block: id, control block and IST1 in it. No reschedule is due
 /// afterwards, and as before nothing forbids one: a CPU switches only then.
 #[inline(always)]
-pub fn set_current(next: &mut Tcb) {
+pub(crate) fn set_current(next: TcbRef) {
     // SAFETY: this CPU's own fields, with interrupts off. An NMI between leaves the count as it found it.
     unsafe {
         asm!(
@@ -403,7 +462,7 @@ pub fn set_current(next: &mut Tcb) {
             preempt = const PREEMPT,
             current = const CURRENT,
             half = out(reg) _,
-            next = in(reg) next,
+            next = in(reg) next.as_ptr(),
             options(nostack, preserves_flags),
         );
     }

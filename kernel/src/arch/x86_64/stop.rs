@@ -109,7 +109,7 @@ fn stop_others() -> (u64, Writable) {
     let others = smp::online() & !(1 << percpu::cpu());
     for cpu in counted(MAX_CPUS) {
         if others >> cpu & 1 != 0 {
-            smp::kick(percpu::of(cpu));
+            smp::kick(percpu::CpuRef::of(cpu));
         }
     }
     while STOPPED.load(Acquire) != others {

@@ -7,7 +7,7 @@
 use core::arch::asm;
 use core::mem::offset_of;
 
-use crate::thread::tcb::Tcb;
+use crate::thread::tcb::{Tcb, TcbRef};
 
 unsafe extern "C" {
     fn takt_resume_new();
@@ -27,8 +27,8 @@ pub fn resume_new() -> usize {
 
 /// Whether a thread that does not run was preempted by an interrupt: then a switch to it loads all of its registers.
 #[inline(always)]
-pub fn is_preempted(t: &Tcb) -> bool {
-    t.resume == takt_resume_preempted as *const () as usize
+pub(crate) fn is_preempted(t: TcbRef) -> bool {
+    t.resume() == takt_resume_preempted as *const () as usize
 }
 
 /// Leaves `prev`, the running thread, and goes on with `next`. Returns when `prev` is chosen again.
@@ -37,15 +37,16 @@ pub fn is_preempted(t: &Tcb) -> bool {
 /// Interrupts are off, the kernel lock is not held, `prev` is the running thread, and the per-CPU block already names
 /// `next` as the current thread.
 #[inline(always)]
-pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
+pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
     // SAFETY: everything the compiler may keep in a register is either pushed, restored or declared clobbered; rbx and
     // rbp cannot be declared. Everything else is the caller's duty.
     unsafe {
         asm!(
             "push rbx",
             "push rbp",
-            "lea rax, [rip + 2f]",
-            "mov [rdi + {resume}], rax",
+            // mov qword ptr [rdi + {resume}], offset 2f
+            ".byte 0x48, 0xc7, 0x47, {resume}",
+            ".long 2f",
             "mov [rdi + {rsp}], rsp",
             "stmxcsr [rdi + {mxcsr}]",
             "jmp [rsi + {resume}]",
@@ -57,8 +58,8 @@ pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
             resume = const offset_of!(Tcb, resume),
             rsp = const offset_of!(Tcb, rsp),
             mxcsr = const offset_of!(Tcb, mxcsr),
-            inout("rdi") prev => _,
-            inout("rsi") next => _,
+            inout("rdi") prev.as_ptr() => _,
+            inout("rsi") next.as_ptr() => _,
             out("rax") _, out("rcx") _, out("rdx") _,
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
@@ -70,20 +71,22 @@ pub unsafe fn switch(prev: *mut Tcb, next: *mut Tcb) {
     }
 }
 
+const _: () = assert!(offset_of!(Tcb, resume) < 128, "a displacement of one byte");
+
 /// Leaves an idle thread whose state is not worth keeping, to `next` or to itself anew.
 ///
 /// # Safety
 /// Interrupts are off, the kernel lock is not held, the per-CPU block names `next` as the current thread, and `idle`
 /// waited.
 #[inline(always)]
-pub unsafe fn leave_idle(idle: *mut Tcb, next: *mut Tcb) -> ! {
+pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
     // SAFETY: the caller's duty. The interrupt stack is left as it is: the next interrupt begins at its top.
     unsafe {
         asm!(
             "mov qword ptr [{idle} + {resume}], offset takt_resume_idle",
             "jmp [rsi + {resume}]",
-            idle = in(reg) idle,
-            in("rsi") next,
+            idle = in(reg) idle.as_ptr(),
+            in("rsi") next.as_ptr(),
             resume = const offset_of!(Tcb, resume),
             options(noreturn),
         );
@@ -94,7 +97,7 @@ pub unsafe fn leave_idle(idle: *mut Tcb, next: *mut Tcb) -> ! {
 ///
 /// # Safety
 /// Interrupts are off, a section is under way, and the per-CPU block names `next` as the current thread.
-pub unsafe fn leave_for_good(next: *mut Tcb) -> ! {
+pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
     // SAFETY: the caller's duty. With interrupts off the interrupt stack is free; r12 outlives the call.
     unsafe {
         asm!(
@@ -103,9 +106,9 @@ pub unsafe fn leave_for_good(next: *mut Tcb) -> ! {
             "mov rsi, r12",
             "jmp [rsi + {resume}]",
             irq_stack_top = const super::percpu::IRQ_STACK_TOP,
-            end = sym crate::lock::end_abandoned,
+            end = sym crate::section::end_abandoned,
             resume = const offset_of!(Tcb, resume),
-            in("r12") next,
+            in("r12") next.as_ptr(),
             options(noreturn),
         );
     }

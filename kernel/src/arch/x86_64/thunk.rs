@@ -84,7 +84,7 @@ global_asm!(
     cpu = const behind_gs(offset_of!(PerCpu, cpu)),
     current = const CURRENT,
     state = const offset_of!(Tcb, state),
-    not_ready = sym crate::lock::locked_not_ready,
+    not_ready = sym crate::section::locked_not_ready,
 );
 
 /// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
@@ -132,7 +132,7 @@ pub(crate) fn lock_smp() {
 }
 
 /// Takes the kernel lock for a thread. Where another CPU has suspended it meanwhile, it goes on by
-/// [`locked_not_ready`](crate::lock::locked_not_ready).
+/// [`locked_not_ready`](crate::section::locked_not_ready).
 ///
 /// # Context
 /// As [`lock_smp`], but interrupts may be enabled for a moment.

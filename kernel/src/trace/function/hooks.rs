@@ -162,5 +162,5 @@ fn call(id: usize, ip: usize, parent_ip: usize) {
     } else {
         NR_RECURSIONS.fetch_add(1, Relaxed);
     }
-    percpu::preempt_dec(crate::sched::preempt_schedule);
+    percpu::preempt_dec(crate::switch::preempt_schedule);
 }

@@ -46,7 +46,7 @@ impl Ready for Takt {
         let _ = queue.wakeup(links, thread, priorities[thread.index()]);
         match queue.pick_next() {
             Next::Switch(next) => assert!(next == thread),
-            Next::Stay | Next::Idle => {}
+            Next::Stay => {}
         }
     }
 }

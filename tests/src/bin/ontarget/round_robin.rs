@@ -4,11 +4,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::arch::tsc;
 use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::count_times;
 use takt_kernel::time::sleep_until;
 use takt_kernel::yield_now;
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
-use takt_tests::worker::{after_ms, after_us, burn, join, spawn, spawn_rr};
+use takt_tests::worker::{after_ms, after_us, burn, join, spawn, spawn_rr, times as times_of};
 use takt_tests::{check, check_eq, note, target_test};
 
 const RR: u8 = PRIORITY - 10;
@@ -87,6 +88,7 @@ target_test! {
     /// Three threads share the CPU equally, each for exactly one quantum at a time, to within a microsecond.
     fn equal_shares_by_quanta(Shared) {
         reset();
+        count_times(true)?;
         let mut threads = [takt_kernel::thread::current(); 3];
         for (number, thread) in threads.iter_mut().enumerate() {
             *thread = spawn_rr(number, RR, QUANTUM, stretches, number)?;
@@ -95,8 +97,9 @@ target_test! {
         STOP.store(true, Relaxed);
         let mut times = [0; 3];
         for (time, thread) in times.iter_mut().zip(&threads) {
-            *time = thread.times()?.cycles;
+            *time = times_of(thread)?.cycles;
         }
+        count_times(false)?;
         join(&threads)?;
         let (longest, shortest) = (LONGEST.load(Relaxed), SHORTEST.load(Relaxed));
         note!("three threads got {times:?} ns; stretches from {shortest} to {longest} ns");
@@ -120,6 +123,7 @@ target_test! {
     /// Being preempted by a more important thread costs no turn: the rest of the quantum is had afterwards.
     fn preemption_keeps_the_rest(Shared) {
         reset();
+        count_times(true)?;
         let more = spawn(3, RR + 1, interloper, 0)?;
         let threads = [spawn_rr(0, RR, QUANTUM, stretches, 0)?, spawn_rr(1, RR, QUANTUM, stretches, 1)?];
         for _ in 0..40 {
@@ -127,7 +131,8 @@ target_test! {
             GO.give()?;
         }
         STOP.store(true, Relaxed);
-        let times = [threads[0].times()?.cycles, threads[1].times()?.cycles];
+        let times = [times_of(&threads[0])?.cycles, times_of(&threads[1])?.cycles];
+        count_times(false)?;
         join(&threads)?;
         GO.give()?;
         join(&[more])?;

@@ -7,7 +7,7 @@ use takt_kernel::time::{Instant, sleep_nanos, sleep_until};
 use takt_kernel::{Error, thread_stack, yield_now};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{len, note, take};
-use takt_tests::worker::{after_ms, after_us, burn, create, join, spawn};
+use takt_tests::worker::{after_ms, after_us, burn, create, join, spawn, times};
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
 
 static GO: Semaphore = Semaphore::new(0, 1000);
@@ -235,20 +235,28 @@ target_test! {
         Ok(())
     }
 
-    /// Run time is what was used, to the instruction but for the kernel's own, and every switch counts.
+    /// Run time is what was used, to the instruction but for the kernel's own, and every switch counts; while they are
+    /// counted, and from then on.
     fn times_and_switches(Shared) {
-        let thread = spawn(0, PRIORITY + 1, sleeps_after_burning, 0)?;
-        sleep_until(after_ms(2))?;
-        let times = thread.times()?;
-        note!("10 bursts of 100,000 instructions took {} ns and {} switches", times.cycles, times.switches);
-        check_eq!(times.switches, 11);
-        check!((1_000_000..1_010_000).contains(&times.cycles), "{} ns", times.cycles);
-        join(&[thread])?;
-        let before = thread::current().times()?;
-        burn(50_000);
-        let after = thread::current().times()?;
-        check!((50_000..50_500).contains(&(after.cycles - before.cycles)));
-        check_eq!(after.switches, before.switches);
+        check_eq!(thread::current().times()?, None);
+        for _ in 0..2 {
+            thread::count_times(true)?;
+            let thread = spawn(0, PRIORITY + 1, sleeps_after_burning, 0)?;
+            sleep_until(after_ms(2))?;
+            let counted = times(&thread)?;
+            note!("10 bursts of 100,000 instructions took {} ns and {} switches", counted.cycles, counted.switches);
+            check_eq!(counted.switches, 11);
+            check!((1_000_000..1_010_000).contains(&counted.cycles), "{} ns", counted.cycles);
+            join(&[thread])?;
+            let before = times(&thread::current())?;
+            check!(before.switches <= 12 && before.cycles < 10_000, "{before:?}");
+            burn(50_000);
+            let after = times(&thread::current())?;
+            check!((50_000..50_500).contains(&(after.cycles - before.cycles)));
+            check_eq!(after.switches, before.switches);
+            thread::count_times(false)?;
+            check_eq!(thread::current().times()?, None);
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
 use takt_tests::harness::{Outcome, PRIORITY};
-use takt_tests::worker::{after_us, burn, join, spawn};
+use takt_tests::worker::{after_us, burn, join, spawn, times};
 use takt_tests::{check, target_test};
 
 use crate::arrivals::{END, PERMITS, THREADS, at_every_instruction, end, gives};
@@ -101,7 +101,7 @@ fn raises(_: usize) {
 }
 
 fn nr_switches(thread: &Thread) -> usize {
-    thread.times().map_or(0, |times| times.switches as usize)
+    times(thread).map_or(0, |times| times.switches as usize)
 }
 
 /// More important than the one that raises: where the test's thread has begun to wait after it was raised, the owner of its
@@ -132,6 +132,7 @@ fn lowers_and_has_raised(slot: usize, expiry: Expiry) {
 /// The test's thread, of priority `base`, locks a mutex, and an interrupt at any instruction of that has it raised to
 /// [`RAISED`] by one that is then less important: nobody in between keeps the mutex's owner from running.
 fn is_raised_meanwhile(base: u8, interrupt: fn(usize, Expiry)) -> Outcome {
+    thread::count_times(true)?;
     let threads = [
         spawn(0, PRIORITY - 10, holds_until_wanted, 0)?,
         spawn(1, PRIORITY + 2, raises, 0)?,
@@ -157,6 +158,7 @@ fn is_raised_meanwhile(base: u8, interrupt: fn(usize, Expiry)) -> Outcome {
         inversions == 0 && raised > 300,
         "{inversions} inversions, raised {raised} times"
     );
+    thread::count_times(false)?;
     end(&threads, || {
         let _ = GO.give();
         for permits in &PERMITS {

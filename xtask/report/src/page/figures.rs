@@ -241,7 +241,7 @@ pub(super) fn configuration(run: usize, source: &Source) -> String {
             escape(&thread.name),
             thread.cpu,
             thread.priority,
-            thread.switches,
+            thread.switches.map_or_else(|| "–".to_owned(), |it| it.to_string()),
         )
     });
     let threads = format!(

@@ -85,7 +85,7 @@ impl Stretch {
 /// Files of functions that are inlined wherever a section begins or ends: it is their callers that are of interest.
 const TOOLS: &[&str] = &[
     "kernel/src/arch/",
-    "kernel/src/lock.rs",
+    "kernel/src/section.rs",
     "kernel/src/preempt.rs",
     "kernel/src/trace/",
 ];

@@ -6,7 +6,7 @@ use takt_kernel::sync::Mode;
 use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos, sleep_until};
 use takt_kernel::{irq, preempt, yield_now};
-use takt_tests::worker::burn;
+use takt_tests::worker::{burn, times};
 
 use super::model::{
     self, CHANGED, EQUALS, FLAGS, HOLDERS, NR, NR_ACTORS, PAIRS, PERMIT, PERMITS, QUEUE, Random,
@@ -214,7 +214,7 @@ fn switches(worker: &Worker) -> Option<u64> {
     worker
         .thread
         .get()
-        .and_then(|it| it.times().ok())
+        .and_then(|it| times(it).ok())
         .map(|times| times.switches)
 }
 

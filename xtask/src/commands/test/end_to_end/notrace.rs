@@ -25,7 +25,7 @@ const ENDS: [&str; 6] = [
     "4core9panicking",
     "_fail",
     "7preempt8too_deep",
-    "5sched16preempt_schedule",
+    "6switch16preempt_schedule",
     "5sched7preempt",
     "5fault11guard_owner",
 ];

@@ -1,0 +1,489 @@
+//! The kernel section: interrupts off and, once more than one CPU runs, the kernel lock held.
+//!
+//! Run queues, timer queues, wait queues and threads' states change inside a section only, and only a section lends them
+//! ([`Kernel`]). Sections are short; a wake-up that makes a switch due is carried out when the section ends. The lock is a
+//! ticket lock behind a static key: one CPU pays one NOP.
+//!
+//! # Kinds
+//! A section's type says what was the case before it, and so how it ends:
+//!
+//! | | interrupts were | begun by |
+//! |---|---|---|
+//! | `Section<Thread>` | on | [`enter_thread`], [`enter_to_switch`], [`enter_irqs_off`] |
+//! | `Section<Irq>` | off | [`enter_irq`] |
+//! | `Section<Any>` | on or off, which a flag says | [`enter`] |
+//!
+//! Each end takes the section by value: [`leave`](Section::leave), [`leave_quietly`](Section::leave_quietly),
+//! [`release`](Section::release) for a switch. One that is dropped panics.
+//!
+//! # Context
+//! Threads and interrupt handlers; never NMI.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+use takt_scheduler::{Links, RunQueue, ThreadId, WaitQueue};
+
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::{interrupts, jump_label, thunk};
+use crate::config::MAX_THREADS;
+use crate::sched::CpuSched;
+use crate::static_branch;
+use crate::sync::raw_mutex::RawMutex;
+use crate::thread::tcb::{Tcb, TcbRef};
+use crate::trace;
+
+jump_label::keys! {
+    /// More than one CPU runs.
+    pub(crate) SMP;
+}
+
+/// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
+struct Shared(UnsafeCell<Links<MAX_THREADS>>);
+
+// SAFETY: reached through a section's `Kernel` only.
+unsafe impl Sync for Shared {}
+
+static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+static WAIT_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+
+/// What a section protects, lent by the section: each reference to it ends with the borrow it was given by.
+///
+/// # Invariants
+/// Whoever has one is inside a section, and nothing that another one lent is in use. Sections nest where a timer's function
+/// is called, which [`Kernel::nest`] takes care of.
+pub(crate) struct Kernel {
+    /// Not made elsewhere, and not sent to another CPU.
+    _private: PhantomData<*const ()>,
+}
+
+impl Kernel {
+    /// A thread's control block.
+    #[inline(always)]
+    pub(crate) fn thread(&mut self, thread: TcbRef) -> &mut Tcb {
+        // SAFETY: a block of the static table. By the invariant no other reference to it is in use.
+        unsafe { &mut *thread.as_ptr() }
+    }
+
+    /// A thread's control block, to look at.
+    #[inline(always)]
+    pub(crate) fn look_at(&self, thread: TcbRef) -> &Tcb {
+        // SAFETY: as in `thread`.
+        unsafe { &*thread.as_ptr() }
+    }
+
+    /// Two threads' control blocks.
+    ///
+    /// # Panics
+    /// In debug builds, if it is the same one.
+    #[inline(always)]
+    pub(crate) fn two_threads(&mut self, one: TcbRef, other: TcbRef) -> (&mut Tcb, &mut Tcb) {
+        debug_assert!(one != other, "two references to one control block");
+        // SAFETY: as in `thread`, and these are two.
+        let one = unsafe { &mut *one.as_ptr() };
+        // SAFETY: as above.
+        let other = unsafe { &mut *other.as_ptr() };
+        (one, other)
+    }
+
+    /// What a CPU schedules.
+    #[inline(always)]
+    pub(crate) fn cpu(&mut self, cpu: CpuRef) -> &mut CpuSched {
+        // SAFETY: the block of a CPU. By the invariant no other reference to its `sched` is in use.
+        unsafe { &mut (*cpu.as_ptr()).sched }
+    }
+
+    /// The control block of the thread that runs on a CPU.
+    #[inline(always)]
+    pub(crate) fn running_on(&mut self, cpu: CpuRef) -> &mut Tcb {
+        let running = self.cpu(cpu).rq.current();
+        self.thread(TcbRef::of(running))
+    }
+
+    /// A CPU's run queue, and the links of all run queues.
+    #[inline(always)]
+    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS>) {
+        // SAFETY: reached here only, and the reference ends with the borrow.
+        let links = unsafe { &mut *READY_LINKS.0.get() };
+        (&mut self.cpu(cpu).rq, links)
+    }
+
+    /// The threads that wait in a queue, and the links of all wait queues.
+    #[inline(always)]
+    pub(crate) fn waiting<'k>(
+        &'k mut self,
+        waiters: &'k Waiters,
+    ) -> (&'k mut WaitQueue, &'k mut Links<MAX_THREADS>) {
+        // SAFETY: reached by a section only; by the invariant no other reference to the queue is in use.
+        let queue = unsafe { &mut *waiters.0.get() };
+        // SAFETY: reached here and below only, and the reference ends with the borrow.
+        let links = unsafe { &mut *WAIT_LINKS.0.get() };
+        (queue, links)
+    }
+
+    /// The queue that a thread stands in, if it waits in one, and the links of all wait queues.
+    #[inline(always)]
+    pub(crate) fn waits_in(
+        &mut self,
+        thread: TcbRef,
+    ) -> Option<(&mut WaitQueue, &mut Links<MAX_THREADS>)> {
+        let waiters = self.look_at(thread).wait_queue;
+        // SAFETY: a thread that stands in a queue borrows the object until it does no longer, and then this is null.
+        let waiters = unsafe { waiters.as_ref() }?;
+        Some(self.waiting(waiters))
+    }
+
+    /// The mutex that a thread waits for.
+    #[inline(always)]
+    pub(crate) fn mutex_of<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
+        // SAFETY: a thread that waits for a mutex borrows it until it does no longer, and then this is null. Whoever asks
+        // uses it in this section only.
+        unsafe { self.look_at(thread).blocked_on.as_ref() }
+    }
+
+    /// The first of the contended mutexes that a thread holds.
+    #[inline(always)]
+    pub(crate) fn held_by<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
+        // SAFETY: the list holds contended mutexes, which their waiters borrow. Whoever asks uses it in this section only.
+        unsafe { self.look_at(thread).held.as_ref() }
+    }
+
+    /// Calls a function that may enter sections of its own. Nothing lent is in use meanwhile.
+    #[inline(always)]
+    pub(crate) fn nest<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        act()
+    }
+}
+
+/// A wait queue inside an object, reached through a section.
+pub(crate) struct Waiters(UnsafeCell<WaitQueue>);
+
+// SAFETY: reached inside a section only.
+unsafe impl Sync for Waiters {}
+// SAFETY: holds thread numbers only.
+unsafe impl Send for Waiters {}
+
+impl Waiters {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(WaitQueue::new()))
+    }
+
+    /// Whether no one waits.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self, kernel: &mut Kernel) -> bool {
+        kernel.waiting(self).0.is_empty()
+    }
+
+    /// Takes the most important waiter out, of equals the first.
+    #[inline(always)]
+    pub(crate) fn pop(&self, kernel: &mut Kernel) -> Option<ThreadId> {
+        let (queue, links) = kernel.waiting(self);
+        queue.pop(links).map(|(tid, _)| tid)
+    }
+}
+
+/// How a section began, and so how it ends.
+pub(crate) trait Kind: Copy {
+    /// Whether interrupts were on before it.
+    fn were_enabled(self) -> bool;
+
+    /// What there was before it is there again: begins another one in the same way.
+    fn enter_again(self) -> Section<Self>;
+}
+
+/// In a thread, with interrupts on.
+#[derive(Clone, Copy)]
+pub(crate) struct Thread;
+/// With interrupts off, as in a handler.
+#[derive(Clone, Copy)]
+pub(crate) struct Irq;
+/// With interrupts on if these flags say so.
+#[derive(Clone, Copy)]
+pub(crate) struct Any(u64);
+
+impl Kind for Thread {
+    #[inline(always)]
+    fn were_enabled(self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn enter_again(self) -> Section<Self> {
+        enter_thread()
+    }
+}
+
+impl Kind for Irq {
+    #[inline(always)]
+    fn were_enabled(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn enter_again(self) -> Section<Self> {
+        enter_irq()
+    }
+}
+
+impl Kind for Any {
+    #[inline(always)]
+    fn were_enabled(self) -> bool {
+        interrupts::are_enabled_in(self.0)
+    }
+
+    #[inline(always)]
+    fn enter_again(self) -> Section<Self> {
+        if self.were_enabled() {
+            interrupts::disable();
+            trace::section_begun();
+            lock_thread();
+        } else {
+            lock();
+        }
+        Section::begun(self)
+    }
+}
+
+/// Interrupts are off and the kernel's data are this CPU's alone.
+#[must_use = "a section must be left"]
+pub(crate) struct Section<K: Kind> {
+    kernel: Kernel,
+    kind: K,
+}
+
+impl<K: Kind> Deref for Section<K> {
+    type Target = Kernel;
+
+    #[inline(always)]
+    fn deref(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
+impl<K: Kind> DerefMut for Section<K> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Kernel {
+        &mut self.kernel
+    }
+}
+
+impl<K: Kind> Drop for Section<K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        dropped();
+    }
+}
+
+/// No path comes here, so that no image has it.
+#[cold]
+#[inline(never)]
+fn dropped() -> ! {
+    panic!("a kernel section was not left");
+}
+
+/// Begins a section in any context but NMI.
+#[inline(always)]
+pub(crate) fn enter() -> Section<Any> {
+    let flags = interrupts::flags();
+    interrupts::disable();
+    trace::section_begun_with(flags);
+    let kind = Any(flags);
+    if static_branch!(SMP) {
+        if kind.were_enabled() {
+            thunk::lock_thread_smp();
+        } else {
+            thunk::lock_smp();
+        }
+    }
+    Section::begun(kind)
+}
+
+/// Begins a section in a thread, where interrupts are known to be on.
+#[inline(always)]
+pub(crate) fn enter_thread() -> Section<Thread> {
+    interrupts::disable();
+    trace::section_begun();
+    lock_thread();
+    Section::begun(Thread)
+}
+
+/// Begins a section of a thread in order to switch.
+///
+/// Not as a thread that is about to change its state: one that is not ready any more, because it has begun to wait,
+/// has ended or was suspended by another CPU, leaves here, and no further interrupt need come to it.
+#[inline(always)]
+pub(crate) fn enter_to_switch() -> Section<Thread> {
+    interrupts::disable();
+    trace::section_begun();
+    enter_irqs_off()
+}
+
+/// Begins a section where interrupts were switched off before and are to be on after it.
+#[inline(always)]
+pub(crate) fn enter_irqs_off() -> Section<Thread> {
+    lock();
+    Section::begun(Thread)
+}
+
+/// Begins a section in an interrupt handler, where interrupts are known to be off.
+#[inline(always)]
+pub(crate) fn enter_irq() -> Section<Irq> {
+    lock();
+    Section::begun(Irq)
+}
+
+#[inline(always)]
+fn lock() {
+    if static_branch!(SMP) {
+        thunk::lock_smp();
+    }
+}
+
+/// As [`lock`], where interrupts may be enabled for a moment.
+#[inline(always)]
+fn lock_thread() {
+    if static_branch!(SMP) {
+        thunk::lock_thread_smp();
+    }
+}
+
+#[inline(always)]
+fn unlock() {
+    if static_branch!(SMP) {
+        thunk::unlock_smp();
+    }
+}
+
+/// The lock was taken for a thread that is not ready, or has not come to wait yet. While it waited for the lock another CPU
+/// may have suspended it and taken it out of its run queue: it may go on only when it is resumed, or it would be taken out
+/// once more.
+pub(crate) extern "C" fn locked_not_ready() {
+    loop {
+        if TcbRef::current().state() == 0 || !percpu::is_preemptible() {
+            return;
+        }
+        thunk::unlock_smp();
+        trace::section_ends();
+        // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
+        unsafe { interrupts::enable() };
+        core::hint::spin_loop();
+        interrupts::disable();
+        trace::section_begun();
+        thunk::lock_smp();
+    }
+}
+
+/// Ends the section of a thread that has ended and is not on its stack any more.
+pub(crate) extern "C" fn end_abandoned() {
+    unlock();
+}
+
+impl<K: Kind> Section<K> {
+    #[inline(always)]
+    fn begun(kind: K) -> Self {
+        Self {
+            kernel: Kernel {
+                _private: PhantomData,
+            },
+            kind,
+        }
+    }
+
+    /// How it began; it is over as far as types go.
+    #[inline(always)]
+    fn into_kind(self) -> K {
+        let kind = self.kind;
+        core::mem::forget(self);
+        kind
+    }
+
+    /// How it began.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> K {
+        self.kind
+    }
+
+    /// Whether interrupts were on when the section began.
+    #[inline(always)]
+    pub(crate) fn is_from_enabled(&self) -> bool {
+        self.kind.were_enabled()
+    }
+
+    /// Whether a switch is due and may be taken at the end of this section.
+    #[inline(always)]
+    pub(crate) fn is_switch_due(&self) -> bool {
+        self.is_from_enabled() && percpu::resched_now()
+    }
+
+    /// Ends the section and switches threads if one that was woken inside is more important.
+    ///
+    /// Whoever keeps interrupts off around this section does not expect to be switched out: the switch then waits until
+    /// they are on again.
+    #[inline(always)]
+    pub(crate) fn leave(self) {
+        let were_enabled = self.is_from_enabled();
+        self.leave_quietly();
+        // An interrupt in between has taken the switch already, if it was due.
+        if were_enabled && percpu::resched_now() {
+            crate::switch::preempt();
+        }
+    }
+
+    /// Ends the section without looking whether a switch is due: nothing was woken inside.
+    #[inline(always)]
+    pub(crate) fn leave_quietly(self) {
+        unlock();
+        if self.into_kind().were_enabled() {
+            trace::section_ends();
+            // SAFETY: interrupts were on when the section began.
+            unsafe { interrupts::enable() };
+        }
+    }
+
+    /// Ends the section but leaves interrupts off: where they were off when it began, or for a switch, whose end enables
+    /// them.
+    #[inline(always)]
+    pub(crate) fn release(self) {
+        unlock();
+        let _ = self.into_kind();
+    }
+
+    /// Ends the section and begins another one. A switch that is due comes in between, where interrupts were on before it.
+    #[inline(always)]
+    pub(crate) fn leave_and_enter(self) -> Self {
+        let kind = self.kind;
+        self.leave();
+        kind.enter_again()
+    }
+
+    /// Ends the section and begins another one, where interrupts were on before it: what is pending comes in between.
+    #[inline(always)]
+    pub(crate) fn anew(self) -> Self {
+        if !self.is_from_enabled() {
+            return self;
+        }
+        let kind = self.kind;
+        self.leave_quietly();
+        interrupts::let_in();
+        kind.enter_again()
+    }
+
+    /// The same section, of which all that is left to do is a switch.
+    #[inline(always)]
+    pub(crate) fn into_switching(self) -> Section<Irq> {
+        let _ = self.into_kind();
+        Section::begun(Irq)
+    }
+}
+
+impl Section<Thread> {
+    /// Ends a thread's section and begins another one, for a thread that may not be ready any more (see
+    /// [`enter_to_switch`]): what is pending comes in between.
+    #[inline(always)]
+    pub(crate) fn interrupted(self) -> Self {
+        self.leave_quietly();
+        interrupts::let_in();
+        enter_to_switch()
+    }
+}

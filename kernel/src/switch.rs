@@ -1,0 +1,379 @@
+//! The switch: one thread is left and another goes on.
+//!
+//! A switch is the end of a section, in two halves. [`to`] notes it in the kernel's data: from there on the next thread is the
+//! running one, the section is over, and only interrupts stay off. [`Switch::carry_out`] changes the registers, and enables
+//! interrupts when the thread that was left runs again. An interrupt's stub does the second half itself ([`IrqExit`]).
+//!
+//! A function that contains the second half has to keep every callee-saved register, whether its caller uses it or not:
+//! twelve instructions a call. So a call that may switch has an out-of-line half, which decides and returns a [`Handoff`], and
+//! an inlined one, [`Handoff::finish`], where the compiler knows which registers are worth keeping. What is rare in the first
+//! half is one tail call: so the first half keeps nothing across a call and needs no callee-saved register either.
+//!
+//! Trace point: `sched_switch`, before the registers change.
+
+use takt_scheduler::{Next, Resched, ThreadId};
+
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::{interrupts, switch, tsc};
+use crate::error::{self, Error};
+use crate::quantum;
+use crate::sched;
+use crate::section::{self, Any, Irq, Kernel, Kind, Section, Thread};
+use crate::thread::tcb::{TcbRef, WAITING, Woken};
+use crate::trace;
+
+/// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
+/// section is over.
+#[must_use = "the switch has to be carried out"]
+#[derive(Clone, Copy)]
+pub(crate) struct Switch {
+    prev: TcbRef,
+    next: TcbRef,
+}
+
+/// What a call's first half leaves to its second: a switch, after which the call has succeeded, or only the call's result.
+/// Two registers, which an enum would not be.
+#[must_use = "the switch has to be carried out"]
+pub(crate) struct Handoff {
+    /// The thread to go on with; none if the calling thread goes on. Then the section is over.
+    next: Option<TcbRef>,
+    /// With a switch, the thread that is left, by its address; without, the result by its number.
+    rest: usize,
+}
+
+/// What an interrupt's stub needs: the thread to go on with, none for the same, and the one that is left.
+#[repr(C)]
+pub(crate) struct IrqExit {
+    pub(crate) next: Option<TcbRef>,
+    pub(crate) prev: Option<TcbRef>,
+}
+
+/// Notes the switch from the running thread `prev` of this CPU to another, which the run queue counts as running, and ends
+/// the section.
+#[inline(always)]
+pub(crate) fn to<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
+    prev: TcbRef,
+    next: TcbRef,
+) -> Switch {
+    if section.cpu(cpu).nr_watchers != 0 || trace::is_switch_recorded(section.look_at(next)) {
+        core::hint::cold_path();
+        return to_watched(section.into_switching(), prev, next);
+    }
+    percpu::set_current(next);
+    section.release();
+    Switch { prev, next }
+}
+
+/// The same where the switch is recorded, or something else is to be done at each.
+#[inline(never)]
+fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
+    commit(&mut section, prev, next);
+    section.release();
+    Switch { prev, next }
+}
+
+/// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
+pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
+    let cpu = CpuRef::this();
+    if kernel.cpu(cpu).nr_watchers != 0 {
+        account(kernel, prev, next);
+        quantum::switch_quantum(kernel, cpu, prev, next);
+    }
+    // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
+    let (left, taken) = kernel.two_threads(prev, next);
+    if trace::is_switch_recorded(taken) {
+        trace::record_switch(left, taken);
+    }
+    percpu::set_current(next);
+}
+
+/// The time that the thread that is left has run, and the beginning of the next one's.
+fn account(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
+    let now = tsc::now();
+    let (prev, next) = kernel.two_threads(prev, next);
+    prev.runtime = prev.runtime.wrapping_add(now);
+    next.runtime = next.runtime.wrapping_sub(now);
+    next.switches += 1;
+}
+
+/// [`to`] who was chosen, if that is another; else the section goes on.
+#[inline(always)]
+fn to_chosen<K: Kind>(
+    section: Section<K>,
+    cpu: CpuRef,
+    prev: TcbRef,
+    next: Next,
+) -> Result<Switch, Section<K>> {
+    match next {
+        Next::Switch(tid) => Ok(to(section, cpu, prev, TcbRef::of(tid))),
+        Next::Stay => {
+            core::hint::cold_path();
+            percpu::clear_need_resched();
+            Err(section)
+        }
+    }
+}
+
+/// [`to`] the most important thread of this CPU, if that is another; else the section goes on.
+#[inline(always)]
+fn to_best<K: Kind>(mut section: Section<K>) -> Result<Switch, Section<K>> {
+    let cpu = CpuRef::this();
+    let next = section.cpu(cpu).rq.pick_next();
+    to_chosen(section, cpu, TcbRef::current(), next)
+}
+
+impl Switch {
+    /// The second half: changes the registers. Returns when the thread that is left runs again, with interrupts on.
+    #[inline(always)]
+    pub(crate) fn carry_out(self) {
+        // SAFETY: interrupts are off and the lock is free since `to`, which made `next` the current thread.
+        unsafe { switch::switch(self.prev, self.next) };
+        trace::section_ends();
+        // SAFETY: they were on when the section began: a thread switches only then.
+        unsafe { interrupts::enable() };
+    }
+}
+
+impl Handoff {
+    /// A call without a section, or whose section is over, with its result.
+    #[inline(always)]
+    pub(crate) fn done(result: Result<(), Error>) -> Self {
+        Self {
+            next: None,
+            rest: error::to_number(result),
+        }
+    }
+
+    /// The calling thread goes on with this result.
+    #[inline(always)]
+    pub(crate) fn stay<K: Kind>(section: Section<K>, result: Result<(), Error>) -> Self {
+        section.leave_quietly();
+        Self::done(result)
+    }
+
+    /// The calling thread is left, and the call has succeeded.
+    #[inline(always)]
+    pub(crate) fn switch(switch: Switch) -> Self {
+        Self {
+            next: Some(switch.next),
+            rest: switch.prev.as_ptr() as usize,
+        }
+    }
+
+    /// A call that would have to wait where that is not allowed. Apart, so that the others do not prepare for it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wrong_context() -> Self {
+        Self::done(Err(Error::WrongContext))
+    }
+
+    /// The end of a call that may have made a switch due, as [`Section::leave`] is one.
+    #[inline(always)]
+    pub(crate) fn end<K: Kind>(section: Section<K>) -> Self {
+        if section.is_switch_due() {
+            return match to_best(section) {
+                Ok(switch) => Self::switch(switch),
+                Err(section) => Self::stay(section, Ok(())),
+            };
+        }
+        Self::stay(section, Ok(()))
+    }
+
+    /// The calling thread `prev` of CPU `cpu` gives way to who was chosen.
+    #[inline(always)]
+    pub(crate) fn to_chosen(
+        section: Section<Thread>,
+        cpu: CpuRef,
+        prev: TcbRef,
+        next: Next,
+    ) -> Self {
+        match to_chosen(section, cpu, prev, next) {
+            Ok(switch) => Self::switch(switch),
+            Err(section) => Self::stay(section, Ok(())),
+        }
+    }
+
+    /// The second half: carries the switch out. Returns when the calling thread runs again, or at once with the result
+    /// if there is no switch.
+    #[inline(always)]
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        let Some(next) = self.next else {
+            return error::from_number(self.rest);
+        };
+        // SAFETY: with a thread to go on with, the rest is the address of another's block.
+        let prev = unsafe { TcbRef::of_address(self.rest) };
+        Switch { prev, next }.carry_out();
+        Ok(())
+    }
+}
+
+/// The end of a section in which `prev`, the running thread, has left its run queue: another runs.
+///
+/// A thread that an interrupt has preempted gets all of its registers back, which takes long: the switch to such a one has a
+/// section of its own.
+#[inline(always)]
+pub(crate) fn blocked(mut section: Section<Thread>, cpu: CpuRef, prev: TcbRef) -> Handoff {
+    let next = TcbRef::of(section.cpu(cpu).rq.best());
+    if switch::is_preempted(next) {
+        core::hint::cold_path();
+        return blocked_apart(section);
+    }
+    let _ = section.cpu(cpu).rq.pick_other();
+    Handoff::switch(to(section, cpu, prev, next))
+}
+
+/// The caller's section ends, and another one begins with the switch. Who is woken in between goes on, and who is preempted
+/// there has waited when it comes back. Not by [`preempt`], whose return would lie on the way of whoever is woken.
+#[inline(never)]
+fn blocked_apart(section: Section<Thread>) -> Handoff {
+    percpu::set_need_resched();
+    Handoff::end(section.interrupted())
+}
+
+/// The end of a section that has made `t` ready: puts it into its run queue, and switches to it if that is due.
+#[inline(always)]
+pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+    // Read once: behind the place, which has seen the block, they could be others.
+    let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
+    if trace::is_wakeup_recorded(section.look_at(t)) {
+        return woken_watched(section, t);
+    }
+    let (rq, links) = section.ready(cpu);
+    match rq.wakeup(links, tid, prio) {
+        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(section, t),
+        Resched::Keep => Handoff::stay(section, Ok(())),
+        Resched::Preempt if crate::static_branch!(section::SMP) => woken_there(section, cpu),
+        Resched::Preempt if !section.is_from_enabled() => {
+            percpu::set_need_resched();
+            section.release();
+            Handoff::done(Ok(()))
+        }
+        // Nothing forbids the switch, and none was due.
+        Resched::Preempt if percpu::is_calm() => {
+            let _ = section.cpu(cpu).rq.pick_other();
+            Handoff::switch(to(section, cpu, TcbRef::current(), t))
+        }
+        Resched::Preempt => {
+            percpu::set_need_resched();
+            Handoff::end(section)
+        }
+    }
+}
+
+#[inline(never)]
+fn woken_watched<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+    sched::enqueue(&mut section, t);
+    Handoff::end(section)
+}
+
+#[inline(never)]
+fn woken_peer<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+    quantum::quantum_needed(&mut section, t);
+    Handoff::stay(section, Ok(()))
+}
+
+#[inline(never)]
+fn woken_there<K: Kind>(section: Section<K>, cpu: CpuRef) -> Handoff {
+    sched::resched(cpu);
+    Handoff::end(section)
+}
+
+/// The end of a section that took a thread out of its wait queue, as [`wake_taken`](crate::wait::wake_taken) in the middle of
+/// one.
+#[inline(always)]
+pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
+    let t = TcbRef::of(tid);
+    let block = section.thread(t);
+    if block.state != WAITING || crate::static_branch!(trace::events::sched_waking::ID) {
+        return wake_taken_watched(section, t);
+    }
+    block.wait_queue = core::ptr::null();
+    block.woken = Woken::Object;
+    block.state = 0;
+    woken(section, t)
+}
+
+#[inline(never)]
+fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
+    crate::wait::wake_taken(&mut section, t);
+    Handoff::end(section)
+}
+
+/// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.
+///
+/// Not in that section: so the switch does not add to the time that its wake-up took with interrupts off. Not traced:
+/// the function tracer enables preemption itself.
+#[inline(never)]
+#[unsafe(link_section = ".text.notrace.preempt")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) fn preempt() {
+    // As the end of a call that made a switch due, which cannot fail.
+    let _ = Handoff::end(section::enter_to_switch()).finish();
+}
+
+/// `preempt_enable` found a switch due.
+#[cold]
+#[unsafe(link_section = ".text.notrace.preempt_schedule")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn preempt_schedule() {
+    // With interrupts off the switch waits for the section's end or the interrupt's.
+    if interrupts::are_enabled() {
+        preempt();
+    }
+}
+
+/// The end of a device's interrupt that has left the hardirq and found a reschedule due.
+pub(crate) extern "C" fn irq_schedule() -> IrqExit {
+    irq_exit_to_best(section::enter_irq())
+}
+
+/// The end of an interrupt: leaves the hardirq and the section, and chooses the next thread if that is due.
+#[inline(always)]
+pub(crate) fn irq_exit(section: Section<Irq>) -> IrqExit {
+    if percpu::hardirq_exit() {
+        return irq_exit_to_best(section);
+    }
+    section.release();
+    IrqExit::SAME
+}
+
+/// The end of an interrupt that found the idle thread waiting: goes on with the next thread, or with the idle thread
+/// anew.
+#[inline(always)]
+pub(crate) fn irq_exit_from_halt(section: Section<Irq>) -> ! {
+    let idle = TcbRef::current();
+    let next = irq_exit(section).next.unwrap_or(idle);
+    // SAFETY: interrupts are off, `irq_exit` made `next` the current thread, and the idle thread's state was given up
+    // when it came to wait.
+    unsafe { switch::leave_idle(idle, next) }
+}
+
+#[inline(always)]
+fn irq_exit_to_best(section: Section<Irq>) -> IrqExit {
+    match to_best(section) {
+        Ok(Switch { prev, next }) => IrqExit {
+            next: Some(next),
+            prev: Some(prev),
+        },
+        Err(section) => {
+            section.release();
+            IrqExit::SAME
+        }
+    }
+}
+
+impl IrqExit {
+    /// The same thread goes on.
+    const SAME: Self = Self {
+        next: None,
+        prev: None,
+    };
+}

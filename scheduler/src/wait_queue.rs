@@ -1,0 +1,188 @@
+//! A [`PrioQueue`] for those who wait for an object, of whom there is mostly one.
+//!
+//! # Invariants
+//! * `sole` says which of three states the queue is in: empty, one thread, or those in `many`.
+//! * `many` is empty in the first two, and not in the third.
+
+use crate::{Links, PrioQueue, Priority, ThreadId};
+
+/// Threads by priority, equals first in, first out. The only one there is costs one store to queue and one to take out.
+///
+/// A thread of number 0 is never queued: the boot CPU's idle thread, which cannot wait. All operations on a queue must be
+/// given the same [`Links`].
+#[derive(Clone, Debug)]
+pub struct WaitQueue {
+    sole: Sole,
+    many: PrioQueue,
+}
+
+/// The only thread and its rank; or no thread, and which of the other states it is. Two bytes that are copied as one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(2))]
+struct Sole {
+    tid: u8,
+    rank: u8,
+}
+
+impl Sole {
+    const EMPTY: Self = Self { tid: 0, rank: 0 };
+    const MANY: Self = Self { tid: 0, rank: 1 };
+
+    #[inline(always)]
+    const fn thread(self) -> Option<(ThreadId, Priority)> {
+        if self.tid == 0 {
+            None
+        } else {
+            Some((ThreadId::new(self.tid), Priority::from_level(self.rank)))
+        }
+    }
+
+    #[inline(always)]
+    const fn is(self, other: Self) -> bool {
+        self.tid == other.tid && self.rank == other.rank
+    }
+}
+
+impl WaitQueue {
+    /// A queue without threads.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            sole: Sole::EMPTY,
+            many: PrioQueue::new(),
+        }
+    }
+
+    /// Whether no thread is queued.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sole.is(Sole::EMPTY)
+    }
+
+    /// Queues a thread behind its equals.
+    #[inline(always)]
+    pub const fn push_back<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        debug_assert!(tid.raw() != 0, "the idle thread cannot wait");
+        if self.is_empty() {
+            self.sole = Sole {
+                tid: tid.raw(),
+                rank: prio.rank(),
+            };
+        } else {
+            self.push_further(links, tid, prio);
+        }
+    }
+
+    #[inline(never)]
+    const fn push_further<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        if let Some((first, its)) = self.sole.thread() {
+            self.many.push_back(links, first, its);
+            self.sole = Sole::MANY;
+        }
+        self.many.push_back(links, tid, prio);
+    }
+
+    /// Takes a queued thread out, wherever it stands. `prio` is what it was pushed with.
+    #[inline(always)]
+    pub const fn remove<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) {
+        if self.sole.is(Sole::MANY) {
+            self.many.remove(links, tid, prio);
+            self.note_end();
+        } else {
+            self.sole = Sole::EMPTY;
+        }
+    }
+
+    #[inline(always)]
+    const fn note_end(&mut self) {
+        if self.many.is_empty() {
+            self.sole = Sole::EMPTY;
+        }
+    }
+
+    /// The most important thread; of equals, the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn top(&self) -> Option<(ThreadId, Priority)> {
+        match self.sole.thread() {
+            Some(sole) => Some(sole),
+            None => self.many.top(),
+        }
+    }
+
+    /// The priority of the most important thread.
+    #[inline(always)]
+    #[must_use]
+    pub const fn top_priority(&self) -> Option<Priority> {
+        match self.sole.thread() {
+            Some((_, prio)) => Some(prio),
+            None => self.many.top_priority(),
+        }
+    }
+
+    /// Takes the most important thread out; of equals, the first.
+    #[inline(always)]
+    pub const fn pop<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+    ) -> Option<(ThreadId, Priority)> {
+        match self.sole.thread() {
+            Some(sole) => {
+                self.sole = Sole::EMPTY;
+                Some(sole)
+            }
+            None if self.is_empty() => None,
+            None => self.pop_of_many(links),
+        }
+    }
+
+    #[inline(never)]
+    const fn pop_of_many<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+    ) -> Option<(ThreadId, Priority)> {
+        let first = self.many.pop(links);
+        self.note_end();
+        first
+    }
+
+    /// The thread after a queued one in order of importance.
+    ///
+    /// To take threads out while going through the queue, ask for the next one before removing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn next_after<const N: usize>(
+        &self,
+        links: &Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) -> Option<(ThreadId, Priority)> {
+        if self.sole.is(Sole::MANY) {
+            self.many.next_after(links, tid, prio)
+        } else {
+            None
+        }
+    }
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
