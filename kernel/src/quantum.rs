@@ -16,7 +16,8 @@ pub(crate) const TIMER: TimerId = TimerId::new(0);
 
 /// A thread came to wait beside the running one, on a CPU with round-robin threads: one of the same priority now needs
 /// its quantum timed.
-#[inline(always)]
+#[cold]
+#[inline(never)]
 pub(crate) fn quantum_needed(kernel: &mut Kernel, woken: TcbRef) {
     let cpu = woken.cpu();
     let running = kernel.running_on(cpu);
@@ -40,6 +41,8 @@ pub(crate) fn start_quantum(kernel: &mut Kernel, cpu: CpuRef) {
 }
 
 /// The running thread's quantum is over.
+#[cold]
+#[inline(never)]
 pub(crate) fn quantum_expired(kernel: &mut Kernel, cpu: CpuRef) {
     let running = kernel.running_on(cpu);
     running.quantum_left = 0;

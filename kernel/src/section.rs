@@ -235,11 +235,9 @@ impl Kind for Any {
     #[inline(always)]
     fn enter_again(self) -> Section<Self> {
         if self.were_enabled() {
-            interrupts::disable();
-            trace::section_begun();
-            lock_thread();
+            let _ = enter_thread().into_kind();
         } else {
-            lock();
+            let _ = enter_irq().into_kind();
         }
         Section::begun(self)
     }

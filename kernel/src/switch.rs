@@ -75,11 +75,11 @@ fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
 }
 
 /// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
+#[inline(always)]
 pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     let cpu = CpuRef::this();
     if kernel.cpu(cpu).nr_watchers != 0 {
-        account(kernel, prev, next);
-        quantum::switch_quantum(kernel, cpu, prev, next);
+        watched(kernel, cpu, prev, next);
     }
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
     let (left, taken) = kernel.two_threads(prev, next);
@@ -89,13 +89,17 @@ pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     percpu::set_current(next);
 }
 
-/// The time that the thread that is left has run, and the beginning of the next one's.
-fn account(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
+/// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
+/// of the next one's; their quanta.
+#[cold]
+#[inline(never)]
+fn watched(kernel: &mut Kernel, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     let now = tsc::now();
-    let (prev, next) = kernel.two_threads(prev, next);
-    prev.runtime = prev.runtime.wrapping_add(now);
-    next.runtime = next.runtime.wrapping_sub(now);
-    next.switches += 1;
+    let (left, taken) = kernel.two_threads(prev, next);
+    left.runtime = left.runtime.wrapping_add(now);
+    taken.runtime = taken.runtime.wrapping_sub(now);
+    taken.switches += 1;
+    quantum::switch_quantum(kernel, cpu, prev, next);
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.

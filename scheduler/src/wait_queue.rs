@@ -16,30 +16,33 @@ pub struct WaitQueue {
     many: PrioQueue,
 }
 
-/// The only thread and its rank; or no thread, and which of the other states it is. Two bytes that are copied as one word.
+/// The only thread, and its rank in the upper byte; or no thread, and which of the other states it is. One word, so that a
+/// state is told by one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C, align(2))]
-struct Sole {
-    tid: u8,
-    rank: u8,
-}
+struct Sole(u16);
 
 impl Sole {
-    const EMPTY: Self = Self { tid: 0, rank: 0 };
-    const MANY: Self = Self { tid: 0, rank: 1 };
+    const EMPTY: Self = Self(0);
+    const MANY: Self = Self(1 << 8);
+
+    #[inline(always)]
+    const fn new(tid: ThreadId, prio: Priority) -> Self {
+        Self(tid.raw() as u16 | (prio.rank() as u16) << 8)
+    }
 
     #[inline(always)]
     const fn thread(self) -> Option<(ThreadId, Priority)> {
-        if self.tid == 0 {
+        let [tid, rank] = self.0.to_le_bytes();
+        if tid == 0 {
             None
         } else {
-            Some((ThreadId::new(self.tid), Priority::from_level(self.rank)))
+            Some((ThreadId::new(tid), Priority::from_level(rank)))
         }
     }
 
     #[inline(always)]
     const fn is(self, other: Self) -> bool {
-        self.tid == other.tid && self.rank == other.rank
+        self.0 == other.0
     }
 }
 
@@ -70,10 +73,7 @@ impl WaitQueue {
     ) {
         debug_assert!(tid.raw() != 0, "the idle thread cannot wait");
         if self.is_empty() {
-            self.sole = Sole {
-                tid: tid.raw(),
-                rank: prio.rank(),
-            };
+            self.sole = Sole::new(tid, prio);
         } else {
             self.push_further(links, tid, prio);
         }
@@ -152,7 +152,7 @@ impl WaitQueue {
         }
     }
 
-    #[inline(never)]
+    #[inline(always)]
     const fn pop_of_many<const N: usize>(
         &mut self,
         links: &mut Links<N>,

@@ -83,23 +83,8 @@ pub fn park(deadline: Instant) -> Result<(), Error> {
     }
     begin_park().finish()?;
     // A further one that came before this thread ran is what this returns for, too.
-    let me = TcbRef::current();
-    if crate::static_branch!(section::SMP) {
-        core::hint::cold_path();
-        forget_token_apart(me);
-    } else {
-        me.forget_token();
-    }
+    TcbRef::current().forget_token();
     Ok(())
-}
-
-/// In a section: else what this thread reads behind its park could be older than a notification that it forgets.
-#[cold]
-#[inline(never)]
-fn forget_token_apart(me: TcbRef) {
-    let mut section = section::enter_thread();
-    section.thread(me).token = false;
-    section.leave_quietly();
 }
 
 #[inline(never)]

@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use takt_scheduler::{PrioCounts, Priority, ThreadId};
 
@@ -11,7 +12,7 @@ use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, CpuRef};
 use crate::config::MAX_THREADS;
 use crate::error::Error;
-use crate::section::Waiters;
+use crate::section::{self, Waiters};
 use crate::sync::raw_mutex::RawMutex;
 
 /// Waiting for an object, a time or a notification.
@@ -372,11 +373,22 @@ impl TcbRef {
         !self.wait_queue().is_null() && self.wait_prio() != self.prio()
     }
 
-    /// The running thread forgets a notification, on the only CPU: one that an interrupt brings comes before or after that.
+    /// The running thread forgets a notification.
+    ///
+    /// With several CPUs by a locked instruction: what the thread reads behind this could else be older than a
+    /// notification that it forgets.
     #[inline(always)]
     pub(crate) fn forget_token(self) {
-        // SAFETY: a block of the table, and one byte.
-        unsafe { (*self.0.as_ptr()).token = false };
+        // SAFETY: a block of the table.
+        let token = unsafe { &raw mut (*self.0.as_ptr()).token };
+        if crate::static_branch!(section::SMP) {
+            core::hint::cold_path();
+            // SAFETY: a byte of the block; it is changed here and inside sections only, each time by one instruction.
+            unsafe { AtomicBool::from_ptr(token) }.swap(false, SeqCst);
+        } else {
+            // SAFETY: as above.
+            unsafe { *token = false };
+        }
     }
 }
 
