@@ -19,168 +19,20 @@
 //! # Context
 //! Threads and interrupt handlers; never NMI.
 
-use core::cell::UnsafeCell;
-use core::marker::PhantomData;
+mod lent;
+
 use core::ops::{Deref, DerefMut};
 
-use takt_scheduler::{Links, RunQueue, ThreadId, WaitQueue};
-
-use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{interrupts, jump_label, thunk};
-use crate::config::MAX_THREADS;
-use crate::sched::CpuSched;
+use crate::arch::{interrupts, jump_label, percpu, thunk};
 use crate::static_branch;
-use crate::sync::raw_mutex::RawMutex;
-use crate::thread::tcb::{Tcb, TcbRef};
+use crate::thread::tcb::TcbRef;
 use crate::trace;
+
+pub(crate) use lent::{Kernel, Waiters};
 
 jump_label::keys! {
     /// More than one CPU runs.
     pub(crate) SMP;
-}
-
-/// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
-struct Shared(UnsafeCell<Links<MAX_THREADS>>);
-
-// SAFETY: reached through a section's `Kernel` only.
-unsafe impl Sync for Shared {}
-
-static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
-static WAIT_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
-
-/// What a section protects, lent by the section: each reference to it ends with the borrow it was given by.
-///
-/// # Invariants
-/// Whoever has one is inside a section, and nothing that another one lent is in use. Sections nest where a timer's function
-/// is called, which [`Kernel::nest`] takes care of.
-pub(crate) struct Kernel {
-    /// Not made elsewhere, and not sent to another CPU.
-    _private: PhantomData<*const ()>,
-}
-
-impl Kernel {
-    /// A thread's control block.
-    #[inline(always)]
-    pub(crate) fn thread(&mut self, thread: TcbRef) -> &mut Tcb {
-        // SAFETY: a block of the static table. By the invariant no other reference to it is in use.
-        unsafe { &mut *thread.as_ptr() }
-    }
-
-    /// A thread's control block, to look at.
-    #[inline(always)]
-    pub(crate) fn look_at(&self, thread: TcbRef) -> &Tcb {
-        // SAFETY: as in `thread`.
-        unsafe { &*thread.as_ptr() }
-    }
-
-    /// Two threads' control blocks.
-    ///
-    /// # Panics
-    /// In debug builds, if it is the same one.
-    #[inline(always)]
-    pub(crate) fn two_threads(&mut self, one: TcbRef, other: TcbRef) -> (&mut Tcb, &mut Tcb) {
-        debug_assert!(one != other, "two references to one control block");
-        // SAFETY: as in `thread`, and these are two.
-        let one = unsafe { &mut *one.as_ptr() };
-        // SAFETY: as above.
-        let other = unsafe { &mut *other.as_ptr() };
-        (one, other)
-    }
-
-    /// What a CPU schedules.
-    #[inline(always)]
-    pub(crate) fn cpu(&mut self, cpu: CpuRef) -> &mut CpuSched {
-        // SAFETY: the block of a CPU. By the invariant no other reference to its `sched` is in use.
-        unsafe { &mut (*cpu.as_ptr()).sched }
-    }
-
-    /// The control block of the thread that runs on a CPU.
-    #[inline(always)]
-    pub(crate) fn running_on(&mut self, cpu: CpuRef) -> &mut Tcb {
-        let running = self.cpu(cpu).rq.current();
-        self.thread(TcbRef::of(running))
-    }
-
-    /// A CPU's run queue, and the links of all run queues.
-    #[inline(always)]
-    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS>) {
-        // SAFETY: reached here only, and the reference ends with the borrow.
-        let links = unsafe { &mut *READY_LINKS.0.get() };
-        (&mut self.cpu(cpu).rq, links)
-    }
-
-    /// The threads that wait in a queue, and the links of all wait queues.
-    #[inline(always)]
-    pub(crate) fn waiting<'k>(
-        &'k mut self,
-        waiters: &'k Waiters,
-    ) -> (&'k mut WaitQueue, &'k mut Links<MAX_THREADS>) {
-        // SAFETY: reached by a section only; by the invariant no other reference to the queue is in use.
-        let queue = unsafe { &mut *waiters.0.get() };
-        // SAFETY: reached here and below only, and the reference ends with the borrow.
-        let links = unsafe { &mut *WAIT_LINKS.0.get() };
-        (queue, links)
-    }
-
-    /// The queue that a thread stands in, if it waits in one, and the links of all wait queues.
-    #[inline(always)]
-    pub(crate) fn waits_in(
-        &mut self,
-        thread: TcbRef,
-    ) -> Option<(&mut WaitQueue, &mut Links<MAX_THREADS>)> {
-        let waiters = self.look_at(thread).wait_queue;
-        // SAFETY: a thread that stands in a queue borrows the object until it does no longer, and then this is null.
-        let waiters = unsafe { waiters.as_ref() }?;
-        Some(self.waiting(waiters))
-    }
-
-    /// The mutex that a thread waits for.
-    #[inline(always)]
-    pub(crate) fn mutex_of<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
-        // SAFETY: a thread that waits for a mutex borrows it until it does no longer, and then this is null. Whoever asks
-        // uses it in this section only.
-        unsafe { self.look_at(thread).blocked_on.as_ref() }
-    }
-
-    /// The first of the contended mutexes that a thread holds.
-    #[inline(always)]
-    pub(crate) fn held_by<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
-        // SAFETY: the list holds contended mutexes, which their waiters borrow. Whoever asks uses it in this section only.
-        unsafe { self.look_at(thread).held.as_ref() }
-    }
-
-    /// Calls a function that may enter sections of its own. Nothing lent is in use meanwhile.
-    #[inline(always)]
-    pub(crate) fn nest<R>(&mut self, act: impl FnOnce() -> R) -> R {
-        act()
-    }
-}
-
-/// A wait queue inside an object, reached through a section.
-pub(crate) struct Waiters(UnsafeCell<WaitQueue>);
-
-// SAFETY: reached inside a section only.
-unsafe impl Sync for Waiters {}
-// SAFETY: holds thread numbers only.
-unsafe impl Send for Waiters {}
-
-impl Waiters {
-    pub(crate) const fn new() -> Self {
-        Self(UnsafeCell::new(WaitQueue::new()))
-    }
-
-    /// Whether no one waits.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self, kernel: &mut Kernel) -> bool {
-        kernel.waiting(self).0.is_empty()
-    }
-
-    /// Takes the most important waiter out, of equals the first.
-    #[inline(always)]
-    pub(crate) fn pop(&self, kernel: &mut Kernel) -> Option<ThreadId> {
-        let (queue, links) = kernel.waiting(self);
-        queue.pop(links).map(|(tid, _)| tid)
-    }
 }
 
 /// How a section began, and so how it ends.
@@ -381,9 +233,7 @@ impl<K: Kind> Section<K> {
     #[inline(always)]
     fn begun(kind: K) -> Self {
         Self {
-            kernel: Kernel {
-                _private: PhantomData,
-            },
+            kernel: Kernel::new(),
             kind,
         }
     }
