@@ -1,4 +1,4 @@
-//! [`follow`]: a measurement's activations as they come, out of the capture that QEMU still writes.
+//! A measurement's activations as they come, out of the capture that QEMU still writes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

@@ -327,6 +327,13 @@ pub(super) fn start_storm() {
     }
 }
 
+/// The periodic timer comes no more. To be called on the CPU that started it, where it does not run at that time.
+pub(super) fn end_storm() {
+    if let Some(timer) = PERIODIC.get() {
+        timer.cancel();
+    }
+}
+
 /// Sends, receives, sets flags, notifies and unparks, from an interrupt, and comes again.
 fn storm(_: usize, expiry: Expiry) {
     let count = irq::count(0);

@@ -26,7 +26,7 @@ const ENDS: [&str; 6] = [
     "_fail",
     "7preempt8too_deep",
     "6switch16preempt_schedule",
-    "5sched7preempt",
+    "6switch7preempt",
     "5fault11guard_owner",
 ];
 

@@ -322,7 +322,7 @@ pub(super) fn commands(stage: &Stage) -> Result<()> {
         echo '!expired:traceoff:0' >> set_ftrace_filter; cat set_ftrace_filter; grep -c -- '->' enabled_functions; echo '!expired:traceoff' >> set_ftrace_filter\n\
         echo > trace; echo 'expired:stacktrace:3' >> set_ftrace_filter; sleep 0.01; cat trace; echo '!expired:stacktrace' >> set_ftrace_filter; echo ---\n\
         echo 0 > tracing_on; echo > trace; echo 'expired:traceon' >> set_ftrace_filter; sleep 0.01; cat tracing_on; grep -c traceon:unlimited set_ftrace_filter; grep -c timerlat_irq: trace; echo '!expired:traceon' >> set_ftrace_filter; echo ---\n\
-        echo > set_event; echo function > current_tracer; echo '*expired' 'expired:traceoff:1' > set_ftrace_filter; cat set_ftrace_filter; echo > trace; sleep 0.01; cat trace | grep '<-'; echo ---\n\
+        echo > set_event; echo function > current_tracer; echo '*timerlat::expired' 'expired:traceoff:1' > set_ftrace_filter; cat set_ftrace_filter; echo > trace; sleep 0.01; cat trace | grep '<-'; echo ---\n\
         echo '*:traceoff' >> set_ftrace_filter; echo 'expired:traceoff:x' >> set_ftrace_filter; echo 'nosuch:traceoff' >> set_ftrace_filter; grep -c : set_ftrace_filter; grep error: error_log";
     let words = [
         "tracefs",

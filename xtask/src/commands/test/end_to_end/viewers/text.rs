@@ -92,7 +92,10 @@ pub(super) fn parse(text: &str) -> Result<Cpus> {
                 Some(Entry::Event(event)) if event.name == STACK => event,
                 _ => bail!("a function without a stack: {function}"),
             };
-            add_function(&mut event.message, function);
+            // What is inlined is known to whoever has the image, and no part of the record.
+            if !function.ends_with(" (inlined)") {
+                add_function(&mut event.message, function);
+            }
             continue;
         }
         if let Some(lost) = line.strip_prefix("CPU:") {
