@@ -17,8 +17,11 @@ static BACK: Semaphore = Semaphore::new(0, 1);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 fn echoes(_: usize) {
-    while !ENDS.load(Relaxed) {
-        if THERE.take().is_err() || BACK.give().is_err() {
+    loop {
+        let taken = THERE.take();
+        // Of this round: behind the answer it may be that of the next.
+        let ends = ENDS.load(Relaxed);
+        if taken.is_err() || BACK.give().is_err() || ends {
             return;
         }
     }
