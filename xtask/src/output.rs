@@ -222,7 +222,7 @@ pub fn write_or_nothing(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Runs `write` on a folder, which is complete or not there, as in [`to_file`]. One that is there is left alone if there is
-/// anything in it.
+/// anything in it. The folders above it are made if they are missing.
 ///
 /// # Errors
 ///
@@ -236,6 +236,9 @@ pub fn to_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result
     if is_there && fs::read_dir(path).with_context(cannot)?.next().is_some() {
         return Err(anyhow!("{} is not empty", path.display()))
             .help("name another folder, or empty this one");
+    }
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above).with_context(|| format!("cannot make {}", above.display()))?;
     }
     let part = &new_part_of(path).with_context(cannot)?;
     write(part).with_context(|| format!("what could be written is in {}", part.display()))?;
@@ -273,5 +276,8 @@ mod tests {
         assert!(format!("{:#}", failed.unwrap_err()).contains("other.part"));
         assert_eq!(fs::read_to_string(at("other.part/new")).unwrap(), "ours");
         assert!(!at("made.part-2").exists());
+        // What is above it is made.
+        to_folder(&at("a/b/made"), put).unwrap();
+        assert!(at("a/b/made/new").exists());
     }
 }

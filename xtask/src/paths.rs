@@ -99,6 +99,25 @@ pub fn shown(path: &Path) -> std::path::Display<'_> {
         .display()
 }
 
+/// A source file as people are told of it: below the project's folder, Takt's sources or a repository that cargo has from git
+/// without their names, otherwise as it is.
+#[must_use]
+pub fn shown_source(file: &str) -> &str {
+    let roots = [project(), workspace()];
+    let inside = |root: &PathBuf| Path::new(file).strip_prefix(root).ok()?.to_str();
+    roots
+        .iter()
+        .find_map(inside)
+        .or_else(|| in_checkout(file))
+        .unwrap_or(file)
+}
+
+/// What is behind cargo's folder of a repository at one commit.
+fn in_checkout(file: &str) -> Option<&str> {
+    let (_, inside) = file.split_once("/git/checkouts/")?;
+    inside.splitn(3, '/').nth(2)
+}
+
 /// Whether there is no process of this number, so that what bears its name is left over.
 #[must_use]
 pub fn is_process_gone(pid: u32) -> bool {
@@ -149,4 +168,18 @@ fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_files_are_shown_without_where_they_are_kept() {
+        let own = workspace().join("board/src/start.rs");
+        assert_eq!(shown_source(own.to_str().unwrap()), "board/src/start.rs");
+        let kept = "/root/.cargo/git/checkouts/takt-c774d914f8a7c956/7bfccdf/board/src/start.rs";
+        assert_eq!(shown_source(kept), "board/src/start.rs");
+        assert_eq!(shown_source("/a/b.rs"), "/a/b.rs");
+    }
 }

@@ -10,15 +10,23 @@ use clap::{Args, Parser};
 In the new folder `cargo run` boots the application and prints its log and trace, and `cargo test` runs its tests on the \
 target. Arguments behind `--` are those of `run`: `cargo run -- --smp 2 -e all`.
 With --c it is a program in C, with Takt in a static library and a header: `make run` boots it, \
-`make run ARGS='--smp 2 -e all'` with flags of `run`.")]
+`make run ARGS='--smp 2 -e all'` with flags of `run`.
+With --git the application needs no clone of Takt: cargo has the crates from the repository, and `cargo run` calls the program \
+`takt`, which `cargo install --git URL xtask --bin takt` installs.")]
 pub struct New {
     /// The folder that is made.
     pub path: PathBuf,
     /// Name of the package, or of the program in C [default: that of the folder].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// A program in C.
-    #[arg(long)]
+    /// Have Takt's crates from this git repository, and not from the sources that this program was built of.
+    #[arg(long, value_name = "URL")]
+    pub git: Option<String>,
+    /// Of the repository this commit [default: the newest, which Cargo.lock then keeps].
+    #[arg(long, value_name = "REV", requires = "git")]
+    pub rev: Option<String>,
+    /// A program in C. Its library is built of the sources of this program.
+    #[arg(long, conflicts_with = "git")]
     pub c: bool,
 }
 

@@ -68,7 +68,6 @@ impl Decoder {
 
     fn line(&self, frame: &Frame<'_>) -> Line {
         let place = self.locations.get(&frame.index());
-        let roots = [crate::paths::project(), crate::paths::workspace()];
         Line {
             time: frame.display_timestamp().map(|time| time.to_string()),
             level: frame
@@ -77,9 +76,8 @@ impl Decoder {
                 .to_owned(),
             message: frame.display_message().to_string(),
             file: place.map(|place| {
-                let inside = |root| place.file.strip_prefix(root).ok();
-                let file = roots.iter().find_map(inside).unwrap_or(&place.file);
-                file.to_string_lossy().into_owned()
+                let file = place.file.to_string_lossy();
+                crate::paths::shown_source(&file).to_owned()
             }),
             line: place.map(|place| place.line),
             module: place.map(|place| place.module.clone()),

@@ -276,14 +276,10 @@ fn place_text(place: &addr2line::Location<'_>) -> String {
         .map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
-/// Paths below the project's folder and Takt's sources without their names; those of the standard library from `library/` on.
+/// As [`crate::paths::shown_source`]; those of the standard library from `library/` on.
 fn shorten(file: &str) -> &str {
-    let roots = [crate::paths::project(), crate::paths::workspace()];
-    let inside = |root: &std::path::PathBuf| file.strip_prefix(root.to_str()?);
-    if let Some(inside) = roots.iter().find_map(inside) {
-        return inside.trim_start_matches('/');
-    }
-    file.find("/library/").map_or(file, |at| &file[at + 1..])
+    let shown = crate::paths::shown_source(file);
+    shown.find("/library/").map_or(shown, |at| &shown[at + 1..])
 }
 
 /// The address that a line begins with.

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use super::{RUNNER, put, utf8};
+use super::put;
+use super::source::{RUNNER, utf8};
 use crate::image::library::{self, Library};
 use crate::{output, paths};
 

@@ -52,6 +52,7 @@ type Check = fn(&Stage) -> Result<()>;
 /// The tests, in the order of their beginning. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
     ("new_runs_and_is_tested", new::runs_and_is_tested),
+    ("new_from_git_runs", new::from_git_runs),
     (
         "new_c_runs_and_is_told_errors",
         new_c::runs_and_is_told_errors,

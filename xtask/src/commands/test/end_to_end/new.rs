@@ -1,6 +1,7 @@
 //! An application outside of the sources, from `new` on.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -14,20 +15,23 @@ use crate::paths::{self, cargo};
 
 /// Cargo in the application's folder. What it builds is kept, for the next time.
 fn in_folder(dir: &Path, words: &[&str]) -> Result<Done> {
+    let output = cargo_in(dir, words).output().context("cannot run cargo")?;
+    Ok(Done::of(&output))
+}
+
+fn cargo_in(dir: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(cargo());
     for (name, _) in std::env::vars_os() {
         if disturbs(&name.to_string_lossy()) || name == "RUSTFLAGS" {
             command.env_remove(name);
         }
     }
-    let output = command
+    command
         .args(words)
         .env("CARGO_TARGET_DIR", paths::target().join("application"))
         .env("NO_COLOR", "1")
-        .current_dir(dir)
-        .output()
-        .context("cannot run cargo")?;
-    Ok(Done::of(&output))
+        .current_dir(dir);
+    command
 }
 
 /// This program as it is installed, in the application's folder.
@@ -155,5 +159,59 @@ pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
         .xtask(&["new", &dir.to_string_lossy()])?
         .code(1)?
         .complains("is not empty")?;
+    Ok(())
+}
+
+/// Git in the bare repository at `dir`, to which the sources are what it has checked out.
+fn git(dir: &Path, words: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(["-c", "user.name=Takt", "-c", "user.email=takt@localhost"])
+        .env("GIT_DIR", dir)
+        .env("GIT_WORK_TREE", paths::workspace())
+        .args(words)
+        .output()
+        .context("cannot run git")?;
+    let done = Done::of(&output).code(0)?;
+    Ok(done.stdout.trim().to_owned())
+}
+
+/// With the crates of a repository, and this program as the installed one, it runs.
+pub(super) fn from_git_runs(stage: &Stage) -> Result<()> {
+    // At the same place each time: cargo keeps what it has of it.
+    let repository = paths::target().join("application-git");
+    let init = Command::new("git")
+        .args(["init", "--quiet", "--bare"])
+        .arg(&repository)
+        .output();
+    Done::of(&init.context("cannot run git")?).code(0)?;
+    git(&repository, &["add", "--all"])?;
+    let words = ["commit", "--quiet", "--allow-empty", "--message", "All"];
+    git(&repository, &words)?;
+    let rev = git(&repository, &["rev-parse", "HEAD"])?;
+    let url = format!("file://{}", repository.display());
+    // Its parent is made, too.
+    let dir = stage.path().join("from/git");
+    let words = ["new", "--git", &url, "--rev", &rev, &dir.to_string_lossy()];
+    let mut new = stage.command(&words);
+    new.env("CARGO_TARGET_DIR", paths::target().join("application"));
+    Done::of(&new.output().context("cannot run this program once more")?)
+        .code(0)?
+        .says("cargo run")?;
+    let bin = stage.path().join("bin");
+    fs::create_dir(&bin)?;
+    symlink(
+        format!("/proc/{}/exe", std::process::id()),
+        bin.join("takt"),
+    )?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([bin].into_iter().chain(std::env::split_paths(&path)))?;
+    let run = ["run", "--quiet", "--", "-e", "git"];
+    let output = cargo_in(&dir, &run).env("PATH", path).output()?;
+    Done::of(&output)
+        .code(0)?
+        .says("  (board/src/start.rs:")?
+        .says("INFO  3 blinks  (src/main.rs:")?
+        .says(" lamp_switched: blink=3 on=0")?
+        .complains("the guest ended well; run folder runs/git-001")?;
     Ok(())
 }
