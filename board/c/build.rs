@@ -26,7 +26,16 @@ fn header() {
         after_includes: Some(include_str!("src/stack.h").into()),
         ..Config::default()
     };
-    let names = ["Semaphore", "Mutex", "Flags", "Thread", "Stack"];
+    let names = [
+        "Semaphore",
+        "Mutex",
+        "Condvar",
+        "Flags",
+        "Queue",
+        "Timer",
+        "Thread",
+        "Stack",
+    ];
     config.export.rename = names
         .map(|name| {
             (
@@ -35,7 +44,9 @@ fn header() {
             )
         })
         .into();
-    let sources = ["result", "thread", "sync", "time", "trace"];
+    let sources = [
+        "result", "thread", "sync", "flags", "queue", "time", "timer", "trace",
+    ];
     sources
         .iter()
         .fold(Builder::new().with_config(config), |builder, name| {

@@ -33,7 +33,8 @@ pub const TAKT_WOULD_BLOCK: i32 = -13;
 /// The object is not initialised, or the thread not started.
 pub const TAKT_NOT_INITIALISED: i32 = -14;
 
-fn of_error(error: Error) -> i32 {
+/// Why a call of the kernel's did nothing, in C.
+pub(crate) fn of_error(error: Error) -> i32 {
     match error {
         Error::TimedOut => TAKT_TIMED_OUT,
         Error::WouldBlock => TAKT_WOULD_BLOCK,

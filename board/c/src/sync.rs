@@ -1,12 +1,12 @@
-//! Semaphores, mutexes and event flags.
+//! Semaphores, mutexes and condition variables.
 
 use core::mem::forget;
 
-use takt_kernel::sync::{EventFlags, Mode, Mutex, Semaphore};
+use takt_kernel::sync::{Condvar, Mutex, MutexGuard, Semaphore};
 use takt_kernel::time::Instant;
 
 use crate::object::{Body, Object};
-use crate::result::{TAKT_INVALID_ARGUMENT, TAKT_OK, code, flatten};
+use crate::result::{TAKT_INVALID_ARGUMENT, TAKT_OK, code, flatten, of_error};
 
 /// A counting semaphore: a static variable, at first all zeros.
 #[repr(C)]
@@ -20,10 +20,10 @@ pub struct TaktMutex {
     storage: [u64; 24],
 }
 
-/// 32 event flags: a static variable, at first all zeros.
+/// A condition variable: a static variable, at first all zeros.
 #[repr(C)]
-pub struct TaktFlags {
-    storage: [u64; 32],
+pub struct TaktCondvar {
+    storage: [u64; 48],
 }
 
 impl Body for Semaphore {
@@ -36,9 +36,9 @@ impl Body for Mutex<()> {
     const MAGIC: u32 = u32::from_le_bytes(*b"mutx");
 }
 
-impl Body for EventFlags {
-    type Storage = TaktFlags;
-    const MAGIC: u32 = u32::from_le_bytes(*b"flag");
+impl Body for Condvar {
+    type Storage = TaktCondvar;
+    const MAGIC: u32 = u32::from_le_bytes(*b"cond");
 }
 
 /// Initialises a semaphore with this many permits, and at most `max`, which is at most INT32_MAX. `TAKT_OK`,
@@ -119,90 +119,85 @@ pub unsafe extern "C" fn takt_mutex_lock(mutex: *mut TaktMutex, deadline: u64) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn takt_mutex_unlock(mutex: *mut TaktMutex) -> i32 {
     // SAFETY: the caller's duty.
-    let mutex = unsafe { Object::<Mutex<()>>::get(mutex) };
-    // SAFETY: `takt_mutex_lock` has forgotten its guard, and there are no data.
-    flatten(mutex.map(|(_, it)| code(unsafe { it.unlock_forgotten() })))
+    flatten(unsafe { locked(mutex) }.map(|guard| {
+        drop(guard);
+        TAKT_OK
+    }))
 }
 
-/// Wait for any of the flags.
-pub const TAKT_ANY: u32 = 0;
-/// Wait for all of the flags.
-pub const TAKT_ALL: u32 = 1;
-/// Wait for any of the flags, and clear those that were set.
-pub const TAKT_ANY_CLEAR: u32 = 2;
-/// Wait for all of the flags, and clear them.
-pub const TAKT_ALL_CLEAR: u32 = 3;
-
-/// Initialises event flags with these set. `TAKT_OK`, `TAKT_INVALID_STATE`, `TAKT_INVALID_ARGUMENT`.
+/// The guard of a mutex that the calling thread has locked.
+///
+/// # Errors
+/// `TAKT_NOT_OWNER`, and those of [`Object::get`].
 ///
 /// # Safety
-/// The flags are static, and nothing else writes to them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn takt_flags_init(flags: *mut TaktFlags, initial: u32) -> i32 {
+/// As takt_mutex_init.
+unsafe fn locked(mutex: *mut TaktMutex) -> Result<MutexGuard<'static, ()>, i32> {
     // SAFETY: the caller's duty.
-    let done = unsafe { Object::init(flags, EventFlags::new(initial)) };
+    let (_, mutex) = unsafe { Object::<Mutex<()>>::get(mutex) }?;
+    // SAFETY: each guard is forgotten where it was made, and there are no data.
+    unsafe { mutex.forgotten_guard() }.map_err(of_error)
+}
+
+/// Initialises a condition variable. `TAKT_OK`, `TAKT_INVALID_STATE`, `TAKT_INVALID_ARGUMENT`.
+///
+/// # Safety
+/// The condition variable is static, and nothing else writes to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn takt_condvar_init(condvar: *mut TaktCondvar) -> i32 {
+    // SAFETY: the caller's duty.
+    let done = unsafe { Object::init(condvar, Condvar::new()) };
     flatten(done.map(|()| TAKT_OK))
 }
 
-/// Sets flags and wakes every waiter whose condition now holds. `TAKT_OK`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT`.
+/// Unlocks the mutex, which the calling thread has locked, waits to be notified until `deadline` at most (cycles, or
+/// TAKT_NEVER), and locks the mutex again; the first two are one step. The mutex is held again in any case: a fault ends the
+/// machine if its new owner has ended without giving it back, or waits for another mutex of the caller's. `TAKT_OK`,
+/// `TAKT_TIMED_OUT`, `TAKT_NOT_OWNER`, `TAKT_WRONG_CONTEXT`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT`.
 ///
 /// # Safety
-/// As takt_flags_init.
+/// As takt_condvar_init and takt_mutex_init.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn takt_flags_set(flags: *mut TaktFlags, bits: u32) -> i32 {
-    // SAFETY: the caller's duty.
-    let flags = unsafe { Object::<EventFlags>::get(flags) };
-    flatten(flags.map(|(_, it)| {
-        it.set(bits);
-        TAKT_OK
-    }))
-}
-
-/// Clears flags. `TAKT_OK`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT`.
-///
-/// # Safety
-/// As takt_flags_init.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn takt_flags_clear(flags: *mut TaktFlags, bits: u32) -> i32 {
-    // SAFETY: the caller's duty.
-    let flags = unsafe { Object::<EventFlags>::get(flags) };
-    flatten(flags.map(|(_, it)| {
-        it.clear(bits);
-        TAKT_OK
-    }))
-}
-
-/// Waits for flags, in one of the four ways that begin with TAKT_ANY and TAKT_ALL, until `deadline` at most: cycles, or
-/// TAKT_NEVER. `found`, if it is not NULL, is given the flags as they were then, before any clearing. `TAKT_OK`,
-/// `TAKT_TIMED_OUT`, `TAKT_WRONG_CONTEXT`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT` (no flag, another way).
-///
-/// # Safety
-/// As takt_flags_init; `found` is NULL or the caller's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn takt_flags_wait(
-    flags: *mut TaktFlags,
-    mask: u32,
-    mode: u32,
+pub unsafe extern "C" fn takt_condvar_wait(
+    condvar: *mut TaktCondvar,
+    mutex: *mut TaktMutex,
     deadline: u64,
-    found: *mut u32,
 ) -> i32 {
     // SAFETY: the caller's duty.
-    let flags = match unsafe { Object::<EventFlags>::get(flags) } {
-        Ok((_, flags)) => flags,
-        Err(code) => return code,
-    };
-    let mode = match mode {
-        TAKT_ANY => Mode::Any,
-        TAKT_ALL => Mode::All,
-        TAKT_ANY_CLEAR => Mode::AnyClear,
-        TAKT_ALL_CLEAR => Mode::AllClear,
-        _ => return TAKT_INVALID_ARGUMENT,
-    };
-    let result = flags.wait(mask, mode, Instant::from_cycles(deadline));
-    code(result.map(|flags| {
-        if !found.is_null() {
-            // SAFETY: the caller's duty.
-            unsafe { found.write(flags) };
-        }
+    let condvar = unsafe { Object::<Condvar>::get(condvar) };
+    flatten(condvar.and_then(|(_, condvar)| {
+        // SAFETY: as above.
+        let mut guard = unsafe { locked(mutex) }?;
+        let result = condvar.wait_until(&mut guard, Instant::from_cycles(deadline));
+        forget(guard);
+        Ok(code(result))
+    }))
+}
+
+/// Wakes the most important of those who wait, if there is one. `TAKT_OK`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT`.
+///
+/// # Safety
+/// As takt_condvar_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn takt_condvar_notify_one(condvar: *mut TaktCondvar) -> i32 {
+    // SAFETY: the caller's duty.
+    let condvar = unsafe { Object::<Condvar>::get(condvar) };
+    flatten(condvar.map(|(_, it)| {
+        it.notify_one();
+        TAKT_OK
+    }))
+}
+
+/// Wakes all who wait, the most important first. `TAKT_OK`, `TAKT_NOT_INITIALISED`, `TAKT_INVALID_ARGUMENT`.
+///
+/// # Safety
+/// As takt_condvar_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn takt_condvar_notify_all(condvar: *mut TaktCondvar) -> i32 {
+    // SAFETY: the caller's duty.
+    let condvar = unsafe { Object::<Condvar>::get(condvar) };
+    flatten(condvar.map(|(_, it)| {
+        it.notify_all();
+        TAKT_OK
     }))
 }

@@ -75,15 +75,18 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Unlocks it for a guard that was forgotten: for callers who cannot keep one, as in C.
+    /// The guard that the calling thread has forgotten: for callers who cannot keep one, as in C.
     ///
     /// # Errors
     /// [`Error::NotOwner`].
     ///
     /// # Safety
-    /// The calling thread has no guard of it, and uses no reference into the data that it got by the forgotten one.
-    pub unsafe fn unlock_forgotten(&self) -> Result<(), Error> {
-        self.raw.unlock()
+    /// The calling thread has no other guard of it, and uses no reference into the data that it got by the forgotten one.
+    pub unsafe fn forgotten_guard(&self) -> Result<MutexGuard<'_, T>, Error> {
+        match self.raw.is_own() {
+            true => Ok(self.guard()),
+            false => Err(Error::NotOwner),
+        }
     }
 
     #[inline(always)]

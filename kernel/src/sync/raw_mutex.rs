@@ -74,6 +74,11 @@ impl RawMutex {
         (word != FREE).then(|| ThreadId::new(word as u8))
     }
 
+    /// Whether the calling thread owns it.
+    pub(super) fn is_own(&self) -> bool {
+        self.word.load(Relaxed) & HANDLE == my_handle()
+    }
+
     #[inline(always)]
     pub(super) fn try_lock(&self) -> bool {
         self.word

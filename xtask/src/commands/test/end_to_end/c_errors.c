@@ -16,7 +16,11 @@ static struct takt_thread thread, other;
 static struct takt_semaphore semaphore, begun, never;
 static struct takt_mutex mutex, misused;
 static struct takt_flags flags;
-static int32_t codes[2];
+static struct takt_condvar condvar;
+static struct takt_queue queue;
+static struct takt_timer timer;
+static unsigned char memory[2 * 300]; /* two messages, larger than those of the kernel's own queues */
+static int32_t codes[4];
 
 static void locker(void *argument) {
   (void)argument;
@@ -28,6 +32,99 @@ static void locker(void *argument) {
 }
 
 static void forget(void *argument) { (void)argument; }
+
+/* In the timer interrupt, where nothing waits. */
+static void on_timer(void *argument) {
+  char message[300];
+  codes[0] = takt_mutex_unlock(&mutex);
+  codes[1] = takt_semaphore_take(&semaphore, TAKT_NEVER);
+  codes[2] = takt_queue_receive(&queue, message, TAKT_NEVER);
+  codes[3] = takt_sleep_ns(1);
+  *(double *)argument *= 1.5;
+  takt_semaphore_give(&begun);
+}
+
+static void notifier(void *argument) {
+  (void)argument;
+  codes[0] = takt_mutex_lock(&mutex, TAKT_NEVER);
+  codes[1] = takt_condvar_notify_one(&condvar);
+  codes[2] = takt_mutex_unlock(&mutex);
+}
+
+static void sender(void *argument) {
+  static char message[300];
+  for (int n = 0; n < 3; n++) {
+    message[0] = message[299] = (char)n;
+    codes[n] = takt_queue_send(&queue, message, *(const uint64_t *)argument);
+  }
+}
+
+static int timers(void) {
+  static double value = 2.0;
+  GIVES(takt_timer_arm(&timer, 0), TAKT_NOT_INITIALISED);
+  GIVES(takt_timer_init(&timer, 0, 0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_timer_init(&timer, on_timer, &value), TAKT_OK);
+  GIVES(takt_timer_init(&timer, on_timer, &value), TAKT_INVALID_STATE);
+  GIVES(takt_timer_cancel(&timer), TAKT_INVALID_STATE);
+  GIVES(takt_timer_arm(&timer, takt_after_ns(1000000000)), TAKT_OK);
+  GIVES(takt_timer_cancel(&timer), TAKT_OK);
+  GIVES(takt_timer_arm(&timer, takt_after_ns(1000000)), TAKT_OK);
+  GIVES(takt_semaphore_take(&begun, takt_after_ns(900000)), TAKT_TIMED_OUT);
+  GIVES(takt_semaphore_take(&begun, takt_after_ns(200000)), TAKT_OK);
+  GIVES(takt_timer_cancel(&timer), TAKT_INVALID_STATE);
+  GIVES(codes[0], TAKT_NOT_OWNER);
+  GIVES(codes[1], TAKT_WRONG_CONTEXT);
+  GIVES(codes[2], TAKT_WRONG_CONTEXT);
+  GIVES(codes[3], TAKT_WRONG_CONTEXT);
+  GIVES(value == 3.0, 1);
+  return 0;
+}
+
+static int condvars(void) {
+  GIVES(takt_condvar_wait(&condvar, &mutex, 0), TAKT_NOT_INITIALISED);
+  GIVES(takt_condvar_notify_one(0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_condvar_init(&condvar), TAKT_OK);
+  GIVES(takt_condvar_init(&condvar), TAKT_INVALID_STATE);
+  GIVES(takt_condvar_notify_all(&condvar), TAKT_OK);
+  GIVES(takt_condvar_wait(&condvar, 0, 0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_condvar_wait(&condvar, &mutex, 0), TAKT_NOT_OWNER);
+  GIVES(takt_mutex_lock(&mutex, TAKT_NEVER), TAKT_OK);
+  GIVES(takt_condvar_wait(&condvar, &mutex, takt_after_ns(1000)), TAKT_TIMED_OUT);
+  GIVES(takt_mutex_lock(&mutex, TAKT_NEVER), TAKT_DEADLOCK);
+  GIVES(takt_thread_spawn(&thread, "notifier", 60, &stack, notifier, 0), TAKT_OK);
+  GIVES(takt_condvar_wait(&condvar, &mutex, takt_after_ns(1000000)), TAKT_OK);
+  GIVES(takt_mutex_unlock(&mutex), TAKT_OK);
+  GIVES(takt_thread_join(&thread, TAKT_NEVER), TAKT_OK);
+  GIVES(codes[0] | codes[1] | codes[2], TAKT_OK);
+  return 0;
+}
+
+static int queues(void) {
+  static uint64_t deadline = TAKT_NEVER;
+  static char message[300];
+  GIVES(takt_queue_send(&queue, message, 0), TAKT_NOT_INITIALISED);
+  GIVES(takt_queue_init(&queue, 0, 300, 2), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_init(&queue, memory, 0, 2), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_init(&queue, memory, 300, 0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_init(&queue, memory, SIZE_MAX, 2), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_init(&queue, memory, 300, 2), TAKT_OK);
+  GIVES(takt_queue_init(&queue, memory, 300, 2), TAKT_INVALID_STATE);
+  GIVES(takt_queue_send(&queue, 0, 0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_receive(&queue, 0, 0), TAKT_INVALID_ARGUMENT);
+  GIVES(takt_queue_receive(&queue, message, takt_after_ns(1000)), TAKT_TIMED_OUT);
+  /* The third waits for room. */
+  GIVES(takt_thread_spawn(&thread, "sender", 60, &stack, sender, &deadline), TAKT_OK);
+  GIVES(takt_thread_join(&thread, 0), TAKT_TIMED_OUT);
+  GIVES(takt_queue_send(&queue, message, 0), TAKT_TIMED_OUT);
+  for (int n = 0; n < 3; n++) {
+    GIVES(takt_queue_receive(&queue, message, TAKT_NEVER), TAKT_OK);
+    GIVES(message[0] == n && message[299] == n, 1);
+  }
+  GIVES(takt_thread_join(&thread, TAKT_NEVER), TAKT_OK);
+  GIVES(codes[0] | codes[1] | codes[2], TAKT_OK);
+  GIVES(takt_queue_receive(&queue, message, 0), TAKT_TIMED_OUT);
+  return 0;
+}
 
 static __attribute__((noinline)) int deeper(volatile int *above) {
   volatile int here[64];
@@ -84,6 +181,11 @@ int main(void) {
   GIVES(takt_flags_wait(&flags, 7, TAKT_ANY, 0, 0), TAKT_TIMED_OUT);
 
   GIVES(takt_thread_join(&thread, 0), TAKT_NOT_INITIALISED);
+  GIVES(takt_mutex_unlock(&mutex), TAKT_OK);
+  GIVES(condvars(), 0);
+  GIVES(queues(), 0);
+  GIVES(timers(), 0);
+  GIVES(takt_mutex_lock(&mutex, TAKT_NEVER), TAKT_OK);
   GIVES(takt_thread_spawn(0, "x", 60, &stack, locker, 0), TAKT_INVALID_ARGUMENT);
   GIVES(takt_thread_spawn(&thread, 0, 60, &stack, locker, 0), TAKT_INVALID_ARGUMENT);
   GIVES(takt_thread_spawn(&thread, "x", 100, &stack, locker, 0), TAKT_INVALID_ARGUMENT);
