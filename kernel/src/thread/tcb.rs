@@ -261,14 +261,31 @@ unsafe impl Sync for Table {}
 /// Zeros, which are a free block: so they lie in `.bss`.
 static TABLE: Table = Table(UnsafeCell::new(MaybeUninit::zeroed()));
 
-// For a host that reads the RAM and wants the names of threads: where they stand in a block, and what is set in
-// `handle` while it is in use. Symbols' values, so they cost nothing.
+// For a host that reads the RAM and wants the names of threads, or who has called whom in one: where what it needs stands in
+// a block, or how far before it, and what is set in `handle` while it is in use. Symbols' values, so they cost nothing.
 core::arch::global_asm!(
     ".global takt_tcb_name, takt_tcb_handle, takt_tcb_in_use, takt_tcb_prio, takt_max_threads",
     ".set takt_tcb_prio, {}",
     ".set takt_max_threads, {}",
     ".set takt_tcb_name, {}", ".set takt_tcb_handle, {}", ".set takt_tcb_in_use, {}",
     const core::mem::offset_of!(Tcb, prio), const MAX_THREADS, const core::mem::offset_of!(Tcb, name), const core::mem::offset_of!(Tcb, handle), const IN_USE,
+);
+core::arch::global_asm!(
+    ".global takt_tcb_resume, takt_tcb_rsp, takt_tcb_stack_bottom, takt_tcb_stack_top, takt_trap_rip, takt_trap_rbp, takt_trap_rsp",
+    ".set takt_tcb_resume, {}",
+    ".set takt_tcb_rsp, {}",
+    ".set takt_tcb_stack_bottom, {}",
+    ".set takt_tcb_stack_top, {}",
+    ".set takt_trap_rip, {}",
+    ".set takt_trap_rbp, {}",
+    ".set takt_trap_rsp, {}",
+    const core::mem::offset_of!(Tcb, resume),
+    const core::mem::offset_of!(Tcb, rsp),
+    const core::mem::offset_of!(Tcb, stack_bottom),
+    const core::mem::offset_of!(Tcb, stack_top),
+    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rip),
+    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rbp),
+    const size_of::<TrapFrame>() - core::mem::offset_of!(TrapFrame, rsp),
 );
 
 /// The address of each block: one load, where the size of a block takes three instructions to multiply by.

@@ -324,6 +324,15 @@ impl Executed {
         None
     }
 
+    /// Whether no other interrupt came in the same thread between the one that was entered with this count and the other count.
+    pub(super) fn is_last_interrupt(&self, cpu: u8, entered: u64, to: u64) -> bool {
+        let behind = self
+            .steps(cpu)
+            .filter(|step| (entered + 1..=to).contains(&step.at));
+        let mut thread = behind.take_while(|step| step.mark != Mark::Switch);
+        thread.all(|step| !matches!(step.mark, Mark::Entry(_)))
+    }
+
     /// The calls that led to where an interrupt came, the innermost first, as far back as the thread ran on.
     pub(super) fn calls(&self, cpu: u8, entered: u64) -> Vec<u64> {
         let mut calls = Vec::new();

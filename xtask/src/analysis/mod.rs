@@ -187,10 +187,12 @@ pub fn whole(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
 
 fn again(dir: &Path, run: &Run, it: &Activation, known: &Breakdown) -> Result<Breakdown> {
     let elf = folder::image(dir)?;
-    let executed = replay::run(dir, run, &elf)?;
+    let counted = replay::run(dir, run, &elf)?;
+    let executed = &counted.executed;
+    let stack = counted.stacks.get(&it.at_deadline.tid);
     let refined = executed
         .skipped(it)
-        .and_then(|skipped| refine::refine(it, skipped, &executed, &Names::new(&elf)))
+        .and_then(|skipped| refine::refine(it, skipped, executed, stack, &Names::new(&elf)))
         .context("what was executed when the run was repeated does not suit its trace")?;
     Ok(Breakdown {
         from_idle: known.from_idle,

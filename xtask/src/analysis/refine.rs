@@ -2,6 +2,7 @@
 //! of interrupts, other CPUs' turns.
 
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,7 @@ use super::causes::{Cause, Piece};
 use super::executed::{Executed, LockWait, Span};
 use super::rows::{Breakdown, Group, Part, rows};
 use super::window::{Activation, Kind as Event};
+use crate::guest::stacks::Stack;
 use crate::sweep::analysis::Kind;
 use crate::sweep::names::{Names, Place};
 
@@ -53,13 +55,14 @@ impl Section {
     }
 }
 
-/// Takes an activation apart by what was executed; `skipped` is the guest's time less the count. `None` if the two do not
-/// belong together.
+/// Takes an activation apart by what was executed; `skipped` is the guest's time less the count, `stack` the interrupted
+/// thread's when the latency was known. `None` if the two do not belong together.
 #[must_use]
 pub(crate) fn refine(
     it: &Activation,
     skipped: u64,
     executed: &Executed,
+    stack: Option<&Stack>,
     names: &Names<'_>,
 ) -> Option<Breakdown> {
     let cpu = it.sample.cpu;
@@ -90,7 +93,7 @@ pub(crate) fn refine(
             is_outside.then(|| (Cause::IrqInterference, who.clone()))
         });
     }
-    let (mut delays, mut blocks, mut stack) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut delays, mut blocks, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(entered) = entered {
         cut.anew(entered - 1, u64::MAX, |piece| {
             let is_delay = Group::of(piece.cause) == Group::IrqHandlerDelay;
@@ -123,8 +126,10 @@ pub(crate) fn refine(
                 is_block.then(|| (Cause::Reschedule, String::new()))
             });
             blocks.push(Section::new(&span, names));
-            let calls = executed.calls(cpu, entered);
-            stack = calls.iter().flat_map(|ip| names.frames(*ip)).collect();
+        }
+        if is_blocked || !delays.is_empty() {
+            let end = it.sample.recorded.saturating_sub(skipped);
+            calls = whole_stack(executed, cpu, entered..end, stack, names);
         }
     }
     let waits = executed.lock_waits(cpu);
@@ -141,7 +146,7 @@ pub(crate) fn refine(
     }
     let mut whole = Breakdown::new(it);
     whole.rows = rows(&cut.parts(executed, cpu, &waits, names), whole.latency_ns);
-    whole.stack = stack;
+    whole.stack = calls.iter().flat_map(|ip| names.frames(*ip)).collect();
     for row in &mut whole.rows {
         match row.group {
             Group::IrqHandlerDelay => row.sections = std::mem::take(&mut delays),
@@ -152,6 +157,44 @@ pub(crate) fn refine(
     }
     Some(whole)
 }
+
+/// The calls that led to where an interrupt came, which was entered with the first of these counts; with the other one the
+/// latency was known. What was executed tells them back to the thread's last switch; those before
+/// are still under way, so the thread's stack has them.
+fn whole_stack(
+    executed: &Executed,
+    cpu: u8,
+    counts: Range<u64>,
+    stack: Option<&Stack>,
+    names: &Names<'_>,
+) -> Vec<u64> {
+    let mut calls = executed.calls(cpu, counts.start);
+    let Some(stack) = stack else {
+        return calls;
+    };
+    let is_same = |a: u64, b: u64| names.symbol(a) == names.symbol(b);
+    // The instruction itself, if no other interrupt has come since.
+    if executed.is_last_interrupt(cpu, counts.start, counts.end) {
+        match calls.first_mut() {
+            Some(first) if is_same(*first, stack.interrupted) => *first = stack.interrupted,
+            _ => calls.insert(0, stack.interrupted),
+        }
+    }
+    let Some(outermost) = calls.last().copied() else {
+        return calls;
+    };
+    // In a function that was called more than once it is this call; where it has gone on since, it is the function.
+    let here = |it: &u64| (outermost..outermost + MAX_CALL).contains(it);
+    let found = (stack.calls.iter().position(here))
+        .or_else(|| stack.calls.iter().position(|it| is_same(*it, outermost)));
+    if let Some(found) = found {
+        calls.extend(&stack.calls[found + 1..]);
+    }
+    calls
+}
+
+/// Bytes of the longest instruction (Intel SDM vol. 2, 2.3.11).
+const MAX_CALL: u64 = 15;
 
 /// How often preemption was disabled when the timer's interrupt came.
 fn depth(it: &Activation) -> Option<u8> {

@@ -138,7 +138,8 @@ pub struct Breakdown {
     pub irq_ns: Option<u64>,
     /// The rows that are not 0, in the order of [`Group::ALL`]; they add up to the latency.
     pub rows: Vec<Row>,
-    /// Calls of the blocking thread when the interrupt came, the innermost first, as `function (file:line)`.
+    /// Calls of the thread that the interrupt found, the innermost first, as `function (file:line)`, if it had interrupts or
+    /// preemption off.
     #[serde(default)]
     pub stack: Vec<String>,
     /// The longest IRQ latency that began in an idle CPU, of the whole run.
@@ -211,6 +212,15 @@ impl Breakdown {
     #[must_use]
     pub fn row(&self, group: Group) -> Option<&Row> {
         self.rows.iter().find(|row| row.group == group)
+    }
+
+    /// The row that the stack belongs to, and whose it is.
+    #[must_use]
+    pub fn stack_owner(&self) -> (Group, &'static str) {
+        match self.row(Group::BlockingThread) {
+            Some(_) => (Group::BlockingThread, "Blocking thread"),
+            None => (Group::IrqHandlerDelay, "Interrupted thread"),
+        }
     }
 
     /// The longest row in words: what it is, who, how long, and the section that is behind it.

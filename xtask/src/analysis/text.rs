@@ -84,8 +84,9 @@ fn show(out: &mut String, it: &Breakdown, row: &Row) -> fmt::Result {
     for section in &row.sections {
         writeln!(out, "    {section}")?;
     }
-    if row.group == Group::BlockingThread && !it.stack.is_empty() {
-        writeln!(out, "    Blocking thread stack trace")?;
+    let (group, owner) = it.stack_owner();
+    if row.group == group && !it.stack.is_empty() {
+        writeln!(out, "    {owner} stack trace")?;
         for frame in &it.stack {
             writeln!(out, "                -> {frame}")?;
         }

@@ -24,6 +24,8 @@ const PACKAGE: Package = Package {
 
 /// What timerlat's and cyclictest's threads call behind each sample, by a pointer.
 const BEHIND_SAMPLE: &str = "timerlat::command";
+/// What they call when a latency is above its threshold.
+const AT_THRESHOLD: &str = "takt_timerlat::workload::threshold_hit";
 
 /// The plugin, with the instructions that it logs, or where it has the guest stand.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +67,7 @@ impl Plugin {
     /// If QEMU takes no plugins, the plugin does not build, or the image does not measure.
     pub fn standing(elf: &Elf) -> Result<Self> {
         check_qemu()?;
-        let symbols = SymbolNames::new(elf);
-        let mut all = symbols.iter();
-        let found = all.find(|(_, name)| without_hash(name) == BEHIND_SAMPLE);
-        let (address, _) = found
+        let address = function(elf, BEHIND_SAMPLE)
             .ok_or_else(|| anyhow!("the image has no function `{BEHIND_SAMPLE}`"))
             .help("`continue` is for the image that latency-run builds: leave --image out")?;
         Ok(Self {
@@ -76,6 +75,16 @@ impl Plugin {
             marks: None,
             stand: Some(address),
         })
+    }
+
+    /// This plugin, which also has the guest stand where a latency is found to be above its threshold. Not in an image without
+    /// such a place.
+    #[must_use]
+    pub fn standing_at_threshold(self, elf: &Elf) -> Self {
+        Self {
+            stand: function(elf, AT_THRESHOLD),
+            ..self
+        }
     }
 
     /// Both in one.
@@ -119,6 +128,14 @@ impl Plugin {
         arguments.extend(["-plugin".into(), plugin.into()]);
         arguments
     }
+}
+
+/// The address of a function.
+fn function(elf: &Elf, name: &str) -> Option<u64> {
+    let symbols = SymbolNames::new(elf);
+    let mut all = symbols.iter();
+    let found = all.find(|(_, it)| without_hash(it) == name);
+    found.map(|(address, _)| address)
 }
 
 /// Refuses a QEMU that was built without plugins: its help has not the option.

@@ -5,6 +5,7 @@ pub mod names;
 pub mod percpu;
 pub mod rings;
 pub mod rtt;
+pub mod stacks;
 
 pub mod trace;
 

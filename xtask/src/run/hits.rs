@@ -131,6 +131,18 @@ impl Hits {
             }
             Ok(())
         };
+        self.answer(is_over, || look(&mut done))?;
+        // Behind its last sample a thread ends without asking.
+        look(&mut done)?;
+        done
+    }
+
+    /// Answers until `is_over`, and each time has `look` done first, while the guest stands.
+    ///
+    /// # Errors
+    ///
+    /// What `look` says, behind the answer; or that the pipes cannot be read.
+    pub fn answer(&self, is_over: &AtomicBool, mut look: impl FnMut() -> Result<()>) -> Result<()> {
         while !is_over.load(Relaxed) {
             let mut waits = [PollFd::new(&self.asked, PollFlags::IN)];
             let time = Timespec::try_from(TICK).ok();
@@ -139,13 +151,11 @@ impl Hits {
             }
             let mut byte = [0];
             (&self.asked).read_exact(&mut byte)?;
-            let looked = look(&mut done);
+            let looked = look();
             (&self.answered).write_all(&byte)?;
             looked?;
         }
-        // Behind its last sample a thread ends without asking.
-        look(&mut done)?;
-        done
+        Ok(())
     }
 }
 

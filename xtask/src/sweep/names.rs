@@ -98,6 +98,11 @@ impl<'e> Names<'e> {
         }
     }
 
+    /// The function of the symbol table that an instruction lies in.
+    pub(crate) fn symbol(&self, ip: u64) -> Option<String> {
+        self.symbols.find(ip).map(|(name, ..)| name)
+    }
+
     /// The functions at a call, the innermost first, without those that are of no interest.
     pub(crate) fn frames(&self, ip: u64) -> Vec<String> {
         let frames = self.lines.lookup(ip);

@@ -36,7 +36,8 @@ pub(super) fn section(nr: usize, source: &Source) -> String {
             .iter()
             .map(|frame| format!("<li><code>{}</code></li>", escape(frame)))
             .collect();
-        out += &details("The blocking thread's stack", &format!("<ol>{frames}</ol>"));
+        let (_, owner) = it.stack_owner();
+        out += &details(&format!("{owner}: stack"), &format!("<ol>{frames}</ol>"));
     }
     out + &it.notes.iter().map(|text| note(text)).collect::<String>()
 }

@@ -51,7 +51,9 @@ const PERIODS: [u32; 8] = [1000, 900, 700, 1100, 470, 610, 830, 330];
 pub(super) fn names_the_section(stage: &Stage) -> Result<()> {
     let mut missing = vec!["planted_irqs_off", "planted_preempt_off"];
     for period in PERIODS {
-        let found = plant(stage, &format!("plant-{period}"), &format!("-p {period}"))?;
+        let name = format!("plant-{period}");
+        let found = plant(stage, &name, &format!("-p {period}"))?;
+        whole_stack(stage, &name)?;
         missing.retain(|section| !found.contains(section));
         if missing.is_empty() {
             break;
@@ -76,6 +78,25 @@ fn plant(stage: &Stage, name: &str, flags: &str) -> Result<String> {
         "{cause}"
     );
     Ok(cause.to_owned())
+}
+
+/// The stack of the thread that was interrupted: from where the interrupt came, inlined functions too, to where it began.
+fn whole_stack(stage: &Stage, name: &str) -> Result<()> {
+    let analysis = fs::read(format!("{}/{}", stage.dir(name), folder::ANALYSIS))?;
+    let analysis: Value = serde_json::from_slice(&analysis)?;
+    let stack = analysis["stack"].as_array().context("no stack")?;
+    let frames = stack.iter().map(|frame| frame.as_str().unwrap_or_default());
+    let mut frames = frames.skip_while(|frame| !frame.starts_with("plant::planted_"));
+    for function in [
+        "plant::planted_",
+        "plant::run (",
+        "load::planted (",
+        "thread::thread_main (",
+    ] {
+        let frame = frames.next().unwrap_or_default();
+        ensure!(frame.starts_with(function), "not {function} in {stack:#?}");
+    }
+    Ok(())
 }
 
 /// How many activations with known causes are taken apart.
@@ -141,7 +162,7 @@ fn planted(stage: &Stage, smp: u8, nr: u32) -> Result<Vec<Breakdown>> {
     let refined = activations.iter().map(|it| {
         let (due, end) = (it.sample.due() - skipped, it.sample.recorded - skipped);
         let executed = counted.executed.part(due.saturating_sub(NEAR)..end + NEAR);
-        refine::refine(it, skipped, &executed, &names).context("the log is of another run")
+        refine::refine(it, skipped, &executed, None, &names).context("the log is of another run")
     });
     refined.collect()
 }
