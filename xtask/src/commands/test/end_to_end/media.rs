@@ -91,8 +91,6 @@ pub(super) fn boot_to_the_end(stage: &Stage) -> Result<()> {
     };
     let uefi = Pc {
         firmware: Firmware::Uefi,
-        // With less, GRUB finds no room for the image under OVMF.
-        ram_mib: 96,
         ..pc
     };
     boot_all(stage, &medium, &words, &[pc, uefi])
