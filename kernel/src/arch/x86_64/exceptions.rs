@@ -55,7 +55,13 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     // SAFETY: this CPU's own block.
     let block = unsafe { &mut *percpu::this() };
     if frame.vector == NMI_VECTOR {
+        #[cfg(feature = "latency-tracers")]
+        let hook = super::place::UnderWay::of(&block.hooks);
         nmi(block);
+        #[cfg(feature = "latency-tracers")]
+        {
+            frame.rip = hook.go_on(&block.hooks, frame.rip);
+        }
         return;
     }
     if frame.vector == GENERAL_PROTECTION

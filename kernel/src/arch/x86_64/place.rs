@@ -15,7 +15,8 @@
 //!
 //! # Invariants
 //! * A hook keeps all general registers. A place declares the SSE registers and the arithmetic flags as changed.
-//! * Between the two time stamps there is no other hook on that CPU.
+//! * Between the two time stamps there is no other hook on that CPU but those of NMIs, which are part of it: they leave what
+//!   the hook has noted as it was, and where they came while it took a time stamp that is taken anew (`timed::UnderWay`).
 
 use core::arch::global_asm;
 
@@ -24,6 +25,8 @@ use super::jump_label::keys;
 #[cfg(feature = "latency-tracers")]
 mod timed;
 
+#[cfg(feature = "latency-tracers")]
+pub(super) use timed::UnderWay;
 #[cfg(feature = "latency-tracers")]
 pub(crate) use timed::{Hooks, Rest, between, calibrate};
 

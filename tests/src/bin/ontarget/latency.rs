@@ -1,6 +1,7 @@
 //! The latency tracers: stretches of known length, planted, and found with their length and places.
 
 mod counted;
+mod nmi;
 mod planted;
 
 use core::hint::black_box;

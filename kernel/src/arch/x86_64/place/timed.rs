@@ -23,22 +23,30 @@ global_asm!(
     "takt_place_timed:",
     // So that no interrupt's time is taken for the hook's.
     "cli",
+    ".global takt_place_begins, takt_place_begun, takt_place_ends, takt_place_ended",
+    "takt_place_begins:",
+    "mov rax, gs:[{hidden}]",
+    "mov gs:[{before}], rax",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
     "mov gs:[{entered}], rax",
+    "takt_place_begun:",
     "mov edi, [rbp + 8]",
     "mov rsi, [rbp + 16]",
     "mov rdx, rcx",
     "mov rcx, [rbp - 80]",
     "and rsp, -16",
     "call r8",
+    "takt_place_ends:",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
     "sub rax, gs:[{entered}]",
     "add rax, [rip + {overhead}]",
-    "add gs:[{hidden}], rax",
+    "add rax, gs:[{before}]",
+    "mov gs:[{hidden}], rax",
+    "takt_place_ended:",
     "jmp takt_place_hook_end",
     "takt_place_irq_returns:",
     "push offset {irq_returns}",
@@ -48,6 +56,7 @@ global_asm!(
     "jmp takt_place_hook",
     ".text",
     entered = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, entered)),
+    before = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, before)),
     hidden = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, hidden)),
     overhead = sym OVERHEAD,
     irq_returns = sym crate::trace::irq_returns,
@@ -66,6 +75,8 @@ static LEAD: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Hooks {
     /// The TSC when the one under way took its first time stamp.
     entered: AtomicU64,
+    /// What those before it have taken, in cycles.
+    before: AtomicU64,
     /// What all of them have taken, in cycles.
     /// Another CPU may read it, and then misses what a hook under way has taken.
     hidden: AtomicU64,
@@ -82,7 +93,7 @@ impl Hooks {
     /// When the place was passed whose hook is under way, on the clock without hooks.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
-        self.without_hooks(self.passed())
+        self.passed().wrapping_sub(self.before.load(Relaxed))
     }
 
     /// The TSC when the place was passed whose hook is under way.
@@ -95,8 +106,8 @@ impl Hooks {
     #[inline(always)]
     pub(crate) fn now_behind(&self, rest: Rest) -> u64 {
         let now = self.now() - rest.before;
-        let hidden = self.hidden.load(Relaxed);
-        self.hidden.store(hidden + rest.all, Relaxed);
+        let before = self.before.load(Relaxed);
+        self.before.store(before + rest.all, Relaxed);
         now
     }
 
@@ -104,6 +115,49 @@ impl Hooks {
     #[inline(always)]
     pub(crate) fn without_hooks(&self, tsc: u64) -> u64 {
         tsc.wrapping_sub(self.hidden.load(Relaxed))
+    }
+}
+
+unsafe extern "C" {
+    /// Where a hook's time begins to be taken, and behind it.
+    static takt_place_begins: u8;
+    static takt_place_begun: u8;
+    /// Where its end begins to be taken, and behind that.
+    static takt_place_ends: u8;
+    static takt_place_ended: u8;
+}
+
+/// What a non-maskable interrupt has come upon of a hook: hooks of its own are part of that one.
+pub(in crate::arch) struct UnderWay {
+    entered: u64,
+    before: u64,
+}
+
+impl UnderWay {
+    /// For the beginning of such an interrupt.
+    #[inline(always)]
+    pub(in crate::arch) fn of(hooks: &Hooks) -> Self {
+        Self {
+            entered: hooks.entered.load(Relaxed),
+            before: hooks.before.load(Relaxed),
+        }
+    }
+
+    /// For its end: gives where to go on that was interrupted at `rip`. Time that was about to be taken is taken anew.
+    #[inline(always)]
+    pub(in crate::arch) fn go_on(self, hooks: &Hooks, rip: u64) -> u64 {
+        hooks.entered.store(self.entered, Relaxed);
+        hooks.before.store(self.before, Relaxed);
+        let taken = [
+            (&raw const takt_place_begins, &raw const takt_place_begun),
+            (&raw const takt_place_ends, &raw const takt_place_ended),
+        ];
+        for (begin, end) in taken {
+            if (begin as u64..end as u64).contains(&rip) {
+                return begin as u64;
+            }
+        }
+        rip
     }
 }
 
