@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::Access;
+use serde::Serialize;
+use takt_tracer::decode::escape_json_controls;
 
 use crate::term::WithHelp;
 
@@ -55,6 +57,25 @@ pub fn line(text: impl fmt::Display) -> Result<()> {
 /// If stdout cannot be written.
 pub fn print(text: &str) -> Result<ExitCode> {
     to_stdout(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// A JSON document, in one line. Every one that is printed or kept is written by this, or by [`json_pretty`]: neither has
+/// control characters as they are, on which a terminal would act.
+///
+/// # Errors
+///
+/// If it cannot be JSON.
+pub fn json(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
+    serde_json::to_string(document).map(|text| escape_json_controls(text) + "\n")
+}
+
+/// The same for people.
+///
+/// # Errors
+///
+/// As [`json`].
+pub fn json_pretty(document: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(document).map(|text| escape_json_controls(text) + "\n")
 }
 
 /// Whether the user means stdout by the name of a file.
@@ -259,6 +280,24 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name of the guest's or an argument may hold anything.
+    #[test]
+    fn documents_have_no_control_characters() {
+        let hostile = "a\u{7f}\u{9b}31m\u{1b}]0;x\u{7}";
+        for text in [json(hostile), json_pretty(&[hostile])].map(Result::unwrap) {
+            let raw = text.trim_end_matches('\n').chars();
+            assert!(
+                !raw.clone().any(|c| c.is_control() && c != '\n'),
+                "{text:?}"
+            );
+            assert!(text.ends_with('\n') && text.contains("\\u007f\\u009b31m\\u001b]0;x\\u0007"));
+        }
+        assert_eq!(
+            serde_json::from_str::<String>(&json(hostile).unwrap()).unwrap(),
+            hostile
+        );
+    }
 
     /// What bears the name of a part is somebody's.
     #[test]

@@ -32,6 +32,7 @@ use takt_tracer::decode::TraceFile;
 use window::Activation;
 
 use crate::guest::trace::Decoder;
+use crate::output;
 use crate::report::Run;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
@@ -227,7 +228,7 @@ pub fn of_run(dir: &Path, run: &Run) -> Result<Option<Analysis>> {
 /// If it cannot be written.
 pub fn keep(dir: &Path, analysis: &Breakdown) -> Result<()> {
     let path = dir.join(folder::ANALYSIS);
-    let text = serde_json::to_string_pretty(analysis)? + "\n";
+    let text = output::json_pretty(analysis)?;
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

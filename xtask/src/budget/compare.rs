@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::file::{Budget, Functions};
+use crate::output;
 
 /// Schema of what is found, as JSON.
 pub const SCHEMA: &str = "takt.budget-check/1";
@@ -159,7 +160,7 @@ impl Comparison {
         {
             document.extend(found);
         }
-        Ok(serde_json::to_string_pretty(&document)? + "\n")
+        output::json_pretty(&document)
     }
 
     /// The tables.

@@ -78,7 +78,7 @@ fn linux_rt(flags: &LinuxRt) -> Result<ExitCode> {
     let last_words = measure(flags, &packages, &linux, run_folder.path(), &mut comparison)?;
     drop(linux);
     comparison.result = comparison.judge();
-    let document = serde_json::to_string(&comparison)? + "\n";
+    let document = output::json(&comparison)?;
     fs::write(run_folder.path().join(folder::COMPARISON), &document)
         .with_context(|| format!("cannot write {}", folder::COMPARISON))?;
     let dir = run_folder.publish()?;

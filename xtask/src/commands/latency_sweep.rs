@@ -51,7 +51,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         ))),
     })?;
     let document = document::write(folder.plan(), &elf, &measured);
-    let json = serde_json::to_string_pretty(&document)?;
+    let json = output::json_pretty(&document)?;
     output::write_whole(&folder.dir().join(document::FILE), json.as_bytes())?;
     show(flags, &document, folder.dir())
 }
@@ -266,7 +266,7 @@ fn check_callable(name: &str, signature: Option<Signature>) -> Result<()> {
 /// Prints the results.
 fn show(flags: &LatencySweep, document: &Document, dir: &Path) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
-        output::to_named(file, &(serde_json::to_string_pretty(document)? + "\n"))?;
+        output::to_named(file, &output::json_pretty(document)?)?;
     }
     if !flags.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&text::render(document))?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use console::style;
-use takt_tracer::decode::{Entry, FrameReader, escape_json_controls};
+use takt_tracer::decode::{Entry, FrameReader};
 
 use crate::cli::Read as Flags;
 use crate::guest::log::{Decoder, Line};
@@ -90,12 +90,7 @@ fn print_frames(
 
 fn write_line(line: &Line, is_json: bool, out: &mut Output) -> Result<()> {
     if is_json {
-        writeln!(
-            out,
-            "{}",
-            escape_json_controls(serde_json::to_string(line)?)
-        )?;
-        return Ok(());
+        return Ok(out.write_all(output::json(line)?.as_bytes())?);
     }
     let text = line.to_string();
     match line.level.as_str() {

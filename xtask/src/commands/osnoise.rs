@@ -107,7 +107,7 @@ fn measure(
         trace::save(&dir, file)?;
     }
     if flags.json {
-        output::print(&(serde_json::to_string_pretty(&measured)? + "\n"))?;
+        output::print(&output::json_pretty(&measured)?)?;
     } else {
         output::print(&show(&measured, has_turns))?;
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::apt::{Apt, Stanza};
+use crate::output;
 use crate::paths::which;
 use crate::term::{WithHelp, note};
 use crate::tool;
@@ -195,7 +196,7 @@ impl Packages {
                 package.file = name.to_owned();
             }
         }
-        let text = serde_json::to_string_pretty(&portable)? + "\n";
+        let text = output::json_pretty(&portable)?;
         fs::write(dir.join(MANIFEST), text).with_context(|| format!("cannot write {MANIFEST}"))
     }
 

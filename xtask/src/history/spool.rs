@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Entry;
+use crate::output;
 use crate::paths;
 use crate::term::WithHelp;
 
@@ -50,8 +51,7 @@ pub fn write(history: &Path, entry: &Entry) -> Result<PathBuf> {
 }
 
 fn write_synced(path: &Path, entry: &Entry) -> Result<()> {
-    let mut text = serde_json::to_string(entry)?;
-    text.push('\n');
+    let text = output::json(entry)?;
     let mut file = File::create(path)?;
     file.write_all(text.as_bytes())?;
     Ok(file.sync_all()?)

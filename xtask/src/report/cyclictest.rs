@@ -12,6 +12,7 @@ use takt_tracer::decode::TscClock;
 use super::record::{Run, RunRecord, SlotRecord};
 use crate::analysis::samples::Sample;
 use crate::cli::{Cyclictest, Lines};
+use crate::output;
 use crate::run::RunConfig;
 use crate::run::follow::Cycle;
 
@@ -394,5 +395,5 @@ pub fn json(flags: &Cyclictest, run: &Run, words: &[String]) -> serde_json::Resu
         resolution_in_ns: flags.nsecs.into(),
         thread: run.record.slots.iter().zip(all).map(thread).collect(),
     };
-    serde_json::to_string_pretty(&document).map(|text| text + "\n")
+    output::json_pretty(&document)
 }

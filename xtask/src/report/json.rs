@@ -8,6 +8,7 @@ use super::Buckets;
 use super::machine::MachineRecord;
 use super::record::{Figures, Run, SlotRecord, VerifiedRecord};
 use crate::analysis::rows::Breakdown;
+use crate::output;
 use crate::run::RunConfig;
 
 #[derive(Serialize)]
@@ -123,7 +124,7 @@ pub fn write(
         },
         analysis,
     };
-    serde_json::to_string(&document).map(|text| text + "\n")
+    output::json(&document)
 }
 
 fn latency(all: &ExactHistogram, buckets: Buckets) -> Latency {

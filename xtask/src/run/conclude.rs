@@ -12,6 +12,7 @@ use super::demux::CaptureCount;
 use super::folder;
 use crate::analysis;
 use crate::counted::Verification;
+use crate::output;
 use crate::qemu::accel::Selected;
 use crate::report::csv;
 use crate::report::gaps::GapsRecord;
@@ -108,8 +109,7 @@ fn write_record(dir: &Path, run: &mut Run) -> Result<()> {
     let hist = csv::write(&run.record.slots, &run.distributions);
     run.record.sum = Some(run.record.sum_with(&hist));
     fs::write(dir.join(folder::HIST), hist).context("cannot write hist.csv")?;
-    let mut json = serde_json::to_string_pretty(&run.record)?;
-    json.push('\n');
+    let json = output::json_pretty(&run.record)?;
     fs::write(dir.join(folder::RECORD), json).context("cannot write run.json")
 }
 

@@ -29,7 +29,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
-use xtask::output::print;
+use xtask::output::{json_pretty, print};
 use xtask::paths;
 use xtask::term::WithHelp;
 
@@ -121,7 +121,7 @@ pub(crate) fn columns(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> St
 
 /// Prints a document.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<ExitCode> {
-    print(&(serde_json::to_string_pretty(document)? + "\n"))
+    print(&json_pretty(document)?)
 }
 
 #[cfg(test)]

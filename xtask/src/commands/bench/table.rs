@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::spec::Row;
+use crate::output;
 
 const HEAD: [&str; 7] = ["", "Takt", "unit", "anchor", "must", "aim", "verdict"];
 
@@ -103,7 +104,7 @@ pub(super) fn json(rows: &[Row]) -> Result<String> {
         })
         .collect();
     let document = json!({"schema": "takt.bench/1", "rows": rows});
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(output::json_pretty(&document)?)
 }
 
 #[cfg(test)]
