@@ -20,7 +20,7 @@ use crate::guest::rings::View;
 use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
 use crate::image::Elf;
 use crate::paths;
-use crate::qemu::{Accel, Gate, Process, Ram};
+use crate::qemu::{Accel, Gate, Process, Ram, Served};
 use crate::run::RunFolder;
 
 /// A guest that does not carry a setting out within this time is stuck.
@@ -191,9 +191,13 @@ impl Guest {
         matches!(&self.owner, Owner::Us { gate: Some(_), .. })
     }
 
-    /// Waits until the guest stands still, if it is one that does.
+    /// Waits until the guest stands still, if it is one that does. It may have much to compute until then, so the time for which
+    /// it waits for a CPU of a busy host does not count.
     fn stand(&mut self) -> super::Result<()> {
-        let asked = Instant::now();
+        let Owner::Us { process, .. } = &self.owner else {
+            return Ok(());
+        };
+        let asked = Served::new(process.id());
         while let Some(gate) = self.gate() {
             if gate.has_come(TICK).map_err(|error| errno(&error))? {
                 break;
