@@ -175,11 +175,11 @@ fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
     NR_MOVED.store(nr_moved().wrapping_add(1), Relaxed);
 }
 
-/// The running thread `t` is no longer ready, for this reason, but still runs.
+/// The running thread `t` of this CPU is no longer ready, for this reason, but still runs.
 #[inline(always)]
-pub(crate) fn unready(kernel: &mut Kernel, t: TcbRef, reason: u8) {
+pub(crate) fn unready(kernel: &mut Kernel, cpu: CpuRef, t: TcbRef, reason: u8) {
     kernel.thread(t).state |= reason;
-    let (rq, links) = kernel.ready(t.cpu());
+    let (rq, links) = kernel.ready(cpu);
     rq.leave_current(links);
 }
 

@@ -177,12 +177,19 @@ impl Handoff {
     #[inline(always)]
     pub(crate) fn end<K: Kind>(section: Section<K>) -> Self {
         if section.is_switch_due() {
-            return match to_best(section) {
-                Ok(switch) => Self::switch(switch),
-                Err(section) => Self::stay(section, Ok(())),
-            };
+            return Self::to_best(section);
         }
         Self::stay(section, Ok(()))
+    }
+
+    /// The calling thread, which nothing keeps from being switched out, gives way to the most important one, if that is
+    /// another.
+    #[inline(always)]
+    fn to_best<K: Kind>(section: Section<K>) -> Self {
+        match to_best(section) {
+            Ok(switch) => Self::switch(switch),
+            Err(section) => Self::stay(section, Ok(())),
+        }
     }
 
     /// The calling thread `prev` of CPU `cpu` gives way to who was chosen.
@@ -233,7 +240,7 @@ pub(crate) fn blocked(mut section: Section<Thread>, cpu: CpuRef, prev: TcbRef) -
 #[inline(never)]
 fn blocked_apart(section: Section<Thread>) -> Handoff {
     percpu::set_need_resched();
-    Handoff::end(section.interrupted())
+    Handoff::to_best(section.interrupted())
 }
 
 /// The end of a section that has made `t` ready: puts it into its run queue, and switches to it if that is due.
@@ -316,8 +323,8 @@ fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) fn preempt() {
-    // As the end of a call that made a switch due, which cannot fail.
-    let _ = Handoff::end(section::enter_to_switch()).finish();
+    // Switching cannot fail.
+    let _ = Handoff::to_best(section::enter_to_switch()).finish();
 }
 
 /// `preempt_enable` found a switch due.

@@ -17,6 +17,7 @@
 
 use takt_scheduler::{ThreadId, TimerId};
 
+use crate::arch::percpu::CpuRef;
 use crate::sched;
 use crate::section::{self, Kernel, Kind, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
@@ -30,26 +31,42 @@ pub(crate) const FOREVER: u64 = u64::MAX;
 /// The calling thread waits without a time-out, in `queue` if one is given, as the last act of a call's first half.
 #[inline(always)]
 pub(crate) fn block(mut section: Section<Thread>, wait: Wait, queue: Option<&Waiters>) -> Handoff {
-    let me = TcbRef::current();
-    sched::unready(&mut section, me, WAITING);
+    if let Some(waiters) = queue
+        && !waiters.is_empty(&mut section)
+    {
+        core::hint::cold_path();
+        return block_behind_others(section, waiters);
+    }
+    block_in(section, wait, queue)
+}
+
+/// [`block`] where others may wait. Apart, since the call that it takes would have the other way keep registers.
+#[inline(never)]
+pub(crate) fn block_behind_others(section: Section<Thread>, waiters: &Waiters) -> Handoff {
+    block_in(section, Wait::Queue, Some(waiters))
+}
+
+#[inline(always)]
+fn block_in(mut section: Section<Thread>, wait: Wait, queue: Option<&Waiters>) -> Handoff {
+    let (me, cpu) = (TcbRef::current(), CpuRef::this());
     stand_in(&mut section, me, wait, queue);
-    switch::blocked(section, me.cpu(), me)
+    sched::unready(&mut section, cpu, me, WAITING);
+    switch::blocked(section, cpu, me)
 }
 
 /// What the thread waits for. Until it does no longer it borrows the object that the queue is part of.
 #[inline(always)]
 fn stand_in(kernel: &mut Kernel, thread: TcbRef, wait: Wait, queue: Option<&Waiters>) {
+    if let Some(waiters) = queue {
+        let t = kernel.look_at(thread);
+        let (tid, prio) = (t.tid, t.prio);
+        let (queue, links) = kernel.waiting(waiters);
+        queue.push_back(links, tid, prio);
+        kernel.thread(thread).wait_prio = prio;
+    }
     let t = kernel.thread(thread);
     t.wait = wait;
-    let Some(waiters) = queue else {
-        t.wait_queue = core::ptr::null();
-        return;
-    };
-    t.wait_queue = waiters;
-    t.wait_prio = t.prio;
-    let (tid, prio) = (t.tid, t.prio);
-    let (queue, links) = kernel.waiting(waiters);
-    queue.push_back(links, tid, prio);
+    t.wait_queue = queue.map_or(core::ptr::null(), core::ptr::from_ref);
 }
 
 /// The calling thread announces a wait, which [`finish`] carries out. It must come to that.
@@ -139,8 +156,9 @@ fn begin_wait() -> Handoff {
     if t.woken != Woken::Not {
         return Handoff::stay(section, Ok(()));
     }
-    sched::unready(&mut section, me, WAITING);
-    switch::blocked(section, me.cpu(), me)
+    let cpu = CpuRef::this();
+    sched::unready(&mut section, cpu, me, WAITING);
+    switch::blocked(section, cpu, me)
 }
 
 /// The timer of a thread's time-outs.

@@ -44,22 +44,38 @@ impl Levels {
 
     #[inline(always)]
     pub(crate) const fn remove(&mut self, prio: Priority) {
-        // One `rol`, where the complement of the bit would take a shift and a `not`.
-        self.0[Self::word(prio)] &= (!1u64).rotate_left(Self::index(prio) as u32);
+        // One `rol`, where the complement of the bit would take a shift and a `not`; and a branch, where to compute the
+        // place of the word would take an instruction more.
+        let others = (!1u64).rotate_left(Self::index(prio) as u32);
+        if Self::word(prio) == 0 {
+            self.0[0] &= others;
+        } else {
+            core::hint::cold_path();
+            self.0[1] &= others;
+        }
     }
 
     /// The most important level. As a number and not as a priority, which would narrow it to a byte.
     #[inline(always)]
-    pub(crate) const fn first(&self) -> Option<u32> {
+    pub(crate) const fn first(&self) -> Option<usize> {
         if self.0[0] != 0 {
-            return Some(self.0[0].trailing_zeros());
+            return Some(self.0[0].trailing_zeros() as usize);
         }
         // Priorities below 36: two instructions more.
         core::hint::cold_path();
         if self.0[1] != 0 {
-            Some(self.0[1].trailing_zeros() | 64)
+            Some(self.0[1].trailing_zeros() as usize | 64)
         } else {
             None
+        }
+    }
+
+    /// The most important level, or `last` if there is none.
+    #[inline(always)]
+    pub(crate) const fn first_or(&self, last: usize) -> usize {
+        match self.first() {
+            Some(level) => level,
+            None => last,
         }
     }
 

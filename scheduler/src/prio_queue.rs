@@ -188,15 +188,32 @@ impl PrioQueue {
 
     /// First thread of a level, if there is such a level.
     #[inline(always)]
-    const fn first_of(&self, level: Option<u32>) -> Option<(ThreadId, Priority)> {
+    const fn first_of(&self, level: Option<usize>) -> Option<(ThreadId, Priority)> {
         match level {
             // From `level` itself, not by way of the priority, which would narrow it to a byte.
             Some(level) => Some((
-                ThreadId::new(self.head[level as usize & (Levels::NR - 1)]),
+                ThreadId::new(self.head[level & (Levels::NR - 1)]),
                 Priority::from_level(level as u8),
             )),
             None => None,
         }
+    }
+
+    /// A queue without threads, which gives `last` as the first one of its last level while it has none.
+    pub(crate) const fn with_last(last: ThreadId) -> Self {
+        let mut queue = Self::new();
+        queue.head[Self::LAST] = last.raw();
+        queue
+    }
+
+    /// The level of who was given to [`with_last`](Self::with_last): behind that of every priority.
+    pub(crate) const LAST: usize = Levels::NR - 1;
+
+    /// The most important thread and its level, or the last one.
+    #[inline(always)]
+    pub(crate) const fn top_or_last(&self) -> (ThreadId, usize) {
+        let level = self.levels.first_or(Self::LAST);
+        (ThreadId::new(self.head[level & (Levels::NR - 1)]), level)
     }
 
     /// First thread of a level that is not empty.

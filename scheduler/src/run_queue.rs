@@ -15,7 +15,7 @@
 use crate::{Links, PrioQueue, Priority, ThreadId};
 
 /// [`Runner::level`] of the idle thread: behind that of every priority.
-const IDLE: u8 = 128;
+const IDLE: u8 = PrioQueue::LAST as u8;
 
 /// Whether the CPU must choose anew.
 #[must_use = "a due reschedule must be made known to the CPU"]
@@ -93,16 +93,14 @@ impl RunQueue {
     /// The queue of a CPU which runs its idle thread.
     #[must_use]
     pub const fn new(idle: ThreadId) -> Self {
+        let runner = Runner {
+            tid: idle,
+            level: IDLE,
+        };
         Self {
-            queue: PrioQueue::new(),
-            running: Runner {
-                tid: idle,
-                level: IDLE,
-            },
-            best: Runner {
-                tid: idle,
-                level: IDLE,
-            },
+            queue: PrioQueue::with_last(idle),
+            running: runner,
+            best: runner,
             idle,
         }
     }
@@ -260,12 +258,10 @@ impl RunQueue {
     /// Another thread may be the best one.
     #[inline(always)]
     const fn find_best(&mut self) {
-        self.best = match self.queue.top() {
-            Some((tid, prio)) => Runner::new(tid, prio),
-            None => Runner {
-                tid: self.idle,
-                level: IDLE,
-            },
+        let (tid, level) = self.queue.top_or_last();
+        self.best = Runner {
+            tid,
+            level: level as u8,
         };
     }
 

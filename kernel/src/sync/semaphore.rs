@@ -158,16 +158,28 @@ impl Semaphore {
     #[inline(never)]
     fn begin_take(&self, deadline: Instant) -> Handoff {
         if !sched::may_block() {
+            core::hint::cold_path();
             return Handoff::wrong_context();
         }
         let section = section::enter_thread();
         if deadline != Instant::NEVER {
             return self.begin_take_until(section, deadline);
         }
-        if self.contend() {
-            return Handoff::stay(section, Ok(()));
+        let first = self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed);
+        if first.is_err() {
+            core::hint::cold_path();
+            return self.begin_take_again(section);
         }
         wait::block(section, Wait::Queue, Some(&self.waiters))
+    }
+
+    /// Apart, since what others left takes a call to look at.
+    #[inline(never)]
+    fn begin_take_again(&self, section: Section<Thread>) -> Handoff {
+        if self.contend_again() {
+            return Handoff::stay(section, Ok(()));
+        }
+        wait::block_behind_others(section, &self.waiters)
     }
 
     /// Apart, since this wait goes in steps.

@@ -42,8 +42,9 @@ pub fn exit(code: usize) -> ! {
 #[inline(always)]
 fn leave(mut section: Section<Thread>, me: TcbRef) -> ! {
     section.thread(me).state = 0;
-    sched::unready(&mut section, me, EXITED);
-    let next = TcbRef::of(section.cpu(me.cpu()).rq.best());
+    let cpu = CpuRef::this();
+    sched::unready(&mut section, cpu, me, EXITED);
+    let next = TcbRef::of(section.cpu(cpu).rq.best());
     if is_preempted(next) {
         core::hint::cold_path();
         leave_apart(section, me);

@@ -18,6 +18,7 @@ use core::num::NonZeroU32;
 
 use takt_scheduler::{Priority, ThreadId};
 
+use crate::arch::percpu::CpuRef;
 use crate::config::RR_QUANTUM_NS;
 use crate::error::Error;
 use crate::sched;
@@ -249,8 +250,8 @@ impl Thread {
         if !sched::may_block_as(me) {
             return Handoff::stay(section, Err(Error::WrongContext));
         }
-        sched::unready(&mut section, me, SUSPENDED);
-        let cpu = me.cpu();
+        let cpu = CpuRef::this();
+        sched::unready(&mut section, cpu, me, SUSPENDED);
         let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
         Handoff::switch(switch::to(section, cpu, me, next))
     }
