@@ -182,6 +182,18 @@ impl Handoff {
         Self::stay(section, Ok(()))
     }
 
+    /// [`end`](Self::end) of a call whose section is long: the switch has a section of its own.
+    #[inline(always)]
+    pub(crate) fn end_apart<K: Kind>(section: Section<K>) -> Self {
+        let were_enabled = section.is_from_enabled();
+        section.leave_quietly();
+        // An interrupt in between has taken the switch already, if it was due.
+        if were_enabled && percpu::resched_now() {
+            return Self::to_best(section::enter_to_switch());
+        }
+        Self::done(Ok(()))
+    }
+
     /// The calling thread, which nothing keeps from being switched out, gives way to the most important one, if that is
     /// another.
     #[inline(always)]
@@ -204,6 +216,16 @@ impl Handoff {
             Ok(switch) => Self::switch(switch),
             Err(section) => Self::stay(section, Ok(())),
         }
+    }
+
+    /// [`finish`](Self::finish) of a call that mostly stays and succeeds: by one comparison.
+    #[inline(always)]
+    pub(crate) fn finish_staying(self) -> Result<(), Error> {
+        if self.rest == 0 {
+            return Ok(());
+        }
+        core::hint::cold_path();
+        self.finish()
     }
 
     /// The second half: carries the switch out. Returns when the calling thread runs again, or at once with the result
@@ -310,6 +332,39 @@ pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
 fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
     crate::wait::wake_taken(&mut section, t);
     Handoff::end(section)
+}
+
+/// [`wake_taken`] at the end of a section that is long without it: a switch has a section of its own.
+#[inline(always)]
+pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Handoff {
+    let t = TcbRef::of(tid);
+    let block = section.thread(t);
+    if block.state != WAITING
+        || crate::static_branch!(trace::events::sched_waking::ID)
+        || trace::is_wakeup_recorded(block)
+        || crate::static_branch!(section::SMP)
+    {
+        return wake_taken_apart_watched(section, t);
+    }
+    block.wait_queue = core::ptr::null();
+    block.woken = Woken::Object;
+    block.state = 0;
+    let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
+    let (rq, links) = section.ready(cpu);
+    match rq.wakeup(links, tid, prio) {
+        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(section, t),
+        Resched::Keep => Handoff::stay(section, Ok(())),
+        Resched::Preempt => {
+            percpu::set_need_resched();
+            Handoff::end_apart(section)
+        }
+    }
+}
+
+#[inline(never)]
+fn wake_taken_apart_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
+    crate::wait::wake_taken(&mut section, t);
+    Handoff::end_apart(section)
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.

@@ -18,12 +18,13 @@
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
+use crate::error::Error;
 use crate::sched;
-use crate::section::{self, Kernel, Kind, Section, Thread, Waiters};
+use crate::section::{self, Any, Kernel, Kind, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
 use crate::sync::pi;
 use crate::thread::tcb::{TcbRef, WAITING, Wait, Woken};
-use crate::time;
+use crate::time::{self, Instant};
 
 /// A deadline that never comes.
 pub(crate) const FOREVER: u64 = u64::MAX;
@@ -89,6 +90,30 @@ pub(crate) fn wait_until<K: Kind>(
     announce(&mut section, wait, queue);
     section.leave();
     finish(deadline)
+}
+
+/// Waits in steps in an object's queue, as the end of a call's first half. `exchange` is what the waker has to know.
+///
+/// The second half is here and not in the caller: the way there would lie in the section that ends with the switch.
+#[inline(never)]
+pub(crate) fn wait_in(
+    queue: &Waiters,
+    exchange: usize,
+    deadline: Instant,
+    mut section: Section<Any>,
+) -> Handoff {
+    let me = TcbRef::current();
+    if !sched::may_block_as(me) {
+        return Handoff::stay(section, Err(Error::WrongContext));
+    }
+    section.thread(me).exchange = exchange;
+    announce(&mut section, Wait::Queue, Some(queue));
+    section.leave_quietly();
+    if deadline != Instant::NEVER {
+        return Handoff::done(finish(deadline.cycles()).result());
+    }
+    // Nobody ends it but who has what it waits for.
+    Handoff::done(begin_wait().finish())
 }
 
 /// Waits as announced, until `deadline` at most; returns how the wait ended.

@@ -7,13 +7,13 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use crate::error::Error;
-use crate::sched;
 use crate::section::{self, Any, Kernel, Section, Waiters};
-use crate::thread::tcb::{TcbRef, Wait};
+use crate::switch::{self, Handoff};
+use crate::thread::tcb::TcbRef;
 use crate::time::Instant;
 use crate::wait;
 
-/// A queue of up to `N` messages.
+/// A queue of up to `N` messages: a power of two is the cheapest.
 ///
 /// ```ignore
 #[doc = include_str!("examples/queue.rs")]
@@ -26,7 +26,8 @@ pub struct Queue<T, const N: usize> {
 
 struct Ring<T, const N: usize> {
     slots: [MaybeUninit<T>; N],
-    head: usize,
+    /// The slot of the oldest message; where `N` is a power of two, that and any multiple of it.
+    first: usize,
     len: usize,
 }
 
@@ -40,33 +41,54 @@ impl<T, const N: usize> Default for Queue<T, N> {
 }
 
 impl<T, const N: usize> Ring<T, N> {
-    #[inline(always)]
-    fn push(&mut self, message: T) {
-        debug_assert!(self.len < N);
-        let mut at = self.head + self.len;
-        if at >= N {
-            at -= N;
-        }
-        if let Some(slot) = self.slots.get_mut(at) {
-            slot.write(message);
-            self.len += 1;
+    const fn new() -> Self {
+        Self {
+            slots: [const { MaybeUninit::uninit() }; N],
+            first: 0,
+            len: 0,
         }
     }
 
+    /// The slot that is so many behind the oldest message's, fewer than `N`.
     #[inline(always)]
-    fn pop(&mut self) -> Option<T> {
-        if self.len == 0 {
-            return None;
-        }
-        let slot = self.slots.get(self.head)?;
-        // SAFETY: the `len` slots from `head` on hold messages; this one leaves them.
-        let message = unsafe { slot.assume_init_read() };
-        self.head += 1;
-        if self.head == N {
-            self.head = 0;
-        }
+    fn slot(&mut self, behind: usize) -> &mut MaybeUninit<T> {
+        let at = self.first.wrapping_add(behind);
+        let at = if N.is_power_of_two() {
+            at & (N - 1)
+        } else if at >= N {
+            at - N
+        } else {
+            at
+        };
+        // SAFETY: below `N`: masked, or `first` and `behind` are.
+        unsafe { self.slots.get_unchecked_mut(at) }
+    }
+
+    /// Moves a message in; there is room.
+    ///
+    /// # Safety
+    /// There is one at that address, and from now on it is the ring's.
+    #[inline(always)]
+    unsafe fn push(&mut self, message: *const T) {
+        debug_assert!(self.len < N);
+        // SAFETY: the caller's duty.
+        *self.slot(self.len) = unsafe { message.cast::<MaybeUninit<T>>().read() };
+        self.len += 1;
+    }
+
+    /// Moves the oldest message out to `to`; there is one.
+    #[inline(always)]
+    fn pop(&mut self, to: &mut MaybeUninit<T>) {
+        debug_assert!(self.len > 0);
+        let oldest = &raw const *self.slot(0);
+        // SAFETY: a slot. What it holds is a message, which leaves it.
+        *to = unsafe { oldest.read() };
         self.len -= 1;
-        Some(message)
+        self.first = if !N.is_power_of_two() && self.first == N - 1 {
+            0
+        } else {
+            self.first.wrapping_add(1)
+        };
     }
 }
 
@@ -84,13 +106,8 @@ impl<T, const N: usize> Queue<T, N> {
                 "send a reference to larger messages"
             )
         };
-        let ring = Ring {
-            slots: [const { MaybeUninit::uninit() }; N],
-            head: 0,
-            len: 0,
-        };
         Self {
-            ring: UnsafeCell::new(ring),
+            ring: UnsafeCell::new(Ring::new()),
             senders: Waiters::new(),
             receivers: Waiters::new(),
         }
@@ -133,13 +150,8 @@ impl<T, const N: usize> Queue<T, N> {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), (T, Error)> {
-        let mut section = section::enter();
-        let result = match self.give(&mut section, message) {
-            None => Ok(()),
-            Some(message) => Err((message, Error::WouldBlock)),
-        };
-        section.leave();
-        result
+        let sent = self.begin_try_send(&message).finish_staying();
+        Self::forget_sent(message, sent)
     }
 
     /// Sends, waiting for room until `deadline` at most.
@@ -148,51 +160,67 @@ impl<T, const N: usize> Queue<T, N> {
     /// The message comes back with [`Error::TimedOut`] or [`Error::WrongContext`].
     #[inline]
     pub fn send_until(&self, message: T, deadline: Instant) -> Result<(), (T, Error)> {
-        let mut section = section::enter();
-        let result = match self.give(&mut section, message) {
-            None => Ok(()),
-            Some(message) if sched::may_block() => {
-                return self.send_blocking(section, message, deadline);
-            }
-            Some(message) => Err((message, Error::WrongContext)),
-        };
-        section.leave();
-        result
+        let sent = self.begin_send(&message, deadline).finish_staying();
+        Self::forget_sent(message, sent)
     }
 
-    /// Hands the message to a receiver or puts it into the ring; gives it back if neither is possible.
+    /// A message that was sent is someone else's by now; one that was not is given back.
     #[inline(always)]
-    fn give(&self, kernel: &mut Kernel, message: T) -> Option<T> {
-        if let Some(tid) = self.receivers.pop(kernel) {
-            let receiver = TcbRef::of(tid);
-            let slot = kernel.look_at(receiver).exchange as *mut MaybeUninit<T>;
-            // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits.
-            unsafe { slot.write(MaybeUninit::new(message)) };
-            wait::wake_taken(kernel, receiver);
-            return None;
+    fn forget_sent(message: T, sent: Result<(), Error>) -> Result<(), (T, Error)> {
+        match sent {
+            Ok(()) => {
+                core::mem::forget(message);
+                Ok(())
+            }
+            Err(error) => Err((message, error)),
         }
-        let ring = self.ring(kernel);
-        if ring.len == N {
-            return Some(message);
-        }
-        ring.push(message);
-        None
     }
 
     #[inline(never)]
-    fn send_blocking(
-        &self,
-        mut section: Section<Any>,
-        message: T,
-        deadline: Instant,
-    ) -> Result<(), (T, Error)> {
-        let slot = MaybeUninit::new(message);
-        section.thread(TcbRef::current()).exchange = (&raw const slot) as usize;
-        let queue = Some(&self.senders);
-        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
-            .result()
-            // SAFETY: no receiver took it.
-            .map_err(|error| (unsafe { slot.assume_init() }, error))
+    fn begin_try_send(&self, message: &T) -> Handoff {
+        self.give(message, |section| {
+            Handoff::stay(section, Err(Error::WouldBlock))
+        })
+    }
+
+    #[inline(never)]
+    fn begin_send(&self, message: &T, deadline: Instant) -> Handoff {
+        self.give(message, |section| {
+            let message = core::ptr::from_ref(message) as usize;
+            wait::wait_in(&self.senders, message, deadline, section)
+        })
+    }
+
+    /// Puts the message into the ring or hands it to a receiver; else it is full.
+    #[inline(always)]
+    fn give(&self, message: &T, full: impl FnOnce(Section<Any>) -> Handoff) -> Handoff {
+        let mut section = section::enter();
+        if !self.receivers.is_empty(&mut section) {
+            core::hint::cold_path();
+            return self.hand_over(section, message);
+        }
+        let ring = self.ring(&mut section);
+        if ring.len == N {
+            core::hint::cold_path();
+            return full(section);
+        }
+        // SAFETY: the caller's message, which success makes the queue's.
+        unsafe { ring.push(message) };
+        section.leave_quietly_in_thread();
+        Handoff::done(Ok(()))
+    }
+
+    /// Gives the message to the most important receiver that waits.
+    #[inline(never)]
+    fn hand_over(&self, mut section: Section<Any>, message: &T) -> Handoff {
+        let Some(tid) = self.receivers.pop(&mut section) else {
+            return Handoff::stay(section, Ok(()));
+        };
+        let slot = section.look_at(TcbRef::of(tid)).exchange as *mut T;
+        // SAFETY: a waiting receiver leaves the address of its own slot, which lives while it waits, and the caller
+        // forgets the message.
+        unsafe { slot.copy_from_nonoverlapping(message, 1) };
+        switch::wake_taken_apart(section, tid)
     }
 
     /// Receives, waiting for a message as long as it takes.
@@ -213,10 +241,10 @@ impl<T, const N: usize> Queue<T, N> {
     /// Threads and interrupt handlers.
     #[inline]
     pub fn try_receive(&self) -> Result<T, Error> {
-        let mut section = section::enter();
-        let message = self.take(&mut section);
-        section.leave();
-        message.ok_or(Error::WouldBlock)
+        let mut message = MaybeUninit::uninit();
+        self.begin_try_receive(&mut message).finish_staying()?;
+        // SAFETY: success says that one was put there.
+        Ok(unsafe { message.assume_init() })
     }
 
     /// Receives, waiting for a message until `deadline` at most.
@@ -225,39 +253,59 @@ impl<T, const N: usize> Queue<T, N> {
     /// [`Error::TimedOut`], [`Error::WrongContext`].
     #[inline]
     pub fn receive_until(&self, deadline: Instant) -> Result<T, Error> {
-        let mut section = section::enter();
-        let result = match self.take(&mut section) {
-            Some(message) => Ok(message),
-            None if sched::may_block() => return self.receive_blocking(section, deadline),
-            None => Err(Error::WrongContext),
-        };
-        section.leave();
-        result
-    }
-
-    /// Takes a message out of the ring and lets a waiting sender fill the gap.
-    #[inline(always)]
-    fn take(&self, kernel: &mut Kernel) -> Option<T> {
-        let message = self.ring(kernel).pop()?;
-        if let Some(tid) = self.senders.pop(kernel) {
-            let sender = TcbRef::of(tid);
-            let next = kernel.look_at(sender).exchange as *const T;
-            // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
-            let next = unsafe { next.read() };
-            self.ring(kernel).push(next);
-            wait::wake_taken(kernel, sender);
-        }
-        Some(message)
+        let mut message = MaybeUninit::uninit();
+        self.begin_receive(&mut message, deadline)
+            .finish_staying()?;
+        // SAFETY: success says that one was put there.
+        Ok(unsafe { message.assume_init() })
     }
 
     #[inline(never)]
-    fn receive_blocking(&self, mut section: Section<Any>, deadline: Instant) -> Result<T, Error> {
-        let mut slot = MaybeUninit::<T>::uninit();
-        section.thread(TcbRef::current()).exchange = (&raw mut slot) as usize;
-        let queue = Some(&self.receivers);
-        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
-            .result()
-            // SAFETY: the sender that woke this thread wrote the message first.
-            .map(|()| unsafe { slot.assume_init_read() })
+    fn begin_try_receive(&self, to: &mut MaybeUninit<T>) -> Handoff {
+        self.take(to, |section, _| {
+            Handoff::stay(section, Err(Error::WouldBlock))
+        })
+    }
+
+    #[inline(never)]
+    fn begin_receive(&self, to: &mut MaybeUninit<T>, deadline: Instant) -> Handoff {
+        self.take(to, |section, to| {
+            let to = core::ptr::from_mut(to) as usize;
+            wait::wait_in(&self.receivers, to, deadline, section)
+        })
+    }
+
+    /// Takes a message out of the ring and lets a waiting sender fill the gap; else it is empty.
+    #[inline(always)]
+    fn take(
+        &self,
+        to: &mut MaybeUninit<T>,
+        empty: impl FnOnce(Section<Any>, &mut MaybeUninit<T>) -> Handoff,
+    ) -> Handoff {
+        let mut section = section::enter();
+        let ring = self.ring(&mut section);
+        if ring.len == 0 {
+            core::hint::cold_path();
+            return empty(section, to);
+        }
+        ring.pop(to);
+        if !self.senders.is_empty(&mut section) {
+            core::hint::cold_path();
+            return self.fill_gap(section);
+        }
+        section.leave_quietly_in_thread();
+        Handoff::done(Ok(()))
+    }
+
+    /// Takes over the message of the most important sender that waits.
+    #[inline(never)]
+    fn fill_gap(&self, mut section: Section<Any>) -> Handoff {
+        let Some(tid) = self.senders.pop(&mut section) else {
+            return Handoff::stay(section, Ok(()));
+        };
+        let message = section.look_at(TcbRef::of(tid)).exchange as *const T;
+        // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
+        unsafe { self.ring(&mut section).push(message) };
+        switch::wake_taken_apart(section, tid)
     }
 }
