@@ -44,15 +44,8 @@ impl Levels {
 
     #[inline(always)]
     pub(crate) const fn remove(&mut self, prio: Priority) {
-        // One `rol`, where the complement of the bit would take a shift and a `not`; and a branch, where to compute the
-        // place of the word would take an instruction more.
-        let others = (!1u64).rotate_left(Self::index(prio) as u32);
-        if Self::word(prio) == 0 {
-            self.0[0] &= others;
-        } else {
-            core::hint::cold_path();
-            self.0[1] &= others;
-        }
+        // One `rol`, where the complement of the bit would take a shift and a `not`.
+        self.0[Self::word(prio)] &= (!1u64).rotate_left(Self::index(prio) as u32);
     }
 
     /// The most important level. As a number and not as a priority, which would narrow it to a byte.

@@ -41,6 +41,13 @@ impl PrioCounts {
         }
     }
 
+    /// [`remove`](Self::remove) of the only one there is: no bit to look for.
+    #[inline(always)]
+    pub const fn remove_only(&mut self, prio: Priority) {
+        self.counts[Levels::index(prio)] = 0;
+        self.levels = Levels::new();
+    }
+
     /// The most important of them.
     #[inline(always)]
     #[must_use]

@@ -255,6 +255,73 @@ impl RunQueue {
         self.pick_other()
     }
 
+    /// The running thread is no longer ready, and another one of this CPU, which is ready and less important, gets its
+    /// priority: [`set_priority`](Self::set_priority) behind its equals and [`leave_current`](Self::leave_current) in one.
+    /// Where a reschedule is due nothing is done; says whether it is.
+    ///
+    /// # Context
+    /// As [`leave_current`](Self::leave_current).
+    #[inline(always)]
+    pub const fn leave_current_to<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        heir: ThreadId,
+        from: Priority,
+    ) -> bool {
+        debug_assert!(!self.is_idle(), "the idle thread cannot block");
+        let me = self.running;
+        if !self.best.is(me) {
+            core::hint::cold_path();
+            return false;
+        }
+        self.queue.remove(links, heir, from);
+        if links.next(me.tid).raw() == me.tid.raw() {
+            // It takes the place of the only one of the level.
+            self.queue.set_head(Priority::from_level(me.level), heir);
+            self.best.tid = heir;
+        } else {
+            core::hint::cold_path();
+            self.leave_equals_to(links, heir);
+        }
+        true
+    }
+
+    /// The rest of [`leave_current_to`](Self::leave_current_to) where the running thread has equals.
+    #[inline(never)]
+    const fn leave_equals_to<const N: usize>(&mut self, links: &mut Links<N>, heir: ThreadId) {
+        let prio = Priority::from_level(self.running.level);
+        self.queue.push_back(links, heir, prio);
+        self.leave_current(links);
+    }
+
+    /// A thread that becomes ready gets the running one's priority, which is `to` from now on, less important: the running
+    /// thread is lowered to before its new equals as [`set_priority`](Self::set_priority) does it, and the other one queued, in
+    /// one. A reschedule is due then. Nothing is done where the running thread has equals or a reschedule is due already; says
+    /// whether it is.
+    ///
+    /// # Context
+    /// Not in the idle thread.
+    #[inline(always)]
+    pub const fn hand_priority_to<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        heir: ThreadId,
+        to: Priority,
+    ) -> bool {
+        debug_assert!(!self.is_idle(), "the idle thread's priority is nobody's");
+        let Runner { tid, level } = self.running;
+        if links.next(tid).raw() != tid.raw() || !self.best.is(self.running) {
+            core::hint::cold_path();
+            return false;
+        }
+        // It takes the place of the only one of the level.
+        self.queue.set_head(Priority::from_level(level), heir);
+        self.best.tid = heir;
+        self.queue.push_front(links, tid, to);
+        self.running.level = to.rank();
+        true
+    }
+
     /// Another thread may be the best one.
     #[inline(always)]
     const fn find_best(&mut self) {

@@ -126,6 +126,10 @@ enum Op {
     Block,
     SetPriority(u8, u8, Placement),
     Quantum(Policy),
+    /// The running thread blocks and the other one, which is less important, gets its priority.
+    Lend(u8),
+    /// The running thread gets this priority, a lower one, and the other one wakes with its former priority.
+    GiveBack(u8, u8),
 }
 
 fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
@@ -146,6 +150,8 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Block),
         4 => (t(), p(), placement()).prop_map(|(t, p, at)| Op::SetPriority(t, p, at)),
         2 => policy().prop_map(Op::Quantum),
+        2 => t().prop_map(Op::Lend),
+        2 => (t(), p()).prop_map(|(t, p)| Op::GiveBack(t, p)),
     ];
     prop::collection::vec(op, 1..200)
 }
@@ -200,6 +206,37 @@ fn step(run_queue: &mut RunQueue, links: &mut Links<256>, model: &mut Model, op:
                 let expected = model.set_priority(t, p, placement);
                 let found = run_queue.set_priority(links, tid(t), old, prio(p), placement);
                 assert_eq!(found, expected);
+            }
+        }
+        Op::Lend(t) => {
+            let current = model.current;
+            let (from, to) = (
+                model.prios[usize::from(t)],
+                model.prios[usize::from(current)],
+            );
+            if !model.is_idle() && model.is_ready[usize::from(t)] && from < to {
+                let is_best = model.top() == current;
+                let is_done = run_queue.leave_current_to(links, tid(t), prio(from));
+                assert_eq!(is_done, is_best);
+                if is_done {
+                    let _ = model.set_priority(t, to, Placement::Tail);
+                    model.dequeue(current);
+                    assert_eq!(model.pick(), Next::Switch(run_queue.pick_other()));
+                }
+            }
+        }
+        Op::GiveBack(t, to) => {
+            let current = model.current;
+            let from = model.prios[usize::from(current)];
+            if !model.is_idle() && !model.is_ready[usize::from(t)] && to < from {
+                let is_alone = model.top() == current && model.current_level().len() == 1;
+                let is_done = run_queue.hand_priority_to(links, tid(t), prio(to));
+                assert_eq!(is_done, is_alone);
+                if is_done {
+                    let _ = model.set_priority(current, to, Placement::Head);
+                    model.enqueue(t, from);
+                    let _ = model.note(true);
+                }
             }
         }
         Op::Quantum(policy) => {

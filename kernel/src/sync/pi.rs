@@ -7,11 +7,16 @@ use takt_scheduler::{Priority, ThreadId};
 
 use super::raw_mutex::RawMutex;
 use crate::arch::interrupts;
+use crate::arch::percpu::{self, CpuRef};
+use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
 use crate::sched;
-use crate::section::{self, Kernel};
-use crate::thread::tcb::TcbRef;
+use crate::section::{self, Any, Kernel, Section};
+use crate::switch::{self, Handoff};
+use crate::thread::tcb::{TcbRef, WAITING, Woken};
+use crate::trace::{self, events};
+use crate::wait;
 
 /// The tables, inside a section.
 pub(crate) struct World<'k>(&'k Kernel);
@@ -126,6 +131,101 @@ pub(crate) fn lend_again() {
     if let Some(owner) = owner {
         let _ = walk(owner);
     }
+}
+
+/// The running thread, which has announced its wait for this mutex, lends its priority to the owner and waits, in one section.
+///
+/// That is done where the owner is ready, less important and stands in its run queue only. Then it waits for no mutex, so
+/// that there is neither a circle nor anyone else to lend to. Otherwise nothing is done.
+#[inline(always)]
+pub(super) fn lend_and_wait(mutex: &RawMutex) -> Option<Handoff> {
+    let (me, cpu) = (TcbRef::current(), CpuRef::this());
+    let mut section = section::enter_thread();
+    if let Some(owner) = lends_simply(&section, mutex, me, cpu) {
+        let prio = section.look_at(me).prio;
+        let o = section.thread(owner);
+        let (tid, from) = (o.tid, o.prio);
+        let (rq, links) = section.ready(cpu);
+        if rq.leave_current_to(links, tid, from) {
+            section.thread(owner).prio = prio;
+            section.thread(me).state = WAITING;
+            return Some(switch::blocked(section, cpu, me));
+        }
+    }
+    core::hint::cold_path();
+    section.leave_quietly();
+    None
+}
+
+/// The owner, if [`lend_and_wait`] is possible.
+#[inline(always)]
+fn lends_simply(kernel: &Kernel, mutex: &RawMutex, me: TcbRef, cpu: CpuRef) -> Option<TcbRef> {
+    let t = kernel.look_at(me);
+    if t.woken != Woken::Not || t.is_reprioritized {
+        return None;
+    }
+    let owner = TcbRef::of(mutex.owner()?);
+    let o = kernel.look_at(owner);
+    let is_only_ready = o.state == 0 && o.wait_queue.is_null() && o.atomic == 0;
+    let is_here = MAX_CPUS == 1 || o.cpu == cpu;
+    let is_traced = crate::static_branch!(events::prio_change::ID);
+    (is_only_ready && is_here && t.prio.is_more_important_than(o.prio) && !is_traced)
+        .then_some(owner)
+}
+
+/// The end of a section in which the running thread `me` gave the only contended mutex that it had to `heir`, the most
+/// important waiter, which is taken out of the queue: wakes it, and has the running thread lose what it inherited. A switch
+/// has a section of its own.
+#[inline(always)]
+pub(super) fn give_way(mut section: Section<Any>, me: TcbRef, heir: TcbRef) -> Handoff {
+    let cpu = CpuRef::this();
+    if !gives_way_simply(&section, heir, me, cpu) {
+        return give_way_in_steps(section, heir);
+    }
+    let t = section.look_at(me);
+    let (base, tid) = (t.base, section.look_at(heir).tid);
+    let (rq, links) = section.ready(cpu);
+    if !rq.hand_priority_to(links, tid, base) {
+        return give_way_in_steps(section, heir);
+    }
+    section.thread(me).prio = base;
+    let woken = section.thread(heir);
+    woken.wait_queue = core::ptr::null();
+    woken.woken = Woken::Object;
+    woken.state = 0;
+    percpu::set_need_resched();
+    Handoff::end_apart(section)
+}
+
+/// Whether the heir is to take the running thread's place in the run queue.
+#[inline(always)]
+fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> bool {
+    let (t, woken) = (kernel.look_at(me), kernel.look_at(heir));
+    let is_here = MAX_CPUS == 1 || woken.cpu == cpu;
+    // One that has announced a wait stands in another queue as well; one that was suspended with interrupts off in none.
+    let is_only_ready = t.state == 0 && t.wait_queue.is_null();
+    let is_traced = crate::static_branch!(events::prio_change::ID)
+        || crate::static_branch!(events::sched_waking::ID)
+        || trace::is_wakeup_recorded(woken);
+    woken.state == WAITING
+        && is_here
+        && woken.prio == t.prio
+        && t.prio.is_more_important_than(t.base)
+        && is_only_ready
+        && !is_traced
+}
+
+/// [`give_way`] in sections of their own, whatever else the running thread has.
+#[inline(never)]
+pub(super) fn give_way_in_steps(mut section: Section<Any>, heir: TcbRef) -> Handoff {
+    wait::wake_taken(&mut section, heir);
+    section.leave();
+    let me = TcbRef::current();
+    if me.prio() != me.base() {
+        // It is as important as the waiter was that now owns the mutex, and no longer has to be.
+        let _ = walk(me.tid());
+    }
+    Handoff::done(Ok(()))
 }
 
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.

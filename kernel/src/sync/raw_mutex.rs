@@ -25,7 +25,8 @@ use crate::deferred;
 use crate::error::Error;
 use crate::preempt;
 use crate::sched;
-use crate::section::{self, Kernel, Waiters};
+use crate::section::{self, Any, Kernel, Section, Waiters};
+use crate::switch::Handoff;
 use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Wait, Woken};
 use crate::time::Instant;
 use crate::trace::trace;
@@ -99,22 +100,35 @@ impl RawMutex {
         if !sched::may_block() {
             return Err(Error::WrongContext);
         }
-        let Some(owner) = self.begin_wait()? else {
+        if !self.begin_wait()? {
             return Ok(());
-        };
-        // From here on the thread stands in the queue, and an unlock may give it the mutex.
-        self.check(long)?;
-        // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
-        // do not inherit: the limit is documented in `config`.
-        let _ = pi::walk(owner);
-        match wait::finish(deadline.cycles()) {
-            Woken::TimedOut => Err(Error::TimedOut),
-            Woken::Object | Woken::Not => self.end_wait(),
         }
+        // From here on the thread stands in the queue, and an unlock may give it the mutex.
+        if deadline == Instant::NEVER
+            && let Some(handoff) = pi::lend_and_wait(self)
+        {
+            handoff.finish()?;
+        } else {
+            self.wait_in_steps(deadline, long)?;
+        }
+        self.end_wait()
     }
 
-    /// Takes the mutex after all; or announces a wait for it, and gives its owner.
-    fn begin_wait(&self) -> Result<Option<ThreadId>, Error> {
+    /// Waits as announced: looks for deadlocks, lends its priority along the chain of owners, and waits at last.
+    #[inline(never)]
+    fn wait_in_steps(&self, deadline: Instant, long: Long) -> Result<(), Error> {
+        self.check(long)?;
+        if let Some(owner) = self.owner() {
+            // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
+            // do not inherit: the limit is documented in `config`.
+            let _ = pi::walk(owner);
+        }
+        wait::finish(deadline.cycles()).result()
+    }
+
+    /// Announces a wait; or takes the mutex after all, and says false.
+    #[inline(always)]
+    fn begin_wait(&self) -> Result<bool, Error> {
         let mut section = section::enter_thread();
         let result = self.begin_wait_in(&mut section);
         section.leave_quietly();
@@ -122,14 +136,14 @@ impl RawMutex {
     }
 
     #[inline(always)]
-    fn begin_wait_in(&self, kernel: &mut Kernel) -> Result<Option<ThreadId>, Error> {
+    fn begin_wait_in(&self, kernel: &mut Kernel) -> Result<bool, Error> {
         let me = TcbRef::current();
         // Another CPU's fast path may give it back or take it while this one looks.
         let owner = loop {
             let word = self.word.load(Relaxed);
             if word == FREE {
                 if self.try_lock() {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 continue;
             }
@@ -151,7 +165,7 @@ impl RawMutex {
         );
         wait::announce(kernel, Wait::Queue, Some(&self.waiters));
         self.note_top(kernel, owner);
-        Ok(Some(owner))
+        Ok(true)
     }
 
     /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
@@ -337,58 +351,81 @@ impl RawMutex {
 
     #[inline(never)]
     fn unlock_slow(&self) -> Result<(), Error> {
+        self.begin_unlock().finish()
+    }
+
+    #[inline(always)]
+    fn begin_unlock(&self) -> Handoff {
         let mut section = section::enter();
-        let result = self.unlock_in(&mut section);
-        section.leave();
         let me = TcbRef::current();
-        if me.prio() != me.base() {
-            // It is as important as the waiter was that now owns the mutex, and no longer has to be.
-            let _ = pi::walk(me.tid());
+        if self.word.load(Relaxed) != me.handle() | CONTENDED {
+            return self.unlock_uncontended(section);
         }
-        result
+        if !self.prev_held.get().is_null() || !self.next_held.get().is_null() {
+            return self.unlock_one_of_several(section);
+        }
+        let t = section.thread(me);
+        t.held = core::ptr::null();
+        // Not the waiter's priority, which may have changed since it was noted.
+        if let Some(noted) = self.top.take() {
+            t.inherits.remove_only(noted);
+        }
+        match self.hand_over(&mut section) {
+            Some(heir) => pi::give_way(section, me, heir),
+            None => Handoff::stay(section, Ok(())),
+        }
     }
 
-    /// Unlocks inside a section; the most important waiter owns it then.
-    #[inline(always)]
-    fn unlock_in(&self, kernel: &mut Kernel) -> Result<(), Error> {
-        let mine = my_handle();
-        let word = self.word.load(Relaxed);
-        if word != mine | CONTENDED {
-            if word != mine {
-                return Err(Error::NotOwner);
-            }
-            self.word.store(FREE, Release);
-            return Ok(());
+    /// [`begin_unlock`](Self::begin_unlock) where the running thread has further contended mutexes.
+    #[inline(never)]
+    fn unlock_one_of_several(&self, mut section: Section<Any>) -> Handoff {
+        let me = TcbRef::current();
+        if let Some(noted) = self.top.take() {
+            section.thread(me).inherits.remove(noted);
         }
-        self.hand_over(kernel);
-        Ok(())
+        self.release(&mut section, me);
+        match self.hand_over(&mut section) {
+            Some(heir) => pi::give_way_in_steps(section, heir),
+            None => Handoff::stay(section, Ok(())),
+        }
     }
 
-    /// Makes the most important waiter the owner.
+    /// The last waiter's time-out came in between, or the caller does not own it.
+    #[cold]
+    #[inline(never)]
+    fn unlock_uncontended(&self, section: Section<Any>) -> Handoff {
+        if self.word.load(Relaxed) != my_handle() {
+            return Handoff::stay(section, Err(Error::NotOwner));
+        }
+        self.word.store(FREE, Release);
+        Handoff::stay(section, Ok(()))
+    }
+
+    /// Makes the most important waiter the owner, and takes it out of the queue. It is on no one's list.
     #[inline(always)]
-    fn hand_over(&self, kernel: &mut Kernel) {
-        let me = TcbRef::current();
+    fn hand_over(&self, kernel: &mut Kernel) -> Option<TcbRef> {
         let Some(next) = self.waiters.pop(kernel) else {
             // A contended mutex has a waiter.
             debug_assert!(false, "the contended bit ends with the last waiter");
-            return;
+            return None;
         };
-        // Not the waiter's priority, which may have changed since it was noted.
-        if let Some(noted) = self.top.take() {
-            kernel.thread(me).inherits.remove(noted);
-        }
-        self.release(kernel, me);
         let heir = TcbRef::of(next);
-        kernel.thread(heir).blocked_on = core::ptr::null();
-        pi::wait_ended();
         if self.waiters.is_empty(kernel) {
             self.word.store(heir.handle(), Relaxed);
         } else {
-            self.word.store(heir.handle() | CONTENDED, Relaxed);
-            self.hold(kernel, next);
-            self.note_top(kernel, next);
+            self.stay_contended(kernel, heir);
         }
-        wait::wake_taken(kernel, heir);
+        kernel.thread(heir).blocked_on = core::ptr::null();
+        pi::wait_ended();
+        Some(heir)
+    }
+
+    /// It has a new owner, for whom others wait.
+    #[inline(never)]
+    fn stay_contended(&self, kernel: &mut Kernel, owner: TcbRef) {
+        self.word.store(owner.handle() | CONTENDED, Relaxed);
+        self.hold(kernel, owner.tid());
+        self.note_top(kernel, owner.tid());
     }
 }
 
