@@ -19,7 +19,8 @@ static ONLINE: AtomicU32 = AtomicU32::new(0);
 /// Whether this CPU number runs.
 #[must_use]
 pub fn is_online(cpu: usize) -> bool {
-    cpu < MAX_CPUS && ONLINE.load(Relaxed) & 1 << cpu != 0
+    // The first one does.
+    cpu < MAX_CPUS && (MAX_CPUS == 1 || ONLINE.load(Relaxed) & 1 << cpu != 0)
 }
 
 /// The local APIC id of a CPU that runs: where devices' interrupts are sent to.

@@ -27,8 +27,8 @@ use crate::trace;
 #[must_use = "the switch has to be carried out"]
 #[derive(Clone, Copy)]
 pub(crate) struct Switch {
-    prev: TcbRef,
     next: TcbRef,
+    prev: TcbRef,
 }
 
 /// What a call's first half leaves to its second: a switch, after which the call has succeeded, or only the call's result.
@@ -271,13 +271,13 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     // Read once: behind the place, which has seen the block, they could be others.
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
     if trace::is_wakeup_recorded(section.look_at(t)) {
-        return woken_watched(section, t);
+        return woken_watched(t, section);
     }
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(section, t),
+        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if crate::static_branch!(section::SMP) => woken_there(section, cpu),
+        Resched::Preempt if crate::static_branch!(section::SMP) => woken_there(cpu, section),
         Resched::Preempt if !section.is_from_enabled() => {
             percpu::set_need_resched();
             section.release();
@@ -296,19 +296,19 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
 }
 
 #[inline(never)]
-fn woken_watched<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+fn woken_watched<K: Kind>(t: TcbRef, mut section: Section<K>) -> Handoff {
     sched::enqueue(&mut section, t);
     Handoff::end(section)
 }
 
 #[inline(never)]
-fn woken_peer<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K>) -> Handoff {
     quantum::quantum_needed(&mut section, t);
     Handoff::stay(section, Ok(()))
 }
 
 #[inline(never)]
-fn woken_there<K: Kind>(section: Section<K>, cpu: CpuRef) -> Handoff {
+fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
     sched::resched(cpu);
     Handoff::end(section)
 }
@@ -352,7 +352,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(section, t),
+        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt => {
             percpu::set_need_resched();

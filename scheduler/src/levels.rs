@@ -32,7 +32,17 @@ impl Levels {
     /// Says whether it was not there.
     #[inline(always)]
     pub(crate) const fn insert(&mut self, prio: Priority) -> bool {
-        let word = &mut self.0[Self::word(prio)];
+        // A branch, where the place of the word would take three instructions to compute.
+        if Self::is_in_first(prio) {
+            Self::insert_in(&mut self.0[0], prio)
+        } else {
+            core::hint::cold_path();
+            Self::insert_in(&mut self.0[1], prio)
+        }
+    }
+
+    #[inline(always)]
+    const fn insert_in(word: &mut u64, prio: Priority) -> bool {
         // One `bts` of a copy, where to test the bit first takes its mask as well.
         let with = *word | Self::bit(prio);
         let is_new = with != *word;
@@ -45,7 +55,13 @@ impl Levels {
     #[inline(always)]
     pub(crate) const fn remove(&mut self, prio: Priority) {
         // One `rol`, where the complement of the bit would take a shift and a `not`.
-        self.0[Self::word(prio)] &= (!1u64).rotate_left(Self::index(prio) as u32);
+        let others = (!1u64).rotate_left(Self::index(prio) as u32);
+        if Self::is_in_first(prio) {
+            self.0[0] &= others;
+        } else {
+            core::hint::cold_path();
+            self.0[1] &= others;
+        }
     }
 
     /// The most important level. As a number and not as a priority, which would narrow it to a byte.
@@ -97,6 +113,12 @@ impl Levels {
     #[inline(always)]
     pub(crate) const fn index(prio: Priority) -> usize {
         prio.rank() as usize & (Self::NR - 1)
+    }
+
+    /// Whether a priority's level is in the first word. Of its rank as it is: then no mask is needed for an index, either.
+    #[inline(always)]
+    const fn is_in_first(prio: Priority) -> bool {
+        prio.rank() < 64
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_scheduler::{Priority, ThreadId};
 
 use super::stack::{self, Stack};
-use super::tcb::{self, CREATED, TcbRef};
+use super::tcb::{self, TcbRef};
 use super::{Policy, Thread};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::switch;
@@ -102,8 +102,9 @@ impl Builder {
         argument: usize,
     ) -> Result<Thread, Error> {
         let place = Place {
-            priority: self.priority,
+            priorities: [self.priority; 2],
             cpu: self.cpu,
+            _unused: 0,
         };
         let thread = create(self.name, place, stack, entry, argument).thread()?;
         if let Policy::RoundRobin(ns) = self.policy {
@@ -182,9 +183,12 @@ pub(super) fn give_id_back(_: &mut Kernel, tid: ThreadId) {
 
 /// What a new thread is queued by; one register.
 #[derive(Clone, Copy)]
+#[repr(C, align(4))]
 struct Place {
-    priority: Priority,
+    /// Effective and own.
+    priorities: [Priority; 2],
     cpu: u8,
+    _unused: u8,
 }
 
 /// The handle of a new thread, or why there is none, in one register.
@@ -234,20 +238,18 @@ fn create(
         return Created::NO_ID;
     };
     stack.in_use().store(true, Relaxed);
-    // The id was free: what is not set here is zero.
+    // The id was free: what is not set here is as a new thread's.
     let t = section.thread(TcbRef::of(tid));
-    t.cpu = CpuRef::of(place.cpu.into());
+    if MAX_CPUS > 1 {
+        t.cpu = CpuRef::of(place.cpu.into());
+    }
     t.name = Some(name);
-    t.next_use();
-    t.prio = place.priority;
-    t.base = place.priority;
-    t.state = CREATED;
-    t.resume = switch::resume_new();
+    t.take();
+    t.set_priorities(place.priorities);
     // The ABI wants the stack 16-aligned before a call; the entry stub calls.
     t.rsp = stack.top;
     t.stack_bottom = stack.bottom;
     t.stack_top = stack.top;
-    t.mxcsr = tcb::MXCSR;
     t.exchange = entry as usize;
     t.exchange2 = argument;
     let created = Created(t.handle);

@@ -56,7 +56,7 @@ pub struct Thread {
 }
 
 /// First Rust code of a thread.
-pub(crate) extern "C" fn thread_main(entry: *const (), argument: usize) -> ! {
+pub(crate) extern "C" fn thread_main(argument: usize, entry: *const ()) -> ! {
     // SAFETY: `create` put a `fn(usize)` there.
     let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
     crate::trace::section_ends();
@@ -239,17 +239,12 @@ impl Thread {
 
     #[inline(never)]
     fn begin_suspend(self) -> Handoff {
-        let mut section = section::enter();
         let me = TcbRef::current();
-        if let Err(error) = self.block(&mut section) {
-            return Handoff::stay(section, Err(error));
+        // The running thread's own handle does not change.
+        if me.handle() != self.handle() || !sched::may_block_as(me) {
+            return self.begin_suspend_other();
         }
-        if self.place() != me {
-            return self.end_with_other_suspended(section);
-        }
-        if !sched::may_block_as(me) {
-            return Handoff::stay(section, Err(Error::WrongContext));
-        }
+        let mut section = section::enter_thread();
         let cpu = CpuRef::this();
         sched::unready(&mut section, cpu, me, SUSPENDED);
         let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
@@ -257,8 +252,15 @@ impl Thread {
     }
 
     #[inline(never)]
-    fn end_with_other_suspended(self, mut section: Section<Any>) -> Handoff {
-        let t = section.look_at(self.place());
+    fn begin_suspend_other(self) -> Handoff {
+        if self == current() {
+            return Handoff::wrong_context();
+        }
+        let mut section = section::enter();
+        let t = match self.block(&mut section) {
+            Ok(t) => t,
+            Err(error) => return Handoff::stay(section, Err(error)),
+        };
         if t.state & EXITED != 0 || t.is_idle() {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
@@ -266,10 +268,21 @@ impl Thread {
         Handoff::stay(section, Ok(()))
     }
 
-    /// Takes away one reason for which the thread does not run.
+    /// Takes away one reason for which the thread does not run, which is mostly the only one.
     #[inline(always)]
     fn release(self, reason: u8) -> Handoff {
         let mut section = section::enter();
+        let t = section.thread(self.place());
+        if t.handle != self.handle() || t.state != reason {
+            return self.release_of_several(section, reason);
+        }
+        t.state = 0;
+        switch::woken(section, self.place())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_of_several(self, mut section: Section<Any>, reason: u8) -> Handoff {
         let t = match self.block(&mut section) {
             Ok(t) => t,
             Err(error) => return Handoff::stay(section, Err(error)),
@@ -277,11 +290,9 @@ impl Thread {
         if t.state & reason == 0 {
             return Handoff::stay(section, Err(Error::InvalidState));
         }
+        // Another one is left, or it would be the only one.
         t.state &= !reason;
-        if t.state != 0 {
-            return Handoff::stay(section, Ok(()));
-        }
-        switch::woken(section, self.place())
+        Handoff::stay(section, Ok(()))
     }
 
     /// Lets a suspended thread go on.
@@ -372,8 +383,7 @@ impl Thread {
             return Err(Error::TimedOut);
         }
         let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
-        t.clear();
-        t.next_use();
+        t.give_back();
         kernel.cpu(cpu).nr_watchers -= u32::from(was_round_robin);
         give_id_back(kernel, self.tid());
         Ok(exit_code)

@@ -10,7 +10,8 @@ use takt_scheduler::{PrioCounts, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, CpuRef};
-use crate::config::MAX_THREADS;
+use crate::arch::switch;
+use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
 use crate::section::{self, Waiters};
 use crate::sync::raw_mutex::RawMutex;
@@ -152,10 +153,21 @@ impl Tcb {
         self.handle & IN_USE != 0
     }
 
-    /// The block is taken, if it was free, or given back.
+    /// The block, which was free, is taken.
     #[inline(always)]
-    pub(crate) fn next_use(&mut self) {
-        self.handle = self.handle.wrapping_add(IN_USE) & HANDLE;
+    pub(crate) fn take(&mut self) {
+        self.handle |= IN_USE;
+    }
+
+    /// Gives it both priorities, by one store.
+    #[inline(always)]
+    pub(crate) fn set_priorities(&mut self, both: [Priority; 2]) {
+        // SAFETY: two bytes of the block, as asserted below.
+        unsafe {
+            (&raw mut self.prio)
+                .cast::<[Priority; 2]>()
+                .write_unaligned(both);
+        }
     }
 
     /// Whether it is an idle thread's.
@@ -179,8 +191,10 @@ impl Tcb {
         ThreadWord(unsafe { (&raw const self.preempt).cast::<u32>().read() })
     }
 
-    /// Forgets the thread that used the block. A free block has zeros here, which its next thread begins with.
-    pub(crate) fn clear(&mut self) {
+    /// Gives the block back. A free one has what its next thread begins with: zeros, and what is the same for all.
+    pub(crate) fn give_back(&mut self) {
+        self.handle = self.handle.wrapping_add(IN_USE) & HANDLE;
+        self.prepare();
         self.runtime = 0;
         self.switches = 0;
         self.token = false;
@@ -191,6 +205,13 @@ impl Tcb {
         self.round_robin = 0;
         self.quantum = 0;
         self.quantum_left = 0;
+    }
+
+    /// What every thread begins with.
+    fn prepare(&mut self) {
+        self.state = CREATED;
+        self.resume = switch::resume_new();
+        self.mxcsr = MXCSR;
     }
 
     /// The thread's name, empty for a free block.
@@ -425,5 +446,8 @@ pub(crate) unsafe fn init() {
         let idle = if id == 0 { IN_USE } else { 0 };
         t.handle = id as u32 | idle;
         t.preempt = percpu::NO_RESCHED;
+        if id >= MAX_CPUS {
+            t.prepare();
+        }
     }
 }

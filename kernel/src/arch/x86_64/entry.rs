@@ -87,7 +87,6 @@ global_asm!(
     "sub rsp, {END} - {RIP}",
     "iretq",
     "takt_irq_switch:", // rax = the next thread, rdx = the one that is left
-    "mov rsi, rax",
     "mov [rdx - {END} + {RBX}], rbx",
     "mov [rdx - {END} + {RBP}], rbp",
     "mov [rdx - {END} + {R12}], r12",
@@ -96,17 +95,17 @@ global_asm!(
     "mov [rdx - {END} + {R15}], r15",
     "stmxcsr [rdx + {MXCSR}]",
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_preempted",
-    "jmp [rsi + {RESUME}]",
+    "jmp [rax + {RESUME}]",
     //
     ".global takt_resume_preempted",
-    "takt_resume_preempted:", // rsi = the thread
-    "mov rbx, [rsi - {END} + {RBX}]",
-    "mov rbp, [rsi - {END} + {RBP}]",
-    "mov r12, [rsi - {END} + {R12}]",
-    "mov r13, [rsi - {END} + {R13}]",
-    "mov r14, [rsi - {END} + {R14}]",
-    "mov r15, [rsi - {END} + {R15}]",
-    "ldmxcsr [rsi + {MXCSR}]",
+    "takt_resume_preempted:", // rax = the thread
+    "mov rbx, [rax - {END} + {RBX}]",
+    "mov rbp, [rax - {END} + {RBP}]",
+    "mov r12, [rax - {END} + {R12}]",
+    "mov r13, [rax - {END} + {R13}]",
+    "mov r14, [rax - {END} + {R14}]",
+    "mov r15, [rax - {END} + {R15}]",
+    "ldmxcsr [rax + {MXCSR}]",
     "jmp takt_irq_return", // CURRENT already names this thread
     //
     // The timer's interrupt that ends a halt before the deadline does nothing else. Found anywhere but there it is the
@@ -165,9 +164,9 @@ global_asm!(
     "ud2",
     ".global takt_resume_idle",
     ".balign {LABEL_ALIGN}",
-    "takt_resume_idle:", // rsi = the idle thread
-    "mov rsp, [rsi + {STACK_TOP}]",
-    "ldmxcsr [rsi + {MXCSR}]",
+    "takt_resume_idle:", // rax = the idle thread
+    "mov rsp, [rax + {STACK_TOP}]",
+    "ldmxcsr [rax + {MXCSR}]",
     "xor ebp, ebp",
     "call {idle}",
     "ud2",
@@ -285,16 +284,16 @@ global_asm!(
     "add rsp, 16",
     "iretq",
     //
-    // First instructions of a new thread: rsi = its control block, interrupts off.
+    // First instructions of a new thread: rax = its control block, interrupts off.
     ".section .text.hot.start, \"ax\"",
     ".global takt_resume_new",
     ".balign {LABEL_ALIGN}",
     "takt_resume_new:",
-    "mov rsp, [rsi + {RSP}]",
-    "ldmxcsr [rsi + {MXCSR}]",
+    "mov rsp, [rax + {RSP}]",
+    "ldmxcsr [rax + {MXCSR}]",
     "xor ebp, ebp",
-    "mov rdi, [rsi + {ENTRY}]",
-    "mov rsi, [rsi + {ARG}]",
+    "mov rdi, [rax + {ARG}]",
+    "mov rsi, [rax + {ENTRY}]",
     "call {thread_main}",
     "ud2",
     ".text",

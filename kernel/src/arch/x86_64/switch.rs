@@ -44,23 +44,24 @@ pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
         asm!(
             "push rbx",
             "push rbp",
-            // mov qword ptr [rdi + {resume}], offset 2f
-            ".byte 0x48, 0xc7, 0x47, {resume}",
+            // mov qword ptr [rdx + {resume}], offset 2f
+            ".byte 0x48, 0xc7, 0x42, {resume}",
             ".long 2f",
-            "mov [rdi + {rsp}], rsp",
-            "stmxcsr [rdi + {mxcsr}]",
-            "jmp [rsi + {resume}]",
+            "mov [rdx + {rsp}], rsp",
+            "stmxcsr [rdx + {mxcsr}]",
+            "jmp [rax + {resume}]",
             "2:",
-            "mov rsp, [rsi + {rsp}]",
-            "ldmxcsr [rsi + {mxcsr}]",
+            "mov rsp, [rax + {rsp}]",
+            "ldmxcsr [rax + {mxcsr}]",
             "pop rbp",
             "pop rbx",
             resume = const offset_of!(Tcb, resume),
             rsp = const offset_of!(Tcb, rsp),
             mxcsr = const offset_of!(Tcb, mxcsr),
-            inout("rdi") prev.as_ptr() => _,
-            inout("rsi") next.as_ptr() => _,
-            out("rax") _, out("rcx") _, out("rdx") _,
+            // Where a first half leaves them.
+            inout("rdx") prev.as_ptr() => _,
+            inout("rax") next.as_ptr() => _,
+            out("rcx") _, out("rsi") _, out("rdi") _,
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
             out("r12") _, out("r13") _, out("r14") _, out("r15") _,
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
@@ -84,9 +85,9 @@ pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
     unsafe {
         asm!(
             "mov qword ptr [{idle} + {resume}], offset takt_resume_idle",
-            "jmp [rsi + {resume}]",
+            "jmp [rax + {resume}]",
             idle = in(reg) idle.as_ptr(),
-            in("rsi") next.as_ptr(),
+            in("rax") next.as_ptr(),
             resume = const offset_of!(Tcb, resume),
             options(noreturn),
         );
@@ -103,8 +104,8 @@ pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
         asm!(
             "mov rsp, gs:[{irq_stack_top}]",
             "call {end}",
-            "mov rsi, r12",
-            "jmp [rsi + {resume}]",
+            "mov rax, r12",
+            "jmp [rax + {resume}]",
             irq_stack_top = const super::percpu::IRQ_STACK_TOP,
             end = sym crate::section::end_abandoned,
             resume = const offset_of!(Tcb, resume),
