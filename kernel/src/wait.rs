@@ -1,7 +1,8 @@
 //! Waiting: how a thread stops being ready, and how that ends.
 //!
-//! A wait without a time-out is one section ([`block`]), or two where the next thread was preempted by an interrupt. All others go in steps, with interrupts and preemption on in between, so that no stretch
-//! with interrupts off is longer than the longest step:
+//! A short wait without a time-out is one section ([`block`]), or two where the next thread was preempted by an interrupt. All
+//! others go in steps, with interrupts and preemption on in between, so that no stretch with interrupts off is longer than the
+//! longest step:
 //! 1. [`announce`]: the thread says what it waits for and stands in the object's queue. It is still ready and runs.
 //! 2. What else has to be done before it waits: unlocking a mutex, lending its priority.
 //! 3. [`finish`]: arms the time-out, waits, disarms the time-out.

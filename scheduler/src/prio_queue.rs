@@ -6,7 +6,8 @@
 //! circle of one already: queueing it where no equals are changes no links.
 //!
 //! # Invariants
-//! * The bit of a level is set iff it holds a thread; its head means something only then.
+//! * The bit of a level is set iff it holds a thread; its head means something only then, but for the last level, which is
+//!   no priority's: its head is who is to run when no thread is queued.
 //! * A thread is in at most one queue of those that share [`Links`], at the priority it was pushed
 //!   with: `remove` and the others believe their caller in that. A caller that errs gets a wrong
 //!   order, never memory unsafety.

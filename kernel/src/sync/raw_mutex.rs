@@ -6,7 +6,8 @@
 //! million threads with the same id, so the word of a thread that has ended is no one else's.
 //!
 //! A thread that finds it locked announces its wait, then looks for deadlocks, lends its priority to one owner after the
-//! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex.
+//! other and waits at last, with interrupts and preemption on in between. Meanwhile it may be given the mutex. Where the
+//! owner is ready and the wait has no time-out, lending and waiting are one section ([`pi::lend_and_wait`]).
 //!
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.
