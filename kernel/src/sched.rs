@@ -216,10 +216,15 @@ pub fn yield_now() {
     let mut section = section::enter_thread();
     let cpu = CpuRef::this();
     let (rq, links) = section.ready(cpu);
-    match rq.yield_to_equal(links) {
-        Some(next) => switch::to(section, cpu, me, TcbRef::of(next)).carry_out(),
-        None => section.leave_quietly(),
+    let next = rq.next_equal(links);
+    let thread = TcbRef::of(next);
+    // By their blocks: the next one's is needed anyway.
+    if thread == me {
+        core::hint::cold_path();
+        return section.leave_quietly();
     }
+    rq.yield_to(next);
+    switch::to(section, cpu, me, thread).carry_out();
 }
 
 /// [`yield_now`] where it may not be allowed, or where a reschedule is due.

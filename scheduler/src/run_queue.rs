@@ -202,23 +202,33 @@ impl RunQueue {
 
     /// [`yield_current`](Self::yield_current) where no reschedule is due.
     #[inline(always)]
-    pub const fn yield_to_equal<const N: usize>(
-        &mut self,
-        links: &mut Links<N>,
-    ) -> Option<ThreadId> {
-        debug_assert!(self.best.is(self.running), "a reschedule is due");
-        let me = self.running.tid;
-        // Nobody is more important, so it is the first of its level. The idle thread's links are never written.
-        let next = links.next(me);
-        // As indices, which are needed anyway.
-        if next.index() == me.index() {
+    const fn yield_to_equal<const N: usize>(&mut self, links: &mut Links<N>) -> Option<ThreadId> {
+        let next = self.next_equal(links);
+        if next.raw() == self.running.tid.raw() {
             return None;
         }
+        self.yield_to(next);
+        Some(next)
+    }
+
+    /// The thread that comes behind the running one among its equals: itself, if it has none. The idle thread has none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn next_equal<const N: usize>(&self, links: &Links<N>) -> ThreadId {
+        // The idle thread's links are never written.
+        links.next(self.running.tid)
+    }
+
+    /// The running thread lets its equals go first, where no reschedule is due. `next` is another one, which
+    /// [`next_equal`](Self::next_equal) gave; it counts as running.
+    #[inline(always)]
+    pub const fn yield_to(&mut self, next: ThreadId) {
+        debug_assert!(self.best.is(self.running), "a reschedule is due");
+        // Nobody is more important, so the running one is the first of its level.
         self.queue
             .set_head(Priority::from_level(self.running.level), next);
         self.running.tid = next;
         self.best.tid = next;
-        Some(next)
     }
 
     /// Sends the running thread behind its equals, where a reschedule is due: one is more important, or it went behind when
