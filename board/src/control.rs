@@ -53,7 +53,7 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
         of_cpu.memory.store(memory as u64, Relaxed);
         of_cpu.control.store(control as u64, Relaxed);
     }
-    block.set_tracers(trace::tracer::available());
+    block.set_tracers(trace::tracers::available());
     #[cfg(feature = "function")]
     trace::function::announce();
     let period = line
@@ -140,7 +140,7 @@ fn publish(block: &ControlBlock) {
     block.cpumask.store(trace::cpumask(), Relaxed);
     block
         .tracer
-        .store(trace::tracer::current_number() as u32, Relaxed);
+        .store(trace::tracers::current_number() as u32, Relaxed);
     block
         .is_overwrite
         .store(u32::from(trace::is_overwriting()), Relaxed);

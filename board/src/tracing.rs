@@ -338,13 +338,13 @@ fn functions(_: Setting<'_>) -> Result<(), Errno> {
     Err(Errno::NoEntry)
 }
 
-#[cfg(feature = "stacktrace")]
+#[cfg(all(feature = "stacktrace", feature = "rules"))]
 fn stack_after_events(on: bool) -> Result<(), Errno> {
-    Ok(trace::stack::set_after_events(on)?)
+    Ok(trace::rules::events::set_stacktrace(on)?)
 }
 
-/// No stack can be recorded by this image.
-#[cfg(not(feature = "stacktrace"))]
+/// No stack can be recorded after an event by this image.
+#[cfg(not(all(feature = "stacktrace", feature = "rules")))]
 fn stack_after_events(_: bool) -> Result<(), Errno> {
     Err(Errno::NoEntry)
 }

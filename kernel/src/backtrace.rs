@@ -8,8 +8,8 @@
 //! instruction, then the frames of the stack that the interrupted code ran on. Between the moment in which another thread
 //! counts as the running one and the jump to it the stack is not known, and the walk ends at once.
 
-use crate::arch::frame::TrapFrame;
 use crate::arch::{descriptors, percpu};
+use crate::thread::tcb::TcbRef;
 
 /// A stack. What can be interrupted has a higher rank than what interrupts it.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ impl Stack {
         };
         let thread = || {
             // SAFETY: the running thread's block; what is read does not change while it runs.
-            let thread = unsafe { percpu::current().as_ref() }?;
+            let thread = unsafe { TcbRef::current().as_ptr().as_ref() }?;
             Some(Self {
                 rank: Rank::Thread,
                 bottom: thread.stack_bottom,
@@ -71,7 +71,7 @@ impl Stack {
                 Some((frame[0], frame[3]))
             }
             Rank::Interrupt => {
-                let frame = interrupted_frame();
+                let frame = TcbRef::current().frame();
                 // SAFETY: a trap frame lies right before every control block.
                 let frame = unsafe { frame.as_ref() }?;
                 Some((frame.rip as usize, frame.rsp as usize))
@@ -79,17 +79,6 @@ impl Stack {
             Rank::Thread | Rank::Anything => None,
         }
     }
-}
-
-/// Where the registers of the running thread lie while an interrupt is handled.
-fn interrupted_frame() -> *const TrapFrame {
-    percpu::current().cast::<TrapFrame>().wrapping_sub(1)
-}
-
-/// The instruction that the interrupt under way came upon.
-pub(crate) fn interrupted_ip() -> usize {
-    // SAFETY: a trap frame lies right before every control block.
-    unsafe { (*interrupted_frame()).rip as usize }
 }
 
 /// A walk: an iterator over the addresses of the calls that are under way, the innermost first, and where an interrupt
@@ -173,14 +162,14 @@ impl Iterator for Backtrace {
         }
         let stack = self.stack?;
         let frame = self.frame;
-        if stack.rank == Rank::Anything && crate::fault::is_guarded(frame) {
+        if stack.rank == Rank::Anything && crate::guards::is_guarded(frame) {
             self.stack = None;
             return None;
         }
         // SAFETY: aligned, and on a stack, whole.
         let [next, ret] = unsafe { (frame as *const [usize; 2]).read_volatile() };
         #[cfg(feature = "function")]
-        let ret = crate::trace::function::graph::return_address(frame + 8, ret);
+        let ret = crate::trace::function::shadow::return_address(frame + 8, ret);
         if next > frame && stack.has(next) {
             self.frame = next;
         } else {

@@ -1,7 +1,11 @@
-//! Bringing the kernel up, and the idle thread.
+//! Bringing the kernel up.
+
+use takt_scheduler::ThreadId;
 
 use crate::arch::{apic, descriptors, interrupts, paging, percpu};
-use crate::{fault, smp, soft_timer, thread, time};
+use crate::thread::tcb::{self, TcbRef};
+use crate::thread::{create, stack};
+use crate::{clock, cpus, expiry, idle, soft_timer};
 
 /// What the machine measured or was told of its clocks.
 #[derive(Clone, Copy, Debug)]
@@ -17,20 +21,20 @@ pub struct Clocks {
 /// stack, where the idle thread begins anew.
 ///
 /// # Safety
-/// Once, on the boot CPU, with interrupts off, after [`fault::set_machine`].
+/// Once, on the boot CPU, with interrupts off, after [`set_machine`](crate::machine::set_machine).
 pub unsafe fn early(idle_stack: usize) {
     // SAFETY: the caller's duty.
-    unsafe { thread::tcb::init() };
+    unsafe { tcb::init() };
     // SAFETY: as above.
-    unsafe { percpu::init(0) };
+    unsafe { percpu::init(0, idle_of(0)) };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
     // SAFETY: once, with interrupts off.
     unsafe { interrupts::init_table() };
     interrupts::load_table();
     // SAFETY: once on this CPU.
-    unsafe { thread::adopt_idle(idle_stack) };
-    smp::set_online();
+    unsafe { create::adopt_idle(idle_stack) };
+    cpus::set_online();
 }
 
 /// Second step: the final page tables, guard pages, the local APIC.
@@ -46,7 +50,7 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     // SAFETY: guard pages are used by no one, and only this CPU runs.
     descriptors::for_each_guard(|page, _| unsafe { paging::unmap(page) });
     // SAFETY: as above.
-    thread::for_each_stack(|page| unsafe { paging::unmap(page) });
+    stack::for_each_stack(|page| unsafe { paging::unmap(page) });
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
     // SAFETY: this CPU's own block.
@@ -59,11 +63,11 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
 /// # Safety
 /// Once, on the boot CPU, after [`memory`].
 pub unsafe fn scheduling(clocks: Clocks) {
-    time::set_tsc_hz(clocks.tsc_hz);
+    clock::set_tsc_hz(clocks.tsc_hz);
     apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
     apic::calibrate_arm();
     // SAFETY: once, and nothing is armed.
-    unsafe { soft_timer::init() };
+    unsafe { soft_timer::init(expiry::do_deferred) };
 }
 
 /// The boot CPU's boot context becomes its idle thread and lets everyone else run.
@@ -75,7 +79,7 @@ pub fn run() -> ! {
     if percpu::resched_now() {
         crate::section::enter_thread().leave();
     }
-    idle_loop()
+    idle::idle_loop()
 }
 
 /// Lets a further CPU run: everything but what is common to all was set up by the boot CPU. Does not return: its boot
@@ -87,7 +91,7 @@ pub fn run() -> ! {
 #[unsafe(link_section = ".text.notrace.secondary")]
 pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     // SAFETY: the caller's duty, here and below.
-    unsafe { percpu::init(cpu) };
+    unsafe { percpu::init(cpu, idle_of(cpu)) };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
     interrupts::load_table();
@@ -98,24 +102,13 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     unsafe { (*percpu::this()).apic_id = apic::id() };
     apic::start_timer_as_boot_cpu();
     // SAFETY: once on this CPU.
-    unsafe { thread::adopt_idle(idle_stack) };
-    smp::set_online();
+    unsafe { create::adopt_idle(idle_stack) };
+    cpus::set_online();
     run()
 }
 
-/// The idle thread. Begins anew whenever the timer interrupt found it waiting.
-pub(crate) extern "C" fn idle() -> ! {
-    crate::trace::section_ends();
-    // SAFETY: the entry stub comes here with interrupts off and nothing held.
-    unsafe { interrupts::enable() };
-    idle_loop()
-}
-
+/// The control block of a CPU's idle thread: the boot context counts as that from the start.
 #[inline(always)]
-fn idle_loop() -> ! {
-    loop {
-        crate::trace::prepare(time::next_deadline());
-        fault::idle();
-        time::idle_wait();
-    }
+fn idle_of(cpu: usize) -> *mut percpu::Running {
+    TcbRef::of(ThreadId::new(cpu as u8)).as_ptr().cast()
 }

@@ -17,14 +17,16 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_scheduler::ThreadId;
+use takt_scheduler::{ThreadId, TimerId};
 
-use crate::arch::{apic, percpu, tsc};
-use crate::config::MAX_THREADS;
+use crate::arch::percpu::CpuRef;
+use crate::arch::{apic, tsc};
+use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::section::{self, Kernel, Kind, Section};
-use crate::soft_timer::{Expiry, Timer};
-use crate::sync::pi;
-use crate::time::{self, Instant};
+use crate::timers;
+
+/// Each CPU's timer for it, behind those of software timers.
+pub(crate) const TIMER: TimerId = TimerId::new((MAX_THREADS + MAX_TIMERS) as u16);
 
 /// An object's place in the list, and what is done with it.
 pub(crate) struct Work {
@@ -145,21 +147,24 @@ fn take_walk() -> Option<ThreadId> {
 /// Interrupts off.
 #[inline(never)]
 pub(crate) fn must_give_way() -> bool {
-    apic::is_any_pending() || time::next_deadline().cycles() <= tsc::now()
+    apic::is_any_pending() || timers::next_deadline().cycles() <= tsc::now()
 }
 
 /// Has the timer come, unless it does so already; ends the section.
 fn arm<K: Kind>(mut section: Section<K>) {
-    let timer = Timer::of_kernel(percpu::cpu());
-    if !timer.is_armed(&mut section) {
-        timer.arm(Instant::now());
+    let cpu = CpuRef::this();
+    if section.cpu(cpu).timers.is_armed(TIMER) {
+        return section.leave_quietly();
     }
-    section.leave_quietly();
+    timers::insert_and_leave(section, cpu, TIMER, tsc::now());
 }
 
-/// The timer's function, inside the timer interrupt's section as all are: so no other CPU comes in between, and the object
-/// is still there when its turn has come.
-pub(crate) fn run(_: usize, _: Expiry) {
+/// Does some of it: of the first object in the list, and of one walk. Neither keeps the other waiting.
+///
+/// # Context
+/// A timer's function, inside the timer interrupt's section: so no other CPU comes in between, and the object is still there
+/// when its turn has come.
+pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
     let section = section::enter();
     // SAFETY: whoever is in the list is alive.
     let first = unsafe { LIST.first.get().as_ref() };
@@ -168,10 +173,8 @@ pub(crate) fn run(_: usize, _: Expiry) {
         // SAFETY: the object is alive while its work is in the list, and the function is its own.
         unsafe { (work.go_on)(work.object.get()) };
     }
-    // Both each time: neither keeps the other waiting.
     if let Some(tid) = take_walk() {
-        // A chain that is too long ends there, as for whoever began.
-        let _ = pi::walk(tid);
+        walk(tid);
     }
     let section = section::enter();
     let is_more = !LIST.first.get().is_null() || WALKS.iter().any(|word| word.load(Relaxed) != 0);

@@ -5,70 +5,13 @@
 
 use core::fmt::{self, Write};
 
-use spin::Once;
-
-use crate::arch::exceptions::{self, ExceptionFrame};
-use crate::arch::{descriptors, interrupts, percpu};
+use crate::arch::frame::ExceptionFrame;
+use crate::arch::{interrupts, percpu};
 use crate::backtrace::Backtrace;
-use crate::thread;
+use crate::guards::guard_owner;
+use crate::thread::tcb::Tcb;
 
-/// How a run ended, as the host is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum ExitCode {
-    /// All went well.
-    Passed = 0x10,
-    /// The program says that it failed.
-    Failed = 0x11,
-    /// A latency threshold was hit.
-    Threshold = 0x12,
-    /// An exception or a panic.
-    Fault = 0x13,
-}
-
-/// What the kernel needs of the machine that it runs on.
-pub trait Machine: Sync {
-    /// Writes to a console that works at any time.
-    fn emergency_write(&self, text: &[u8]);
-    /// Powers the machine off, or resets it.
-    fn exit(&self, code: ExitCode) -> !;
-    /// Runs in each CPU's idle thread before it halts, with interrupts on; may be preempted at any point.
-    fn idle(&self);
-}
-
-static MACHINE: Once<&'static dyn Machine> = Once::new();
-
-/// Introduces the machine. At boot, before anything else can fail.
-pub fn set_machine(machine: &'static dyn Machine) {
-    MACHINE.call_once(|| machine);
-}
-
-pub(crate) fn idle() {
-    if let Some(machine) = MACHINE.get() {
-        machine.idle();
-    }
-}
-
-/// Ends the run.
-pub fn exit(code: ExitCode) -> ! {
-    interrupts::disable();
-    if let Some(machine) = MACHINE.get() {
-        machine.exit(code);
-    }
-    interrupts::halt_forever()
-}
-
-/// The emergency console as a formatter.
-pub struct Emergency;
-
-impl Write for Emergency {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if let Some(machine) = MACHINE.get() {
-            machine.emergency_write(text.as_bytes());
-        }
-        Ok(())
-    }
-}
+pub use crate::machine::{Emergency, ExitCode, Machine, exit, set_machine};
 
 /// An exception.
 pub(crate) struct Fault<'a> {
@@ -92,7 +35,7 @@ fn describe(fault: &Fault<'_>) -> fmt::Result {
     writeln!(
         out,
         "\n*** {}{}",
-        exceptions::name(f.vector),
+        exception_name(f.vector),
         if fault.nested {
             " while reporting another"
         } else {
@@ -152,7 +95,7 @@ fn describe(fault: &Fault<'_>) -> fmt::Result {
 fn where_it_happened(out: &mut Emergency) -> fmt::Result {
     let count = percpu::preempt_byte();
     // SAFETY: reads the running thread's block.
-    let current = unsafe { percpu::current().as_ref() };
+    let current = unsafe { percpu::current().cast::<Tcb>().as_ref() };
     let name = current.map_or("(none yet)", |t| t.name_or_none());
     writeln!(
         out,
@@ -180,39 +123,6 @@ fn backtrace(out: &mut Emergency, rip: u64, rbp: u64) -> fmt::Result {
         writeln!(out, "  {call:#018x}")?;
     }
     writeln!(out, "*** end of report")
-}
-
-/// Whether one of the two words of a frame lies on a guard page.
-pub(crate) fn is_guarded(frame: usize) -> bool {
-    guard_owner(frame).is_some() || guard_owner(frame + 8).is_some()
-}
-
-/// Whose stack ends at this guard page.
-struct Owner(&'static str, &'static str);
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} '{}'", self.0, self.1)
-    }
-}
-
-fn guard_owner(address: usize) -> Option<Owner> {
-    let page = address & !0xfff;
-    let mut owner = None;
-    descriptors::for_each_guard(|guard, name| {
-        if guard == page {
-            owner = Some(Owner("the CPU's stack", name));
-        }
-    });
-    thread::for_each_stack(|guard| {
-        if guard == page {
-            owner = Some(Owner(
-                "thread",
-                thread::name_by_guard(guard).unwrap_or("(ended)"),
-            ));
-        }
-    });
-    owner
 }
 
 /// For the image's `#[panic_handler]`: reports and stops the machine. Never through defmt, whose lock may be held.
@@ -243,4 +153,31 @@ fn describe_panic(info: &core::panic::PanicInfo<'_>) -> fmt::Result {
     where_it_happened(out)?;
     let (rip, rbp) = interrupts::frame_pointer();
     backtrace(out, rip, rbp)
+}
+
+/// The manual's name of an exception.
+fn exception_name(vector: u64) -> &'static str {
+    match vector {
+        0 => "#DE divide error",
+        1 => "#DB debug exception",
+        2 => "NMI",
+        3 => "#BP breakpoint",
+        4 => "#OF overflow",
+        5 => "#BR bound range exceeded",
+        6 => "#UD invalid opcode",
+        7 => "#NM device not available",
+        8 => "#DF double fault",
+        10 => "#TS invalid TSS",
+        11 => "#NP segment not present",
+        12 => "#SS stack fault",
+        13 => "#GP general protection",
+        14 => "#PF page fault",
+        16 => "#MF x87 floating-point error",
+        17 => "#AC alignment check",
+        18 => "#MC machine check",
+        19 => "#XM SIMD floating-point exception",
+        20 => "#VE virtualisation exception",
+        21 => "#CP control protection",
+        _ => "reserved exception",
+    }
 }

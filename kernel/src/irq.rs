@@ -9,7 +9,8 @@ use core::sync::atomic::{
 use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR};
 use crate::arch::{apic, percpu};
 use crate::error::Error;
-use crate::trace::trace;
+use crate::probe::{self, trace};
+use crate::thread::tcb::TcbRef;
 use takt_tracer::wire::KERNEL_IRQS;
 
 /// A handler: is told its argument and the time stamp taken at the beginning of the entry.
@@ -191,8 +192,13 @@ pub fn register(
     }
     slot.argument.store(argument as u64, Relaxed);
     slot.handler.store(handler as *mut (), Release);
-    crate::trace::record_irq_name(vector, name);
+    record_name(vector, name);
     Ok(Irq { vector, name })
+}
+
+/// Tells what a device interrupt's handler is called.
+pub(crate) fn record_name(vector: u8, name: &str) {
+    crate::trace_event!(probe::events::irq_name, vector, name.as_bytes());
 }
 
 /// Calls `f` with each device vector that has a handler, and with its name.
@@ -227,7 +233,7 @@ pub fn name_of(vector: u32) -> &'static str {
 }
 
 /// The vector of a slot; 0 for all that no one expected.
-fn vector_of(slot: &Slot) -> u32 {
+pub(crate) fn vector_of(slot: &Slot) -> u32 {
     let index = (core::ptr::from_ref(slot) as usize - HANDLERS.as_ptr() as usize) / SLOT_SIZE;
     if index < NR_DEVICE_VECTORS {
         index as u32 + u32::from(FIRST_DEVICE_VECTOR)
@@ -236,14 +242,9 @@ fn vector_of(slot: &Slot) -> u32 {
     }
 }
 
-/// The handling of a device's interrupt begins, whose entry took the time stamp `at`. A hook of the entry stub's.
-pub(crate) extern "C" fn device_irq_entered(_: u32, at: u64, slot: &Slot) {
-    crate::trace::irq_entered(vector_of(slot), at);
-}
-
 /// The same while no hook is timed.
 pub(crate) extern "C" fn device_irq_recorded(slot: &Slot) {
-    crate::trace::irq_recorded(vector_of(slot));
+    probe::irq_recorded(vector_of(slot));
 }
 
 /// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
@@ -283,7 +284,7 @@ pub struct Interrupted {
 #[must_use]
 pub fn interrupted() -> Interrupted {
     Interrupted {
-        ip: crate::backtrace::interrupted_ip(),
+        ip: TcbRef::current().interrupted_ip(),
         preempt_depth: percpu::depth(),
     }
 }

@@ -24,14 +24,26 @@ pub mod time;
 pub mod trace;
 
 mod backtrace;
+mod clock;
+mod compact;
+mod cpu_sched;
+mod cpus;
 mod deferred;
 mod error;
+mod expiry;
+mod guards;
+mod idle;
+mod lock;
+mod machine;
+mod probe;
 mod quantum;
 mod sched;
 mod section;
 mod soft_timer;
 mod switch;
+mod timers;
 mod wait;
+mod waiters;
 
 pub use error::Error;
-pub use sched::yield_now;
+pub use thread::yield_now;

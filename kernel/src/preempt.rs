@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 
 use crate::arch::{interrupts, percpu};
-use crate::thread::tcb::GUARDS;
-use crate::{section, switch, trace};
+use crate::thread::tcb::{GUARDS, TcbRef};
+use crate::{probe, section, switch};
 
 /// Preemption is disabled while this lives: interrupts come, but no other thread runs on this CPU.
 #[must_use = "preemption is enabled again when the guard is dropped"]
@@ -25,7 +25,7 @@ pub struct PreemptGuard {
 #[inline(always)]
 pub fn disable() -> PreemptGuard {
     percpu::preempt_inc(too_deep);
-    trace::preemption_disabled();
+    probe::preemption_disabled();
     PreemptGuard {
         _not_send: PhantomData,
     }
@@ -42,7 +42,7 @@ pub(crate) fn too_deep() {
 impl Drop for PreemptGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        trace::preemption_enabling();
+        probe::preemption_enabling();
         percpu::preempt_dec(switch::preempt_schedule);
     }
 }
@@ -64,9 +64,9 @@ pub struct IrqGuard {
 pub fn irq_save() -> IrqGuard {
     let flags = interrupts::flags();
     interrupts::disable();
-    trace::section_begun_with(flags);
+    probe::section_begun_with(flags);
     // SAFETY: the running thread's own block; an interrupt never finds it changed, since it would have to come between.
-    let depth = unsafe { &mut (*percpu::current()).atomic };
+    let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
     let counts = interrupts::are_enabled_in(flags) || *depth & GUARDS != 0;
     if counts {
         *depth += 1;
@@ -87,11 +87,11 @@ pub fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
     interrupts::disable();
     // An NMI may have come upon a hook, beside which there is to be no other.
     if were_enabled {
-        trace::section_begun();
+        probe::section_begun();
     }
     let result = act();
     if were_enabled {
-        trace::section_ends();
+        probe::section_ends();
         // SAFETY: they were on.
         unsafe { interrupts::enable() };
     }
@@ -115,7 +115,7 @@ impl IrqGuard {
             return;
         }
         // SAFETY: as above.
-        let depth = unsafe { &mut (*percpu::current()).atomic };
+        let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
         *depth -= 1;
         if *depth & GUARDS != 0 {
             return;
@@ -125,7 +125,7 @@ impl IrqGuard {
             section::enter_irqs_off().leave();
             return;
         }
-        trace::section_ends();
+        probe::section_ends();
         // SAFETY: they were on when the first guard was made.
         unsafe { interrupts::enable() };
     }

@@ -6,10 +6,10 @@ use takt_scheduler::{Cancelled, Policy, Resched, TimerId};
 
 use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
-use crate::sched::resched;
+use crate::cpus::resched;
 use crate::section::Kernel;
 use crate::thread::tcb::TcbRef;
-use crate::time;
+use crate::timers;
 
 /// Each CPU's quantum timer. Its number is that of the first CPU's idle thread, which has no time-outs.
 pub(crate) const TIMER: TimerId = TimerId::new(0);
@@ -36,7 +36,7 @@ pub(crate) fn start_quantum(kernel: &mut Kernel, cpu: CpuRef) {
     let is_round_robin = running.round_robin != 0;
     let (rq, links) = kernel.ready(cpu);
     if is_round_robin && rq.has_peer(links) && !kernel.cpu(cpu).timers.is_armed(TIMER) {
-        time::insert(kernel, cpu, TIMER, tsc::now().saturating_add(left));
+        timers::insert(kernel, cpu, TIMER, tsc::now().saturating_add(left));
     }
 }
 

@@ -6,46 +6,14 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use takt_scheduler::{Placement, Priority, Resched, RunQueue, ThreadId, TimerQueue};
+use takt_scheduler::{Placement, Priority, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::config::TIMER_IDS;
+use crate::cpus::resched;
+use crate::probe::{self, trace};
 use crate::quantum;
 use crate::section::{self, Kernel};
-use crate::switch::{self, Handoff};
 use crate::thread::tcb::{SUSPENDED, Tcb, TcbRef, WAITING, Woken};
-use crate::trace::{self, trace};
-
-/// The scheduling state of one CPU.
-pub struct CpuSched {
-    pub(crate) rq: RunQueue,
-    pub(crate) timers: TimerQueue<TIMER_IDS>,
-    /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the
-    /// CPU, and one while run times are counted.
-    pub(crate) nr_watchers: u32,
-    /// What the hardware timer is set to, or `u64::MAX`.
-    pub(crate) armed: u64,
-}
-
-impl CpuSched {
-    /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
-    pub(crate) fn reset(&mut self) {
-        self.rq = RunQueue::new(ThreadId::new(0));
-        self.timers.reset();
-        self.nr_watchers = u32::from(crate::thread::counts_times());
-        self.armed = u64::MAX;
-    }
-}
-
-/// Makes a reschedule due on `cpu`.
-#[inline(always)]
-pub(crate) fn resched(cpu: CpuRef) {
-    if crate::static_branch!(section::SMP) && cpu != CpuRef::this() {
-        crate::smp::kick(cpu);
-        return;
-    }
-    percpu::set_need_resched();
-}
 
 /// A waiting thread becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
 /// queue, if any, no longer holds it.
@@ -71,12 +39,19 @@ pub(crate) fn wake_waiting(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
     enqueue(kernel, thread);
 }
 
+/// Makes a thread ready that was just taken out of its wait queue.
+#[inline(always)]
+pub(crate) fn wake_taken(kernel: &mut Kernel, t: TcbRef) {
+    kernel.thread(t).wait_queue = core::ptr::null();
+    wake(kernel, t, Woken::Object);
+}
+
 /// Puts a thread that has become ready into its run queue.
 #[inline(always)]
 pub(crate) fn enqueue(kernel: &mut Kernel, t: TcbRef) {
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
-    if trace::is_wakeup_recorded(kernel.look_at(t)) {
-        trace::record_wakeup(kernel.look_at(t));
+    if probe::is_wakeup_recorded(kernel.look_at(t)) {
+        probe::record_wakeup(kernel.look_at(t));
     }
     let (rq, links) = kernel.ready(cpu);
     match rq.wakeup(links, tid, prio) {
@@ -198,45 +173,4 @@ pub(crate) fn suspend_other(kernel: &mut Kernel, thread: TcbRef) {
     if runs_elsewhere {
         resched(cpu);
     }
-}
-
-/// Lets the calling thread's equals go first. Does nothing where the caller must not be switched out: with preemption or
-/// interrupts disabled, in an interrupt handler, in the idle thread.
-///
-/// # Context
-/// Any but NMI.
-#[inline(always)]
-pub fn yield_now() {
-    let me = TcbRef::current();
-    // Nobody who is more important is ready, or a reschedule would be due.
-    if !percpu::is_calm() || me.atomic() != 0 {
-        core::hint::cold_path();
-        return yield_to_better();
-    }
-    let mut section = section::enter_thread();
-    let cpu = CpuRef::this();
-    let (rq, links) = section.ready(cpu);
-    let next = rq.next_equal(links);
-    let thread = TcbRef::of(next);
-    // By their blocks: the next one's is needed anyway.
-    if thread == me {
-        core::hint::cold_path();
-        return section.leave_quietly();
-    }
-    rq.yield_to(next);
-    switch::to(section, cpu, me, thread).carry_out();
-}
-
-/// [`yield_now`] where it may not be allowed, or where a reschedule is due.
-#[inline(never)]
-fn yield_to_better() {
-    if !may_block() {
-        return;
-    }
-    let mut section = section::enter_thread();
-    let cpu = CpuRef::this();
-    let (rq, links) = section.ready(cpu);
-    let next = rq.yield_current(links);
-    // Yielding cannot fail.
-    let _ = Handoff::to_chosen(section, cpu, TcbRef::current(), next).finish();
 }

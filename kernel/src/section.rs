@@ -19,21 +19,19 @@
 //! # Context
 //! Threads and interrupt handlers; never NMI.
 
+mod leave;
 mod lent;
 
 use core::ops::{Deref, DerefMut};
 
-use crate::arch::{interrupts, jump_label, percpu, thunk};
+use crate::arch::{interrupts, percpu};
+use crate::cpus::SMP;
+use crate::lock::{self, lock, lock_thread, unlock};
+use crate::probe;
 use crate::static_branch;
-use crate::thread::tcb::TcbRef;
-use crate::trace;
 
-pub(crate) use lent::{Kernel, Waiters};
-
-jump_label::keys! {
-    /// More than one CPU runs.
-    pub(crate) SMP;
-}
+pub(crate) use crate::waiters::Waiters;
+pub(crate) use lent::Kernel;
 
 /// How a section began, and so how it ends.
 pub(crate) trait Kind: Copy {
@@ -137,13 +135,13 @@ fn dropped() -> ! {
 pub(crate) fn enter() -> Section<Any> {
     let flags = interrupts::flags();
     interrupts::disable();
-    trace::section_begun_with(flags);
+    probe::section_begun_with(flags);
     let kind = Any(flags);
     if static_branch!(SMP) {
         if kind.were_enabled() {
-            thunk::lock_thread_smp();
+            lock::lock_thread_smp();
         } else {
-            thunk::lock_smp();
+            lock::lock_smp();
         }
     }
     Section::begun(kind)
@@ -153,7 +151,7 @@ pub(crate) fn enter() -> Section<Any> {
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section<Thread> {
     interrupts::disable();
-    trace::section_begun();
+    probe::section_begun();
     lock_thread();
     Section::begun(Thread)
 }
@@ -165,7 +163,7 @@ pub(crate) fn enter_thread() -> Section<Thread> {
 #[inline(always)]
 pub(crate) fn enter_to_switch() -> Section<Thread> {
     interrupts::disable();
-    trace::section_begun();
+    probe::section_begun();
     enter_irqs_off()
 }
 
@@ -181,52 +179,6 @@ pub(crate) fn enter_irqs_off() -> Section<Thread> {
 pub(crate) fn enter_irq() -> Section<Irq> {
     lock();
     Section::begun(Irq)
-}
-
-#[inline(always)]
-fn lock() {
-    if static_branch!(SMP) {
-        thunk::lock_smp();
-    }
-}
-
-/// As [`lock`], where interrupts may be enabled for a moment.
-#[inline(always)]
-fn lock_thread() {
-    if static_branch!(SMP) {
-        thunk::lock_thread_smp();
-    }
-}
-
-#[inline(always)]
-fn unlock() {
-    if static_branch!(SMP) {
-        thunk::unlock_smp();
-    }
-}
-
-/// The lock was taken for a thread that is not ready, or has not come to wait yet. While it waited for the lock another CPU
-/// may have suspended it and taken it out of its run queue: it may go on only when it is resumed, or it would be taken out
-/// once more.
-pub(crate) extern "C" fn locked_not_ready() {
-    loop {
-        if TcbRef::current().state() == 0 || !percpu::is_preemptible() {
-            return;
-        }
-        thunk::unlock_smp();
-        trace::section_ends();
-        // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
-        unsafe { interrupts::enable() };
-        core::hint::spin_loop();
-        interrupts::disable();
-        trace::section_begun();
-        thunk::lock_smp();
-    }
-}
-
-/// Ends the section of a thread that has ended and is not on its stack any more.
-pub(crate) extern "C" fn end_abandoned() {
-    unlock();
 }
 
 impl<K: Kind> Section<K> {
@@ -264,26 +216,12 @@ impl<K: Kind> Section<K> {
         self.is_from_enabled() && percpu::resched_now()
     }
 
-    /// Ends the section and switches threads if one that was woken inside is more important.
-    ///
-    /// Whoever keeps interrupts off around this section does not expect to be switched out: the switch then waits until
-    /// they are on again.
-    #[inline(always)]
-    pub(crate) fn leave(self) {
-        let were_enabled = self.is_from_enabled();
-        self.leave_quietly();
-        // An interrupt in between has taken the switch already, if it was due.
-        if were_enabled && percpu::resched_now() {
-            crate::switch::preempt();
-        }
-    }
-
     /// Ends the section without looking whether a switch is due: nothing was woken inside.
     #[inline(always)]
     pub(crate) fn leave_quietly(self) {
         unlock();
         if self.into_kind().were_enabled() {
-            trace::section_ends();
+            probe::section_ends();
             // SAFETY: interrupts were on when the section began.
             unsafe { interrupts::enable() };
         }
@@ -305,14 +243,6 @@ impl<K: Kind> Section<K> {
     pub(crate) fn release(self) {
         unlock();
         let _ = self.into_kind();
-    }
-
-    /// Ends the section and begins another one. A switch that is due comes in between, where interrupts were on before it.
-    #[inline(always)]
-    pub(crate) fn leave_and_enter(self) -> Self {
-        let kind = self.kind;
-        self.leave();
-        kind.enter_again()
     }
 
     /// Ends the section and begins another one, where interrupts were on before it: what is pending comes in between.

@@ -8,13 +8,14 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_scheduler::TimerId;
 
 use crate::arch::percpu::{self, CpuRef};
+use crate::clock::Instant;
 #[cfg(feature = "osnoise")]
 use crate::config::MAX_CPUS;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
 use crate::section::{self, Kernel};
-use crate::thread::{self, Thread};
-use crate::time::{self, Instant};
+use crate::thread::handle::{self, Thread};
+use crate::timers;
 
 /// What a timer's function is told.
 #[derive(Clone, Copy, Debug)]
@@ -114,14 +115,6 @@ impl Timer {
         })
     }
 
-    /// The kernel's own timer of a CPU, which [`init`] has made.
-    pub(crate) fn of_kernel(cpu: usize) -> Self {
-        Self {
-            id: TimerId::new((MAX_THREADS + MAX_TIMERS) as u16),
-            cpu: cpu as u32,
-        }
-    }
-
     /// Arms it, or moves it if it is armed.
     ///
     /// To move it is not atomic where others are armed: it is disarmed first, and a [`cancel`](Self::cancel) that an
@@ -133,7 +126,7 @@ impl Timer {
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
         let cpu = self.cpu();
-        time::insert_and_leave(section::enter(), cpu, self.id, deadline.cycles());
+        timers::insert_and_leave(section::enter(), cpu, self.id, deadline.cycles());
     }
 
     /// Disarms it; says whether it was armed.
@@ -142,14 +135,9 @@ impl Timer {
     /// Threads and interrupt handlers.
     pub fn cancel(&self) -> bool {
         let mut section = section::enter();
-        let was_armed = time::cancel(&mut section, self.cpu(), self.id);
+        let was_armed = timers::cancel(&mut section, self.cpu(), self.id);
         section.leave_quietly();
         was_armed
-    }
-
-    /// Whether it is armed.
-    pub(crate) fn is_armed(&self, kernel: &mut Kernel) -> bool {
-        kernel.cpu(self.cpu()).timers.is_armed(self.id)
     }
 
     /// The CPU whose timer it is.
@@ -191,13 +179,13 @@ unsafe fn fill(index: usize, slot: Slot) {
     unsafe { place.write(slot) };
 }
 
-/// Makes the kernel's own timer.
+/// Makes the kernel's own timer, with this function.
 ///
 /// # Safety
 /// Once at boot, before anything is armed.
-pub(crate) unsafe fn init() {
+pub(crate) unsafe fn init(deferred: fn(usize, Expiry)) {
     let slot = Slot {
-        function: Some(crate::deferred::run),
+        function: Some(deferred),
         argument: 0,
         wakes: 0,
     };
@@ -217,5 +205,5 @@ pub(crate) fn expired(kernel: &mut Kernel, id: TimerId, expiry: Expiry) {
     let function = unsafe { slot.function.unwrap_unchecked() };
     kernel.nest(|| function(slot.argument, expiry));
     // There may be none, or it has ended.
-    let _ = thread::unpark(kernel, slot.wakes);
+    let _ = handle::unpark(kernel, slot.wakes);
 }

@@ -15,12 +15,13 @@ use takt_scheduler::{Next, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, switch, tsc};
+use crate::cpus::{self, SMP};
 use crate::error::{self, Error};
+use crate::probe;
 use crate::quantum;
 use crate::sched;
 use crate::section::{self, Any, Irq, Kernel, Kind, Section, Thread};
-use crate::thread::tcb::{TcbRef, WAITING, Woken};
-use crate::trace;
+use crate::thread::tcb::{self, TcbRef, WAITING, Woken};
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
 /// section is over.
@@ -57,11 +58,11 @@ pub(crate) fn to<K: Kind>(
     prev: TcbRef,
     next: TcbRef,
 ) -> Switch {
-    if section.cpu(cpu).nr_watchers != 0 || trace::is_switch_recorded(section.look_at(next)) {
+    if section.cpu(cpu).nr_watchers != 0 || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
         return to_watched(section.into_switching(), prev, next);
     }
-    percpu::set_current(next);
+    tcb::set_current(next);
     section.release();
     Switch { prev, next }
 }
@@ -83,10 +84,10 @@ pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     }
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
     let (left, taken) = kernel.two_threads(prev, next);
-    if trace::is_switch_recorded(taken) {
-        trace::record_switch(left, taken);
+    if probe::is_switch_recorded(taken) {
+        probe::record_switch(left, taken);
     }
-    percpu::set_current(next);
+    tcb::set_current(next);
 }
 
 /// What is to be done at a switch while someone asks for it: the time that the thread that is left has run, and the beginning
@@ -134,7 +135,7 @@ impl Switch {
     pub(crate) fn carry_out(self) {
         // SAFETY: interrupts are off and the lock is free since `to`, which made `next` the current thread.
         unsafe { switch::switch(self.prev, self.next) };
-        trace::section_ends();
+        probe::section_ends();
         // SAFETY: they were on when the section began: a thread switches only then.
         unsafe { interrupts::enable() };
     }
@@ -270,14 +271,14 @@ fn blocked_apart(section: Section<Thread>) -> Handoff {
 pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     // Read once: behind the place, which has seen the block, they could be others.
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
-    if trace::is_wakeup_recorded(section.look_at(t)) {
+    if probe::is_wakeup_recorded(section.look_at(t)) {
         return woken_watched(t, section);
     }
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
         Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if crate::static_branch!(section::SMP) => woken_there(cpu, section),
+        Resched::Preempt if crate::static_branch!(SMP) => woken_there(cpu, section),
         Resched::Preempt if !section.is_from_enabled() => {
             percpu::set_need_resched();
             section.release();
@@ -309,17 +310,17 @@ fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K>) -> Handoff {
 
 #[inline(never)]
 fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
-    sched::resched(cpu);
+    cpus::resched(cpu);
     Handoff::end(section)
 }
 
-/// The end of a section that took a thread out of its wait queue, as [`wake_taken`](crate::wait::wake_taken) in the middle of
+/// The end of a section that took a thread out of its wait queue, as [`wake_taken`](sched::wake_taken) in the middle of
 /// one.
 #[inline(always)]
 pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
-    if block.state != WAITING || crate::static_branch!(trace::events::sched_waking::ID) {
+    if block.state != WAITING || crate::static_branch!(probe::events::sched_waking::ID) {
         return wake_taken_watched(section, t);
     }
     block.wait_queue = core::ptr::null();
@@ -330,7 +331,7 @@ pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
 
 #[inline(never)]
 fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
-    crate::wait::wake_taken(&mut section, t);
+    sched::wake_taken(&mut section, t);
     Handoff::end(section)
 }
 
@@ -340,9 +341,9 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     let t = TcbRef::of(tid);
     let block = section.thread(t);
     if block.state != WAITING
-        || crate::static_branch!(trace::events::sched_waking::ID)
-        || trace::is_wakeup_recorded(block)
-        || crate::static_branch!(section::SMP)
+        || crate::static_branch!(probe::events::sched_waking::ID)
+        || probe::is_wakeup_recorded(block)
+        || crate::static_branch!(SMP)
     {
         return wake_taken_apart_watched(section, t);
     }
@@ -363,7 +364,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
 
 #[inline(never)]
 fn wake_taken_apart_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
-    crate::wait::wake_taken(&mut section, t);
+    sched::wake_taken(&mut section, t);
     Handoff::end_apart(section)
 }
 

@@ -16,16 +16,20 @@
 //!   wakes it.
 //! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
 
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
+use crate::clock::Instant;
+use crate::cpus::SMP;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
 use crate::sync::pi;
 use crate::thread::tcb::{TcbRef, WAITING, Wait, Woken};
-use crate::time::{self, Instant};
+use crate::timers;
 
 /// A deadline that never comes.
 pub(crate) const FOREVER: u64 = u64::MAX;
@@ -141,7 +145,7 @@ fn arm_timeout(deadline: u64) {
     let (cpu, id) = (me.cpu(), timeout_id(me.tid()));
     let section = section::enter_thread();
     if section.look_at(me).woken == Woken::Not {
-        time::insert_and_leave(section, cpu, id, deadline);
+        timers::insert_and_leave(section, cpu, id, deadline);
     } else {
         section.leave_quietly();
     }
@@ -151,7 +155,7 @@ fn arm_timeout(deadline: u64) {
 fn disarm_timeout() {
     let me = TcbRef::current();
     let mut section = section::enter_thread();
-    time::cancel(&mut section, me.cpu(), timeout_id(me.tid()));
+    timers::cancel(&mut section, me.cpu(), timeout_id(me.tid()));
     section.leave_quietly();
 }
 
@@ -199,15 +203,8 @@ pub(crate) fn wake_first(kernel: &mut Kernel, queue: &Waiters) -> bool {
     let Some(tid) = queue.pop(kernel) else {
         return false;
     };
-    wake_taken(kernel, TcbRef::of(tid));
+    sched::wake_taken(kernel, TcbRef::of(tid));
     true
-}
-
-/// Makes a thread ready that was just taken out of its wait queue.
-#[inline(always)]
-pub(crate) fn wake_taken(kernel: &mut Kernel, t: TcbRef) {
-    kernel.thread(t).wait_queue = core::ptr::null();
-    sched::wake(kernel, t, Woken::Object);
 }
 
 /// Takes a thread out of the queue that it stands in.
@@ -221,37 +218,22 @@ pub(crate) fn leave_queue(kernel: &mut Kernel, thread: TcbRef) {
     kernel.thread(thread).wait_queue = core::ptr::null();
 }
 
-/// A thread's time-out has come.
-#[inline(always)]
-pub(crate) fn timed_out(kernel: &mut Kernel, tid: ThreadId) {
-    let thread = TcbRef::of(tid);
-    let t = kernel.look_at(thread);
-    if t.woken != Woken::Not {
-        // It was woken and has not come to disarm it.
-        return;
-    }
-    let waits_for_mutex = !t.blocked_on.is_null();
-    if !t.wait_queue.is_null() {
-        leave_queue(kernel, thread);
-        if waits_for_mutex {
-            return timed_out_of_mutex(kernel, thread);
+impl TcbRef {
+    /// The running thread forgets a notification.
+    ///
+    /// With several CPUs by a locked instruction: what the thread reads behind this could else be older than a
+    /// notification that it forgets.
+    #[inline(always)]
+    pub(crate) fn forget_token(self) {
+        // SAFETY: a block of the table.
+        let token = unsafe { &raw mut (*self.as_ptr()).token };
+        if crate::static_branch!(SMP) {
+            core::hint::cold_path();
+            // SAFETY: a byte of the block; it is changed here and inside sections only, each time by one instruction.
+            unsafe { AtomicBool::from_ptr(token) }.swap(false, SeqCst);
+        } else {
+            // SAFETY: as above.
+            unsafe { *token = false };
         }
-    }
-    sched::wake(kernel, thread, Woken::TimedOut);
-}
-
-/// The rest of [`timed_out`] of a thread that has waited for a mutex. What the owners along the chain have inherited through
-/// it is taken back by this interrupt and not by the thread, which may not run for long.
-#[cold]
-#[inline(never)]
-fn timed_out_of_mutex(kernel: &mut Kernel, t: TcbRef) {
-    let owner = kernel
-        .mutex_of(t)
-        .and_then(|mutex| mutex.waiter_gone(kernel, t));
-    sched::wake(kernel, t, Woken::TimedOut);
-    if let Some(owner) = owner {
-        kernel.nest(|| {
-            let _ = pi::walk(owner);
-        });
     }
 }

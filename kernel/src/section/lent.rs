@@ -7,9 +7,10 @@ use takt_scheduler::{Links, RunQueue, ThreadId, WaitQueue};
 
 use crate::arch::percpu::CpuRef;
 use crate::config::MAX_THREADS;
-use crate::sched::CpuSched;
-use crate::sync::raw_mutex::RawMutex;
+use crate::cpu_sched::CpuSched;
+use crate::sync::mutex_state::RawMutex;
 use crate::thread::tcb::{Tcb, TcbRef};
+use crate::waiters::Waiters;
 
 /// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
 struct Shared(UnsafeCell<Links<MAX_THREADS>>);
@@ -136,19 +137,7 @@ impl Kernel {
     }
 }
 
-/// A wait queue inside an object, reached through a section.
-pub(crate) struct Waiters(UnsafeCell<WaitQueue>);
-
-// SAFETY: reached inside a section only.
-unsafe impl Sync for Waiters {}
-// SAFETY: holds thread numbers only.
-unsafe impl Send for Waiters {}
-
 impl Waiters {
-    pub(crate) const fn new() -> Self {
-        Self(UnsafeCell::new(WaitQueue::new()))
-    }
-
     /// Whether no one waits.
     #[inline(always)]
     pub(crate) fn is_empty(&self, kernel: &mut Kernel) -> bool {

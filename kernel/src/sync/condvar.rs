@@ -7,14 +7,14 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::MutexGuard;
+use super::mutex::MutexGuard;
 use super::raw_mutex::Long;
+use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Kernel, Kind, Section, Waiters};
 use crate::thread::tcb::Wait;
-use crate::time::Instant;
 use crate::wait;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.

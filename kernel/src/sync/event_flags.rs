@@ -21,13 +21,13 @@ use core::sync::atomic::{
 use takt_scheduler::{Priority, ThreadId};
 
 use crate::arch::{interrupts, percpu};
+use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::preempt;
 use crate::sched;
 use crate::section::{self, Kernel, Waiters};
 use crate::thread::tcb::{TcbRef, Wait};
-use crate::time::Instant;
 use crate::wait;
 
 /// What a waiter wants of its bits.
@@ -269,7 +269,7 @@ impl EventFlags {
             t.exchange = flags as usize;
             let (waiters, links) = kernel.waiting(&self.waiters);
             waiters.remove(links, tid, prio);
-            wait::wake_taken(kernel, thread);
+            sched::wake_taken(kernel, thread);
         }
         next.is_some()
     }

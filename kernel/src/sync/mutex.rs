@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use super::raw_mutex::{Long, RawMutex};
+use crate::clock::Instant;
 use crate::error::Error;
-use crate::time::Instant;
 
 /// A mutex around data, for threads.
 ///

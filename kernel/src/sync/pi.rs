@@ -5,18 +5,17 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_scheduler::pi::{PiError, PiWorld, Walk};
 use takt_scheduler::{Priority, ThreadId};
 
-use super::raw_mutex::RawMutex;
+use super::mutex_state::RawMutex;
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
 use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
+use crate::probe::{self, events};
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
 use crate::switch::{self, Handoff};
 use crate::thread::tcb::{TcbRef, WAITING, Woken};
-use crate::trace::{self, events};
-use crate::wait;
 
 /// The tables, inside a section.
 pub(crate) struct World<'k>(&'k Kernel);
@@ -206,7 +205,7 @@ fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> b
     let is_only_ready = t.state == 0 && t.wait_queue.is_null();
     let is_traced = crate::static_branch!(events::prio_change::ID)
         || crate::static_branch!(events::sched_waking::ID)
-        || trace::is_wakeup_recorded(woken);
+        || probe::is_wakeup_recorded(woken);
     woken.state == WAITING
         && is_here
         && woken.prio == t.prio
@@ -218,7 +217,7 @@ fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> b
 /// [`give_way`] in sections of their own, whatever else the running thread has.
 #[inline(never)]
 pub(super) fn give_way_in_steps(mut section: Section<Any>, heir: TcbRef) -> Handoff {
-    wait::wake_taken(&mut section, heir);
+    sched::wake_taken(&mut section, heir);
     section.leave();
     let me = TcbRef::current();
     if me.prio() != me.base() {
@@ -244,6 +243,33 @@ fn tell_owner_in(kernel: &mut Kernel, waiter: ThreadId) -> bool {
         mutex.waiter_moved(kernel);
     }
     mutex.is_some()
+}
+
+impl RawMutex {
+    /// A waiter was moved in the queue to another priority. Some section later: until then the owner inherits from what
+    /// was noted.
+    pub(crate) fn waiter_moved(&self, kernel: &mut Kernel) {
+        if let Some(owner) = self.owner() {
+            self.note_top(kernel, owner);
+        }
+    }
+
+    /// The most important waiter may be another one: its owner inherits from that.
+    #[inline(always)]
+    pub(super) fn note_top(&self, kernel: &mut Kernel, owner: ThreadId) {
+        let top = kernel.waiting(&self.waiters).0.top_priority();
+        let noted = self.top.replace(top);
+        if noted == top {
+            return;
+        }
+        let inherits = &mut kernel.thread(TcbRef::of(owner)).inherits;
+        if let Some(noted) = noted {
+            inherits.remove(noted);
+        }
+        if let Some(top) = top {
+            inherits.add(top);
+        }
+    }
 }
 
 impl From<PiError> for Error {

@@ -6,11 +6,11 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::section::{self, Any, Kernel, Section, Waiters};
 use crate::switch::{self, Handoff};
 use crate::thread::tcb::TcbRef;
-use crate::time::Instant;
 use crate::wait;
 
 /// A queue of up to `N` messages: a power of two is the cheapest.

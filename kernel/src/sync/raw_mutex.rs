@@ -12,70 +12,32 @@
 //! Trace points: `mutex_contended` when a thread has to wait, with the owner and the priority it inherits;
 //! `prio_change` for each boost and its end; `mutex_acquired` when the waiter has it.
 
-use core::cell::Cell;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use takt_scheduler::ThreadId;
 use takt_scheduler::pi::{Check, PiError};
-use takt_scheduler::{Priority, ThreadId};
 
+use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
+use crate::clock::Instant;
 use crate::deferred;
 use crate::error::Error;
 use crate::preempt;
+use crate::probe::trace;
 use crate::sched;
-use crate::section::{self, Any, Kernel, Section, Waiters};
+use crate::section::{self, Any, Kernel, Section};
 use crate::switch::Handoff;
 use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Wait, Woken};
-use crate::time::Instant;
-use crate::trace::trace;
 use crate::wait;
 
-const FREE: u32 = 0;
-const CONTENDED: u32 = 1 << 31;
+pub(crate) use super::mutex_state::RawMutex;
+
+const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
 
 /// How many threads of a chain are looked at in one section.
 const CHECKED_AT_ONCE: usize = 4;
 
-const _: () = assert!(CONTENDED == !HANDLE, "the one bit that no handle has");
-
-/// The mutex without its data.
-pub(crate) struct RawMutex {
-    /// 0, or the owner's handle, + `CONTENDED` while someone waits.
-    word: AtomicU32,
-    waiters: Waiters,
-    /// Priority of the most important waiter, as its owner has noted it.
-    top: Cell<Option<Priority>>,
-    /// Next in the owner's list of contended mutexes.
-    next_held: Cell<*const RawMutex>,
-    /// The one before it there, null for the first.
-    prev_held: Cell<*const RawMutex>,
-}
-
-// SAFETY: the queue and the link change inside a section only.
-unsafe impl Sync for RawMutex {}
-// SAFETY: not moved while anyone waits, since waiters borrow it.
-unsafe impl Send for RawMutex {}
-
 impl RawMutex {
-    pub(crate) const fn new() -> Self {
-        Self {
-            word: AtomicU32::new(FREE),
-            waiters: Waiters::new(),
-            top: Cell::new(None),
-            next_held: Cell::new(core::ptr::null()),
-            prev_held: Cell::new(core::ptr::null()),
-        }
-    }
-
-    /// The owner; where someone waits, it has not ended.
-    pub(crate) fn owner(&self) -> Option<ThreadId> {
-        let word = self.word.load(Relaxed);
-        (word != FREE).then(|| ThreadId::new(word as u8))
-    }
-
     /// Whether the calling thread owns it.
     pub(super) fn is_own(&self) -> bool {
         self.word.load(Relaxed) & HANDLE == my_handle()
@@ -272,7 +234,7 @@ impl RawMutex {
         self.waiter_left(kernel);
         if let Some(waiter) = waiter.map(TcbRef::of) {
             kernel.thread(waiter).blocked_on = core::ptr::null();
-            wait::wake_taken(kernel, waiter);
+            sched::wake_taken(kernel, waiter);
         }
     }
 
@@ -284,31 +246,6 @@ impl RawMutex {
         if self.waiters.is_empty(kernel) {
             self.release(kernel, TcbRef::of(owner));
             self.word.fetch_and(!CONTENDED, Relaxed);
-        }
-    }
-
-    /// A waiter was moved in the queue to another priority. Some section later: until then the owner inherits from what
-    /// was noted.
-    pub(crate) fn waiter_moved(&self, kernel: &mut Kernel) {
-        if let Some(owner) = self.owner() {
-            self.note_top(kernel, owner);
-        }
-    }
-
-    /// The most important waiter may be another one: its owner inherits from that.
-    #[inline(always)]
-    fn note_top(&self, kernel: &mut Kernel, owner: ThreadId) {
-        let top = kernel.waiting(&self.waiters).0.top_priority();
-        let noted = self.top.replace(top);
-        if noted == top {
-            return;
-        }
-        let inherits = &mut kernel.thread(TcbRef::of(owner)).inherits;
-        if let Some(noted) = noted {
-            inherits.remove(noted);
-        }
-        if let Some(top) = top {
-            inherits.add(top);
         }
     }
 

@@ -8,12 +8,12 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
 use crate::thread::tcb::Wait;
-use crate::time::Instant;
 use crate::wait;
 
 const CONTENDED: i32 = -1;

@@ -1,20 +1,20 @@
 //! New threads: what they are made of, their ids, and the idle threads, which boot contexts become.
 
-use core::cell::UnsafeCell;
 use core::num::NonZeroU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::{Priority, ThreadId};
 
+use super::handle::{Policy, Thread};
+use super::ids::take_id;
 use super::stack::{self, Stack};
 use super::tcb::{self, TcbRef};
-use super::{Policy, Thread};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::switch;
-use crate::config::{IDLE_STACK_SIZE, MAX_CPUS, MAX_THREADS};
+use crate::arch::resume;
+use crate::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use crate::error::Error;
-use crate::section::{self, Any, Kernel, Section};
-use crate::trace::trace;
+use crate::probe::{events, trace};
+use crate::section::{self, Any, Section};
 
 /// What a thread is made of.
 #[derive(Clone, Copy)]
@@ -141,46 +141,6 @@ impl Builder {
     }
 }
 
-/// The free thread ids, a stack: the one on top is the next to be used.
-struct FreeIds {
-    nr: usize,
-    ids: [u8; MAX_THREADS],
-}
-
-struct FreeIdsCell(UnsafeCell<FreeIds>);
-
-// SAFETY: reached inside a section only.
-unsafe impl Sync for FreeIdsCell {}
-
-/// At first all but the idle threads', the lowest on top.
-static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
-    let mut free = FreeIds {
-        nr: MAX_THREADS - MAX_CPUS,
-        ids: [0; MAX_THREADS],
-    };
-    let mut i = 0;
-    while i < free.nr {
-        free.ids[i] = (MAX_THREADS - 1 - i) as u8;
-        i += 1;
-    }
-    free
-}));
-
-#[inline(always)]
-fn take_id(_: &mut Kernel) -> Option<ThreadId> {
-    // SAFETY: reached inside a section only, and here and in the function beside it only.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
-    free.nr = free.nr.checked_sub(1)?;
-    Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
-}
-
-pub(super) fn give_id_back(_: &mut Kernel, tid: ThreadId) {
-    // SAFETY: reached inside a section only, and here and in the function beside it only.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
-    free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
-    free.nr += 1;
-}
-
 /// What a new thread is queued by; one register.
 #[derive(Clone, Copy)]
 #[repr(C, align(4))]
@@ -225,7 +185,7 @@ fn create(
     entry: fn(usize),
     argument: usize,
 ) -> Created {
-    if !crate::smp::is_online(place.cpu.into()) {
+    if !crate::cpus::is_online(place.cpu.into()) {
         return Created::NO_CPU;
     }
     let mut section = section::enter();
@@ -253,13 +213,13 @@ fn create(
     t.exchange = entry as usize;
     t.exchange2 = argument;
     let created = Created(t.handle);
-    if crate::static_branch!(crate::trace::events::thread_name::ID)
-        || crate::static_branch!(crate::trace::events::thread_create::ID)
+    if crate::static_branch!(events::thread_name::ID)
+        || crate::static_branch!(events::thread_create::ID)
     {
         return end_traced(section, tid);
     }
     #[cfg(feature = "rules")]
-    if crate::static_branch!(crate::trace::rules::events::NAMES) {
+    if crate::static_branch!(crate::trace::rules::table::NAMES) {
         return end_traced(section, tid);
     }
     section.leave_quietly();
@@ -273,8 +233,8 @@ fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
     let created = Created(t.handle);
     let tid = t.tid.raw();
     #[cfg(feature = "rules")]
-    if crate::static_branch!(crate::trace::rules::events::NAMES) {
-        crate::trace::rules::events::thread_named(tid, t.name_or_none());
+    if crate::static_branch!(crate::trace::rules::table::NAMES) {
+        crate::trace::rules::table::thread_named(tid, t.name_or_none());
     }
     trace!(thread_name, tid, t.name_or_none().as_bytes());
     trace!(thread_create, tid, t.prio.rank(), t.cpu.number());
@@ -295,7 +255,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let t = unsafe { &mut *TcbRef::of(tid).as_ptr() };
     t.cpu = CpuRef::this();
     t.name = Some("idle");
-    t.resume = switch::resume_idle();
+    t.resume = resume::resume_idle();
     t.stack_bottom = stack_top.wrapping_sub(IDLE_STACK_SIZE);
     t.stack_top = stack_top;
     t.rsp = stack_top;

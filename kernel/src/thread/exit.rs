@@ -2,11 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::table;
 use super::tcb::{EXITED, TcbRef, Woken};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::switch::{is_preempted, leave_for_good};
+use crate::cpus::SMP;
+use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Section, Thread};
-use crate::trace::{self, trace};
 use crate::{preempt, sched, switch};
 
 /// Ends the calling thread. Its number is free again once it was joined.
@@ -76,7 +78,7 @@ fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
     let guard = preempt::disable();
     let section = section.interrupted();
     // The switch enables preemption, as it does for whoever is next.
-    trace::preemption_enabling();
+    probe::preemption_enabling();
     core::mem::forget(guard);
     leave_to_best(section, me)
 }
@@ -84,7 +86,18 @@ fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
 /// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
 #[inline(always)]
 pub(super) fn is_leaving(kernel: &mut Kernel, thread: TcbRef) -> bool {
-    crate::static_branch!(section::SMP)
+    crate::static_branch!(SMP)
         && kernel.look_at(thread).state & EXITED != 0
-        && super::table::runs(kernel, thread)
+        && table::runs(kernel, thread)
+}
+
+/// First Rust code of a thread.
+pub(crate) extern "C" fn thread_main(argument: usize, entry: *const ()) -> ! {
+    // SAFETY: `create` put a `fn(usize)` there.
+    let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
+    probe::section_ends();
+    // SAFETY: a new thread begins with interrupts off and holds nothing.
+    unsafe { crate::arch::interrupts::enable() };
+    entry(argument);
+    exit(0)
 }

@@ -1,18 +1,19 @@
 //! Looking at all threads: the thread table, and whose stack it is.
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::ThreadId;
 
-use super::for_each_stack;
+use super::stack::for_each_stack;
 use super::tcb::{EXITED, TcbRef};
 use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
+use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::cpu_sched::COUNTS_TIMES;
 use crate::error::Error;
 use crate::section::{self, Kernel};
 use crate::sync::raw_mutex::{Long, RawMutex};
-use crate::time::Instant;
 
 /// What a thread has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,9 +23,6 @@ pub struct Times {
     /// How often it was switched to.
     pub switches: u64,
 }
-
-/// Whether that is counted.
-static COUNTS: AtomicBool = AtomicBool::new(false);
 
 /// Held by who switches it on or off.
 static SWITCHING: RawMutex = RawMutex::new();
@@ -39,8 +37,8 @@ static SWITCHING: RawMutex = RawMutex::new();
 /// Threads that may block.
 pub fn count_times(on: bool) -> Result<(), Error> {
     SWITCHING.lock(Instant::NEVER, Long::Refused)?;
-    if COUNTS.load(Relaxed) != on {
-        COUNTS.store(false, Relaxed);
+    if COUNTS_TIMES.load(Relaxed) != on {
+        COUNTS_TIMES.store(false, Relaxed);
         for cpu in 0..MAX_CPUS {
             watch(CpuRef::of(cpu), on);
         }
@@ -48,14 +46,9 @@ pub fn count_times(on: bool) -> Result<(), Error> {
             // A section for each: that is long enough.
             (0..MAX_THREADS).for_each(|id| begin_counting(TcbRef::of(ThreadId::new(id as u8))));
         }
-        COUNTS.store(on, Relaxed);
+        COUNTS_TIMES.store(on, Relaxed);
     }
     SWITCHING.unlock()
-}
-
-/// Whether times are counted.
-pub(crate) fn counts_times() -> bool {
-    COUNTS.load(Relaxed)
 }
 
 /// Has each switch of a CPU counted, or no longer.
@@ -88,7 +81,7 @@ pub(super) fn runs(kernel: &mut Kernel, thread: TcbRef) -> bool {
 pub(super) fn times_of(kernel: &mut Kernel, thread: TcbRef) -> Option<Times> {
     let now = if runs(kernel, thread) { tsc::now() } else { 0 };
     let t = kernel.look_at(thread);
-    counts_times().then(|| Times {
+    COUNTS_TIMES.load(Relaxed).then(|| Times {
         cycles: t.runtime.wrapping_add(now),
         switches: t.switches,
     })

@@ -4,17 +4,16 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use takt_scheduler::{PrioCounts, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::switch;
+use crate::arch::resume;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::error::Error;
-use crate::section::{self, Waiters};
-use crate::sync::raw_mutex::RawMutex;
+use crate::sync::mutex_state::RawMutex;
+use crate::waiters::Waiters;
 
 /// Waiting for an object, a time or a notification.
 pub(crate) const WAITING: u8 = 1;
@@ -74,7 +73,7 @@ impl Woken {
 /// What the kernel keeps of a thread. Its [`TrapFrame`] lies right before it; those and the first cache line are all
 /// that a switch touches.
 #[repr(C, align(64))]
-pub struct Tcb {
+pub(crate) struct Tcb {
     /// Where the switch goes on: in `switch`, at `takt_resume_preempted` or at `takt_resume_new`.
     pub resume: usize,
     /// Stack pointer, when the thread gave up the CPU itself.
@@ -210,7 +209,7 @@ impl Tcb {
     /// What every thread begins with.
     fn prepare(&mut self) {
         self.state = CREATED;
-        self.resume = switch::resume_new();
+        self.resume = resume::resume_new();
         self.mxcsr = MXCSR;
     }
 
@@ -359,7 +358,7 @@ impl TcbRef {
     #[inline(always)]
     pub(crate) fn current() -> Self {
         // SAFETY: a CPU runs a thread of the table from the beginning.
-        Self(unsafe { NonNull::new_unchecked(percpu::current()) })
+        Self(unsafe { NonNull::new_unchecked(percpu::current().cast()) })
     }
 
     /// The control block at an address.
@@ -405,28 +404,23 @@ impl TcbRef {
         exchange: usize,
     }
 
+    /// Where its registers lie while it is interrupted.
+    #[inline(always)]
+    pub(crate) fn frame(self) -> *const TrapFrame {
+        self.0.as_ptr().cast::<TrapFrame>().wrapping_sub(1)
+    }
+
+    /// The instruction that it was interrupted before, as the interrupt's handler asks.
+    #[inline(always)]
+    pub(crate) fn interrupted_ip(self) -> usize {
+        // SAFETY: a trap frame lies right before every control block.
+        unsafe { (*self.frame()).rip as usize }
+    }
+
     /// Whether it stands in its wait queue with a priority that is not its own any more. Outside a section that may be over.
     #[inline(always)]
     pub(crate) fn is_misplaced(self) -> bool {
         !self.wait_queue().is_null() && self.wait_prio() != self.prio()
-    }
-
-    /// The running thread forgets a notification.
-    ///
-    /// With several CPUs by a locked instruction: what the thread reads behind this could else be older than a
-    /// notification that it forgets.
-    #[inline(always)]
-    pub(crate) fn forget_token(self) {
-        // SAFETY: a block of the table.
-        let token = unsafe { &raw mut (*self.0.as_ptr()).token };
-        if crate::static_branch!(section::SMP) {
-            core::hint::cold_path();
-            // SAFETY: a byte of the block; it is changed here and inside sections only, each time by one instruction.
-            unsafe { AtomicBool::from_ptr(token) }.swap(false, SeqCst);
-        } else {
-            // SAFETY: as above.
-            unsafe { *token = false };
-        }
     }
 }
 
@@ -449,5 +443,25 @@ pub(crate) unsafe fn init() {
         if id >= MAX_CPUS {
             t.prepare();
         }
+    }
+}
+
+/// Makes `next` the running thread in the per-CPU block: id, control block and IST1 in it. No reschedule is due
+/// afterwards, and as before nothing forbids one: a CPU switches only then.
+#[inline(always)]
+pub(crate) fn set_current(next: TcbRef) {
+    // SAFETY: this CPU's own fields, with interrupts off. An NMI between leaves the count as it found it.
+    unsafe {
+        core::arch::asm!(
+            "movzx {half:e}, word ptr [{next} + {from}]",
+            "mov word ptr gs:[{preempt}], {half:x}",
+            "mov gs:[{current}], {next}",
+            from = const core::mem::offset_of!(Tcb, preempt),
+            preempt = const percpu::PREEMPT,
+            current = const percpu::CURRENT,
+            half = out(reg) _,
+            next = in(reg) next.as_ptr(),
+            options(nostack, preserves_flags),
+        );
     }
 }

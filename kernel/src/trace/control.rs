@@ -1,58 +1,18 @@
-//! Control of tracing: which events, whether at all, and the counters.
+//! Control of tracing: whether at all, on which CPUs, and the counters.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::ring::{self, CpuRing, Word};
 
-use super::compact::apart;
-use super::ring::{KernelRing, RingOf, control_word};
-use super::{places, tracer};
 use crate::arch::jump_label::{self, Writable};
-use crate::arch::stop::Text;
-use crate::config::{MAX_CPUS, TRACE_NR_SUBS};
+use crate::clock::Instant;
+use crate::compact::apart;
+use crate::config::MAX_CPUS;
 use crate::error::Error;
-use crate::time::Instant;
+use crate::probe::places;
+use crate::probe::ring::{KernelRing, RingOf, control_word};
 
 pub use takt_tracer::ring::Counters;
-
-/// Switches an event on or off by its id; says at how many places it is emitted. One that the current tracer needs
-/// goes on until another tracer is chosen; the tracer's events may be missing in the trace while this takes.
-///
-/// # Errors
-/// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
-///
-/// # Context
-/// Threads that may block, one at a time, and not beside [`set_tracer`](super::tracer::set_tracer). All CPUs stand still
-/// meanwhile, for a time in proportion to the number of trace points.
-pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
-    let tracer = tracer::current_tracer();
-    if tracer.needs(id) {
-        // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is
-        // the tracer's again.
-        tracer.switch_events(false)?;
-        let done = set_event(id, on);
-        tracer.switch_events(true)?;
-        done?;
-    } else {
-        set_event(id, on)?;
-    }
-    Ok(jump_label::nr_uses(id))
-}
-
-/// As [`enable`], without the number.
-#[inline(never)]
-pub(super) fn set_event(id: u32, on: bool) -> Result<(), Error> {
-    Text::lock()?.patch(|text| {
-        // The places of one that has triggers stay on.
-        #[cfg(feature = "rules")]
-        let on = super::rules::events::keep_on(id, on) || on;
-        // SAFETY: every other CPU stands still.
-        unsafe { switch(text, id, on) };
-    });
-    #[cfg(feature = "osnoise")]
-    super::osnoise::noise::update()?;
-    Ok(())
-}
 
 /// Switches the places of an event.
 ///
@@ -82,7 +42,7 @@ pub(super) fn tell_current() {
 /// Does something with the ring of each CPU that runs.
 #[inline(never)]
 pub(super) fn each_ring(act: fn(RingOf)) {
-    for cpu in crate::smp::bits(crate::smp::online()) {
+    for cpu in crate::cpus::bits(crate::cpus::online()) {
         act(RingOf::new(cpu));
     }
 }
@@ -90,20 +50,6 @@ pub(super) fn each_ring(act: fn(RingOf)) {
 /// Whether the CPU of a ring is to record.
 fn is_in_mask(ring: RingOf) -> bool {
     CPUMASK.load(Relaxed) >> ring.cpu() & 1 != 0
-}
-
-/// Whether an event is on: whether any of its places is, and not for its triggers only.
-///
-/// # Context
-/// Any.
-#[must_use]
-#[inline(never)]
-pub fn is_enabled(id: u32) -> bool {
-    #[cfg(feature = "rules")]
-    if super::rules::events::is_soft(id) {
-        return false;
-    }
-    jump_label::is_on(id)
 }
 
 /// As [`tell_current`], of this CPU.
@@ -188,26 +134,7 @@ pub fn set_cpumask(mask: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has each CPU use so many of its ring's [`TRACE_NR_SUBS`] sub-buffers, two at least.
-///
-/// # Errors
-/// [`Error::OutOfResources`] if there are not so many; [`Error::InvalidArgument`] while a tracer other than `nop` is
-/// chosen, or if it is none. Everything stays as it was then.
-///
-/// # Context
-/// Threads, one at a time.
-pub fn set_buffer_size(nr_subs: usize) -> Result<(), Error> {
-    if nr_subs == 0 || super::tracer::current() != "nop" {
-        return Err(Error::InvalidArgument);
-    }
-    if nr_subs > TRACE_NR_SUBS {
-        return Err(Error::OutOfResources);
-    }
-    RingOf::all().for_each(|ring| ring::set_capacity(ring, nr_subs.max(2) as u32));
-    Ok(())
-}
-
-/// How many of [`TRACE_NR_SUBS`] sub-buffers each CPU uses.
+/// How many of [`TRACE_NR_SUBS`](crate::config::TRACE_NR_SUBS) sub-buffers each CPU uses.
 ///
 /// # Context
 /// Any.
@@ -223,7 +150,7 @@ pub fn buffer_size() -> usize {
 /// Threads, one at a time.
 pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
-        for cpu in crate::smp::bits(crate::smp::online()) {
+        for cpu in crate::cpus::bits(crate::cpus::online()) {
             let ring = RingOf::new(cpu);
             ring::close(ring);
             ring::snapshot::begin_anew(ring);
@@ -252,7 +179,7 @@ fn paused(act: impl FnOnce()) {
 fn pause() -> bool {
     let was_wanted = is_wanted();
     tracing_off();
-    if crate::smp::nr_online() > 1 {
+    if crate::cpus::nr_online() > 1 {
         // Another CPU may be in a write that began before.
         let end = apart(Instant::after_nanos)(PAUSE_NS);
         while Instant::now() < end {
@@ -269,14 +196,6 @@ const PAUSE_NS: u64 = 10_000;
 #[must_use]
 pub fn is_on() -> bool {
     control_word::<{ Word::Limit.offset() as usize }>() != 0
-}
-
-/// Chooses what happens when a ring is full, on every CPU. While tracing is off.
-pub fn set_mode(mode: ring::Mode) {
-    if mode == ring::Mode::StopWhenFull {
-        super::snapshot::free();
-    }
-    RingOf::all().for_each(|ring| ring::set_mode(ring, mode));
 }
 
 /// Whether the oldest is overwritten when a ring is full.

@@ -15,51 +15,26 @@
 //! # Context
 //! The hooks: any but NMI, on the CPU that they tell of, with interrupts off.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use core::arch::global_asm;
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::latency;
-use crate::arch::place::{self, Hooks, Rest};
+use super::latency::this;
+use super::latency::{IRQS, PREEMPT};
+use crate::arch::hidden::Hooks;
 use crate::arch::stop::Text;
+use crate::arch::timed::{self, Rest};
 use crate::arch::{divert, jump_label, percpu, record, tsc};
 use crate::error::Error;
+use crate::probe::state::Cpu;
 
 jump_label::keys! {
     /// One of these tracers is the current one.
     pub(crate) CRITICAL;
 }
 
-/// A bit of [`WATCHED`]: stretches without interrupts.
-pub(super) const IRQS: u8 = 1;
-/// Another: stretches without preemption.
-pub(super) const PREEMPT: u8 = 2;
-
 /// The bit of a context that says that interrupts are on.
 const IRQS_ON: u32 = record::IRQS_ON.trailing_zeros() - 16;
-
-/// What the current tracer watches.
-static WATCHED: AtomicU8 = AtomicU8::new(0);
-
-/// What goes on on a CPU, in its block. Changed by that CPU only, at places that its interrupts leave alone.
-#[derive(Debug)]
-pub(crate) struct Cpu {
-    /// When the stretch began, on the clock without hooks; 0 if there is none.
-    since: Cell<u64>,
-    /// Where it began.
-    place: Cell<u32>,
-    /// The lower half of the TSC then, also when it has ended.
-    pub(super) began: Cell<u32>,
-    /// Who ran then: the upper half of a record's context.
-    pub(super) context: Cell<u32>,
-    /// An interrupt began it right before or behind a stretch without preemption, and ends it.
-    is_interrupts: Cell<bool>,
-}
-
-#[inline(always)]
-pub(super) fn this() -> &'static Cpu {
-    // SAFETY: blocks are static, and only this CPU uses this part of its own, with interrupts off.
-    unsafe { &*percpu::critical() }
-}
 
 /// What the hooks of this CPU have taken.
 #[inline(always)]
@@ -90,14 +65,14 @@ impl Cpu {
             return; // it began before the tracer did
         }
         // It notes when it began as well, and in which context.
-        latency::offer(place::between(since, now), self.place.get(), place);
+        latency::offer(timed::between(since, now), self.place.get(), place);
     }
 }
 
 /// Whether stretches of a kind are watched.
 #[inline(always)]
 fn is_watched(kind: u8) -> bool {
-    WATCHED.load(Relaxed) & kind != 0
+    latency::WATCHED.load(Relaxed) & kind != 0
 }
 
 /// Whether a stretch without preemption goes on that is watched.
@@ -158,7 +133,7 @@ pub(super) fn irq_entered(vector: u32, at: u64) {
 
 /// An interrupt returns.
 #[inline(never)]
-pub(crate) extern "C" fn irq_returns() {
+extern "C" fn irq_returns() {
     /// One instruction in front of the hook, and two jumps.
     const REST: Rest = Rest { before: 1, all: 3 };
     let now = hooks().now_behind(REST);
@@ -169,28 +144,18 @@ pub(crate) extern "C" fn irq_returns() {
     }
 }
 
-/// Whether one of these tracers can begin now.
-pub(super) fn may_begin() -> bool {
-    percpu::is_preemptible() && crate::arch::interrupts::are_enabled()
-}
-
-/// Has this watched, from the next stretch on.
-pub(super) fn watch(what: u8) {
-    WATCHED.store(what, Relaxed);
-}
-
-impl Cpu {
-    /// Nothing goes on.
-    pub(super) fn reset(&self) {
-        self.since.set(0);
-        self.began.set(0);
-        self.context.set(0);
-        self.is_interrupts.set(false);
-    }
-}
+// What an interrupt's return calls while it is diverted.
+global_asm!(
+    ".section .text.thunk, \"ax\"",
+    "takt_place_irq_returns:",
+    "push offset {irq_returns}",
+    "jmp takt_place_hook",
+    ".text",
+    irq_returns = sym irq_returns,
+);
 
 /// Measures what hooks take.
 pub(super) fn calibrate() -> Result<(), Error> {
-    place::calibrate(&mut Text::lock()?);
+    timed::calibrate(&mut Text::lock()?.stop().text);
     Ok(())
 }

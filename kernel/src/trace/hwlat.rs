@@ -11,13 +11,16 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
 
-use super::compact::apart;
 use super::latency;
 use crate::arch::{interrupts, percpu, tsc};
+use crate::clock::{self, Instant};
+use crate::compact::apart;
 use crate::error::Error;
-use crate::thread::{Builder, Thread};
+use crate::probe;
+use crate::thread::create::Builder;
+use crate::thread::handle::Thread;
 use crate::thread_stack;
-use crate::time::{self, Instant};
+use crate::time;
 
 event_class! {
     /// What one width of time has shown.
@@ -31,10 +34,6 @@ event! {
 
 /// The threshold in nanoseconds while `tracing_thresh` is 0.
 const DEFAULT_THRESH: u64 = 10_000;
-
-/// How often the clock is watched and for how long at the beginning, in nanoseconds.
-pub(super) const DEFAULT_WINDOW: u64 = 1_000_000_000;
-pub(super) const DEFAULT_WIDTH: u64 = 500_000_000;
 
 /// How often the thread looks whether it is to end, in nanoseconds.
 const LOOK: u64 = 10_000_000;
@@ -90,7 +89,7 @@ struct Seen {
 fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
     interrupts::disable();
-    super::section_begun();
+    probe::section_begun();
     // SAFETY: this CPU's own block.
     let nr_nmis = unsafe { &raw const (*percpu::this()).nr_nmis };
     // SAFETY: as above; an NMI may change it, so it is read as it is.
@@ -113,7 +112,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
         }
     }
     seen.nr_nmis = nr_nmis() - nmis;
-    super::section_ends();
+    probe::section_ends();
     // SAFETY: they were on.
     unsafe { interrupts::enable() };
     seen
@@ -121,7 +120,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
 
 #[inline(always)]
 fn cycles(nanos: u64) -> u64 {
-    apart(time::nanos_to_cycles)(nanos)
+    apart(clock::nanos_to_cycles)(nanos)
 }
 
 fn body(_: usize) {

@@ -5,24 +5,25 @@
 //! of the stretch stays until there is another.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::control::LatencyBlock;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
-use super::compact::{based, counted, rolled};
-use super::places::{self, Places};
-use super::ring::RareSink;
-use super::tracer::Listening;
-use super::{critical, snapshot, without_interrupts};
+use super::{control, snapshot};
 use crate::arch::jump_label::{self, Key, number};
 use crate::arch::place::TIMED;
 use crate::arch::stop::Text;
 use crate::arch::{divert, percpu};
+use crate::clock;
+use crate::compact::{based, counted, rolled};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
-use crate::time;
+use crate::probe::places::{self, Places};
+use crate::probe::sink::RareSink;
+use crate::probe::state::Cpu;
+use crate::probe::without_interrupts;
 
 event_class! {
     /// A stretch of time: who ran at its end or was woken, where it began and ended, and how long it was. Of one without
@@ -41,10 +42,13 @@ event! {
 /// A stretch of time that was found to be long: its length is without the tracer's own instructions.
 pub use takt_tracer::control::Kept as Latency;
 
+/// How often `hwlat` watches the clock and for how long at the beginning, in nanoseconds.
+const DEFAULT_WINDOW: u64 = 1_000_000_000;
+const DEFAULT_WIDTH: u64 = 500_000_000;
+
 /// What a host that reads the RAM sees of the latency tracers; it is where they keep these things.
 #[unsafe(no_mangle)]
-pub(super) static TAKT_LATENCY: LatencyBlock =
-    LatencyBlock::new(super::hwlat::DEFAULT_WINDOW, super::hwlat::DEFAULT_WIDTH);
+pub(super) static TAKT_LATENCY: LatencyBlock = LatencyBlock::new(DEFAULT_WINDOW, DEFAULT_WIDTH);
 
 /// `tracing_max_latency` in cycles.
 static MAX: &AtomicU64 = &TAKT_LATENCY.max;
@@ -57,7 +61,7 @@ pub(super) static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
 /// Any.
 #[must_use]
 pub fn max() -> u64 {
-    time::cycles_to_nanos(MAX.load(Relaxed))
+    clock::cycles_to_nanos(MAX.load(Relaxed))
 }
 
 /// Sets the maximum, in nanoseconds; what is longer is kept from here on. 0 forgets the one that is kept.
@@ -86,7 +90,7 @@ pub(super) fn set_max_cycles(cycles: u64) {
 /// Any.
 #[must_use]
 pub fn thresh() -> u64 {
-    time::cycles_to_nanos(THRESH.load(Relaxed))
+    clock::cycles_to_nanos(THRESH.load(Relaxed))
 }
 
 /// With a threshold other than 0, in nanoseconds, every stretch that is not shorter is kept, not only a new maximum.
@@ -102,7 +106,7 @@ pub fn set_thresh(nanos: u64) {
 #[inline(never)]
 fn cycles_of(nanos: u64) -> u64 {
     const NANOS: u64 = 1_000_000_000;
-    let product = u128::from(nanos) * u128::from(time::tsc_hz()) + u128::from(NANOS - 1);
+    let product = u128::from(nanos) * u128::from(clock::tsc_hz()) + u128::from(NANOS - 1);
     let (low, high) = (product as u64, (product >> 64) as u64);
     if high >= NANOS {
         return u64::MAX;
@@ -130,10 +134,40 @@ pub fn last() -> Option<Latency> {
     })
 }
 
+/// What a tracer of latencies listens to.
+pub(super) struct Listening {
+    /// The places of the kernel that it has hooks at.
+    pub(super) places: Places,
+    /// The key that is on meanwhile, if there are any.
+    pub(super) key: Key,
+    /// For the tracers of sections: which ones.
+    pub(super) watched: u8,
+}
+
+/// A bit of [`WATCHED`]: stretches without interrupts.
+pub(super) const IRQS: u8 = 1;
+/// Another: stretches without preemption.
+pub(super) const PREEMPT: u8 = 2;
+
+/// What the current tracer watches.
+pub(super) static WATCHED: AtomicU8 = AtomicU8::new(0);
+
+/// What goes on on this CPU.
+#[inline(always)]
+pub(super) fn this() -> &'static Cpu {
+    // SAFETY: blocks are static, and only this CPU uses this part of its own, with interrupts off.
+    unsafe { &*percpu::critical() }
+}
+
+/// Whether one of these tracers can begin now.
+pub(super) fn may_begin() -> bool {
+    percpu::is_preemptible() && crate::arch::interrupts::are_enabled()
+}
+
 /// A tracer of latencies begins: nothing was seen yet.
 #[inline(never)]
 pub(super) fn start(what: &Listening) -> Result<(), Error> {
-    if what.watched != 0 && !critical::may_begin() {
+    if what.watched != 0 && !may_begin() {
         return Err(Error::WrongContext);
     }
     set_max_cycles(0);
@@ -142,12 +176,36 @@ pub(super) fn start(what: &Listening) -> Result<(), Error> {
     Ok(())
 }
 
+/// Who listens.
+static LISTENER: AtomicPtr<Listening> = AtomicPtr::new(core::ptr::null_mut());
+
 /// Its hooks are called from now on, or no longer.
 #[inline(never)]
-pub(super) fn listen(what: &Listening, on: bool) -> Result<(), Error> {
-    critical::watch(what.watched);
+pub(super) fn listen(what: &'static Listening, on: bool) -> Result<(), Error> {
+    let listener = if on { what } else { core::ptr::null() };
+    LISTENER.store(listener.cast_mut(), Relaxed);
+    switch(what, on)
+}
+
+#[inline(never)]
+fn switch(what: &Listening, on: bool) -> Result<(), Error> {
+    WATCHED.store(what.watched, Relaxed);
     set_hooks(&mut Text::lock()?, what.places, what.key, on);
     Ok(())
+}
+
+/// Does what holds the CPUs up, while no tracer of latencies listens.
+#[cfg(feature = "function")]
+#[inline(never)]
+pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    // SAFETY: null, or what a tracer listens to, which is static.
+    let Some(what) = (unsafe { LISTENER.load(Relaxed).as_ref() }) else {
+        return act();
+    };
+    switch(what, false)?;
+    let done = act();
+    switch(what, true)?;
+    done
 }
 
 /// Has hooks called or not, which have seen nothing yet: those at these places, which ask for this key.
@@ -211,14 +269,14 @@ fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
         let block = based(&TAKT_LATENCY);
         let mut nr = block.begin();
         // Another CPU may have kept a longer one meanwhile.
-        let is_kept = is_kept(block, cycles) && super::is_on();
+        let is_kept = is_kept(block, cycles) && control::is_on();
         if is_kept {
             block
                 .max
                 .store(cycles.max(block.max.load(Relaxed)), Relaxed);
             if crate::static_branch!(latency_max::ID) {
                 let id = latency_max::Event::id();
-                let begin = critical::this();
+                let begin = this();
                 let (began, context) = (begin.began.get(), begin.context.get());
                 let begun_by = context >> 8;
                 Stretch::emit::<RareSink>(

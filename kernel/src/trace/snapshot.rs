@@ -5,11 +5,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_tracer::ring::snapshot;
+use takt_tracer::ring::{self, Mode, snapshot};
 
 use super::control;
-use super::ring::RingOf;
 use crate::error::Error;
+use crate::probe::ring::RingOf;
 
 /// A latency tracer keeps its maxima there.
 static RESERVED: AtomicBool = AtomicBool::new(false);
@@ -84,4 +84,12 @@ pub fn free() {
 /// Threads, one at a time.
 pub fn clear() {
     control::with_each_paused(snapshot::forget);
+}
+
+/// Chooses what happens when a ring is full, on every CPU. While tracing is off.
+pub fn set_mode(mode: Mode) {
+    if mode == Mode::StopWhenFull {
+        free();
+    }
+    RingOf::all().for_each(|ring| ring::set_mode(ring, mode));
 }

@@ -1,6 +1,6 @@
 //! Stack traces as events: who called whom, where it is recorded.
 //!
-//! [`record_stack`] records one, anywhere. [`set_after_events`] (ftrace's option `stacktrace`) has one recorded after
+//! [`record_stack`] records one, anywhere. [`rules::events::set_stacktrace`](super::rules::events::set_stacktrace) (ftrace's option `stacktrace`) has one recorded after
 //! every event, as the trigger `stacktrace` does after some; `function::set_stack_trace`
 //! (`func_stack_trace`) after every record of the tracer `function`.
 //!
@@ -8,23 +8,25 @@
 //! what was interrupted. Addresses are those of the calls. It costs some eighty instructions a function, and some 300 bytes
 //! of the stack.
 
+#[cfg(any(feature = "function", feature = "rules"))]
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use heapless::Vec;
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
-#[cfg(any(feature = "function", feature = "rules"))]
-mod once;
-
-#[cfg(any(feature = "function", feature = "rules"))]
-use once::record_once;
-
-use super::compact::opaque;
-use super::{KernelSink, control};
+use super::control;
 use crate::arch::interrupts;
+#[cfg(any(feature = "function", feature = "rules"))]
+use crate::arch::percpu;
 use crate::backtrace::Backtrace;
-use crate::error::Error;
+use crate::compact::opaque;
+#[cfg(any(feature = "function", feature = "rules"))]
+use crate::config::MAX_CPUS;
+use crate::probe::sink::KernelSink;
+#[cfg(any(feature = "function", feature = "rules"))]
+use crate::probe::without_interrupts;
 
 event_class! {
     /// The functions that are under way, the innermost first.
@@ -115,28 +117,7 @@ fn gather(first: &[usize], mut skip: usize) -> Vec<u32, MAX_FRAMES> {
 
 /// Option `stacktrace`.
 #[unsafe(export_name = "TAKT_STACKTRACE")]
-static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
-
-/// Says whether a stack is to be recorded after every event (ftrace: `options/stacktrace`).
-///
-/// # Errors
-/// [`Error::InvalidArgument`] if the image is without feature `rules`, by which records are followed; those of
-/// [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// Threads that may block. All CPUs stand still meanwhile.
-pub fn set_after_events(on: bool) -> Result<(), Error> {
-    #[cfg(feature = "rules")]
-    return super::rules::events::change(&mut |_| {
-        AFTER_EVENTS.store(on, Relaxed);
-        Ok(())
-    });
-    #[cfg(not(feature = "rules"))]
-    match on {
-        true => Err(Error::InvalidArgument),
-        false => Ok(()),
-    }
-}
+pub(super) static AFTER_EVENTS: AtomicBool = AtomicBool::new(false);
 
 /// Whether a stack is to be recorded after every event.
 ///
@@ -161,4 +142,30 @@ pub(super) fn after_event() {
 #[cfg(feature = "function")]
 pub(super) fn at_function(ip: usize, parent_ip: usize) {
     record_once(&[ip, parent_ip.wrapping_sub(1)]);
+}
+
+/// The contexts that a stack can be recorded in: threads, interrupts, NMIs in the one or the other.
+#[cfg(any(feature = "function", feature = "rules"))]
+const CONTEXTS: u8 = (percpu::HARDIRQ | percpu::NMI) / percpu::HARDIRQ;
+
+/// For each CPU a bit for each context in which a stack is being recorded.
+#[cfg(any(feature = "function", feature = "rules"))]
+static BUSY: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(0) }; MAX_CPUS];
+
+/// As [`record`], unless it is being done already in this context: what records a stack is not followed by one.
+#[cfg(any(feature = "function", feature = "rules"))]
+#[inline(never)]
+fn record_once(first: &[usize]) {
+    without_interrupts(|| {
+        let busy = &BUSY[percpu::cpu() % MAX_CPUS];
+        let byte = percpu::preempt_byte();
+        let bit = 1 << ((byte / percpu::HARDIRQ) & CONTEXTS);
+        // An NMI in between leaves it as it found it.
+        let was = busy.load(Relaxed);
+        if was & bit == 0 {
+            busy.store(was | bit, Relaxed);
+            record(first, 0);
+            busy.store(was, Relaxed);
+        }
+    });
 }

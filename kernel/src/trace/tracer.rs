@@ -1,19 +1,24 @@
-//! Tracers: what is chosen by ftrace's `current_tracer`.
+//! What a tracer is, and the current one.
 //!
 //! A tracer is a set of events and hooks that is switched on and off as one. There is one at a time; `nop` is the
 //! one that does nothing, `sched_switch` the events of wake-ups and switches together. Single events are independent of
 //! it.
 
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
 
 use takt_tracer::control::Tracer as Name;
+use takt_tracer::ring;
 
-use super::compact::rolled;
-use super::{control, events};
 #[cfg(feature = "latency-tracers")]
-use super::{critical, hwlat, latency, places::Places, wakeup};
-use crate::arch::jump_label::{Key, number};
+use super::latency::{self, Listening};
+use super::{enabled, needed, switching};
+use crate::arch::jump_label::{self, Key, number};
+use crate::compact::rolled;
+use crate::config::TRACE_NR_SUBS;
 use crate::error::Error;
+#[cfg(feature = "latency-tracers")]
+use crate::probe::places::Places;
+use crate::probe::ring::RingOf;
 
 /// A tracer: what is done when it is chosen and when another one is.
 pub(super) struct Tracer {
@@ -33,18 +38,8 @@ pub(super) struct Tracer {
 /// Something that may not be possible now.
 type Act = fn() -> Result<(), Error>;
 
-/// What a tracer of latencies listens to.
-#[cfg(feature = "latency-tracers")]
-pub(super) struct Listening {
-    /// The places of the kernel that it has hooks at.
-    pub(super) places: Places,
-    /// The key that is on meanwhile, if there are any.
-    pub(super) key: Key,
-    /// For the tracers of sections: which ones.
-    pub(super) watched: u8,
-}
-
-fn nothing() -> Result<(), Error> {
+/// What a tracer does that consists of events alone.
+pub(super) fn nothing() -> Result<(), Error> {
     Ok(())
 }
 
@@ -63,7 +58,7 @@ impl Tracer {
 
     /// The same as a tracer of latencies.
     #[cfg(feature = "latency-tracers")]
-    const fn listening(self, places: Places, key: Key, watched: u8) -> Self {
+    pub(super) const fn listening(self, places: Places, key: Key, watched: u8) -> Self {
         Self {
             latency: Some(Listening {
                 places,
@@ -74,9 +69,9 @@ impl Tracer {
         }
     }
 
-    /// Whether an event is one of its own.
-    pub(super) fn needs(&self, id: u32) -> bool {
-        rolled(self.events).any(|key| number(key) == id)
+    /// Its name.
+    pub(super) fn name(&self) -> &'static str {
+        self.name.name()
     }
 
     /// Switches its events on, or off those that nobody else wants.
@@ -85,11 +80,11 @@ impl Tracer {
         let mut bit = 1;
         for key in rolled(self.events) {
             let id = number(key);
-            let is_on = control::is_enabled(id);
+            let is_on = enabled::is_enabled(id);
             let ours = OURS.load(Relaxed);
             // No short cuts: they would make two loops of it.
             if ((ours & bit != 0) != on) & !(on & is_on) {
-                control::set_event(id, on)?;
+                switching::set_event(id, on)?;
                 OURS.store(ours ^ bit, Relaxed);
             }
             bit <<= 1;
@@ -97,7 +92,7 @@ impl Tracer {
         Ok(())
     }
 
-    fn start(&self) -> Result<(), Error> {
+    fn start(&'static self) -> Result<(), Error> {
         #[cfg(feature = "latency-tracers")]
         if let Some(what) = &self.latency {
             latency::start(what)?;
@@ -107,23 +102,23 @@ impl Tracer {
         #[cfg(feature = "latency-tracers")]
         if let Some(what) = &self.latency {
             #[cfg(feature = "function")]
-            super::function::beside_latency(true)?;
+            super::function::settings::beside_latency(true)?;
             let listens = latency::listen(what, true);
             #[cfg(feature = "function")]
             if listens.is_err() {
-                super::function::beside_latency(false)?;
+                super::function::settings::beside_latency(false)?;
             }
             listens?;
         }
         Ok(())
     }
 
-    fn stop(&self) -> Result<(), Error> {
+    fn stop(&'static self) -> Result<(), Error> {
         #[cfg(feature = "latency-tracers")]
         if let Some(what) = &self.latency {
             latency::listen(what, false)?;
             #[cfg(feature = "function")]
-            super::function::beside_latency(false)?;
+            super::function::settings::beside_latency(false)?;
         }
         (self.end)()?;
         self.switch_events(false)?;
@@ -139,169 +134,45 @@ impl Tracer {
 #[unsafe(export_name = "TAKT_TRACER_EVENTS")]
 static OURS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of the tracer that does nothing.
-const NOP: usize = 0;
+/// The one that does nothing.
+pub(super) static NONE: Tracer = Tracer::new(Name::Nop, &[], nothing, nothing);
 
-static NONE: Tracer = Tracer::new(Name::Nop, &[], nothing, nothing);
-static SCHED_SWITCH: Tracer = Tracer::new(
-    Name::SchedSwitch,
-    &[&events::sched_wakeup::ID, &events::sched_switch::ID],
-    nothing,
-    nothing,
-);
+static CURRENT: AtomicPtr<Tracer> = AtomicPtr::new((&raw const NONE).cast_mut());
 
-/// One of the three that look for sections.
-#[cfg(feature = "latency-tracers")]
-const fn of_sections(name: Name, places: Places, watched: u8) -> Tracer {
-    Tracer::new(name, &[MAXIMUM], critical::calibrate, nothing).listening(
-        places,
-        &critical::CRITICAL,
-        watched,
-    )
+/// The current one.
+pub(super) fn current() -> &'static Tracer {
+    // SAFETY: only `set_current` stores there, and it stores tracers that are static.
+    unsafe { &*CURRENT.load(Relaxed) }
 }
 
-/// One of the two that look for threads that are woken. Their events show who had the CPU in between; the wake-up is
-/// recorded right before the latency begins and the switch right after it ends, so neither is part of it.
-#[cfg(feature = "latency-tracers")]
-const fn of_wakeups(name: Name) -> Tracer {
-    const EVENTS: &[Key] = &[
-        MAXIMUM,
-        &events::sched_wakeup::ID,
-        &events::sched_switch::ID,
-    ];
-    Tracer::new(name, EVENTS, critical::calibrate, nothing).listening(
-        Places::THREADS,
-        &wakeup::WAKEUP,
-        0,
-    )
+fn set_current(tracer: &'static Tracer) {
+    CURRENT.store(core::ptr::from_ref(tracer).cast_mut(), Relaxed);
+    needed::set(&tracer.events);
 }
 
-#[cfg(feature = "latency-tracers")]
-const MAXIMUM: Key = &latency::latency_max::ID;
-#[cfg(feature = "latency-tracers")]
-static IRQSOFF: Tracer = of_sections(Name::Irqsoff, Places::IRQS, critical::IRQS);
-#[cfg(feature = "latency-tracers")]
-static PREEMPTOFF: Tracer = of_sections(Name::Preemptoff, Places::PREEMPTION, critical::PREEMPT);
-#[cfg(feature = "latency-tracers")]
-static PREEMPTIRQSOFF: Tracer = of_sections(
-    Name::Preemptirqsoff,
-    Places::ALL,
-    critical::IRQS | critical::PREEMPT,
-);
-#[cfg(feature = "latency-tracers")]
-static WAKEUP: Tracer = of_wakeups(Name::Wakeup);
-#[cfg(feature = "latency-tracers")]
-static WAKEUP_RT: Tracer = of_wakeups(Name::WakeupRt);
-#[cfg(feature = "latency-tracers")]
-static HWLAT: Tracer = Tracer::new(
-    Name::Hwlat,
-    &[MAXIMUM, &hwlat::hwlat::ID],
-    hwlat::begin,
-    hwlat::end,
-);
-
-/// All that are compiled in.
-static TRACERS: &[&Tracer] = &[
-    &NONE,
-    &SCHED_SWITCH,
-    #[cfg(feature = "latency-tracers")]
-    &IRQSOFF,
-    #[cfg(feature = "latency-tracers")]
-    &PREEMPTOFF,
-    #[cfg(feature = "latency-tracers")]
-    &PREEMPTIRQSOFF,
-    #[cfg(feature = "latency-tracers")]
-    &WAKEUP,
-    #[cfg(feature = "latency-tracers")]
-    &WAKEUP_RT,
-    #[cfg(feature = "latency-tracers")]
-    &HWLAT,
-    #[cfg(feature = "osnoise")]
-    &super::osnoise::TIMERLAT,
-    #[cfg(feature = "osnoise")]
-    &super::osnoise::OSNOISE,
-    #[cfg(feature = "function")]
-    &super::function::FUNCTION,
-    #[cfg(feature = "function")]
-    &super::function::FUNCTION_GRAPH,
-];
-
-static CURRENT: AtomicUsize = AtomicUsize::new(NOP);
-
-/// The names of all tracers, as `available_tracers` lists them.
-///
-/// # Context
-/// Any.
-pub fn available() -> impl Iterator<Item = &'static str> {
-    TRACERS.iter().map(|tracer| tracer.name.name())
+/// Whether it is the current one.
+pub(super) fn is_current(tracer: &Tracer) -> bool {
+    core::ptr::eq(tracer, current())
 }
 
-/// The name of the current one.
-///
-/// # Context
-/// Any.
-#[must_use]
-pub fn current() -> &'static str {
-    current_tracer().name.name()
-}
-
-/// Does what holds the CPUs up, while the current tracer does not listen if it is one of latencies.
-#[cfg(all(feature = "latency-tracers", feature = "function"))]
-#[inline(never)]
-pub(super) fn unheard(act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    let Some(what) = &current_tracer().latency else {
-        return act();
-    };
-    latency::listen(what, false)?;
-    let done = act();
-    latency::listen(what, true)?;
-    done
-}
-
-/// Has the current tracer begin anew, if it is one of these. What was recorded stays.
-#[cfg(feature = "osnoise")]
-pub(super) fn restart(which: &[&'static Tracer]) -> Result<(), Error> {
-    let current = current_tracer();
-    match which.iter().any(|tracer| core::ptr::eq(*tracer, current)) {
-        true => set_tracer(current.name.name()),
-        false => Ok(()),
-    }
-}
-
-pub(super) fn current_tracer() -> &'static Tracer {
-    TRACERS[CURRENT.load(Relaxed)]
-}
-
-/// The place of the current one in [`available`].
-///
-/// # Context
-/// Any.
-#[must_use]
-pub fn current_number() -> usize {
-    CURRENT.load(Relaxed)
-}
-
-/// Chooses a tracer: stops the current one and starts this one. The current one is started anew too.
+/// Stops the current one and starts this one, also if it is the same.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if there is none of that name, and what makes the current one impossible to stop now: it goes
-/// on then. What makes the other one impossible to start now: then `nop` is the current one.
+/// What makes the current one impossible to stop now: it goes on then. What makes the other one impossible to start now: then
+/// none is the current one.
 ///
 /// # Context
 /// Threads, one at a time.
-pub fn set_tracer(name: &str) -> Result<(), Error> {
-    let number = TRACERS
-        .iter()
-        .position(|tracer| tracer.name.name() == name)
-        .ok_or(Error::InvalidArgument)?;
-    current_tracer().stop()?;
-    CURRENT.store(NOP, Relaxed);
-    let tracer = TRACERS[number];
+pub(super) fn choose(tracer: &'static Tracer) -> Result<(), Error> {
+    current().stop()?;
+    set_current(&NONE);
+    needed::set(&tracer.events);
     let started = tracer.start();
     match started {
-        Ok(()) => CURRENT.store(number, Relaxed),
+        Ok(()) => set_current(tracer),
         // Its events are nobody's, and so is the snapshot.
         Err(_) => {
+            set_current(&NONE);
             tracer.switch_events(false)?;
             #[cfg(feature = "latency-tracers")]
             if tracer.latency.is_some() {
@@ -310,4 +181,47 @@ pub fn set_tracer(name: &str) -> Result<(), Error> {
         }
     }
     started
+}
+
+/// Switches an event on or off by its id; says at how many places it is emitted. One that the current tracer needs
+/// goes on until another tracer is chosen; the tracer's events may be missing in the trace while this takes.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
+///
+/// # Context
+/// Threads that may block, one at a time, and not beside [`set_tracer`](super::set_tracer). All CPUs stand still
+/// meanwhile, for a time in proportion to the number of trace points.
+pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
+    let tracer = current();
+    if needed::has(id) {
+        // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is
+        // the tracer's again.
+        tracer.switch_events(false)?;
+        let done = switching::set_event(id, on);
+        tracer.switch_events(true)?;
+        done?;
+    } else {
+        switching::set_event(id, on)?;
+    }
+    Ok(jump_label::nr_uses(id))
+}
+
+/// Has each CPU use so many of its ring's [`TRACE_NR_SUBS`] sub-buffers, two at least.
+///
+/// # Errors
+/// [`Error::OutOfResources`] if there are not so many; [`Error::InvalidArgument`] while a tracer other than `nop` is
+/// chosen, or if it is none. Everything stays as it was then.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn set_buffer_size(nr_subs: usize) -> Result<(), Error> {
+    if nr_subs == 0 || !is_current(&NONE) {
+        return Err(Error::InvalidArgument);
+    }
+    if nr_subs > TRACE_NR_SUBS {
+        return Err(Error::OutOfResources);
+    }
+    RingOf::all().for_each(|ring| ring::set_capacity(ring, nr_subs.max(2) as u32));
+    Ok(())
 }

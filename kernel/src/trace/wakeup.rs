@@ -7,29 +7,19 @@
 //! # Context
 //! The hooks: inside a section of the kernel's, and so one at a time on all CPUs.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::ThreadId;
 
 use super::{latency, snapshot};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{jump_label, place};
+use crate::arch::{jump_label, timed};
+use crate::probe::state::Followed;
 use crate::thread::tcb::{Tcb, TcbRef};
 
 jump_label::keys! {
     /// One of these tracers is the current one.
     pub(crate) WAKEUP;
-}
-
-/// What is followed on a CPU, in its block.
-#[derive(Debug)]
-pub(crate) struct Followed {
-    /// The thread's id and [`SOME`], or 0.
-    tid: AtomicU32,
-    /// When it was woken, on the clock of its CPU without hooks.
-    since: AtomicU64,
-    /// Where.
-    place: AtomicU32,
 }
 
 /// There is a thread.
@@ -101,16 +91,9 @@ fn note(place: u32, next: &Tcb, now: u64) -> bool {
     }
     cpu.tid.store(0, Relaxed);
     latency::note(
-        place::between(cpu.since.load(Relaxed), now),
+        timed::between(cpu.since.load(Relaxed), now),
         cpu.place.load(Relaxed),
         place,
         tid,
     )
-}
-
-impl Followed {
-    /// Nobody is followed.
-    pub(super) fn reset(&self) {
-        self.tid.store(0, Relaxed);
-    }
 }

@@ -5,19 +5,72 @@
 //! jump and put back again, so what is off costs nothing at all, not even a NOP; and nobody ever stands inside it, neither a
 //! thread that was preempted nor another CPU.
 //!
-//! The diverted form hands the arguments to [`rules::before`](crate::trace::rules::before), makes the record by a copy
-//! of that instruction and the rest of the function if it may, and tells [`rules::after`](crate::trace::rules::after)
+//! The diverted form hands the arguments to [`Before`], makes the record by a copy
+//! of that instruction and the rest of the function if it may, and tells [`After`]
 //! if that is wanted. It keeps what the function keeps.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use takt_tracer::ring::Word;
 
 use super::jump_label::{JUMP, Writable, branch, code_at};
 use super::percpu;
-use crate::trace::rolled;
-use crate::trace::rules::Arguments;
+use crate::compact::rolled;
+
+/// A record that is about to be made.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Arguments {
+    /// Its word as it will be written (id, fields, and the context where the layout has one), then the extra words. What is
+    /// behind them means nothing. Of a near event's time both words are there, whatever will be written of it.
+    pub words: [u32; 9],
+    /// How many of the extra words there are.
+    pub nr: u32,
+    /// The dynamic field; null if there is none.
+    pub text: *const u8,
+    /// Its length in bytes, as it was given.
+    pub len: usize,
+}
+
+impl Arguments {
+    /// The word.
+    #[must_use]
+    pub const fn word(&self) -> u32 {
+        self.words[0]
+    }
+
+    /// The word and the extra words.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        self.words.get(..=self.nr as usize).unwrap_or(&self.words)
+    }
+
+    /// The extra words.
+    #[must_use]
+    pub fn extra(&self) -> &[u32] {
+        self.words().get(1..).unwrap_or_default()
+    }
+
+    /// The dynamic field.
+    #[must_use]
+    pub fn text(&self) -> Option<&[u8]> {
+        // SAFETY: the text that the record is made of.
+        (!self.text.is_null()).then(|| unsafe { core::slice::from_raw_parts(self.text, self.len) })
+    }
+}
+
+/// Asked before a record is made: bit 0 says that it is to be made; if other bits are set, [`After`] is told of them.
+///
+/// Runs wherever the event is emitted: threads, interrupts, NMIs, with interrupts on or off. An event that it emits itself is
+/// asked about like any other, and comes before.
+pub type Before = fn(&Arguments) -> u32;
+/// Told after the record, or the refusal, what [`Before`] said.
+pub type After = fn(u32);
+
+static BEFORE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static AFTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// A record function: where it begins, and what it is replaced by.
 #[repr(C)]
@@ -144,8 +197,8 @@ global_asm!(
     EXTRA = const offset_of!(Arguments, words) + 4,
     TEXT = const offset_of!(Arguments, text),
     LEN = const offset_of!(Arguments, len),
-    before = sym crate::trace::rules::before,
-    after = sym crate::trace::rules::after,
+    before = sym before,
+    after = sym after,
 );
 
 const _: () = assert!(
@@ -164,7 +217,7 @@ unsafe extern "C" {
 /// # Safety
 /// Every other CPU stands still.
 #[inline(never)]
-pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
+unsafe fn divert_records(text: &mut Writable, on: bool) {
     let (start, end) = (&raw const __records_start, &raw const __records_end);
     // SAFETY: the two stand around the table.
     let nr = unsafe { end.offset_from(start) } as usize;
@@ -178,7 +231,31 @@ pub(crate) unsafe fn divert_records(text: &mut Writable, on: bool) {
         // SAFETY: a whole instruction, or the beginning of one whose rest was left as it was; the rest is the caller's duty.
         unsafe { text.write(place, code) };
     }
-    // It has no need of these functions otherwise.
-    #[cfg(feature = "function")]
-    crate::trace::function::records_are_judged(on);
+}
+
+/// Has these functions asked and told of every record from now on, or, without any, no one.
+///
+/// # Safety
+/// Every other CPU stands still.
+pub(crate) unsafe fn divert(text: &mut Writable, to: Option<(Before, After)>) {
+    if let Some((before, after)) = to {
+        BEFORE.store(before as *mut (), Relaxed);
+        AFTER.store(after as *mut (), Relaxed);
+    }
+    // SAFETY: the caller's duty.
+    unsafe { divert_records(text, to.is_some()) };
+}
+
+/// Called by the diverted record functions before a record.
+extern "C" fn before(record: &Arguments) -> u32 {
+    let before = BEFORE.load(Relaxed);
+    // SAFETY: only a `Before` is stored there, before the functions are diverted.
+    unsafe { core::mem::transmute::<*mut (), Before>(before)(record) }
+}
+
+/// Called by the diverted record functions after a record, or its refusal.
+extern "C" fn after(result: u32) {
+    let after = AFTER.load(Relaxed);
+    // SAFETY: only an `After` is stored there, before the functions are diverted.
+    unsafe { core::mem::transmute::<*mut (), After>(after)(result) };
 }

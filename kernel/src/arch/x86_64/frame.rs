@@ -38,3 +38,34 @@ pub struct TrapFrame {
 const _: () = assert!(size_of::<TrapFrame>() == 0x1c0);
 const _: () = assert!(core::mem::offset_of!(TrapFrame, rip) == 0x198);
 const _: () = assert!(core::mem::offset_of!(TrapFrame, rax) == 0x190);
+
+/// The registers at an exception, as the stub pushed them.
+#[repr(C)]
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are the registers of that name")]
+pub struct ExceptionFrame {
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rbp: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rbx: u64,
+    pub rax: u64,
+    pub vector: u64,
+    pub code: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    pub ss: u64,
+}
+
+const _: () = assert!(core::mem::offset_of!(ExceptionFrame, vector) == 15 * 8);

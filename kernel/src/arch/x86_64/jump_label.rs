@@ -9,7 +9,7 @@
 
 use core::arch::asm;
 
-use crate::trace::opaque;
+use crate::compact::opaque;
 
 /// The first byte of a jump.
 pub const JUMP: u8 = 0xe9;

@@ -8,6 +8,8 @@ pub mod divert;
 pub(crate) mod divert_records;
 pub mod exceptions;
 pub mod frame;
+#[cfg(feature = "latency-tracers")]
+pub(crate) mod hidden;
 pub mod interrupts;
 pub mod jump_label;
 pub mod marks;
@@ -17,9 +19,11 @@ pub mod percpu;
 pub(crate) mod place;
 pub mod port;
 pub(crate) mod record;
+pub(crate) mod resume;
 pub mod stop;
 pub mod switch;
-pub(crate) mod thunk;
+#[cfg(feature = "latency-tracers")]
+pub(crate) mod timed;
 pub mod tsc;
 
 mod entry;

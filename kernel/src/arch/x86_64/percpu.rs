@@ -8,14 +8,12 @@ use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
-use takt_scheduler::ThreadId;
 use takt_tracer::ring::RingControl;
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
-use crate::sched::CpuSched;
-use crate::thread::tcb::{Tcb, TcbRef};
+use crate::cpu_sched::CpuSched;
 
 /// A CPU's trace ring and its block. `gs` points to the beginning: what a record writes, which is most of what is written
 /// `gs:`-relative, lies at the shortest displacements. The block's fields have a long one in any case.
@@ -59,16 +57,16 @@ pub struct PerCpu {
     pub sched: CpuSched,
     /// What hooks of tracers take on this CPU.
     #[cfg(feature = "latency-tracers")]
-    pub(crate) hooks: super::place::Hooks,
+    pub(crate) hooks: super::hidden::Hooks,
     /// The stretch that a tracer of sections follows on this CPU.
     #[cfg(feature = "latency-tracers")]
-    pub(crate) critical: crate::trace::Cpu,
+    pub(crate) critical: crate::probe::state::Cpu,
     /// Its address: that far into the block each access would have a long displacement, of which the hooks have many.
     #[cfg(feature = "latency-tracers")]
-    critical_place: *const crate::trace::Cpu,
+    critical_place: *const crate::probe::state::Cpu,
     /// The thread whose wake-up a tracer follows on this CPU.
     #[cfg(feature = "latency-tracers")]
-    pub(crate) followed: crate::trace::Followed,
+    pub(crate) followed: crate::probe::state::Followed,
     /// Set while an exception is being reported, so that a second one is not reported forever.
     pub in_exception: u32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
@@ -76,6 +74,9 @@ pub struct PerCpu {
     /// This CPU's descriptor table.
     pub gdt: GlobalDescriptorTable,
 }
+
+/// The running thread's control block, of which nothing is known here.
+pub(crate) enum Running {}
 
 /// The memory of a trace ring.
 #[repr(C, align(4096))]
@@ -114,6 +115,8 @@ const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// The interrupt stack's top.
 pub const IRQ_STACK_TOP: usize = behind_gs(offset_of!(PerCpu, irq_stack_top));
 
+/// In a record's context: interrupts were enabled.
+pub(crate) const IRQS_ON: u32 = 1 << 22;
 /// The depth field of the preempt count.
 pub const DEPTH: u8 = 0xf;
 /// One in the hardirq field of the preempt count.
@@ -161,13 +164,13 @@ pub fn of(cpu: usize) -> *mut PerCpu {
 /// Prepares the block of CPU `cpu` and points `gs:` to the memory that it is part of.
 ///
 /// # Safety
-/// Once on each CPU, by that CPU, before anything else of the kernel runs on it.
+/// `idle` is the control block of its idle thread. Once on each CPU, by that CPU, before anything else of the kernel runs on it.
 #[expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "the fields of one block"
 )]
 #[unsafe(link_section = ".text.notrace.init")]
-pub unsafe fn init(cpu: usize) {
+pub(crate) unsafe fn init(cpu: usize, idle: *mut Running) {
     let block = of(cpu);
     // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet. The fields that are not written are
     // right as zeros.
@@ -189,8 +192,8 @@ pub unsafe fn init(cpu: usize) {
         // The boot context counts as the idle thread from the start.
         (&raw mut (*block).tss)
             .byte_add(IST1)
-            .cast::<*mut Tcb>()
-            .write(TcbRef::of(ThreadId::new(cpu as u8)).as_ptr());
+            .cast::<*mut Running>()
+            .write(idle);
         (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
     }
     let base = block as usize - RING_BEFORE;
@@ -277,8 +280,8 @@ pub fn this() -> *mut PerCpu {
 /// As [`this`]. What it holds belongs to this CPU, with interrupts off.
 #[cfg(feature = "latency-tracers")]
 #[inline(always)]
-pub(crate) fn critical() -> *const crate::trace::Cpu {
-    let place: *const crate::trace::Cpu;
+pub(crate) fn critical() -> *const crate::probe::state::Cpu {
+    let place: *const crate::probe::state::Cpu;
     // SAFETY: as in `this`.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) place, const behind_gs(offset_of!(PerCpu, critical_place)),
@@ -301,8 +304,8 @@ pub fn cpu() -> usize {
 
 /// The running thread's control block.
 #[inline(always)]
-pub fn current() -> *mut Tcb {
-    let tcb: *mut Tcb;
+pub(crate) fn current() -> *mut Running {
+    let tcb: *mut Running;
     // SAFETY: reads a pointer that is valid while this thread runs. Not `pure`: it differs from thread to thread.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) tcb, const CURRENT, options(nostack, preserves_flags, readonly));
@@ -446,24 +449,4 @@ pub fn hardirq_exit() -> bool {
              options(nostack));
     }
     false
-}
-
-/// Makes `next` the running thread in the per-CPU block: id, control block and IST1 in it. No reschedule is due
-/// afterwards, and as before nothing forbids one: a CPU switches only then.
-#[inline(always)]
-pub(crate) fn set_current(next: TcbRef) {
-    // SAFETY: this CPU's own fields, with interrupts off. An NMI between leaves the count as it found it.
-    unsafe {
-        asm!(
-            "movzx {half:e}, word ptr [{next} + {from}]",
-            "mov word ptr gs:[{preempt}], {half:x}",
-            "mov gs:[{current}], {next}",
-            from = const offset_of!(Tcb, preempt),
-            preempt = const PREEMPT,
-            current = const CURRENT,
-            half = out(reg) _,
-            next = in(reg) next.as_ptr(),
-            options(nostack, preserves_flags),
-        );
-    }
 }

@@ -10,7 +10,7 @@
 //! compiler knows there what is to be kept. Its second instruction is a static branch by [`TIMED`].
 //!
 //! While a tracer of latencies listens, a hook takes a time stamp when it begins and one when it ends, with interrupts off,
-//! and adds what lies in between to the CPU's hidden cycles, with what it takes besides (`timed::OVERHEAD`). The TSC less the
+//! and adds what lies in between to the CPU's hidden cycles, with what it takes besides ([`timed`](super::timed)). The TSC less the
 //! hidden cycles is the clock of a system without hooks.
 //!
 //! # Invariants
@@ -22,14 +22,6 @@ use core::arch::global_asm;
 
 use super::jump_label::keys;
 
-#[cfg(feature = "latency-tracers")]
-mod timed;
-
-#[cfg(feature = "latency-tracers")]
-pub(super) use timed::UnderWay;
-#[cfg(feature = "latency-tracers")]
-pub(crate) use timed::{Hooks, Rest, between, calibrate};
-
 keys! {
     /// Hooks are timed.
     pub(crate) TIMED;
@@ -40,15 +32,6 @@ global_asm!(
     ".section .text.ways, \"ax\"",
     "takt_ways:",
     ".section .text.thunk, \"ax\"",
-    ".macro TAKT_PLACE name, function",
-    "takt_place_\\name:",
-    "push offset \\function",
-    "jmp takt_place_hook",
-    ".endm",
-    "TAKT_PLACE irq_disabled, {irq_disabled}",
-    "TAKT_PLACE irq_enabling, {irq_enabling}",
-    "TAKT_PLACE preempt_disabled, {preempt_disabled}",
-    "TAKT_PLACE preempt_enabling, {preempt_enabling}",
     // A function of ours that is called here is shown with its caller, which is known by its block.
     ".balign 64",
     // On the stack: the function, the place's address, its word. The frame is that of a function which the place has called.
@@ -85,10 +68,6 @@ global_asm!(
     "ret 8",
     ".text",
     timed = sym TIMED,
-    irq_disabled = sym crate::trace::irq_disabled,
-    irq_enabling = sym crate::trace::irq_enabling,
-    preempt_disabled = sym crate::trace::preempt_disabled,
-    preempt_enabling = sym crate::trace::preempt_enabling,
 );
 
 /// The instructions of a place: the way round begins with this one.
@@ -119,7 +98,7 @@ pub(crate) use place_text;
 /// The instructions of a place whose event the code around it records, at `$recorded`, while no hook is timed. The way round
 /// of one whose hooks are timed has as many instructions as that of any other place.
 macro_rules! recorded_place_text {
-    ($push:literal, $recorded:literal) => {
+    ($hook:literal, $push:literal, $recorded:literal) => {
         concat!(
             "2: .byte 0xa9\n",
             ".long 4f - 3f\n",
@@ -134,7 +113,9 @@ macro_rules! recorded_place_text {
             // push offset 3b
             "\n.byte 0x68\n",
             ".long 3b\n",
-            "push offset {hook}\n",
+            "push offset ",
+            $hook,
+            "\n",
             "jmp takt_place_hook\n",
             ".popsection\n",
             ".pushsection .takt.jump_table, \"a\", @progbits\n",
@@ -192,13 +173,12 @@ pub(crate) use place;
 /// Nothing around the place is read anew behind it: what the hook writes belongs to the tracer alone.
 #[cfg(feature = "latency-tracers")]
 macro_rules! recorded_place {
-    ($key:path, $hook:path, $word:expr) => {
+    ($key:path, $hook:literal, $word:expr) => {
         'place: {
             $crate::arch::place::place_asm!(
-                $crate::arch::place::recorded_place_text!("push {word}", "{recorded}");
+                $crate::arch::place::recorded_place_text!($hook, "push {word}", "{recorded}");
                 key = sym $key,
                 timed = sym $crate::arch::place::TIMED,
-                hook = sym $hook,
                 word = in(reg) $word,
                 recorded = label { break 'place true },
                 options(nostack, readonly)
@@ -209,9 +189,8 @@ macro_rules! recorded_place {
 }
 #[cfg(not(feature = "latency-tracers"))]
 macro_rules! recorded_place {
-    ($key:path, $hook:path, $word:expr) => {{
-        // No one is to call it.
-        let _ = ($hook as *const (), $word);
+    ($key:path, $hook:literal, $word:expr) => {{
+        let _ = $word;
         $crate::static_branch!($key)
     }};
 }

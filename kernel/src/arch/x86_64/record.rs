@@ -25,8 +25,7 @@ use takt_tracer::wire;
 use super::percpu;
 use crate::config::TRACE_SUB_SIZE;
 
-/// In a record's context: interrupts were enabled.
-pub(crate) const IRQS_ON: u32 = 1 << 22;
+pub(crate) use super::percpu::IRQS_ON;
 
 /// Bytes of a near event's record, with the lower half of its time and with all of it.
 const NEAR_LEN: u32 = 12;
@@ -257,7 +256,7 @@ global_asm!(
     FAR = const FAR_LEN,
     NEAR_FAR = const wire::NEAR_FAR,
     JUMP_LEN = const JUMP_LEN,
-    bytes = sym crate::trace::record_bytes,
+    bytes = sym crate::probe::ring::record_bytes,
 );
 
 /// Calls to them: `name = SYMBOL(argument: type = register, …) changes register;`.

@@ -14,12 +14,12 @@ use core::sync::atomic::{
 
 use super::jump_label::Writable;
 use super::{interrupts, percpu};
+use crate::clock::Instant;
+use crate::compact::counted;
 use crate::config::MAX_CPUS;
+use crate::cpus;
 use crate::error::Error;
-use crate::smp;
 use crate::sync::raw_mutex::{Long, RawMutex};
-use crate::time::Instant;
-use crate::trace::counted;
 
 static TEXT: RawMutex = RawMutex::new();
 
@@ -106,10 +106,10 @@ fn stop_others() -> (u64, Writable) {
     interrupts::disable();
     STOPPED.store(0, Relaxed);
     GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
-    let others = smp::online() & !(1 << percpu::cpu());
+    let others = cpus::online() & !(1 << percpu::cpu());
     for cpu in counted(MAX_CPUS) {
         if others >> cpu & 1 != 0 {
-            smp::kick(percpu::CpuRef::of(cpu));
+            cpus::kick(percpu::CpuRef::of(cpu));
         }
     }
     while STOPPED.load(Acquire) != others {

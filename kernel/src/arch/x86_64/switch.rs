@@ -10,19 +10,7 @@ use core::mem::offset_of;
 use crate::thread::tcb::{Tcb, TcbRef};
 
 unsafe extern "C" {
-    fn takt_resume_new();
-    fn takt_resume_idle();
     fn takt_resume_preempted();
-}
-
-/// Where an idle thread begins anew.
-pub fn resume_idle() -> usize {
-    takt_resume_idle as *const () as usize
-}
-
-/// Where a new thread begins.
-pub fn resume_new() -> usize {
-    takt_resume_new as *const () as usize
 }
 
 /// Whether a thread that does not run was preempted by an interrupt: then a switch to it loads all of its registers.
@@ -107,7 +95,7 @@ pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
             "mov rax, r12",
             "jmp [rax + {resume}]",
             irq_stack_top = const super::percpu::IRQ_STACK_TOP,
-            end = sym crate::section::end_abandoned,
+            end = sym crate::lock::end_abandoned,
             resume = const offset_of!(Tcb, resume),
             in("r12") next.as_ptr(),
             options(noreturn),

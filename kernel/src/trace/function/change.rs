@@ -3,19 +3,21 @@
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::profile::{PROFILED, is_profiling};
 use super::set::{Filter, SharedFilter, WORDS};
-use super::{
-    CHANGE, CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, MEASURED,
-    NOTRACE, PROFILED, TRACED, Tracer, commands, entry, graph_thunk, has_left_out, has_stack_trace,
-    hooks, is_profiling, is_stack_tracing, stack_max, thunk,
+use super::stack_max::{self, MEASURED, is_stack_tracing};
+use super::state::{
+    CHANGE, CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, NOTRACE,
+    TRACED, Tracer, has_left_out, has_stack_trace,
 };
+use super::{commands, entry, graph_thunk, hooks, thunk};
 use crate::arch::stop::Text;
+use crate::clock::Instant;
+use crate::compact::{counted, opaque};
 use crate::error::Error;
 use crate::sync::raw_mutex::Long;
-use crate::time::Instant;
-use crate::trace::compact::{counted, opaque};
 #[cfg(feature = "latency-tracers")]
-use crate::trace::tracer;
+use crate::trace::latency;
 
 /// The right to change what is chosen.
 pub(super) struct Change {
@@ -38,7 +40,7 @@ impl Change {
     #[inline(never)]
     pub(super) fn end(self) -> Result<(), Error> {
         #[cfg(feature = "latency-tracers")]
-        return tracer::unheard(|| self.end_unheard());
+        return latency::unheard(|| self.end_unheard());
         #[cfg(not(feature = "latency-tracers"))]
         self.end_unheard()
     }

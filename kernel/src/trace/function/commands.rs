@@ -9,44 +9,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_tracer::control::Commands;
 use takt_tracer::rules::Action;
 
-use super::change::Change;
+use super::hooks;
 use super::set::id_of;
-use super::{LEFT_OUT, graph, hooks, who_runs};
-use crate::arch::stop::Text;
-use crate::error::Error;
+use super::shadow::return_address;
+use super::state::{LEFT_OUT, who_runs};
 use crate::trace::{control, stack};
 
 /// What the host reads.
 pub(super) static COMMANDS: Commands = Commands::new();
-
-/// Has something done at the entries of the functions with these ids (ftrace: `FUNC:COMMAND:COUNT` in
-/// `set_ftrace_filter`); with `left` 0 no longer. Those that have such a command keep it. Not for
-/// [`Action::Hist`] and what is about events.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] if it is no action for functions; [`Error::OutOfResources`] if there are too many, then nothing
-/// has changed; those of [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// As [`start`](super::start).
-pub fn set_command(
-    ids: impl Iterator<Item = u32> + Clone,
-    action: Action,
-    left: u64,
-) -> Result<(), Error> {
-    if !action.is_for_functions() {
-        return Err(Error::InvalidArgument);
-    }
-    let change = Change::begin()?;
-    match left {
-        // The last moves into the gap.
-        0 => Text::lock()?.patch(|_| COMMANDS.remove(ids, action)),
-        left => COMMANDS
-            .add(ids, action, left)
-            .map_err(|_| Error::OutOfResources)?,
-    }
-    change.end()
-}
 
 /// Whether a function has commands.
 pub(super) fn is_wanted(id: usize) -> bool {
@@ -56,7 +26,7 @@ pub(super) fn is_wanted(id: usize) -> bool {
 /// Called by the thunk at the entry of a function that has commands, whatever else wants it.
 pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     // SAFETY: the thunk passes the place of the return address.
-    let parent_ip = graph::return_address(slot as usize, unsafe { slot.read() });
+    let parent_ip = return_address(slot as usize, unsafe { slot.read() });
     let idle = match control::is_wanted() {
         true => Action::TraceOn.bit(),
         false => Action::TraceOff.bit() | Action::Stacktrace.bit(),

@@ -78,3 +78,9 @@ pub fn nr_patched() -> usize {
     let is_patched = |address: &&usize| !unsafe { is_code(**address, NOP) };
     entries().iter().filter(is_patched).count()
 }
+
+/// The number of the block that an address lies in.
+#[inline(always)]
+pub(super) fn block_of(address: usize) -> usize {
+    address.wrapping_sub(image_start()) / BLOCK
+}

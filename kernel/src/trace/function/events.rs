@@ -1,5 +1,6 @@
 //! The events of the tracers `function` and `function_graph`.
 
+#[cfg(feature = "rules")]
 use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 

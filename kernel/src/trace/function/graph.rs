@@ -17,14 +17,15 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use takt_tracer::event::Event;
 
 use super::shadow::{self, Frame, NR_MISSED_RETURNS, Part, Place, Shadow, place_of};
-use super::{
-    GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, MAX_DEPTH, events,
-    graph_thunk,
+use super::state::{
+    GRAPH_FUNCTIONS, GRAPH_NOTRACE, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, IS_GRAPH_ON, MAX_DEPTH,
+    is_pid_traced,
 };
+use super::{events, profile};
 use crate::arch::tsc;
+use crate::compact::counted;
 use crate::config::GRAPH_DEPTH;
-use crate::trace::KernelSink;
-use crate::trace::compact::counted;
+use crate::probe::sink::KernelSink;
 
 pub(super) static NR_OVERRUN: AtomicU64 = AtomicU64::new(0);
 pub(super) static NR_SKIPPED: AtomicU64 = AtomicU64::new(0);
@@ -73,7 +74,7 @@ pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool)
     if !shadow.is_of(&place) {
         shadow.adopt(&place);
     }
-    shadow.drop_dead(slot as usize, graph_thunk::is_trampoline(ret));
+    shadow.drop_dead(slot as usize, shadow::is_trampoline(ret));
     let part = match shadow.top() {
         Some(top) if is_timed && top.part == Part::Muted => Some(Part::Muted),
         _ if !is_graphed => Some(Part::None),
@@ -107,12 +108,12 @@ fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: Frame, ip: u
     };
     shadow::note_last(index);
     // SAFETY: the thunk passes the place of the return address; the trampoline returns to what stood there.
-    unsafe { slot.write(graph_thunk::trampoline(frame.is_timed)) };
+    unsafe { slot.write(shadow::trampoline(frame.is_timed)) };
     if frame.part == Part::Recorded {
         emit(true, is_irq, depth, frame);
     }
     if frame.is_timed {
-        super::profile::entered(ip);
+        profile::entered(ip);
         // Last, so that nothing of this counts.
         frame.entered = tsc::now();
     }
@@ -124,7 +125,7 @@ fn part_of(shadow: &Shadow, ip: u32) -> Option<Part> {
     match shadow.top().filter(|top| top.part != Part::None) {
         Some(top) if top.part == Part::Muted => return None,
         Some(_) => {}
-        None if !super::is_pid_traced() => return None,
+        None if !is_pid_traced() => return None,
         None if HAS_GRAPH_FUNCTIONS.load(Relaxed) && !GRAPH_FUNCTIONS.has(ip) => return None,
         None => {}
     }
@@ -167,7 +168,7 @@ fn pop(shadow: &mut Shadow, depth: usize, now: u64) -> usize {
         emit(false, is_irq, depth, frame);
     }
     if frame.is_timed {
-        super::profile::returned(frame.ip(), now.wrapping_sub(frame.entered));
+        profile::returned(frame.ip(), now.wrapping_sub(frame.entered));
     }
     frame.ret
 }
@@ -194,29 +195,9 @@ fn return_during_switch(slot: usize, now: u64) -> usize {
     panic!("a function returned whose return address is not known");
 }
 
-/// The address that the function whose return address lies at `slot` returns to, for backtraces: `found` is what stands
-/// there, which may be the trampoline.
-#[inline(never)]
-pub(crate) fn return_address(slot: usize, found: usize) -> usize {
-    if !graph_thunk::is_trampoline(found) {
-        return found;
-    }
-    shadow::all()
-        .find_map(|(_, shadow)| {
-            // SAFETY: reads what its owner may be changing: a guess then, as a backtrace is.
-            let frames = unsafe { &*shadow }.frames();
-            // The lowest of several at one place is that of the function that was called.
-            frames
-                .iter()
-                .find(|frame| frame.slot == slot)
-                .map(|frame| frame.ret)
-        })
-        .unwrap_or(found)
-}
-
 #[inline(never)]
 fn emit(is_entry: bool, is_irq: bool, depth: usize, frame: &Frame) {
-    if !super::IS_GRAPH_ON.load(Relaxed) {
+    if !IS_GRAPH_ON.load(Relaxed) {
         return;
     }
     let id = if is_entry {

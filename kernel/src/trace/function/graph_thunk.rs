@@ -26,8 +26,9 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use takt_tracer::ring::Word;
 use takt_tracer::wire;
 
-use super::shadow::{STEP, layout};
-use super::{
+use super::layout;
+use super::shadow::STEP;
+use super::state::{
     ARE_RECORDS_JUDGED, HAS_GRAPH_FUNCTIONS, HAS_GRAPH_NOTRACE, HAS_PIDS, IS_GRAPH_ON, MAX_DEPTH,
     has_left_out,
 };
@@ -36,31 +37,11 @@ use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_THREADS, TRACE_SUB_SIZE};
 
 unsafe extern "C" {
     fn takt_function_graph();
-    fn takt_graph_return();
-    fn takt_graph_return_timed();
 }
 
 /// The function graph's thunk.
 pub(super) fn entry() -> usize {
     takt_function_graph as *const () as usize
-}
-
-/// Where functions return to that the function graph has hooked. What is timed has a trampoline of its own, which takes
-/// the same time whatever the stack: it leaves everything to `graph_return`.
-#[inline(always)]
-pub(super) fn trampoline(is_timed: bool) -> usize {
-    let trampoline = if is_timed {
-        takt_graph_return_timed
-    } else {
-        takt_graph_return
-    };
-    trampoline as *const () as usize
-}
-
-/// Whether a return address is that of a trampoline.
-#[inline(always)]
-pub(super) fn is_trampoline(address: usize) -> bool {
-    address == trampoline(false) || address == trampoline(true)
 }
 
 /// From how deep on, and up to where, an entry may go straight through; and a return. In what `Shadow::at` counts.

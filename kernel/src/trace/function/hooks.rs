@@ -3,11 +3,15 @@
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use super::graph::enter;
-use super::set::{Filter, SharedFilter, id_of};
-use super::{Change, GRAPHED, MEASURED, PROFILED, TRACED, apply, slow};
+use super::profile::PROFILED;
+use super::set::{SharedFilter, id_of};
+use super::shadow::return_address;
+use super::slow::slow;
+use super::stack_max::{self, MEASURED};
+use super::state::{GRAPHED, TRACED, has_stack_trace, is_pid_traced};
 use crate::arch::percpu::{self, PerCpu};
-use crate::error::Error;
-use crate::trace::compact::rolled;
+use crate::compact::rolled;
+use crate::trace::stack;
 
 /// Hooks that can be registered at the same time.
 pub const MAX_HOOKS: usize = 4;
@@ -15,12 +19,12 @@ pub const MAX_HOOKS: usize = 4;
 /// Is told the address of the function that begins, and the one it returns to.
 pub type Hook = fn(ip: usize, parent_ip: usize);
 
-struct Slot {
-    hook: AtomicPtr<()>,
-    filter: SharedFilter,
+pub(super) struct Slot {
+    pub(super) hook: AtomicPtr<()>,
+    pub(super) filter: SharedFilter,
 }
 
-static SLOTS: [Slot; MAX_HOOKS] = [const {
+pub(super) static SLOTS: [Slot; MAX_HOOKS] = [const {
     Slot {
         hook: AtomicPtr::new(core::ptr::null_mut()),
         filter: SharedFilter::none(),
@@ -29,57 +33,6 @@ static SLOTS: [Slot; MAX_HOOKS] = [const {
 
 /// Entries not passed on because the hooks themselves were running.
 static NR_RECURSIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Names a registered hook.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a hook that is not named cannot be unregistered"]
-pub struct HookId(usize);
-
-/// Has `hook` called whenever one of the functions in `filter` begins. It runs with preemption disabled, in whatever
-/// context the function is called, and must not block; functions that it calls itself do not call any hook.
-///
-/// # Errors
-/// [`Error::OutOfResources`] if there are [`MAX_HOOKS`] already; those of [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// Threads that may block. All CPUs stand still while the functions are patched.
-pub fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
-    let _change = Change::begin()?;
-    let id = rolled(&SLOTS)
-        .position(|slot| slot.hook.load(Relaxed).is_null())
-        .ok_or(Error::OutOfResources)?;
-    SLOTS[id].filter.store(filter);
-    SLOTS[id].hook.store(hook as *mut (), Relaxed);
-    apply()?;
-    Ok(HookId(id))
-}
-
-/// Changes the functions at which a hook is called.
-///
-/// # Errors
-/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// As [`register_function_hook`].
-pub fn set_function_hook_filter(id: &HookId, filter: &Filter) -> Result<(), Error> {
-    let _change = Change::begin()?;
-    SLOTS[id.0].filter.store(filter);
-    apply()
-}
-
-/// Takes a hook away. A call that is under way on another CPU may still end afterwards.
-///
-/// # Errors
-/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// As [`register_function_hook`].
-pub fn unregister_function_hook(id: HookId) -> Result<(), Error> {
-    let _change = Change::begin()?;
-    SLOTS[id.0].hook.store(core::ptr::null_mut(), Relaxed);
-    SLOTS[id.0].filter.store(&Filter::NONE);
-    apply()
-}
 
 /// How many entries of functions were not passed on because a hook was running in the same context.
 #[must_use]
@@ -108,15 +61,15 @@ fn context_bit() -> u32 {
 pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
     let Some(id) = id_of(ip as usize) else { return };
     // SAFETY: the thunk passes the place of the return address.
-    let parent_ip = super::graph::return_address(slot as usize, unsafe { slot.read() });
-    if TRACED.contains(id) && super::is_pid_traced() {
+    let parent_ip = return_address(slot as usize, unsafe { slot.read() });
+    if TRACED.contains(id) && is_pid_traced() {
         slow(ip, slot);
-        if super::has_stack_trace() {
-            crate::trace::stack::at_function(ip as usize, parent_ip);
+        if has_stack_trace() {
+            stack::at_function(ip as usize, parent_ip);
         }
     }
     if MEASURED.contains(id) {
-        super::stack_max::measure(ip as usize, slot as usize, parent_ip);
+        stack_max::measure(ip as usize, slot as usize, parent_ip);
     }
     let (is_graphed, is_profiled) = (GRAPHED.contains(id), PROFILED.contains(id));
     if is_graphed && !is_profiled {

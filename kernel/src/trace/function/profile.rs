@@ -17,80 +17,23 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_tracer::profile::{Entry, View};
 
-use super::set::{Filter, SharedFilter, id_of};
+use super::set::{SharedFilter, id_of};
 use crate::arch::percpu;
 use crate::config::{MAX_CPUS, MAX_FUNCTIONS};
-use crate::error::Error;
 
 /// The functions that are profiled, all things considered.
 pub(super) static PROFILED: SharedFilter = SharedFilter::none();
 
 /// Zeros, so that they lie in `.bss`.
 #[unsafe(export_name = "TAKT_FUNCTION_PROFILE")]
-static TABLES: [[Entry; MAX_FUNCTIONS]; MAX_CPUS] =
+pub(super) static TABLES: [[Entry; MAX_FUNCTIONS]; MAX_CPUS] =
     [const { [const { Entry::new() }; MAX_FUNCTIONS] }; MAX_CPUS];
 
 #[unsafe(export_name = "TAKT_FUNCTION_PROFILE_ENABLED")]
-static ENABLED: AtomicU32 = AtomicU32::new(0);
-
-/// Switches the profiler on, which forgets what it has counted, or off (ftrace: `function_profile_enabled`).
-///
-/// # Errors
-/// As [`start`](super::start).
-///
-/// # Context
-/// As [`start`](super::start).
-pub fn set_profile(on: bool) -> Result<(), Error> {
-    super::check_functions()?;
-    if on && !is_profiling() {
-        OVERHEAD.store(0, Relaxed);
-        OVERHEAD.store(calibrate()?, Relaxed);
-        TABLES.iter().flatten().for_each(Entry::clear);
-    }
-    let change = super::Change::begin()?;
-    ENABLED.store(u32::from(on), Relaxed);
-    change.end()
-}
-
-/// A function that does nothing. Not where the tracer's own functions lie, which are never patched.
-#[inline(never)]
-#[unsafe(link_section = ".text.profile_nothing")]
-extern "C" fn nothing() {
-    // Not to be left out, nor to be taken for another empty function.
-    core::hint::black_box(());
-}
-
-/// What an empty function seems to take, in cycles.
-fn calibrate() -> Result<u64, Error> {
-    let function: extern "C" fn() = core::hint::black_box(nothing);
-    let Some((id, entry)) = id_of(function as usize).zip(entry_of(function as usize as u32)) else {
-        return Err(Error::InvalidState);
-    };
-    ENABLED.store(1, Relaxed);
-    PROFILED.store(&Filter::of_ids([id]));
-    let patched = super::apply();
-    let mut least = u64::MAX;
-    // An interrupt may come into some of them.
-    for _ in 0..CALIBRATIONS {
-        entry.clear();
-        function();
-        if entry.view().hits == 1 {
-            least = least.min(entry.view().cycles);
-        }
-    }
-    ENABLED.store(0, Relaxed);
-    patched?;
-    if least == u64::MAX {
-        return Err(Error::InvalidState);
-    }
-    Ok(least)
-}
-
-/// Calls of which the quickest counts.
-const CALIBRATIONS: usize = 16;
+pub(super) static ENABLED: AtomicU32 = AtomicU32::new(0);
 
 /// What is subtracted from each time, in cycles.
-static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+pub(super) static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the profiler is on.
 ///
@@ -115,7 +58,7 @@ pub fn profile_of(cpu: usize, id: usize) -> View {
 
 /// This CPU's entry of the function that begins at this address.
 #[inline(never)]
-fn entry_of(ip: u32) -> Option<&'static Entry> {
+pub(super) fn entry_of(ip: u32) -> Option<&'static Entry> {
     TABLES.get(percpu::cpu())?.get(id_of(ip as usize)?)
 }
 

@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::entry::entries;
+use crate::compact::counted;
 use crate::config::MAX_FUNCTIONS;
-use crate::trace::compact::counted;
 
 /// Words of a set.
 pub(super) const WORDS: usize = MAX_FUNCTIONS / 64;

@@ -12,14 +12,13 @@
 //! it is not.
 
 use core::cell::UnsafeCell;
-use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{block_of, entry};
+use super::entry::{self, block_of};
 use crate::arch::percpu::{self, PerCpu};
+use crate::compact::counted;
 use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
-use crate::thread::tcb::Tcb;
-use crate::trace::compact::counted;
+use crate::thread::tcb::TcbRef;
 
 /// A function that is under way.
 #[repr(C)]
@@ -102,11 +101,11 @@ pub(super) const STEP: u32 = size_of::<Frame>() as u32;
 pub(super) struct Shadow {
     /// The first one is none, but the stack itself: its `slot` is the stack's end, above every return address; 0 if
     /// no stack was seen yet.
-    frames: [Frame; GRAPH_DEPTH + 1],
+    pub(super) frames: [Frame; GRAPH_DEPTH + 1],
     /// Where in `frames` the uppermost is, in bytes, and [`SLOW`].
-    at: u32,
+    pub(super) at: u32,
     /// In a record's word: whether this is an interrupt stack's.
-    irq: u32,
+    pub(super) irq: u32,
     /// Someone is at work on it: what is entered meanwhile on the same stack is not hooked.
     is_busy: bool,
 }
@@ -133,32 +132,6 @@ pub(super) static SHADOWS: Shadows = Shadows(UnsafeCell::new(
         }
     }; NR],
 ));
-
-/// What assembly knows of all this.
-pub(super) mod layout {
-    use super::*;
-
-    pub(in super::super) const SIZE: usize = size_of::<Shadow>();
-    pub(in super::super) const AT: usize = offset_of!(Shadow, at);
-    pub(in super::super) const IRQ: usize = offset_of!(Shadow, irq);
-    /// The end of the stack.
-    pub(in super::super) const END: usize = offset_of!(Shadow, frames) + SLOT;
-    pub(in super::super) const SLOT: usize = offset_of!(Frame, slot);
-    pub(in super::super) const RET: usize = offset_of!(Frame, ret);
-    pub(in super::super) const WHAT: usize = offset_of!(Frame, what);
-    pub(in super::super) const THREAD_TID: usize = offset_of!(Tcb, tid);
-    pub(in super::super) const THREAD_BOTTOM: usize = offset_of!(Tcb, stack_bottom);
-    pub(in super::super) const THREAD_TOP: usize = offset_of!(Tcb, stack_top);
-
-    const _: () = assert!(
-        offset_of!(Shadow, frames) == 0 && STEP == 32 && GRAPH_DEPTH < 1 << 16,
-        "as the assembly has it"
-    );
-    const _: () = assert!(
-        WHAT.is_multiple_of(8) && offset_of!(Frame, entered) == WHAT + 8,
-        "what, part and is_timed are stored as one"
-    );
-}
 
 /// Functions that were entered and never returned.
 pub(super) static NR_MISSED_RETURNS: AtomicU64 = AtomicU64::new(0);
@@ -194,7 +167,7 @@ pub(super) fn place_of(slot: usize) -> Option<Place> {
         return Some(place);
     }
     // SAFETY: the running thread's block; what is read does not change while it runs.
-    let thread = unsafe { &*percpu::current() };
+    let thread = unsafe { &*TcbRef::current().as_ptr() };
     let place = Place {
         index: thread.tid.index(),
         bottom: thread.stack_bottom,
@@ -353,4 +326,47 @@ impl Shadow {
             NR_MISSED_RETURNS.fetch_add(1, Relaxed);
         }
     }
+}
+
+unsafe extern "C" {
+    fn takt_graph_return();
+    fn takt_graph_return_timed();
+}
+
+/// Where functions return to that the function graph has hooked. What is timed has a trampoline of its own, which takes
+/// the same time whatever the stack: it leaves everything to `graph_return`.
+#[inline(always)]
+pub(super) fn trampoline(is_timed: bool) -> usize {
+    let trampoline = if is_timed {
+        takt_graph_return_timed
+    } else {
+        takt_graph_return
+    };
+    trampoline as *const () as usize
+}
+
+/// Whether a return address is that of a trampoline.
+#[inline(always)]
+pub(super) fn is_trampoline(address: usize) -> bool {
+    address == trampoline(false) || address == trampoline(true)
+}
+
+/// The address that the function whose return address lies at `slot` returns to, for backtraces: `found` is what stands
+/// there, which may be the trampoline.
+#[inline(never)]
+pub(crate) fn return_address(slot: usize, found: usize) -> usize {
+    if !is_trampoline(found) {
+        return found;
+    }
+    all()
+        .find_map(|(_, shadow)| {
+            // SAFETY: reads what its owner may be changing: a guess then, as a backtrace is.
+            let frames = unsafe { &*shadow }.frames();
+            // The lowest of several at one place is that of the function that was called.
+            frames
+                .iter()
+                .find(|frame| frame.slot == slot)
+                .map(|frame| frame.ret)
+        })
+        .unwrap_or(found)
 }

@@ -18,9 +18,8 @@ use super::shadow::{Place, place_of};
 use crate::arch::interrupts;
 use crate::backtrace::Backtrace;
 use crate::config::{MAX_CPUS, MAX_THREADS};
-use crate::error::Error;
 
-/// What was chosen by [`set_stack_filter`].
+/// What was chosen by [`set_stack_filter`](super::set_stack_filter).
 pub(super) static FILTER: SharedFilter = SharedFilter::all();
 
 /// The functions whose entries measure, all things considered.
@@ -28,29 +27,15 @@ pub(super) static MEASURED: SharedFilter = SharedFilter::none();
 
 /// Zeros, so that they lie in `.bss`: the threads' first, then the interrupt stacks'.
 #[unsafe(export_name = "TAKT_STACK_MAX")]
-static TABLE: [Deepest; MAX_THREADS + MAX_CPUS] =
+pub(super) static TABLE: [Deepest; MAX_THREADS + MAX_CPUS] =
     [const { Deepest::new() }; MAX_THREADS + MAX_CPUS];
 
 #[unsafe(export_name = "TAKT_STACK_TRACER_ENABLED")]
-static ENABLED: AtomicU32 = AtomicU32::new(0);
+pub(super) static ENABLED: AtomicU32 = AtomicU32::new(0);
 
 /// Only what is deeper is kept.
 #[unsafe(export_name = "TAKT_STACK_MAX_FLOOR")]
-static FLOOR: AtomicU32 = AtomicU32::new(0);
-
-/// Switches the stack tracer on or off (Linux: `kernel.stack_tracer_enabled`). What it has found stays.
-///
-/// # Errors
-/// As [`start`](super::start).
-///
-/// # Context
-/// As [`start`](super::start).
-pub fn set_stack_tracer(on: bool) -> Result<(), Error> {
-    super::check_functions()?;
-    let change = super::Change::begin()?;
-    ENABLED.store(u32::from(on), Relaxed);
-    change.end()
-}
+pub(super) static FLOOR: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the stack tracer is on.
 ///
@@ -61,43 +46,13 @@ pub fn is_stack_tracing() -> bool {
     ENABLED.load(Relaxed) != 0
 }
 
-/// Chooses the functions whose entries measure (ftrace: `stack_trace_filter`); [`Filter::ALL`] at the beginning. Whatever
-/// is in it, the chain of calls that is kept has every function that is under way.
-///
-/// # Errors
-/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
-///
-/// # Context
-/// As [`start`](super::start).
-pub fn set_stack_filter(filter: &Filter) -> Result<(), Error> {
-    super::set(&FILTER, filter)
-}
-
-/// What [`set_stack_filter`] has chosen.
+/// What [`set_stack_filter`](super::set_stack_filter) has chosen.
 ///
 /// # Context
 /// Threads.
 #[must_use]
 pub fn stack_filter() -> Filter {
     FILTER.load()
-}
-
-/// Forgets what was found; from here on only what is deeper than so many bytes is kept (ftrace: `stack_max_size`).
-///
-/// # Errors
-/// As [`start`](super::start): the stack tracer pauses meanwhile.
-///
-/// # Context
-/// As [`start`](super::start).
-pub fn set_stack_max(bytes: u32) -> Result<(), Error> {
-    let was_on = is_stack_tracing();
-    set_stack_tracer(false)?;
-    // A measurement that an interrupt or another thread has left unfinished may still put back what it has found.
-    FLOOR.store(bytes, Relaxed);
-    for deepest in &TABLE {
-        deepest.set(0, 0, &[]);
-    }
-    set_stack_tracer(was_on)
 }
 
 /// What was found of the stack of the thread with this number, or behind the threads, from

@@ -21,6 +21,9 @@ use core::mem::offset_of;
 use takt_tracer::ring::Word;
 use takt_tracer::wire;
 
+use super::slow::slow;
+use super::state::{LEFT_OUT, PIDS, WHO_RUNS};
+use super::{commands, events, graph, hooks};
 use crate::arch::percpu::{self, PerCpu};
 use crate::config::TRACE_SUB_SIZE;
 
@@ -47,12 +50,6 @@ pub(super) fn trace_others() -> usize {
     takt_function_trace_others as *const () as usize
 }
 
-/// Of the context word: the running thread, and whether an interrupt or an NMI is handled.
-pub(super) const WHO_RUNS: u32 = 0xff << TID_SHIFT
-    | ((percpu::HARDIRQ | percpu::NMI) as u32) << ((percpu::PREEMPT - percpu::CONTEXT) * 8);
-/// Where the thread stands there.
-pub(super) const TID_SHIFT: usize = (percpu::CURRENT_TID - percpu::CONTEXT) * 8;
-
 /// The thunk for everything else: hooks, and several users of one function.
 pub(super) fn ops() -> usize {
     takt_function_ops as *const () as usize
@@ -62,9 +59,6 @@ pub(super) fn ops() -> usize {
 pub(super) fn commands() -> usize {
     takt_function_commands as *const () as usize
 }
-
-/// A context that no record has.
-pub(super) const NO_CONTEXT: u32 = u32::MAX;
 
 global_asm!(
     // Keeps what may hold arguments. 16 bytes are a multiple of the stack's alignment at calls.
@@ -244,13 +238,13 @@ global_asm!(
     COMMIT8 = const wire::commit_of(8),
     COMMIT12 = const wire::commit_of(12),
     WHO_RUNS = const WHO_RUNS,
-    pids = sym super::PIDS,
-    left_out = sym super::LEFT_OUT,
-    function = sym super::events::function::ID,
-    function_context = sym super::events::function_context::ID,
-    slow = sym super::slow,
-    ops = sym super::hooks::dispatch,
-    commands = sym super::commands::dispatch,
-    graph_entry = sym super::graph::graph_entry,
-    graph_return = sym super::graph::graph_return,
+    pids = sym PIDS,
+    left_out = sym LEFT_OUT,
+    function = sym events::function::ID,
+    function_context = sym events::function_context::ID,
+    slow = sym slow,
+    ops = sym hooks::dispatch,
+    commands = sym commands::dispatch,
+    graph_entry = sym graph::graph_entry,
+    graph_return = sym graph::graph_return,
 );

@@ -16,14 +16,12 @@ use takt_tracer::event::Event;
 use takt_tracer::wire::NEAR_BITS;
 use takt_tracer::{event, event_class};
 
-use super::THREADS;
-use crate::arch::jump_label::{self, Key, Writable, keys, number};
+use crate::arch::divert_records::Arguments;
+use crate::arch::jump_label::{Key, keys};
 use crate::arch::{percpu, tsc};
 use crate::config::{MAX_CPUS, MAX_THREADS, MAX_TIMERS};
-use crate::error::Error;
-use crate::thread::Thread;
-use crate::trace::rules::{Arguments, events as rules};
-use crate::trace::{control, events};
+use crate::probe::events;
+use crate::thread::handle::Thread;
 use crate::trace_event_irqs_off;
 
 event_class! {
@@ -65,7 +63,7 @@ keys! {
 
 /// The events that it is told by.
 #[inline(always)]
-fn heard() -> [u32; 4] {
+pub(super) fn heard() -> [u32; 4] {
     use events::{irq_handler_entry, irq_handler_exit, sched_switch, timer_expire};
     [
         irq_handler_entry::Event::id().number(),
@@ -76,7 +74,7 @@ fn heard() -> [u32; 4] {
 }
 
 /// What it tells.
-const TOLD: [Key; 4] = [
+pub(super) const TOLD: [Key; 4] = [
     &irq_noise::ID,
     &nmi_noise::ID,
     &softirq_noise::ID,
@@ -86,17 +84,19 @@ const TOLD: [Key; 4] = [
 const DEFERRED: u32 = (MAX_THREADS + MAX_TIMERS) as u32;
 
 /// The tracer of these events runs.
-static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
+pub(super) static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
 /// Its counters are wanted, whether the events are or not.
-static COUNTS: AtomicBool = AtomicBool::new(false);
+pub(super) static COUNTS: AtomicBool = AtomicBool::new(false);
 /// Somebody listens.
-static IS_ON: AtomicBool = AtomicBool::new(false);
+pub(super) static IS_ON: AtomicBool = AtomicBool::new(false);
 /// A bit for each of [`heard`] whose places are on for this only.
-static SOFT: AtomicU8 = AtomicU8::new(0);
+pub(super) static SOFT: AtomicU8 = AtomicU8::new(0);
 
+/// The threads' handles; 0 where there is none.
+pub(super) static THREADS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 /// When something began: the clock, and what interrupts had taken by then.
-struct Begin {
-    at: AtomicU64,
+pub(super) struct Begin {
+    pub(super) at: AtomicU64,
     taken: AtomicU64,
 }
 
@@ -123,19 +123,19 @@ impl Begin {
 
 /// What belongs to one CPU. Only that CPU writes it, in interrupts and inside sections; an NMI adds to `taken` in between.
 #[repr(align(64))]
-struct OfCpu {
+pub(super) struct OfCpu {
     /// What interrupts have taken so far, in cycles.
     taken: AtomicU64,
     nr_nmis: AtomicU32,
     nr_irqs: AtomicU32,
     nr_softirqs: AtomicU32,
     nr_threads: AtomicU32,
-    irq: Begin,
-    softirq: Begin,
-    thread: Begin,
+    pub(super) irq: Begin,
+    pub(super) softirq: Begin,
+    pub(super) thread: Begin,
 }
 
-static CPUS: [OfCpu; MAX_CPUS] = [const {
+pub(super) static CPUS: [OfCpu; MAX_CPUS] = [const {
     OfCpu {
         taken: AtomicU64::new(0),
         nr_nmis: AtomicU32::new(0),
@@ -272,69 +272,6 @@ impl Interference {
     pub(super) fn sum(self) -> u32 {
         self.nmis + self.irqs + self.softirqs + self.threads
     }
-}
-
-/// A tracer begins whose events these are. `counts`: it asks for [`Interference`].
-pub(super) fn begin(counts: bool) -> Result<(), Error> {
-    COUNTS.store(counts, Relaxed);
-    IS_CHOSEN.store(true, Relaxed);
-    let begun = update();
-    IS_CHOSEN.store(begun.is_ok(), Relaxed);
-    begun
-}
-
-/// It has ended.
-pub(super) fn end() -> Result<(), Error> {
-    IS_CHOSEN.store(false, Relaxed);
-    update()
-}
-
-/// Listens if there is anybody to tell. Called when an event was switched, too.
-///
-/// # Context
-/// Threads that may block, one at a time.
-pub(in crate::trace) fn update() -> Result<(), Error> {
-    let is_told = || TOLD.iter().any(|key| control::is_enabled(number(key)));
-    let is_wanted = IS_CHOSEN.load(Relaxed) && (COUNTS.load(Relaxed) || is_told());
-    if is_wanted == IS_ON.load(Relaxed) {
-        return Ok(());
-    }
-    rules::change(&mut |text| {
-        // SAFETY: every other CPU stands still.
-        unsafe { listen(text, is_wanted) };
-        Ok(())
-    })
-}
-
-/// # Safety
-/// Every other CPU stands still.
-unsafe fn listen(text: &mut Writable, on: bool) {
-    for cpu in &CPUS {
-        for begin in [&cpu.irq, &cpu.softirq, &cpu.thread] {
-            begin.at.store(0, Relaxed);
-        }
-    }
-    if on {
-        for (place, id) in heard().into_iter().enumerate() {
-            if !control::is_enabled(id) {
-                SOFT.fetch_or(1 << place, Relaxed);
-                // SAFETY: the caller's duty.
-                unsafe { control::switch(text, id, true) };
-            }
-        }
-        IS_ON.store(true, Relaxed);
-    } else {
-        IS_ON.store(false, Relaxed);
-        let soft = SOFT.swap(0, Relaxed);
-        for (place, id) in heard().into_iter().enumerate() {
-            if soft & 1 << place != 0 && !rules::is_kept(id) {
-                // SAFETY: the caller's duty.
-                unsafe { control::switch(text, id, false) };
-            }
-        }
-    }
-    // SAFETY: the caller's duty.
-    unsafe { jump_label::set(text, (&raw const NMI) as u32, on) };
 }
 
 /// Whether somebody listens.

@@ -5,14 +5,16 @@
 use takt_tracer::{event, event_class};
 
 use super::noise::Interference;
-use super::{Flag, Param, Tracer, end, get, has, names, reaches, start, stop};
+use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
+use crate::clock::{self, Instant};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::preempt;
-use crate::time::{self, Instant};
 use crate::trace::latency;
+use crate::trace::tracer::Tracer;
 use crate::trace_event;
 use takt_tracer::control::Tracer as Name;
+use takt_tracer::control::osnoise::{Flag, Param};
 
 event_class! {
     /// What one sampling has shown.
@@ -54,14 +56,14 @@ fn begin() -> Result<(), Error> {
 }
 
 fn body(cpu: usize) {
-    while !super::ENDS.load(core::sync::atomic::Ordering::Relaxed) {
+    while !ENDS.load(core::sync::atomic::Ordering::Relaxed) {
         let begun = Instant::now();
         sample(cpu);
-        let period = time::nanos_to_cycles(get(Param::Period));
-        let pause = time::nanos_to_cycles(PAUSE);
+        let period = clock::nanos_to_cycles(get(Param::Period));
+        let pause = clock::nanos_to_cycles(PAUSE);
         let next = (begun + period).max(Instant::now() + pause);
         // Woken early it ends.
-        let _ = crate::thread::park(next);
+        let _ = crate::thread::handle::park(next);
     }
 }
 
@@ -75,7 +77,7 @@ struct Seen {
 
 /// Samples for the runtime.
 fn sample(cpu: usize) {
-    let runtime = time::nanos_to_cycles(get(Param::Runtime));
+    let runtime = clock::nanos_to_cycles(get(Param::Runtime));
     let before = Interference::now();
     let (seen, took) = if has(Flag::IrqDisable) {
         let _guard = preempt::irq_save();
@@ -125,7 +127,7 @@ fn look() -> (u64, Interference) {
 fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
     let mut seen = Seen::default();
     let thresh = match latency::THRESH.load(core::sync::atomic::Ordering::Relaxed) {
-        0 => time::nanos_to_cycles(DEFAULT_THRESH),
+        0 => clock::nanos_to_cycles(DEFAULT_THRESH),
         thresh => thresh,
     };
     let (begun, mut met) = look();
@@ -151,7 +153,7 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
             last = now;
         }
         let took = now - begun;
-        if took >= runtime || super::ENDS.load(core::sync::atomic::Ordering::Relaxed) {
+        if took >= runtime || ENDS.load(core::sync::atomic::Ordering::Relaxed) {
             return (seen, took);
         }
     }

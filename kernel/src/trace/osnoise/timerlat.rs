@@ -7,15 +7,17 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
 
-use super::{Flag, Param, Tracer, end, get, has, names, reaches, start, stop};
+use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
+use crate::clock::{self, Instant};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
-use crate::thread;
-use crate::time::{self, Instant};
+use crate::thread::handle as thread;
 use crate::trace::stack::{self, MAX_FRAMES};
-use crate::{smp, trace_event_irqs_off, trace_event_irqs_on};
+use crate::trace::tracer::Tracer;
+use crate::{cpus, trace_event_irqs_off, trace_event_irqs_on};
 use takt_tracer::control::Tracer as Name;
+use takt_tracer::control::osnoise::{Flag, Param};
 
 event_class! {
     /// A latency of one activation.
@@ -120,7 +122,7 @@ fn body(cpu: usize) {
 fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
     let instance = &INSTANCES[cpu % MAX_CPUS];
     let mut next = first(cpu);
-    while !super::ENDS.load(Relaxed) {
+    while !ENDS.load(Relaxed) {
         instance
             .seqnum
             .store(instance.seqnum.load(Relaxed).wrapping_add(1), Relaxed);
@@ -129,11 +131,11 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         let now = loop {
             thread::park(Instant::NEVER)?;
             let now = Instant::now().cycles();
-            if now >= next || super::ENDS.load(Relaxed) {
+            if now >= next || ENDS.load(Relaxed) {
                 break now;
             }
         };
-        if super::ENDS.load(Relaxed) {
+        if ENDS.load(Relaxed) {
             break;
         }
         let latency = now - next;
@@ -154,17 +156,17 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
 }
 
 fn period() -> u64 {
-    time::nanos_to_cycles(get(Param::TimerlatPeriod)).max(1)
+    clock::nanos_to_cycles(get(Param::TimerlatPeriod)).max(1)
 }
 
 /// The first activation, far enough away: on a multiple of the period if the CPUs are to be aligned. Else they are
 /// staggered, between the multiples, where other periodic threads may be: activations at once would measure one another.
 fn first(cpu: usize) -> u64 {
     let period = period();
-    let lead = time::nanos_to_cycles(1_000_000);
+    let lead = clock::nanos_to_cycles(1_000_000);
     let first = (Instant::now().cycles() + lead).next_multiple_of(period);
     match has(Flag::TimerlatAlign) {
         true => first,
-        false => first + period / 2 + period / u64::from(smp::nr_online()) * cpu as u64,
+        false => first + period / 2 + period / u64::from(cpus::nr_online()) * cpu as u64,
     }
 }

@@ -13,7 +13,7 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::sleep_until;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::latency::{self, Latency};
-use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracer};
+use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracers};
 use takt_kernel::{Error, arch, irq, preempt, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
@@ -404,9 +404,9 @@ target_test! {
             "nop", "sched_switch", "irqsoff", "preemptoff", "preemptirqsoff", "wakeup", "wakeup_rt", "hwlat",
         ];
         for name in names {
-            check!(tracer::available().any(|known| known == name), "{name} is missing");
+            check!(tracers::available().any(|known| known == name), "{name} is missing");
             choose(name)?;
-            check_eq!(tracer::current(), name);
+            check_eq!(tracers::current(), name);
         }
         let id = events::sched_switch::Event::id().number();
         check!(!trace::is_enabled(id));
@@ -415,7 +415,7 @@ target_test! {
         choose("wakeup_rt")?;
         check!(trace::is_enabled(id));
         check_err!(choose("irqsof"), InvalidArgument);
-        check_eq!(tracer::current(), "wakeup_rt");
+        check_eq!(tracers::current(), "wakeup_rt");
         choose("irqsoff")?;
         check!(!trace::is_enabled(id));
         // What a tracer needs is on whatever others want; what they want is on when it ends.

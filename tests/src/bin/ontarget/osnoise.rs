@@ -3,7 +3,7 @@
 use takt_board::carry_out;
 use takt_kernel::config::MAX_CPUS;
 use takt_kernel::time::Timer;
-use takt_kernel::trace::{self, tracer};
+use takt_kernel::trace::{self, tracers};
 use takt_kernel::{Error, smp, thread, time};
 use takt_tests::{check, check_eq, target_test};
 use takt_tracer::control::osnoise::{Flag, Param};
@@ -18,7 +18,7 @@ fn set(text: &str) -> Result<(), Errno> {
 
 /// All as it is at first.
 fn reset() -> Result<(), Error> {
-    tracer::set_tracer("nop")?;
+    tracers::set_tracer("nop")?;
     trace::tracing_off();
     // In an order in which each is possible.
     for param in [Param::Period, Param::Runtime].iter().chain(Param::ALL) {

@@ -1,8 +1,8 @@
-//! What the command line and the host set of the tracer, carried out.
+//! What the command line and the host set of the tracers, carried out.
 
 use takt_board::carry_out;
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
-use takt_kernel::trace::{self, Event, Mode, tracer};
+use takt_kernel::trace::{self, Event, Mode, tracers};
 use takt_kernel::trace_event;
 use takt_tests::{check, check_eq, note, target_test};
 use takt_tracer::control::setting::{Errno, Setting};
@@ -92,9 +92,9 @@ target_test! {
     /// A bad setting has the number that Linux gives, and changes nothing.
     fn bad_settings_change_nothing(Shared) {
         reset();
-        let before = tracer::current();
+        let before = tracers::current();
         check_eq!(set("ftrace=no_such_tracer"), Err(Errno::Invalid));
-        check_eq!(tracer::current(), before);
+        check_eq!(tracers::current(), before);
         check_eq!(set("tracing_on=2"), Err(Errno::Invalid));
         check_eq!(set("tracing_cpumask=10000"), Err(Errno::Overflow));
         check_eq!(trace::cpumask(), 0xff);

@@ -233,12 +233,12 @@ target_test! {
     fn a_stack_after_every_event(Shared) {
         begin();
         trace::enable(followed::Event::id().number(), true)?;
-        stack::set_after_events(true)?;
+        trace::rules::events::set_stacktrace(true)?;
         around_event(1);
         interrupt::raise(|| {
             around_event(2);
         });
-        stack::set_after_events(false)?;
+        trace::rules::events::set_stacktrace(false)?;
         check!(!stack::is_after_events());
         around_event(3);
         trace::enable(followed::Event::id().number(), false)?;

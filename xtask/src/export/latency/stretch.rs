@@ -85,7 +85,10 @@ impl Stretch {
 /// Files of functions that are inlined wherever a section begins or ends: it is their callers that are of interest.
 const TOOLS: &[&str] = &[
     "kernel/src/arch/",
+    "kernel/src/lock.rs",
+    "kernel/src/probe/",
     "kernel/src/section.rs",
+    "kernel/src/section/",
     "kernel/src/preempt.rs",
     "kernel/src/trace/",
 ];

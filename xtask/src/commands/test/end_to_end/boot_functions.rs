@@ -106,7 +106,7 @@ fn files(stage: &Stage) -> Result<()> {
     let timerlat = "takt_timerlat::workload::timerlat";
     for part in [
         format!("1\ntakt_kernel::time::sleep_until\n{timerlat}::expired\nA\n"),
-        format!("A\ntakt_kernel::time::idle_wait_exactly\n{timerlat}::expired\nB\n"),
+        format!("A\ntakt_kernel::idle::idle_wait_exactly\n{timerlat}::expired\nB\n"),
         format!("B\ntakt_kernel::time::sleep_until\n{timerlat}::thread_main\n"),
     ] {
         contains(&done.stdout, &part)?;

@@ -16,8 +16,8 @@ const BEGINS: [&str; 6] = [
     "5trace8function5hooks8dispatch",
     "5trace8function5graph11graph_entry",
     "5trace8function5graph12graph_return",
-    "5trace5rules6before",
-    "5trace5rules5after",
+    "14divert_records6before",
+    "14divert_records5after",
 ];
 
 /// What ends a walk: a panic, a switch to another thread, and what only the report of a fault looks at.
@@ -27,7 +27,7 @@ const ENDS: [&str; 6] = [
     "7preempt8too_deep",
     "6switch16preempt_schedule",
     "6switch7preempt",
-    "5fault11guard_owner",
+    "6guards",
 ];
 
 /// Nothing that the tracer calls while it records can be traced: no function that is reached from its beginnings has an entry

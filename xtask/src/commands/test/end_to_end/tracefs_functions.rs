@@ -202,7 +202,11 @@ pub(super) fn beside_latency_tracers(stage: &Stage) -> Result<()> {
     ensure!(calls(first).is_empty(), "{first}");
     let with = calls(between(rest, "", "B\n")?);
     ensure!(
-        !with.is_empty() && with.iter().all(|call| !call.contains("takt_kernel::trace")),
+        !with.is_empty()
+            && with
+                .iter()
+                .all(|call| !call.contains("takt_kernel::trace")
+                    && !call.contains("takt_kernel::probe")),
         "{rest}"
     );
     let after = between(rest, "B\n", "C\n")?;
@@ -296,7 +300,7 @@ pub(super) fn control_thread_left_out(stage: &Stage) -> Result<()> {
         matches!(lines[..], [expired, enabled, all, idle, ring, ..]
             if expired.ends_with("timerlat::expired ->takt_function_trace_others")
                 && Some(enabled) == all.split(' ').next()
-                && idle.starts_with("# takt_kernel::time::timer_interrupt_idle: never, ")
+                && idle.starts_with("# takt_kernel::expiry::timer_interrupt_idle: never, ")
                 && ring.parse::<u32>().is_ok_and(|nr| nr > 10)),
         "{list}"
     );

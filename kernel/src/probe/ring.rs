@@ -7,11 +7,9 @@ use core::sync::atomic::{
     compiler_fence,
 };
 
-use takt_tracer::event::Sink;
 use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 
 use crate::arch::percpu::{self, CONTROL, PerCpu, RING, RING_BEFORE};
-use crate::arch::record;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const POS: usize = CONTROL + Word::Pos.offset() as usize;
@@ -134,7 +132,7 @@ impl CpuRing for KernelRing {
     #[cfg(feature = "function")]
     #[inline(always)]
     fn opening(self) {
-        super::function::forget_context_here();
+        forget_context_here();
     }
 
     #[inline(always)]
@@ -150,7 +148,7 @@ impl CpuRing for KernelRing {
 
 /// The control word of this CPU's ring at this offset.
 #[inline(always)]
-pub(super) fn control_word<const OFFSET: usize>() -> u64 {
+pub(crate) fn control_word<const OFFSET: usize>() -> u64 {
     let value: u64;
     // SAFETY: a control word of this CPU.
     unsafe {
@@ -178,127 +176,30 @@ pub(crate) unsafe extern "C" fn record_bytes(
     ring::record_bytes(RingOf::here(), word, extra, text);
 }
 
-/// The halves of a pair of extra words.
-#[inline(always)]
-fn halves(pair: u64) -> (u32, u32) {
-    (pair as u32, (pair >> 32) as u32)
-}
-
-/// Declares a [`Sink`] over the record functions: those for words with context have the names behind `_ctx`, and of the
-/// context they get `$context`.
-macro_rules! sink {
-    ($(#[$doc:meta])* $vis:vis $sink:ident, $context:expr, $rare:literal, $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $near:ident $text:ident $text1:ident
-        $bytes:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        $vis struct $sink;
-
-        impl Sink for $sink {
-            const CONTEXT: u32 = $context;
-            const RARE: bool = $rare;
-
-            #[inline(always)]
-            fn rec_near_ctx(word: usize, time: u64) {
-                record::$near(word, time);
-            }
-
-            sink! { @functions rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes =>
-                rec8 rec12 rec16 rec20 rec24 rec_text rec_text1 rec_bytes }
-            sink! { @functions rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx =>
-                $rec8 $rec12 $rec16 $rec20 $rec24 $text $text1 $bytes }
-        }
-    };
-    (@functions $rec8:ident $rec12:ident $rec16:ident $rec20:ident $rec24:ident $text:ident $text1:ident $bytes:ident =>
-        $to8:ident $to12:ident $to16:ident $to20:ident $to24:ident $to_text:ident $to_text1:ident $to_bytes:ident) => {
-        #[inline(always)]
-        fn $rec8(word: usize) {
-            record::$to8(word);
-        }
-
-        #[inline(always)]
-        fn $rec12(word: usize, a: u32) {
-            record::$to12(word, a);
-        }
-
-        #[inline(always)]
-        fn $rec16(word: usize, ab: u64) {
-            let (a, b) = halves(ab);
-            record::$to16(word, a, b);
-        }
-
-        #[inline(always)]
-        fn $rec20(word: usize, ab: u64, c: u32) {
-            let (a, b) = halves(ab);
-            record::$to20(word, a, b, c);
-        }
-
-        #[inline(always)]
-        fn $rec24(word: usize, ab: u64, cd: u64) {
-            let ((a, b), (c, d)) = (halves(ab), halves(cd));
-            record::$to24(word, a, b, c, d);
-        }
-
-        #[inline(always)]
-        fn $text(text: &[u8], word: usize) {
-            record::$to_text(word, text.as_ptr(), text.len());
-        }
-
-        #[inline(always)]
-        fn $text1(text: &[u8], word: usize, a: u32) {
-            record::$to_text1(word, text.as_ptr(), text.len(), a);
-        }
-
-        #[inline(always)]
-        fn $bytes(word: usize, extra: &[u32], bytes: Option<&[u8]>) {
-            let (text, len) = bytes.map_or((core::ptr::null(), 0), |text| (text.as_ptr(), text.len()));
-            record::$to_bytes(word, text, len, extra.as_ptr(), extra.len());
-        }
-    };
-}
-
-sink! {
-    /// Where trace points send their records: this CPU's ring.
-    pub KernelSink, record::IRQS_ON, false, rec8_ctx rec12_ctx rec16_ctx rec20_ctx rec24_ctx rec_near_ctx rec_text_ctx rec_text1_ctx rec_bytes_ctx
-}
-sink! {
-    /// Where trace points send their records when interrupts are known to be off.
-    pub IrqsOffSink, 0, false, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
-}
-sink! {
-    /// Where trace points send their records when interrupts are known to be on.
-    pub IrqsOnSink, record::IRQS_ON, false, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
-}
-#[cfg(feature = "latency-tracers")]
-sink! {
-    /// Where the tracers send records of which there are few, when interrupts are known to be off: no image needs a quick
-    /// function for these.
-    pub(super) RareSink, 0, true, rec8_known rec12_known rec16_known rec20_known rec24_known rec_near_known rec_text_known rec_text1_known rec_bytes_known
-}
-
 /// A CPU's ring, reached from anywhere: for what its CPU does slowly, for handing over and counting; another CPU does not
 /// write while its CPU writes. Each step is one instruction, as those of [`KernelRing`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RingOf(*mut PerCpu);
+pub(crate) struct RingOf(*mut PerCpu);
 
 impl RingOf {
-    pub(super) fn new(cpu: usize) -> Self {
+    pub(crate) fn new(cpu: usize) -> Self {
         Self(percpu::of(cpu))
     }
 
     /// Those of all CPUs, one after the other.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        super::counted(MAX_CPUS).map(Self::new)
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        crate::compact::counted(MAX_CPUS).map(Self::new)
     }
 
     /// That of this CPU.
     #[inline(always)]
-    pub(super) fn here() -> Self {
+    pub(crate) fn here() -> Self {
         Self(percpu::this())
     }
 
     /// Its control words.
     #[inline(always)]
-    pub(super) fn control(self) -> &'static RingControl {
+    pub(crate) fn control(self) -> &'static RingControl {
         // SAFETY: the block is static and the control words are atomics.
         unsafe { &(*self.0).ring }
     }
@@ -320,12 +221,12 @@ impl RingOf {
     }
 
     /// Addresses of the control words and of the ring's memory.
-    pub(super) fn place(self) -> (usize, usize) {
+    pub(crate) fn place(self) -> (usize, usize) {
         (&raw const *self.control() as usize, self.at(0) as usize)
     }
 
     /// The memory of a sub-buffer.
-    pub(super) fn sub_buffer(self, offset: u32) -> &'static [u8] {
+    pub(crate) fn sub_buffer(self, offset: u32) -> &'static [u8] {
         // SAFETY: `offset` is that of a complete sub-buffer: no writer is inside.
         unsafe { core::slice::from_raw_parts(self.at(offset), TRACE_SUB_SIZE) }
     }
@@ -349,7 +250,7 @@ impl CpuRing for RingOf {
     fn ctx(self) -> u32 {
         in_order();
         let irqs_on = match crate::arch::interrupts::are_enabled() {
-            true => record::IRQS_ON,
+            true => percpu::IRQS_ON,
             false => 0,
         };
         // SAFETY: a word of a static block. Another CPU's is what it is at the moment.
@@ -389,7 +290,7 @@ impl CpuRing for RingOf {
 
     #[cfg(feature = "function")]
     fn opening(self) {
-        super::function::forget_context(self.0);
+        forget_context(self.0);
     }
 
     #[inline(always)]
@@ -434,4 +335,25 @@ impl CpuRing for RingOf {
         // SAFETY: as `store32`, and the ring is none of what is recorded.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
     }
+}
+
+/// A context that no record has.
+#[cfg(feature = "function")]
+const NO_CONTEXT: u32 = u32::MAX;
+
+/// What this CPU's last record of a function says of the context does not count any more.
+#[cfg(feature = "function")]
+#[inline(always)]
+pub(crate) fn forget_context_here() {
+    forget_context(percpu::this());
+}
+
+/// As [`forget_context_here`], for a CPU's block.
+#[cfg(feature = "function")]
+#[inline(always)]
+pub(crate) fn forget_context(cpu: *mut PerCpu) {
+    // SAFETY: a CPU's block; blocks are static.
+    let context = unsafe { &raw mut (*cpu).function_context };
+    // SAFETY: a word of its own, written as a whole; see `trace::function::thunk` for who may write when.
+    unsafe { context.write_volatile(NO_CONTEXT) };
 }

@@ -4,11 +4,12 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{TIMED, place_asm, place_text};
+use super::hidden::Hooks;
+use super::place::{TIMED, place_asm, place_text};
+use crate::arch::jump_label::Writable;
 use crate::arch::jump_label::{self, keys, number};
 use crate::arch::percpu::{self, PerCpu, behind_gs};
-use crate::arch::stop::Text;
-use crate::trace::counted;
+use crate::compact::counted;
 
 keys! {
     /// The place that is measured.
@@ -48,9 +49,6 @@ global_asm!(
     "mov gs:[{hidden}], rax",
     "takt_place_ended:",
     "jmp takt_place_hook_end",
-    "takt_place_irq_returns:",
-    "push offset {irq_returns}",
-    "jmp takt_place_hook",
     "takt_place_probed:",
     "push offset {probed}",
     "jmp takt_place_hook",
@@ -59,7 +57,6 @@ global_asm!(
     before = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, before)),
     hidden = const behind_gs(offset_of!(PerCpu, hooks) + offset_of!(Hooks, hidden)),
     overhead = sym OVERHEAD,
-    irq_returns = sym crate::trace::irq_returns,
     probed = sym probed,
 );
 
@@ -69,18 +66,6 @@ extern "C" fn probed() {}
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 /// Cycles from a place to its hook's first time stamp.
 static LEAD: AtomicU64 = AtomicU64::new(0);
-
-/// What the hooks of a CPU have taken. In its block, and changed by that CPU only.
-#[derive(Debug)]
-pub(crate) struct Hooks {
-    /// The TSC when the one under way took its first time stamp.
-    entered: AtomicU64,
-    /// What those before it have taken, in cycles.
-    before: AtomicU64,
-    /// What all of them have taken, in cycles.
-    /// Another CPU may read it, and then misses what a hook under way has taken.
-    hidden: AtomicU64,
-}
 
 /// What a way to a hook takes beside that of a place, in cycles: in front of the hook, and altogether.
 #[derive(Clone, Copy)]
@@ -210,10 +195,9 @@ fn shortest(hooks: &Hooks) -> [u32; 3] {
 /// Measures what a hook takes besides what it times itself: a place with a hook that does nothing, against the place alone.
 ///
 /// # Context
-/// Threads. Interrupts are off for some thousand instructions.
-pub(crate) fn calibrate(text: &mut Text) {
+/// Threads, while every other CPU stands still. Takes some thousand instructions.
+pub(crate) fn calibrate(stopped: &mut Writable) {
     OVERHEAD.store(0, Relaxed);
-    let stopped = &mut text.stop().text;
     // SAFETY: this CPU's own, with interrupts off.
     let hooks = unsafe { &(*percpu::this()).hooks };
     let [alone, ..] = shortest(hooks);

@@ -8,8 +8,12 @@ use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 
-use super::percpu::{CURRENT, PerCpu, behind_gs};
-use crate::thread::tcb::Tcb;
+use crate::arch::interrupts;
+use crate::arch::percpu::{self, CURRENT, PerCpu, behind_gs};
+use crate::cpus::SMP;
+use crate::probe;
+use crate::static_branch;
+use crate::thread::tcb::{Tcb, TcbRef};
 
 global_asm!(
     ".section .text.thunk, \"ax\"",
@@ -84,7 +88,7 @@ global_asm!(
     cpu = const behind_gs(offset_of!(PerCpu, cpu)),
     current = const CURRENT,
     state = const offset_of!(Tcb, state),
-    not_ready = sym crate::section::locked_not_ready,
+    not_ready = sym locked_not_ready,
 );
 
 /// A call that the compiler takes for an instruction: it keeps the general registers, not the SSE ones. The stack is
@@ -132,7 +136,7 @@ pub(crate) fn lock_smp() {
 }
 
 /// Takes the kernel lock for a thread. Where another CPU has suspended it meanwhile, it goes on by
-/// [`locked_not_ready`](crate::section::locked_not_ready).
+/// [`locked_not_ready`].
 ///
 /// # Context
 /// As [`lock_smp`], but interrupts may be enabled for a moment.
@@ -146,6 +150,54 @@ pub(crate) fn lock_thread_smp() {
 /// # Context
 /// Interrupts off.
 #[inline(always)]
-pub(crate) fn unlock_smp() {
+fn unlock_smp() {
     call!("takt_thunk_unlock");
+}
+
+/// Takes the lock, where more than one CPU runs.
+#[inline(always)]
+pub(crate) fn lock() {
+    if static_branch!(SMP) {
+        lock_smp();
+    }
+}
+
+/// As [`lock`], where interrupts may be enabled for a moment.
+#[inline(always)]
+pub(crate) fn lock_thread() {
+    if static_branch!(SMP) {
+        lock_thread_smp();
+    }
+}
+
+/// Gives it up.
+#[inline(always)]
+pub(crate) fn unlock() {
+    if static_branch!(SMP) {
+        unlock_smp();
+    }
+}
+
+/// The lock was taken for a thread that is not ready, or has not come to wait yet. While it waited for the lock another CPU
+/// may have suspended it and taken it out of its run queue: it may go on only when it is resumed, or it would be taken out
+/// once more.
+extern "C" fn locked_not_ready() {
+    loop {
+        if TcbRef::current().state() == 0 || !percpu::is_preemptible() {
+            return;
+        }
+        unlock_smp();
+        probe::section_ends();
+        // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
+        unsafe { interrupts::enable() };
+        core::hint::spin_loop();
+        interrupts::disable();
+        probe::section_begun();
+        lock_smp();
+    }
+}
+
+/// Ends the section of a thread that has ended and is not on its stack any more.
+pub(crate) extern "C" fn end_abandoned() {
+    unlock();
 }

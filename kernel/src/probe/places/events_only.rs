@@ -14,4 +14,4 @@ pub(crate) use super::events::sched_wakeup::ID as WAKEUP;
 ///
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn set_event(_: &mut Writable, _: u32, _: bool) {}
+pub(crate) unsafe fn set_event(_: &mut Writable, _: u32, _: bool) {}

@@ -5,9 +5,9 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use super::compact::rolled;
 use super::events;
 use crate::arch::jump_label::{self, Key, Writable, keys, number};
+use crate::compact::rolled;
 
 keys! {
     /// Interrupts were disabled.
@@ -76,20 +76,20 @@ static PLACES: [Place; 7] = [
 
 /// Places that a tracer wants to hear of, by their bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Places(pub(super) u8);
+pub(crate) struct Places(pub(crate) u8);
 
 impl Places {
     /// Where interrupts are disabled and enabled, and where an interrupt's handling begins.
-    pub(super) const IRQS: Self = Self(1 << 0 | 1 << 1 | ENTRY);
+    pub(crate) const IRQS: Self = Self(1 << 0 | 1 << 1 | ENTRY);
     /// Where preemption is disabled and enabled.
-    pub(super) const PREEMPTION: Self = Self(1 << 2 | 1 << 3);
+    pub(crate) const PREEMPTION: Self = Self(1 << 2 | 1 << 3);
     /// Both.
-    pub(super) const ALL: Self = Self(Self::IRQS.0 | Self::PREEMPTION.0);
+    pub(crate) const ALL: Self = Self(Self::IRQS.0 | Self::PREEMPTION.0);
     /// Where threads are woken and switched to.
-    pub(super) const THREADS: Self = Self(1 << 5 | 1 << 6);
+    pub(crate) const THREADS: Self = Self(1 << 5 | 1 << 6);
 
     /// Whether interrupts' beginnings are among them.
-    pub(super) const fn have_interrupts(self) -> bool {
+    pub(crate) const fn have_interrupts(self) -> bool {
         self.0 & ENTRY != 0
     }
 }
@@ -102,7 +102,7 @@ const ENTRY: u8 = 1 << 4;
 /// # Safety
 /// That of [`jump_label::set`].
 #[inline(always)]
-pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
+pub(crate) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
     if let Some(place) = rolled(&PLACES).find(|place| number(place.event) == id) {
         // SAFETY: the caller's duty.
         unsafe { place.set(text, EVENT, on) };
@@ -115,7 +115,7 @@ pub(super) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
 /// That of [`jump_label::set`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
+pub(crate) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
     let mut left = places.0;
     for place in rolled(&PLACES) {
         if left & 1 != 0 {

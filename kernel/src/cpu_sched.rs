@@ -1,0 +1,31 @@
+//! What one CPU schedules.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use takt_scheduler::{RunQueue, ThreadId, TimerQueue};
+
+use crate::config::TIMER_IDS;
+
+/// Whether threads' run times are counted.
+pub(crate) static COUNTS_TIMES: AtomicBool = AtomicBool::new(false);
+
+/// The scheduling state of one CPU.
+pub struct CpuSched {
+    pub(crate) rq: RunQueue,
+    pub(crate) timers: TimerQueue<TIMER_IDS>,
+    /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the
+    /// CPU, and one while run times are counted.
+    pub(crate) nr_watchers: u32,
+    /// What the hardware timer is set to, or `u64::MAX`.
+    pub(crate) armed: u64,
+}
+
+impl CpuSched {
+    /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
+    pub(crate) fn reset(&mut self) {
+        self.rq = RunQueue::new(ThreadId::new(0));
+        self.timers.reset();
+        self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
+        self.armed = u64::MAX;
+    }
+}

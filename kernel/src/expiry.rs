@@ -1,0 +1,156 @@
+//! The kernel's own interrupts, the timer's and the kick of another CPU: what a deadline that has come leads to.
+//!
+//! A timer's number says what it is for: a thread's time-out, the quantum of a round-robin thread, or a software timer's
+//! function. What that makes due the interrupt's exit carries out.
+
+use takt_scheduler::{ThreadId, TimerId};
+
+use crate::arch::interrupts::{KICK_VECTOR, TIMER_VECTOR};
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::{apic, stop};
+use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::deferred;
+use crate::probe::{self, trace};
+use crate::quantum;
+use crate::sched;
+use crate::section::{self, Irq, Kernel, Section};
+use crate::soft_timer::{self, Expiry};
+use crate::switch::{self, IrqExit};
+use crate::sync::pi;
+use crate::thread::tcb::{TcbRef, Woken};
+use crate::wait;
+
+/// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
+pub(crate) extern "C" fn timer_interrupt(at: u64) -> IrqExit {
+    switch::irq_exit(handle_timer(at))
+}
+
+/// The same when it found the idle thread waiting: nothing of that thread is kept, so this does not return to the stub.
+/// Part of the entry, and not traced.
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
+    switch::irq_exit_from_halt(handle_timer(at))
+}
+
+#[inline(always)]
+fn handle_timer(at: u64) -> Section<Irq> {
+    apic::end_of_interrupt();
+    let cpu = CpuRef::this();
+    let mut section = section::enter_irq();
+    cpu.count_irq();
+    probe::timer_entry(at);
+    expire(&mut section, cpu, at);
+    trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
+    section
+}
+
+/// The handler of a kick: whatever was woken here, and timers that others set.
+pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
+    apic::end_of_interrupt();
+    stop::stand_still();
+    let cpu = CpuRef::this();
+    let mut section = section::enter_irq();
+    cpu.count_irq();
+    // Nobody kicks the only CPU that there can be.
+    if MAX_CPUS > 1 {
+        probe::kick_entry(at);
+        expire(&mut section, cpu, at);
+        // Should nothing have changed, `pick_next` lets the running thread stay.
+        percpu::set_need_resched();
+        trace!(irq_handler_exit, u32::from(KICK_VECTOR));
+    }
+    switch::irq_exit(section)
+}
+
+/// Runs every timer whose deadline is not after `at`, and sets the hardware to the next.
+///
+/// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
+/// on behind it. So several that expire at once keep no device waiting for more than one of them.
+#[inline(always)]
+pub(crate) fn expire(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
+    let first = kernel.cpu(cpu).timers.pop_expired(at);
+    if let Some(first) = first
+        && run(kernel, cpu, first, at)
+    {
+        expire_others(kernel, cpu, at);
+    }
+    let sched = kernel.cpu(cpu);
+    sched.armed = sched.timers.earliest_deadline();
+    // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
+    if sched.armed != u64::MAX {
+        apic::arm(sched.armed);
+    }
+}
+
+/// Apart, since one timer at a time is what most interrupts find.
+#[cold]
+#[inline(never)]
+fn expire_others(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
+    while !apic::is_other_pending() {
+        let next = kernel.cpu(cpu).timers.pop_further_expired(at);
+        if !next.is_some_and(|next| run(kernel, cpu, next, at)) {
+            return;
+        }
+    }
+}
+
+/// Runs a timer that has expired; says whether the next one is due as well.
+#[inline(always)]
+fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
+    trace!(timer_expire, id.raw(), deadline);
+    let index = id.index();
+    if index >= MAX_THREADS {
+        soft_timer::expired(kernel, id, Expiry { deadline, at });
+    } else if id != quantum::TIMER {
+        timed_out(kernel, ThreadId::new(index as u8));
+    } else {
+        quantum::quantum_expired(kernel, cpu);
+    }
+    kernel.cpu(cpu).timers.earliest_deadline() <= at
+}
+
+/// A thread's time-out has come.
+#[inline(always)]
+fn timed_out(kernel: &mut Kernel, tid: ThreadId) {
+    let thread = TcbRef::of(tid);
+    let t = kernel.look_at(thread);
+    if t.woken != Woken::Not {
+        // It was woken and has not come to disarm it.
+        return;
+    }
+    let waits_for_mutex = !t.blocked_on.is_null();
+    if !t.wait_queue.is_null() {
+        wait::leave_queue(kernel, thread);
+        if waits_for_mutex {
+            return timed_out_of_mutex(kernel, thread);
+        }
+    }
+    sched::wake(kernel, thread, Woken::TimedOut);
+}
+
+/// The rest of [`timed_out`] of a thread that has waited for a mutex. What the owners along the chain have inherited through
+/// it is taken back by this interrupt and not by the thread, which may not run for long.
+#[cold]
+#[inline(never)]
+fn timed_out_of_mutex(kernel: &mut Kernel, t: TcbRef) {
+    let owner = kernel
+        .mutex_of(t)
+        .and_then(|mutex| mutex.waiter_gone(kernel, t));
+    sched::wake(kernel, t, Woken::TimedOut);
+    if let Some(owner) = owner {
+        kernel.nest(|| {
+            let _ = pi::walk(owner);
+        });
+    }
+}
+
+/// The function of the timer for what was deferred.
+pub(crate) fn do_deferred(_: usize, _: Expiry) {
+    deferred::go_on(|tid| {
+        // A chain that is too long ends there, as for whoever began.
+        let _ = pi::walk(tid);
+    });
+}

@@ -1,0 +1,121 @@
+//! The idle thread: what a CPU does while no other thread is ready.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::{apic, tsc};
+use crate::trace::control;
+use crate::{cpus, machine, probe, section, timers};
+
+/// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,
+/// as a sign of life every few seconds.
+#[inline(always)]
+fn arm_for_idle() {
+    let mut section = section::enter_thread();
+    if section.cpu(CpuRef::this()).armed == u64::MAX {
+        apic::arm(u64::MAX);
+    }
+    section.leave_quietly();
+}
+
+/// How long before its deadline a halt ends, in cycles; 0 where a halt ends exactly.
+static HALT_MARGIN: AtomicU64 = AtomicU64::new(0);
+/// The idle thread looks up at least this often, in counts of the local APIC timer (it has 32 bits).
+const LONGEST_HALT: u64 = 0xf000_0000;
+
+/// Has every halt end that many cycles before the timer's deadline; the rest is spent going round. 0, as at the start,
+/// has the CPU halt until the timer's interrupt itself.
+///
+/// For machines that do not wake up at the exact time, as QEMU under icount: it skips from the halt to the next
+/// deadline, and may do so before it has counted the last instructions in front of the halt. The interrupt then comes
+/// that many instructions late, once in some ten thousand times, and two runs are not the same.
+pub fn set_halt_margin(cycles: u64) {
+    HALT_MARGIN.store(cycles, Relaxed);
+}
+
+/// The idle thread clears up behind timers that have expired, a section for each step.
+#[inline(always)]
+fn tidy() {
+    let cpu = CpuRef::this();
+    // SAFETY: reads a byte; a stale one only has it done in vain or the next time.
+    while unsafe { (*cpu.as_ptr()).sched.timers.wants_tidying() } {
+        core::hint::cold_path();
+        let mut section = section::enter_thread();
+        section.cpu(cpu).timers.tidy();
+        section.leave_quietly();
+    }
+}
+
+/// The idle thread waits for an interrupt.
+#[inline(always)]
+fn idle_wait() {
+    tidy();
+    let margin = HALT_MARGIN.load(Relaxed);
+    if margin == 0 {
+        arm_for_idle();
+        interrupts::disable();
+        interrupts::idle_halt();
+    } else {
+        idle_wait_exactly(margin);
+    }
+}
+
+#[inline(never)]
+fn idle_wait_exactly(margin: u64) {
+    interrupts::disable();
+    // SAFETY: this CPU's own, with interrupts off; another CPU does not change it.
+    let armed = || unsafe { (*percpu::this()).sched.armed };
+    let now = tsc::now();
+    let deadline = armed();
+    let longest = now + LONGEST_HALT;
+    let waking = wake_before(deadline.min(longest), margin);
+    if waking > now + margin {
+        apic::set_timer_vector(EARLY_TIMER_VECTOR);
+        apic::arm(waking);
+        interrupts::halt_early();
+        let is_early = tsc::now() + margin < waking;
+        apic::set_timer_vector(TIMER_VECTOR);
+        apic::arm(armed());
+        // An interrupt other than the early one ended the halt or changed the deadline, or that is farther away than a
+        // halt can be long: halts anew, since going round until then would keep the idle thread from its other work.
+        if armed() != deadline || deadline > longest || is_early {
+            // SAFETY: the idle thread holds nothing.
+            unsafe { interrupts::enable() };
+            return;
+        }
+    }
+    // A round is an instruction, and so at most a cycle where a halt is not exact.
+    interrupts::idle_spin(deadline.saturating_sub(tsc::now()) + margin);
+}
+
+/// When to wake up for a deadline: `margin` before it at the latest, and with several CPUs each at times of its own,
+/// `margin` apart. Two that woke up at once or one after the other, as an inexact halt has it, would be run in one order
+/// or the other.
+fn wake_before(deadline: u64, margin: u64) -> u64 {
+    let latest = deadline.saturating_sub(margin);
+    let nr_cpus = u64::from(cpus::nr_online());
+    if nr_cpus == 1 {
+        return latest;
+    }
+    let round = nr_cpus * margin;
+    let mine = percpu::cpu() as u64 * margin;
+    latest.saturating_sub(mine) / round * round + mine
+}
+
+/// The idle thread. Begins anew whenever the timer interrupt found it waiting.
+pub(crate) extern "C" fn idle() -> ! {
+    probe::section_ends();
+    // SAFETY: the entry stub comes here with interrupts off and nothing held.
+    unsafe { interrupts::enable() };
+    idle_loop()
+}
+
+#[inline(always)]
+pub(crate) fn idle_loop() -> ! {
+    loop {
+        control::prepare(timers::next_deadline());
+        machine::idle();
+        idle_wait();
+    }
+}

@@ -1,0 +1,47 @@
+//! What a mutex consists of: who owns it, who waits for it, and what its owner inherits from them.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use takt_scheduler::{Priority, ThreadId};
+
+use crate::waiters::Waiters;
+
+pub(super) const FREE: u32 = 0;
+pub(super) const CONTENDED: u32 = 1 << 31;
+
+/// The mutex without its data.
+pub(crate) struct RawMutex {
+    /// 0, or the owner's handle, + `CONTENDED` while someone waits.
+    pub(super) word: AtomicU32,
+    pub(super) waiters: Waiters,
+    /// Priority of the most important waiter, as its owner has noted it.
+    pub(super) top: Cell<Option<Priority>>,
+    /// Next in the owner's list of contended mutexes.
+    pub(super) next_held: Cell<*const RawMutex>,
+    /// The one before it there, null for the first.
+    pub(super) prev_held: Cell<*const RawMutex>,
+}
+
+// SAFETY: the queue and the link change inside a section only.
+unsafe impl Sync for RawMutex {}
+// SAFETY: not moved while anyone waits, since waiters borrow it.
+unsafe impl Send for RawMutex {}
+
+impl RawMutex {
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            waiters: Waiters::new(),
+            top: Cell::new(None),
+            next_held: Cell::new(core::ptr::null()),
+            prev_held: Cell::new(core::ptr::null()),
+        }
+    }
+
+    /// The owner; where someone waits, it has not ended.
+    pub(crate) fn owner(&self) -> Option<ThreadId> {
+        let word = self.word.load(Relaxed);
+        (word != FREE).then(|| ThreadId::new(word as u8))
+    }
+}

@@ -1,0 +1,419 @@
+//! A thread's handle: starting, waiting for its end, suspending, resuming, priorities; and parking.
+
+use core::num::NonZeroU32;
+
+use takt_scheduler::{Priority, ThreadId};
+
+use super::exit;
+use super::ids::give_id_back;
+use super::table::{Times, times_of};
+use super::tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
+use crate::arch::percpu::CpuRef;
+use crate::clock::{self, Instant};
+use crate::config::RR_QUANTUM_NS;
+use crate::error::Error;
+use crate::sched;
+use crate::section::{self, Any, Kernel, Section};
+use crate::switch::{self, Handoff};
+use crate::sync::pi;
+use crate::wait;
+
+/// How a thread shares the CPU with others of its priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// Runs until it waits or yields (`SCHED_FIFO`).
+    Fifo,
+    /// Gives way after this many nanoseconds (`SCHED_RR`); 0 stands for [`RR_QUANTUM_NS`].
+    RoundRobin(u64),
+}
+
+/// A thread. The handle outlives the thread; calls then fail with [`Error::NoSuchThread`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Thread {
+    /// As in its control block. The next of a block follows by [`tcb::IN_USE`], so that it is never 0.
+    pub(super) handle: NonZeroU32,
+}
+
+/// The calling thread.
+#[must_use]
+pub fn current() -> Thread {
+    Thread::of_handle(TcbRef::current().handle())
+}
+
+/// Waits until someone calls [`Thread::unpark`] for the calling thread; returns at once if that happened since the
+/// last time.
+///
+/// # Errors
+/// [`Error::WrongContext`] in an interrupt handler or with preemption disabled; [`Error::TimedOut`].
+#[inline]
+pub fn park(deadline: Instant) -> Result<(), Error> {
+    if deadline != Instant::NEVER {
+        return park_until(deadline);
+    }
+    begin_park().finish()?;
+    // A further one that came before this thread ran is what this returns for, too.
+    TcbRef::current().forget_token();
+    Ok(())
+}
+
+#[inline(never)]
+fn begin_park() -> Handoff {
+    if !sched::may_block() {
+        return Handoff::wrong_context();
+    }
+    let mut section = section::enter_thread();
+    let token = &mut section.thread(TcbRef::current()).token;
+    if *token {
+        *token = false;
+        return Handoff::stay(section, Ok(()));
+    }
+    wait::block(section, Wait::Park, None)
+}
+
+/// [`park`] in steps.
+#[inline(never)]
+fn park_until(deadline: Instant) -> Result<(), Error> {
+    if !sched::may_block() {
+        return Err(Error::WrongContext);
+    }
+    let section = section::enter_thread();
+    let woken = wait::wait_until(section, Wait::Park, None, deadline.cycles());
+    let mut section = section::enter_thread();
+    let token = &mut section.thread(TcbRef::current()).token;
+    // A notification that came after the time-out, before this thread ran, counts.
+    let is_notified = core::mem::replace(token, false) || woken == Woken::Object;
+    section.leave_quietly();
+    if is_notified {
+        Ok(())
+    } else {
+        Err(Error::TimedOut)
+    }
+}
+
+/// [`Thread::unpark`] of the thread with this handle, inside a section.
+#[inline(always)]
+pub(crate) fn unpark(kernel: &mut Kernel, handle: u32) -> Result<(), Error> {
+    let thread = TcbRef::of(ThreadId::new(handle as u8));
+    let t = kernel.look_at(thread);
+    if t.handle != handle {
+        return Err(Error::NoSuchThread);
+    }
+    if t.is_parked() {
+        sched::wake_waiting(kernel, thread, Woken::Object);
+    } else {
+        notify(kernel, thread);
+    }
+    Ok(())
+}
+
+/// A notification for a thread that is not just parked.
+#[cold]
+#[inline(never)]
+fn notify(kernel: &mut Kernel, thread: TcbRef) {
+    let t = kernel.thread(thread);
+    if t.state & WAITING != 0 && t.wait == Wait::Park {
+        // Suspended as well.
+        sched::wake(kernel, thread, Woken::Object);
+    } else {
+        t.token = true;
+    }
+}
+
+impl Thread {
+    /// Its number, as traces show it.
+    #[must_use]
+    pub fn id(&self) -> u8 {
+        self.handle.get() as u8
+    }
+
+    /// The handle as a number, which is never 0.
+    #[inline(always)]
+    pub(crate) fn handle(self) -> u32 {
+        self.handle.get()
+    }
+
+    /// The thread of that number; one that does not exist if there is none.
+    #[inline(always)]
+    pub(crate) fn of_handle(handle: u32) -> Self {
+        Self {
+            // No thread has that one: bit 31 is none of a handle's.
+            handle: NonZeroU32::new(handle).unwrap_or(NonZeroU32::MAX),
+        }
+    }
+
+    #[inline(always)]
+    fn tid(&self) -> ThreadId {
+        ThreadId::new(self.id())
+    }
+
+    /// Gives it a quantum; before it is started.
+    pub(super) fn make_round_robin(self, ns: u64) {
+        let mut section = section::enter();
+        if let Ok(t) = self.block(&mut section) {
+            t.round_robin = 1;
+            t.quantum = clock::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns });
+            let cpu = t.cpu;
+            section.cpu(cpu).nr_watchers += 1;
+        }
+        section.leave_quietly();
+    }
+
+    /// Where its control block is.
+    #[inline(always)]
+    fn place(self) -> TcbRef {
+        TcbRef::of(self.tid())
+    }
+
+    /// Its control block, if it still exists.
+    #[inline(always)]
+    fn block(self, kernel: &mut Kernel) -> Result<&mut Tcb, Error> {
+        let t = kernel.thread(self.place());
+        if t.handle == self.handle.get() {
+            Ok(t)
+        } else {
+            Err(Error::NoSuchThread)
+        }
+    }
+
+    /// Lets a created thread run.
+    ///
+    /// # Errors
+    /// [`Error::InvalidState`] if it was started before; [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn start(&self) -> Result<(), Error> {
+        self.begin_start().finish()
+    }
+
+    #[inline(never)]
+    fn begin_start(self) -> Handoff {
+        self.release(CREATED)
+    }
+
+    /// Suspends it until [`Thread::resume`]; waits that are under way go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it has ended or is an idle thread, [`Error::WrongContext`] if
+    /// it is the calling thread with preemption or interrupts disabled.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn suspend(&self) -> Result<(), Error> {
+        self.begin_suspend().finish()
+    }
+
+    #[inline(never)]
+    fn begin_suspend(self) -> Handoff {
+        let me = TcbRef::current();
+        // The running thread's own handle does not change.
+        if me.handle() != self.handle() || !sched::may_block_as(me) {
+            return self.begin_suspend_other();
+        }
+        let mut section = section::enter_thread();
+        let cpu = CpuRef::this();
+        sched::unready(&mut section, cpu, me, SUSPENDED);
+        let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
+        Handoff::switch(switch::to(section, cpu, me, next))
+    }
+
+    #[inline(never)]
+    fn begin_suspend_other(self) -> Handoff {
+        if self == current() {
+            return Handoff::wrong_context();
+        }
+        let mut section = section::enter();
+        let t = match self.block(&mut section) {
+            Ok(t) => t,
+            Err(error) => return Handoff::stay(section, Err(error)),
+        };
+        if t.state & EXITED != 0 || t.is_idle() {
+            return Handoff::stay(section, Err(Error::InvalidState));
+        }
+        sched::suspend_other(&mut section, self.place());
+        Handoff::stay(section, Ok(()))
+    }
+
+    /// Takes away one reason for which the thread does not run, which is mostly the only one.
+    #[inline(always)]
+    fn release(self, reason: u8) -> Handoff {
+        let mut section = section::enter();
+        let t = section.thread(self.place());
+        if t.handle != self.handle() || t.state != reason {
+            return self.release_of_several(section, reason);
+        }
+        t.state = 0;
+        switch::woken(section, self.place())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release_of_several(self, mut section: Section<Any>, reason: u8) -> Handoff {
+        let t = match self.block(&mut section) {
+            Ok(t) => t,
+            Err(error) => return Handoff::stay(section, Err(error)),
+        };
+        if t.state & reason == 0 {
+            return Handoff::stay(section, Err(Error::InvalidState));
+        }
+        // Another one is left, or it would be the only one.
+        t.state &= !reason;
+        Handoff::stay(section, Ok(()))
+    }
+
+    /// Lets a suspended thread go on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`], [`Error::InvalidState`] if it is not suspended.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn resume(&self) -> Result<(), Error> {
+        self.begin_resume().finish()
+    }
+
+    #[inline(never)]
+    fn begin_resume(self) -> Handoff {
+        self.release(SUSPENDED)
+    }
+
+    /// Wakes it from [`park`], or lets its next [`park`] return at once.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    ///
+    /// # Context
+    /// Threads and interrupt handlers.
+    #[inline(always)]
+    pub fn unpark(&self) -> Result<(), Error> {
+        let mut section = section::enter();
+        let result = unpark(&mut section, self.handle());
+        section.leave();
+        result
+    }
+
+    /// Waits for its end and gives its exit code; the handle is void afterwards.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::NoSuchThread`], [`Error::Deadlock`] for the calling thread itself,
+    /// [`Error::InvalidState`] if another thread waits for it already, [`Error::WrongContext`].
+    #[inline(never)]
+    pub fn join(&self, deadline: Instant) -> Result<usize, Error> {
+        if !sched::may_block() {
+            return Err(Error::WrongContext);
+        }
+        let mut section = section::enter_thread();
+        let is_announced = self.begin_join(&mut section);
+        section.leave_quietly();
+        let mut woken = Woken::Object;
+        if is_announced? {
+            woken = wait::finish(deadline.cycles());
+        }
+        let mut section = section::enter_thread();
+        // Its stack and its block are free when this returns.
+        while self.block(&mut section).is_ok() && exit::is_leaving(&mut section, self.place()) {
+            section.leave_quietly();
+            core::hint::spin_loop();
+            section = section::enter_thread();
+        }
+        let result = self.end_join(&mut section, woken);
+        section.leave_quietly();
+        result
+    }
+
+    /// Announces the wait for its end, unless it has ended already.
+    fn begin_join(&self, kernel: &mut Kernel) -> Result<bool, Error> {
+        let t = self.block(kernel)?;
+        if self.place() == TcbRef::current() {
+            return Err(Error::Deadlock);
+        }
+        if t.state & EXITED != 0 {
+            return Ok(false);
+        }
+        if t.joiner.is_some() {
+            return Err(Error::InvalidState);
+        }
+        t.joiner = Some(current().tid());
+        wait::announce(kernel, Wait::Join, None);
+        Ok(true)
+    }
+
+    fn end_join(&self, kernel: &mut Kernel, woken: Woken) -> Result<usize, Error> {
+        // Meanwhile another thread may have joined it first, and its block be someone else's.
+        let t = self.block(kernel)?;
+        if woken == Woken::TimedOut {
+            if t.joiner == Some(current().tid()) {
+                t.joiner = None;
+            }
+            return Err(Error::TimedOut);
+        }
+        let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
+        t.give_back();
+        kernel.cpu(cpu).nr_watchers -= u32::from(was_round_robin);
+        give_id_back(kernel, self.tid());
+        Ok(exit_code)
+    }
+
+    /// Changes its own priority; what it inherits through mutexes it holds is kept.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the priority is above 99; [`Error::NoSuchThread`]; [`Error::InvalidState`] for an
+    /// idle thread; [`Error::ChainTooLong`] if it waits for a mutex at the end of a longer chain than
+    /// [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN): the priority is changed, but does not travel beyond.
+    ///
+    /// # Context
+    /// Threads and interrupt handlers. Where interrupts are off, what is left to a later interrupt gives no error.
+    pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
+        let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
+        let mut section = section::enter();
+        let changed = self.block(&mut section).and_then(|t| {
+            if t.is_idle() {
+                return Err(Error::InvalidState);
+            }
+            t.base = priority;
+            Ok(())
+        });
+        section.leave_quietly();
+        changed?;
+        pi::walk(self.tid())
+    }
+
+    /// Its effective priority.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn priority(&self) -> Result<u8, Error> {
+        self.read(|t| t.prio.raw())
+    }
+
+    /// Its name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn name(&self) -> Result<&'static str, Error> {
+        self.read(|t| t.name_or_none())
+    }
+
+    /// How long it has run, in cycles, and how often it was switched to: `None` while that is not counted
+    /// ([`count_times`](super::count_times)).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchThread`].
+    pub fn times(&self) -> Result<Option<Times>, Error> {
+        let mut section = section::enter();
+        let exists = self.block(&mut section).map(|_| ());
+        let result = exists.map(|()| times_of(&mut section, self.place()));
+        section.leave_quietly();
+        result
+    }
+
+    fn read<R>(self, get: impl FnOnce(&Tcb) -> R) -> Result<R, Error> {
+        let mut section = section::enter();
+        let result = self.block(&mut section).map(|t| get(t));
+        section.leave_quietly();
+        result
+    }
+}

@@ -1,0 +1,133 @@
+//! Each CPU's timers: arming and disarming them, and the hardware's one.
+//!
+//! Timers are tickless: each CPU has a queue of deadlines, and its local APIC timer is set to the earliest. What a timer that
+//! has expired does is the business of [`expiry`](crate::expiry).
+
+use takt_scheduler::{Inserted, Insertion, TimerId};
+
+use crate::arch::apic;
+use crate::arch::percpu::{self, CpuRef};
+use crate::clock::Instant;
+use crate::cpus::{self, SMP};
+use crate::probe::trace;
+use crate::section::{Kernel, Kind, Section};
+
+/// Arms a timer of a CPU's queue, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
+/// its own in the queue: looking for another's takes the longer the more timers are armed.
+#[inline(always)]
+pub(crate) fn insert(kernel: &mut Kernel, cpu: CpuRef, id: TimerId, deadline: u64) {
+    trace!(timer_start, id.raw(), deadline);
+    if kernel.cpu(cpu).timers.insert(id, deadline) != Inserted::Later {
+        arm_earliest(kernel, cpu);
+    }
+}
+
+/// [`insert`] of any timer, as the last act of a section. Where others are armed, the place is looked for in sections of
+/// their own, unless interrupts were off before.
+#[inline(always)]
+pub(crate) fn insert_and_leave<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
+    id: TimerId,
+    deadline: u64,
+) {
+    let timers = &mut section.cpu(cpu).timers;
+    if !timers.is_empty() {
+        return insert_among(section, cpu, id, deadline);
+    }
+    // At once, where it is known that no other is armed.
+    let _: Inserted = timers.insert(id, deadline);
+    trace!(timer_start, id.raw(), deadline);
+    arm_first(&mut section, cpu, deadline);
+    section.leave_quietly();
+}
+
+/// Where others are armed. A place among the earliest is at hand.
+#[inline(never)]
+fn insert_among<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
+    if deadline == u64::MAX {
+        core::hint::cold_path();
+        cancel(&mut section, cpu, id);
+        return section.leave_quietly();
+    }
+    let mut insertion = Insertion::NEW;
+    let timers = &mut section.cpu(cpu).timers;
+    match timers.insert_in_front(id, deadline, &mut insertion) {
+        Some(inserted) => end_insertion(section, cpu, id, deadline, inserted),
+        None => insert_behind(section, cpu, id, deadline, &mut insertion),
+    }
+}
+
+/// Looks for a timer's place, in sections of few steps each.
+#[inline(never)]
+fn insert_behind<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
+    id: TimerId,
+    deadline: u64,
+    insertion: &mut Insertion,
+) {
+    loop {
+        section = section.anew();
+        let timers = &mut section.cpu(cpu).timers;
+        if let Some(inserted) = timers.insert_step(id, deadline, insertion) {
+            return end_insertion(section, cpu, id, deadline, inserted);
+        }
+    }
+}
+
+#[inline(always)]
+fn end_insertion<K: Kind>(
+    mut section: Section<K>,
+    cpu: CpuRef,
+    id: TimerId,
+    deadline: u64,
+    inserted: Inserted,
+) {
+    trace!(timer_start, id.raw(), deadline);
+    if inserted != Inserted::Later {
+        arm_earliest(&mut section, cpu);
+    }
+    section.leave_quietly();
+}
+
+/// Sets the hardware to a timer that is the earliest.
+#[inline(always)]
+fn arm_first(kernel: &mut Kernel, cpu: CpuRef, deadline: u64) {
+    if crate::static_branch!(SMP) && cpu != CpuRef::this() {
+        // Its timer can be set by its own CPU only: the interrupt makes it look.
+        cpus::kick(cpu);
+        return;
+    }
+    kernel.cpu(cpu).armed = deadline;
+    apic::arm(deadline);
+}
+
+/// The earliest timer is another now, or has moved.
+#[cold]
+#[inline(never)]
+fn arm_earliest(kernel: &mut Kernel, cpu: CpuRef) {
+    if cpu != CpuRef::this() {
+        cpus::kick(cpu);
+        return;
+    }
+    let sched = kernel.cpu(cpu);
+    sched.armed = sched.timers.earliest_deadline();
+    apic::arm(sched.armed);
+}
+
+/// Disarms a timer. The hardware is left as it is: an interrupt for nothing costs less than setting it anew each time.
+#[inline(always)]
+pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
+    let was_armed = kernel.cpu(cpu).timers.cancel(id).was_armed();
+    if was_armed {
+        trace!(timer_cancel, u32::from(id.raw()));
+    }
+    was_armed
+}
+
+/// The next deadline of this CPU; [`Instant::NEVER`] if there is none.
+pub(crate) fn next_deadline() -> Instant {
+    // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
+    Instant::from_cycles(unsafe { (*percpu::this()).sched.timers.earliest_deadline() })
+}

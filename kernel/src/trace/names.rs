@@ -1,0 +1,21 @@
+//! Names, told to a trace that begins after their owners.
+
+use crate::config::MAX_CPUS;
+use crate::irq;
+use crate::probe::events;
+use crate::thread::table::for_each;
+
+/// Emits `thread_name` for every thread that exists and `irq_name` for every device interrupt that has a handler, so that a
+/// trace which begins later knows their names.
+///
+/// # Context
+/// Threads.
+pub fn record_names() {
+    irq::for_each(irq::record_name);
+    for_each(|info| {
+        if usize::from(info.id) < MAX_CPUS {
+            return; // an idle thread: the decoder knows them
+        }
+        crate::trace_event!(events::thread_name, info.id, info.name.as_bytes());
+    });
+}

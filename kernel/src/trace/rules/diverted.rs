@@ -1,0 +1,46 @@
+//! Having every record looked at before it is made.
+
+pub use crate::arch::divert_records::{After, Arguments, Before};
+
+use crate::arch::divert_records::divert;
+use crate::arch::jump_label::Writable;
+use crate::arch::stop::Text;
+use crate::error::Error;
+
+/// Has these functions asked and told of every record from now on.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// Threads that may block.
+pub fn register(before: Before, after: After) -> Result<(), Error> {
+    // SAFETY: every other CPU stands still.
+    Text::lock()?.patch(|text| unsafe { set(text, Some((before, after))) });
+    Ok(())
+}
+
+/// No one is asked any more. Who was asked before may still be running in a thread that was preempted there.
+///
+/// # Errors
+/// Those of [`Mutex::lock`](crate::sync::Mutex::lock).
+///
+/// # Context
+/// Threads that may block.
+pub fn unregister() -> Result<(), Error> {
+    // SAFETY: every other CPU stands still.
+    Text::lock()?.patch(|text| unsafe { set(text, None) });
+    Ok(())
+}
+
+/// Says who is asked and told.
+///
+/// # Safety
+/// Every other CPU stands still.
+pub(super) unsafe fn set(text: &mut Writable, to: Option<(Before, After)>) {
+    // SAFETY: the caller's duty.
+    unsafe { divert(text, to) };
+    // It has no need of the record functions otherwise.
+    #[cfg(feature = "function")]
+    crate::trace::function::settings::records_are_judged(to.is_some());
+}

@@ -1,0 +1,19 @@
+//! The threads that wait for an object.
+
+use core::cell::UnsafeCell;
+
+use takt_scheduler::WaitQueue;
+
+/// A wait queue inside an object. What is in it a section lends ([`Kernel::waiting`](crate::section::Kernel::waiting)).
+pub(crate) struct Waiters(pub(crate) UnsafeCell<WaitQueue>);
+
+// SAFETY: reached inside a section only.
+unsafe impl Sync for Waiters {}
+// SAFETY: holds thread numbers only.
+unsafe impl Send for Waiters {}
+
+impl Waiters {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new(WaitQueue::new()))
+    }
+}
