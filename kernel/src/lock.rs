@@ -190,7 +190,8 @@ extern "C" fn locked_not_ready() {
         probe::section_ends();
         // SAFETY: they were on, or are on after a switch. The other CPU's kick comes now and switches.
         unsafe { interrupts::enable() };
-        core::hint::spin_loop();
+        // Not a `pause`: QEMU carries the shadow of `sti` over it, and nothing would ever come.
+        interrupts::let_in();
         interrupts::disable();
         probe::section_begun();
         lock_smp();

@@ -290,7 +290,13 @@ pub(super) fn lock(number: usize, at: usize, deadline: Instant) -> Option<Held> 
 
 /// A wait that failed has timed out, and not before its time.
 pub(super) fn is_late(error: Error, deadline: Instant) {
-    demand(error == Error::TimedOut, "a wait fails");
+    let what = match error {
+        Error::Deadlock => "a wait fails: a circle is seen",
+        Error::OwnerDied => "a wait fails: the owner has died",
+        Error::WrongContext => "a wait fails: the thread may not wait",
+        _ => "a wait fails",
+    };
+    demand(error == Error::TimedOut, what);
     demand(Instant::now() >= deadline, "a wait times out early");
 }
 
