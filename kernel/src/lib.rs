@@ -4,6 +4,7 @@
 //!   CPU.
 //! * [`trace`]: trace points, control of tracing.
 //! * [`arch`]: the CPU. [`boot`], [`fault`]: the beginning and the end, for the machine's crate (`takt-board`).
+//! * [`how_it_is_built`]: the kernel from inside, and the way of a deadline to the thread that it wakes.
 //!
 //! Everything is static: there is no heap, capacities stand in [`config`], and running out of one is an [`Error`].
 #![no_std]
@@ -15,6 +16,8 @@ pub mod boot;
 pub mod config;
 pub mod context;
 pub mod fault;
+#[doc = include_str!("../../docs/KERNEL.md")]
+pub mod how_it_is_built {}
 pub mod irq;
 pub mod preempt;
 pub mod smp;
