@@ -91,8 +91,8 @@ pub fn words_of(text: &str) -> impl Iterator<Item = u32> {
 
 /// Who finds the functions that are under way, the innermost first.
 pub trait Stack {
-    /// Their addresses; 0 behind the last.
-    fn callers() -> [u32; MAX_FRAMES];
+    /// Puts their addresses into `frames`, which is all 0 and stays so behind the last.
+    fn callers(frames: &mut [u32; MAX_FRAMES]);
 }
 
 /// The table.

@@ -175,12 +175,20 @@ impl Hist {
         let Some((nr_keys, nr_values, size)) = spec.head() else {
             return;
         };
-        let mut callers = None;
+        // Not an array in an `Option`: the compiler would copy it by an SSE register more than interrupts keep.
+        let mut callers = [0; MAX_FRAMES];
+        let mut has_callers = false;
         let mut keys = [0; MAX_KEYS];
         for (at, key) in keys.iter_mut().enumerate().take(nr_keys) {
             *key = match spec.number(at, raw) {
                 Some(number) => number,
-                None => hash(callers.get_or_insert_with(S::callers)),
+                None => {
+                    if !has_callers {
+                        S::callers(&mut callers);
+                        has_callers = true;
+                    }
+                    hash(&callers)
+                }
             };
         }
         match self.place(&keys, size) {
@@ -191,7 +199,7 @@ impl Hist {
                     let number = spec.number(nr_keys + at, raw).unwrap_or(0);
                     sum.fetch_add(number, Relaxed);
                 }
-                if let Some(callers) = callers {
+                if has_callers {
                     self.keep(entry, &callers);
                 }
             }

@@ -75,8 +75,8 @@ std::thread_local! {
 struct Callers;
 
 impl Stack for Callers {
-    fn callers() -> [u32; MAX_FRAMES] {
-        CALLERS.get()
+    fn callers(frames: &mut [u32; MAX_FRAMES]) {
+        *frames = CALLERS.get();
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::Build;
-use crate::image::Recipe;
+use crate::image::{Recipe, lean};
 use crate::output;
 
 /// Builds an image and prints where it is.
@@ -21,6 +21,8 @@ pub(super) fn run(flags: &Build) -> Result<ExitCode> {
         features: flags.features.clone(),
         ..Recipe::takt(flags.verbose)
     };
-    output::line(format_args!("{}", recipe.build()?.path.display()))?;
+    let built = recipe.build()?;
+    lean::tell(&built.kept);
+    output::line(format_args!("{}", built.path.display()))?;
     Ok(ExitCode::SUCCESS)
 }

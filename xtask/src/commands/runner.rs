@@ -9,11 +9,12 @@ use clap::Parser;
 use super::dispatch;
 use super::test::{self, Choice};
 use crate::cli::{self, Cli, Runner, TestWords};
-use crate::image::Elf;
+use crate::image::{Elf, lean};
 use crate::{setup, term};
 
 /// Boots the image, or runs the tests in it.
 pub(super) fn run(flags: Runner) -> Result<ExitCode> {
+    lean::tell(&lean::make(&flags.image)?);
     let elf = Elf::open(&flags.image)?;
     if test::has_tests(&elf) {
         // The first word would be the program's name.

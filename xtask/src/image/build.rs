@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
 
+use super::lean::{self, Kept};
 use crate::paths;
 use crate::run::words;
 use crate::term::{WithHelp, write_stderr};
@@ -79,6 +80,8 @@ pub struct Built {
     pub path: PathBuf,
     /// How long cargo took.
     pub took: Duration,
+    /// What its interrupts keep.
+    pub kept: Kept,
 }
 
 /// The folders in which cargo keeps the crates' sources; those with a space in their names cannot stand among the flags.
@@ -255,9 +258,11 @@ impl Recipe {
         let Some(path) = find_executable(&messages, &self.name) else {
             bail!("cargo built no executable named `{}`", self.name);
         };
+        let kept = lean::make(&path)?;
         Ok(Built {
             path,
             took: started.elapsed(),
+            kept,
         })
     }
 
@@ -347,8 +352,10 @@ pub fn build_outside(dir: &Path, name: &str) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("{} does not build", dir.display());
     }
-    find_executable(&output.stdout, name)
-        .ok_or_else(|| anyhow!("cargo built no executable named `{name}`"))
+    let path = find_executable(&output.stdout, name)
+        .ok_or_else(|| anyhow!("cargo built no executable named `{name}`"))?;
+    lean::make(&path)?;
+    Ok(path)
 }
 
 /// Cargo's messages in JSON.

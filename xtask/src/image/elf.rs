@@ -1,6 +1,7 @@
 //! [`Elf`]: what the host needs to know of an image.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -213,18 +214,26 @@ impl Elf {
     /// The bytes of code from an address on, up to the end of its section; none if there is no code.
     #[must_use]
     pub fn code_at(&self, address: u64) -> &[u8] {
-        let code = || {
-            let file = object::File::parse(&*self.data).ok()?;
-            let section = file.sections().find(|section| {
-                section.kind() == SectionKind::Text
-                    && (section.address()..section.address() + section.size()).contains(&address)
-            })?;
-            let (at, size) = section.file_range()?;
-            let begin = at + (address - section.address());
-            self.data
-                .get(usize::try_from(begin).ok()?..usize::try_from(at + size).ok()?)
-        };
-        code().unwrap_or_default()
+        let code = self.range_of_code(address);
+        code.and_then(|range| self.data.get(range)).unwrap_or_default()
+    }
+
+    /// Where in the file so many bytes of code begin.
+    pub(super) fn offset_of_code(&self, address: u64, len: usize) -> Option<usize> {
+        let range = self.range_of_code(address)?;
+        (range.len() >= len && range.end <= self.data.len()).then_some(range.start)
+    }
+
+    /// Where in the file the code from an address on lies, up to the end of its section.
+    fn range_of_code(&self, address: u64) -> Option<Range<usize>> {
+        let file = object::File::parse(&*self.data).ok()?;
+        let section = file.sections().find(|section| {
+            section.kind() == SectionKind::Text
+                && (section.address()..section.address() + section.size()).contains(&address)
+        })?;
+        let (at, size) = section.file_range()?;
+        let begin = at + (address - section.address());
+        Some(usize::try_from(begin).ok()?..usize::try_from(at + size).ok()?)
     }
 
     /// The debug information; empty if there is none.

@@ -6,9 +6,11 @@ pub mod elf;
 pub mod elsewhere;
 pub mod events;
 pub mod functions;
+pub mod lean;
 pub mod library;
 pub mod signature;
 pub mod symbolize;
 
 pub use build::{Built, Recipe};
 pub use elf::Elf;
+pub use lean::Kept;

@@ -8,6 +8,9 @@
 //! Leaving: the preempt count drops by one hardirq; if it becomes zero (no one forbids it and a reschedule is due) the
 //! next thread is chosen. Only then are the callee-saved registers stored.
 //!
+//! Of the SSE registers the stub stores two; all of them and MXCSR where it has come upon code that may use more (see
+//! [`super::sse`]).
+//!
 //! The idle thread that waits has no state worth keeping: the timer's interrupt that finds it at that one place stores
 //! nothing, and the idle thread begins anew the next time.
 //!
@@ -21,6 +24,7 @@ use core::mem::offset_of;
 use super::frame::TrapFrame;
 use super::percpu;
 use super::place::{TIMED, recorded_place_text};
+use super::sse::{keeps, where_uses_more};
 use crate::irq;
 use crate::thread::tcb::Tcb;
 
@@ -40,14 +44,20 @@ global_asm!(
     "mov [rsp - {RIP} + {R9}], r9",
     "mov [rsp - {RIP} + {R10}], r10",
     "mov [rsp - {RIP} + {R11}], r11",
-    ".set i, 0",
-    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-    "movaps [rsp - {RIP} + 16 * \\n], xmm\\n",
-    ".endr",
+    "movaps [rsp - {RIP}], xmm0",
+    "movaps [rsp - {RIP} + 16], xmm1",
+    where_uses_more!("cmp qword ptr [rsp]"),
+    "jb 9f",
+    "8:",
     "shl rdx, 32",
     "lea \\at, [rax + rdx]",
     "add byte ptr gs:[{PREEMPT}], {HARDIRQ}",
     "mov rsp, gs:[{IRQ_STACK_TOP}]",
+    ".pushsection .text.hot.irq_all, \"ax\"",
+    "9:",
+    "lea r11, [rip + 8b]",
+    "jmp takt_irq_save_all",
+    ".popsection",
     ".endm",
     //
     ".section .text.hot.irq, \"ax\"",
@@ -65,27 +75,7 @@ global_asm!(
     // falls through
     "takt_irq_exit:",
     "test rax, rax", // the next thread, or 0 for the same one
-    "jnz takt_irq_switch",
-    // Diverted while a tracer wants to hear of it (see `divert`): a NOP for that would cost each return.
-    ".global takt_irq_return",
-    "takt_irq_return:",
-    "mov rsp, gs:[{CURRENT}]", // the frame's end
-    ".global takt_irq_return_rest",
-    "takt_irq_return_rest:",
-    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-    "movaps xmm\\n, [rsp - {END} + 16 * \\n]",
-    ".endr",
-    "mov r11, [rsp - {END} + {R11}]",
-    "mov r10, [rsp - {END} + {R10}]",
-    "mov r9, [rsp - {END} + {R9}]",
-    "mov r8, [rsp - {END} + {R8}]",
-    "mov rdi, [rsp - {END} + {RDI}]",
-    "mov rsi, [rsp - {END} + {RSI}]",
-    "mov rcx, [rsp - {END} + {RCX}]",
-    "mov rdx, [rsp - {END} + {RDX}]",
-    "mov rax, [rsp - {END} + {RAX}]",
-    "sub rsp, {END} - {RIP}",
-    "iretq",
+    "jz takt_irq_return",
     "takt_irq_switch:", // rax = the next thread, rdx = the one that is left
     "mov [rdx - {END} + {RBX}], rbx",
     "mov [rdx - {END} + {RBP}], rbp",
@@ -93,7 +83,6 @@ global_asm!(
     "mov [rdx - {END} + {R13}], r13",
     "mov [rdx - {END} + {R14}], r14",
     "mov [rdx - {END} + {R15}], r15",
-    "stmxcsr [rdx + {MXCSR}]",
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_preempted",
     "jmp [rax + {RESUME}]",
     //
@@ -105,8 +94,48 @@ global_asm!(
     "mov r13, [rax - {END} + {R13}]",
     "mov r14, [rax - {END} + {R14}]",
     "mov r15, [rax - {END} + {R15}]",
-    "ldmxcsr [rax + {MXCSR}]",
-    "jmp takt_irq_return", // CURRENT already names this thread
+    // falls through: CURRENT already names this thread
+    //
+    // Diverted while a tracer wants to hear of it (see `divert`): a NOP for that would cost each return.
+    ".global takt_irq_return",
+    "takt_irq_return:",
+    "mov rsp, gs:[{CURRENT}]", // the frame's end
+    ".global takt_irq_return_rest",
+    "takt_irq_return_rest:",
+    "movaps xmm0, [rsp - {END}]",
+    "movaps xmm1, [rsp - {END} + 16]",
+    where_uses_more!("cmp qword ptr [rsp - {END} + {RIP}]"),
+    "jb takt_irq_return_all",
+    "takt_irq_return_general:",
+    "mov r11, [rsp - {END} + {R11}]",
+    "mov r10, [rsp - {END} + {R10}]",
+    "mov r9, [rsp - {END} + {R9}]",
+    "mov r8, [rsp - {END} + {R8}]",
+    "mov rdi, [rsp - {END} + {RDI}]",
+    "mov rsi, [rsp - {END} + {RSI}]",
+    "mov rcx, [rsp - {END} + {RCX}]",
+    "mov rdx, [rsp - {END} + {RDX}]",
+    "mov rax, [rsp - {END} + {RAX}]",
+    "sub rsp, {END} - {RIP}",
+    "iretq",
+    //
+    // The interrupted code may use more: the other SSE registers, and MXCSR.
+    "takt_irq_save_all:", // r11 = where to go on
+    keeps!(
+        ".irp n, 2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+        "movaps [rsp - {RIP} + 16 * \\n], xmm\\n",
+        ".endr",
+        "stmxcsr [rsp - {RIP} + {END} + {MXCSR}]",
+    ),
+    "jmp r11",
+    "takt_irq_return_all:",
+    keeps!(
+        ".irp n, 2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+        "movaps xmm\\n, [rsp - {END} + 16 * \\n]",
+        ".endr",
+        "ldmxcsr [rsp + {MXCSR}]",
+    ),
+    "jmp takt_irq_return_general",
     //
     // The timer's interrupt that ends a halt before the deadline does nothing else. Found anywhere but there it is the
     // timer's: its deadline was not reached, so that the handler arms it again.
@@ -166,7 +195,7 @@ global_asm!(
     ".balign {LABEL_ALIGN}",
     "takt_resume_idle:", // rax = the idle thread
     "mov rsp, [rax + {STACK_TOP}]",
-    "ldmxcsr [rax + {MXCSR}]",
+    keeps!("ldmxcsr [rax + {MXCSR}]"),
     "xor ebp, ebp",
     "call {idle}",
     "ud2",
@@ -273,10 +302,10 @@ global_asm!(
     "mov rdi, rsp",
     "sub rsp, 512",
     "clts", // else #NM would be raised here again, for ever
-    "fxsave64 [rsp]",
+    keeps!("fxsave64 [rsp]"),
     "cld",
     "call {exception}",
-    "fxrstor64 [rsp]",
+    keeps!("fxrstor64 [rsp]"),
     "add rsp, 512",
     ".irp r, r15,r14,r13,r12,r11,r10,r9,r8,rbp,rdi,rsi,rdx,rcx,rbx,rax",
     "pop \\r",
@@ -290,7 +319,7 @@ global_asm!(
     ".balign {LABEL_ALIGN}",
     "takt_resume_new:",
     "mov rsp, [rax + {RSP}]",
-    "ldmxcsr [rax + {MXCSR}]",
+    keeps!("ldmxcsr [rax + {MXCSR}]"),
     "xor ebp, ebp",
     "mov rdi, [rax + {ARG}]",
     "mov rsi, [rax + {ENTRY}]",

@@ -20,6 +20,7 @@ pub(crate) mod place;
 pub mod port;
 pub(crate) mod record;
 pub(crate) mod resume;
+pub(crate) mod sse;
 pub mod stop;
 pub mod switch;
 #[cfg(feature = "latency-tracers")]

@@ -7,6 +7,7 @@
 use core::arch::asm;
 use core::mem::offset_of;
 
+use super::sse::keeps;
 use crate::thread::tcb::{Tcb, TcbRef};
 
 unsafe extern "C" {
@@ -36,11 +37,11 @@ pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
             ".byte 0x48, 0xc7, 0x42, {resume}",
             ".long 2f",
             "mov [rdx + {rsp}], rsp",
-            "stmxcsr [rdx + {mxcsr}]",
+            keeps!("stmxcsr [rdx + {mxcsr}]"),
             "jmp [rax + {resume}]",
             "2:",
             "mov rsp, [rax + {rsp}]",
-            "ldmxcsr [rax + {mxcsr}]",
+            keeps!("ldmxcsr [rax + {mxcsr}]"),
             "pop rbp",
             "pop rbx",
             resume = const offset_of!(Tcb, resume),

@@ -25,6 +25,7 @@ use super::slow::slow;
 use super::state::{LEFT_OUT, PIDS, WHO_RUNS};
 use super::{commands, events, graph, hooks};
 use crate::arch::percpu::{self, PerCpu};
+use crate::arch::sse::keeps;
 use crate::config::TRACE_SUB_SIZE;
 
 unsafe extern "C" {
@@ -67,14 +68,10 @@ global_asm!(
     "push \\r",
     ".endr",
     "sub rsp, 128",
-    ".irp n, 0,1,2,3,4,5,6,7",
-    "movups [rsp + 16 * \\n], xmm\\n",
-    ".endr",
+    keeps!(".irp n, 0,1,2,3,4,5,6,7", "movups [rsp + 16 * \\n], xmm\\n", ".endr"),
     ".endm",
     ".macro TAKT_RESTORE_ARGUMENTS",
-    ".irp n, 0,1,2,3,4,5,6,7",
-    "movups xmm\\n, [rsp + 16 * \\n]",
-    ".endr",
+    keeps!(".irp n, 0,1,2,3,4,5,6,7", "movups xmm\\n, [rsp + 16 * \\n]", ".endr"),
     "add rsp, 128",
     ".irp r, r9,r8,rcx,rdx,rsi,rdi",
     "pop \\r",
@@ -211,15 +208,11 @@ global_asm!(
     "push \\r",
     ".endr",
     "sub rsp, 64",
-    ".irp n, 0,1,2,3",
-    "movups [rsp + 16 * \\n], xmm\\n",
-    ".endr",
+    keeps!(".irp n, 0,1,2,3", "movups [rsp + 16 * \\n], xmm\\n", ".endr"),
     "lea rdi, [rsp + 64 + 40]",
     "call {graph_return}",
     "mov [rsp + 64 + 40], rax",
-    ".irp n, 0,1,2,3",
-    "movups xmm\\n, [rsp + 16 * \\n]",
-    ".endr",
+    keeps!(".irp n, 0,1,2,3", "movups xmm\\n, [rsp + 16 * \\n]", ".endr"),
     "add rsp, 64",
     ".irp r, r9,r8,rcx,rdx,rax",
     "pop \\r",

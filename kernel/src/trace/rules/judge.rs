@@ -130,13 +130,11 @@ struct Callers;
 
 impl Stack for Callers {
     #[inline(never)]
-    fn callers() -> [u32; MAX_FRAMES] {
-        let mut callers = [0; MAX_FRAMES];
+    fn callers(frames: &mut [u32; MAX_FRAMES]) {
         #[cfg(feature = "stacktrace")]
-        for (cell, caller) in callers.iter_mut().zip(stack::frames()) {
+        for (cell, caller) in frames.iter_mut().zip(stack::frames()) {
             *cell = caller;
         }
-        callers
     }
 }
 
