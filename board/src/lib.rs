@@ -11,6 +11,7 @@
 //! * `sweep`: sweeps, as the host asks for them.
 //! * [`machine`]: what the machine says of itself that bears on latencies. [`power`]: the way out.
 #![no_std]
+#![cfg_attr(feature = "function", feature(patchable_function_entry))]
 #![cfg_attr(
     not(all(feature = "image", feature = "capture", feature = "settings")),
     expect(

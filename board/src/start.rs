@@ -162,6 +162,10 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
 /// First Rust code: with the address of the loader's information, and the number that the loader left in `eax`. It moves
 /// structures by more SSE registers than interrupts keep elsewhere.
 #[unsafe(link_section = ".text.sse.start")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     let began = tsc::now();
     fault::set_machine(&PC);

@@ -14,6 +14,14 @@ jump_label::keys! {
     pub(crate) SMP;
 }
 
+/// Whether more than one CPU runs: no instruction where the kernel was built for one.
+macro_rules! is_smp {
+    () => {
+        $crate::config::MAX_CPUS > 1 && $crate::static_branch!($crate::cpus::SMP)
+    };
+}
+pub(crate) use is_smp;
+
 /// Bit per CPU that runs.
 static ONLINE: AtomicU32 = AtomicU32::new(0);
 
@@ -66,7 +74,7 @@ pub(crate) fn kick(cpu: CpuRef) {
 /// Makes a reschedule due on `cpu`.
 #[inline(always)]
 pub(crate) fn resched(cpu: CpuRef) {
-    if crate::static_branch!(SMP) && cpu != CpuRef::this() {
+    if is_smp!() && cpu != CpuRef::this() {
         kick(cpu);
         return;
     }

@@ -10,9 +10,8 @@ use core::sync::atomic::AtomicU32;
 
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CURRENT, PerCpu, behind_gs};
-use crate::cpus::SMP;
+use crate::cpus::is_smp;
 use crate::probe;
-use crate::static_branch;
 use crate::thread::tcb::{Tcb, TcbRef};
 
 global_asm!(
@@ -157,7 +156,7 @@ fn unlock_smp() {
 /// Takes the lock, where more than one CPU runs.
 #[inline(always)]
 pub(crate) fn lock() {
-    if static_branch!(SMP) {
+    if is_smp!() {
         lock_smp();
     }
 }
@@ -165,7 +164,7 @@ pub(crate) fn lock() {
 /// As [`lock`], where interrupts may be enabled for a moment.
 #[inline(always)]
 pub(crate) fn lock_thread() {
-    if static_branch!(SMP) {
+    if is_smp!() {
         lock_thread_smp();
     }
 }
@@ -173,7 +172,7 @@ pub(crate) fn lock_thread() {
 /// Gives it up.
 #[inline(always)]
 pub(crate) fn unlock() {
-    if static_branch!(SMP) {
+    if is_smp!() {
         unlock_smp();
     }
 }

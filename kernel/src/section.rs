@@ -25,10 +25,9 @@ mod lent;
 use core::ops::{Deref, DerefMut};
 
 use crate::arch::{interrupts, percpu};
-use crate::cpus::SMP;
+use crate::cpus::is_smp;
 use crate::lock::{self, lock, lock_thread, unlock};
 use crate::probe;
-use crate::static_branch;
 
 pub(crate) use crate::waiters::Waiters;
 pub(crate) use lent::Kernel;
@@ -137,7 +136,7 @@ pub(crate) fn enter() -> Section<Any> {
     interrupts::disable();
     probe::section_begun_with(flags);
     let kind = Any(flags);
-    if static_branch!(SMP) {
+    if is_smp!() {
         if kind.were_enabled() {
             lock::lock_thread_smp();
         } else {

@@ -15,7 +15,7 @@ use takt_scheduler::{Next, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, switch, tsc};
-use crate::cpus::{self, SMP};
+use crate::cpus::{self, is_smp};
 use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
@@ -278,7 +278,7 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     match rq.wakeup(links, tid, prio) {
         Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if crate::static_branch!(SMP) => woken_there(cpu, section),
+        Resched::Preempt if is_smp!() => woken_there(cpu, section),
         Resched::Preempt if !section.is_from_enabled() => {
             percpu::set_need_resched();
             section.release();
@@ -343,7 +343,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     if block.state != WAITING
         || crate::static_branch!(probe::events::sched_waking::ID)
         || probe::is_wakeup_recorded(block)
-        || crate::static_branch!(SMP)
+        || is_smp!()
     {
         return wake_taken_apart_watched(section, t);
     }

@@ -8,7 +8,7 @@ use takt_scheduler::{Inserted, Insertion, TimerId};
 use crate::arch::apic;
 use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
-use crate::cpus::{self, SMP};
+use crate::cpus::{self, is_smp};
 use crate::probe::trace;
 use crate::section::{Kernel, Kind, Section};
 
@@ -94,7 +94,7 @@ fn end_insertion<K: Kind>(
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
 fn arm_first(kernel: &mut Kernel, cpu: CpuRef, deadline: u64) {
-    if crate::static_branch!(SMP) && cpu != CpuRef::this() {
+    if is_smp!() && cpu != CpuRef::this() {
         // Its timer can be set by its own CPU only: the interrupt makes it look.
         cpus::kick(cpu);
         return;

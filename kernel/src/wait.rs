@@ -22,7 +22,7 @@ use takt_scheduler::{ThreadId, TimerId};
 
 use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
-use crate::cpus::SMP;
+use crate::cpus::is_smp;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Section, Thread, Waiters};
@@ -227,7 +227,7 @@ impl TcbRef {
     pub(crate) fn forget_token(self) {
         // SAFETY: a block of the table.
         let token = unsafe { &raw mut (*self.as_ptr()).token };
-        if crate::static_branch!(SMP) {
+        if is_smp!() {
             core::hint::cold_path();
             // SAFETY: a byte of the block; it is changed here and inside sections only, each time by one instruction.
             unsafe { AtomicBool::from_ptr(token) }.swap(false, SeqCst);

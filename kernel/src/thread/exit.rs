@@ -6,7 +6,7 @@ use super::table;
 use super::tcb::{EXITED, TcbRef, Woken};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::switch::{is_preempted, leave_for_good};
-use crate::cpus::SMP;
+use crate::cpus::is_smp;
 use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Section, Thread};
 use crate::{preempt, sched, switch};
@@ -86,7 +86,7 @@ fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
 /// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
 #[inline(always)]
 pub(super) fn is_leaving(kernel: &mut Kernel, thread: TcbRef) -> bool {
-    crate::static_branch!(SMP)
+    is_smp!()
         && kernel.look_at(thread).state & EXITED != 0
         && table::runs(kernel, thread)
 }

@@ -3,7 +3,7 @@
 //! | part | what |
 //! |---|---|
 //! | [`host`] | `cargo test` of the crates that run on the host |
-//! | [`target`] | the images `ontarget` and `functions`, booted under icount: by [`guest`] |
+//! | [`target`] | the images `ontarget`, `functions`, `registers` and `registers-all`, booted under icount: by [`guest`] |
 //! | [`end_to_end`] | `latency-run` and the commands that read its run folder, as a user types them |
 //!
 //! The first two run at the same time. Progress and failures go to stderr; every failure is shown again at the end.
@@ -25,10 +25,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cli::Test;
-use crate::image::{Elf, Recipe};
+use crate::image::{Elf, Kept, Recipe};
 use crate::output;
 use tally::Tally;
 
@@ -52,6 +52,10 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
         let images = [
             image("ontarget", &["ontarget"]),
             image("functions", &["function"]),
+            keeping("registers", |kept| *kept == Kept::Two),
+            keeping("registers-all", |kept| {
+                matches!(kept, Kept::All(found) if found.function.contains("clobber"))
+            }),
         ];
         thread::scope(|scope| {
             let target = scope.spawn(|| {
@@ -106,11 +110,21 @@ pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
 
 /// An image with on-target tests, built with these features besides.
 fn image(name: &str, features: &[&str]) -> Result<Elf> {
-    let recipe = Recipe {
+    let built = recipe(name, features).build()?;
+    Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
+}
+
+/// One whose interrupts have to keep this.
+fn keeping(name: &str, is_expected: fn(&Kept) -> bool) -> Result<Elf> {
+    let kept = recipe(name, &[]).build()?.kept;
+    ensure!(is_expected(&kept), "interrupts of the image `{name}` keep {kept:?}");
+    image(name, &[])
+}
+
+fn recipe(name: &str, features: &[&str]) -> Recipe {
+    Recipe {
         package: "takt-tests".into(),
         name: name.into(),
         ..Recipe::takt(0).with_features(features)
-    };
-    Elf::open(&recipe.build()?.path)
-        .with_context(|| format!("the image `{name}` with on-target tests"))
+    }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 use super::Elf;
 use super::disassembly;
@@ -93,8 +93,9 @@ pub fn tell(kept: &Kept) {
     }
 }
 
-/// The first use of more registers behind the border. A function before it whose entry can be patched counts as well: what is
-/// called there keeps the function's arguments in its own way.
+/// The first use of more registers behind the border, or of MXCSR anywhere: that holds for all that its thread executes
+/// afterwards. A function before the border whose entry can be patched counts as well: what is called there keeps the
+/// function's arguments in its own way.
 fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
     let keeps: Vec<_> = pairs(elf.section(KEEPS).unwrap_or_default())?
         .map(|(begin, end)| begin..end)
@@ -116,7 +117,7 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
         let begins = functions.iter().map(|(begin, _)| *begin);
         let mut begins: Vec<_> = begins
             .chain([address])
-            .filter(|at| (address.max(border)..end).contains(at))
+            .filter(|at| (address..end).contains(at))
             .collect();
         begins.sort_unstable();
         begins.dedup();
@@ -125,7 +126,9 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
             let range = to_offset(begin - address)..to_offset(end - address);
             let decoder = Decoder::with_ip(64, &code[range], *begin, DecoderOptions::NONE);
             let is_kept = |ip| keeps.iter().any(|range| range.contains(&ip));
-            let mut uses = decoder.into_iter().filter(uses_more);
+            let mut uses = decoder
+                .into_iter()
+                .filter(|it| it.ip() >= border && uses_more(it) || uses_mxcsr(it));
             if let Some(found) = uses.find(|it| !is_kept(it.ip())) {
                 return Ok(Some(describe(found.ip())));
             }
@@ -140,31 +143,37 @@ fn name_at(functions: &[(u64, String)], address: u64) -> String {
     addr2line::demangle_auto(name.unwrap_or("code without a name").into(), None).into_owned()
 }
 
-/// Whether an instruction names a vector register other than `xmm0` and `xmm1`, or deals with MXCSR or with all registers.
+/// Whether an instruction names a vector register other than `xmm0` and `xmm1`.
 fn uses_more(instruction: &Instruction) -> bool {
-    use Mnemonic::{
-        Aesdecwide128kl, Aesdecwide256kl, Aesencwide128kl, Aesencwide256kl, Fxrstor, Fxrstor64,
-        Fxsave, Fxsave64, Ldmxcsr, Stmxcsr, Vldmxcsr, Vstmxcsr, Vzeroall, Vzeroupper, Xrstor,
-        Xrstor64, Xrstors, Xrstors64, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64,
-        Xsaves, Xsaves64,
-    };
-    if instruction.code() == Code::INVALID {
-        return false;
-    }
-    #[rustfmt::skip]
-    let deals_with_all = matches!(
+    use Mnemonic::{Aesdecwide128kl, Aesdecwide256kl, Aesencwide128kl, Aesencwide256kl};
+    use Mnemonic::{Vzeroall, Vzeroupper};
+    let names_many = matches!(
         instruction.mnemonic(),
-        Ldmxcsr | Stmxcsr | Vldmxcsr | Vstmxcsr | Vzeroall | Vzeroupper
-            | Fxsave | Fxsave64 | Fxrstor | Fxrstor64
-            | Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 | Xsaves | Xsaves64
-            | Xrstor | Xrstor64 | Xrstors | Xrstors64
-            | Aesencwide128kl | Aesencwide256kl | Aesdecwide128kl | Aesdecwide256kl
+        Vzeroall
+            | Vzeroupper
+            | Aesencwide128kl
+            | Aesencwide256kl
+            | Aesdecwide128kl
+            | Aesdecwide256kl
     );
     let is_more = |register: Register| (Register::XMM2..=Register::ZMM31).contains(&register);
     let operands = (0..instruction.op_count())
         .filter(|operand| instruction.op_kind(*operand) == OpKind::Register)
         .map(|operand| instruction.op_register(operand));
-    deals_with_all || operands.chain([instruction.memory_index()]).any(is_more)
+    names_many || operands.chain([instruction.memory_index()]).any(is_more)
+}
+
+/// Whether an instruction reads or writes MXCSR as such.
+#[rustfmt::skip]
+fn uses_mxcsr(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        instruction.mnemonic(),
+        Ldmxcsr | Stmxcsr | Vldmxcsr | Vstmxcsr
+            | Fxsave | Fxsave64 | Fxrstor | Fxrstor64
+            | Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64 | Xsaves | Xsaves64
+            | Xrstor | Xrstor64 | Xrstors | Xrstors64
+    )
 }
 
 fn to_offset(bytes: u64) -> usize {

@@ -1,14 +1,14 @@
 //! Which SSE registers an interrupt keeps.
 //!
-//! Integer code as the compiler makes it needs two, `xmm0` and `xmm1`, to move structures. Code that names another, or MXCSR,
-//! lies at the beginning of the text, up to `__sse_end` (see `takt.ld`): what is known to do so, and what an application puts
-//! there by `#[unsafe(link_section = ".text.sse.NAME")]`. No function keeps an SSE register for its caller, so the other
-//! fourteen and MXCSR hold something only where the interrupted instruction itself is that code's. There an interrupt keeps
-//! all, elsewhere two. What its handler uses does not matter.
+//! Integer code as the compiler makes it needs two, `xmm0` and `xmm1`, to move structures. Code that names another lies at
+//! the beginning of the text, up to `__sse_end` (see `takt.ld`): what is known to do so, and what an application puts there
+//! by `#[unsafe(link_section = ".text.sse.NAME")]`. No function keeps an SSE register for its caller, so the other fourteen
+//! hold something only where the interrupted instruction itself is that code's. There an interrupt keeps all, elsewhere two.
+//! What its handler uses does not matter.
 //!
-//! That the rest of the text names no others is shown by xtask, which reads the code of each image that it builds or runs, and
-//! then writes the border into the entry's comparisons. As an image is linked they know of no border: where xtask has found
-//! other code that uses more, or has not looked, all is kept always.
+//! That the rest of the text names no others, and that nothing deals with MXCSR, is shown by xtask, which reads the code of
+//! each image that it builds or runs, and then writes the border into the entry's comparisons. As an image is linked they know
+//! of no border: where xtask has found other code that uses more, or has not looked, all and MXCSR are kept always.
 //!
 //! Two sections that are not loaded tell xtask what it must know: `.takt.border` where a comparison has its operand, and what
 //! that is to be (4 bytes each); `.takt.keeps` where a stretch of code that names registers only to keep them begins and ends
