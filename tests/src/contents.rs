@@ -90,4 +90,3 @@ const _: () = assert!(
     core::mem::offset_of!(Contents, general) == 256
         && core::mem::offset_of!(Contents, red_zone) == 376
 );
-

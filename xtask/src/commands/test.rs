@@ -53,9 +53,10 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
             image("ontarget", &["ontarget"]),
             image("functions", &["function"]),
             keeping("registers", |kept| *kept == Kept::Two),
-            keeping("registers-all", |kept| {
-                matches!(kept, Kept::All(found) if found.function.contains("clobber"))
-            }),
+            keeping(
+                "registers-all",
+                |kept| matches!(kept, Kept::All(found) if found.function.contains("clobber")),
+            ),
         ];
         thread::scope(|scope| {
             let target = scope.spawn(|| {
@@ -117,7 +118,10 @@ fn image(name: &str, features: &[&str]) -> Result<Elf> {
 /// One whose interrupts have to keep this.
 fn keeping(name: &str, is_expected: fn(&Kept) -> bool) -> Result<Elf> {
     let kept = recipe(name, &[]).build()?.kept;
-    ensure!(is_expected(&kept), "interrupts of the image `{name}` keep {kept:?}");
+    ensure!(
+        is_expected(&kept),
+        "interrupts of the image `{name}` keep {kept:?}"
+    );
     image(name, &[])
 }
 

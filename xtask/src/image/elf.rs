@@ -215,7 +215,8 @@ impl Elf {
     #[must_use]
     pub fn code_at(&self, address: u64) -> &[u8] {
         let code = self.range_of_code(address);
-        code.and_then(|range| self.data.get(range)).unwrap_or_default()
+        code.and_then(|range| self.data.get(range))
+            .unwrap_or_default()
     }
 
     /// Where in the file so many bytes of code begin.

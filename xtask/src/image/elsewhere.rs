@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
 
 use super::build::{BOOTSTRAP, FUNCTION_RUSTFLAGS, TARGET, disturbs};
+use super::lean;
 use crate::paths;
 use crate::run::words;
 use crate::term::WithHelp;
@@ -82,7 +83,10 @@ impl Elsewhere<'_> {
             );
         }
         match &*executables(&output.stdout) {
-            [one] => Ok(one.clone()),
+            [one] => {
+                lean::tell(&lean::make(one)?);
+                Ok(one.clone())
+            }
             [] => Err(anyhow!("{shown} has no image"))
                 .help("a binary or an example: --bin NAME, --example NAME"),
             several => {

@@ -74,7 +74,10 @@ pub fn make(path: &Path) -> Result<Kept> {
     }
     let records = pairs(section)?.map(|(place, operand)| {
         let offset = elf.offset_of_code(place, 4);
-        Ok((offset.with_context(|| format!("{place:#x} is no code"))?, operand))
+        Ok((
+            offset.with_context(|| format!("{place:#x} is no code"))?,
+            operand,
+        ))
     });
     let operands: Vec<_> = records
         .collect::<Result<_>>()
@@ -106,7 +109,11 @@ fn first_use(elf: &Elf, border: u64) -> Result<Option<Use>> {
         address,
         text: disassembly::text(elf, address),
     };
-    let entries = elf.section(PATCHABLE).unwrap_or_default().as_chunks::<8>().0;
+    let entries = elf
+        .section(PATCHABLE)
+        .unwrap_or_default()
+        .as_chunks::<8>()
+        .0;
     let mut entries = entries.iter().map(|bytes| u64::from_le_bytes(*bytes));
     if let Some(entry) = entries.find(|entry| *entry < border) {
         return Ok(Some(describe(entry)));
@@ -205,4 +212,73 @@ fn write(elf: &Elf, words: &[(usize, u64)]) -> Result<()> {
         file.write_all_at(&new, begin as u64)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(code: &[u8]) -> Instruction {
+        Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode()
+    }
+
+    #[test]
+    fn what_uses_more_than_two() {
+        for code in [
+            // movaps xmm7, xmm0; movups [rdi], xmm2; pcmpeqd xmm15, xmm1
+            &[0x0f, 0x28, 0xf8][..],
+            &[0x0f, 0x11, 0x17],
+            &[0x66, 0x44, 0x0f, 0x76, 0xf9],
+            // vaddps ymm0, ymm0, ymm1; vzeroupper
+            &[0xc5, 0xfc, 0x58, 0xc1],
+            &[0xc5, 0xf8, 0x77],
+            // vpgatherdd xmm0, [rax + xmm2], xmm1
+            &[0xc4, 0xe2, 0x71, 0x90, 0x04, 0x10],
+        ] {
+            assert!(uses_more(&decode(code)), "{code:x?}");
+        }
+        for code in [
+            // movaps xmm1, xmm0; movups [rdi], xmm0; mov rdx, rdi; addss xmm0, [rsp]; pxor mm7, mm7; fld1
+            &[0x0f, 0x28, 0xc8][..],
+            &[0x0f, 0x11, 0x07],
+            &[0x48, 0x89, 0xfa],
+            &[0xf3, 0x0f, 0x58, 0x04, 0x24],
+            &[0x0f, 0xef, 0xff],
+            &[0xd9, 0xe8],
+        ] {
+            assert!(!uses_more(&decode(code)), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn what_deals_with_mxcsr() {
+        // ldmxcsr [rdi]; stmxcsr [rdi]; fxrstor64 [rsp]
+        for code in [
+            &[0x0f, 0xae, 0x17][..],
+            &[0x0f, 0xae, 0x1f],
+            &[0x48, 0x0f, 0xae, 0x0c, 0x24],
+        ] {
+            assert!(uses_mxcsr(&decode(code)), "{code:x?}");
+        }
+        // mfence; clflush [rdi]
+        for code in [&[0x0f, 0xae, 0xf0][..], &[0x0f, 0xae, 0x3f]] {
+            assert!(!uses_mxcsr(&decode(code)), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn records_are_pairs_of_words() {
+        let bytes = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0x80, 4, 0, 0, 0];
+        let read: Vec<_> = pairs(&bytes).unwrap().collect();
+        assert_eq!(read, [(1, 2), (0x8000_0003, 4)]);
+        assert!(pairs(&bytes[..7]).is_err());
+    }
+
+    #[test]
+    fn a_program_of_the_host_is_left_alone() {
+        assert_eq!(
+            make(&std::env::current_exe().unwrap()).unwrap(),
+            Kept::Unknown
+        );
+    }
 }
