@@ -86,9 +86,7 @@ fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
 /// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
 #[inline(always)]
 pub(super) fn is_leaving(kernel: &mut Kernel, thread: TcbRef) -> bool {
-    is_smp!()
-        && kernel.look_at(thread).state & EXITED != 0
-        && table::runs(kernel, thread)
+    is_smp!() && kernel.look_at(thread).state & EXITED != 0 && table::runs(kernel, thread)
 }
 
 /// First Rust code of a thread.
