@@ -13,7 +13,7 @@ const STAMP: &str = "takt_irq_timer";
 /// timerlat's function in the timer's interrupt, once for each activation.
 const EXPIRED: &str = "takt_timerlat::workload::timerlat::expired";
 /// What reads the clock in timerlat's thread, and where that is inlined.
-const READING: &str = "takt_kernel::time::Instant::now";
+const READING: &str = "takt_kernel::clock::Instant::now";
 const THREAD: &str = "takt_timerlat::workload::timerlat::run";
 
 const ADVICE: &str = "--verify is for the image that latency-run builds: leave --image out";

@@ -91,7 +91,7 @@ fn whole_stack(stage: &Stage, name: &str) -> Result<()> {
         "plant::planted_",
         "plant::run (",
         "load::planted (",
-        "thread::thread_main (",
+        "exit::thread_main (",
     ] {
         let frame = frames.next().unwrap_or_default();
         ensure!(frame.starts_with(function), "not {function} in {stack:#?}");
