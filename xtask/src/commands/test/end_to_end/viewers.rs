@@ -45,7 +45,7 @@ fn runs(stage: &Stage) -> Result<(Stage, [Run; 4])> {
             .code(0)?;
     }
     if !is_there("overwritten") {
-        let keys = "mode=flight workload=timerlat period_ns=1000 duration_ns=20000000 load=mix";
+        let keys = "mode=flight workload=timerlat period_ns=1000 duration_ns=16000000 load=mix";
         let dir = stage.dir("overwritten");
         let words = [
             "run", "timerlat", "--bin", "-e", "all", "--append", keys, "-o",
