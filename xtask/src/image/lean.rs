@@ -65,10 +65,10 @@ impl fmt::Display for Use {
 /// If the file cannot be read or written, or its records make no sense.
 pub fn make(path: &Path) -> Result<Kept> {
     let elf = Elf::open(path)?;
-    let Some(section) = elf.section(BORDER) else {
+    // What was linked by another script than an image's may have the records, but has no border.
+    let (Some(section), Ok(border)) = (elf.section(BORDER), elf.symbol(END)) else {
         return Ok(Kept::Unknown);
     };
-    let border = elf.symbol(END)?;
     if let Some(found) = first_use(&elf, border)? {
         return Ok(Kept::All(found));
     }

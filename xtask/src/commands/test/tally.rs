@@ -8,8 +8,10 @@ use console::style;
 
 use crate::output;
 
-/// How many lines of a failure are shown.
-const MAX_LINES: usize = 60;
+/// How many lines of a failure are shown of its beginning, if it has more than both.
+const FIRST_LINES: usize = 20;
+/// How many of its end.
+const LAST_LINES: usize = 40;
 
 /// What happened so far.
 #[derive(Debug, Default)]
@@ -80,12 +82,16 @@ impl Tally {
         for Failure { name, why } in &inner.failures {
             tell!("\n{} {name}", style("failed:").red().bold().for_stderr());
             let lines: Vec<_> = why.lines().collect();
-            // Panics and reports stand at the end.
-            let skipped = lines.len().saturating_sub(MAX_LINES);
-            if skipped > 0 {
-                tell!("  ({skipped} lines before)");
+            // Most say what is wrong at their end; a panic says it first, and its frames follow.
+            let skipped = lines.len().saturating_sub(FIRST_LINES + LAST_LINES);
+            let first = if skipped > 0 { FIRST_LINES } else { 0 };
+            for line in &lines[..first] {
+                tell!("  {line}");
             }
-            for line in &lines[skipped..] {
+            if skipped > 0 {
+                tell!("  ({skipped} lines between)");
+            }
+            for line in &lines[first + skipped..] {
                 tell!("  {line}");
             }
         }
