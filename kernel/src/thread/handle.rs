@@ -8,6 +8,7 @@ use super::exit;
 use super::ids::give_id_back;
 use super::table::{Times, times_of};
 use super::tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
+use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
 use crate::clock::{self, Instant};
 use crate::config::RR_QUANTUM_NS;
@@ -316,6 +317,7 @@ impl Thread {
         // Its stack and its block are free when this returns.
         while self.block(&mut section).is_ok() && exit::is_leaving(&mut section, self.place()) {
             section.leave_quietly();
+            interrupts::let_in();
             core::hint::spin_loop();
             section = section::enter_thread();
         }
