@@ -9,7 +9,6 @@ use core::hint::black_box;
 
 use takt_board::cmdline::CommandLine;
 use takt_board::control;
-use takt_kernel::arch::interrupts;
 use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
 use takt_kernel::trace::{self, Event, events};
 use takt_kernel::{Error, irq, trace_event, trace_marker};
@@ -57,7 +56,7 @@ event! {
 }
 
 /// The software interrupt in which a stack is recorded.
-const VECTOR: u8 = interrupts::FIRST_DEVICE_VECTOR + 3;
+const VECTOR: u8 = irq::FIRST_DEVICE_VECTOR + 3;
 
 #[inline(never)]
 fn round(number: u8) {

@@ -11,8 +11,8 @@
 
 use core::arch::global_asm;
 
-use takt_kernel::arch::descriptors::GuardedStack;
 use takt_kernel::config::IDLE_STACK_SIZE;
+use takt_kernel::machine::GuardedStack;
 
 /// The boot CPU's first stack; later that of its idle thread.
 static BOOT_STACK: GuardedStack<IDLE_STACK_SIZE> = GuardedStack::new();

@@ -9,7 +9,6 @@ mod line;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use spin::Mutex;
-use takt_kernel::arch::percpu;
 use takt_kernel::config::{MAX_CPUS, TRACE_NR_SUBS};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::{smp, time, trace};
@@ -143,7 +142,7 @@ pub fn hand_over() {
         return hand_over_slowly();
     }
     if trace::has_full() || rtt::has_data() {
-        hand_over_of(percpu::cpu());
+        hand_over_of(smp::this_cpu());
     }
 }
 
@@ -178,7 +177,7 @@ pub(crate) fn idle() {
     }
     // With activations closer together than the margin the ring would fill up; then the hand-over must not wait.
     if time::nanos_until_next() > MARGIN_NS || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 {
-        hand_over_of(percpu::cpu());
+        hand_over_of(smp::this_cpu());
     }
 }
 

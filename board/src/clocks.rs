@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::arch::port::PortReadOnly;
-use takt_kernel::arch::{apic, tsc};
 use takt_kernel::boot::Clocks;
+use takt_kernel::machine::{self, PortReadOnly};
+use takt_kernel::time::Instant;
 use takt_timerlat::stats::FrequencySource;
 use takt_timerlat::stats::machine::Reference;
 use takt_tracer::named::Named;
@@ -46,7 +46,7 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
         );
     }
     let (measured, lapic) = measure(tables);
-    let (clocks, tsc) = match tsc::cpuid_hz() {
+    let (clocks, tsc) = match machine::tsc_hz_by_cpuid() {
         Some(tsc_hz) => (Clocks { tsc_hz, ..measured }, FrequencySource::Cpuid),
         None => (measured, lapic),
     };
@@ -55,10 +55,11 @@ pub(crate) fn find(line: &CommandLine<'_>, tables: &Tables) -> (Clocks, Sources)
 
 /// One pass of `wait`, which says how many nanoseconds it lasted.
 fn against(wait: impl FnOnce() -> u64) -> Clocks {
-    apic::start_counting();
-    let (tsc_before, apic_before) = (tsc::now(), apic::counted());
+    // SAFETY: the timer is started when its frequency is known.
+    unsafe { machine::start_counting() };
+    let (tsc_before, apic_before) = (Instant::now().cycles(), machine::counted());
     let nanos = wait().max(1);
-    let (tsc_after, apic_after) = (tsc::now(), apic::counted());
+    let (tsc_after, apic_after) = (Instant::now().cycles(), machine::counted());
     let hz = |counts: u64| (u128::from(counts) * 1_000_000_000 / u128::from(nanos)) as u64;
     Clocks {
         tsc_hz: hz(tsc_after - tsc_before),
@@ -129,7 +130,7 @@ pub(crate) fn mark(reference: &Reference, n: usize) {
     reference.period_fs.store(period_fs, Relaxed);
     reference.bits.store(bits, Relaxed);
     if let Some([at, counted]) = reference.marks.get(n) {
-        at.store(tsc::now(), Relaxed);
+        at.store(Instant::now().cycles(), Relaxed);
         counted.store(count, Relaxed);
     }
 }

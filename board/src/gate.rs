@@ -1,7 +1,7 @@
 //! Where the control thread of a guest under icount stands still until the host has something for it to do
 //! ([`takt_tracer::control::gate`]).
 
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 use takt_tracer::control::gate::{BYTE, PORTS, READBACK};
 
 /// Whether the machine has it.

@@ -6,8 +6,8 @@
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_kernel::arch::{msr, percpu};
-use takt_kernel::irq;
+use takt_kernel::machine::read_msr;
+use takt_kernel::{irq, smp};
 use takt_timerlat::stats::Status;
 use takt_timerlat::stats::machine::{MSR_SMI_COUNT, MSRS, Machine, note};
 
@@ -64,7 +64,7 @@ pub fn start() {
 fn read_registers(machine: &Machine) {
     let mut has = 0;
     for (bit, (number, to)) in MSRS.iter().zip(&machine.msrs).enumerate() {
-        if let Some(value) = msr::read(*number) {
+        if let Some(value) = read_msr(*number) {
             to.store(value, Relaxed);
             has |= 1 << bit;
         }
@@ -72,7 +72,7 @@ fn read_registers(machine: &Machine) {
     machine.has_msrs.store(has, Relaxed);
     // Elsewhere the number may be another register's.
     let is_intels = __cpuid(0).ebx == u32::from_le_bytes(*b"Genu");
-    let counts = is_intels && msr::read(MSR_SMI_COUNT).is_some();
+    let counts = is_intels && read_msr(MSR_SMI_COUNT).is_some();
     machine.counts_smis.store(counts.into(), Relaxed);
     IS_COUNTING.store(true, Relaxed);
 }
@@ -95,14 +95,14 @@ pub fn is_counting() -> bool {
 fn counts() -> [u64; 2] {
     let smis = match TAKT_MACHINE.counts_smis.load(Relaxed) {
         0 => 0,
-        _ => msr::read(MSR_SMI_COUNT).unwrap_or(0),
+        _ => read_msr(MSR_SMI_COUNT).unwrap_or(0),
     };
     [smis, irq::nmi_count()]
 }
 
 /// This CPU is about to halt.
 pub fn idle() {
-    if let Some(cpu) = TAKT_MACHINE.cpus.get(percpu::cpu()) {
+    if let Some(cpu) = TAKT_MACHINE.cpus.get(smp::this_cpu()) {
         let [smis, nmis] = counts();
         cpu.count(smis, nmis);
     }
@@ -110,7 +110,7 @@ pub fn idle() {
 
 /// Samples were taken on this CPU: what was the greatest latency so far is kept, with what came meanwhile.
 pub fn sampled(status: &Status) {
-    let me = percpu::cpu();
+    let me = smp::this_cpu();
     let Some(cpu) = TAKT_MACHINE.cpus.get(me) else {
         return;
     };

@@ -8,7 +8,7 @@
 use core::convert::Infallible;
 
 use embedded_hal::digital::{ErrorType, OutputPin, StatefulOutputPin};
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 use crate::lock::IrqLock;
 

@@ -13,8 +13,8 @@ use pci_types::capability::{MsiCapability, MsixCapability, MultipleMessageSuppor
 pub use pci_types::{Bar, CommandRegister, PciAddress as Address};
 use pci_types::{ConfigRegionAccess, EndpointHeader, HeaderType, PciHeader};
 use spin::Once;
-use takt_kernel::arch::port::Port;
 use takt_kernel::irq::Irq;
+use takt_kernel::machine::Port;
 use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
 use x86_64::structures::port::{PortRead, PortWrite};

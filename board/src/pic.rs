@@ -1,6 +1,6 @@
 //! The legacy interrupt controllers and timers, silenced: interrupts come from the local APIC.
 
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 fn write(port: u16, value: u8) {
     // SAFETY: the ports belong to the PICs, the PIT and the RTC.

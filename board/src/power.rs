@@ -1,8 +1,6 @@
 //! The way out of the machine.
 
-use takt_kernel::arch::interrupts;
-use takt_kernel::arch::port::Port;
-use takt_kernel::fault::ExitCode;
+use takt_kernel::machine::{ExitCode, Port, halt_forever};
 
 /// QEMU's `isa-debug-exit` at the port that xtask gives it.
 const DEBUG_EXIT: u16 = 0xf4;
@@ -11,5 +9,5 @@ const DEBUG_EXIT: u16 = 0xf4;
 pub fn exit(code: ExitCode) -> ! {
     // SAFETY: the port belongs to the debug-exit device or to nothing.
     unsafe { Port::<u32>::new(DEBUG_EXIT).write(code as u32) };
-    interrupts::halt_forever()
+    halt_forever()
 }

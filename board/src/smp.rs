@@ -8,9 +8,8 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use spin::Once;
-use takt_kernel::arch::apic;
-use takt_kernel::arch::stop::Text;
 use takt_kernel::config::{IDLE_STACK_SIZE, MAX_CPUS};
+use takt_kernel::machine::{self, Text};
 use takt_kernel::{boot, smp, thread_stack, time};
 
 use crate::acpi::ApicIds;
@@ -127,8 +126,8 @@ pub fn start(wanted: usize) -> u32 {
     };
     #[cfg(feature = "osnoise")]
     takt_kernel::trace::osnoise::cpus_starting();
-    let me = apic::id();
-    for &apic_id in cpus.as_slice().iter().filter(|id| **id != me) {
+    let me = smp::apic_id(smp::this_cpu());
+    for &apic_id in cpus.as_slice().iter().filter(|id| Some(**id) != me) {
         let number = smp::nr_online() as usize;
         if number >= wanted.min(MAX_CPUS) {
             break;
@@ -164,10 +163,12 @@ fn start_one(number: usize, apic_id: u32) -> bool {
     STACK_TOP.store(STACKS[number].top() as u64, Relaxed);
     NUMBER.store(number as u32, Relaxed);
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    apic::send_init(apic_id);
+    // SAFETY: ACPI lists the CPU, and it does not run yet.
+    unsafe { machine::send_init(apic_id) };
     let _ = time::sleep_nanos(10_000_000);
     for _ in 0..2 {
-        apic::send_startup(apic_id, TRAMPOLINE_PAGE);
+        // SAFETY: it waits since INIT, and at that page is the trampoline, which goes to `boot::secondary`.
+        unsafe { machine::send_startup(apic_id, TRAMPOLINE_PAGE) };
         for _ in 0..100 {
             let _ = time::sleep_nanos(500_000);
             if smp::is_online(number) {

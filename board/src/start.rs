@@ -3,11 +3,12 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::arch::{descriptors, tsc};
 use takt_kernel::config::{MAIN_STACK_SIZE, MAX_COMMAND_LINE};
-use takt_kernel::fault::{self, ExitCode, Machine};
+use takt_kernel::fault::{self, ExitCode};
+use takt_kernel::machine::{self, Machine};
 use takt_kernel::thread::Builder;
-use takt_kernel::{boot as kernel_boot, thread_stack, time};
+use takt_kernel::time::{self, Instant};
+use takt_kernel::{boot as kernel_boot, thread_stack};
 
 use crate::acpi::{self, Root};
 #[cfg(feature = "capture")]
@@ -109,7 +110,7 @@ fn keep(loader: &Loader<'_>) -> &'static str {
 /// # Panics
 /// Then.
 fn check_room(room: Result<(), NotRam>) {
-    let image = descriptors::image_range();
+    let image = machine::image_range();
     if let Err(not_ram) = room {
         panic!(
             "the image needs the memory from {:#x} to {:#x}, and the loader says that {not_ram}: have less linked into it \
@@ -146,7 +147,7 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
         Ok(loader) => loader,
         Err(why) => panic!("{why}"),
     };
-    let image = descriptors::image_range();
+    let image = machine::image_range();
     Told {
         protocol: loader.protocol,
         command_line: keep(&loader),
@@ -167,8 +168,8 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
-    let began = tsc::now();
-    fault::set_machine(&PC);
+    let began = Instant::now();
+    machine::set_machine(&PC);
     // SAFETY: once, on the boot CPU, with interrupts off.
     unsafe { kernel_boot::early(crate::boot::stack_top()) };
     let _ = Serial::com1();
@@ -224,7 +225,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         told.ram >> 20,
         clocks.tsc_hz,
         sources.tsc.name(),
-        if tsc::is_invariant() {
+        if machine::is_tsc_invariant() {
             ""
         } else {
             ", NOT INVARIANT"
@@ -243,9 +244,10 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     if main.is_err() {
         panic!("the first thread could not be created");
     }
-    BOOT_CYCLES.store(tsc::now() - began, Relaxed);
+    BOOT_CYCLES.store(Instant::now().cycles() - began.cycles(), Relaxed);
     LEN.store(command_line.len() as u64, Relaxed);
-    kernel_boot::run()
+    // SAFETY: after `scheduling`, on the boot stack.
+    unsafe { kernel_boot::run() }
 }
 
 /// Length of the command line, the other half of the main thread's argument.

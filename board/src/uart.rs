@@ -2,7 +2,7 @@
 //!
 //! Source: National Semiconductor PC16550D data sheet, 8.0.
 
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 pub(crate) const DATA: u16 = 0;
 pub(crate) const INTERRUPTS: u16 = 1;

@@ -71,7 +71,15 @@ pub unsafe fn scheduling(clocks: Clocks) {
 }
 
 /// The boot CPU's boot context becomes its idle thread and lets everyone else run.
-pub fn run() -> ! {
+///
+/// # Safety
+/// Once, on the boot CPU, after [`scheduling`], on the stack whose top [`early`] was told.
+pub unsafe fn run() -> ! {
+    go_on_idle()
+}
+
+/// The boot context of a CPU becomes its idle thread.
+fn go_on_idle() -> ! {
     // The depth of one that the per-CPU block began with: from here on threads may run.
     percpu::preempt_dec(crate::switch::preempt_schedule);
     // SAFETY: everything stands.
@@ -104,7 +112,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     // SAFETY: once on this CPU.
     unsafe { create::adopt_idle(idle_stack) };
     cpus::set_online();
-    run()
+    go_on_idle()
 }
 
 /// The control block of a CPU's idle thread: the boot context counts as that from the start.

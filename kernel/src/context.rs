@@ -25,3 +25,23 @@ pub fn number() -> usize {
         _ => MAX_THREADS + MAX_CPUS + cpu,
     }
 }
+
+/// Whether this is an interrupt's handler, or an NMI's.
+///
+/// # Context
+/// Any, NMIs included.
+#[inline(always)]
+#[must_use]
+pub fn is_interrupt() -> bool {
+    percpu::preempt_byte() & (percpu::HARDIRQ | percpu::NMI) != 0
+}
+
+/// Whether this is the handler of an NMI.
+///
+/// # Context
+/// Any, NMIs included.
+#[inline(always)]
+#[must_use]
+pub fn is_nmi() -> bool {
+    percpu::preempt_byte() & percpu::NMI != 0
+}

@@ -10,7 +10,7 @@ use crate::config::TIMER_IDS;
 pub(crate) static COUNTS_TIMES: AtomicBool = AtomicBool::new(false);
 
 /// The scheduling state of one CPU.
-pub struct CpuSched {
+pub(crate) struct CpuSched {
     pub(crate) rq: RunQueue,
     pub(crate) timers: TimerQueue<TIMER_IDS>,
     /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the

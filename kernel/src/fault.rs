@@ -9,9 +9,10 @@ use crate::arch::frame::ExceptionFrame;
 use crate::arch::{interrupts, percpu};
 use crate::backtrace::Backtrace;
 use crate::guards::guard_owner;
+use crate::machine::Emergency;
 use crate::thread::tcb::Tcb;
 
-pub use crate::machine::{Emergency, ExitCode, Machine, exit, set_machine};
+pub use crate::machine::{ExitCode, exit};
 
 /// An exception.
 pub(crate) struct Fault<'a> {

@@ -6,12 +6,16 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::arch::interrupts::{FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR};
+use crate::arch::interrupts::KICK_VECTOR;
 use crate::arch::{apic, percpu};
 use crate::error::Error;
 use crate::probe::{self, trace};
 use crate::thread::tcb::TcbRef;
 use takt_tracer::wire::KERNEL_IRQS;
+
+pub use crate::arch::interrupts::{
+    FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR, are_enabled,
+};
 
 /// A handler: is told its argument and the time stamp taken at the beginning of the entry.
 pub type Handler = extern "C" fn(usize, u64);

@@ -3,7 +3,8 @@
 //! * [`thread`]: threads. [`sync`]: what they wait for. [`time`]: when. [`irq`]: interrupts. [`preempt`]: keeping the
 //!   CPU.
 //! * [`trace`]: trace points, control of tracing.
-//! * [`arch`]: the CPU. [`boot`], [`fault`]: the beginning and the end, for the machine's crate (`takt-board`).
+//! * [`boot`], [`fault`]: the beginning and the end. [`machine`]: the one door to the CPU, for the machine's crate
+//!   (`takt-board`), which no application needs.
 //! * [`how_it_is_built`]: the kernel from inside, and the way of a deadline to the thread that it wakes.
 //!
 //! Everything is static: there is no heap, capacities stand in [`config`], and running out of one is an [`Error`].
@@ -11,7 +12,7 @@
 // Some functions must not be traced, nor pay for it; xtask builds images with this feature so that the flag is allowed.
 #![cfg_attr(feature = "function", feature(patchable_function_entry))]
 
-pub mod arch;
+mod arch;
 pub mod boot;
 pub mod config;
 pub mod context;
@@ -19,6 +20,7 @@ pub mod fault;
 #[doc = include_str!("../../docs/KERNEL.md")]
 pub mod how_it_is_built {}
 pub mod irq;
+pub mod machine;
 pub mod preempt;
 pub mod smp;
 pub mod sync;
@@ -37,7 +39,6 @@ mod expiry;
 mod guards;
 mod idle;
 mod lock;
-mod machine;
 mod probe;
 mod quantum;
 mod sched;

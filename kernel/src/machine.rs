@@ -1,10 +1,73 @@
-//! What the kernel needs of the machine that it runs on, and the way out of it.
+//! The one door to the machine: what the crate that brings it up (`takt-board`), the instrument and tests need of the CPU,
+//! and what the kernel needs of them.
+//!
+//! `arch` is the kernel's own. What of it can hurt is unsafe here and says what the caller owes. Bringing the kernel up is
+//! [`boot`](crate::boot), likewise.
+//!
+//! An application comes by without this module. So safe code cannot send another CPU anywhere, reset it, take its timer away
+//! or change what the kernel counts:
+//!
+//! ```compile_fail,E0603
+//! takt_kernel::arch::apic::send_startup(1, 8);
+//! ```
+//! ```compile_fail,E0603
+//! takt_kernel::arch::percpu::preempt_dec(takt_kernel_is_left);
+//! extern "C" fn takt_kernel_is_left() {}
+//! ```
+//! ```compile_fail,E0603
+//! takt_kernel::arch::apic::end_of_interrupt();
+//! ```
+//! ```compile_fail,E0133
+//! takt_kernel::machine::send_startup(1, 8);
+//! ```
+//! ```compile_fail,E0133
+//! takt_kernel::machine::send_init(1);
+//! ```
+//! ```compile_fail,E0133
+//! takt_kernel::machine::send_ipi(0, 4 << 8);
+//! ```
+//! ```compile_fail,E0133
+//! takt_kernel::machine::start_counting();
+//! ```
+//! ```compile_fail,E0133
+//! takt_kernel::boot::run();
+//! ```
+//! Nor can it write to a ring at any place that it likes:
+//!
+//! ```compile_fail,E0425
+//! use takt_tracer::ring::CpuRing;
+//! takt_kernel::trace::KernelRing.store32::<0>(0x7fff_ff00, 1);
+//! ```
+//! What these would do with the door's key compiles:
+//!
+//! ```no_run
+//! // SAFETY: this is never run.
+//! unsafe { takt_kernel::machine::send_startup(1, 8) };
+//! // SAFETY: as said.
+//! unsafe { takt_kernel::machine::send_ipi(0, 4 << 8) };
+//! // SAFETY: as said.
+//! unsafe { takt_kernel::boot::run() };
+//! ```
 
 use core::fmt::{self, Write};
 
 use spin::Once;
 
-use crate::arch::interrupts;
+use crate::arch::{apic, interrupts};
+
+pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
+pub use crate::arch::descriptors::{GuardedStack, for_each_guard, image_range};
+#[cfg(feature = "latency-tracers")]
+pub use crate::arch::divert::entry_of;
+pub use crate::arch::interrupts::halt_forever;
+pub use crate::arch::jump_label::{JUMP, JumpEntry, TEST, entries as jump_entries};
+pub use crate::arch::marks;
+pub use crate::arch::msr::read as read_msr;
+pub use crate::arch::paging::{ImageTooLarge, Window, map_window};
+pub use crate::arch::stop::Text;
+pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
+pub use crate::probe::ring::ModelSink;
+pub use x86_64::instructions::port::{Port, PortReadOnly};
 
 /// How a run ended, as the host is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,4 +125,47 @@ impl Write for Emergency {
         }
         Ok(())
     }
+}
+
+/// Resets another CPU and has it wait for [`send_startup`].
+///
+/// # Safety
+/// It does not run, or nothing that it does is needed any more: it stops wherever it is, perhaps with the kernel's lock.
+pub unsafe fn send_init(apic_id: u32) {
+    apic::send_init(apic_id);
+}
+
+/// Starts another CPU in real mode at a page below 1 MiB.
+///
+/// # Safety
+/// It waits for this since [`send_init`], and the page has code that takes it to [`boot::secondary`](crate::boot::secondary)
+/// or keeps it off all memory.
+pub unsafe fn send_startup(apic_id: u32, page: u8) {
+    apic::send_startup(apic_id, page);
+}
+
+/// Sends a message by the local APIC: `command` is the low half of the interrupt command register.
+///
+/// # Safety
+/// It is an interrupt of a device's vector or an NMI, or as [`send_init`] and [`send_startup`] have it. An interrupt that a
+/// handler does not expect is the caller's to answer for.
+///
+/// # Source
+/// Intel SDM volume 3A, 11.6.1.
+pub unsafe fn send_ipi(apic_id: u32, command: u32) {
+    apic::send(apic_id, command);
+}
+
+/// Starts the counter of this CPU's timer from its highest value, with its interrupt masked, for measuring its frequency.
+///
+/// # Safety
+/// Before [`boot::scheduling`](crate::boot::scheduling): no deadline comes any more.
+pub unsafe fn start_counting() {
+    apic::start_counting();
+}
+
+/// Counts of the timer since [`start_counting`].
+#[must_use]
+pub fn counted() -> u32 {
+    apic::counted()
 }

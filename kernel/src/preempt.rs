@@ -31,6 +31,26 @@ pub fn disable() -> PreemptGuard {
     }
 }
 
+/// How many guards of preemption there are on this CPU.
+///
+/// # Context
+/// Any.
+#[inline(always)]
+#[must_use]
+pub fn depth() -> u8 {
+    percpu::depth()
+}
+
+/// Whether another thread is to run on this CPU as soon as nothing keeps it from switching.
+///
+/// # Context
+/// Any.
+#[inline(always)]
+#[must_use]
+pub fn is_resched_due() -> bool {
+    percpu::preempt_byte() & percpu::NO_RESCHED == 0
+}
+
 #[cold]
 #[inline(never)]
 pub(crate) fn too_deep() {

@@ -1,10 +1,20 @@
 //! Other CPUs.
 
-use crate::arch::jump_label;
 use crate::arch::stop::Text;
+use crate::arch::{jump_label, percpu};
 use crate::cpus::SMP;
 
 pub use crate::cpus::{apic_id, is_online, nr_online};
+
+/// The number of the CPU that this runs on.
+///
+/// # Context
+/// Any. Threads do not migrate.
+#[inline(always)]
+#[must_use]
+pub fn this_cpu() -> usize {
+    percpu::cpu()
+}
 
 /// Readies the kernel for more than one CPU: from here on sections take the lock.
 ///

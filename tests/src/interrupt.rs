@@ -2,10 +2,9 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use takt_kernel::arch::apic;
-use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
-use takt_kernel::arch::port::Port;
-use takt_kernel::irq;
+use takt_kernel::irq::{self, FIRST_DEVICE_VECTOR};
+use takt_kernel::machine::{self, Port};
+use takt_kernel::smp;
 
 /// Vector of interrupts that a thread raises by an instruction.
 pub const SOFTWARE: u8 = FIRST_DEVICE_VECTOR + 1;
@@ -43,6 +42,19 @@ pub fn raise(function: fn()) {
     unsafe { core::arch::asm!("int {}", const SOFTWARE) };
 }
 
+/// The local APIC's id of the CPU that this runs on.
+#[must_use]
+pub fn own_apic_id() -> u32 {
+    smp::apic_id(smp::this_cpu()).unwrap_or_default()
+}
+
+/// Has a non-maskable interrupt come to the CPU itself, at once.
+pub fn raise_nmi() {
+    const DELIVER_AS_NMI: u32 = 4 << 8;
+    // SAFETY: the kernel takes NMIs at any instruction.
+    unsafe { machine::send_ipi(own_apic_id(), DELIVER_AS_NMI) };
+}
+
 /// Has an interrupt of a device's vector run `function` as soon as interrupts are on.
 ///
 /// Source: Intel SDM volume 3A, 11.6.1 (interrupt command register, shorthand for the CPU itself).
@@ -50,7 +62,8 @@ pub fn request(function: fn()) {
     const ASSERT: u32 = 1 << 14;
     const TO_ITSELF: u32 = 1 << 18;
     ON_SOFTWARE.store(function as *mut (), Relaxed);
-    apic::send(0, u32::from(SOFTWARE) | ASSERT | TO_ITSELF);
+    // SAFETY: a vector whose handler `init` has registered.
+    unsafe { machine::send_ipi(0, u32::from(SOFTWARE) | ASSERT | TO_ITSELF) };
 }
 
 const IO_APIC: usize = 0xfec0_0000;

@@ -10,7 +10,7 @@ use takt_board::console;
 use takt_board::{capture, clocks, control, machine, rtt};
 use takt_kernel::fault::ExitCode;
 use takt_kernel::trace;
-use takt_kernel::{arch, irq, smp, thread, time};
+use takt_kernel::{irq, machine as door, smp, thread, time};
 use takt_timerlat::config::Config;
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Hooks};
@@ -37,10 +37,10 @@ fn main(text: &'static str) {
         .store(sources.lapic as u32, Relaxed);
     TAKT_STATUS
         .invariant_tsc
-        .store(u32::from(arch::tsc::is_invariant()), Relaxed);
+        .store(u32::from(door::is_tsc_invariant()), Relaxed);
     TAKT_STATUS
         .tsc_deadline
-        .store(u32::from(arch::apic::is_deadline_mode()), Relaxed);
+        .store(u32::from(door::is_timer_by_deadline()), Relaxed);
     machine::start();
     let idle: fn() = match machine::is_counting() {
         true => || {
@@ -162,7 +162,7 @@ fn say_end(code: &ExitCode) {
 
 /// A sign of life, in each CPU's idle thread.
 fn beat() {
-    let cpu = arch::percpu::cpu();
+    let cpu = smp::this_cpu();
     if let Some(status) = TAKT_STATUS.cpus.get(cpu) {
         status.heartbeat.store(irq::count(cpu), Relaxed);
     }

@@ -10,7 +10,6 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spin::{Mutex, Once};
-use takt_kernel::arch::percpu;
 use takt_kernel::config::{LOG_MESSAGE_SIZE, MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{smp, trace};
@@ -220,7 +219,7 @@ impl Line {
             return true;
         }
         // A recording in flight is for the end.
-        self.put_log() || !trace::is_overwriting() && self.put_trace(percpu::cpu())
+        self.put_log() || !trace::is_overwriting() && self.put_trace(smp::this_cpu())
     }
 
     fn put_log(&mut self) -> bool {

@@ -1,7 +1,7 @@
 //! Keys that are pressed: on the serial line, and on a PS/2 keyboard.
 
 use embedded_io::{Read, ReadReady};
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 use crate::serial::Serial;
 

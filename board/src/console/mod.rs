@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use embedded_io::WriteReady;
 use heapless::String;
 use spin::Once;
-use takt_kernel::arch::paging::{self, Window};
+use takt_kernel::machine::{self, Window};
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{Error, thread_stack};
@@ -92,7 +92,7 @@ unsafe fn open(on: &Framebuffer) -> Option<Screen> {
         return None;
     }
     // SAFETY: the caller's duty; the table is used for nothing else.
-    let base = unsafe { paging::map_window(&WINDOW, on.address) };
+    let base = unsafe { machine::map_window(&WINDOW, on.address) };
     if on.kind == Kind::Text {
         // SAFETY: the loader says so.
         unsafe { screen::hide_cursor() };

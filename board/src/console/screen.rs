@@ -10,7 +10,7 @@ use embedded_graphics::geometry::{OriginDimensions, Point};
 use embedded_graphics::image::GetPixel;
 use embedded_graphics::mono_font::ascii::FONT_10X20 as FONT;
 use embedded_graphics::pixelcolor::BinaryColor;
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 use crate::loader::{Framebuffer, Kind};
 

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use embedded_hal::delay::DelayNs;
 use spin::Once;
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Delay, Instant};
 use takt_kernel::{Error, irq};

@@ -23,7 +23,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{ErrorKind, ErrorType, I2c, NoAcknowledgeSource, Operation};
 use heapless::Vec;
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 use takt_kernel::time::{Delay, Instant};
 
 use crate::pci::Function;

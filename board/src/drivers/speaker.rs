@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use embedded_hal::pwm::{Error as PwmError, ErrorKind, ErrorType, SetDutyCycle};
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 
 use crate::lock::IrqLock;
 use crate::pic::PIT_HZ;

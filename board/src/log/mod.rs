@@ -179,5 +179,5 @@ unsafe impl defmt::Logger for Logger {
 
 defmt::timestamp!(
     "{=u64:us}",
-    takt_kernel::time::cycles_to_nanos(takt_kernel::arch::tsc::now()) / 1000
+    takt_kernel::time::cycles_to_nanos(takt_kernel::time::Instant::now().cycles()) / 1000
 );

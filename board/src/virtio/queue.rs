@@ -5,8 +5,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, Ordering::Acquire, fence};
 
-use takt_kernel::arch::port::Port;
 use takt_kernel::config::MAX_VIRTIO_QUEUE as MAX_QUEUE;
+use takt_kernel::machine::Port;
 
 use crate::pci::Function;
 

@@ -1,4 +1,5 @@
-//! The CPU: the one door to machine code. No `cfg(target_arch)` anywhere else.
+//! The CPU: all machine code, and the kernel's own. What others may have of it is [`machine`](crate::machine). No
+//! `cfg(target_arch)` anywhere else.
 
 mod x86_64;
 

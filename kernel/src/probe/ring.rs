@@ -16,7 +16,7 @@ const POS: usize = CONTROL + Word::Pos.offset() as usize;
 
 /// This CPU's trace ring.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelRing;
+pub(crate) struct KernelRing;
 
 // All steps act on this CPU's own words and are single instructions, so they are atomic towards interrupts and NMIs
 // of this CPU. Threads do not migrate. None is `nomem`: the compiler must keep their order.
@@ -144,6 +144,11 @@ impl CpuRing for KernelRing {
         };
         pos
     }
+}
+
+takt_tracer::ring_sink! {
+    /// A sink by the ring's own functions, which the model checkers have tested, in place of those in assembly. For tests.
+    pub struct ModelSink => KernelRing;
 }
 
 /// The control word of this CPU's ring at this offset.

@@ -34,7 +34,6 @@ mod tracer;
 mod wakeup;
 
 pub use crate::probe::events;
-pub use crate::probe::ring::KernelRing;
 pub use crate::probe::sink::{IrqsOffSink, IrqsOnSink, KernelSink};
 pub use control::{
     Counters, buffer_size, close, counters_of, cpumask, drain, forget, has_full, is_on,

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::arch::marks;
+use takt_kernel::machine::marks;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder, Thread};
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};

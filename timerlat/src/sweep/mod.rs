@@ -2,7 +2,7 @@
 //!
 //! A thread runs the stretch again and again, from the same state each time. Each time a timer expires one instruction
 //! later than the time before and wakes the measured thread. The stretch begins at an exact distance from the deadline
-//! ([`marks::begin`](takt_kernel::arch::marks::begin)), so where one instruction is one cycle (QEMU under icount) every
+//! ([`marks::begin`](takt_kernel::machine::marks::begin)), so where one instruction is one cycle (QEMU under icount) every
 //! boundary between two instructions is met, and the maximum is the maximum, not the highest of a sample.
 //!
 //! | module | content |

@@ -5,7 +5,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
-use takt_kernel::{Error, arch, thread, trace_event_irqs_on};
+use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::config::Config;
@@ -51,7 +51,7 @@ fn run(slot: usize) -> Result<(), Error> {
     let interval = INTERVALS[slot % MAX_SLOTS].load(Relaxed);
     let me = thread::current();
     let prio = me.priority()?;
-    let cpu = arch::percpu::cpu();
+    let cpu = smp::this_cpu();
     stats.open(
         cpu as u32,
         u32::from(me.id()),

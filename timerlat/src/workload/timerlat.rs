@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Timer};
-use takt_kernel::{Error, arch, smp, trace_event_irqs_off, trace_event_irqs_on};
+use takt_kernel::{Error, smp, trace_event_irqs_off, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
 use crate::config::Config;
@@ -89,7 +89,7 @@ fn run(slot: usize) -> Result<(), Error> {
     let period = SHARED.period.load(Relaxed);
     let me = thread::current();
     let prio = me.priority()?;
-    let cpu = arch::percpu::cpu();
+    let cpu = smp::this_cpu();
     stats.open(
         cpu as u32,
         u32::from(me.id()),

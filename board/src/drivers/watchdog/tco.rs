@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_kernel::Error;
-use takt_kernel::arch::port::Port;
+use takt_kernel::machine::Port;
 use volatile::VolatilePtr;
 
 use super::{Watchdog, units};

@@ -42,7 +42,7 @@ unsafe extern "C" {
 }
 
 /// Virtual address of the register page.
-pub fn page() -> usize {
+pub(crate) fn page() -> usize {
     &raw const __lapic_page as usize
 }
 
@@ -56,7 +56,7 @@ fn register(offset: usize) -> VolatilePtr<'static, u32> {
 }
 
 /// Physical address of the register page.
-pub fn physical_base() -> u64 {
+pub(crate) fn physical_base() -> u64 {
     // SAFETY: reading IA32_APIC_BASE has no effect.
     unsafe { Msr::new(APIC_BASE).read() & 0xf_ffff_f000 }
 }
@@ -76,7 +76,7 @@ static DEADLINE_MODE: AtomicU32 = AtomicU32::new(0);
     clippy::multiple_unsafe_ops_per_block,
     reason = "one sequence of register writes"
 )]
-pub unsafe fn init() {
+pub(crate) unsafe fn init() {
     let mut base = Msr::new(APIC_BASE);
     // SAFETY: leaving x2APIC needs one step through "disabled" (SDM 11.12.5).
     unsafe {
@@ -97,13 +97,13 @@ pub unsafe fn init() {
 
 /// This CPU's local APIC id.
 #[must_use]
-pub fn id() -> u32 {
+pub(crate) fn id() -> u32 {
     register(ID).read() >> 24
 }
 
 /// Acknowledges the interrupt in service: one store.
 #[inline(always)]
-pub fn end_of_interrupt() {
+pub(crate) fn end_of_interrupt() {
     // SAFETY: the register page is mapped; writing 0 to EOI (offset B0h) ends the interrupt in service.
     unsafe {
         core::arch::asm!(
@@ -134,7 +134,7 @@ pub(crate) fn is_any_pending() -> bool {
 
 /// The highest vector in service, for interrupts that no one expected.
 #[must_use]
-pub fn vector_in_service() -> Option<u8> {
+pub(crate) fn vector_in_service() -> Option<u8> {
     (0..8).rev().find_map(|i| {
         let bits = register(IN_SERVICE + 16 * i).read();
         (bits != 0).then(|| (32 * i) as u8 + (31 - bits.leading_zeros()) as u8)
@@ -142,7 +142,7 @@ pub fn vector_in_service() -> Option<u8> {
 }
 
 /// Chooses the timer's mode and unmasks it. `counts_hz` and `tsc_hz` relate its counter to the TSC.
-pub fn start_timer(counts_hz: u64, tsc_hz: u64) {
+pub(crate) fn start_timer(counts_hz: u64, tsc_hz: u64) {
     if tsc::has_deadline_timer() {
         DEADLINE_MODE.store(1, Relaxed);
         register(LVT_TIMER).write(MODE_TSC_DEADLINE | u32::from(TIMER_VECTOR));
@@ -199,7 +199,7 @@ macro_rules! start_counter {
 
 /// Measures how long [`arm`] itself takes from its reading of the clock to the start of the counter, so that the
 /// interrupt comes at the deadline and not that much later. The interrupt must be off.
-pub fn calibrate_arm() {
+pub(crate) fn calibrate_arm() {
     if is_deadline_mode() {
         return;
     }
@@ -215,24 +215,13 @@ pub fn calibrate_arm() {
     ARM_LEAD.store(least.saturating_sub(1), Relaxed);
 }
 
-/// Sets the lead that [`arm`] subtracts, in cycles.
-pub fn set_arm_lead(cycles: u64) {
-    ARM_LEAD.store(cycles, Relaxed);
-}
-
-/// The lead that [`arm`] subtracts, in cycles.
-#[must_use]
-pub fn arm_lead() -> u64 {
-    ARM_LEAD.load(Relaxed)
-}
-
 /// Makes the timer interrupt come at `deadline` (cycles), at once if that is past. A deadline further away than the
 /// counter reaches gives an earlier interrupt; the handler then arms it again.
 ///
 /// # Context
 /// Interrupts off.
 #[inline(always)]
-pub fn arm(deadline: u64) {
+pub(crate) fn arm(deadline: u64) {
     if DEADLINE_MODE.load(Relaxed) != 0 {
         // SAFETY: the MSR exists in this mode. Zero would disarm.
         unsafe { Msr::new(TSC_DEADLINE).write(deadline.max(1)) };
@@ -254,44 +243,34 @@ pub(crate) fn set_timer_vector(vector: u8) {
     register(LVT_TIMER).write(mode | u32::from(vector));
 }
 
-/// Stops the timer.
-pub fn disarm() {
-    if is_deadline_mode() {
-        // SAFETY: the MSR exists in this mode.
-        unsafe { Msr::new(TSC_DEADLINE).write(0) };
-    } else {
-        register(INITIAL_COUNT).write(0);
-    }
-}
-
 /// Starts the counter from its highest value with the interrupt masked, for measuring its frequency.
-pub fn start_counting() {
+pub(crate) fn start_counting() {
     register(LVT_TIMER).write(MASKED | u32::from(TIMER_VECTOR));
     register(INITIAL_COUNT).write(u32::MAX);
 }
 
 /// Counts since [`start_counting`].
 #[must_use]
-pub fn counted() -> u32 {
+pub(crate) fn counted() -> u32 {
     u32::MAX - register(CURRENT_COUNT).read()
 }
 
 /// Resets another CPU and has it wait for [`send_startup`].
-pub fn send_init(apic_id: u32) {
+pub(crate) fn send_init(apic_id: u32) {
     const INIT: u32 = 5 << 8;
     const ASSERT: u32 = 1 << 14;
     send(apic_id, INIT | ASSERT);
 }
 
 /// Starts another CPU in real mode at a page below 1 MiB.
-pub fn send_startup(apic_id: u32, page: u8) {
+pub(crate) fn send_startup(apic_id: u32, page: u8) {
     const STARTUP: u32 = 6 << 8;
     const ASSERT: u32 = 1 << 14;
     send(apic_id, STARTUP | ASSERT | u32::from(page));
 }
 
 /// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.
-pub fn send(apic_id: u32, command: u32) {
+pub(crate) fn send(apic_id: u32, command: u32) {
     // The two halves belong together: an interrupt between them may send one of its own.
     let were_enabled = interrupts::are_enabled();
     interrupts::disable();

@@ -94,7 +94,7 @@ pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
 /// The stack of a CPU that an address lies on: what `make` makes of its lowest address, the one above its highest and
 /// whether it is the interrupt stack, not one of the exceptions'.
 #[inline(always)]
-pub fn cpu_stack<T>(
+pub(crate) fn cpu_stack<T>(
     cpu: usize,
     address: usize,
     make: impl Fn(usize, usize, bool) -> T,
@@ -123,7 +123,7 @@ pub fn cpu_stack<T>(
     clippy::multiple_unsafe_ops_per_block,
     reason = "one sequence of register writes"
 )]
-pub unsafe fn init() {
+pub(crate) unsafe fn init() {
     // SAFETY: this CPU's own block, and nothing else of this CPU uses these parts of it.
     let block = unsafe { &mut *percpu::this() };
     let stacks = &STACKS[block.cpu as usize];

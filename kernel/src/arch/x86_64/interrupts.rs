@@ -14,36 +14,36 @@ pub const NR_DEVICE_VECTORS: usize = 32;
 /// The local APIC timer.
 pub const TIMER_VECTOR: u8 = 0x50;
 /// The local APIC timer while an early halt waits for the margin before the deadline.
-pub const EARLY_TIMER_VECTOR: u8 = 0x52;
+pub(crate) const EARLY_TIMER_VECTOR: u8 = 0x52;
 /// Another CPU wants this one to look at its run queue and timers.
-pub const KICK_VECTOR: u8 = 0x51;
+pub(crate) const KICK_VECTOR: u8 = 0x51;
 /// The local APIC's spurious interrupt.
-pub const SPURIOUS_VECTOR: u8 = 0xff;
+pub(crate) const SPURIOUS_VECTOR: u8 = 0xff;
 
 /// IST index (as the `x86_64` crate counts, from 0) for interrupts: the running thread's frame.
 const IST_IRQ: u16 = 0;
 /// Double fault.
-pub const IST_DOUBLE_FAULT: u16 = 1;
+pub(crate) const IST_DOUBLE_FAULT: u16 = 1;
 /// Non-maskable interrupt.
-pub const IST_NMI: u16 = 2;
+pub(crate) const IST_NMI: u16 = 2;
 /// Machine check.
-pub const IST_MACHINE_CHECK: u16 = 3;
+pub(crate) const IST_MACHINE_CHECK: u16 = 3;
 /// All other exceptions.
-pub const IST_EXCEPTION: u16 = 4;
+pub(crate) const IST_EXCEPTION: u16 = 4;
 
 /// Makes RFLAGS what they were, interrupts enabled or not. A compiler barrier.
 ///
 /// # Safety
 /// As [`enable`], if interrupts are enabled in them; nothing but that is other than now.
 #[inline(always)]
-pub unsafe fn set_flags(flags: u64) {
+pub(crate) unsafe fn set_flags(flags: u64) {
     // SAFETY: the caller's duty. By way of the stack (no `nostack`).
     unsafe { asm!("push {}", "popfq", in(reg) flags) };
 }
 
 /// Disables interrupts. A compiler barrier: no memory access moves across.
 #[inline(always)]
-pub fn disable() {
+pub(crate) fn disable() {
     // SAFETY: clearing IF breaks no memory safety. No `nomem`: accesses must not leave the section.
     unsafe { asm!("cli", options(nostack)) };
 }
@@ -53,14 +53,14 @@ pub fn disable() {
 /// # Safety
 /// The caller is not inside a section that someone else expects to be protected.
 #[inline(always)]
-pub unsafe fn enable() {
+pub(crate) unsafe fn enable() {
     // SAFETY: the caller's duty.
     unsafe { asm!("sti", options(nostack)) };
 }
 
 /// Lets in what is pending, right after [`enable`], whose effect begins one instruction late.
 #[inline(always)]
-pub fn let_in() {
+pub(crate) fn let_in() {
     // SAFETY: does nothing. A compiler barrier, so that it stays where it is.
     unsafe { asm!("nop", options(nostack)) };
 }
@@ -75,14 +75,14 @@ pub fn are_enabled() -> bool {
 /// Whether interrupts are on in these RFLAGS.
 #[inline(always)]
 #[must_use]
-pub const fn are_enabled_in(flags: u64) -> bool {
+pub(crate) const fn are_enabled_in(flags: u64) -> bool {
     flags & (1 << 9) != 0
 }
 
 /// RFLAGS.
 #[inline(always)]
 #[must_use]
-pub fn flags() -> u64 {
+pub(crate) fn flags() -> u64 {
     let flags: u64;
     // SAFETY: reads the flags by way of the stack (no `nostack`).
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) };
@@ -167,7 +167,7 @@ const _: () = assert!(TIMER_VECTOR >> 4 < FIRST_DEVICE_VECTOR >> 4);
 ///
 /// # Safety
 /// Once, on the boot CPU, with interrupts off.
-pub unsafe fn init_table() {
+pub(crate) unsafe fn init_table() {
     // SAFETY: no one else looks at the table yet.
     let idt = unsafe { &mut *IDT.0.get() };
     // SAFETY: both stub tables have 16 bytes an entry, as `entry.rs` lays them out.
@@ -202,7 +202,7 @@ pub unsafe fn init_table() {
 }
 
 /// Loads the table on this CPU.
-pub fn load_table() {
+pub(crate) fn load_table() {
     // SAFETY: the table is static and complete.
     let idt = unsafe { &*IDT.0.get() };
     // SAFETY: as above.
@@ -212,7 +212,7 @@ pub fn load_table() {
 /// The caller's place and frame pointer, where a backtrace begins.
 #[inline(always)]
 #[must_use]
-pub fn frame_pointer() -> (u64, u64) {
+pub(crate) fn frame_pointer() -> (u64, u64) {
     let (rip, rbp): (u64, u64);
     // SAFETY: reads two registers.
     unsafe {

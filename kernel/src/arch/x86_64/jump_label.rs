@@ -27,7 +27,7 @@ pub struct JumpEntry {
 }
 
 /// A key by its symbol, whose address is what [`set`] and [`is_on`] go by; an event's id is one.
-pub type Key = &'static [u8; 2];
+pub(crate) type Key = &'static [u8; 2];
 
 /// The address of a key.
 #[inline(always)]
@@ -92,7 +92,7 @@ pub fn entries() -> &'static [JumpEntry] {
 /// No one relies on the key's uses changing one after the other.
 #[cold]
 #[inline(never)]
-pub unsafe fn set(text: &mut Writable, key: u32, on: bool) {
+pub(crate) unsafe fn set(text: &mut Writable, key: u32, on: bool) {
     let code = if on { JUMP } else { TEST };
     for entry in uses(key) {
         // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.
@@ -101,7 +101,7 @@ pub unsafe fn set(text: &mut Writable, key: u32, on: bool) {
 }
 
 /// How many uses the key with this address has.
-pub fn nr_uses(key: u32) -> usize {
+pub(crate) fn nr_uses(key: u32) -> usize {
     uses(key).count()
 }
 
@@ -120,7 +120,7 @@ fn uses(key: u32) -> impl Iterator<Item = &'static JumpEntry> {
 /// Whether the uses of the key with this address are switched on; `false` if there are none.
 #[cold]
 #[inline(never)]
-pub fn is_on(key: u32) -> bool {
+pub(crate) fn is_on(key: u32) -> bool {
     let mut code = TEST;
     for entry in uses(key) {
         // SAFETY: the entry names an instruction of five bytes in the kernel's text. All of them are the same.
@@ -131,14 +131,14 @@ pub fn is_on(key: u32) -> bool {
 
 /// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
 #[derive(Debug)]
-pub struct Writable(());
+pub(crate) struct Writable(());
 
 impl Writable {
     /// Lifts the protection; [`restore`](Self::restore) is to follow.
     ///
     /// # Safety
     /// Interrupts are off, and no other CPU executes what is written.
-    pub unsafe fn lift() -> Self {
+    pub(crate) unsafe fn lift() -> Self {
         // SAFETY: the caller's duty.
         unsafe {
             asm!("mov {0}, cr0", "btr {0:e}, {WP}", "mov cr0, {0}", out(reg) _, WP = const WRITE_PROTECT)
@@ -150,7 +150,7 @@ impl Writable {
     ///
     /// # Safety
     /// Nothing is written any more.
-    pub unsafe fn restore() {
+    pub(crate) unsafe fn restore() {
         // SAFETY: the caller's duty.
         unsafe {
             asm!("mov {0}, cr0", "bts {0:e}, {WP}", "mov cr0, {0}", out(reg) _, WP = const WRITE_PROTECT)
@@ -172,8 +172,9 @@ impl Writable {
     ///
     /// # Safety
     /// The bytes are what may be executed there.
+    #[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
     #[inline(never)]
-    pub unsafe fn write(&mut self, address: usize, code: u64) {
+    pub(crate) unsafe fn write(&mut self, address: usize, code: u64) {
         let (word, shift) = ((address & !7) as *mut u64, 8 * (address & 7));
         if shift <= 24 {
             // SAFETY: an aligned word of the text.
@@ -200,6 +201,7 @@ impl Writable {
 const WRITE_PROTECT: u32 = 16;
 
 /// The bits of five bytes of code.
+#[cfg(any(feature = "latency-tracers", feature = "rules", feature = "function"))]
 const CODE: u64 = 0xff_ffff_ffff;
 
 /// The five bytes of code at an address, and the three behind them.

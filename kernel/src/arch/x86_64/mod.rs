@@ -1,30 +1,29 @@
 //! x86-64: per-CPU data, interrupt entry, context switch, local APIC, time stamp counter, paging, static keys.
 
-pub mod apic;
-pub mod descriptors;
+pub(crate) mod apic;
+pub(crate) mod descriptors;
 #[cfg(feature = "latency-tracers")]
-pub mod divert;
+pub(crate) mod divert;
 #[cfg(feature = "rules")]
 pub(crate) mod divert_records;
-pub mod exceptions;
-pub mod frame;
+pub(crate) mod exceptions;
+pub(crate) mod frame;
 #[cfg(feature = "latency-tracers")]
 pub(crate) mod hidden;
-pub mod interrupts;
-pub mod jump_label;
+pub(crate) mod interrupts;
+pub(crate) mod jump_label;
 pub mod marks;
-pub mod msr;
-pub mod paging;
-pub mod percpu;
+pub(crate) mod msr;
+pub(crate) mod paging;
+pub(crate) mod percpu;
 pub(crate) mod place;
-pub mod port;
 pub(crate) mod record;
 pub(crate) mod resume;
 pub(crate) mod sse;
-pub mod stop;
-pub mod switch;
+pub(crate) mod stop;
+pub(crate) mod switch;
 #[cfg(feature = "latency-tracers")]
 pub(crate) mod timed;
-pub mod tsc;
+pub(crate) mod tsc;
 
 mod entry;

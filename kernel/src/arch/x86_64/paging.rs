@@ -66,7 +66,7 @@ pub struct ImageTooLarge;
 ///
 /// # Safety
 /// Once, on the boot CPU, on an identity mapping of the image, with NX enabled.
-pub unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
+pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     // SAFETY: no one else uses the tables yet.
     let tables = unsafe { &mut *TABLES.0.get() };
     let table = Flags::WRITABLE;
@@ -163,7 +163,7 @@ impl Window {
 /// found. As the memory type ranges have it, else uncached: a firmware may have declared a screen's memory write-combining.
 ///
 /// # Safety
-/// Once, on the boot CPU, after [`build`] and before other CPUs run. What is there is a device's, and whoever uses it lets
+/// Once, on the boot CPU, after [`boot::memory`](crate::boot::memory) and before other CPUs run. What is there is a device's, and whoever uses it lets
 /// nothing of Rust's lie there.
 pub unsafe fn map_window(window: &'static Window, physical: u64) -> usize {
     // SAFETY: once, by the caller's promise.
@@ -185,7 +185,7 @@ pub unsafe fn map_window(window: &'static Window, physical: u64) -> usize {
 }
 
 /// Puts the final tables into force on this CPU.
-pub fn load() {
+pub(crate) fn load() {
     let level4 = PhysFrame::containing_address(PhysAddr::new(TABLES.0.get() as u64));
     // SAFETY: the tables map everything that is in use at the same addresses.
     unsafe { Cr3::write(level4, Cr3Flags::empty()) };
@@ -195,7 +195,7 @@ pub fn load() {
 ///
 /// # Safety
 /// Nothing uses the page, and no other CPU runs yet (their TLBs are not flushed).
-pub unsafe fn unmap(page: usize) {
+pub(crate) unsafe fn unmap(page: usize) {
     let start = at(&raw const __image_start) / LARGE * LARGE;
     let offset = page as u64 - start;
     let (table, index) = ((offset / LARGE) as usize, (offset % LARGE / PAGE) as usize);

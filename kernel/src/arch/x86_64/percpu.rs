@@ -25,28 +25,28 @@ struct Memory {
 
 /// What belongs to one CPU.
 #[repr(C)]
-pub struct PerCpu {
+pub(crate) struct PerCpu {
     /// Trace ring control words: first, since nothing else is reached by so many instructions.
-    pub ring: RingControl,
+    pub(crate) ring: RingControl,
     /// Address of this block, so that one load gives it.
     this: *mut PerCpu,
     /// The context word: bits 16..23 preempt count, bits 24..31 running thread, rest zero.
     context: u32,
     /// Number of the CPU, from 0.
-    pub cpu: u32,
+    pub(crate) cpu: u32,
     /// Where the interrupt stack begins (its highest address).
-    pub irq_stack_top: usize,
+    pub(crate) irq_stack_top: usize,
     /// Local APIC id.
-    pub apic_id: u32,
+    pub(crate) apic_id: u32,
     /// The shadow stack on which a function was put last (see `trace::function::shadow`).
     #[cfg(feature = "function")]
     pub(crate) function_shadow: u32,
     /// Interrupts taken since boot; the host's sign of life.
-    pub nr_irqs: u64,
+    pub(crate) nr_irqs: u64,
     /// Unexpected vectors and spurious interrupts seen.
-    pub nr_unexpected: u64,
+    pub(crate) nr_unexpected: u64,
     /// Non-maskable interrupts seen.
-    pub nr_nmis: u64,
+    pub(crate) nr_nmis: u64,
     /// The context that the last record of a function named (see `trace::function`).
     #[cfg(feature = "function")]
     pub(crate) function_context: u32,
@@ -54,7 +54,7 @@ pub struct PerCpu {
     #[cfg(feature = "function")]
     pub(crate) function_busy: u32,
     /// Run queue, timer queue and times.
-    pub sched: CpuSched,
+    pub(crate) sched: CpuSched,
     /// What hooks of tracers take on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) hooks: super::hidden::Hooks,
@@ -68,11 +68,11 @@ pub struct PerCpu {
     #[cfg(feature = "latency-tracers")]
     pub(crate) followed: crate::probe::state::Followed,
     /// Set while an exception is being reported, so that a second one is not reported forever.
-    pub in_exception: u32,
+    pub(crate) in_exception: u32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
-    pub tss: TaskStateSegment,
+    pub(crate) tss: TaskStateSegment,
     /// This CPU's descriptor table.
-    pub gdt: GlobalDescriptorTable,
+    pub(crate) gdt: GlobalDescriptorTable,
 }
 
 /// The running thread's control block, of which nothing is known here.
@@ -83,12 +83,12 @@ pub(crate) enum Running {}
 struct RingMemory([u8; TRACE_SUB_SIZE * TRACE_NR_SUBS]);
 
 /// How far the ring's memory begins before a [`PerCpu`].
-pub const RING_BEFORE: usize = offset_of!(Memory, block);
+pub(crate) const RING_BEFORE: usize = offset_of!(Memory, block);
 /// Where the ring's memory begins behind `gs`.
-pub const RING: usize = offset_of!(Memory, ring);
+pub(crate) const RING: usize = offset_of!(Memory, ring);
 
 /// Where a field of [`PerCpu`] is behind `gs`, of its offset there.
-pub const fn behind_gs(offset: usize) -> usize {
+pub(crate) const fn behind_gs(offset: usize) -> usize {
     offset_of!(Memory, block) + offset
 }
 
@@ -98,33 +98,33 @@ const _: () = assert!(
 );
 
 /// Where the trace ring's control words are behind `gs`, as all of these.
-pub const CONTROL: usize = behind_gs(offset_of!(PerCpu, ring));
+pub(crate) const CONTROL: usize = behind_gs(offset_of!(PerCpu, ring));
 /// The preempt-count byte.
-pub const PREEMPT: usize = CONTEXT + 2;
+pub(crate) const PREEMPT: usize = CONTEXT + 2;
 /// The context word.
-pub const CONTEXT: usize = behind_gs(offset_of!(PerCpu, context));
+pub(crate) const CONTEXT: usize = behind_gs(offset_of!(PerCpu, context));
 /// The running thread's id in the context word.
-pub const CURRENT_TID: usize = CONTEXT + 3;
+pub(crate) const CURRENT_TID: usize = CONTEXT + 3;
 /// Where the pointer to the running thread's control block is in the task state segment. It is IST1, the end of the frame
 /// before the block (Intel SDM vol. 3A, figure 8-11).
 const IST1: usize = 0x24;
 /// The pointer to the running thread's control block.
-pub const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
+pub(crate) const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
 
 const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// The interrupt stack's top.
-pub const IRQ_STACK_TOP: usize = behind_gs(offset_of!(PerCpu, irq_stack_top));
+pub(crate) const IRQ_STACK_TOP: usize = behind_gs(offset_of!(PerCpu, irq_stack_top));
 
 /// In a record's context: interrupts were enabled.
 pub(crate) const IRQS_ON: u32 = 1 << 22;
 /// The depth field of the preempt count.
-pub const DEPTH: u8 = 0xf;
+pub(crate) const DEPTH: u8 = 0xf;
 /// One in the hardirq field of the preempt count.
-pub const HARDIRQ: u8 = 1 << 4;
+pub(crate) const HARDIRQ: u8 = 1 << 4;
 /// One in the NMI field of the preempt count.
-pub const NMI: u8 = 1 << 5;
+pub(crate) const NMI: u8 = 1 << 5;
 /// need_resched, inverted: clear when a reschedule is due.
-pub const NO_RESCHED: u8 = 1 << 7;
+pub(crate) const NO_RESCHED: u8 = 1 << 7;
 
 #[repr(transparent)]
 struct Blocks(UnsafeCell<MaybeUninit<[Memory; MAX_CPUS]>>);
@@ -153,7 +153,7 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(MaybeUninit::zeroed()));
 ///
 /// # Panics
 /// If `cpu` is not below [`MAX_CPUS`].
-pub fn of(cpu: usize) -> *mut PerCpu {
+pub(crate) fn of(cpu: usize) -> *mut PerCpu {
     assert!(cpu < MAX_CPUS, "CPU number out of range");
     // SAFETY: in range by the assertion above.
     let memory = unsafe { BLOCKS.0.get().cast::<Memory>().add(cpu) };
@@ -264,7 +264,7 @@ impl CpuRef {
 /// # Context
 /// Any. Threads do not migrate, so the pointer stays right across preemption.
 #[inline(always)]
-pub fn this() -> *mut PerCpu {
+pub(crate) fn this() -> *mut PerCpu {
     let block: *mut PerCpu;
     // SAFETY: holds the block's own address once `init` ran; the value never changes.
     unsafe {
@@ -292,7 +292,7 @@ pub(crate) fn critical() -> *const crate::probe::state::Cpu {
 
 /// This CPU's number.
 #[inline(always)]
-pub fn cpu() -> usize {
+pub(crate) fn cpu() -> usize {
     let cpu: u32;
     // SAFETY: reads a field of this CPU's block that never changes.
     unsafe {
@@ -315,7 +315,7 @@ pub(crate) fn current() -> *mut Running {
 
 /// The running thread's id.
 #[inline(always)]
-pub fn current_tid() -> u8 {
+pub(crate) fn current_tid() -> u8 {
     let tid: u32;
     // SAFETY: reads one byte of this CPU's block.
     unsafe {
@@ -330,7 +330,7 @@ pub fn current_tid() -> u8 {
 /// # Safety
 /// It is the block of one.
 #[inline(always)]
-pub unsafe fn context_of(block: *const PerCpu) -> u32 {
+pub(crate) unsafe fn context_of(block: *const PerCpu) -> u32 {
     // SAFETY: the caller's duty.
     let context = unsafe { &raw const (*block).context };
     // SAFETY: as above; interrupts change it, so it is read as it is.
@@ -339,7 +339,7 @@ pub unsafe fn context_of(block: *const PerCpu) -> u32 {
 
 /// The preempt-count byte.
 #[inline(always)]
-pub fn preempt_byte() -> u8 {
+pub(crate) fn preempt_byte() -> u8 {
     let count: u32;
     // SAFETY: reads one byte of this CPU's block.
     unsafe {
@@ -351,7 +351,7 @@ pub fn preempt_byte() -> u8 {
 
 /// Whether neither the preempt count nor a hardirq or NMI keeps this CPU from switching: one test and one branch.
 #[inline(always)]
-pub fn is_preemptible() -> bool {
+pub(crate) fn is_preemptible() -> bool {
     // SAFETY: reads one byte of this CPU's block; the label is inside this function.
     unsafe {
         asm!("test byte ptr gs:[{}], {}", "jnz {}", const PREEMPT, const !NO_RESCHED as i8, label { return false },
@@ -362,7 +362,7 @@ pub fn is_preemptible() -> bool {
 
 /// Whether nothing keeps this CPU from switching and no reschedule is due: one compare and one branch.
 #[inline(always)]
-pub fn is_calm() -> bool {
+pub(crate) fn is_calm() -> bool {
     // SAFETY: reads one byte of this CPU's block; the label is inside this function.
     unsafe {
         asm!("cmp byte ptr gs:[{}], {}", "jne {}", const PREEMPT, const NO_RESCHED as i8, label { return false },
@@ -374,7 +374,7 @@ pub fn is_calm() -> bool {
 /// Preempt count and running thread, as in the upper half of a record's word, but for whether interrupts are on.
 #[cfg(feature = "latency-tracers")]
 #[inline(always)]
-pub fn context() -> u32 {
+pub(crate) fn context() -> u32 {
     let context: u32;
     // SAFETY: reads half of this CPU's context word.
     unsafe {
@@ -386,25 +386,26 @@ pub fn context() -> u32 {
 
 /// How often preemption is disabled.
 #[inline(always)]
-pub fn depth() -> u8 {
+pub(crate) fn depth() -> u8 {
     preempt_byte() & DEPTH
 }
 
 /// Whether this is a thread that has disabled preemption once.
+#[cfg(feature = "latency-tracers")]
 #[inline(always)]
-pub fn is_outermost() -> bool {
+pub(crate) fn is_outermost() -> bool {
     preempt_byte() & !NO_RESCHED == 1
 }
 
 /// Whether a reschedule is due and nothing forbids it: one compare.
 #[inline(always)]
-pub fn resched_now() -> bool {
+pub(crate) fn resched_now() -> bool {
     preempt_byte() == 0
 }
 
 /// Says that a reschedule is due on this CPU.
 #[inline(always)]
-pub fn set_need_resched() {
+pub(crate) fn set_need_resched() {
     // SAFETY: one instruction on this CPU's own byte, so atomic towards interrupts.
     unsafe {
         asm!("and byte ptr gs:[{}], {}", const PREEMPT, const !NO_RESCHED as i8, options(nostack))
@@ -413,7 +414,7 @@ pub fn set_need_resched() {
 
 /// Says that no reschedule is due on this CPU.
 #[inline(always)]
-pub fn clear_need_resched() {
+pub(crate) fn clear_need_resched() {
     // SAFETY: as in `set_need_resched`.
     unsafe {
         asm!("or byte ptr gs:[{}], {}", const PREEMPT, const NO_RESCHED as i8, options(nostack))
@@ -423,7 +424,7 @@ pub fn clear_need_resched() {
 /// Raises the depth of preemption being disabled and runs `full` if that is more than the field can hold, which then
 /// is zero and has carried into the next.
 #[inline(always)]
-pub fn preempt_inc(full: fn()) {
+pub(crate) fn preempt_inc(full: fn()) {
     // SAFETY: as in `set_need_resched`; the label is inside this function.
     unsafe {
         asm!("inc byte ptr gs:[{preempt}]", "test byte ptr gs:[{preempt}], {depth}", "jz {full}", preempt = const PREEMPT,
@@ -433,7 +434,7 @@ pub fn preempt_inc(full: fn()) {
 
 /// Lowers it and runs `slow` if that made a due reschedule possible: one `dec` and one branch.
 #[inline(always)]
-pub fn preempt_dec(slow: extern "C" fn()) {
+pub(crate) fn preempt_dec(slow: extern "C" fn()) {
     // SAFETY: as in `set_need_resched`; the label is inside this function.
     unsafe {
         asm!("dec byte ptr gs:[{}]", "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
@@ -442,7 +443,7 @@ pub fn preempt_dec(slow: extern "C" fn()) {
 
 /// Ends a hardirq: says whether a reschedule is due and allowed now. One `sub` and one branch.
 #[inline(always)]
-pub fn hardirq_exit() -> bool {
+pub(crate) fn hardirq_exit() -> bool {
     // SAFETY: one instruction on this CPU's own byte; the label is inside this function.
     unsafe {
         asm!("sub byte ptr gs:[{}], {}", "jz {}", const PREEMPT, const HARDIRQ, label { return true },

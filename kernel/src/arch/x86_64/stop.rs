@@ -64,13 +64,13 @@ impl Text {
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.
     #[inline(always)]
-    pub fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
+    pub(crate) fn patch<R>(&mut self, patch: impl FnOnce(&mut Writable) -> R) -> R {
         patch(&mut self.stop().text)
     }
 
     /// Stops every other CPU, with interrupts off here, until what it gives is dropped.
     #[inline(always)]
-    pub fn stop(&mut self) -> Stopped<'_> {
+    pub(crate) fn stop(&mut self) -> Stopped<'_> {
         let (flags, text) = stop_others();
         Stopped {
             text,
@@ -82,9 +82,9 @@ impl Text {
 
 /// Every other CPU stands still. It borrows the [`Text`] that it came from: who gave that back while the CPUs stand still
 /// would let another thread stop them a second time, and who stopped them twice would let them go with the first.
-pub struct Stopped<'t> {
+pub(crate) struct Stopped<'t> {
     /// The right to write to the text.
-    pub text: Writable,
+    pub(crate) text: Writable,
     /// What the flags were.
     flags: u64,
     _lock: PhantomData<&'t mut Text>,

@@ -8,7 +8,7 @@ use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 /// Any.
 #[inline(always)]
 #[must_use]
-pub fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     // SAFETY: RDTSC is always there in long mode, and CR4.TSD is never set.
     unsafe { _rdtsc() }
 }
@@ -21,7 +21,7 @@ pub fn is_invariant() -> bool {
 
 /// Whether the local APIC has a TSC-deadline mode (CPUID 1 ECX bit 24).
 #[must_use]
-pub fn has_deadline_timer() -> bool {
+pub(crate) fn has_deadline_timer() -> bool {
     __cpuid(1).ecx & (1 << 24) != 0
 }
 
@@ -44,14 +44,4 @@ pub fn cpuid_hz() -> Option<u64> {
         0
     };
     (mhz != 0).then(|| u64::from(mhz) * 1_000_000)
-}
-
-/// Whether this is QEMU's TCG, whose TSC is the virtual clock and has no invariant bit.
-#[must_use]
-pub fn is_tcg() -> bool {
-    if __cpuid(1).ecx & (1 << 31) == 0 {
-        return false;
-    }
-    let leaf = __cpuid(0x4000_0000);
-    [leaf.ebx, leaf.ecx, leaf.edx] == [0x5447_4354, 0x4354_4743, 0x4743_5447]
 }

@@ -8,8 +8,8 @@ use core::ptr::NonNull;
 
 use takt_board::ioapic::Pin;
 use takt_board::pci::Function;
-use takt_kernel::arch::port::Port;
 use takt_kernel::irq;
+use takt_kernel::machine::Port;
 use takt_kernel::sync::Semaphore;
 use volatile::VolatilePtr;
 

@@ -2,8 +2,8 @@
 
 use core::arch::asm;
 
-use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
 use takt_kernel::irq;
+use takt_kernel::irq::FIRST_DEVICE_VECTOR;
 use takt_kernel::sync::Semaphore;
 
 use super::ROUNDS;

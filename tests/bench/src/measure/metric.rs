@@ -1,7 +1,7 @@
 //! ThreadX's thread_metric suite: instructions for one count of each test's own counters, loops included.
 
 use spin::Once;
-use takt_kernel::arch::interrupts::FIRST_DEVICE_VECTOR;
+use takt_kernel::irq::FIRST_DEVICE_VECTOR;
 use takt_kernel::sync::{Queue, Semaphore};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::{irq, yield_now};

@@ -5,7 +5,7 @@ use embedded_hal::digital::{OutputPin, StatefulOutputPin};
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use takt_board::parallel::Pin;
 use takt_board::serial::Serial;
-use takt_kernel::arch::port::{Port, PortReadOnly};
+use takt_kernel::machine::{Port, PortReadOnly};
 use takt_kernel::preempt;
 use takt_kernel::time::{Delay, Expiry, Instant, Timer};
 use takt_tests::harness::Failure;

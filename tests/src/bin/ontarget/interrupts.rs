@@ -2,14 +2,14 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use takt_kernel::arch::{apic, interrupts, percpu};
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
-use takt_kernel::{Error, irq};
+use takt_kernel::{Error, context, irq, machine, preempt};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, check_eq, check_err, interrupt, target_test};
+use x86_64::registers::rflags;
 
 static GO: Semaphore = Semaphore::new(0, 100);
 static NR_NMIS: AtomicU32 = AtomicU32::new(0);
@@ -79,7 +79,7 @@ target_test! {
 
     /// An interrupt of a vector that no one registered is counted and named; nothing else happens.
     fn unexpected_vectors_are_counted(Shared) {
-        const UNUSED: u8 = interrupts::FIRST_DEVICE_VECTOR + 28;
+        const UNUSED: u8 = irq::FIRST_DEVICE_VECTOR + 28;
         let before = irq::unexpected_count(0);
         // SAFETY: every gate leads to a stub that keeps all registers.
         unsafe { core::arch::asm!("int {}", const UNUSED) };
@@ -95,7 +95,8 @@ target_test! {
     fn unexpected_vectors_are_acknowledged(Shared) {
         let before = irq::unexpected_count(0);
         for vector in [0xe0, 0xe0, 0x70] {
-            apic::send(apic::id(), vector);
+            // SAFETY: no handler is registered for it, and the kernel expects that.
+            unsafe { machine::send_ipi(interrupt::own_apic_id(), vector) };
             burn(1_000);
             check_eq!(irq::last_unexpected(), vector);
         }
@@ -118,7 +119,7 @@ target_test! {
     fn handlers_are_registered_once(Shared) {
         extern "C" fn nothing(_: usize, _: u64) {}
         check_err!(irq::register(interrupt::SOFTWARE, "nothing", nothing, 0), InvalidState);
-        for vector in [0, 14, 31, 32, interrupts::TIMER_VECTOR, 255] {
+        for vector in [0, 14, 31, 32, irq::TIMER_VECTOR, 255] {
             check_err!(irq::register(vector, "nothing", nothing, 0), InvalidArgument);
         }
         Ok(())
@@ -131,7 +132,7 @@ target_test! {
         static BACKWARDS: AtomicU32 = AtomicU32::new(0);
         fn look(_: usize, _: Expiry) {
             note(1);
-            if interrupts::flags() & DIRECTION != 0 {
+            if rflags::read_raw() & DIRECTION != 0 {
                 BACKWARDS.fetch_add(1, Relaxed);
             }
         }
@@ -157,14 +158,15 @@ target_test! {
         irq::set_nmi_handler(|| {
             check_nmi_context();
         });
-        let guard = takt_kernel::preempt::irq_save();
+        let guard = preempt::irq_save();
         for _ in 0..3 {
-            apic::send(apic::id(), 4 << 8);
+            interrupt::raise_nmi();
             burn(1_000);
         }
         drop(guard);
         check_eq!(NR_NMIS.load(Relaxed), 3);
-        check_eq!(percpu::preempt_byte(), percpu::NO_RESCHED);
+        check!(!context::is_interrupt() && !preempt::is_resched_due());
+        check_eq!(preempt::depth(), 0);
         sleep_until(after_us(100))?;
         Ok(())
     }
@@ -183,7 +185,7 @@ target_test! {
 }
 
 fn check_nmi_context() {
-    if percpu::preempt_byte() & percpu::NMI != 0 && !interrupts::are_enabled() {
+    if context::is_nmi() && !irq::are_enabled() {
         NR_NMIS.fetch_add(1, Relaxed);
     }
 }

@@ -14,7 +14,7 @@ use takt_kernel::time::sleep_until;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::latency::{self, Latency};
 use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracers};
-use takt_kernel::{Error, arch, irq, preempt, thread};
+use takt_kernel::{Error, irq, machine, preempt, thread};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn};
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
@@ -183,7 +183,7 @@ target_test! {
         let rest = short.cycles - LONG;
         check!((100..250).contains(&rest), "{rest} instructions");
         check!(short.ended_at != short.started_at);
-        check_eq!(short.started_at, arch::divert::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        check_eq!(short.started_at, machine::entry_of(irq::TIMER_VECTOR) as u32);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ target_test! {
         let found = longest("irqsoff", || interrupted(LONG, true))?;
         join(&[thread])?;
         check!(found.cycles > LONG && found.cycles < LONG + 800, "{} instructions", found.cycles);
-        check_eq!(found.started_at, arch::divert::entry_of(arch::interrupts::TIMER_VECTOR) as u32);
+        check_eq!(found.started_at, machine::entry_of(irq::TIMER_VECTOR) as u32);
         // The thread that it was when it ended.
         check_eq!(found.tid, thread.id());
         Ok(())
@@ -481,9 +481,9 @@ fn ping() -> u64 {
     let Ok(thread) = spawn(0, PRIORITY + 5, waiter, 0) else {
         return 0;
     };
-    let before = arch::tsc::now();
+    let before = Instant::now().cycles();
     let _ = GO.give();
-    let cycles = arch::tsc::now() - before;
+    let cycles = Instant::now().cycles() - before;
     let _: Result<(), Error> = join(&[thread]);
     cycles
 }

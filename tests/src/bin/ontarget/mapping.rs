@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use takt_kernel::arch::descriptors;
+use takt_kernel::machine;
 use takt_kernel::thread;
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, note, target_test};
@@ -67,7 +67,7 @@ target_test! {
     /// No page of the whole address space is both writable and executable, and only code is executable.
     fn nothing_is_writable_and_executable(Shared) {
         let (mut both, mut code, mut outside, mut pages) = (0, 0, 0, 0);
-        let image = descriptors::image_range();
+        let image = machine::image_range();
         walk(root(), 3, 0, WRITABLE, &mut |address, rights| {
             pages += 1;
             if rights & NO_EXECUTE == 0 {
@@ -91,7 +91,7 @@ target_test! {
                 wrong = Some(guard);
             }
         };
-        descriptors::for_each_guard(|guard, _| look(guard));
+        machine::for_each_guard(|guard, _| look(guard));
         thread::for_each_stack(&mut look);
         if let Some(guard) = wrong {
             return Err(Failure::new(format_args!("the guard page at {guard:#x} is not as it should be")));

@@ -2,11 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use takt_kernel::arch::percpu;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{self, Expiry, Instant, Timer, sleep_nanos};
-use takt_kernel::{Error, preempt, thread, thread_stack, yield_now};
+use takt_kernel::{Error, preempt, smp, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
 
@@ -108,14 +107,14 @@ static EXPIRED: AtomicU32 = AtomicU32::new(0);
 static EARLY: AtomicU32 = AtomicU32::new(0);
 
 fn expires(cpu: usize, expiry: Expiry) {
-    if expiry.at < expiry.deadline || percpu::cpu() != cpu {
+    if expiry.at < expiry.deadline || smp::this_cpu() != cpu {
         EARLY.fetch_add(1, Relaxed);
     }
     EXPIRED.fetch_add(1, Relaxed);
 }
 
 fn makes_a_timer(_: usize) {
-    TIMER.call_once(|| Timer::new(expires, percpu::cpu()).expect("there are timers left"));
+    TIMER.call_once(|| Timer::new(expires, smp::this_cpu()).expect("there are timers left"));
 }
 
 fn holds_for_a_step(_: usize) {
@@ -279,7 +278,7 @@ target_test! {
     fn an_exact_halt_that_another_interrupt_ends(TwoCpus) {
         two_cpus()?;
         takt_board::set_idle_hook(|| {
-            if percpu::cpu() == 1 {
+            if smp::this_cpu() == 1 {
                 IDLE_TURNS.fetch_add(1, Relaxed);
             }
         });

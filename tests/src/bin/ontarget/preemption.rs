@@ -1,8 +1,7 @@
 //! Who runs: preemption by priority, first in first out, yielding, and keeping the CPU for a while.
 
-use takt_kernel::arch::{interrupts, percpu};
 use takt_kernel::sync::Semaphore;
-use takt_kernel::{preempt, yield_now};
+use takt_kernel::{irq, preempt, yield_now};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_us, burn, join, spawn};
@@ -129,7 +128,7 @@ target_test! {
         let threads = [spawn(0, MORE, waiter, 1)?, spawn(1, MORE, waiter, 2)?];
         let outer = preempt::disable();
         let inner = preempt::disable();
-        check_eq!(percpu::preempt_byte() & 0xf, 2);
+        check_eq!(preempt::depth(), 2);
         GO.give()?;
         interrupt::raise(give);
         note(3);
@@ -137,7 +136,7 @@ target_test! {
         note(4);
         drop(inner);
         note(5);
-        check_eq!(percpu::preempt_byte() & 0xf, 0);
+        check_eq!(preempt::depth(), 0);
         join(&threads)?;
         check_eq!(take(), [1, 2, 3, 4, 101, 102, 5]);
         Ok(())
@@ -165,16 +164,16 @@ target_test! {
         let thread = spawn(0, MORE, waiter, 1)?;
         let outer = preempt::irq_save();
         let inner = preempt::irq_save();
-        check!(!interrupts::are_enabled());
+        check!(!irq::are_enabled());
         GO.give()?;
         interrupt::after_us(20, || note(2));
         burn(100_000);
         note(3);
         drop(inner);
-        check!(!interrupts::are_enabled(), "the inner guard enabled interrupts");
+        check!(!irq::are_enabled(), "the inner guard enabled interrupts");
         note(4);
         drop(outer);
-        check!(interrupts::are_enabled());
+        check!(irq::are_enabled());
         note(5);
         join(&[thread])?;
         // The woken thread is switched to first; the pending interrupt comes as soon as that thread has them on.
@@ -189,9 +188,9 @@ target_test! {
     fn irq_guards_end_in_any_order(Shared) {
         let (first, second) = (preempt::irq_save(), preempt::irq_save());
         drop(first);
-        check!(!interrupts::are_enabled(), "the first guard enabled interrupts under the second");
+        check!(!irq::are_enabled(), "the first guard enabled interrupts under the second");
         drop(second);
-        check!(interrupts::are_enabled());
+        check!(irq::are_enabled());
         Ok(())
     }
 
@@ -203,7 +202,7 @@ target_test! {
         drop(guard);
         let guard = preempt::irq_save();
         yield_now();
-        check!(!interrupts::are_enabled());
+        check!(!irq::are_enabled());
         drop(guard);
         note(2);
         yield_now();
@@ -220,7 +219,7 @@ target_test! {
         GO.give()?;
         drop(preemption);
         note(2);
-        check!(!interrupts::are_enabled());
+        check!(!irq::are_enabled());
         drop(irqs);
         note(3);
         join(&[thread])?;

@@ -2,10 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::arch::tsc;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::count_times;
-use takt_kernel::time::sleep_until;
+use takt_kernel::time::{Instant, sleep_until};
 use takt_kernel::yield_now;
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
@@ -33,7 +32,7 @@ fn stretches(number: usize) {
         if last == number as u64 {
             continue;
         }
-        let now = tsc::now();
+        let now = Instant::now().cycles();
         let since = SINCE.swap(now, Relaxed);
         // The stretch that the end cuts short does not count.
         if since != 0 && !STOP.load(Relaxed) {

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use takt_kernel::machine::ModelSink;
 use takt_kernel::thread::{self, Builder};
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
 use takt_kernel::trace::rules::{self, Arguments};
@@ -10,12 +11,7 @@ use takt_kernel::{Error, irq, thread_stack, trace_event, trace_event_irqs_off};
 use takt_tests::harness::PRIORITY;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::wire::{self, SubHeader};
-use takt_tracer::{event, event_class, ring_sink};
-
-ring_sink! {
-    /// The ring's own functions, which the model checkers have tested, in place of those in assembly.
-    struct Model => trace::KernelRing;
-}
+use takt_tracer::{event, event_class};
 
 /// A class for each record function; the events are `r0` … in this order.
 macro_rules! classes {
@@ -344,7 +340,7 @@ target_test! {
         macro_rules! both {
             ($class:ident $event:ident ($($value:expr),*)) => {
                 $class::emit::<trace::KernelSink>(<$event::Event as Event>::id() $(, $value)*);
-                $class::emit::<Model>(<$event::Event as Event>::id() $(, $value)*);
+                $class::emit::<ModelSink>(<$event::Event as Event>::id() $(, $value)*);
             };
         }
         both!(Zero r0 (0x0065_4321u32));

@@ -4,13 +4,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use takt_kernel::arch::jump_label::{self, JumpEntry};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use takt_kernel::machine::{self, JumpEntry};
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
-use takt_kernel::{Error, arch, irq, trace_event, trace_marker};
+use takt_kernel::{Error, irq, trace_event, trace_marker};
 use takt_tests::worker::burn;
-use takt_tests::{check, check_eq, note, target_test};
+use takt_tests::{check, check_eq, interrupt, note, target_test};
 use takt_tracer::wire::{self, SubHeader};
 use takt_tracer::{event, event_class};
 
@@ -151,7 +151,7 @@ fn emit_all(numbers: core::ops::Range<u32>) {
 
 /// The code of every place where the event is emitted.
 fn code_of(id: u32) -> impl Iterator<Item = (&'static JumpEntry, [u8; 5])> {
-    jump_label::entries()
+    machine::jump_entries()
         .iter()
         .filter(move |entry| u32::from(entry.key) == id)
         .map(|entry| {
@@ -170,7 +170,7 @@ static STORM: spin::Once<Timer> = spin::Once::new();
 fn storm(_: usize, expiry: Expiry) {
     trace_event!(by_interrupt, NEXT[0].fetch_add(1, Relaxed));
     if irq::count(0).is_multiple_of(3) {
-        arch::apic::send(arch::apic::id(), 4 << 8);
+        interrupt::raise_nmi();
     }
     trace_event!(by_interrupt, NEXT[0].fetch_add(1, Relaxed));
     if RUNS.load(Relaxed)
@@ -190,7 +190,7 @@ target_test! {
     /// A trace point is an instruction without effect while its event is off, a jump while it is on, and the instruction
     /// again.
     fn static_keys_change_the_code(Shared) {
-        let is_off = |code: [u8; 5]| code[0] == jump_label::TEST;
+        let is_off = |code: [u8; 5]| code[0] == machine::TEST;
         end();
         let id = by_thread::Event::id().number();
         check_eq!(code_of(id).count(), 1);
@@ -200,7 +200,7 @@ target_test! {
         emit(1);
         check_eq!(trace::counters_of(0).entries - before, 0);
         check_eq!(trace::enable(id, true)?, 1);
-        check!(code_of(id).all(|(_, code)| code[0] == jump_label::JUMP));
+        check!(code_of(id).all(|(_, code)| code[0] == machine::JUMP));
         emit(2);
         check_eq!(trace::counters_of(0).entries - before, 1);
         check_eq!(trace::enable(id, false)?, 1);

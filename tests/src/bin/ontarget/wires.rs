@@ -5,11 +5,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_board::ioapic::{Pin, Polarity, Trigger};
 use takt_board::pci::{self, Bar, Capability, Function};
-use takt_kernel::arch::apic;
-use takt_kernel::arch::interrupts::NR_DEVICE_VECTORS;
-use takt_kernel::arch::percpu;
-use takt_kernel::arch::port::Port;
-use takt_kernel::irq;
+use takt_kernel::irq::{self, NR_DEVICE_VECTORS};
+use takt_kernel::machine::{self, Port};
+use takt_kernel::smp;
 use takt_kernel::time::sleep_nanos;
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
@@ -21,7 +19,7 @@ static CPU: AtomicU32 = AtomicU32::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
 fn note() {
-    CPU.store(percpu::cpu() as u32, Relaxed);
+    CPU.store(smp::this_cpu() as u32, Relaxed);
     NR.fetch_add(1, Relaxed);
 }
 
@@ -130,13 +128,15 @@ target_test! {
         check_eq!(irq::name_of(vector.into()), "second");
         second.release();
         check_eq!(irq::name_of(vector.into()), "unexpected");
-        apic::send(0, u32::from(vector) | ASSERT | TO_ITSELF);
+        // SAFETY: a vector whose handler the test has registered.
+        unsafe { machine::send_ipi(0, u32::from(vector) | ASSERT | TO_ITSELF) };
         check_eq!((came(), irq::unexpected_count(0), irq::last_unexpected()), (0, 1, vector.into()));
         check_err!(irq::request("third", on_message, 0), OutOfResources);
         check_err!(irq::register(vector, "third", on_message, 0), InvalidState);
         let second = irq::request("second", on_message, 0)?;
         check_eq!((second.vector(), irq::name_of(vector.into())), (vector, "second"));
-        apic::send(0, u32::from(vector) | ASSERT | TO_ITSELF);
+        // SAFETY: a vector whose handler the test has registered.
+        unsafe { machine::send_ipi(0, u32::from(vector) | ASSERT | TO_ITSELF) };
         check_eq!((came(), irq::unexpected_count(0)), (1, 1));
         Ok(())
     }

@@ -9,8 +9,8 @@ use super::tally::Tally;
 use crate::paths::{self, cargo};
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
-/// of the fuzz targets it is their seeds.
-const CRATES: [&str; 18] = [
+/// of the fuzz targets it is their seeds, and of the kernel what its documentation shows: above all what does not compile.
+const CRATES: [&str; 20] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -19,6 +19,8 @@ const CRATES: [&str; 18] = [
     "takt-tracer",
     "--package",
     "takt-timerlat",
+    "--package",
+    "takt-kernel",
     "--package",
     "takt-board",
     "--package",

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use takt_board::drivers::uart::{Counts, Inputs, Outputs, Port, Uart};
-use takt_kernel::arch::interrupts::NR_DEVICE_VECTORS;
+use takt_kernel::irq::NR_DEVICE_VECTORS;
 use takt_kernel::preempt;
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{Instant, sleep_nanos};

@@ -6,7 +6,7 @@ use takt_board::drivers::Error as DriverError;
 use takt_board::drivers::uart::{Counts, Uart};
 use takt_board::drivers::virtio::{CONSOLE, Console, ENTROPY, Entropy};
 use takt_board::pci::{self, Function};
-use takt_kernel::arch::interrupts::NR_DEVICE_VECTORS;
+use takt_kernel::irq::NR_DEVICE_VECTORS;
 use takt_kernel::time::Instant;
 use takt_kernel::{Error, preempt};
 use takt_tests::harness::Failure;
