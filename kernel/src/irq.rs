@@ -1,4 +1,4 @@
-//! Device interrupts: who handles which vector.
+//! Device interrupts: who handles which vector. NMIs: [`nmi`](set_nmi_handler).
 
 use core::mem::offset_of;
 use core::sync::atomic::{
@@ -13,9 +13,14 @@ use crate::probe::{self, trace};
 use crate::thread::tcb::TcbRef;
 use takt_tracer::wire::KERNEL_IRQS;
 
+mod nmi;
+
+pub use nmi::{Nmi, NmiHandler, nmi_count, set_nmi_handler};
+
 pub use crate::arch::interrupts::{
     FIRST_DEVICE_VECTOR, NR_DEVICE_VECTORS, TIMER_VECTOR, are_enabled,
 };
+pub(crate) use nmi::run_handler as run_nmi_handler;
 
 /// A handler: is told its argument and the time stamp taken at the beginning of the entry.
 pub type Handler = extern "C" fn(usize, u64);
@@ -302,15 +307,6 @@ pub fn unexpected_count(cpu: usize) -> u64 {
     unsafe { count.read_volatile() }
 }
 
-/// NMIs of this CPU since boot.
-#[must_use]
-pub fn nmi_count() -> u64 {
-    // SAFETY: reads one word that only its CPU writes.
-    let count = unsafe { &raw const (*percpu::this()).nr_nmis };
-    // SAFETY: as above.
-    unsafe { count.read_volatile() }
-}
-
 /// The vector of the last unexpected interrupt, on any CPU.
 #[must_use]
 pub fn last_unexpected() -> u32 {
@@ -324,19 +320,4 @@ pub fn count(cpu: usize) -> u64 {
     let count = unsafe { &raw const (*percpu::of(cpu)).nr_irqs };
     // SAFETY: as above.
     unsafe { count.read_volatile() }
-}
-
-static NMI_HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Sets what runs in a non-maskable interrupt. It may touch nothing that a section protects; trace points are fine.
-pub fn set_nmi_handler(handler: fn()) {
-    NMI_HANDLER.store(handler as *mut (), Relaxed);
-}
-
-pub(crate) fn nmi() {
-    let handler = NMI_HANDLER.load(Relaxed);
-    if !handler.is_null() {
-        // SAFETY: only `set_nmi_handler` stores there, and it stores a `fn()`.
-        unsafe { core::mem::transmute::<*mut (), fn()>(handler)() };
-    }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use takt_kernel::irq::{self, FIRST_DEVICE_VECTOR};
+use takt_kernel::irq::{self, FIRST_DEVICE_VECTOR, Irq, Nmi};
 use takt_kernel::machine::{self, Port};
 use takt_kernel::smp;
 
@@ -12,17 +12,21 @@ pub const SOFTWARE: u8 = FIRST_DEVICE_VECTOR + 1;
 const DEVICE: u8 = FIRST_DEVICE_VECTOR + 2;
 
 static ON_SOFTWARE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static SOFTWARE_IRQ: spin::Once<Irq> = spin::Once::new();
 static ON_DEVICE: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Registers the handlers.
 pub fn init() {
     // They stay when a second call finds them there.
-    let _ = irq::register(
+    let software = irq::register(
         SOFTWARE,
         "software",
         dispatch,
         &raw const ON_SOFTWARE as usize,
     );
+    if let Ok(irq) = software {
+        SOFTWARE_IRQ.call_once(|| irq);
+    }
     let _ = irq::register(DEVICE, "device", dispatch, &raw const ON_DEVICE as usize);
 }
 
@@ -40,6 +44,14 @@ pub fn raise(function: fn()) {
     ON_SOFTWARE.store(function as *mut (), Relaxed);
     // SAFETY: the gate leads to the kernel's stub for that vector, which keeps every register.
     unsafe { core::arch::asm!("int {}", const SOFTWARE) };
+}
+
+/// As [`request`], in an NMI.
+pub fn request_in_nmi(nmi: &Nmi, function: fn()) {
+    ON_SOFTWARE.store(function as *mut (), Relaxed);
+    if let Some(irq) = SOFTWARE_IRQ.get() {
+        nmi.raise(irq);
+    }
 }
 
 /// The local APIC's id of the CPU that this runs on.

@@ -269,6 +269,24 @@ pub(crate) fn send_startup(apic_id: u32, page: u8) {
     send(apic_id, STARTUP | ASSERT | u32::from(page));
 }
 
+/// Sends an interrupt of a vector to this CPU.
+///
+/// # Context
+/// Any, NMIs included: one that comes between the two halves of [`send`] leaves the half that is written.
+pub(crate) fn send_to_itself(vector: u8) {
+    const ASSERT: u32 = 1 << 14;
+    const ITSELF: u32 = 1 << 18;
+    await_sent();
+    register(ICR_LOW).write(u32::from(vector) | ASSERT | ITSELF);
+}
+
+/// Waits until the last message is on its way.
+fn await_sent() {
+    while register(ICR_LOW).read() & (1 << 12) != 0 {
+        core::hint::spin_loop();
+    }
+}
+
 /// Sends an interrupt, INIT or start-up message: `command` is the low half of the interrupt command register.
 pub(crate) fn send(apic_id: u32, command: u32) {
     // The two halves belong together: an interrupt between them may send one of its own.
@@ -276,9 +294,7 @@ pub(crate) fn send(apic_id: u32, command: u32) {
     interrupts::disable();
     register(ICR_HIGH).write(apic_id << 24);
     register(ICR_LOW).write(command);
-    while register(ICR_LOW).read() & (1 << 12) != 0 {
-        core::hint::spin_loop();
-    }
+    await_sent();
     if were_enabled {
         // SAFETY: as they were.
         unsafe { interrupts::enable() };

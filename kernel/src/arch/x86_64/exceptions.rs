@@ -25,7 +25,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     if frame.vector == NMI_VECTOR {
         #[cfg(feature = "latency-tracers")]
         let hook = super::timed::UnderWay::of(&block.hooks);
-        nmi(block);
+        nmi(block, frame.rip as usize);
         #[cfg(feature = "latency-tracers")]
         {
             frame.rip = hook.go_on(&block.hooks, frame.rip);
@@ -56,7 +56,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
 
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
-fn nmi(block: &mut percpu::PerCpu) {
+fn nmi(block: &mut percpu::PerCpu, rip: usize) {
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         true => super::tsc::now(),
@@ -67,7 +67,7 @@ fn nmi(block: &mut percpu::PerCpu) {
     unsafe {
         core::arch::asm!("or byte ptr gs:[{}], {}", const percpu::PREEMPT, const percpu::NMI, options(nostack))
     };
-    crate::irq::nmi();
+    crate::irq::run_nmi_handler(rip);
     #[cfg(feature = "osnoise")]
     if crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         crate::trace::osnoise::noise::nmi_ended(begun);

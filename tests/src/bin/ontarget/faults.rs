@@ -3,8 +3,9 @@
 
 use core::arch::asm;
 
-use takt_kernel::preempt;
+use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Timer, sleep_until};
+use takt_kernel::{irq, preempt};
 use takt_tests::harness::Outcome;
 use takt_tests::worker::{after_us, join, spawn};
 use takt_tests::{check, interrupt, target_test};
@@ -107,6 +108,7 @@ fn deliver(vector: usize, code: u64) -> ! {
     }
 }
 
+static GIVEN: Semaphore = Semaphore::new(0, 1);
 static DATA: [u8; 16] = [0xc3; 16];
 static mut WRITABLE: [u8; 16] = [0xc3; 16];
 
@@ -361,6 +363,27 @@ target_test! {
     /// The backtrace names the functions from the innermost out.
     fn backtrace_has_names(Fault(&["*** #PF", "backtrace:", "read (", "inner_function (", "outer_function (", "backtrace_has_names (", "*** end of report"])) {
         check!(outer_function() == 0);
+        survived()
+    }
+
+    /// An NMI's handler that does not keep what was promised of it, and wakes a thread.
+    fn waking_in_an_nmi(Fault(&["*** panic: an NMI's handler has woken a thread", "in an NMI"])) {
+        fn wait(_: usize) {
+            let _ = GIVEN.take();
+        }
+        let waiter = spawn(3, 60, wait, 0)?;
+        // SAFETY: none: it gives, which is the test.
+        unsafe { irq::set_nmi_handler(|_| { let _ = GIVEN.give(); }) };
+        interrupt::raise_nmi();
+        join(&[waiter])?;
+        survived()
+    }
+
+    /// And one that leaves preemption disabled.
+    fn preemption_left_disabled_in_an_nmi(Fault(&["*** panic: an NMI's handler has", "in an NMI"])) {
+        // SAFETY: none: it forgets a guard, which is the test.
+        unsafe { irq::set_nmi_handler(|_| core::mem::forget(preempt::disable())) };
+        interrupt::raise_nmi();
         survived()
     }
 

@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use takt_kernel::irq::{self, Nmi};
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
-use takt_kernel::{Error, context, irq, machine, preempt};
+use takt_kernel::{Error, context, machine, preempt};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_us, burn, join, spawn};
@@ -155,9 +156,8 @@ target_test! {
 
     /// A non-maskable interrupt comes with interrupts off, is seen as such, and leaves everything as it was.
     fn nmi_comes_with_interrupts_off(Shared) {
-        irq::set_nmi_handler(|| {
-            check_nmi_context();
-        });
+        // SAFETY: it looks and counts.
+        unsafe { irq::set_nmi_handler(check_nmi_context) };
         let guard = preempt::irq_save();
         for _ in 0..3 {
             interrupt::raise_nmi();
@@ -168,6 +168,26 @@ target_test! {
         check!(!context::is_interrupt() && !preempt::is_resched_due());
         check_eq!(preempt::depth(), 0);
         sleep_until(after_us(100))?;
+        Ok(())
+    }
+
+    /// What an NMI wants given is given by the interrupt that it raises.
+    fn nmi_has_an_interrupt_give(Shared) {
+        static AT_ONCE: AtomicU32 = AtomicU32::new(0);
+        // SAFETY: it raises an interrupt, and looks.
+        unsafe {
+            irq::set_nmi_handler(|nmi| {
+                interrupt::request_in_nmi(nmi, give);
+                AT_ONCE.fetch_add(GO.count(), Relaxed);
+            })
+        };
+        for _ in 0..100 {
+            interrupt::raise_nmi();
+            GO.take_until(after_us(500))?;
+        }
+        check_eq!(AT_ONCE.load(Relaxed), 0);
+        // SAFETY: it does nothing.
+        unsafe { irq::set_nmi_handler(|_| {}) };
         Ok(())
     }
 
@@ -184,8 +204,9 @@ target_test! {
     }
 }
 
-fn check_nmi_context() {
-    if context::is_nmi() && !irq::are_enabled() {
+fn check_nmi_context(nmi: &Nmi) {
+    let is_inside = machine::image_range().contains(&nmi.interrupted_ip());
+    if is_inside && context::is_nmi() && !irq::are_enabled() {
         NR_NMIS.fetch_add(1, Relaxed);
     }
 }

@@ -440,7 +440,8 @@ target_test! {
 
     /// `hwlat` finds what has the CPU while interrupts are disabled, here a non-maskable interrupt, and nothing else.
     fn hwlat_finds_what_software_cannot_explain(Shared) {
-        irq::set_nmi_handler(|| burn(30_000));
+        // SAFETY: it computes.
+        unsafe { irq::set_nmi_handler(|_| burn(30_000)) };
         check_err!(hwlat::set_window(1000, 1000), InvalidArgument);
         hwlat::set_window(4_000_000, 2_000_000)?;
         choose("hwlat")?;
@@ -451,7 +452,8 @@ target_test! {
         sleep_until(after_us(9000))?;
         let gap = latency::last();
         choose("nop")?;
-        irq::set_nmi_handler(|| {});
+        // SAFETY: it does nothing.
+        unsafe { irq::set_nmi_handler(|_| {}) };
         hwlat::set_window(1_000_000_000, 500_000_000)?;
         check!(nothing.is_none(), "{nothing:?}");
         let cycles = gap.map_or(0, |gap| gap.cycles);

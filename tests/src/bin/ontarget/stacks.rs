@@ -4,9 +4,10 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use heapless::Vec;
+use takt_kernel::irq::{self, Nmi};
 use takt_kernel::trace::stack::{self, MAX_FRAMES, kernel_stack, record_stack};
 use takt_kernel::trace::{self, Event, Mode};
-use takt_kernel::{irq, trace_event};
+use takt_kernel::trace_event;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::{event, event_class, wire};
 
@@ -125,7 +126,7 @@ fn around_event(number: u32) -> u32 {
 
 static CAME: AtomicBool = AtomicBool::new(false);
 
-fn in_nmi() {
+fn in_nmi(_: &Nmi) {
     outer(0);
     CAME.store(true, Relaxed);
 }
@@ -200,10 +201,12 @@ target_test! {
     /// From an NMI's stack on to what it interrupted: a thread, and an interrupt in a thread.
     fn an_nmis_stack_goes_on_with_what_it_interrupted(Shared) {
         begin();
-        irq::set_nmi_handler(in_nmi);
+        // SAFETY: it records.
+        unsafe { irq::set_nmi_handler(in_nmi) };
         waits_for_nmi(0);
         nmi_in_interrupt(0);
-        irq::set_nmi_handler(|| {});
+        // SAFETY: it does nothing.
+        unsafe { irq::set_nmi_handler(|_| {}) };
         let chains = finish();
         check_eq!(chains.len(), 2);
         for chain in &chains {

@@ -7,9 +7,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_board::capture;
+use takt_kernel::irq::{self, Nmi};
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
 use takt_kernel::trace::{self, Event, Mode};
-use takt_kernel::{Error, irq, trace_event};
+use takt_kernel::{Error, trace_event};
 use takt_tests::harness::{self, Outcome};
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, note, target_test};
@@ -135,7 +136,7 @@ fn in_interrupt(_: usize, _: Expiry) {
     }
 }
 
-fn in_nmi() {
+fn in_nmi(_: &Nmi) {
     if RUNS.load(Relaxed) {
         record(Writer::Nmi);
         record(Writer::Nmi);
@@ -178,7 +179,8 @@ fn storm(mode: Mode, between: fn(u32)) -> Outcome {
     trace::tracing_off();
     trace::set_mode(mode);
     switch(true)?;
-    irq::set_nmi_handler(in_nmi);
+    // SAFETY: it records.
+    unsafe { irq::set_nmi_handler(in_nmi) };
     RUNS.store(true, Relaxed);
     trace::tracing_on();
     let timer = STORM.call_once(|| Timer::new(in_interrupt, 0).expect("there are timers left"));

@@ -5,10 +5,11 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
+use takt_kernel::irq::{self, Nmi};
 use takt_kernel::machine::{self, JumpEntry};
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
-use takt_kernel::{Error, irq, trace_event, trace_marker};
+use takt_kernel::{Error, trace_event, trace_marker};
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, interrupt, note, target_test};
 use takt_tracer::wire::{self, SubHeader};
@@ -180,7 +181,7 @@ fn storm(_: usize, expiry: Expiry) {
     }
 }
 
-fn in_nmi() {
+fn in_nmi(_: &Nmi) {
     if RUNS.load(Relaxed) {
         trace_event!(by_nmi, NEXT[1].fetch_add(1, Relaxed));
     }
@@ -311,7 +312,8 @@ target_test! {
     /// in the ring, in the order of each writer, and time stamps ascend.
     fn nested_writers_lose_nothing(Shared) {
         begin(Mode::StopWhenFull)?;
-        irq::set_nmi_handler(in_nmi);
+        // SAFETY: it records.
+        unsafe { irq::set_nmi_handler(in_nmi) };
         RUNS.store(true, Relaxed);
         let before = trace::counters_of(0);
         STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::now() + 1_000);

@@ -3,14 +3,14 @@
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_board::drivers::watchdog::{I6300esb, Tco, Watchdog};
-use takt_kernel::irq;
+use takt_kernel::irq::{self, Nmi};
 use takt_kernel::time::sleep_nanos;
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, check_err, target_test};
 
 static NR: AtomicU32 = AtomicU32::new(0);
 
-fn bitten() {
+fn bitten(_: &Nmi) {
     NR.fetch_add(1, Relaxed);
 }
 
@@ -24,7 +24,8 @@ fn bites_unless_fed(watchdog: Option<impl Watchdog>, longest_ms: u32) -> Result<
     let Some(mut watchdog) = watchdog else {
         return Err(Failure::new(format_args!("there is none")));
     };
-    irq::set_nmi_handler(bitten);
+    // SAFETY: it counts.
+    unsafe { irq::set_nmi_handler(bitten) };
     check!(!watchdog.has_bitten());
     let longest = watchdog.start(longest_ms)?;
     check!(longest - longest_ms < 2, "{longest} ms");

@@ -1,6 +1,7 @@
 //! A non-maskable interrupt that disables preemption while a hook is under way.
 
-use takt_kernel::{irq, preempt};
+use takt_kernel::irq::{self, Nmi};
+use takt_kernel::preempt;
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
 use takt_tests::{check, interrupt, target_test};
@@ -16,7 +17,7 @@ const INSIDE: u64 = 20;
 const BEHIND: u64 = 50_000;
 
 /// What the interrupt runs: a hook, on the CPU whose hook it may have come upon.
-fn handler() {
+fn handler(_: &Nmi) {
     burn(1000);
     drop(preempt::disable());
 }
@@ -42,7 +43,8 @@ fn section(has_hooks: bool, us: u64, shift: u64) -> Result<u64, Failure> {
 target_test! {
     /// One that comes upon a hook is hidden with it, one that comes beside it is part of the section: nothing in between.
     fn nmis_upon_hooks_leave_lengths_exact(Shared) {
-        irq::set_nmi_handler(handler);
+        // SAFETY: it computes, and drops its guard.
+        unsafe { irq::set_nmi_handler(handler) };
         let plain = section(false, BEHIND, 0)?;
         let taken = section(false, INSIDE, 0)? - plain;
         let (mut upon, mut beside) = (0, 0);
@@ -57,7 +59,8 @@ target_test! {
         }
         // Rearmed, so that none comes later.
         section(false, INSIDE, 0)?;
-        irq::set_nmi_handler(|| {});
+        // SAFETY: it does nothing.
+        unsafe { irq::set_nmi_handler(|_| {}) };
         check!(upon > 0 && beside > 0, "{upon} upon hooks, {beside} beside");
         Ok(())
     }
