@@ -5,8 +5,11 @@
 //! before, so it ends whatever the memory holds, and it touches neither guard pages nor anything else.
 //!
 //! Where an interrupt's or an NMI's frames end, the walk goes on with what it interrupted: first the interrupted
-//! instruction, then the frames of the stack that the interrupted code ran on. Between the moment in which another thread
+//! instruction, then the frames of the stack that the interrupted code ran on. A function that was interrupted where it has no
+//! frame, at its first instructions or at its last, has its caller found by the stack pointer. Between the moment in which another thread
 //! counts as the running one and the jump to it the stack is not known, and the walk ends at once.
+
+use takt_tracer::frame::words_to_return;
 
 use crate::arch::{descriptors, percpu};
 use crate::thread::tcb::TcbRef;
@@ -90,6 +93,20 @@ pub(crate) struct Backtrace {
     frame: usize,
     stack: Option<Stack>,
     interrupted: Option<usize>,
+    /// Where the interrupted function returns to lies there, if it has no frame.
+    unframed: Option<usize>,
+}
+
+/// Where the return address lies of a function that has no frame at the instruction `ip`; the stack pointer is `sp` there.
+#[inline(never)]
+fn unframed(ip: usize, sp: usize) -> Option<usize> {
+    let text = descriptors::text_range();
+    if ip <= text.start || text.end.saturating_sub(8) < ip {
+        return None;
+    }
+    // SAFETY: nine bytes of code, which can be read; other CPUs write to it only while this one waits for them.
+    let [before, code @ ..] = unsafe { ((ip - 1) as *const [u8; 9]).read_volatile() };
+    words_to_return(before, &code).map(|words| sp + 8 * words)
 }
 
 impl Backtrace {
@@ -119,6 +136,7 @@ impl Backtrace {
                 .or(otherwise)
                 .filter(|stack| stack.has(frame)),
             interrupted: None,
+            unframed: None,
         }
     }
 
@@ -134,6 +152,8 @@ impl Backtrace {
         let below = Stack::of(sp).filter(|below| below.rank > stack.rank && below.has(next));
         if below.is_some() && next >= sp {
             self.interrupted = Some(ip);
+            // Below the caller's frame, and so on its stack.
+            self.unframed = unframed(ip, sp).filter(|slot| slot.is_multiple_of(8) && *slot < next);
             self.stack = below;
             self.frame = next;
         }
@@ -141,13 +161,32 @@ impl Backtrace {
 }
 
 impl Backtrace {
+    /// The call that returns to `ret`, which lies at `slot`.
+    #[cfg_attr(
+        not(feature = "function"),
+        expect(
+            unused_variables,
+            reason = "the graph has other return addresses there"
+        )
+    )]
+    fn call(&mut self, slot: usize, ret: usize) -> Option<usize> {
+        #[cfg(feature = "function")]
+        let ret = crate::trace::function::shadow::return_address(slot, ret);
+        if ret == 0 {
+            self.stack = None;
+            return None;
+        }
+        // The call, not the instruction behind it, which may be another function's.
+        Some(ret - 1)
+    }
+
     /// Where the return address lies that the next item is made of; `None` if it is an interrupted instruction, or if
     /// there is no next one.
     #[cfg(feature = "function")]
     pub(crate) fn next_slot(&self) -> Option<usize> {
         match self.interrupted {
             Some(_) => None,
-            None => self.stack.map(|_| self.frame + 8),
+            None => self.unframed.or(self.stack.map(|_| self.frame + 8)),
         }
     }
 }
@@ -160,6 +199,11 @@ impl Iterator for Backtrace {
         if let Some(ip) = self.interrupted.take() {
             return Some(ip);
         }
+        if let Some(slot) = self.unframed.take() {
+            // SAFETY: aligned, and on a stack.
+            let ret = unsafe { (slot as *const usize).read_volatile() };
+            return self.call(slot, ret);
+        }
         let stack = self.stack?;
         let frame = self.frame;
         if stack.rank == Rank::Anything && crate::guards::is_guarded(frame) {
@@ -168,18 +212,11 @@ impl Iterator for Backtrace {
         }
         // SAFETY: aligned, and on a stack, whole.
         let [next, ret] = unsafe { (frame as *const [usize; 2]).read_volatile() };
-        #[cfg(feature = "function")]
-        let ret = crate::trace::function::shadow::return_address(frame + 8, ret);
         if next > frame && stack.has(next) {
             self.frame = next;
         } else {
             self.leave(&stack, next);
         }
-        if ret == 0 {
-            self.stack = None;
-            return None;
-        }
-        // The call, not the instruction behind it, which may be another function's.
-        Some(ret - 1)
+        self.call(frame + 8, ret)
     }
 }

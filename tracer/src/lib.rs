@@ -28,6 +28,7 @@ pub mod control;
 pub mod decode;
 pub mod event;
 pub mod filter;
+pub mod frame;
 pub mod named;
 pub mod profile;
 pub mod ring;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use takt_timerlat::stats::view::Memory;
+use takt_tracer::frame::words_to_return;
 
 use super::names::Threads;
 use crate::image::Elf;
@@ -10,10 +11,6 @@ use crate::qemu::Ram;
 
 /// More calls than this are no stack.
 const MAX_CALLS: usize = 256;
-
-/// The code of `push rbp`, and that of `ret`.
-const PUSH_RBP: u8 = 0x55;
-const RET: u8 = 0xc3;
 
 /// Who has called whom in a thread that does not run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,14 +75,13 @@ impl<'r> Reader<'r> {
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// Where a function has no frame: in front of its first two instructions, `push rbp; mov rbp, rsp`, and of its last one, `ret`.
-    /// The caller's is in force then. Gives how many words lie on the stack below the return address.
-    fn words_below_caller(&self, ip: u64) -> Option<u64> {
-        let is_begun = ip.checked_sub(1).is_some_and(|begin| {
-            self.functions.contains(&begin) && self.elf.code_at(begin).first() == Some(&PUSH_RBP)
-        });
-        let is_outside = self.functions.contains(&ip) || self.elf.code_at(ip).first() == Some(&RET);
-        is_begun.then_some(1).or(is_outside.then_some(0))
+    /// Of a function that has no frame at an instruction: how many words lie on the stack below its return address.
+    fn words_to_return(&self, ip: u64) -> Option<u64> {
+        if self.functions.contains(&ip) {
+            return Some(0);
+        }
+        let (before, code) = self.elf.code_at(ip.checked_sub(1)?).split_first()?;
+        words_to_return(*before, code).map(|words| words as u64)
     }
 
     /// That of the thread whose block is there.
@@ -102,7 +98,7 @@ impl<'r> Reader<'r> {
         let stack = field(self.bottom)?..field(self.top)?;
         let mut calls = vec![ip];
         if resume == self.preempted
-            && let Some(words) = self.words_below_caller(ip)
+            && let Some(words) = self.words_to_return(ip)
         {
             let returns_to = self.word(trap(self.trap_rsp)?.checked_add(8 * words)?)?;
             calls.push(returns_to.checked_sub(1)?);

@@ -154,10 +154,18 @@ pub(crate) unsafe fn init() {
 unsafe extern "C" {
     static __image_start: u8;
     static __image_end: u8;
+    static __text_start: u8;
+    static __text_end: u8;
 }
 
 /// Where the image lies in memory.
 #[must_use]
 pub fn image_range() -> core::ops::Range<usize> {
     &raw const __image_start as usize..&raw const __image_end as usize
+}
+
+/// Where the image's code lies in memory.
+#[must_use]
+pub fn text_range() -> core::ops::Range<usize> {
+    &raw const __text_start as usize..&raw const __text_end as usize
 }

@@ -1,5 +1,6 @@
 //! Stacks as events: the chain of calls, in each context.
 
+use core::arch::{asm, naked_asm};
 use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -124,6 +125,50 @@ fn around_event(number: u32) -> u32 {
     emits(number) + black_box(1)
 }
 
+/// Has an interrupt come where a function has no frame: behind the instruction that follows `sti`.
+macro_rules! interrupted_at {
+    ($($name:ident: $($code:literal),+;)+) => {$(
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!($($code),+)
+        }
+    )+};
+}
+
+interrupted_at! {
+    before_push: "sti", "nop", "push rbp", "mov rbp, rsp", "pop rbp", "ret";
+    behind_push: "sti", "push rbp", "mov rbp, rsp", "pop rbp", "ret";
+    with_frame: "push rbp", "sti", "mov rbp, rsp", "nop", "pop rbp", "ret";
+    before_pop: "push rbp", "mov rbp, rsp", "sti", "nop", "pop rbp", "ret";
+    before_return: "push rbp", "mov rbp, rsp", "sti", "pop rbp", "ret";
+    before_jump: "push rbp", "mov rbp, rsp", "sti", "pop rbp", "jmp 2f", "2:", "ret";
+}
+
+/// Calls a function that has an interrupt come in it.
+#[inline(never)]
+fn calls_unframed(number: u32) -> u32 {
+    const FUNCTIONS: [extern "C" fn(); 6] = [
+        before_push,
+        behind_push,
+        with_frame,
+        before_pop,
+        before_return,
+        before_jump,
+    ];
+    // SAFETY: the function lets them in again.
+    unsafe { asm!("cli") };
+    interrupt::request(|| {
+        outer(0);
+    });
+    FUNCTIONS[number as usize % FUNCTIONS.len()]();
+    black_box(number)
+}
+
+#[inline(never)]
+fn around_unframed(number: u32) -> u32 {
+    calls_unframed(number) + black_box(1)
+}
+
 static CAME: AtomicBool = AtomicBool::new(false);
 
 fn in_nmi(_: &Nmi) {
@@ -195,6 +240,19 @@ target_test! {
         check_eq!(place_of(&chains[0], &[inner, middle, outer]), Some(0));
         let thread = place_of(&chains[0], &[interrupted, around]);
         check!(thread.is_some_and(|at| at > 3), "{thread:?} of {:x?}", chains[0]);
+        Ok(())
+    }
+
+    /// An interrupt in a function that has no frame at that instruction hides neither that function nor its caller.
+    fn a_function_without_a_frame_is_in_the_stack(Shared) {
+        for number in 0..6 {
+            begin();
+            around_unframed(number);
+            let chains = finish();
+            check_eq!(chains.len(), 1);
+            let caller = place_of(&chains[0], &[calls_unframed, around_unframed]);
+            check!(caller.is_some_and(|at| at > 4), "{number}: {caller:?} of {:x?}", chains[0]);
+        }
         Ok(())
     }
 
