@@ -12,12 +12,12 @@
 use core::arch::global_asm;
 
 use takt_kernel::config::IDLE_STACK_SIZE;
-use takt_kernel::machine::GuardedStack;
+use takt_kernel::guarded_stack;
 
-/// The boot CPU's first stack; later that of its idle thread.
-static BOOT_STACK: GuardedStack<IDLE_STACK_SIZE> = GuardedStack::new();
-
-takt_kernel::guard_stack!(BOOT_STACK);
+guarded_stack! {
+    /// The boot CPU's first stack; later that of its idle thread.
+    static BOOT_STACK: IDLE_STACK_SIZE
+}
 
 /// Top of that stack.
 pub(crate) fn stack_top() -> usize {

@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use spin::Mutex;
 use takt_kernel::config::{MAX_CPUS, TRACE_NR_SUBS};
 use takt_kernel::fault::ExitCode;
-use takt_kernel::{smp, time, trace};
+use takt_kernel::trace::{self, SUB_BUFFER, SubBuffer};
+use takt_kernel::{smp, time};
 use takt_timerlat::stats::Status;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
@@ -29,6 +30,8 @@ const BUSY: &[u8] =
     b"the end of the trace was not handed over: another thread is at it and does not run\n";
 
 static CONSOLE: Mutex<Option<Console>> = Mutex::new(None);
+/// The sub-buffer that is handed over; of whoever holds the console.
+static COPY: Mutex<SubBuffer> = Mutex::new(SUB_BUFFER);
 /// The way that frames go.
 static WAY: AtomicU8 = AtomicU8::new(NONE);
 const NONE: u8 = 0;
@@ -160,8 +163,8 @@ fn hand_over_of(cpu: usize) {
     let Some(console) = console.as_mut() else {
         return;
     };
-    trace::drain(cpu, |sub_buffer| {
-        deliver(console, CHANNEL_TRACE, cpu, sub_buffer)
+    trace::drain(cpu, &mut COPY.lock(), |sub_buffer| {
+        deliver(console, CHANNEL_TRACE, cpu, sub_buffer);
     });
     // The log is one for all CPUs.
     rtt::drain(usize::MAX, |bytes| deliver(console, CHANNEL_LOG, 0, bytes));

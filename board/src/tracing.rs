@@ -188,7 +188,7 @@ fn clear() {
     trace::forget(|cpu| {
         if !capture::is_active() {
             // Gives them back to the writers, who would lose what is new if they may not overwrite.
-            trace::drain(cpu, |_| true);
+            trace::discard(cpu);
         }
     });
 }

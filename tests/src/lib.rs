@@ -2,13 +2,14 @@
 //!
 //! * [`harness`]: `takt_test`, with what these images do before their tests.
 //! * [`journal`]: the order in which things happened. [`worker`]: more threads. [`interrupt`]: interrupts on demand.
-//!   [`contents`]: what is in all registers.
+//!   [`contents`]: what is in all registers. [`drained`]: what is recorded.
 //!
 //! The tests themselves are in `src/bin/ontarget`, by subject. `cargo xtask test` boots the image under icount, so that
 //! every instruction takes one nanosecond and times can be demanded exactly.
 #![no_std]
 
 pub mod contents;
+pub mod drained;
 pub mod interrupt;
 pub mod journal;
 pub mod worker;

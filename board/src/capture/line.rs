@@ -138,13 +138,21 @@ impl Line {
     /// Makes a frame, while none is on its way.
     fn put(&mut self, channel: u8, cpu: usize, parts: [&[u8]; 2]) {
         let len = parts[0].len() + parts[1].len();
-        let (head, payload) = self.out.split_at_mut(FrameHeader::SIZE);
-        let Some(payload) = payload.get_mut(..len) else {
+        let Some(payload) = self.out[FrameHeader::SIZE..].get_mut(..len) else {
             return;
         };
         let (first, second) = payload.split_at_mut(parts[0].len());
         first.copy_from_slice(parts[0]);
         second.copy_from_slice(parts[1]);
+        self.send(channel, cpu, len);
+    }
+
+    /// Sends the frame whose payload of so many bytes stands in its place.
+    fn send(&mut self, channel: u8, cpu: usize, len: usize) {
+        let (head, payload) = self.out.split_at_mut(FrameHeader::SIZE);
+        let Some(payload) = payload.get(..len) else {
+            return;
+        };
         let sequence = &mut self.sequence[usize::from(channel) % NR_CHANNELS][cpu % MAX_CPUS];
         let header = FrameHeader::for_payload(channel, cpu as u8, *sequence, payload);
         *sequence = sequence.wrapping_add(1);
@@ -235,15 +243,16 @@ impl Line {
     }
 
     fn put_trace(&mut self, cpu: usize) -> bool {
-        let mut has_put = false;
-        trace::drain(cpu, |sub_buffer| {
-            let is_first = !core::mem::replace(&mut has_put, true);
-            if is_first {
-                self.put(CHANNEL_TRACE, cpu, [sub_buffer, &[]]);
-            }
-            is_first
-        });
-        has_put
+        let room = &mut self.out[FrameHeader::SIZE..];
+        let Some(sub_buffer) = room.first_chunk_mut::<TRACE_SUB_SIZE>() else {
+            return false;
+        };
+        let Some(copied) = trace::copy_full(cpu, sub_buffer) else {
+            return false;
+        };
+        self.send(CHANNEL_TRACE, cpu, TRACE_SUB_SIZE);
+        copied.consume();
+        true
     }
 
     /// The figures so far, without histograms.

@@ -230,10 +230,15 @@ impl RingOf {
         (&raw const *self.control() as usize, self.at(0) as usize)
     }
 
-    /// The memory of a sub-buffer.
-    pub(crate) fn sub_buffer(self, offset: u32) -> &'static [u8] {
-        // SAFETY: `offset` is that of a complete sub-buffer: no writer is inside.
-        unsafe { core::slice::from_raw_parts(self.at(offset), TRACE_SUB_SIZE) }
+    /// Copies a sub-buffer, which may be written to meanwhile: what comes of that are bytes all the same.
+    pub(crate) fn copy(self, offset: u32, to: &mut [u8; TRACE_SUB_SIZE]) {
+        debug_assert!(offset as usize + TRACE_SUB_SIZE <= TRACE_SUB_SIZE * TRACE_NR_SUBS);
+        // SAFETY: reads the ring's memory and writes to `to`, as many bytes as either has. Not by references, and the direction
+        // flag is always clear.
+        unsafe {
+            asm!("rep movsb", inout("rcx") TRACE_SUB_SIZE => _, inout("rsi") self.at(offset) => _,
+                 inout("rdi") to.as_mut_ptr() => _, options(nostack, preserves_flags));
+        }
     }
 }
 

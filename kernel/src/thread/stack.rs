@@ -1,4 +1,17 @@
 //! Thread stacks: static, each above a page that is never mapped.
+//!
+//! The boot code finds the pages by a list that [`thread_stack!`](crate::thread_stack) writes. A stack that is not in it would
+//! overwrite its neighbour when it overflows, so safe code makes none:
+//!
+//! ```compile_fail,E0133
+//! static UNGUARDED: takt_kernel::thread::Stack<4096> = takt_kernel::thread::Stack::new();
+//! ```
+//! ```compile_fail,E0277
+//! static UNGUARDED: takt_kernel::thread::Stack<4096> = Default::default();
+//! ```
+//! ```no_run
+//! takt_kernel::thread_stack!(static GUARDED: 4096);
+//! ```
 
 use core::sync::atomic::AtomicBool;
 
@@ -28,11 +41,15 @@ impl Parts {
 }
 
 impl<const SIZE: usize> Stack<SIZE> {
-    /// A stack of zeros. Only [`thread_stack!`](crate::thread_stack) also guards it.
+    /// A stack of zeros. Use [`thread_stack!`](crate::thread_stack).
+    ///
+    /// # Safety
+    /// For a static that a [`Registration`] in section `.takt.stacks` names.
     #[must_use]
-    pub const fn new() -> Self {
+    pub const unsafe fn new() -> Self {
         Self {
-            memory: GuardedStack::new(),
+            // SAFETY: the caller's duty: the memory is the first field, so it has the stack's address.
+            memory: unsafe { GuardedStack::new() },
             in_use: AtomicBool::new(false),
         }
     }
@@ -53,12 +70,6 @@ impl<const SIZE: usize> Stack<SIZE> {
     }
 }
 
-impl<const SIZE: usize> Default for Stack<SIZE> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Where a stack stands in the list that the boot code guards: the address of the stack, whose first page is the guard.
 #[repr(transparent)]
 pub struct Registration(pub *const u8);
@@ -74,7 +85,8 @@ macro_rules! thread_stack {
     ($(#[$meta:meta])* $vis:vis static $name:ident : [$size:expr; $nr:expr]) => {
         $(#[$meta])*
         $vis static $name: [$crate::thread::Stack<{ $size }>; $nr] =
-            [const { $crate::thread::Stack::new() }; $nr];
+            // SAFETY: registered below.
+            [const { unsafe { $crate::thread::Stack::new() } }; $nr];
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
@@ -91,7 +103,9 @@ macro_rules! thread_stack {
     };
     ($(#[$meta:meta])* $vis:vis static $name:ident : $size:expr) => {
         $(#[$meta])*
-        $vis static $name: $crate::thread::Stack<{ $size }> = $crate::thread::Stack::new();
+        $vis static $name: $crate::thread::Stack<{ $size }> =
+            // SAFETY: registered below.
+            unsafe { $crate::thread::Stack::new() };
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
@@ -120,10 +134,15 @@ pub fn for_each_stack(mut f: impl FnMut(usize)) {
     }
 }
 
-/// Has the guard page of a static [`GuardedStack`] unmapped at boot.
+/// Declares a static stack without a thread, a [`GuardedStack`](crate::machine::GuardedStack), and has the page below it
+/// unmapped at boot.
 #[macro_export]
-macro_rules! guard_stack {
-    ($name:path) => {
+macro_rules! guarded_stack {
+    ($(#[$meta:meta])* static $name:ident : $size:expr) => {
+        $(#[$meta])*
+        static $name: $crate::machine::GuardedStack<{ $size }> =
+            // SAFETY: registered below.
+            unsafe { $crate::machine::GuardedStack::new() };
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]

@@ -222,28 +222,6 @@ pub fn place_of(cpu: usize) -> (usize, usize) {
     RingOf::new(cpu).place()
 }
 
-/// Hands every complete sub-buffer of a CPU to `deliver`, which says whether it took it. Returns how many it took.
-///
-/// # Panics
-/// If `cpu` is not below [`MAX_CPUS`].
-///
-/// # Context
-/// Threads; one at a time for each CPU.
-pub fn drain(cpu: usize, mut deliver: impl FnMut(&'static [u8]) -> bool) -> usize {
-    let ring = RingOf::new(cpu);
-    let mut nr = 0;
-    while let Some(full) = ring::peek_full(ring) {
-        if !deliver(ring.sub_buffer(full.offset)) {
-            break;
-        }
-        // In overwrite mode a writer may have taken it meanwhile; the sequence numbers show the gap.
-        if ring::consume(ring, full).is_ok() {
-            nr += 1;
-        }
-    }
-    nr
-}
-
 /// Bytes that [`prepare`] keeps free in the current sub-buffer: what a few activations with every event on record.
 const ROOM: u32 = 512;
 

@@ -27,6 +27,7 @@ pub(crate) mod hooks;
 mod marker;
 mod names;
 mod needed;
+mod reader;
 pub mod snapshot;
 mod switching;
 mod tracer;
@@ -36,12 +37,13 @@ mod wakeup;
 pub use crate::probe::events;
 pub use crate::probe::sink::{IrqsOffSink, IrqsOnSink, KernelSink};
 pub use control::{
-    Counters, buffer_size, close, counters_of, cpumask, drain, forget, has_full, is_on,
-    is_overwriting, is_wanted, nr_full, place_of, prepare, set_cpumask, tracing_off, tracing_on,
+    Counters, buffer_size, close, counters_of, cpumask, forget, has_full, is_on, is_overwriting,
+    is_wanted, nr_full, place_of, prepare, set_cpumask, tracing_off, tracing_on,
 };
 pub use enabled::is_enabled;
 pub use marker::{format_marker, marker, record_marker};
 pub use names::record_names;
+pub use reader::{Copied, SUB_BUFFER, SubBuffer, copy_full, discard, drain};
 pub use snapshot::set_mode;
 pub use takt_tracer::event::Event;
 pub use takt_tracer::ring::Mode;

@@ -23,9 +23,12 @@ pub struct GuardedStack<const SIZE: usize> {
 unsafe impl<const SIZE: usize> Sync for GuardedStack<SIZE> {}
 
 impl<const SIZE: usize> GuardedStack<SIZE> {
-    /// A stack of zeros.
+    /// A stack of zeros. Use [`guarded_stack!`](crate::guarded_stack).
+    ///
+    /// # Safety
+    /// For a static whose guard page is unmapped before anything runs on the stack that might overflow it.
     #[must_use]
-    pub const fn new() -> Self {
+    pub const unsafe fn new() -> Self {
         const {
             assert!(
                 SIZE.is_multiple_of(4096),
@@ -57,12 +60,6 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
     }
 }
 
-impl<const SIZE: usize> Default for GuardedStack<SIZE> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The stacks that belong to one CPU and not to a thread.
 struct CpuStacks {
     irq: GuardedStack<IRQ_STACK_SIZE>,
@@ -71,8 +68,10 @@ struct CpuStacks {
 
 static STACKS: [CpuStacks; MAX_CPUS] = [const {
     CpuStacks {
-        irq: GuardedStack::new(),
-        exceptions: [const { GuardedStack::new() }; 4],
+        // SAFETY: `for_each_guard` names it, by which `boot::memory` unmaps its guard.
+        irq: unsafe { GuardedStack::new() },
+        // SAFETY: likewise, each of them.
+        exceptions: [const { unsafe { GuardedStack::new() } }; 4],
     }
 }; MAX_CPUS];
 

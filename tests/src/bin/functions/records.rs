@@ -6,6 +6,7 @@ use heapless::Vec;
 use takt_kernel::trace::function::{self, Filter, entry, events};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, preempt, thread};
+use takt_tests::drained::drain;
 use takt_tests::harness::PRIORITY;
 use takt_tests::{check, check_eq, interrupt, target_test, worker};
 use takt_tracer::wire;
@@ -67,9 +68,8 @@ fn finish() -> Result<Vec<Call, 64>, Error> {
     function::set_pids(&[])?;
     trace::close(0);
     let mut calls = Vec::new();
-    trace::drain(0, |sub| {
+    drain(0, |sub| {
         calls_in(sub, &mut calls);
-        true
     });
     Ok(calls)
 }
@@ -257,12 +257,11 @@ target_test! {
         function::stop()?;
         trace::close(0);
         let (mut nr, mut firsts) = (0, 0);
-        trace::drain(0, |sub| {
+        drain(0, |sub| {
             let mut calls = Vec::new();
             calls_in(sub, &mut calls);
             nr += 1;
             firsts += usize::from(calls.first().is_some_and(|call| call.len == 12 && call.context == 0xc0));
-            true
         });
         check!(nr >= 9, "{nr} sub-buffers");
         check_eq!(firsts, nr);

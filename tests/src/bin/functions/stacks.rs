@@ -7,6 +7,7 @@ use takt_kernel::trace::function::{self, Filter, events};
 use takt_kernel::trace::stack::kernel_stack;
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, time};
+use takt_tests::drained::drain;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::wire;
 
@@ -37,7 +38,7 @@ fn finish() -> Result<Vec<Entry, 16>, Error> {
     trace::close(0);
     let mut entries = Vec::new();
     let id = |event: takt_tracer::event::Id| event.number();
-    trace::drain(0, |sub| {
+    drain(0, |sub| {
         let word = |at: usize| {
             let bytes = sub.get(at..at + 4).unwrap_or(&[0; 4]);
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
@@ -60,7 +61,6 @@ fn finish() -> Result<Vec<Entry, 16>, Error> {
             // What is more is not looked at.
             let _ = entry.map(|entry| entries.push(entry));
         }
-        true
     });
     Ok(entries)
 }

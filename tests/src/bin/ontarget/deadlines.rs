@@ -8,6 +8,7 @@ use takt_board::carry_out;
 use takt_kernel::Error;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
+use takt_tests::drained::drain;
 use takt_tests::{check, check_eq, target_test};
 use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::wire::{self, SubHeader};
@@ -28,9 +29,8 @@ fn recorded(timer: u16) -> Deadlines {
     let mut found = Deadlines::new();
     trace::tracing_off();
     trace::close(0);
-    trace::drain(0, |sub| {
+    drain(0, |sub| {
         read(sub, timer, &mut found);
-        true
     });
     found
 }

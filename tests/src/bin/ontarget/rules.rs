@@ -8,6 +8,7 @@ use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
 use takt_kernel::trace::rules::{self, Arguments};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, irq, thread_stack, trace_event, trace_event_irqs_off};
+use takt_tests::drained;
 use takt_tests::harness::PRIORITY;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::wire::{self, SubHeader};
@@ -204,9 +205,9 @@ fn switch(on: bool) -> Result<(), Error> {
 fn drain(mut each: impl FnMut(usize, &[u8])) {
     trace::tracing_off();
     trace::close(0);
-    trace::drain(0, |sub| {
+    drained::drain(0, |sub| {
         if SubHeader::decode(sub).is_none() {
-            return true;
+            return;
         }
         let word = |at: usize| {
             sub.get(at..at + 4)
@@ -224,7 +225,6 @@ fn drain(mut each: impl FnMut(usize, &[u8])) {
             }
             at += len;
         }
-        true
     });
 }
 
@@ -268,7 +268,7 @@ fn begin() -> Result<(), Error> {
     trace::tracing_off();
     for _ in 0..2 {
         trace::close(0);
-        trace::drain(0, |_| true);
+        trace::discard(0);
     }
     trace::set_mode(Mode::StopWhenFull);
     NEAR.store(Instant::now().cycles(), Relaxed);

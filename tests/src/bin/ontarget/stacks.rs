@@ -9,6 +9,7 @@ use takt_kernel::irq::{self, Nmi};
 use takt_kernel::trace::stack::{self, MAX_FRAMES, kernel_stack, record_stack};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::trace_event;
+use takt_tests::drained::drain;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::{event, event_class, wire};
 
@@ -20,7 +21,7 @@ const LONGEST: usize = 256;
 fn begin() {
     trace::tracing_off();
     trace::close(0);
-    trace::drain(0, |_| true);
+    trace::discard(0);
     trace::set_mode(Mode::StopWhenFull);
     trace::tracing_on();
 }
@@ -30,7 +31,7 @@ fn finish() -> Vec<Chain, 8> {
     trace::tracing_off();
     trace::close(0);
     let mut chains = Vec::new();
-    trace::drain(0, |sub| {
+    drain(0, |sub| {
         let word = |at: usize| {
             let bytes = sub.get(at..at + 4).unwrap_or(&[0; 4]);
             u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
@@ -50,7 +51,6 @@ fn finish() -> Vec<Chain, 8> {
                 _ => at += wire::CLOCK_LEN as usize,
             }
         }
-        true
     });
     chains
 }

@@ -2,7 +2,7 @@
 
 use takt_kernel::config::{MAX_CPUS, MAX_THREADS};
 use takt_kernel::sync::Semaphore;
-use takt_kernel::thread::{self, Builder, Stack, Thread};
+use takt_kernel::thread::{self, Builder, Thread};
 use takt_kernel::time::{Instant, sleep_nanos, sleep_until};
 use takt_kernel::{Error, thread_stack, yield_now};
 use takt_tests::harness::PRIORITY;
@@ -57,7 +57,7 @@ fn exits_after_100us(code: usize) {
 const NR_FREE: usize = MAX_THREADS - MAX_CPUS - 2;
 
 thread_stack!(static MANY: [4096; NR_FREE]);
-static ONE_MORE: Stack<4096> = Stack::new();
+thread_stack!(static ONE_MORE: 4096);
 
 target_test! {
     /// A created thread runs when it is started, once.

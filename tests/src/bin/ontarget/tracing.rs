@@ -10,6 +10,7 @@ use takt_kernel::machine::{self, JumpEntry};
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
 use takt_kernel::{Error, trace_event, trace_marker};
+use takt_tests::drained::drain;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, interrupt, note, target_test};
 use takt_tracer::wire::{self, SubHeader};
@@ -64,9 +65,8 @@ impl Found {
             by_nmi::Event::id(),
         ]
         .map(|id| id.number());
-        trace::drain(0, |sub| {
+        drain(0, |sub| {
             self.sub_buffer(sub, ids);
-            true
         });
     }
 
@@ -297,11 +297,10 @@ target_test! {
         trace::enable(id, false)?;
         let (mut texts, mut formatted) = (0, 0);
         let mut xs = 0;
-        trace::drain(0, |sub| {
+        drain(0, |sub| {
             texts += sub.windows(31).filter(|bytes| bytes == b"a word of the application's own").count();
             formatted += sub.windows(8).filter(|bytes| matches!(bytes, [b'r', b'o', b'u', b'n', b'd', b' ', b'0'..b'3', b'!'])).count();
             xs = sub.split(|byte| *byte != b'x').map(<[u8]>::len).fold(xs, usize::max);
-            true
         });
         // One more than a reader shows.
         check_eq!((texts, formatted, xs), (1, 3, wire::MAX_BYTES + 1));

@@ -8,6 +8,7 @@ use takt_board::carry_out;
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::trace::{self, Event, latency, set_tracer};
 use takt_kernel::{preempt, trace_event};
+use takt_tests::drained::drain;
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{self, burn};
 use takt_tests::{check, check_eq, interrupt, target_test};
@@ -176,9 +177,8 @@ fn live() -> Found {
     trace::tracing_off();
     trace::close(0);
     let mut found = Found::default();
-    trace::drain(0, |sub| {
+    drain(0, |sub| {
         found.take(sub);
-        true
     });
     found
 }
