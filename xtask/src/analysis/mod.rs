@@ -72,10 +72,7 @@ impl Trace {
         names: impl IntoIterator<Item = (u8, &'t str)>,
     ) -> Result<Self> {
         let elf = folder::image(dir)?;
-        let path = dir.join(folder::TRACE);
-        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        let file = TraceFile::open(BufReader::new(file))
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let file = folder::trace(dir)?;
         recorded::check_image(file.header().image, &elf)?;
         Facts::read(dir).check_tsc(file.header().tsc_hz)?;
         let decoder = Decoder::new(&elf, file.header().tsc_hz, names)?;

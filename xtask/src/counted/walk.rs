@@ -5,7 +5,6 @@
 //! stamps: they are readings of the clock, and the log has the counts of both.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::ops::Range;
 use std::path::Path;
@@ -18,6 +17,7 @@ use super::log::Log;
 use super::marks::Marks;
 use super::turns::Turns;
 use crate::image::{Elf, events};
+use crate::input;
 use crate::run::{RunConfig, folder, recorded};
 
 /// Emitted in the timer's interrupt.
@@ -87,14 +87,11 @@ pub fn walk(
     config: &RunConfig,
     visit: impl FnMut(&Walked, &Turns) -> Result<()>,
 ) -> Result<u64> {
-    let open = |name: &str| {
-        let path = dir.join(name);
-        File::open(&path).with_context(|| format!("cannot open {}", path.display()))
-    };
-    let trace =
-        TraceFile::open(BufReader::new(open(folder::TRACE)?)).context("cannot read the trace")?;
+    let trace = folder::trace(dir)?;
     recorded::check_image(trace.header().image, elf)?;
-    let log = Log::new(BufReader::with_capacity(BUFFER, open(folder::COUNTED)?))?;
+    let path = dir.join(folder::COUNTED);
+    let log = input::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let log = Log::new(BufReader::with_capacity(BUFFER, log))?;
     let activations = Activations::new(log, Marks::of(elf)?, config.smp);
     join(trace, elf, activations, visit)
 }

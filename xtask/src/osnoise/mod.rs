@@ -3,13 +3,11 @@
 pub mod table;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
-use takt_tracer::decode::{Item, Record, TraceFile, TscClock};
+use takt_tracer::decode::{Item, Record, TscClock};
 
 use crate::guest::trace::Decoder;
 use crate::image::Elf;
@@ -71,10 +69,7 @@ impl Measured {
     ///
     /// If the trace cannot be read.
     pub fn read(dir: &Path, elf: &Elf, has_turns: bool) -> Result<Self> {
-        let path = dir.join(folder::TRACE);
-        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-        let mut trace = TraceFile::open(BufReader::new(file))
-            .with_context(|| format!("cannot read {}", path.display()))?;
+        let mut trace = folder::trace(dir)?;
         let clock = TscClock::new(trace.header().tsc_hz);
         let decoder = Decoder::new(elf, trace.header().tsc_hz, [])?;
         let mut measured = Self {

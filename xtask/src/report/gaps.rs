@@ -1,12 +1,10 @@
 //! [`GapsRecord`]: time that was taken of a CPU by nobody of the guest's, as the tracers hwlat and osnoise have found it.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use takt_tracer::decode::{Item, TraceFile, TscClock};
+use takt_tracer::decode::{Item, TscClock};
 
 use super::record::RunRecord;
 use crate::guest::trace::Decoder;
@@ -61,10 +59,7 @@ pub fn read(dir: &Path, elf: &Elf, command_line: &str) -> Result<Vec<GapsRecord>
 
 /// The tracer watches the boot CPU.
 fn of_hwlat(dir: &Path, elf: &Elf) -> Result<Vec<GapsRecord>> {
-    let path = dir.join(folder::TRACE);
-    let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let mut trace = TraceFile::open(BufReader::new(file))
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let mut trace = folder::trace(dir)?;
     let clock = TscClock::new(trace.header().tsc_hz);
     let decoder = Decoder::new(elf, trace.header().tsc_hz, [])?;
     let mut gaps = GapsRecord::default();

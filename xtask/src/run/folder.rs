@@ -3,13 +3,15 @@
 //! It is filled under a hidden name beside its final one and renamed when it is complete, so a
 //! folder is either whole or not there. What a killed run left is removed by the next.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use takt_tracer::decode::TraceFile;
 
 use crate::image::Elf;
+use crate::input;
 use crate::paths;
 use crate::term::WithHelp;
 
@@ -258,6 +260,17 @@ pub fn image(dir: &Path) -> Result<Elf> {
     ))
 }
 
+/// The trace of a run, all of it.
+///
+/// # Errors
+///
+/// If it is not there, is none, or is no ordinary file.
+pub fn trace(dir: &Path) -> Result<TraceFile<BufReader<File>>> {
+    let path = dir.join(TRACE);
+    let file = input::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    TraceFile::open(BufReader::new(file)).with_context(|| format!("cannot read {}", path.display()))
+}
+
 /// The numbers of the runs in a folder.
 fn numbers(parent: &Path, name: &str) -> impl Iterator<Item = u32> {
     let prefix = format!("{name}-");
@@ -356,6 +369,20 @@ mod tests {
         let folder = RunFolder::create(output, true, runs, "timerlat").unwrap();
         fs::write(folder.path().join(RECORD), "{}").unwrap();
         folder.publish().unwrap()
+    }
+
+    #[test]
+    fn a_trace_that_is_a_pipe_keeps_no_one_waiting() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(TRACE);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let error = trace(dir.path()).err().unwrap();
+        assert!(
+            format!("{error:#}").contains("no ordinary file"),
+            "{error:#}"
+        );
     }
 
     #[test]
