@@ -38,7 +38,13 @@ pub const CLOCK_LEN: u32 = 12;
 pub const CLOCK_CURRENT: u32 = 1 << 8;
 
 /// The vectors of the kernel's own interrupts and what their handlers are called. Others are named by records.
-pub const KERNEL_IRQS: [(u8, &str); 2] = [(80, "local_timer"), (81, "reschedule")];
+pub const KERNEL_IRQS: [(u8, &str); 4] = [
+    (80, "local_timer"),
+    (81, "reschedule"),
+    // These two are not recorded, but whoever counts instructions sees them.
+    (82, "early_timer"),
+    (255, "spurious"),
+];
 
 /// Preempt-count byte, bits 0..=3: depth of `preempt_disable`.
 pub const CTX_DEPTH: u8 = 0x0f;

@@ -69,6 +69,12 @@ fn plant(stage: &Stage, name: &str, flags: &str) -> Result<String> {
         .latency_run(name, &format!("-d 1s -a 20 --load plant {flags}"))?
         .code(2)?
         .says("Unexplained:                                      0.000 us    (0.00 %)")?;
+    // Each interrupt has a name.
+    let nameless = done
+        .stdout
+        .lines()
+        .find(|line| line.trim_start().starts_with("irq "));
+    ensure!(nameless.is_none(), "{nameless:?}");
     let analysis = fs::read(format!("{}/{}", stage.dir(name), folder::ANALYSIS))?;
     sums(&serde_json::from_slice(&analysis)?)?;
     let cause = done.stdout.lines().find(|line| line.starts_with("cause "));
