@@ -36,7 +36,7 @@ pub(crate) struct Ecam {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IoApic {
     /// Of its registers.
-    pub(crate) address: usize,
+    pub(crate) address: u32,
     /// The number of its first pin among those of all I/O APICs.
     pub(crate) first: u32,
 }
@@ -227,7 +227,6 @@ fn read_madt(table: &[u8], found: &mut Tables) {
                 if let (Some(slot), Some(address), Some(first)) =
                     (free, u32_at(entry, 4), u32_at(entry, 8))
                 {
-                    let address = address as usize;
                     *slot = Some(IoApic { address, first });
                 }
             }

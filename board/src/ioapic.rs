@@ -61,7 +61,7 @@ const ACTIVE_LOW: u32 = 1 << 13;
 
 fn register(io_apic: IoApic, index: u32) -> VolatilePtr<'static, u32> {
     let at = |offset: usize| {
-        let address = (io_apic.address + offset) as *mut u32;
+        let address = (io_apic.address as usize + offset) as *mut u32;
         // SAFETY: ACPI names the page, which is mapped, and is no memory of anyone's.
         unsafe { VolatilePtr::new(NonNull::new(address).unwrap_or(NonNull::dangling())) }
     };

@@ -120,6 +120,7 @@ const TESTS: &[(&str, Check)] = &[
         ends::output_that_cannot_be_written,
     ),
     ("drivers_examples", drivers::examples),
+    ("drivers_keep_two_registers", drivers::keep_two_registers),
     ("drivers_watchdogs_reset", drivers::watchdogs_reset),
     ("drivers_echo", drivers::echo),
     ("cyclictest", runs::cyclictest),

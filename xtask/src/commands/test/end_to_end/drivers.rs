@@ -41,6 +41,19 @@ pub(super) fn examples(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// A driver in an image makes no interrupt longer: two SSE registers are kept.
+pub(super) fn keep_two_registers(stage: &Stage) -> Result<()> {
+    for name in ["clock", "echo", "eeprom", "random", "tones", "watchdog"] {
+        let built = stage.xtask(&["build", "--example", name])?.code(0)?;
+        ensure!(
+            !built.stderr.contains("interrupts keep all"),
+            "{}",
+            built.stderr
+        );
+    }
+    Ok(())
+}
+
 /// A machine that is no more fed begins anew, and knows why.
 pub(super) fn watchdogs_reset(stage: &Stage) -> Result<()> {
     let told = "the watchdog has reset the machine";
