@@ -3,7 +3,7 @@
 //!
 //! | Linux | here |
 //! |---|---|
-//! | `trace_event=sched:*,irq_handler_entry` | `events=4,6` |
+//! | `trace_event=sched:*,irq_handler_entry`, also as `events=` | `events=4,6` |
 //! | `trace_options=nooverwrite,sym-offset` | `mode=capture`; options of the output are the reader's |
 //! | `trace_options=func_stack_trace,nostacktrace` | `func_stack_trace=1 stacktrace=0` |
 //! | `stacktrace` | `stack_tracer=1` |
@@ -54,7 +54,8 @@ pub fn known(table: &EventTable) -> Vec<Known> {
 /// If a value makes no sense, or names an event that the image does not have.
 pub fn translate(text: &str, elf: &Elf) -> Result<Words> {
     // An image whose descriptions nobody needs may have none.
-    let events = match text.contains("trace_event=") {
+    let events = match pairs(text).any(|(name, list)| list.is_some_and(|it| names_events(name, it)))
+    {
         true => known(&events::table(elf)?),
         false => Vec::new(),
     };
@@ -90,6 +91,15 @@ fn list_of(name: &str) -> Option<List> {
 fn is_of_ids(list: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b',' | b'-');
     list == "*" || list.bytes().all(is_digit)
+}
+
+/// Whether a word's list names events: Linux's word, or our own with names where the target takes ids.
+fn names_events(name: &str, list: &str) -> bool {
+    match name {
+        "trace_event" => true,
+        "events" | "events_off" => !is_of_ids(list),
+        _ => false,
+    }
 }
 
 /// Whether functions are named somewhere.
@@ -145,13 +155,17 @@ fn translate_with(
                     line.push(Setting::StackTracer(true).to_string());
                 }
             }
-            Some(("trace_event", list)) => {
+            Some((name, list)) if names_events(name, list) => {
                 let patterns: Vec<_> = list.split(',').map(str::to_owned).collect();
                 let ids = resolve(&patterns, known).with_context(|| word.to_owned())?;
                 let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
                 let ids = ids.join(",");
                 let ids = Ids::parse(&ids).expect("ids are numbers");
-                line.push(Setting::Events(ids).to_string());
+                let setting = match name {
+                    "events_off" => Setting::EventsOff(ids),
+                    _ => Setting::Events(ids),
+                };
+                line.push(setting.to_string());
             }
             Some(("trace_options", list)) => {
                 for option in list.split(',').filter(|option| !option.is_empty()) {
@@ -316,6 +330,10 @@ mod tests {
             ("ftrace=nop a=b", "ftrace=nop a=b"),
             ("trace_event=sched:*,irq:", "events=4,6,8"),
             ("trace_event=sched_switch", "events=4"),
+            ("events=sched,irq", "events=4,6,8"),
+            ("events=all events_off=irq:x", "events=4,6,8 events_off=8"),
+            ("events=4,6 events_off=8", "events=4,6 events_off=8"),
+            ("events= events_off=*", "events= events_off=*"),
             ("trace_options=nooverwrite,sym-offset", "mode=capture"),
             ("trace_options=overwrite", "mode=flight"),
             (
@@ -338,6 +356,8 @@ mod tests {
         }
         for bad in [
             "trace_event=shed",
+            "events=shed",
+            "events_off=4,shed",
             "trace_options=sym-ofset",
             "trace_buf_size=x",
             "trace_buf_size=",
