@@ -76,6 +76,8 @@ struct Line {
     at: usize,
     /// The next sequence number of each channel and CPU.
     sequence: [[u32; MAX_CPUS]; NR_CHANNELS],
+    /// Frames of trace and log so far.
+    sent: u32,
     /// When it got on last, and when it was said last who sends; in cycles.
     moved: u64,
     greeted: u64,
@@ -89,6 +91,7 @@ static LINE: Mutex<Line> = Mutex::new(Line {
     len: 0,
     at: 0,
     sequence: [[0; MAX_CPUS]; NR_CHANNELS],
+    sent: 0,
     moved: 0,
     greeted: 0,
     is_news: false,
@@ -156,6 +159,9 @@ impl Line {
         let sequence = &mut self.sequence[usize::from(channel) % NR_CHANNELS][cpu % MAX_CPUS];
         let header = FrameHeader::for_payload(channel, cpu as u8, *sequence, payload);
         *sequence = sequence.wrapping_add(1);
+        if matches!(channel, CHANNEL_LOG | CHANNEL_TRACE) {
+            self.sent = self.sent.wrapping_add(1);
+        }
         head.copy_from_slice(&header.encode());
         (self.at, self.len) = (0, FrameHeader::SIZE + len);
     }
@@ -324,13 +330,11 @@ impl Line {
         let (mut ends, mut resent) = (ENDS, 0);
         while ends > 0 {
             let [first, next] = results;
-            let sent =
-                [CHANNEL_LOG, CHANNEL_TRACE].map(|channel| &self.sequence[usize::from(channel)]);
             let end = End {
                 code,
                 first,
                 next,
-                sent: sent.into_iter().flatten().sum(),
+                sent: self.sent,
             };
             self.put(CHANNEL_END, 0, [&end.encode(), &[]]);
             self.flush();
