@@ -18,9 +18,12 @@ const PACKAGE: Package = Package {
     needs: "SQLite needs a C compiler: cargo xtask doctor",
 };
 
-/// Becomes `takt-report`, with the same arguments.
+/// Becomes `takt-report`, with the same arguments and the same name.
 pub(super) fn run() -> Result<ExitCode> {
     let program = bring_up_to_date(&PACKAGE)?;
-    let error = Command::new(&program).args(env::args_os().skip(1)).exec();
+    let mut words = env::args_os();
+    // By its name advice names commands: `cargo xtask` or `takt`.
+    let called = words.next().unwrap_or_else(|| PACKAGE.file.into());
+    let error = Command::new(&program).arg0(called).args(words).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

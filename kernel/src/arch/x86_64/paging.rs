@@ -165,6 +165,13 @@ impl Window {
 /// # Safety
 /// Once, on the boot CPU, after [`boot::memory`](crate::boot::memory) and before other CPUs run. What is there is a device's, and whoever uses it lets
 /// nothing of Rust's lie there.
+// The compiler fills the table by more SSE registers than interrupts keep elsewhere (see `sse`).
+#[inline(never)]
+#[unsafe(link_section = ".text.sse.map_window")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
 pub unsafe fn map_window(window: &'static Window, physical: u64) -> usize {
     // SAFETY: once, by the caller's promise.
     let level2 = unsafe { &mut *window.0.get() };

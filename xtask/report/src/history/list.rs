@@ -22,11 +22,11 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         return print_json(&document);
     }
     if entries.is_empty() {
-        return print(if database.ids()?.is_empty() {
-            "no runs yet; cargo xtask latency-run makes one\n"
-        } else {
-            "no runs of such a configuration\n"
-        });
+        let why = match database.ids()?.is_empty() {
+            true => format!("no runs yet; {} latency-run makes one", term::program()),
+            false => "no runs of such a configuration".into(),
+        };
+        return print(&(why + "\n"));
     }
     let mut rows = vec![TITLES.map(String::from).to_vec()];
     for entry in &entries {
