@@ -49,10 +49,9 @@ const MAX_BAUD: u32 = 115_200;
 /// What went wrong while bytes were received, since the port was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// The FIFO was full when a byte came: the handler was late. At least as many bytes are lost.
+    /// The FIFO was full when a byte came: the handler was late, or with the ring full too, the reader. At least as many bytes
+    /// are lost.
     pub overruns: u32,
-    /// Bytes that are lost because the ring was full: the reader was late.
-    pub dropped: u32,
     /// Bytes of a wrong parity. They are read all the same.
     pub parity: u32,
     /// Bytes without a stop bit, as they come at a wrong speed. They are read all the same.
@@ -164,7 +163,6 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
                 fifo_len: 1,
                 counts: Counts {
                     overruns: 0,
-                    dropped: 0,
                     parity: 0,
                     framing: 0,
                     breaks: 0,
@@ -256,17 +254,22 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
         handled
     }
 
-    /// From the FIFO to the ring; says whether there were any.
+    /// From the FIFO to the ring; says whether there were any. What the ring has no room for stays in the FIFO until somebody
+    /// reads: a sender that sees it full waits, and one that is faster than the reader does not keep the CPU in this handler.
     fn receive(&self, state: &mut State<RECEIVE, TRANSMIT>) -> bool {
         for nr in 0..CHUNK {
+            if state.received.is_full() {
+                self.enable(state, state.interrupts & !ON_RECEIVED);
+                return nr != 0;
+            }
             let status = self.line_status(&mut state.counts);
             if status & DATA_READY == 0 {
                 return nr != 0;
             }
             let byte = self.registers.read(DATA);
             // What comes with a break is no byte.
-            if status & BREAK == 0 && state.received.push_back(byte).is_err() {
-                state.counts.dropped += 1;
+            if status & BREAK == 0 {
+                let _ = state.received.push_back(byte);
             }
         }
         true
@@ -279,7 +282,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
         }
         for nr in 0..state.fifo_len {
             let Some(byte) = state.to_send.pop_front() else {
-                self.enable(state, ON_RECEIVED);
+                self.enable(state, state.interrupts & !ON_ROOM);
                 return nr != 0;
             };
             self.registers.write(DATA, byte);

@@ -49,6 +49,10 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
                     *to = byte;
                     nr += 1;
                 }
+                if state.interrupts & ON_RECEIVED == 0 {
+                    // There is room again for what is in the FIFO.
+                    uart.enable(state, state.interrupts | ON_RECEIVED);
+                }
                 (nr, !state.received.is_empty())
             });
             if nr > 0 {
@@ -84,7 +88,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Port<RECEIVE, TRANSMIT> {
                 }
                 if state.interrupts & ON_ROOM == 0 {
                     // An empty transmitter says so at once.
-                    uart.enable(state, ON_RECEIVED | ON_ROOM);
+                    uart.enable(state, state.interrupts | ON_ROOM);
                 }
                 (nr, !state.to_send.is_full())
             });
