@@ -165,6 +165,6 @@ pub fn image_range() -> core::ops::Range<usize> {
 
 /// Where the image's code lies in memory.
 #[must_use]
-pub fn text_range() -> core::ops::Range<usize> {
+pub(crate) fn text_range() -> core::ops::Range<usize> {
     &raw const __text_start as usize..&raw const __text_end as usize
 }
