@@ -24,7 +24,6 @@ pub fn prepare(text: &mut Text) {
     if nr_online() == 1 {
         let key = &raw const SMP as u32;
         // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
-        // SAFETY: the key's uses change together, as far as this CPU can see, and no other runs.
-        text.patch(|text| unsafe { jump_label::set(text, key, true) });
+        text.patch(|text| jump_label::set(text, key, true));
     }
 }

@@ -46,10 +46,8 @@ impl Place {
         }
     }
 
-    /// # Safety
-    /// That of [`jump_label::set`].
     #[inline(never)]
-    unsafe fn set(&self, text: &mut Writable, user: u8, on: bool) {
+    fn set(&self, text: &mut Writable, user: u8, on: bool) {
         let before = self.users.load(Relaxed);
         if (before & user != 0) == on {
             return;
@@ -58,8 +56,7 @@ impl Place {
         self.users.store(after, Relaxed);
         // The first one, or the last.
         if before == 0 || after == 0 {
-            // SAFETY: the caller's duty.
-            unsafe { jump_label::set(text, number(self.key), on) };
+            jump_label::set(text, number(self.key), on);
         }
     }
 }
@@ -98,29 +95,21 @@ impl Places {
 const ENTRY: u8 = 1 << 4;
 
 /// An event was switched on, or is about to be switched off.
-///
-/// # Safety
-/// That of [`jump_label::set`].
 #[inline(always)]
-pub(crate) unsafe fn set_event(text: &mut Writable, id: u32, on: bool) {
+pub(crate) fn set_event(text: &mut Writable, id: u32, on: bool) {
     if let Some(place) = rolled(&PLACES).find(|place| number(place.event) == id) {
-        // SAFETY: the caller's duty.
-        unsafe { place.set(text, EVENT, on) };
+        place.set(text, EVENT, on);
     }
 }
 
 /// A tracer wants to hear of these places, or no longer.
-///
-/// # Safety
-/// That of [`jump_label::set`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn set_tracer(text: &mut Writable, places: Places, on: bool) {
+pub(crate) fn set_tracer(text: &mut Writable, places: Places, on: bool) {
     let mut left = places.0;
     for place in rolled(&PLACES) {
         if left & 1 != 0 {
-            // SAFETY: the caller's duty.
-            unsafe { place.set(text, TRACER, on) };
+            place.set(text, TRACER, on);
         }
         left >>= 1;
     }

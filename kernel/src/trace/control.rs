@@ -15,15 +15,10 @@ use crate::probe::ring::{KernelRing, RingOf, control_word};
 pub use takt_tracer::ring::Counters;
 
 /// Switches the places of an event.
-///
-/// # Safety
-/// Every other CPU stands still.
 #[inline(never)]
-pub(super) unsafe fn switch(text: &mut Writable, id: u32, on: bool) {
-    // SAFETY: the caller's duty.
-    unsafe { jump_label::set(text, id, on) };
-    // SAFETY: as above.
-    unsafe { places::set_event(text, id, on) };
+pub(super) fn switch(text: &mut Writable, id: u32, on: bool) {
+    jump_label::set(text, id, on);
+    places::set_event(text, id, on);
     if on {
         tell_current();
     }

@@ -219,15 +219,12 @@ fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool) {
         // SAFETY: as above.
         unsafe { &(*block).followed }.reset();
     }
-    // SAFETY: as above.
-    unsafe { places::set_tracer(text, places, on) };
+    places::set_tracer(text, places, on);
     for key in rolled(&[key, &TIMED]) {
-        // SAFETY: as above.
-        unsafe { jump_label::set(text, number(key), on) };
+        jump_label::set(text, number(key), on);
     }
     if places.have_interrupts() {
-        // SAFETY: as above.
-        unsafe { divert::divert_return(text, on) };
+        divert::divert_return(text, on);
     }
 }
 

@@ -11,8 +11,7 @@ pub(super) fn set_event(id: u32, on: bool) -> Result<(), Error> {
         // The places of one that has triggers stay on.
         #[cfg(feature = "rules")]
         let on = super::rules::soft::keep_on(id, on) || on;
-        // SAFETY: every other CPU stands still.
-        unsafe { control::switch(text, id, on) };
+        control::switch(text, id, on);
     });
     #[cfg(feature = "osnoise")]
     super::osnoise::listening::update()?;

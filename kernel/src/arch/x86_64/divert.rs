@@ -50,10 +50,7 @@ pub(crate) fn return_place() -> u32 {
 }
 
 /// Has every interrupt call [`irq_returns`](crate::trace::irq_returns) before it returns, or no longer.
-///
-/// # Safety
-/// Every other CPU stands still.
-pub(crate) unsafe fn divert_return(text: &mut Writable, on: bool) {
+pub(crate) fn divert_return(text: &mut Writable, on: bool) {
     let place = (&raw const takt_irq_return) as usize;
     let code = if on {
         branch(JUMP, place, (&raw const takt_irq_return_traced) as usize)

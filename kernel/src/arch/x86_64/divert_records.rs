@@ -213,11 +213,8 @@ unsafe extern "C" {
 }
 
 /// Has every record function ask the rules, or no longer.
-///
-/// # Safety
-/// Every other CPU stands still.
 #[inline(never)]
-unsafe fn divert_records(text: &mut Writable, on: bool) {
+fn divert_records(text: &mut Writable, on: bool) {
     let (start, end) = (&raw const __records_start, &raw const __records_end);
     // SAFETY: the two stand around the table.
     let nr = unsafe { end.offset_from(start) } as usize;
@@ -234,16 +231,12 @@ unsafe fn divert_records(text: &mut Writable, on: bool) {
 }
 
 /// Has these functions asked and told of every record from now on, or, without any, no one.
-///
-/// # Safety
-/// Every other CPU stands still.
-pub(crate) unsafe fn divert(text: &mut Writable, to: Option<(Before, After)>) {
+pub(crate) fn divert(text: &mut Writable, to: Option<(Before, After)>) {
     if let Some((before, after)) = to {
         BEFORE.store(before as *mut (), Relaxed);
         AFTER.store(after as *mut (), Relaxed);
     }
-    // SAFETY: the caller's duty.
-    unsafe { divert_records(text, to.is_some()) };
+    divert_records(text, to.is_some());
 }
 
 /// Called by the diverted record functions before a record.

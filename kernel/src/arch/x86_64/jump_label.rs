@@ -87,12 +87,9 @@ pub fn entries() -> &'static [JumpEntry] {
 }
 
 /// Switches every use of the key with this address on or off.
-///
-/// # Safety
-/// No one relies on the key's uses changing one after the other.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn set(text: &mut Writable, key: u32, on: bool) {
+pub(crate) fn set(text: &mut Writable, key: u32, on: bool) {
     let code = if on { JUMP } else { TEST };
     for entry in uses(key) {
         // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.
@@ -129,7 +126,8 @@ pub(crate) fn is_on(key: u32) -> bool {
     code == JUMP
 }
 
-/// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile.
+/// The right to write to the kernel's text, which is mapped read-only: write protection is lifted meanwhile, interrupts are off,
+/// and every other CPU stands still. So whoever is lent one changes code that others execute as if it were alone.
 #[derive(Debug)]
 pub(crate) struct Writable(());
 
@@ -137,7 +135,7 @@ impl Writable {
     /// Lifts the protection; [`restore`](Self::restore) is to follow.
     ///
     /// # Safety
-    /// Interrupts are off, and no other CPU executes what is written.
+    /// Interrupts are off, and every other CPU stands still until then.
     pub(crate) unsafe fn lift() -> Self {
         // SAFETY: the caller's duty.
         unsafe {

@@ -203,8 +203,7 @@ pub(crate) fn calibrate(stopped: &mut Writable) {
     let [alone, ..] = shortest(hooks);
     let mut switch = |on| {
         for key in [&TIMED, &PROBE] {
-            // SAFETY: every other CPU stands still.
-            unsafe { jump_label::set(stopped, number(key), on) };
+            jump_label::set(stopped, number(key), on);
         }
     };
     switch(true);

@@ -11,7 +11,4 @@ pub(crate) use super::events::sched_switch::ID as SWITCH;
 pub(crate) use super::events::sched_wakeup::ID as WAKEUP;
 
 /// Nothing is to be done beside switching the event on.
-///
-/// # Safety
-/// None is needed.
-pub(crate) unsafe fn set_event(_: &mut Writable, _: u32, _: bool) {}
+pub(crate) fn set_event(_: &mut Writable, _: u32, _: bool) {}

@@ -35,15 +35,12 @@ pub(in crate::trace) fn update() -> Result<(), Error> {
         return Ok(());
     }
     rules::change(&mut |text| {
-        // SAFETY: every other CPU stands still.
-        unsafe { listen(text, is_wanted) };
+        listen(text, is_wanted);
         Ok(())
     })
 }
 
-/// # Safety
-/// Every other CPU stands still.
-unsafe fn listen(text: &mut Writable, on: bool) {
+fn listen(text: &mut Writable, on: bool) {
     for cpu in &CPUS {
         for begin in [&cpu.irq, &cpu.softirq, &cpu.thread] {
             begin.at.store(0, Relaxed);
@@ -53,8 +50,7 @@ unsafe fn listen(text: &mut Writable, on: bool) {
         for (place, id) in heard().into_iter().enumerate() {
             if !is_enabled(id) {
                 SOFT.fetch_or(1 << place, Relaxed);
-                // SAFETY: the caller's duty.
-                unsafe { control::switch(text, id, true) };
+                control::switch(text, id, true);
             }
         }
         IS_ON.store(true, Relaxed);
@@ -63,11 +59,9 @@ unsafe fn listen(text: &mut Writable, on: bool) {
         let soft = SOFT.swap(0, Relaxed);
         for (place, id) in heard().into_iter().enumerate() {
             if soft & 1 << place != 0 && !table::is_kept(id) {
-                // SAFETY: the caller's duty.
-                unsafe { control::switch(text, id, false) };
+                control::switch(text, id, false);
             }
         }
     }
-    // SAFETY: the caller's duty.
-    unsafe { jump_label::set(text, (&raw const NMI) as u32, on) };
+    jump_label::set(text, (&raw const NMI) as u32, on);
 }

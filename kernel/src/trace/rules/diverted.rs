@@ -15,8 +15,7 @@ use crate::error::Error;
 /// # Context
 /// Threads that may block.
 pub fn register(before: Before, after: After) -> Result<(), Error> {
-    // SAFETY: every other CPU stands still.
-    Text::lock()?.patch(|text| unsafe { set(text, Some((before, after))) });
+    Text::lock()?.patch(|text| set(text, Some((before, after))));
     Ok(())
 }
 
@@ -28,18 +27,13 @@ pub fn register(before: Before, after: After) -> Result<(), Error> {
 /// # Context
 /// Threads that may block.
 pub fn unregister() -> Result<(), Error> {
-    // SAFETY: every other CPU stands still.
-    Text::lock()?.patch(|text| unsafe { set(text, None) });
+    Text::lock()?.patch(|text| set(text, None));
     Ok(())
 }
 
 /// Says who is asked and told.
-///
-/// # Safety
-/// Every other CPU stands still.
-pub(super) unsafe fn set(text: &mut Writable, to: Option<(Before, After)>) {
-    // SAFETY: the caller's duty.
-    unsafe { divert(text, to) };
+pub(super) fn set(text: &mut Writable, to: Option<(Before, After)>) {
+    divert(text, to);
     // It has no need of the record functions otherwise.
     #[cfg(feature = "function")]
     crate::trace::function::settings::records_are_judged(to.is_some());

@@ -60,8 +60,7 @@ pub fn add_trigger(event: u32, trigger: &NewTrigger<'_>) -> Result<(), Error> {
         for (event, (was_kept, was_on)) in events.into_iter().zip(were) {
             if !was_kept && let Some(rule) = TAKT_RULES.find(event) {
                 rule.want(was_on);
-                // SAFETY: every other CPU stands still.
-                unsafe { control::switch(writable, event, true) };
+                control::switch(writable, event, true);
             }
         }
         Ok(())
@@ -108,8 +107,7 @@ pub fn remove_trigger(event: u32, place: usize) -> Result<(), Error> {
             if noise::keep_on(event, false) {
                 continue;
             }
-            // SAFETY: every other CPU stands still.
-            unsafe { control::switch(writable, event, false) };
+            control::switch(writable, event, false);
         }
         Ok(())
     })
@@ -141,8 +139,7 @@ pub(in crate::trace) fn change(
         control::tell_current();
         let has_names = TAKT_RULES.has_names();
         let key = (&raw const NAMES) as u32;
-        // SAFETY: every other CPU stands still.
-        unsafe { jump_label::set(writable, key, has_names) };
+        jump_label::set(writable, key, has_names);
         if has_names {
             // Whoever sent the program may not have known all of them; threads that are created from now on tell.
             for_each(|thread| {
@@ -152,15 +149,13 @@ pub(in crate::trace) fn change(
             });
         }
         if TAKT_RULES.is_empty() && !has_stacks() && !is_heard() {
-            // SAFETY: every other CPU stands still.
-            unsafe { diverted::set(writable, None) };
+            diverted::set(writable, None);
         } else {
             let judge = match TAKT_RULES.threads().is_empty() {
                 true => judge,
                 false => judge_by_thread,
             };
-            // SAFETY: as above.
-            unsafe { diverted::set(writable, Some((judge, act_upon))) };
+            diverted::set(writable, Some((judge, act_upon)));
         }
         Ok(())
     })
