@@ -1,5 +1,7 @@
 //! Bringing the kernel up.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use takt_scheduler::ThreadId;
 
 use crate::arch::{apic, descriptors, interrupts, paging, percpu};
@@ -53,8 +55,7 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     stack::for_each_stack(|page| unsafe { paging::unmap(page) });
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
-    // SAFETY: this CPU's own block.
-    unsafe { (*percpu::this()).apic_id = apic::id() };
+    percpu::this().apic_id.store(apic::id(), Relaxed);
     Ok(())
 }
 
@@ -106,8 +107,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     paging::load();
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
-    // SAFETY: this CPU's own block.
-    unsafe { (*percpu::this()).apic_id = apic::id() };
+    percpu::this().apic_id.store(apic::id(), Relaxed);
     apic::start_timer_as_boot_cpu();
     // SAFETY: once on this CPU.
     unsafe { create::adopt_idle(idle_stack) };

@@ -35,8 +35,7 @@ pub fn is_online(cpu: usize) -> bool {
 /// The local APIC id of a CPU that runs: where devices' interrupts are sent to.
 #[must_use]
 pub fn apic_id(cpu: usize) -> Option<u32> {
-    // SAFETY: blocks are static, and the id never changes once the CPU runs.
-    is_online(cpu).then(|| unsafe { (*percpu::of(cpu)).apic_id })
+    is_online(cpu).then(|| percpu::of(cpu).apic_id.load(Relaxed))
 }
 
 /// How many CPUs run.
@@ -68,7 +67,10 @@ pub(crate) fn set_online() {
 /// Makes another CPU look at its run queue and timers.
 #[cold]
 pub(crate) fn kick(cpu: CpuRef) {
-    apic::send(cpu.apic_id(), u32::from(interrupts::KICK_VECTOR) | 1 << 14);
+    apic::send(
+        cpu.apic_id.load(Relaxed),
+        u32::from(interrupts::KICK_VECTOR) | 1 << 14,
+    );
 }
 
 /// Makes a reschedule due on `cpu`.

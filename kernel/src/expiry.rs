@@ -40,7 +40,7 @@ fn handle_timer(at: u64) -> Section<Irq> {
     apic::end_of_interrupt();
     let cpu = CpuRef::this();
     let mut section = section::enter_irq();
-    cpu.count_irq();
+    percpu::count(&cpu.nr_irqs);
     probe::timer_entry(at);
     expire(&mut section, cpu, at);
     trace!(irq_handler_exit, u32::from(TIMER_VECTOR));
@@ -53,7 +53,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
     stop::stand_still();
     let cpu = CpuRef::this();
     let mut section = section::enter_irq();
-    cpu.count_irq();
+    percpu::count(&cpu.nr_irqs);
     // Nobody kicks the only CPU that there can be.
     if MAX_CPUS > 1 {
         probe::kick_entry(at);

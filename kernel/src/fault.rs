@@ -129,10 +129,7 @@ fn backtrace(out: &mut Emergency, rip: u64, rbp: u64) -> fmt::Result {
 /// For the image's `#[panic_handler]`: reports and stops the machine. Never through defmt, whose lock may be held.
 pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     interrupts::disable();
-    // SAFETY: this CPU's own block.
-    let block = unsafe { &mut *percpu::this() };
-    block.in_exception += 1;
-    if block.in_exception > 1 {
+    if percpu::this().exception_begins() > 1 {
         exit(ExitCode::Fault);
     }
     let _ = describe_panic(info);

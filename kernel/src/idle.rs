@@ -39,7 +39,7 @@ pub fn set_halt_margin(cycles: u64) {
 fn tidy() {
     let cpu = CpuRef::this();
     // SAFETY: reads a byte; a stale one only has it done in vain or the next time.
-    while unsafe { (*cpu.as_ptr()).sched.timers.wants_tidying() } {
+    while unsafe { (*cpu.sched.get()).timers.wants_tidying() } {
         core::hint::cold_path();
         let mut section = section::enter_thread();
         section.cpu(cpu).timers.tidy();
@@ -65,7 +65,7 @@ fn idle_wait() {
 fn idle_wait_exactly(margin: u64) {
     interrupts::disable();
     // SAFETY: this CPU's own, with interrupts off; another CPU does not change it.
-    let armed = || unsafe { (*percpu::this()).sched.armed };
+    let armed = || unsafe { (*percpu::this().sched.get()).armed };
     let now = tsc::now();
     let deadline = armed();
     let longest = now + LONGEST_HALT;

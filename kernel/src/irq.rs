@@ -269,8 +269,7 @@ pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
 /// in service, that has no effect (SDM vol. 3A, 11.8.5).
 #[cold]
 extern "C" fn unexpected(vector: usize, _: u64) {
-    // SAFETY: this CPU's own block.
-    unsafe { (*percpu::this()).nr_unexpected += 1 };
+    percpu::count(&percpu::this().nr_unexpected);
     LAST_UNEXPECTED.store(
         apic::vector_in_service().map_or(vector as u32, u32::from),
         Relaxed,
@@ -301,10 +300,7 @@ pub fn interrupted() -> Interrupted {
 /// Unexpected and spurious interrupts of a CPU since boot.
 #[must_use]
 pub fn unexpected_count(cpu: usize) -> u64 {
-    // SAFETY: reads one word that only its CPU writes.
-    let count = unsafe { &raw const (*percpu::of(cpu)).nr_unexpected };
-    // SAFETY: as above.
-    unsafe { count.read_volatile() }
+    percpu::of(cpu).nr_unexpected.load(Relaxed)
 }
 
 /// The vector of the last unexpected interrupt, on any CPU.
@@ -316,8 +312,5 @@ pub fn last_unexpected() -> u32 {
 /// Interrupts taken by a CPU since boot.
 #[must_use]
 pub fn count(cpu: usize) -> u64 {
-    // SAFETY: reads one word that only its CPU writes.
-    let count = unsafe { &raw const (*percpu::of(cpu)).nr_irqs };
-    // SAFETY: as above.
-    unsafe { count.read_volatile() }
+    percpu::of(cpu).nr_irqs.load(Relaxed)
 }

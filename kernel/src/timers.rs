@@ -129,5 +129,5 @@ pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
 /// The next deadline of this CPU; [`Instant::NEVER`] if there is none.
 pub(crate) fn next_deadline() -> Instant {
     // SAFETY: reads one word of this CPU's own; a stale value only makes the caller choose another moment.
-    Instant::from_cycles(unsafe { (*percpu::this()).sched.timers.earliest_deadline() })
+    Instant::from_cycles(unsafe { (*percpu::this().sched.get()).timers.earliest_deadline() })
 }

@@ -65,10 +65,7 @@ pub unsafe fn set_nmi_handler(handler: NmiHandler) {
 /// NMIs of this CPU since boot.
 #[must_use]
 pub fn nmi_count() -> u64 {
-    // SAFETY: reads one word that only its CPU writes.
-    let count = unsafe { &raw const (*percpu::this()).nr_nmis };
-    // SAFETY: as above.
-    unsafe { count.read_volatile() }
+    percpu::this().nr_nmis.load(Relaxed)
 }
 
 /// Runs the handler.

@@ -9,7 +9,7 @@ use core::sync::atomic::{
 
 use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 
-use crate::arch::percpu::{self, CONTROL, PerCpu, RING, RING_BEFORE};
+use crate::arch::percpu::{self, CONTROL, CpuRef, RING, RING_BEFORE};
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 const POS: usize = CONTROL + Word::Pos.offset() as usize;
@@ -184,11 +184,11 @@ pub(crate) unsafe extern "C" fn record_bytes(
 /// A CPU's ring, reached from anywhere: for what its CPU does slowly, for handing over and counting; another CPU does not
 /// write while its CPU writes. Each step is one instruction, as those of [`KernelRing`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RingOf(*mut PerCpu);
+pub(crate) struct RingOf(CpuRef);
 
 impl RingOf {
     pub(crate) fn new(cpu: usize) -> Self {
-        Self(percpu::of(cpu))
+        Self(CpuRef::of(cpu))
     }
 
     /// Those of all CPUs, one after the other.
@@ -199,14 +199,13 @@ impl RingOf {
     /// That of this CPU.
     #[inline(always)]
     pub(crate) fn here() -> Self {
-        Self(percpu::this())
+        Self(CpuRef::this())
     }
 
     /// Its control words.
     #[inline(always)]
     pub(crate) fn control(self) -> &'static RingControl {
-        // SAFETY: the block is static and the control words are atomics.
-        unsafe { &(*self.0).ring }
+        &self.0.block().ring
     }
 
     fn word(self, word: Word) -> &'static AtomicU64 {
@@ -216,7 +215,7 @@ impl RingOf {
     /// A place in the ring's memory, for an offset within it.
     #[inline(always)]
     fn at(self, offset: u32) -> *mut u8 {
-        (self.0 as usize - RING_BEFORE + offset as usize) as *mut u8
+        (core::ptr::from_ref(self.0.block()) as usize - RING_BEFORE + offset as usize) as *mut u8
     }
 
     /// The place `DISP` bytes behind an offset: what lies together is reached from one address.
@@ -263,13 +262,12 @@ impl CpuRing for RingOf {
             true => percpu::IRQS_ON,
             false => 0,
         };
-        // SAFETY: a word of a static block. Another CPU's is what it is at the moment.
-        irqs_on | unsafe { percpu::context_of(self.0) }
+        // Another CPU's is what it is at the moment.
+        irqs_on | self.0.context()
     }
 
     fn cpu(self) -> u8 {
-        // SAFETY: set once, before the CPU records anything.
-        unsafe { (*self.0).cpu as u8 }
+        self.0.number() as u8
     }
 
     #[inline(always)]
@@ -355,15 +353,13 @@ const NO_CONTEXT: u32 = u32::MAX;
 #[cfg(feature = "function")]
 #[inline(always)]
 pub(crate) fn forget_context_here() {
-    forget_context(percpu::this());
+    forget_context(CpuRef::this());
 }
 
 /// As [`forget_context_here`], for a CPU's block.
 #[cfg(feature = "function")]
 #[inline(always)]
-pub(crate) fn forget_context(cpu: *mut PerCpu) {
-    // SAFETY: a CPU's block; blocks are static.
-    let context = unsafe { &raw mut (*cpu).function_context };
-    // SAFETY: a word of its own, written as a whole; see `trace::function::thunk` for who may write when.
-    unsafe { context.write_volatile(NO_CONTEXT) };
+pub(crate) fn forget_context(cpu: CpuRef) {
+    // See `trace::function::thunk` for who may write when.
+    cpu.function_context.store(NO_CONTEXT, Relaxed);
 }

@@ -72,7 +72,7 @@ impl Kernel {
     #[inline(always)]
     pub(crate) fn cpu(&mut self, cpu: CpuRef) -> &mut CpuSched {
         // SAFETY: the block of a CPU. By the invariant no other reference to its `sched` is in use.
-        unsafe { &mut (*cpu.as_ptr()).sched }
+        unsafe { &mut *cpu.sched.get() }
     }
 
     /// The control block of the thread that runs on a CPU.

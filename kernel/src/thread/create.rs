@@ -247,13 +247,11 @@ fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
 /// # Safety
 /// Once on each CPU, at the end of its set-up.
 pub(crate) unsafe fn adopt_idle(stack_top: usize) {
-    let cpu = percpu::this();
-    // SAFETY: this CPU's own block, and it schedules nothing yet.
-    let block = unsafe { &mut *cpu };
-    let tid = ThreadId::new(block.cpu as u8);
+    let cpu = CpuRef::this();
+    let tid = ThreadId::new(cpu.number() as u8);
     // SAFETY: idle ids belong to their CPU.
     let t = unsafe { &mut *TcbRef::of(tid).as_ptr() };
-    t.cpu = CpuRef::this();
+    t.cpu = cpu;
     t.name = Some("idle");
     t.resume = resume::resume_idle();
     t.stack_bottom = stack_top.wrapping_sub(IDLE_STACK_SIZE);
@@ -265,6 +263,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.base = Priority::IDLE;
     t.state = 0;
     t.atomic = tcb::NEVER_WAITS;
-    block.sched.rq = takt_scheduler::RunQueue::new(tid);
+    // SAFETY: this CPU's own, and it schedules nothing yet.
+    unsafe { (*cpu.sched.get()).rq = takt_scheduler::RunQueue::new(tid) };
     t.runtime = crate::arch::tsc::now().wrapping_neg();
 }

@@ -50,8 +50,7 @@ fn is_in_mask(ring: RingOf) -> bool {
 /// As [`tell_current`], of this CPU.
 #[cfg(feature = "rules")]
 pub(super) fn tell_current_here() {
-    // SAFETY: the block is static and the control words are atomics.
-    unsafe { &(*crate::arch::percpu::this()).ring }.arm();
+    crate::arch::percpu::this().ring.arm();
 }
 
 /// Whether recording is to be on, on the CPUs of [`CPUMASK`].

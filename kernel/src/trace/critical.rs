@@ -39,8 +39,7 @@ const IRQS_ON: u32 = record::IRQS_ON.trailing_zeros() - 16;
 /// What the hooks of this CPU have taken.
 #[inline(always)]
 fn hooks() -> &'static Hooks {
-    // SAFETY: as above.
-    unsafe { &(*percpu::this()).hooks }
+    &percpu::this().hooks
 }
 
 impl Cpu {

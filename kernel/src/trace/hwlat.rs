@@ -90,10 +90,8 @@ fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
     interrupts::disable();
     probe::section_begun();
-    // SAFETY: this CPU's own block.
-    let nr_nmis = unsafe { &raw const (*percpu::this()).nr_nmis };
-    // SAFETY: as above; an NMI may change it, so it is read as it is.
-    let nr_nmis = || unsafe { nr_nmis.read_volatile() };
+    let nr_nmis = &percpu::this().nr_nmis;
+    let nr_nmis = || nr_nmis.load(Relaxed);
     let nmis = nr_nmis();
     let mut last = tsc::now();
     let end = last + width;

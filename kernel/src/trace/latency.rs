@@ -214,10 +214,8 @@ fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool) {
     let text = &mut text.stop().text;
     for cpu in counted(MAX_CPUS) {
         let block = percpu::of(cpu);
-        // SAFETY: blocks are static, and every other CPU stands still, here and below.
-        unsafe { &(*block).critical }.reset();
-        // SAFETY: as above.
-        unsafe { &(*block).followed }.reset();
+        block.critical.reset();
+        block.followed.reset();
     }
     places::set_tracer(text, places, on);
     for key in rolled(&[key, &TIMED]) {

@@ -27,8 +27,7 @@ const SOME: u32 = 0x100;
 
 impl Followed {
     fn of(t: &Tcb) -> &'static Self {
-        // SAFETY: blocks are static, and all of it are atomics.
-        unsafe { &(*t.cpu.as_ptr()).followed }
+        &t.cpu.block().followed
     }
 
     /// The thread that is followed and still waits to run.
@@ -46,11 +45,8 @@ impl Followed {
 
 /// When the place was passed whose hook is under way: by this CPU's time stamp, without what hooks have taken on `cpu`.
 fn now(cpu: CpuRef) -> u64 {
-    // SAFETY: blocks are static, and the count is an atomic; it may be a hook old.
-    let theirs = unsafe { &(*cpu.as_ptr()).hooks };
-    // SAFETY: as above.
-    let own = unsafe { &(*percpu::this()).hooks };
-    theirs.without_hooks(own.passed())
+    // The other's may be a hook old.
+    cpu.hooks.without_hooks(percpu::this().hooks.passed())
 }
 
 /// `t` becomes ready at `place`.
@@ -58,7 +54,7 @@ fn now(cpu: CpuRef) -> u64 {
 pub(super) fn woken(place: u32, t: &Tcb) {
     let cpu = Followed::of(t);
     // SAFETY: inside a section, in which nothing changes it meanwhile.
-    let current = unsafe { (*t.cpu.as_ptr()).sched.rq.current() };
+    let current = unsafe { (*t.cpu.sched.get()).rq.current() };
     // SAFETY: as above.
     let current = unsafe { &*TcbRef::of(current).as_ptr() };
     let is_first = cpu

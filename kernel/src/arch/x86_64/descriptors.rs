@@ -1,6 +1,7 @@
 //! Segments, task state and the stacks that the CPU switches to by itself.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
 
 use x86_64::VirtAddr;
 use x86_64::instructions::segmentation::{CS, DS, ES, SS, Segment};
@@ -123,23 +124,24 @@ pub(crate) fn cpu_stack<T>(
     reason = "one sequence of register writes"
 )]
 pub(crate) unsafe fn init() {
-    // SAFETY: this CPU's own block, and nothing else of this CPU uses these parts of it.
-    let block = unsafe { &mut *percpu::this() };
-    let stacks = &STACKS[block.cpu as usize];
-    block.irq_stack_top = stacks.irq.top();
+    let block = percpu::this();
+    let stacks = &STACKS[block.number() as usize];
+    block.irq_stack_top.store(stacks.irq.top(), Relaxed);
+    // SAFETY: nothing of this CPU uses them yet.
+    let (tss, gdt) = unsafe { (&mut *block.tss.get(), &mut *block.gdt.get()) };
     for (ist, stack) in [IST_DOUBLE_FAULT, IST_NMI, IST_MACHINE_CHECK, IST_EXCEPTION]
         .into_iter()
         .zip(&stacks.exceptions)
     {
-        block.tss.interrupt_stack_table[usize::from(ist)] = VirtAddr::new(stack.top() as u64);
+        tss.interrupt_stack_table[usize::from(ist)] = VirtAddr::new(stack.top() as u64);
     }
-    let code = block.gdt.append(Descriptor::kernel_code_segment());
-    let data = block.gdt.append(Descriptor::kernel_data_segment());
+    let code = gdt.append(Descriptor::kernel_code_segment());
+    let data = gdt.append(Descriptor::kernel_data_segment());
     // SAFETY: the block is static, so the TSS lives as long as the CPU runs.
-    let tss = unsafe { Descriptor::tss_segment_unchecked(&raw const block.tss) };
-    let tss = block.gdt.append(tss);
+    let tss = unsafe { Descriptor::tss_segment_unchecked(block.tss.get()) };
+    let tss = gdt.append(tss);
     // SAFETY: the table is part of a static and is not changed any more.
-    unsafe { block.gdt.load_unsafe() };
+    unsafe { gdt.load_unsafe() };
     // SAFETY: the selectors are those just made; GS is left alone because loading it would clear its base.
     unsafe {
         CS::set_reg(code);

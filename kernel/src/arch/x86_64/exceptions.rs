@@ -20,8 +20,7 @@ const PAGE_FAULT: u64 = 14;
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
-    // SAFETY: this CPU's own block.
-    let block = unsafe { &mut *percpu::this() };
+    let block = percpu::this();
     if frame.vector == NMI_VECTOR {
         #[cfg(feature = "latency-tracers")]
         let hook = super::timed::UnderWay::of(&block.hooks);
@@ -38,8 +37,8 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
         frame.rip = rip;
         return;
     }
-    block.in_exception += 1;
-    if block.in_exception > 2 {
+    let nr = block.exception_begins();
+    if nr > 2 {
         super::interrupts::halt_forever();
     }
     let address = if frame.vector == PAGE_FAULT {
@@ -50,19 +49,19 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     fault::report(&Fault {
         frame,
         address,
-        nested: block.in_exception > 1,
+        nested: nr > 1,
     });
 }
 
 /// A non-maskable interrupt: the context says so to every trace record made inside.
 #[inline(always)]
-fn nmi(block: &mut percpu::PerCpu, rip: usize) {
+fn nmi(block: &percpu::PerCpu, rip: usize) {
     #[cfg(feature = "osnoise")]
     let begun = match crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         true => super::tsc::now(),
         false => 0,
     };
-    block.nr_nmis += 1;
+    percpu::count(&block.nr_nmis);
     // SAFETY: one instruction each on this CPU's own byte.
     unsafe {
         core::arch::asm!("or byte ptr gs:[{}], {}", const percpu::PREEMPT, const percpu::NMI, options(nostack))

@@ -5,8 +5,10 @@
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::mem::{MaybeUninit, offset_of};
-use core::ptr::NonNull;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use takt_tracer::ring::RingControl;
 use x86_64::structures::gdt::GlobalDescriptorTable;
@@ -23,38 +25,54 @@ struct Memory {
     block: PerCpu,
 }
 
-/// What belongs to one CPU.
+/// A part of a block that has its owner: [`init`] gives it its value.
+#[repr(transparent)]
+pub(crate) struct Owned<T>(UnsafeCell<MaybeUninit<T>>);
+
+impl<T> Owned<T> {
+    /// Where it is. Whoever reaches it says why nobody else does.
+    #[inline(always)]
+    pub(crate) const fn get(&self) -> *mut T {
+        self.0.get().cast()
+    }
+}
+
+/// What belongs to one CPU. Zeros are a block of one that does not run.
+///
+/// # Invariants
+/// Words that other CPUs, interrupts or a host look at are atomics, and only the CPU itself changes them. What is in [`Owned`]
+/// is the section's, or the boot code's. Cells are the hooks' of that CPU, with interrupts off.
 #[repr(C)]
 pub(crate) struct PerCpu {
     /// Trace ring control words: first, since nothing else is reached by so many instructions.
     pub(crate) ring: RingControl,
     /// Address of this block, so that one load gives it.
-    this: *mut PerCpu,
+    this: AtomicPtr<PerCpu>,
     /// The context word: bits 16..23 preempt count, bits 24..31 running thread, rest zero.
-    context: u32,
+    context: AtomicU32,
     /// Number of the CPU, from 0.
-    pub(crate) cpu: u32,
+    pub(crate) cpu: AtomicU32,
     /// Where the interrupt stack begins (its highest address).
-    pub(crate) irq_stack_top: usize,
+    pub(crate) irq_stack_top: AtomicUsize,
     /// Local APIC id.
-    pub(crate) apic_id: u32,
+    pub(crate) apic_id: AtomicU32,
     /// The shadow stack on which a function was put last (see `trace::function::shadow`).
     #[cfg(feature = "function")]
-    pub(crate) function_shadow: u32,
+    pub(crate) function_shadow: AtomicU32,
     /// Interrupts taken since boot; the host's sign of life.
-    pub(crate) nr_irqs: u64,
+    pub(crate) nr_irqs: AtomicU64,
     /// Unexpected vectors and spurious interrupts seen.
-    pub(crate) nr_unexpected: u64,
+    pub(crate) nr_unexpected: AtomicU64,
     /// Non-maskable interrupts seen.
-    pub(crate) nr_nmis: u64,
+    pub(crate) nr_nmis: AtomicU64,
     /// The context that the last record of a function named (see `trace::function`).
     #[cfg(feature = "function")]
-    pub(crate) function_context: u32,
+    pub(crate) function_context: AtomicU32,
     /// A bit for each context in which hooks of functions are running.
     #[cfg(feature = "function")]
-    pub(crate) function_busy: u32,
+    pub(crate) function_busy: AtomicU32,
     /// Run queue, timer queue and times.
-    pub(crate) sched: CpuSched,
+    pub(crate) sched: Owned<CpuSched>,
     /// What hooks of tracers take on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) hooks: super::hidden::Hooks,
@@ -63,16 +81,52 @@ pub(crate) struct PerCpu {
     pub(crate) critical: crate::probe::state::Cpu,
     /// Its address: that far into the block each access would have a long displacement, of which the hooks have many.
     #[cfg(feature = "latency-tracers")]
-    critical_place: *const crate::probe::state::Cpu,
+    critical_place: AtomicPtr<crate::probe::state::Cpu>,
     /// The thread whose wake-up a tracer follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) followed: crate::probe::state::Followed,
     /// Set while an exception is being reported, so that a second one is not reported forever.
-    pub(crate) in_exception: u32,
+    in_exception: AtomicU32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
-    pub(crate) tss: TaskStateSegment,
+    pub(crate) tss: Owned<TaskStateSegment>,
     /// This CPU's descriptor table.
-    pub(crate) gdt: GlobalDescriptorTable,
+    pub(crate) gdt: Owned<GlobalDescriptorTable>,
+}
+
+// SAFETY: see the invariants.
+unsafe impl Sync for PerCpu {}
+
+impl PerCpu {
+    /// Its CPU's number.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u32 {
+        self.cpu.load(Relaxed)
+    }
+
+    /// Preempt count and running thread.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> u32 {
+        self.context.load(Relaxed)
+    }
+
+    /// Counts an exception whose report begins on this CPU; says how many there are now.
+    pub(crate) fn exception_begins(&self) -> u32 {
+        increase(&self.in_exception)
+    }
+}
+
+/// Adds one to a word that only this CPU changes; says what it is now.
+#[inline(always)]
+pub(crate) fn increase(word: &AtomicU32) -> u32 {
+    let value = word.load(Relaxed) + 1;
+    word.store(value, Relaxed);
+    value
+}
+
+/// Adds one to a counter that only this CPU changes, and no NMI in between.
+#[inline(always)]
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
 /// The running thread's control block, of which nothing is known here.
@@ -153,12 +207,11 @@ static BLOCKS: Blocks = Blocks(UnsafeCell::new(MaybeUninit::zeroed()));
 ///
 /// # Panics
 /// If `cpu` is not below [`MAX_CPUS`].
-pub(crate) fn of(cpu: usize) -> *mut PerCpu {
+pub(crate) fn of(cpu: usize) -> &'static PerCpu {
     assert!(cpu < MAX_CPUS, "CPU number out of range");
-    // SAFETY: in range by the assertion above.
-    let memory = unsafe { BLOCKS.0.get().cast::<Memory>().add(cpu) };
-    // SAFETY: as above.
-    unsafe { &raw mut (*memory).block }
+    let block = BLOCKS.0.get() as usize + cpu * size_of::<Memory>() + RING_BEFORE;
+    // SAFETY: inside the table by the assertion above, and zeros are a block.
+    unsafe { &*(block as *const PerCpu) }
 }
 
 /// Prepares the block of CPU `cpu` and points `gs:` to the memory that it is part of.
@@ -172,40 +225,42 @@ pub(crate) fn of(cpu: usize) -> *mut PerCpu {
 #[unsafe(link_section = ".text.notrace.init")]
 pub(crate) unsafe fn init(cpu: usize, idle: *mut Running) {
     let block = of(cpu);
+    let address = core::ptr::from_ref(block);
+    block.this.store(address.cast_mut(), Relaxed);
+    block.cpu.store(cpu as u32, Relaxed);
+    // Preemption stays disabled until the CPU's idle thread stands.
+    let context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
+    block.context.store(context, Relaxed);
+    #[cfg(feature = "latency-tracers")]
+    block
+        .critical_place
+        .store((&raw const block.critical).cast_mut(), Relaxed);
+    #[cfg(feature = "function")]
+    block.function_context.store(u32::MAX, Relaxed);
     // SAFETY: the block is this CPU's own, and nothing else of this CPU runs yet. The fields that are not written are
     // right as zeros.
     unsafe {
-        (*block).this = block;
-        (*block).cpu = cpu as u32;
-        // Preemption stays disabled until the CPU's idle thread stands.
-        (*block).context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
-        #[cfg(feature = "latency-tracers")]
-        {
-            (*block).critical_place = &raw const (*block).critical;
-        }
-        #[cfg(feature = "function")]
-        {
-            (*block).function_context = u32::MAX;
-        }
-        (*block).sched.reset();
-        (&raw mut (*block).tss).write(TaskStateSegment::new());
+        (*block.sched.get()).reset();
+        block.tss.get().write(TaskStateSegment::new());
         // The boot context counts as the idle thread from the start.
-        (&raw mut (*block).tss)
+        block
+            .tss
+            .get()
             .byte_add(IST1)
             .cast::<*mut Running>()
             .write(idle);
-        (&raw mut (*block).gdt).write(GlobalDescriptorTable::empty());
+        block.gdt.get().write(GlobalDescriptorTable::empty());
     }
-    let base = block as usize - RING_BEFORE;
+    let base = address as usize - RING_BEFORE;
     // SAFETY: the base is the address of a static.
     unsafe { x86_64::registers::model_specific::Msr::new(0xc000_0101).write(base as u64) };
 }
 
 /// A CPU by its block: always one of the table. What the kernel schedules there is lent by a section
 /// ([`Kernel::cpu`](crate::section::Kernel::cpu)).
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct CpuRef(NonNull<PerCpu>);
+pub(crate) struct CpuRef(&'static PerCpu);
 
 impl CpuRef {
     /// The calling CPU. One instruction.
@@ -214,8 +269,7 @@ impl CpuRef {
     /// Any.
     #[inline(always)]
     pub(crate) fn this() -> Self {
-        // SAFETY: a CPU has a block from the beginning.
-        Self(unsafe { NonNull::new_unchecked(this()) })
+        Self(this())
     }
 
     /// The CPU of that number.
@@ -224,38 +278,35 @@ impl CpuRef {
     /// As [`of`].
     #[inline(always)]
     pub(crate) fn of(cpu: usize) -> Self {
-        // SAFETY: inside the table.
-        Self(unsafe { NonNull::new_unchecked(of(cpu)) })
+        Self(of(cpu))
     }
 
     /// Its block.
     #[inline(always)]
-    pub(crate) const fn as_ptr(self) -> *mut PerCpu {
-        self.0.as_ptr()
+    pub(crate) fn block(self) -> &'static PerCpu {
+        self.0
     }
+}
 
-    /// Its number.
+impl Deref for CpuRef {
+    type Target = PerCpu;
+
     #[inline(always)]
-    pub(crate) fn number(self) -> u32 {
-        // SAFETY: a block of the table, and a field that never changes once the CPU runs.
-        unsafe { (*self.0.as_ptr()).cpu }
+    fn deref(&self) -> &PerCpu {
+        self.0
     }
+}
 
-    /// Its local APIC id.
+impl PartialEq for CpuRef {
     #[inline(always)]
-    pub(crate) fn apic_id(self) -> u32 {
-        // SAFETY: as in `number`.
-        unsafe { (*self.0.as_ptr()).apic_id }
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.0, other.0)
     }
+}
 
-    /// Counts an interrupt.
-    ///
-    /// # Context
-    /// The handler on that CPU.
-    #[inline(always)]
-    pub(crate) fn count_irq(self) {
-        // SAFETY: a block of the table; only its CPU's handlers write it, which do not interrupt each other.
-        unsafe { (*self.0.as_ptr()).nr_irqs += 1 };
+impl fmt::Debug for CpuRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CPU {}", self.number())
     }
 }
 
@@ -264,14 +315,15 @@ impl CpuRef {
 /// # Context
 /// Any. Threads do not migrate, so the pointer stays right across preemption.
 #[inline(always)]
-pub(crate) fn this() -> *mut PerCpu {
-    let block: *mut PerCpu;
+pub(crate) fn this() -> &'static PerCpu {
+    let block: *const PerCpu;
     // SAFETY: holds the block's own address once `init` ran; the value never changes.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) block, const behind_gs(offset_of!(PerCpu, this)),
              options(nostack, preserves_flags, pure, readonly))
     };
-    block
+    // SAFETY: a block of the table.
+    unsafe { &*block }
 }
 
 /// What a tracer of sections follows on this CPU. One instruction.
@@ -323,18 +375,6 @@ pub(crate) fn current_tid() -> u8 {
              options(nostack, preserves_flags, readonly));
     }
     tid as u8
-}
-
-/// The context word of a CPU.
-///
-/// # Safety
-/// It is the block of one.
-#[inline(always)]
-pub(crate) unsafe fn context_of(block: *const PerCpu) -> u32 {
-    // SAFETY: the caller's duty.
-    let context = unsafe { &raw const (*block).context };
-    // SAFETY: as above; interrupts change it, so it is read as it is.
-    unsafe { context.read_volatile() }
 }
 
 /// The preempt-count byte.

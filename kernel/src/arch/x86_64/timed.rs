@@ -198,8 +198,7 @@ fn shortest(hooks: &Hooks) -> [u32; 3] {
 /// Threads, while every other CPU stands still. Takes some thousand instructions.
 pub(crate) fn calibrate(stopped: &mut Writable) {
     OVERHEAD.store(0, Relaxed);
-    // SAFETY: this CPU's own, with interrupts off.
-    let hooks = unsafe { &(*percpu::this()).hooks };
+    let hooks = &percpu::this().hooks;
     let [alone, ..] = shortest(hooks);
     let mut switch = |on| {
         for key in [&TIMED, &PROBE] {

@@ -9,7 +9,7 @@ use super::shadow::return_address;
 use super::slow::slow;
 use super::stack_max::{self, MEASURED};
 use super::state::{GRAPHED, TRACED, has_stack_trace, is_pid_traced};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu;
 use crate::compact::rolled;
 use crate::trace::stack;
 
@@ -93,15 +93,12 @@ fn call(id: usize, ip: usize, parent_ip: usize) {
         return;
     }
     percpu::preempt_inc(crate::preempt::too_deep);
-    let cpu: *mut PerCpu = percpu::this();
-    // SAFETY: this CPU's own word; interrupts in between leave it as they found it.
-    let busy = unsafe { &raw mut (*cpu).function_busy };
+    // Interrupts in between leave it as they found it.
+    let busy = &percpu::this().function_busy;
     let bit = context_bit();
-    // SAFETY: as above.
-    let was_busy = unsafe { busy.read_volatile() };
+    let was_busy = busy.load(Relaxed);
     if was_busy & bit == 0 {
-        // SAFETY: as above.
-        unsafe { busy.write_volatile(was_busy | bit) };
+        busy.store(was_busy | bit, Relaxed);
         for slot in rolled(&SLOTS).filter(|slot| slot.filter.contains(id)) {
             let hook = slot.hook.load(Relaxed);
             if !hook.is_null() {
@@ -110,8 +107,7 @@ fn call(id: usize, ip: usize, parent_ip: usize) {
                 hook(ip, parent_ip);
             }
         }
-        // SAFETY: as above; who came in between has left it as it was.
-        unsafe { busy.write_volatile(was_busy) };
+        busy.store(was_busy, Relaxed);
     } else {
         NR_RECURSIONS.fetch_add(1, Relaxed);
     }

@@ -15,7 +15,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::entry::{self, block_of};
-use crate::arch::percpu::{self, PerCpu};
+use crate::arch::percpu;
 use crate::compact::counted;
 use crate::config::{GRAPH_DEPTH, IRQ_STACK_SIZE, MAX_CPUS, MAX_THREADS};
 use crate::thread::tcb::TcbRef;
@@ -155,9 +155,7 @@ impl Place {
 /// The stack of this CPU's threads or interrupts that an address lies on.
 #[inline(never)]
 pub(super) fn place_of(slot: usize) -> Option<Place> {
-    let cpu: *const PerCpu = percpu::this();
-    // SAFETY: this CPU's own block; the field does not change once it runs.
-    let top = unsafe { (*cpu).irq_stack_top };
+    let top = percpu::this().irq_stack_top.load(Relaxed);
     let place = Place {
         index: MAX_THREADS + percpu::cpu(),
         bottom: top.wrapping_sub(IRQ_STACK_SIZE),
@@ -191,21 +189,15 @@ pub(super) fn all() -> impl Iterator<Item = (usize, *mut Shadow)> {
 /// Says that a function was put on the shadow stack of that number, of all on this CPU the last.
 #[inline(always)]
 pub(super) fn note_last(index: usize) {
-    let cpu: *mut PerCpu = percpu::this();
-    // SAFETY: this CPU's own word.
-    let last = unsafe { &raw mut (*cpu).function_shadow };
-    // SAFETY: as above; written as a whole, and whoever comes in between writes another as well.
-    unsafe { last.write_volatile((index * size_of::<Shadow>()) as u32) };
+    // Whoever comes in between writes another as well.
+    let last = (index * size_of::<Shadow>()) as u32;
+    percpu::this().function_shadow.store(last, Relaxed);
 }
 
 /// The one that was noted so; perhaps none.
 #[inline(always)]
 pub(super) fn last() -> *mut Shadow {
-    let cpu: *const PerCpu = percpu::this();
-    // SAFETY: this CPU's own word.
-    let last = unsafe { &raw const (*cpu).function_shadow };
-    // SAFETY: as above.
-    let last = unsafe { last.read_volatile() };
+    let last = percpu::this().function_shadow.load(Relaxed);
     shadow(last as usize / size_of::<Shadow>())
 }
 

@@ -106,6 +106,5 @@ pub(super) fn is_pid_traced() -> bool {
 /// The running thread, and whether an interrupt or an NMI has it wait, as the context word has them.
 #[inline(always)]
 pub(super) fn who_runs() -> u32 {
-    // SAFETY: this CPU's block.
-    unsafe { percpu::context_of(percpu::this()) & WHO_RUNS }
+    percpu::this().context() & WHO_RUNS
 }
