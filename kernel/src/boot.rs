@@ -27,7 +27,7 @@ pub struct Clocks {
 pub unsafe fn early(idle_stack: usize) {
     // SAFETY: the caller's duty.
     unsafe { tcb::init() };
-    // SAFETY: as above.
+    // SAFETY: once, by the boot CPU, and nothing of the kernel has run but the table's `init`.
     unsafe { percpu::init(0, idle_of(0)) };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
@@ -50,9 +50,9 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     // SAFETY: the caller's duty.
     unsafe { paging::build(apic::physical_base()) }?;
     // SAFETY: guard pages are used by no one, and only this CPU runs.
-    descriptors::for_each_guard(|page, _| unsafe { paging::unmap(page) });
-    // SAFETY: as above.
-    stack::for_each_stack(|page| unsafe { paging::unmap(page) });
+    let unmap = |page| unsafe { paging::unmap(page) };
+    descriptors::for_each_guard(|page, _| unmap(page));
+    stack::for_each_stack(unmap);
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
     percpu::this().apic_id.store(apic::id(), Relaxed);

@@ -27,6 +27,17 @@ pub(crate) fn counted(end: usize) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The list between two symbols of the linker's.
+///
+/// # Safety
+/// From the first to the second there are `T`s that never change.
+#[inline(always)]
+pub(crate) unsafe fn between<T>(start: *const T, end: *const T) -> &'static [T] {
+    let nr = (end as usize - start as usize) / size_of::<T>();
+    // SAFETY: the caller's duty.
+    unsafe { core::slice::from_raw_parts(start, nr) }
+}
+
 /// The same number, of which the compiler does not know that it is: it makes no copies of a loop for each value either.
 #[inline(always)]
 pub(crate) fn opaque(mut number: usize) -> usize {
@@ -53,6 +64,6 @@ pub(crate) fn apart<A, R>(mut function: fn(A) -> R) -> fn(A) -> R {
 #[inline(always)]
 pub(crate) fn based<T>(thing: &'static T) -> &'static T {
     let place = opaque(&raw const *thing as usize) as *const T;
-    // SAFETY: the same place.
+    // SAFETY: the address of `thing`, which is static.
     unsafe { &*place }
 }

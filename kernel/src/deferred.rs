@@ -70,8 +70,7 @@ impl Work {
             let last = LIST.last.replace(self);
             self.prev.set(last);
             self.next.set(core::ptr::null());
-            // SAFETY: whoever is in the list is alive.
-            match unsafe { last.as_ref() } {
+            match listed(&section, last) {
                 Some(last) => last.next.set(self),
                 None => LIST.first.set(self),
             }
@@ -89,20 +88,25 @@ impl Work {
 
     #[cold]
     #[inline(never)]
-    fn unqueue(&self, _: &mut Kernel) {
+    fn unqueue(&self, kernel: &mut Kernel) {
         self.is_queued.set(false);
         let (prev, next) = (self.prev.get(), self.next.get());
-        // SAFETY: whoever is in the list is alive.
-        match unsafe { prev.as_ref() } {
+        match listed(kernel, prev) {
             Some(prev) => prev.next.set(next),
             None => LIST.first.set(next),
         }
-        // SAFETY: as above.
-        match unsafe { next.as_ref() } {
+        match listed(kernel, next) {
             Some(next) => next.prev.set(prev),
             None => LIST.last.set(prev),
         }
     }
+}
+
+/// Who is at this place of the list, if someone is.
+#[inline(always)]
+fn listed<'w>(_: &Kernel, place: *const Work) -> Option<&'w Work> {
+    // SAFETY: whoever is in the list is alive, and leaves it inside a section before it ends.
+    unsafe { place.as_ref() }
 }
 
 struct List {
@@ -166,8 +170,7 @@ fn arm<K: Kind>(mut section: Section<K>) {
 /// when its turn has come.
 pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
     let section = section::enter();
-    // SAFETY: whoever is in the list is alive.
-    let first = unsafe { LIST.first.get().as_ref() };
+    let first = listed(&section, LIST.first.get());
     section.leave_quietly();
     if let Some(work) = first {
         // SAFETY: the object is alive while its work is in the list, and the function is its own.

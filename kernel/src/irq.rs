@@ -77,7 +77,7 @@ impl Name {
         let text = self.text.load(Relaxed);
         // SAFETY: only `set` stores there, once, and it stores the parts of a `&'static str`, the length last.
         let bytes = (len != 0).then(|| unsafe { core::slice::from_raw_parts(text, len) });
-        // SAFETY: as above.
+        // SAFETY: all of the bytes of a `str`.
         bytes.map(|bytes| unsafe { core::str::from_utf8_unchecked(bytes) })
     }
 }

@@ -43,9 +43,9 @@
 //! ```no_run
 //! // SAFETY: this is never run.
 //! unsafe { takt_kernel::machine::send_startup(1, 8) };
-//! // SAFETY: as said.
+//! // SAFETY: nor is this.
 //! unsafe { takt_kernel::machine::send_ipi(0, 4 << 8) };
-//! // SAFETY: as said.
+//! // SAFETY: nor is this.
 //! unsafe { takt_kernel::boot::run() };
 //! ```
 

@@ -134,7 +134,7 @@ impl IrqGuard {
         if !self.counts {
             return;
         }
-        // SAFETY: as above.
+        // SAFETY: the running thread's own block, and interrupts are off since its first guard.
         let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
         *depth -= 1;
         if *depth & GUARDS != 0 {

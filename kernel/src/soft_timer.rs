@@ -170,13 +170,17 @@ fn take() -> Result<u32, Error> {
         .map_err(|_| Error::OutOfResources)
 }
 
+/// Where the slot of that number is.
+#[inline(always)]
+fn place_of(index: usize) -> *mut Slot {
+    SLOTS.0.get().cast::<Slot>().wrapping_add(index)
+}
+
 /// # Safety
 /// `index` is at most [`MAX_TIMERS`], and the timer is not armed.
 unsafe fn fill(index: usize, slot: Slot) {
     // SAFETY: the caller's duty.
-    let place = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
-    // SAFETY: as above.
-    unsafe { place.write(slot) };
+    unsafe { place_of(index).write(slot) };
 }
 
 /// Makes the kernel's own timer, with this function.
@@ -198,9 +202,7 @@ pub(crate) unsafe fn init(deferred: fn(usize, Expiry)) {
 pub(crate) fn expired(kernel: &mut Kernel, id: TimerId, expiry: Expiry) {
     let index = id.index() - MAX_THREADS;
     // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
-    let slot = unsafe { SLOTS.0.get().cast::<Slot>().add(index) };
-    // SAFETY: as above.
-    let slot = unsafe { &*slot };
+    let slot = unsafe { &*place_of(index) };
     // SAFETY: a slot that was handed out has a function.
     let function = unsafe { slot.function.unwrap_unchecked() };
     kernel.nest(|| function(slot.argument, expiry));

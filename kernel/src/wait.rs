@@ -16,7 +16,7 @@
 //!   wakes it.
 //! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
 
-use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use takt_scheduler::{ThreadId, TimerId};
 
@@ -180,7 +180,7 @@ fn begin_wait() -> Handoff {
         section = section::enter_thread();
         t = section.thread(me);
     }
-    if t.woken == Woken::Not && t.token && t.wait == Wait::Park {
+    if t.woken == Woken::Not && *t.token.get_mut() && t.wait == Wait::Park {
         t.woken = Woken::Object;
     }
     if t.woken != Woken::Not {
@@ -225,15 +225,13 @@ impl TcbRef {
     /// notification that it forgets.
     #[inline(always)]
     pub(crate) fn forget_token(self) {
-        // SAFETY: a block of the table.
-        let token = unsafe { &raw mut (*self.as_ptr()).token };
+        // SAFETY: an atomic of a block of the table; it is changed here and inside sections only, each time by one instruction.
+        let token = unsafe { &(*self.as_ptr()).token };
         if is_smp!() {
             core::hint::cold_path();
-            // SAFETY: a byte of the block; it is changed here and inside sections only, each time by one instruction.
-            unsafe { AtomicBool::from_ptr(token) }.swap(false, SeqCst);
+            token.swap(false, SeqCst);
         } else {
-            // SAFETY: as above.
-            unsafe { *token = false };
+            token.store(false, Relaxed);
         }
     }
 }

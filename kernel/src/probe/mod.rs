@@ -116,7 +116,7 @@ pub(crate) fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
     let flags = crate::arch::interrupts::flags();
     crate::arch::interrupts::disable();
     let result = act();
-    // SAFETY: as they were.
+    // SAFETY: the flags of the beginning: whoever had interrupts off has them off again.
     unsafe { crate::arch::interrupts::set_flags(flags) };
     result
 }

@@ -12,8 +12,6 @@ use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 use crate::arch::percpu::{self, CONTROL, CpuRef, RING, RING_BEFORE};
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
-const POS: usize = CONTROL + Word::Pos.offset() as usize;
-
 /// This CPU's trace ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelRing;
@@ -52,31 +50,17 @@ impl CpuRing for KernelRing {
 
     #[inline(always)]
     fn load(self, word: Word) -> u64 {
-        let value: u64;
-        // SAFETY: a control word of this CPU.
-        unsafe {
-            asm!("mov {v}, gs:[{o} + {c}]", v = out(reg) value, o = in(reg) u64::from(word.offset()),
-                 c = const CONTROL, options(nostack, preserves_flags));
-        }
-        value
+        load::<CONTROL>(word.offset())
     }
 
     #[inline(always)]
     fn store(self, word: Word, value: u64) {
-        // SAFETY: a control word of this CPU.
-        unsafe {
-            asm!("mov gs:[{o} + {c}], {v}", v = in(reg) value, o = in(reg) u64::from(word.offset()),
-                 c = const CONTROL, options(nostack, preserves_flags));
-        }
+        store::<CONTROL, 0>(word.offset(), value);
     }
 
     #[inline(always)]
     fn add(self, word: Word, value: u64) {
-        // SAFETY: a control word of this CPU.
-        unsafe {
-            asm!("add gs:[{o} + {c}], {v}", v = in(reg) value, o = in(reg) u64::from(word.offset()),
-                 c = const CONTROL, options(nostack));
-        }
+        add::<CONTROL, 0>(word.offset(), value);
     }
 
     #[inline(always)]
@@ -93,13 +77,7 @@ impl CpuRing for KernelRing {
 
     #[inline(always)]
     fn load64(self, offset: u32) -> u64 {
-        let value: u64;
-        // SAFETY: inside this CPU's ring.
-        unsafe {
-            asm!("mov {v}, gs:[{o} + {r}]", v = out(reg) value, o = in(reg) u64::from(offset), r = const RING,
-                 options(nostack, preserves_flags));
-        }
-        value
+        load::<RING>(offset)
     }
 
     #[inline(always)]
@@ -113,20 +91,12 @@ impl CpuRing for KernelRing {
 
     #[inline(always)]
     fn store64<const DISP: u32>(self, offset: u32, value: u64) {
-        // SAFETY: as `store32`.
-        unsafe {
-            asm!("mov gs:[{o} + {r}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
-                 r = const RING + DISP as usize, options(nostack, preserves_flags));
-        }
+        store::<RING, DISP>(offset, value);
     }
 
     #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
-        // SAFETY: as `store32`.
-        unsafe {
-            asm!("add gs:[{o} + {r}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
-                 r = const RING + DISP as usize, options(nostack));
-        }
+        add::<RING, DISP>(offset, value);
     }
 
     #[cfg(feature = "function")]
@@ -137,12 +107,42 @@ impl CpuRing for KernelRing {
 
     #[inline(always)]
     fn pos(self) -> u64 {
-        let pos: u64;
-        // SAFETY: a control word of this CPU.
-        unsafe {
-            asm!("mov {}, gs:[{}]", out(reg) pos, const POS, options(nostack, preserves_flags))
-        };
-        pos
+        control_word::<{ Word::Pos.offset() as usize }>()
+    }
+}
+
+// Where a step is in this CPU's memory: at an offset behind `BASE`, which is that of the control words or of the ring, and `DISP`
+// bytes further on.
+
+/// Loads a control word, or eight bytes of the ring.
+#[inline(always)]
+fn load<const BASE: usize>(offset: u32) -> u64 {
+    let value: u64;
+    // SAFETY: a control word of this CPU, or inside its ring.
+    unsafe {
+        asm!("mov {v}, gs:[{o} + {b}]", v = out(reg) value, o = in(reg) u64::from(offset), b = const BASE,
+             options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// Stores one.
+#[inline(always)]
+fn store<const BASE: usize, const DISP: u32>(offset: u32, value: u64) {
+    // SAFETY: a control word of this CPU, or inside its ring, in bytes that the caller has reserved.
+    unsafe {
+        asm!("mov gs:[{o} + {b}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
+             b = const BASE + DISP as usize, options(nostack, preserves_flags));
+    }
+}
+
+/// Adds to one.
+#[inline(always)]
+fn add<const BASE: usize, const DISP: u32>(offset: u32, value: u64) {
+    // SAFETY: a control word of this CPU, or a commit counter inside its ring.
+    unsafe {
+        asm!("add gs:[{o} + {b}], {v}", v = in(reg) value, o = in(reg) u64::from(offset),
+             b = const BASE + DISP as usize, options(nostack));
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) unsafe extern "C" fn record_bytes(
 ) {
     // SAFETY: the caller's duty.
     let extra = unsafe { core::slice::from_raw_parts(extra, nr) };
-    // SAFETY: as above.
+    // SAFETY: the caller's duty: without a null pointer, those of a slice.
     let text = (!text.is_null()).then(|| unsafe { core::slice::from_raw_parts(text, len) });
     ring::record_bytes(RingOf::here(), word, extra, text);
 }
@@ -322,7 +322,7 @@ impl CpuRing for RingOf {
     #[inline(always)]
     fn store64<const DISP: u32>(self, offset: u32, value: u64) {
         in_order();
-        // SAFETY: as `store32`; the ring's words are at least 4-aligned.
+        // SAFETY: inside the ring, in bytes that the caller has reserved; they need be 4-aligned only.
         unsafe {
             self.behind::<DISP>(offset)
                 .cast::<u64>()
@@ -340,7 +340,7 @@ impl CpuRing for RingOf {
 
     #[inline(always)]
     fn store_text(self, offset: u32, bytes: &[u8]) {
-        // SAFETY: as `store32`, and the ring is none of what is recorded.
+        // SAFETY: inside the ring, in bytes that the caller has reserved, and the ring is none of what is recorded.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset), bytes.len()) };
     }
 }

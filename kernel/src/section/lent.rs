@@ -50,7 +50,7 @@ impl Kernel {
     /// A thread's control block, to look at.
     #[inline(always)]
     pub(crate) fn look_at(&self, thread: TcbRef) -> &Tcb {
-        // SAFETY: as in `thread`.
+        // SAFETY: a block of the static table. By the invariant nobody changes it while this borrow of the section lasts.
         unsafe { &*thread.as_ptr() }
     }
 
@@ -61,9 +61,9 @@ impl Kernel {
     #[inline(always)]
     pub(crate) fn two_threads(&mut self, one: TcbRef, other: TcbRef) -> (&mut Tcb, &mut Tcb) {
         debug_assert!(one != other, "two references to one control block");
-        // SAFETY: as in `thread`, and these are two.
+        // SAFETY: blocks of the static table, and two of them. By the invariant no other reference to either is in use.
         let one = unsafe { &mut *one.as_ptr() };
-        // SAFETY: as above.
+        // SAFETY: the other one of the two.
         let other = unsafe { &mut *other.as_ptr() };
         (one, other)
     }

@@ -269,7 +269,7 @@ impl RawMutex {
             Some(prev) => prev.next_held.set(next),
             None => kernel.thread(owner).held = next,
         }
-        // SAFETY: as above.
+        // SAFETY: the next one of the list, which its waiters borrow.
         if let Some(next) = unsafe { next.as_ref() } {
             next.prev_held.set(prev);
         }

@@ -63,7 +63,7 @@ fn begin_park() -> Handoff {
         return Handoff::wrong_context();
     }
     let mut section = section::enter_thread();
-    let token = &mut section.thread(TcbRef::current()).token;
+    let token = section.thread(TcbRef::current()).token.get_mut();
     if *token {
         *token = false;
         return Handoff::stay(section, Ok(()));
@@ -80,7 +80,7 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     let section = section::enter_thread();
     let woken = wait::wait_until(section, Wait::Park, None, deadline.cycles());
     let mut section = section::enter_thread();
-    let token = &mut section.thread(TcbRef::current()).token;
+    let token = section.thread(TcbRef::current()).token.get_mut();
     // A notification that came after the time-out, before this thread ran, counts.
     let is_notified = core::mem::replace(token, false) || woken == Woken::Object;
     section.leave_quietly();
@@ -116,7 +116,7 @@ fn notify(kernel: &mut Kernel, thread: TcbRef) {
         // Suspended as well.
         sched::wake(kernel, thread, Woken::Object);
     } else {
-        t.token = true;
+        *t.token.get_mut() = true;
     }
 }
 

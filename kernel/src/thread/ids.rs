@@ -32,19 +32,24 @@ static FREE_IDS: FreeIdsCell = FreeIdsCell(UnsafeCell::new({
     free
 }));
 
+/// The free ids, which a section protects.
+#[inline(always)]
+fn free_ids(_: &mut Kernel) -> &mut FreeIds {
+    // SAFETY: reached here only, and the reference ends with the borrow of the section.
+    unsafe { &mut *FREE_IDS.0.get() }
+}
+
 /// The next free id.
 #[inline(always)]
-pub(super) fn take_id(_: &mut Kernel) -> Option<ThreadId> {
-    // SAFETY: reached inside a section only, and here and in the function beside it only.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
+pub(super) fn take_id(kernel: &mut Kernel) -> Option<ThreadId> {
+    let free = free_ids(kernel);
     free.nr = free.nr.checked_sub(1)?;
     Some(ThreadId::new(free.ids[free.nr & (MAX_THREADS - 1)]))
 }
 
 /// A thread's id is free again.
-pub(super) fn give_id_back(_: &mut Kernel, tid: ThreadId) {
-    // SAFETY: reached inside a section only, and here and in the function beside it only.
-    let free = unsafe { &mut *FREE_IDS.0.get() };
+pub(super) fn give_id_back(kernel: &mut Kernel, tid: ThreadId) {
+    let free = free_ids(kernel);
     free.ids[free.nr & (MAX_THREADS - 1)] = tid.raw();
     free.nr += 1;
 }

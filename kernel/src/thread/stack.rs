@@ -16,6 +16,7 @@
 use core::sync::atomic::AtomicBool;
 
 use crate::arch::descriptors::GuardedStack;
+use crate::compact::between;
 
 /// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
 #[repr(C)]
@@ -125,12 +126,9 @@ pub fn for_each_stack(mut f: impl FnMut(usize)) {
     let start = &raw const __stacks_start;
     let end = &raw const __stacks_end;
     // SAFETY: the linker script puts both symbols around the list.
-    let nr = unsafe { end.offset_from(start) } as usize;
-    for i in 0..nr {
-        // SAFETY: within the list.
-        let registration = unsafe { start.add(i) };
-        // SAFETY: as above.
-        f(unsafe { &*registration }.0 as usize);
+    let list = unsafe { between(start, end) };
+    for registration in list {
+        f(registration.0 as usize);
     }
 }
 

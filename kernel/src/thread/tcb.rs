@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicBool;
 
 use core::ptr::NonNull;
 
@@ -108,7 +109,7 @@ pub(crate) struct Tcb {
     pub(crate) wait: Wait,
     pub(crate) woken: Woken,
     /// A notification came while it did not wait for one.
-    pub(crate) token: bool,
+    pub(crate) token: AtomicBool,
     /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
     pub(crate) atomic: u8,
 
@@ -196,7 +197,7 @@ impl Tcb {
         self.prepare();
         self.runtime = 0;
         self.switches = 0;
-        self.token = false;
+        *self.token.get_mut() = false;
         self.joiner = None;
         // A mutex that the thread did not give back stays owned, but no one who uses this block next inherits from it.
         self.held = core::ptr::null();
@@ -314,12 +315,9 @@ static BLOCKS: [TcbRef; MAX_THREADS] = {
     let mut list = [TcbRef(NonNull::dangling()); MAX_THREADS];
     let mut id = 0;
     while id < MAX_THREADS {
-        // SAFETY: inside the table.
-        let slot = unsafe { TABLE.0.get().cast::<Slot>().add(id) };
-        // SAFETY: as above.
-        let block = unsafe { &raw mut (*slot).tcb };
-        // SAFETY: an address inside a static.
-        list[id] = TcbRef(unsafe { NonNull::new_unchecked(block) });
+        let slot = TABLE.0.get().cast::<Slot>().wrapping_add(id);
+        let block = slot.wrapping_byte_add(core::mem::offset_of!(Slot, tcb));
+        list[id] = TcbRef(NonNull::new(block.cast()).expect("a static is not at zero"));
         id += 1;
     }
     list
@@ -433,7 +431,7 @@ pub(crate) unsafe fn init() {
         let block = TcbRef::of(ThreadId::new(id as u8)).as_ptr();
         // SAFETY: no one else looks at the table yet. Zeros are a valid block but for this field.
         unsafe { (*block).cpu = CpuRef::of(0) };
-        // SAFETY: as above.
+        // SAFETY: no one else looks at it yet, and now it is valid.
         let t = unsafe { &mut *block };
         t.tid = ThreadId::new(id as u8);
         // The boot CPU's idle thread is one from the start, since the boot context may hold a mutex.

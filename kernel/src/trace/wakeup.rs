@@ -36,7 +36,7 @@ impl Followed {
         if tid == 0 {
             return None;
         }
-        // SAFETY: inside a section.
+        // SAFETY: a hook of a wake-up or a switch runs inside the section of the one that wakes or switches, and changes no block.
         let t = unsafe { &*TcbRef::of(ThreadId::new(tid as u8)).as_ptr() };
         // Else it was suspended or has ended meanwhile.
         (t.state == 0).then_some(t)
@@ -53,9 +53,9 @@ fn now(cpu: CpuRef) -> u64 {
 #[inline(never)]
 pub(super) fn woken(place: u32, t: &Tcb) {
     let cpu = Followed::of(t);
-    // SAFETY: inside a section, in which nothing changes it meanwhile.
+    // SAFETY: the section that wakes the thread changes no run queue while this hook looks at it.
     let current = unsafe { (*t.cpu.sched.get()).rq.current() };
-    // SAFETY: as above.
+    // SAFETY: nor any block.
     let current = unsafe { &*TcbRef::of(current).as_ptr() };
     let is_first = cpu
         .thread()

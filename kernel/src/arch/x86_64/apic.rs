@@ -296,7 +296,7 @@ pub(crate) fn send(apic_id: u32, command: u32) {
     register(ICR_LOW).write(command);
     await_sent();
     if were_enabled {
-        // SAFETY: as they were.
+        // SAFETY: they were on when this began, so no section is under way.
         unsafe { interrupts::enable() };
     }
 }

@@ -71,7 +71,7 @@ static STACKS: [CpuStacks; MAX_CPUS] = [const {
     CpuStacks {
         // SAFETY: `for_each_guard` names it, by which `boot::memory` unmaps its guard.
         irq: unsafe { GuardedStack::new() },
-        // SAFETY: likewise, each of them.
+        // SAFETY: `for_each_guard` names each of these, too.
         exceptions: [const { unsafe { GuardedStack::new() } }; 4],
     }
 }; MAX_CPUS];

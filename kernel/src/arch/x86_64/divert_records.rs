@@ -17,7 +17,7 @@ use takt_tracer::ring::Word;
 
 use super::jump_label::{JUMP, Writable, branch, code_at};
 use super::percpu;
-use crate::compact::rolled;
+use crate::compact::{between, rolled};
 
 /// A record that is about to be made.
 #[repr(C)]
@@ -217,9 +217,7 @@ unsafe extern "C" {
 fn divert_records(text: &mut Writable, on: bool) {
     let (start, end) = (&raw const __records_start, &raw const __records_end);
     // SAFETY: the two stand around the table.
-    let nr = unsafe { end.offset_from(start) } as usize;
-    // SAFETY: as above.
-    for function in rolled(unsafe { core::slice::from_raw_parts(start, nr) }) {
+    for function in rolled(unsafe { between(start, end) }) {
         let place = function.place as usize;
         let diverted = branch(JUMP, place, function.diverted as usize);
         // SAFETY: the copy is in the text and never changes.

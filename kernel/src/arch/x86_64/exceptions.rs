@@ -62,7 +62,7 @@ fn nmi(block: &percpu::PerCpu, rip: usize) {
         false => 0,
     };
     percpu::count(&block.nr_nmis);
-    // SAFETY: one instruction each on this CPU's own byte.
+    // SAFETY: one instruction on this CPU's own byte.
     unsafe {
         core::arch::asm!("or byte ptr gs:[{}], {}", const percpu::PREEMPT, const percpu::NMI, options(nostack))
     };
@@ -71,7 +71,7 @@ fn nmi(block: &percpu::PerCpu, rip: usize) {
     if crate::static_branch!(crate::trace::osnoise::noise::NMI) {
         crate::trace::osnoise::noise::nmi_ended(begun);
     }
-    // SAFETY: as above.
+    // SAFETY: one instruction on this CPU's own byte; the bit was set above.
     unsafe {
         core::arch::asm!("and byte ptr gs:[{}], {}", const percpu::PREEMPT, const !percpu::NMI as i8, options(nostack));
     }

@@ -9,7 +9,7 @@
 
 use core::arch::asm;
 
-use crate::compact::opaque;
+use crate::compact::{between, opaque};
 
 /// The first byte of a jump.
 pub const JUMP: u8 = 0xe9;
@@ -81,9 +81,7 @@ pub fn entries() -> &'static [JumpEntry] {
     let start = &raw const __jump_table_start;
     let end = &raw const __jump_table_end;
     // SAFETY: the linker script puts both symbols around the table.
-    let nr = unsafe { end.offset_from(start) } as usize;
-    // SAFETY: as above.
-    unsafe { core::slice::from_raw_parts(start, nr) }
+    unsafe { between(start, end) }
 }
 
 /// Switches every use of the key with this address on or off.
@@ -185,7 +183,7 @@ impl Writable {
         let place = address as *mut u8;
         // SAFETY: the caller's duty.
         unsafe { place.write_volatile(code as u8) };
-        // SAFETY: as above.
+        // SAFETY: the caller's duty: the other four bytes of the instruction.
         unsafe {
             place
                 .wrapping_add(1)

@@ -334,7 +334,7 @@ pub(crate) fn this() -> &'static PerCpu {
 #[inline(always)]
 pub(crate) fn critical() -> *const crate::probe::state::Cpu {
     let place: *const crate::probe::state::Cpu;
-    // SAFETY: as in `this`.
+    // SAFETY: reads the address of a part of the block itself, which `init` put there and which never changes.
     unsafe {
         asm!("mov {}, gs:[{}]", out(reg) place, const behind_gs(offset_of!(PerCpu, critical_place)),
              options(nostack, preserves_flags, pure, readonly));
@@ -455,7 +455,7 @@ pub(crate) fn set_need_resched() {
 /// Says that no reschedule is due on this CPU.
 #[inline(always)]
 pub(crate) fn clear_need_resched() {
-    // SAFETY: as in `set_need_resched`.
+    // SAFETY: one instruction on this CPU's own byte, so atomic towards interrupts.
     unsafe {
         asm!("or byte ptr gs:[{}], {}", const PREEMPT, const NO_RESCHED as i8, options(nostack))
     };
@@ -465,7 +465,7 @@ pub(crate) fn clear_need_resched() {
 /// is zero and has carried into the next.
 #[inline(always)]
 pub(crate) fn preempt_inc(full: fn()) {
-    // SAFETY: as in `set_need_resched`; the label is inside this function.
+    // SAFETY: one `inc` of this CPU's own byte, so atomic towards interrupts; the label is inside this function.
     unsafe {
         asm!("inc byte ptr gs:[{preempt}]", "test byte ptr gs:[{preempt}], {depth}", "jz {full}", preempt = const PREEMPT,
              depth = const DEPTH, full = label { full() }, options(nostack));
@@ -475,7 +475,7 @@ pub(crate) fn preempt_inc(full: fn()) {
 /// Lowers it and runs `slow` if that made a due reschedule possible: one `dec` and one branch.
 #[inline(always)]
 pub(crate) fn preempt_dec(slow: extern "C" fn()) {
-    // SAFETY: as in `set_need_resched`; the label is inside this function.
+    // SAFETY: one `dec` of this CPU's own byte, so atomic towards interrupts; the label is inside this function.
     unsafe {
         asm!("dec byte ptr gs:[{}]", "jz {slow}", const PREEMPT, slow = label { slow() }, options(nostack));
     }

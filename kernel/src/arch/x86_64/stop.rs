@@ -125,7 +125,7 @@ fn let_others_go(flags: u64) {
     // SAFETY: what `stop_others` has begun ends here.
     unsafe { Writable::restore() };
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
-    // SAFETY: as they were.
+    // SAFETY: the flags that `stop_others` found.
     unsafe { interrupts::set_flags(flags) };
 }
 

@@ -23,10 +23,9 @@ pub(super) fn is_wanted(id: usize) -> bool {
     COMMANDS.has(id as u32)
 }
 
-/// Called by the thunk at the entry of a function that has commands, whatever else wants it.
-pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
-    // SAFETY: the thunk passes the place of the return address.
-    let parent_ip = return_address(slot as usize, unsafe { slot.read() });
+/// Called by the thunk at the entry of a function that has commands, whatever else wants it; `slot` has its return address.
+pub(super) extern "C" fn dispatch(ip: u32, slot: &mut usize) {
+    let parent_ip = return_address(core::ptr::from_mut(slot) as usize, *slot);
     let idle = match control::is_wanted() {
         true => Action::TraceOn.bit(),
         false => Action::TraceOff.bit() | Action::Stacktrace.bit(),

@@ -6,6 +6,7 @@
 //! the linker puts them side by side, so the address tells.
 
 use crate::arch::jump_label::{Writable, branch, is_code};
+use crate::compact::between;
 
 unsafe extern "C" {
     static __function_entries_start: usize;
@@ -31,9 +32,7 @@ pub fn entries() -> &'static [usize] {
     let start = &raw const __function_entries_start;
     let end = &raw const __function_entries_end;
     // SAFETY: the linker script puts both symbols around the list.
-    let nr = unsafe { end.offset_from(start) } as usize;
-    // SAFETY: as above.
-    unsafe { core::slice::from_raw_parts(start, nr) }
+    unsafe { between(start, end) }
 }
 
 /// Whether the function may be traced.

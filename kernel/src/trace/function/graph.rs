@@ -54,27 +54,26 @@ pub fn graph_counters() -> GraphCounters {
     }
 }
 
-/// Called by the thunk at the entry of a function; `slot` is where its return address lies.
-pub(super) extern "C" fn graph_entry(ip: u32, slot: *mut usize) {
+/// Called by the thunk at the entry of a function; `slot` has its return address.
+pub(super) extern "C" fn graph_entry(ip: u32, slot: &mut usize) {
     enter(ip, slot, true, false);
 }
 
 /// Puts a function on its shadow stack, has it return to the trampoline, and records it, if it is to be in the graph; its
 /// time is measured if it is to be. Nothing of it if there is no shadow stack, or someone is at work on it.
 #[inline(never)]
-pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool) {
-    let Some((shadow, place)) = shadow_of(slot as usize).filter(|(shadow, _)| !shadow.is_busy())
-    else {
+pub(super) fn enter(ip: u32, slot: &mut usize, is_graphed: bool, is_timed: bool) {
+    let at = core::ptr::from_mut(slot) as usize;
+    let Some((shadow, place)) = shadow_of(at).filter(|(shadow, _)| !shadow.is_busy()) else {
         NR_SKIPPED.fetch_add(1, Relaxed);
         return;
     };
     shadow.set_busy(true);
-    // SAFETY: the thunk passes the place of the return address.
-    let ret = unsafe { slot.read() };
+    let ret = *slot;
     if !shadow.is_of(&place) {
         shadow.adopt(&place);
     }
-    shadow.drop_dead(slot as usize, shadow::is_trampoline(ret));
+    shadow.drop_dead(at, shadow::is_trampoline(ret));
     let part = match shadow.top() {
         Some(top) if is_timed && top.part == Part::Muted => Some(Part::Muted),
         _ if !is_graphed => Some(Part::None),
@@ -83,7 +82,7 @@ pub(super) fn enter(ip: u32, slot: *mut usize, is_graphed: bool, is_timed: bool)
     if let Some(part) = part {
         let frame = Frame {
             is_timed,
-            ..Frame::new(slot, ret, ip, part)
+            ..Frame::new(at, ret, ip, part)
         };
         push(shadow, place.index, slot, frame, ip);
     }
@@ -100,15 +99,15 @@ fn shadow_of(slot: usize) -> Option<(&'static mut Shadow, Place)> {
 
 /// The part of [`enter`] that there has to be room for.
 #[inline(always)]
-fn push(shadow: &mut Shadow, index: usize, slot: *mut usize, frame: Frame, ip: u32) {
+fn push(shadow: &mut Shadow, index: usize, slot: &mut usize, frame: Frame, ip: u32) {
     let (depth, is_irq) = (shadow.depth(), shadow.is_irq());
     let Some(frame) = shadow.push(frame) else {
         NR_OVERRUN.fetch_add(1, Relaxed);
         return;
     };
     shadow::note_last(index);
-    // SAFETY: the thunk passes the place of the return address; the trampoline returns to what stood there.
-    unsafe { slot.write(shadow::trampoline(frame.is_timed)) };
+    // The trampoline returns to what stood there.
+    *slot = shadow::trampoline(frame.is_timed);
     if frame.part == Part::Recorded {
         emit(true, is_irq, depth, frame);
     }

@@ -57,11 +57,10 @@ fn context_bit() -> u32 {
     }
 }
 
-/// Called by the thunk at the entry of a function that a hook wants, or several want.
-pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
+/// Called by the thunk at the entry of a function that a hook wants, or several want; `slot` has its return address.
+pub(super) extern "C" fn dispatch(ip: u32, slot: &mut usize) {
     let Some(id) = id_of(ip as usize) else { return };
-    // SAFETY: the thunk passes the place of the return address.
-    let parent_ip = return_address(slot as usize, unsafe { slot.read() });
+    let parent_ip = return_address(core::ptr::from_mut(slot) as usize, *slot);
     if TRACED.contains(id) && is_pid_traced() {
         slow(ip, slot);
         if has_stack_trace() {
@@ -69,7 +68,7 @@ pub(super) extern "C" fn dispatch(ip: u32, slot: *mut usize) {
         }
     }
     if MEASURED.contains(id) {
-        stack_max::measure(ip as usize, slot as usize, parent_ip);
+        stack_max::measure(ip as usize, core::ptr::from_mut(slot) as usize, parent_ip);
     }
     let (is_graphed, is_profiled) = (GRAPHED.contains(id), PROFILED.contains(id));
     if is_graphed && !is_profiled {

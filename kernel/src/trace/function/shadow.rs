@@ -61,9 +61,9 @@ impl Frame {
     };
 
     #[inline(always)]
-    pub(super) fn new(slot: *mut usize, ret: usize, ip: u32, part: Part) -> Self {
+    pub(super) fn new(slot: usize, ret: usize, ip: u32, part: Part) -> Self {
         Self {
-            slot: slot as usize,
+            slot,
             ret,
             what: block_of(ip as usize) as u32 & 0xfff | u32::from(percpu::current_tid()) << 12,
             part,
@@ -177,8 +177,7 @@ pub(super) fn place_of(slot: usize) -> Option<Place> {
 /// The shadow stack of that number.
 #[inline(always)]
 pub(super) fn shadow(index: usize) -> *mut Shadow {
-    // SAFETY: in bounds: an index is that of a thread, or of a CPU behind those.
-    unsafe { SHADOWS.0.get().cast::<Shadow>().add(index) }
+    SHADOWS.0.get().cast::<Shadow>().wrapping_add(index)
 }
 
 /// All of them, by number.
@@ -211,7 +210,7 @@ fn forget_others(place: &Place) {
         let end = unsafe { &raw mut (*other).frames[0].slot };
         // SAFETY: an aligned word, of whomever.
         if index != place.index && unsafe { end.read_volatile() } == place.top {
-            // SAFETY: as above.
+            // SAFETY: its owner has left the stack for good, so no one else is at work on it.
             unsafe { &mut *other }.adopt_none();
         }
     }

@@ -10,9 +10,8 @@ use crate::probe::sink::KernelSink;
 
 /// Records a function by the ring's ordinary ways, with its context. The next record begins with a context as well.
 #[inline(never)]
-pub(super) extern "C" fn slow(ip: u32, slot: *mut usize) {
-    // SAFETY: the thunk passes the place of the return address.
-    let parent_ip = return_address(slot as usize, unsafe { slot.read() });
+pub(super) extern "C" fn slow(ip: u32, slot: &mut usize) {
+    let parent_ip = return_address(core::ptr::from_mut(slot) as usize, *slot);
     ring::forget_context_here();
     events::FunctionContext::emit::<KernelSink>(
         events::function_context::Event::id(),
