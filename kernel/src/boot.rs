@@ -1,7 +1,5 @@
 //! Bringing the kernel up.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use takt_scheduler::ThreadId;
 
 use crate::arch::{apic, descriptors, interrupts, paging, percpu};
@@ -55,7 +53,7 @@ pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     stack::for_each_stack(unmap);
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
-    percpu::this().apic_id.store(apic::id(), Relaxed);
+    percpu::this().apic_id.set(apic::id());
     Ok(())
 }
 
@@ -107,7 +105,7 @@ pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     paging::load();
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
-    percpu::this().apic_id.store(apic::id(), Relaxed);
+    percpu::this().apic_id.set(apic::id());
     apic::start_timer_as_boot_cpu();
     // SAFETY: once on this CPU.
     unsafe { create::adopt_idle(idle_stack) };

@@ -35,7 +35,7 @@ pub fn is_online(cpu: usize) -> bool {
 /// The local APIC id of a CPU that runs: where devices' interrupts are sent to.
 #[must_use]
 pub fn apic_id(cpu: usize) -> Option<u32> {
-    is_online(cpu).then(|| percpu::of(cpu).apic_id.load(Relaxed))
+    is_online(cpu).then(|| percpu::of(cpu).apic_id.get())
 }
 
 /// How many CPUs run.
@@ -68,7 +68,7 @@ pub(crate) fn set_online() {
 #[cold]
 pub(crate) fn kick(cpu: CpuRef) {
     apic::send(
-        cpu.apic_id.load(Relaxed),
+        cpu.apic_id.get(),
         u32::from(interrupts::KICK_VECTOR) | 1 << 14,
     );
 }

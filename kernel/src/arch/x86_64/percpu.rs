@@ -4,7 +4,7 @@
 //! alone are reached by one `gs:`-relative instruction; code that needs several takes [`this`], one load.
 
 use core::arch::asm;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::fmt;
 use core::mem::{MaybeUninit, offset_of};
 use core::ops::Deref;
@@ -40,8 +40,9 @@ impl<T> Owned<T> {
 /// What belongs to one CPU. Zeros are a block of one that does not run.
 ///
 /// # Invariants
-/// Words that other CPUs, interrupts or a host look at are atomics, and only the CPU itself changes them. What is in [`Owned`]
-/// is the section's, or the boot code's. Cells are the hooks' of that CPU, with interrupts off.
+/// Words that other CPUs, interrupts or a host look at are atomics, and only the CPU itself changes them; its number and its APIC
+/// id it never changes once it is online. What is in [`Owned`]
+/// is the section's, or the boot code's. All other cells are the hooks' of that CPU, with interrupts off.
 #[repr(C)]
 pub(crate) struct PerCpu {
     /// Trace ring control words: first, since nothing else is reached by so many instructions.
@@ -51,11 +52,11 @@ pub(crate) struct PerCpu {
     /// The context word: bits 16..23 preempt count, bits 24..31 running thread, rest zero.
     context: AtomicU32,
     /// Number of the CPU, from 0.
-    pub(crate) cpu: AtomicU32,
+    pub(crate) cpu: Cell<u32>,
     /// Where the interrupt stack begins (its highest address).
     pub(crate) irq_stack_top: AtomicUsize,
     /// Local APIC id.
-    pub(crate) apic_id: AtomicU32,
+    pub(crate) apic_id: Cell<u32>,
     /// The shadow stack on which a function was put last (see `trace::function::shadow`).
     #[cfg(feature = "function")]
     pub(crate) function_shadow: AtomicU32,
@@ -100,7 +101,7 @@ impl PerCpu {
     /// Its CPU's number.
     #[inline(always)]
     pub(crate) fn number(&self) -> u32 {
-        self.cpu.load(Relaxed)
+        self.cpu.get()
     }
 
     /// Preempt count and running thread.
@@ -227,7 +228,7 @@ pub(crate) unsafe fn init(cpu: usize, idle: *mut Running) {
     let block = of(cpu);
     let address = core::ptr::from_ref(block);
     block.this.store(address.cast_mut(), Relaxed);
-    block.cpu.store(cpu as u32, Relaxed);
+    block.cpu.set(cpu as u32);
     // Preemption stays disabled until the CPU's idle thread stands.
     let context = (cpu as u32) << 24 | (u32::from(NO_RESCHED) | 1) << 16;
     block.context.store(context, Relaxed);
