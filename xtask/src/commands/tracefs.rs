@@ -80,6 +80,9 @@ fn mount(flags: &Mount) -> Result<ExitCode> {
     while mounted.is_up() && watch.wish() == Wish::None {
         thread::sleep(TICK);
     }
+    if let Some(said) = mounted.last_words() {
+        tell!("{said}");
+    }
     mounted.unmount()?;
     Ok(ExitCode::SUCCESS)
 }

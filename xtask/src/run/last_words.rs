@@ -83,7 +83,7 @@ fn last_events(dir: &Path, elf: &Elf) -> Vec<String> {
 }
 
 /// The end of what the serial port had, with names for addresses.
-fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
+pub(crate) fn serial(dir: &Path, elf: &Elf) -> Vec<String> {
     let text = tail(&dir.join(SERIAL), SERIAL_LINES).join("\n");
     let names = Symbolizer::new(elf);
     names.annotate(&text).lines().map(str::to_owned).collect()

@@ -21,7 +21,7 @@ use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
 use crate::image::Elf;
 use crate::paths;
 use crate::qemu::{Accel, Gate, Process, Ram, Served};
-use crate::run::RunFolder;
+use crate::run::{RunFolder, last_words};
 
 /// A guest that does not carry a setting out within this time is stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -69,6 +69,8 @@ pub struct Guest {
     trace_points: BTreeMap<u32, Vec<u64>>,
     /// The number of the first CPU's idle thread up to that of the first other thread.
     nr_idle: u16,
+    /// That it has ended was said.
+    has_told: bool,
 }
 
 impl Guest {
@@ -88,6 +90,7 @@ impl Guest {
             block,
             trace_points: BTreeMap::new(),
             nr_idle: u16::try_from(nr_idle).unwrap_or(1),
+            has_told: false,
         };
         let started = Instant::now();
         while guest.view().is_err() {
@@ -139,6 +142,23 @@ impl Guest {
             Owner::Us { process, .. } => matches!(process.try_wait(), Ok(None)),
             Owner::Other { pid, live } => live.exists() && !paths::is_process_gone(*pid),
         }
+    }
+
+    /// Once a guest that was started here has ended: that it has, and what it wrote to its serial port last. Said once.
+    pub fn last_words(&mut self) -> Option<String> {
+        if self.has_told || self.is_alive() {
+            return None;
+        }
+        let Owner::Us { folder, .. } = &self.owner else {
+            return None;
+        };
+        self.has_told = true;
+        let serial = last_words::serial(folder.path(), &self.elf).join("\n");
+        let said = match serial.trim_end() {
+            "" => String::new(),
+            text => format!(". Its serial port:\n{text}"),
+        };
+        Some(format!("the guest has ended{}{said}", self.messages()))
     }
 
     /// What QEMU itself has said, for an error message.

@@ -106,6 +106,12 @@ impl Mounted {
         !self.background.guard.is_finished() && lock(&self.session).guest.is_alive()
     }
 
+    /// As of the guest.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        lock(&self.session).guest.last_words()
+    }
+
     /// Unmounts. Readers of pipes find their end first.
     ///
     /// # Errors

@@ -148,6 +148,9 @@ impl Shell {
             }
         }
         streams.out.flush()?;
+        if let Some(said) = self.session.guest.last_words() {
+            writeln!(streams.err, "{said}")?;
+        }
         Ok(self.status)
     }
 

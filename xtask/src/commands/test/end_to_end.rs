@@ -191,6 +191,7 @@ const TESTS: &[(&str, Check)] = &[
     ("functions_by_name", functions::function),
     ("function_graph_nests", functions::graph),
     ("timerlat_document", osnoise::timerlat_document),
+    ("osnoise_panics_on_stop", osnoise::panic_on_stop),
     ("noises_are_net", osnoise::noises_are_net),
     ("osnoise_top_and_hist", osnoise::osnoise),
     ("tracefs_filters", tracefs_rules::filters),

@@ -86,6 +86,33 @@ pub(super) fn timerlat_document(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// A guest that the option has end by a panic says so, and where it was.
+pub(super) fn panic_on_stop(stage: &Stage) -> Result<()> {
+    let words = [
+        "tracefs",
+        "shell",
+        "--no-install",
+        "--icount",
+        "--load",
+        "plant",
+        "-c",
+        "echo PANIC_ON_STOP > osnoise/options\n\
+         echo 20 > osnoise/stop_tracing_us\n\
+         echo timerlat > current_tracer\n\
+         sleep 0.5; tail -1 trace; echo nop > current_tracer",
+    ];
+    stage
+        .xtask(&words)?
+        .code(1)?
+        .says(": tracing_mark_write: stop tracing hit on cpu 0\n")?
+        .complains("echo: write error: No such device")?
+        .complains("the guest has ended. Its serial port:\n*** panic: stop tracing hit on cpu 0\n")?
+        .complains(
+            "  takt_timerlat::workload::plant::planted_irqs_off (timerlat/src/workload/plant.rs:",
+        )?;
+    Ok(())
+}
+
 /// A record's field.
 fn number(record: &Value, name: &str) -> Result<u64> {
     let field = &record["fields"][name];
