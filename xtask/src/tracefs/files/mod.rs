@@ -311,7 +311,8 @@ tracing mini-HOWTO, of Takt:
   latency_trace      - as trace, in the latency format whatever the tracer
   max_graph_depth    - how deep function_graph looks; 0 is as deep as it can
   osnoise/           - what timerlat and osnoise are set to: cpus, timerlat_period_us, period_us, runtime_us,
-                       stop_tracing_us, stop_tracing_total_us, print_stack, tracing_threshold, options
+                       stop_tracing_us, stop_tracing_total_us, print_stack, tracing_threshold, options. What osnoise
+                       counts as HW has the time in it that the guest's CPUs wait for each other, or for the host
   options/           - one file for each of trace_options: 0 or 1
   per_cpu/           - trace, trace_pipe and stats of each CPU
   saved_cmdlines     - numbers and names of threads
