@@ -84,6 +84,8 @@ pub struct Receiver {
     greeted: u32,
     /// Payloads of memory since the last greeting, by number: the results, once the end says which.
     memory: BTreeMap<u32, Vec<u8>>,
+    /// The results as often as they were sent: the first number and the one behind the last. The latest come last.
+    passes: Vec<(u32, u32)>,
     /// Frames of trace and log.
     nr_taken: u32,
     end: Option<End>,
@@ -111,6 +113,7 @@ impl Receiver {
             greeting: None,
             greeted: 0,
             memory: BTreeMap::new(),
+            passes: Vec::new(),
             nr_taken: 0,
             end: None,
             text: 0,
@@ -258,6 +261,7 @@ impl Receiver {
         });
         // Results come in one go, with no greeting between them.
         self.memory.clear();
+        self.passes.clear();
         Ok(match is_new {
             true => News::Rebooted,
             false => News::None,
@@ -294,20 +298,51 @@ impl Receiver {
 
     /// Notes the end, if all results are there; says what is to be answered.
     fn finish(&mut self, end: End) -> Result<News> {
-        let nr = end.next.wrapping_sub(end.first);
-        let is_missing = |number| !self.memory.contains_key(&number);
-        if (0..nr.min(1 << 16)).any(|n| is_missing(end.first.wrapping_add(n))) {
+        self.passes.push((end.first, end.next));
+        let Some(results) = self.results() else {
             return Ok(News::Answer(AGAIN));
-        }
-        if nr != 0 && self.end.is_none() {
+        };
+        if !results.is_empty() && self.end.is_none() {
             // What was sent while the run went on may be in it no more.
             self.ram.clear()?;
-            for n in 0..nr {
-                apply(&self.ram, &self.memory[&end.first.wrapping_add(n)])?;
+            for payload in results {
+                apply(&self.ram, payload)?;
             }
         }
         self.end = Some(end);
         Ok(News::Answer(TAKEN))
+    }
+
+    /// The results, as they were sent last; what is damaged there is taken from an earlier time, if the same was sent then: as
+    /// many frames, and equal ones where both have come. `None` if a frame has never come.
+    fn results(&self) -> Option<Vec<&[u8]>> {
+        let (first, next) = *self.passes.last()?;
+        // No image has more.
+        let numbers = 0..next.wrapping_sub(first).min(1 << 16);
+        let came = |first: u32, n| self.memory.get(&first.wrapping_add(n));
+        let is_same = |other: u32| {
+            numbers
+                .clone()
+                .all(|n| match (came(first, n), came(other, n)) {
+                    (Some(now), Some(then)) => now == then,
+                    _ => true,
+                })
+        };
+        let alike: Vec<_> = self
+            .passes
+            .iter()
+            .filter(|it| it.1.wrapping_sub(it.0) == next.wrapping_sub(first) && is_same(it.0))
+            .map(|it| it.0)
+            .collect();
+        numbers
+            .clone()
+            .map(|n| {
+                alike
+                    .iter()
+                    .find_map(|first| came(*first, n))
+                    .map(Vec::as_slice)
+            })
+            .collect()
     }
 }
 

@@ -181,6 +181,53 @@ fn results_that_are_damaged_are_asked_for_once_more() {
     assert_eq!(word(&done.receiver, BASE + 512), 2);
 }
 
+/// On a line so bad that never all come at once, what has come once is enough; unless it was something else.
+#[test]
+fn results_are_put_together_from_all_times_they_were_sent() {
+    let greeting = hello(0);
+    let damaged = |first, frame: usize| {
+        let mut bytes = results(first);
+        let len = bytes.len() / NR_RESULTS as usize;
+        bytes[frame * len + len / 2] ^= 0x20;
+        bytes
+    };
+    let twice = |number| {
+        [
+            greeting.clone(),
+            damaged(0, 1),
+            end(0, 0),
+            damaged(number, 4),
+        ]
+        .concat()
+    };
+    let bytes = [twice(NR_RESULTS), end(1, NR_RESULTS)].concat();
+    let done = receive(&bytes).unwrap();
+    assert_eq!(done.answer, Some(TAKEN));
+    for n in 0..u64::from(NR_RESULTS) {
+        assert_eq!(word(&done.receiver, BASE + n * 512), n + 1);
+    }
+    // The second time there is a frame more.
+    let more = End {
+        code: 0x10,
+        first: NR_RESULTS,
+        next: 2 * NR_RESULTS + 1,
+        sent: 0,
+    };
+    let bytes = [
+        twice(NR_RESULTS),
+        memory(2 * NR_RESULTS, 8192, &[1]),
+        frame(CHANNEL_END, 1, &more.encode()),
+    ];
+    assert_eq!(receive(&bytes.concat()).unwrap().answer, Some(AGAIN));
+    // As many frames, but others.
+    let mut bytes = [twice(NR_RESULTS), end(1, NR_RESULTS)].concat();
+    let second = memory(NR_RESULTS + 2, 2 * 512, &[3; 20]);
+    let at = bytes.windows(second.len()).position(|it| it == second);
+    let other = memory(NR_RESULTS + 2, 2 * 512, &[4; 20]);
+    bytes[at.unwrap()..][..other.len()].copy_from_slice(&other);
+    assert_eq!(receive(&bytes).unwrap().answer, Some(AGAIN));
+}
+
 #[test]
 fn a_damaged_length_stalls_nothing() {
     // The last frame of all, to which nothing comes that it could wait for; then it is sent once more.
