@@ -67,12 +67,18 @@ pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas, parts: Parts
     render(&rows, all.count(), width, canvas, parts)
 }
 
-/// What of the user's buckets does not suit what was measured.
+/// What of the user's buckets does not suit what was measured; without any, that the percentiles are no samples' own.
 #[must_use]
 pub fn hint(all: &ExactHistogram, buckets: Buckets) -> Option<String> {
     let (min, max) = (all.min()?, all.max()?);
+    let is_rough = max >= LINEAR as u64 && !all.is_exact();
+    let rough = || {
+        format!(
+            "values of {LINEAR} ns and more are known to 1/256 of them only, since the trace has not all (-e timerlat)"
+        )
+    };
     if buckets.width.is_none() && buckets.limit.is_none() {
-        return None;
+        return is_rough.then(rough);
     }
     let (counts, over) = all.rebucket(buckets.width.unwrap_or(1), buckets.limit);
     let advice = match buckets.width {
@@ -84,10 +90,8 @@ pub fn hint(all: &ExactHistogram, buckets: Buckets) -> Option<String> {
             "{over} of {} are beyond the last bucket, up to {max} ns: {advice}",
             all.count()
         )),
-        (_, 0) if !all.is_exact() && buckets.width.is_some_and(|width| width < max >> SUB_BITS) => {
-            Some(format!(
-                "values of {LINEAR} ns and more are known to 1/256 of them only, since the trace has not all (-e timerlat)"
-            ))
+        (_, 0) if is_rough && buckets.width.is_some_and(|width| width < max >> SUB_BITS) => {
+            Some(rough())
         }
         (1, 0) if min < max => Some(format!(
             "all are in one bucket, from {min} to {max} ns: a smaller -b (-n: in ns) tells them apart"
@@ -279,6 +283,14 @@ mod tests {
         let says = |width, limit| hint(&all, Buckets { width, limit });
         assert_eq!(says(None, None), None);
         assert_eq!(says(Some(10), Some(4)), None);
+        let wide = ExactHistogram::from_parts([(99_999, 2)], 0, (99_000, 99_999), 198_999);
+        let buckets = |width| Buckets { width, limit: None };
+        for width in [None, Some(10)] {
+            let rough = hint(&wide, buckets(width)).unwrap();
+            assert!(rough.starts_with("values of 65536 ns and more"), "{rough}");
+        }
+        let coarse = hint(&wide, buckets(Some(100_000))).unwrap();
+        assert!(coarse.starts_with("all are in one bucket"), "{coarse}");
         let small = says(Some(10), Some(3)).unwrap();
         assert!(small.starts_with("4 of 7 are beyond"), "{small}");
         let coarse = says(Some(1000), None).unwrap();
