@@ -16,7 +16,7 @@ takt_board::entry!(main);
 
 static TICKS: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn on_tick(_: usize, _: u64) {
+extern "C" fn on_tick(_: usize, _: Instant) {
     TICKS.fetch_add(1, Relaxed);
 }
 

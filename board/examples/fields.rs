@@ -95,7 +95,7 @@ fn calls(number: u8, deeper: u8) {
     black_box(number);
 }
 
-extern "C" fn interrupt(_: usize, _: u64) {
+extern "C" fn interrupt(_: usize, _: Instant) {
     calls(0, 1);
     black_box(());
 }

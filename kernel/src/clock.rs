@@ -13,6 +13,7 @@ static NANOS_MULT: AtomicU64 = AtomicU64::new(1 << 32);
 
 /// A point in time, in cycles of the TSC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(transparent)]
 pub struct Instant(u64);
 
 impl Instant {

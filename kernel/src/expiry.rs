@@ -8,6 +8,7 @@ use takt_scheduler::{ThreadId, TimerId};
 use crate::arch::interrupts::{KICK_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{apic, stop};
+use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::deferred;
 use crate::probe::{self, trace};
@@ -103,7 +104,11 @@ fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {
-        soft_timer::expired(kernel, id, Expiry { deadline, at });
+        let expiry = Expiry {
+            deadline: Instant::from_cycles(deadline),
+            at: Instant::from_cycles(at),
+        };
+        soft_timer::expired(kernel, id, expiry);
     } else if id != quantum::TIMER {
         timed_out(kernel, ThreadId::new(index as u8));
     } else {

@@ -8,6 +8,7 @@ use core::sync::atomic::{
 
 use crate::arch::interrupts::KICK_VECTOR;
 use crate::arch::{apic, percpu};
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::probe::{self, trace};
 use crate::thread::tcb::TcbRef;
@@ -22,8 +23,8 @@ pub use crate::arch::interrupts::{
 };
 pub(crate) use nmi::run_handler as run_nmi_handler;
 
-/// A handler: is told its argument and the time stamp taken at the beginning of the entry.
-pub type Handler = extern "C" fn(usize, u64);
+/// A handler: is told its argument and when the interrupt came, by the time stamp at the beginning of its entry.
+pub type Handler = extern "C" fn(usize, Instant);
 
 /// What a vector's stub calls. The stub knows the slot's address, and the distances of its fields.
 #[repr(C)]
@@ -257,7 +258,7 @@ pub(crate) extern "C" fn device_irq_recorded(slot: &Slot) {
 }
 
 /// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
-pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
+pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: Instant) {
     let handler = slot.handler.load(Relaxed);
     // SAFETY: only `register` and `release` store there, and they store a `Handler`, as does the table's beginning.
     let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
@@ -268,7 +269,7 @@ pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: u64) {
 /// The handler of a vector that no one expected: counts it. The stub acknowledges it, as any other; if no interrupt is
 /// in service, that has no effect (SDM vol. 3A, 11.8.5).
 #[cold]
-extern "C" fn unexpected(vector: usize, _: u64) {
+extern "C" fn unexpected(vector: usize, _: Instant) {
     percpu::count(&percpu::this().nr_unexpected);
     LAST_UNEXPECTED.store(
         apic::vector_in_service().map_or(vector as u32, u32::from),

@@ -20,10 +20,10 @@ use crate::timers;
 /// What a timer's function is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
-    /// When it was to expire, in cycles.
-    pub deadline: u64,
-    /// When the interrupt came: the time stamp of its third instruction, in cycles.
-    pub at: u64,
+    /// When it was to expire.
+    pub deadline: Instant,
+    /// When the interrupt came: the time stamp of its third instruction.
+    pub at: Instant,
 }
 
 /// All zeros for a slot that was not handed out, so that the table lies in `.bss`.

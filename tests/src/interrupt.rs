@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use takt_kernel::irq::{self, FIRST_DEVICE_VECTOR, Irq, Nmi};
 use takt_kernel::machine::{self, Port};
 use takt_kernel::smp;
+use takt_kernel::time::Instant;
 
 /// Vector of interrupts that a thread raises by an instruction.
 pub const SOFTWARE: u8 = FIRST_DEVICE_VECTOR + 1;
@@ -30,7 +31,7 @@ pub fn init() {
     let _ = irq::register(DEVICE, "device", dispatch, &raw const ON_DEVICE as usize);
 }
 
-extern "C" fn dispatch(slot: usize, _at: u64) {
+extern "C" fn dispatch(slot: usize, _at: Instant) {
     // SAFETY: `init` passes the address of one of the two statics.
     let function = unsafe { &*(slot as *const AtomicPtr<()>) }.load(Relaxed);
     if !function.is_null() {

@@ -9,8 +9,9 @@ use takt_board::cmdline::CommandLine;
 use takt_board::console;
 use takt_board::{capture, clocks, control, machine, rtt};
 use takt_kernel::fault::ExitCode;
+use takt_kernel::thread::{self, State};
 use takt_kernel::trace;
-use takt_kernel::{irq, machine as door, smp, thread, time};
+use takt_kernel::{irq, machine as door, smp, time};
 use takt_timerlat::config::Config;
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Hooks};
@@ -197,9 +198,9 @@ fn publish() {
             slot.switches.store(times.switches, Relaxed);
         }
         let state = match info.state {
-            0 => ThreadState::Ready,
-            s if s & 8 != 0 => ThreadState::Exited,
-            s if s & 6 != 0 => ThreadState::Suspended,
+            s if s.is_empty() => ThreadState::Ready,
+            s if s.contains(State::EXITED) => ThreadState::Exited,
+            s if s.intersects(State::SUSPENDED | State::CREATED) => ThreadState::Suspended,
             _ => ThreadState::Blocked,
         };
         slot.state.store(state as u32, Relaxed);

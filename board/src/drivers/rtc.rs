@@ -217,7 +217,7 @@ pub fn now() -> Result<DateTime, Error> {
     Err(Error::TimedOut)
 }
 
-extern "C" fn on_alarm(_: usize, _: u64) {
+extern "C" fn on_alarm(_: usize, _: Instant) {
     // Reading it takes the interrupt back.
     if PORTS.with(|ports| ports.read(C)) & ALARM != 0 {
         // A permit that nobody has taken says it as well.

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use heapless::Deque;
 use spin::Once;
 use takt_kernel::sync::Semaphore;
+use takt_kernel::time::Instant;
 use takt_kernel::{Error as KernelError, irq};
 
 use super::Error;
@@ -291,7 +292,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     }
 }
 
-extern "C" fn on_interrupt<const RECEIVE: usize, const TRANSMIT: usize>(uart: usize, _: u64) {
+extern "C" fn on_interrupt<const RECEIVE: usize, const TRANSMIT: usize>(uart: usize, _: Instant) {
     // SAFETY: `start` gives the address of a static of this type.
     let uart = unsafe { &*(uart as *const Uart<RECEIVE, TRANSMIT>) };
     let handled = uart.state.with(|state| uart.handle(state));

@@ -21,5 +21,5 @@ pub use create::Builder;
 pub use exit::exit;
 pub use handle::{Policy, Thread, current, park};
 pub use stack::{Registration, Stack, for_each_stack};
-pub use table::{Info, Times, count_times, for_each};
+pub use table::{Info, State, Times, count_times, for_each};
 pub use yields::yield_now;

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use takt_scheduler::ThreadId;
 
 use super::stack::for_each_stack;
-use super::tcb::{EXITED, TcbRef};
+use super::tcb::{self, EXITED, TcbRef};
 use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
 use crate::clock::Instant;
@@ -87,6 +87,21 @@ pub(super) fn times_of(kernel: &mut Kernel, thread: TcbRef) -> Option<Times> {
     })
 }
 
+bitflags::bitflags! {
+    /// What keeps a thread from running; nothing if it is ready, or runs.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct State: u8 {
+        /// It waits for an object, a time or a notification.
+        const WAITING = tcb::WAITING;
+        /// It was suspended.
+        const SUSPENDED = tcb::SUSPENDED;
+        /// It was created and not started.
+        const CREATED = tcb::CREATED;
+        /// It has ended, and is kept until it is joined.
+        const EXITED = tcb::EXITED;
+    }
+}
+
 /// One line of the thread table.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
@@ -100,8 +115,8 @@ pub struct Info {
     pub rank: u8,
     /// CPU.
     pub cpu: u32,
-    /// State bits: 0 ready, 1 waiting, 2 suspended, 4 created, 8 exited.
-    pub state: u8,
+    /// What keeps it from running, if something does.
+    pub state: State,
     /// What it has used, if that is counted ([`count_times`]).
     pub times: Option<Times>,
 }
@@ -119,7 +134,7 @@ pub fn for_each(mut f: impl FnMut(Info)) {
             priority: t.prio.raw(),
             rank: t.prio.rank(),
             cpu: t.cpu.number(),
-            state: t.state,
+            state: State::from_bits_truncate(t.state),
             times,
         });
         section.leave_quietly();

@@ -69,10 +69,10 @@ static SAMPLER: spin::Once<Timer> = spin::Once::new();
 const PERIOD: u64 = 40_000_000;
 
 fn sampled(_: usize, expiry: Expiry) {
-    WORST.fetch_max(expiry.at - expiry.deadline, Relaxed);
+    WORST.fetch_max(expiry.at.cycles() - expiry.deadline.cycles(), Relaxed);
     SAMPLES.fetch_add(1, Relaxed);
     if let Some(timer) = SAMPLER.get() {
-        timer.arm(Instant::from_cycles(expiry.deadline) + nanos_to_cycles(PERIOD));
+        timer.arm(expiry.deadline + nanos_to_cycles(PERIOD));
     }
 }
 

@@ -312,7 +312,7 @@ fn record(arrival: usize, began: u64, took: u32) {
 
 /// In the timer's interrupt.
 fn expired(_: usize, expiry: Expiry) {
-    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     SHARED.irq_latency.store(latency, Relaxed);
     let interrupted = irq::interrupted();
     SHARED.ip.store(interrupted.ip as u32, Relaxed);

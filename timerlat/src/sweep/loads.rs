@@ -43,7 +43,7 @@ fn interrupt(_: usize, expiry: Expiry) {
     if IS_ON.load(Relaxed)
         && let Some(timer) = TIMER.get()
     {
-        timer.arm(Instant::from_cycles(expiry.at) + nanos_to_cycles(pause / PAUSE_PART));
+        timer.arm(expiry.at + nanos_to_cycles(pause / PAUSE_PART));
     }
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn interrupt_work(cpu: usize) -> u64 {
 fn interrupt(cpu: usize, expiry: Expiry) {
     let pause = interrupt_work(cpu);
     if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {
-        timer.arm(Instant::from_cycles(expiry.at) + nanos_to_cycles(pause));
+        timer.arm(expiry.at + nanos_to_cycles(pause));
     }
 }
 

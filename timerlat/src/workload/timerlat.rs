@@ -56,7 +56,7 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
 /// In the timer's interrupt.
 fn expired(slot: usize, expiry: Expiry) {
     let instance = &INSTANCES[slot % MAX_SLOTS];
-    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     instance.irq_latency.store(latency, Relaxed);
     let seq = instance.seq.load(Relaxed);
     if latency > SHARED.stop_irq.load(Relaxed) {

@@ -118,7 +118,7 @@ impl Console {
     }
 }
 
-extern "C" fn on_interrupt(console: usize, _: u64) {
+extern "C" fn on_interrupt(console: usize, _: Instant) {
     // SAFETY: `open` gives the address of a static.
     let console = unsafe { &*(console as *const Console) };
     // It is not told which of both; a permit that nobody has taken says it as well.

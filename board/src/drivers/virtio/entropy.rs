@@ -6,6 +6,7 @@ use rand_core::{TryCryptoRng, TryRng};
 use spin::Once;
 use takt_kernel::Error as KernelError;
 use takt_kernel::sync::{Mutex, Semaphore};
+use takt_kernel::time::Instant;
 
 use super::super::Error;
 use super::{BUFFER, Buffers, ENTROPY, attach};
@@ -78,7 +79,7 @@ impl Entropy {
     }
 }
 
-extern "C" fn on_interrupt(entropy: usize, _: u64) {
+extern "C" fn on_interrupt(entropy: usize, _: Instant) {
     // SAFETY: `open` gives the address of a static.
     let entropy = unsafe { &*(entropy as *const Entropy) };
     // A permit that nobody has taken says it as well.

@@ -68,7 +68,7 @@ fn begin() -> Result<(), Error> {
 fn expired(cpu: usize, expiry: Expiry) {
     let instance = &INSTANCES[cpu % MAX_CPUS];
     let seqnum = instance.seqnum.load(Relaxed);
-    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     trace_event_irqs_off!(timerlat, IRQ, seqnum, latency);
     if get(Param::PrintStack) != 0 {
         instance.save_stack();

@@ -11,6 +11,7 @@ use takt_board::pci::Function;
 use takt_kernel::irq;
 use takt_kernel::machine::Port;
 use takt_kernel::sync::Semaphore;
+use takt_kernel::time::Instant;
 use volatile::VolatilePtr;
 
 use super::ROUNDS;
@@ -41,7 +42,7 @@ fn write(register: u16, value: u8) {
     unsafe { Port::<u8>::new(COM1 + register).write(value) };
 }
 
-extern "C" fn on_com1(_: usize, at: u64) {
+extern "C" fn on_com1(_: usize, at: Instant) {
     note(stamp(), at);
     // SAFETY: COM1's data register: reading it takes the interrupt back.
     unsafe { Port::<u8>::new(COM1).read() };
@@ -49,15 +50,15 @@ extern "C" fn on_com1(_: usize, at: u64) {
     let _ = CAME.give();
 }
 
-extern "C" fn on_edu(_: usize, at: u64) {
+extern "C" fn on_edu(_: usize, at: Instant) {
     note(stamp(), at);
     // As above.
     let _ = CAME.give();
 }
 
 #[inline(always)]
-fn note(now: u32, at: u64) {
-    ENTRY.set(START.until(at as u32));
+fn note(now: u32, at: Instant) {
+    ENTRY.set(START.until(at.cycles() as u32));
     HANDLER.set(START.until(now));
 }
 

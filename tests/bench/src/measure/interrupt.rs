@@ -5,6 +5,7 @@ use core::arch::asm;
 use takt_kernel::irq;
 use takt_kernel::irq::FIRST_DEVICE_VECTOR;
 use takt_kernel::sync::Semaphore;
+use takt_kernel::time::Instant;
 
 use super::ROUNDS;
 use crate::clock::{START, Value};
@@ -25,12 +26,12 @@ static ENTRY: Value = Value::new();
 static RESULT: Value = Value::new();
 static WOKEN: Semaphore = Semaphore::new(0, 1);
 
-extern "C" fn handler(_: usize, _: u64) {
+extern "C" fn handler(_: usize, _: Instant) {
     ENTRY.take();
     START.set();
 }
 
-extern "C" fn wake(_: usize, _: u64) {
+extern "C" fn wake(_: usize, _: Instant) {
     // Someone waits for it: it cannot overflow.
     let _ = WOKEN.give();
     START.set();

@@ -4,6 +4,7 @@ use spin::Once;
 use takt_kernel::irq::FIRST_DEVICE_VECTOR;
 use takt_kernel::sync::{Queue, Semaphore};
 use takt_kernel::thread::{self, Thread};
+use takt_kernel::time::Instant;
 use takt_kernel::{irq, yield_now};
 
 use super::interrupt::cause;
@@ -105,7 +106,7 @@ fn resume_next(slot: usize) {
 
 static GIVEN: Semaphore = Semaphore::new(0, 1);
 
-extern "C" fn give(_: usize, _: u64) {
+extern "C" fn give(_: usize, _: Instant) {
     counter(1).count();
     let _ = GIVEN.give();
 }
@@ -123,7 +124,7 @@ fn interrupt() -> u32 {
 
 static RESUMED: Once<Thread> = Once::new();
 
-extern "C" fn resume(_: usize, _: u64) {
+extern "C" fn resume(_: usize, _: Instant) {
     counter(2).count();
     if let Some(thread) = RESUMED.get() {
         let _ = thread.resume();

@@ -16,7 +16,7 @@ static EXPIRED: Value = Value::new();
 
 /// From the interrupt's time stamp, its third instruction, to the timer's function.
 fn expired(_: usize, expiry: Expiry) {
-    EXPIRED.set(stamp().wrapping_sub(expiry.at as u32));
+    EXPIRED.set(stamp().wrapping_sub(expiry.at.cycles() as u32));
     let _ = FIRED.give();
 }
 

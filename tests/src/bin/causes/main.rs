@@ -177,7 +177,7 @@ static SEQ: AtomicU32 = AtomicU32::new(0);
 
 /// In the timer's interrupt.
 fn expired(_: usize, expiry: Expiry) {
-    let latency = expiry.at.wrapping_sub(expiry.deadline);
+    let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     trace_event_irqs_off!(
         events::timerlat_irq,
         0u32,
@@ -207,7 +207,7 @@ fn measure() -> Result<(), Error> {
     }
 }
 
-extern "C" fn handler(_: usize, _: u64) {}
+extern "C" fn handler(_: usize, _: Instant) {}
 
 thread_stack!(static STACKS: [16384; 4]);
 

@@ -245,7 +245,7 @@ target_test! {
     /// A thread ends beside one that was preempted, while an interrupt makes another on the same stack, as soon as it is
     /// free: every thread runs, and can be joined.
     fn ended_meanwhile(Alone) {
-        let begin_it = Timer::new(|_, _| gives(0, Expiry { deadline: 0, at: 0 }), 0)?;
+        let begin_it = Timer::new(|_, _| gives(0, Expiry { deadline: Instant::from_cycles(0), at: Instant::from_cycles(0) }), 0)?;
         let (mut rounds, mut nr_made) = (0, 0);
         at_every_instruction(
             |_, _| *MADE.lock() = spawn(0, PRIORITY + 2, runs_once, 1).ok(),
@@ -387,8 +387,8 @@ target_test! {
     fn timers_at_once(Alone) {
         static LAST: AtomicUsize = AtomicUsize::new(0);
         fn expired(number: usize, expiry: Expiry) {
-            let last = LAST.swap(expiry.at as usize, Relaxed) as u64;
-            note(if expiry.at >= last { number as u32 } else { 99 });
+            let last = LAST.swap(expiry.at.cycles() as usize, Relaxed) as u64;
+            note(if expiry.at.cycles() >= last { number as u32 } else { 99 });
         }
         fn woken_by_timer(_: usize) {
             let result = thread::park(Instant::NEVER);

@@ -45,7 +45,7 @@ fn nr_raised() -> u32 {
 
 fn looks_at_the_chain(_: usize, expiry: Expiry) {
     NR_RAISED.store(nr_raised(), Relaxed);
-    CAME_AT.store(expiry.deadline, Relaxed);
+    CAME_AT.store(expiry.deadline.cycles(), Relaxed);
 }
 
 /// A device's interrupt becomes pending, and then the handler wakes all.

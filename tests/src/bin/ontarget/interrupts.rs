@@ -118,7 +118,7 @@ target_test! {
 
     /// A vector has one handler, and exceptions have none.
     fn handlers_are_registered_once(Shared) {
-        extern "C" fn nothing(_: usize, _: u64) {}
+        extern "C" fn nothing(_: usize, _: Instant) {}
         check_err!(irq::register(interrupt::SOFTWARE, "nothing", nothing, 0), InvalidState);
         for vector in [0, 14, 31, 32, irq::TIMER_VECTOR, 255] {
             check_err!(irq::register(vector, "nothing", nothing, 0), InvalidArgument);

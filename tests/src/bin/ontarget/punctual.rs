@@ -22,10 +22,13 @@ static TIMERS: spin::Once<[Timer; 2]> = spin::Once::new();
 static AGAIN: AtomicU64 = AtomicU64::new(0);
 
 fn expired(number: usize, expiry: Expiry) {
-    LATE[number % 2].store(expiry.at.wrapping_sub(expiry.deadline), Relaxed);
+    LATE[number % 2].store(
+        expiry.at.cycles().wrapping_sub(expiry.deadline.cycles()),
+        Relaxed,
+    );
     let again = AGAIN.load(Relaxed);
     if number == 0 && again != 0 {
-        timers()[1].arm(Instant::from_cycles(expiry.deadline) + again);
+        timers()[1].arm(expiry.deadline + again);
     }
 }
 

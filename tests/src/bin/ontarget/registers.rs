@@ -86,7 +86,7 @@ fn storm(_: usize, expiry: Expiry) {
     if !STOP.load(Relaxed)
         && let Some(timer) = STORM_TIMER.get()
     {
-        timer.arm(takt_kernel::time::Instant::from_cycles(expiry.at) + 3_001 + count % 97);
+        timer.arm(expiry.at + 3_001 + count % 97);
     }
 }
 

@@ -315,7 +315,7 @@ fn storm(_: usize, expiry: Expiry) {
     if GO_ON.load(Relaxed)
         && let Some(timer) = STORM.get()
     {
-        timer.arm(Instant::from_cycles(expiry.at) + 30_011 + irq::count(0) % 61);
+        timer.arm(expiry.at + 30_011 + irq::count(0) % 61);
     }
 }
 

@@ -21,7 +21,7 @@ static EARLY: AtomicU32 = AtomicU32::new(0);
 /// Checks that deadlines come in ascending order and never early.
 fn in_order(_: usize, expiry: Expiry) {
     EXPIRED.fetch_add(1, Relaxed);
-    if LATEST.swap(expiry.deadline, Relaxed) > expiry.deadline {
+    if LATEST.swap(expiry.deadline.cycles(), Relaxed) > expiry.deadline.cycles() {
         OUT_OF_ORDER.fetch_add(1, Relaxed);
     }
     if expiry.at < expiry.deadline {
@@ -37,7 +37,7 @@ fn rearms(_: usize, expiry: Expiry) {
     if takt_tests::journal::len() < 10
         && let Some(timer) = PERIODIC.get()
     {
-        timer.arm(Instant::from_cycles(expiry.deadline) + 10_000);
+        timer.arm(expiry.deadline + 10_000);
     }
 }
 

@@ -177,7 +177,7 @@ fn storm(_: usize, expiry: Expiry) {
     if RUNS.load(Relaxed)
         && let Some(timer) = STORM.get()
     {
-        timer.arm(Instant::from_cycles(expiry.at) + 1_201 + irq::count(0) % 61);
+        timer.arm(expiry.at + 1_201 + irq::count(0) % 61);
     }
 }
 

@@ -8,7 +8,7 @@ use takt_board::pci::{self, Bar, Capability, Function};
 use takt_kernel::irq::{self, NR_DEVICE_VECTORS};
 use takt_kernel::machine::{self, Port};
 use takt_kernel::smp;
-use takt_kernel::time::sleep_nanos;
+use takt_kernel::time::{Instant, sleep_nanos};
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, check_err, target_test};
@@ -40,14 +40,14 @@ fn uart(register: u16, value: u8) {
     unsafe { Port::<u8>::new(COM1 + register).write(value) };
 }
 
-extern "C" fn on_com1(_: usize, _: u64) {
+extern "C" fn on_com1(_: usize, _: Instant) {
     // SAFETY: COM1's data register: reading it takes the interrupt back.
     let byte = unsafe { Port::<u8>::new(COM1).read() };
     BYTES.store(BYTES.load(Relaxed) << 8 | u64::from(byte), Relaxed);
     note();
 }
 
-extern "C" fn on_message(_: usize, _: u64) {
+extern "C" fn on_message(_: usize, _: Instant) {
     note();
 }
 

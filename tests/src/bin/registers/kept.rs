@@ -26,7 +26,7 @@ fn storm(_: usize, expiry: Expiry) {
     if !STOP.load(Relaxed)
         && let Some(timer) = TIMER.get()
     {
-        timer.arm(Instant::from_cycles(expiry.at) + 3_001 + count % 97);
+        timer.arm(expiry.at + 3_001 + count % 97);
     }
 }
 

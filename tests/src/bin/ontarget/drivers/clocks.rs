@@ -17,8 +17,8 @@ use takt_tests::{check, check_eq, check_err, target_test};
 static NR: AtomicU32 = AtomicU32::new(0);
 static AT: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn on_hpet(_: usize, at: u64) {
-    AT.store(at, Relaxed);
+extern "C" fn on_hpet(_: usize, at: Instant) {
+    AT.store(at.cycles(), Relaxed);
     NR.fetch_add(1, Relaxed);
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 use takt_kernel::Error;
 use takt_kernel::preempt;
 use takt_kernel::sync::{Condvar, EventFlags, Mutex, MutexGuard, Queue, Semaphore};
-use takt_kernel::thread::{self, Thread};
+use takt_kernel::thread::{self, State, Thread};
 use takt_kernel::time::{Instant, sleep_nanos};
 use takt_tests::worker::burn;
 
@@ -330,13 +330,13 @@ pub(super) fn look() {
     });
     for (priority, state) in seen.iter().flatten() {
         demand(
-            *state != 0 || *priority <= mine,
+            !state.is_empty() || *priority <= mine,
             "a thread runs while a more important one is ready",
         );
     }
     NR_ORDERS.fetch_add(1, Relaxed);
     // Who is about to wait may be on its way along a chain as well.
-    let is_waiting = |state: u8| state & WAITING != 0;
+    let is_waiting = |state: State| state.contains(State::WAITING);
     let is_settled = NR_CHANGING.load(Relaxed) == 0
         && WORKERS.iter().zip(seen).all(|(worker, seen)| {
             worker.waits_for.load(Relaxed) == 0 || seen.is_some_and(|(_, state)| is_waiting(state))
@@ -356,9 +356,6 @@ pub(super) fn look() {
     }
     drop(guard);
 }
-
-/// In [`thread::Info::state`].
-const WAITING: u8 = 1;
 
 /// What goes through the queue: who has sent it, and the number among what that one has sent.
 #[derive(Debug)]
