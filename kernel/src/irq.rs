@@ -156,6 +156,13 @@ impl Irq {
     }
 }
 
+impl Nmi {
+    /// Has the handler of a device's vector run on this CPU, as soon as interrupts are on: that one may give and wake.
+    pub fn raise(&self, irq: &Irq) {
+        apic::send_to_itself(irq.vector);
+    }
+}
+
 /// Sets the handler of the highest device vector that has none, best of one whose handler of this name has
 /// [released](Irq::release) it: see [`register`].
 ///

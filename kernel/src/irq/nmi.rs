@@ -24,8 +24,7 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use super::Irq;
-use crate::arch::{apic, percpu};
+use crate::arch::percpu;
 
 /// What an NMI's handler has of the kernel, besides trace points.
 #[derive(Debug)]
@@ -40,11 +39,6 @@ impl Nmi {
     #[must_use]
     pub fn interrupted_ip(&self) -> usize {
         self.interrupted_ip
-    }
-
-    /// Has the handler of a device's vector run on this CPU, as soon as interrupts are on: that one may give and wake.
-    pub fn raise(&self, irq: &Irq) {
-        apic::send_to_itself(irq.vector());
     }
 }
 
