@@ -67,9 +67,20 @@ pub(crate) fn to<K: Kind>(
     Switch { prev, next }
 }
 
-/// The same where the switch is recorded, or something else is to be done at each.
+/// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
+/// it would have this function keep registers.
 #[inline(never)]
 fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
+    if section.cpu(CpuRef::this()).nr_watchers != 0 {
+        return to_counted(section, prev, next);
+    }
+    record(&mut section, prev, next);
+    section.release();
+    Switch { prev, next }
+}
+
+#[inline(never)]
+fn to_counted(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
     commit(&mut section, prev, next);
     section.release();
     Switch { prev, next }
@@ -82,6 +93,12 @@ pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     if kernel.cpu(cpu).nr_watchers != 0 {
         watched(kernel, cpu, prev, next);
     }
+    record(kernel, prev, next);
+}
+
+/// Notes the switch, with a record of it if it is recorded.
+#[inline(always)]
+fn record(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
     let (left, taken) = kernel.two_threads(prev, next);
     if probe::is_switch_recorded(taken) {

@@ -109,6 +109,26 @@ impl WaitQueue {
         }
     }
 
+    /// [`next_after`](Self::next_after) and [`remove`](Self::remove) at once.
+    #[inline(always)]
+    pub const fn take<const N: usize>(
+        &mut self,
+        links: &mut Links<N>,
+        tid: ThreadId,
+        prio: Priority,
+    ) -> Option<(ThreadId, Priority)> {
+        if !self.sole.is(Sole::MANY) {
+            self.sole = Sole::EMPTY;
+            return None;
+        }
+        let next = self.many.next_after(links, tid, prio);
+        self.many.remove(links, tid, prio);
+        if next.is_none() {
+            self.note_end();
+        }
+        next
+    }
+
     #[inline(always)]
     const fn note_end(&mut self) {
         if self.many.is_empty() {
@@ -163,8 +183,6 @@ impl WaitQueue {
     }
 
     /// The thread after a queued one in order of importance.
-    ///
-    /// To take threads out while going through the queue, ask for the next one before removing.
     #[inline(always)]
     #[must_use]
     pub const fn next_after<const N: usize>(

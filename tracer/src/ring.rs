@@ -45,7 +45,7 @@ pub use control::{
 pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{
     record_bytes, record_bytes_ctx, record_near, record_near_ctx, record8, record8_ctx, record12,
-    record12_ctx, record16, record16_ctx, record20, record20_ctx, record24, record24_ctx,
+    record12_ctx, record16, record16_ctx, record20, record20_ctx, record24, record24_ctx, turn,
 };
 
 use crate::wire::{MAX_RECORD, SUB_COMMIT, SUB_HEADER, commit_of};

@@ -162,6 +162,13 @@ pub(crate) fn control_word<const OFFSET: usize>() -> u64 {
     value
 }
 
+/// Opens the next sub-buffer if that is all that keeps a record from being made, of the longest that the fast paths in assembly
+/// make or less; says whether it has.
+pub(crate) extern "C" fn turn() -> bool {
+    const LONGEST: u32 = 32;
+    ring::turn(RingOf::here(), LONGEST)
+}
+
 /// What the fast paths in assembly leave over, and what they are not for: records any number of extra words, and a text if
 /// the pointer is not null.
 ///

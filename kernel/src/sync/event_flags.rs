@@ -249,12 +249,6 @@ impl EventFlags {
             self.search_ends(kernel);
             return false;
         };
-        let (waiters, links) = kernel.waiting(&self.waiters);
-        let next = waiters.next_after(links, tid, prio);
-        match next {
-            Some(next) => self.search_from(kernel, next),
-            None => self.search_ends(kernel),
-        }
         let thread = TcbRef::of(tid);
         let t = kernel.thread(thread);
         let wanted = Wanted {
@@ -262,13 +256,21 @@ impl EventFlags {
             mode: t.exchange2,
         };
         let flags = self.flags.load(Relaxed);
-        if wanted.is_satisfied(flags) {
+        let is_satisfied = wanted.is_satisfied(flags);
+        let (waiters, links) = kernel.waiting(&self.waiters);
+        let next = match is_satisfied {
+            true => waiters.take(links, tid, prio),
+            false => waiters.next_after(links, tid, prio),
+        };
+        match next {
+            Some(next) => self.search_from(kernel, next),
+            None => self.search_ends(kernel),
+        }
+        if is_satisfied {
             if wanted.clears() {
                 self.flags.fetch_and(!wanted.mask, Relaxed);
             }
-            t.exchange = flags as usize;
-            let (waiters, links) = kernel.waiting(&self.waiters);
-            waiters.remove(links, tid, prio);
+            kernel.thread(thread).exchange = flags as usize;
             sched::wake_taken(kernel, thread);
         }
         next.is_some()

@@ -148,29 +148,11 @@ impl Semaphore {
         if self.try_take().is_ok() {
             return Ok(());
         }
-        let result = self.begin_take(deadline).finish();
+        let result = begin_take(self, deadline).finish();
         if result == Err(Error::TimedOut) {
             self.give_up();
         }
         result
-    }
-
-    #[inline(never)]
-    fn begin_take(&self, deadline: Instant) -> Handoff {
-        if !sched::may_block() {
-            core::hint::cold_path();
-            return Handoff::wrong_context();
-        }
-        let section = section::enter_thread();
-        if deadline != Instant::NEVER {
-            return self.begin_take_until(section, deadline);
-        }
-        let first = self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed);
-        if first.is_err() {
-            core::hint::cold_path();
-            return self.begin_take_again(section);
-        }
-        wait::block(section, Wait::Queue, Some(&self.waiters))
     }
 
     /// Apart, since what others left takes a call to look at.
@@ -225,4 +207,30 @@ impl Semaphore {
         }
         section.leave_quietly();
     }
+}
+
+/// Without an entry for the function tracer, which would be a hundredth of a wait: it ends before the wait begins, and
+/// `sched_switch` tells of that.
+#[inline(never)]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+fn begin_take(semaphore: &Semaphore, deadline: Instant) -> Handoff {
+    if !sched::may_block() {
+        core::hint::cold_path();
+        return Handoff::wrong_context();
+    }
+    let section = section::enter_thread();
+    if deadline != Instant::NEVER {
+        return semaphore.begin_take_until(section, deadline);
+    }
+    let first = semaphore
+        .count
+        .compare_exchange(0, CONTENDED, Relaxed, Relaxed);
+    if first.is_err() {
+        core::hint::cold_path();
+        return semaphore.begin_take_again(section);
+    }
+    wait::block(section, Wait::Queue, Some(&semaphore.waiters))
 }

@@ -18,6 +18,34 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
     super::record_bytes(ring, word, extra.get(..nr).unwrap_or(&extra), None);
 }
 
+/// Opens the next sub-buffer, if `len` bytes do not fit any more and nothing else is to be done. Says whether it has: if
+/// not, the slow path finds out why.
+#[inline(always)]
+pub(super) fn turn<R: CpuRing>(ring: R, len: u32) -> bool {
+    let pos = ring.pos();
+    let end = Geometry::<R>::end(pos);
+    let limit = ring.load(Word::Limit);
+    // Before the first sub-buffer both are 0, which means that tracing is off.
+    if limit != end
+        || limit == 0
+        || pos + u64::from(len) <= end
+        || ring.load(Word::Halves) != 0
+        || snapshot::is_pending(ring)
+    {
+        return false;
+    }
+    let now = ring.now();
+    let next = Geometry::<R>::seq(end);
+    if refusal(ring, next, next).is_some() {
+        return false;
+    }
+    let Some(first) = begin(ring, pos, now, 0, next) else {
+        return false;
+    };
+    raise(ring, end, Geometry::<R>::end(first.get()));
+    true
+}
+
 /// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
 ///
 /// Starts again, with a new time stamp, whenever somebody else has reserved meanwhile. Each turn is lost only to a
@@ -110,11 +138,19 @@ fn claim<R: CpuRing>(ring: R, pos: u64, turn: Turn) -> Turn {
     Turn::GO_ON
 }
 
-/// Moves the limit to the end of the sub-buffer that is open, if it is on and was not there. If the exchange fails, somebody
-/// has repaired it, or turned tracing off: both shall stand.
+/// Moves the limit to the end of the sub-buffer that is open, if it is on and was not there.
 #[inline(never)]
 fn raise_limit<R: CpuRing>(ring: R, limit: u64, end: u64) {
-    if limit == 0 || limit >= end || !ring.cas(Word::Limit, limit, end) {
+    if limit != 0 && limit < end {
+        raise(ring, limit, end);
+    }
+}
+
+/// Moves the limit on from where it was. If the exchange fails, somebody has repaired it, or turned tracing off: both shall
+/// stand.
+#[inline(always)]
+fn raise<R: CpuRing>(ring: R, limit: u64, end: u64) {
+    if !ring.cas(Word::Limit, limit, end) {
         return;
     }
     if snapshot::is_pending(ring) {
@@ -164,17 +200,7 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     if ring.load(Word::Halves) != 0 || turn.is_snapshot() {
         seq = snapshot::place(ring, seq, turn);
     }
-    let start = Geometry::<R>::start(seq);
-    let slot = Geometry::<R>::offset(start);
-    let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
-    let refusal = if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
-        Some(Word::Dropped)
-    } else if !snapshot::are_free(ring, next, seq) {
-        Some(Word::CommitOverrun)
-    } else {
-        None
-    };
-    if let Some(counter) = refusal {
+    if let Some(counter) = refusal(ring, next, seq) {
         // The finding holds only if it was this slot's turn all the while.
         if ring.pos() != pos {
             return Opened::RACED;
@@ -184,20 +210,53 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
         }
         return Opened::REFUSED;
     }
+    let Some(first) = begin(ring, pos, now, len, seq) else {
+        return Opened::RACED;
+    };
+    if seq != next {
+        snapshot::pass_over(ring, next, seq);
+    }
+    if turn.is_snapshot() {
+        snapshot::taken(ring, seq);
+    }
+    raise_limit(
+        ring,
+        ring.load(Word::Limit),
+        Geometry::<R>::end(first.get()),
+    );
+    Opened(first.get())
+}
+
+/// What counts the event that is lost if sub-buffer `seq` cannot be opened, with those from `next` on passed over.
+#[inline(always)]
+fn refusal<R: CpuRing>(ring: R, next: u64, seq: u64) -> Option<Word> {
+    let is_kept = ring.load(Word::Mode) == Mode::StopWhenFull as u64;
+    if is_kept && seq >= ring.load(Word::Consumed) + capacity(ring) {
+        Some(Word::Dropped)
+    } else if !snapshot::are_free(ring, next, seq) {
+        Some(Word::CommitOverrun)
+    } else {
+        None
+    }
+}
+
+/// Reserves the rest of the sub-buffer in which `pos` lies, all up to sub-buffer `seq`, its header and `len` bytes behind it;
+/// writes the header. Gives the position of the `len` bytes, or `None` if somebody else has reserved meanwhile.
+#[inline(always)]
+fn begin<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, seq: u64) -> Option<NonZeroU64> {
+    let start = Geometry::<R>::start(seq);
+    let slot = Geometry::<R>::offset(start);
     let commit = ring.load64(slot + SUB_COMMIT);
     let lost = ring.load(Word::Dropped) + ring.load(Word::CommitOverrun);
     let first = start + u64::from(SUB_HEADER);
     // Between the load of `pos` and its exchange: who records something after this makes the exchange fail.
     ring.opening();
     if !ring.cas(Word::Pos, pos, first + u64::from(len)) {
-        return Opened::RACED;
+        return None;
     }
-    // From here on the rest of the old sub-buffer, what is passed over, the header and `len` bytes are ours. `commit` is
-    // still the slot's: nobody was inside, and nobody could reserve there before us.
+    // From here on all that was reserved is ours. `commit` is still the slot's: nobody was inside, and nobody could reserve
+    // there before us.
     pad(ring, pos);
-    if seq != next {
-        snapshot::pass_over(ring, next, seq);
-    }
     let [_, _, ctx, current] = ring.ctx().to_le_bytes();
     let version = SubHeader::VERSION;
     let header = SubHeader {
@@ -219,15 +278,11 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
     ring.add64::<SUB_COMMIT>(slot, u64::from(SUB_HEADER));
     ring.store(Word::TsHi, noted(now >> 32));
     ring.store(Word::Reported, lost);
-    if turn.is_snapshot() {
-        snapshot::taken(ring, seq);
-    }
-    raise_limit(ring, ring.load(Word::Limit), start + Geometry::<R>::SUB);
-    Opened(first)
+    NonZeroU64::new(first)
 }
 
 /// Ends the sub-buffer: fills it from the reserved position `pos` to its end, and commits that.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn pad<R: CpuRing>(ring: R, pos: u64) {
     let left = Geometry::<R>::left(pos);
     if left >= 8 {

@@ -91,13 +91,23 @@ pub(super) fn place<R: CpuRing>(ring: R, seq: u64, turn: Turn) -> u64 {
 
 /// Whether nobody is inside the slots of the sub-buffers `from` to `to`, that one too: who opens one that is passed over may
 /// not have written its header yet.
-#[inline(never)]
+#[inline(always)]
 pub(super) fn are_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
-    (from..to + 1).all(|seq| {
-        let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
-        let commit = ring.load64(at + SUB_COMMIT);
-        commit & COMMIT_BYTES == Geometry::<R>::complete_before(seq)
-    })
+    is_free(ring, to) && (from == to || all_free(ring, from, to))
+}
+
+#[cold]
+#[inline(never)]
+fn all_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
+    (from..to).all(|seq| is_free(ring, seq))
+}
+
+/// Whether nobody is inside the slot of sub-buffer `seq`.
+#[inline(always)]
+fn is_free<R: CpuRing>(ring: R, seq: u64) -> bool {
+    let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
+    let commit = ring.load64(at + SUB_COMMIT);
+    commit & COMMIT_BYTES == Geometry::<R>::complete_before(seq)
 }
 
 /// Whether a snapshot was asked for and is not taken yet.

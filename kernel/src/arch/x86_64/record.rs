@@ -88,6 +88,25 @@ global_asm!(
     "mov gs:[eax + {RING} + 4], ecx",
     ".endm",
     //
+    // Where it does not go straight through: mostly the sub-buffer is full. Then it goes on in the next one.
+    ".macro TAKT_TURN name",
+    "call takt_record_turn",
+    "jnc takt_\\name\\()_rest",
+    ".endm",
+    //
+    // r8 = the position, and no carry if the next sub-buffer was opened. Six registers, so the stack is aligned.
+    "takt_record_turn:",
+    ".irp r, rcx,rdi,rsi,r9,r10,r11",
+    "push \\r",
+    ".endr",
+    "call {turn}",
+    ".irp r, r11,r10,r9,rsi,rdi,rcx",
+    "pop \\r",
+    ".endr",
+    "mov r8, gs:[{POS}]",
+    "cmp al, 1",
+    "ret",
+    //
     // Keeps what the Rust function may change, and makes room for four extra words.
     ".macro TAKT_RECORD_KEEP",
     ".irp r, rdi,rsi,r9,r10,r11",
@@ -118,6 +137,7 @@ global_asm!(
     "add qword ptr gs:[rax + {RING} + {COMMIT}], {COMMIT_RECORD} + \\len",
     "ret",
     "8:",
+    "TAKT_TURN \\name",
     "push (\\len - 8) / 4",
     "jmp takt_record_slow",
     ".popsection",
@@ -192,6 +212,7 @@ global_asm!(
     "ret",
     // On the slow path all of it.
     "8:",
+    "TAKT_TURN rec_near",
     "or ch, {NEAR_FAR} >> 8",
     "push -6", // two, in one register
     "jmp takt_record_slow",
@@ -228,6 +249,7 @@ global_asm!(
     "mov gs:[eax + esi + {RING} + \\head + 4 - 4], edx",
     "jmp 6b",
     "8:",
+    "TAKT_TURN \\name",
     "push (\\head - 8) / 4",
     "jmp takt_record_text_slow",
     ".popsection",
@@ -257,6 +279,7 @@ global_asm!(
     NEAR_FAR = const wire::NEAR_FAR,
     JUMP_LEN = const JUMP_LEN,
     bytes = sym crate::probe::ring::record_bytes,
+    turn = sym crate::probe::ring::turn,
 );
 
 /// Calls to them: `name = SYMBOL(argument: type = register, …) changes register;`.

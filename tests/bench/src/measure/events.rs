@@ -44,6 +44,7 @@ macro_rules! classes {
         })*
 
         fn every_class() {
+            let mut first = 0;
             $({
                 // As at a real place: the arguments in registers, their values unknown to the compiler; and the kernel's
                 // own events by the macro for interrupts that are known to be off, as the kernel emits them; timerlat's by that for
@@ -54,8 +55,10 @@ macro_rules! classes {
                     classes!(@emit $trace $event [$($arg),*] $([$($field),+])?);
                     stamp().wrapping_sub(before)
                 }
-                class(stringify!($event), <$event::Event as Event>::id().number(), || site($(black_box($value)),*));
+                let id = <$event::Event as Event>::id().number();
+                first = first.max(class(stringify!($event), id, || site($(black_box($value)),*)));
             })*
+            insn("event-first", first);
         }
     };
     (@emit $trace:ident $event:ident [$($arg:ident),*]) => {
@@ -93,13 +96,14 @@ classes! {
 const NR: u32 = 2_000;
 
 /// One class: the cost of a place that is off, of a recorded event (the usual one, and the longest: a new sub-buffer),
-/// and its bytes.
+/// and its bytes. Gives what the first record took after tracing was turned on, which is told who runs.
 #[inline(always)]
-fn class(name: &str, id: u32, site: impl Fn() -> u32) {
+fn class(name: &str, id: u32, site: impl Fn() -> u32) -> u32 {
     let own = own_cost();
     insn(format_args!("event-off-{name}"), site() - own);
     set(id, true);
     trace::tracing_on();
+    let first = site() - own;
     let (mut least, mut most) = (u32::MAX, 0);
     for _ in 0..NR {
         let cost = site() - own;
@@ -116,6 +120,7 @@ fn class(name: &str, id: u32, site: impl Fn() -> u32) {
     // If the one began a sub-buffer, the difference is no measure; then the next is.
     let _ = one;
     bytes(format_args!("event-bytes-{name}"), size as u32);
+    first
 }
 
 fn set(id: u32, on: bool) {

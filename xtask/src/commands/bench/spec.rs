@@ -132,10 +132,10 @@ const CLASSES: [(&str, &str, u64); 18] = [
 fn class_rows(values: &Values) -> Vec<Row> {
     let mut rows = Vec::new();
     for (class, title, size) in CLASSES {
-        let limits = if class == WITHOUT_LIMIT {
-            (None, None)
+        let (limits, worst) = if class == WITHOUT_LIMIT {
+            ((None, None), (None, None))
         } else {
-            (Some(40), Some(25))
+            ((Some(40), Some(25)), (Some(200), Some(120)))
         };
         let kinds = [
             ("event", "recorded", "insn", limits),
@@ -143,7 +143,7 @@ fn class_rows(values: &Values) -> Vec<Row> {
                 "event-worst",
                 "recorded into a new sub-buffer",
                 "insn",
-                (None, None),
+                worst,
             ),
             ("event-off", "off", "insn", (Some(1), Some(1))),
             ("event-bytes", "bytes", "B", (None, Some(size))),
