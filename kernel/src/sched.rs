@@ -19,13 +19,20 @@ use crate::thread::tcb::{SUSPENDED, Tcb, TcbRef, WAITING, Woken};
 /// queue, if any, no longer holds it.
 #[inline(always)]
 pub(crate) fn wake(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
-    let t = kernel.thread(thread);
-    if t.state == WAITING {
-        return wake_waiting(kernel, thread, woken);
+    if kernel.thread(thread).state == WAITING {
+        wake_waiting(kernel, thread, woken);
+    } else {
+        wake_not_ready(kernel, thread, woken);
     }
+}
+
+/// [`wake`] of a thread that is suspended as well, or does not wait yet. Apart: what it needs would be kept at hand for it.
+#[cold]
+#[inline(never)]
+fn wake_not_ready(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
+    let t = kernel.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
     t.woken = woken;
-    // Suspended as well, or not waiting yet.
     t.state &= !WAITING;
 }
 

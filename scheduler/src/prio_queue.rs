@@ -79,16 +79,18 @@ impl PrioQueue {
         self.set_head(prio, tid);
     }
 
-    /// Takes a queued thread out, wherever it stands. `prio` is what it was pushed with.
+    /// Takes a queued thread out, wherever it stands; says whether no other of its priority is left. `prio` is what it was
+    /// pushed with.
     #[inline(always)]
     pub const fn remove<const N: usize>(
         &mut self,
         links: &mut Links<N>,
         tid: ThreadId,
         prio: Priority,
-    ) {
+    ) -> bool {
         let next = links.next(tid);
-        if next.raw() == tid.raw() {
+        let is_last = next.raw() == tid.raw();
+        if is_last {
             self.levels.remove(prio);
         } else {
             links.unlink(tid, next);
@@ -96,6 +98,7 @@ impl PrioQueue {
                 self.set_head(prio, next);
             }
         }
+        is_last
     }
 
     /// The most important thread; of equals, the first.

@@ -102,31 +102,12 @@ impl WaitQueue {
         prio: Priority,
     ) {
         if self.sole.is(Sole::MANY) {
-            self.many.remove(links, tid, prio);
-            self.note_end();
+            if self.many.remove(links, tid, prio) {
+                self.note_end();
+            }
         } else {
             self.sole = Sole::EMPTY;
         }
-    }
-
-    /// [`next_after`](Self::next_after) and [`remove`](Self::remove) at once.
-    #[inline(always)]
-    pub const fn take<const N: usize>(
-        &mut self,
-        links: &mut Links<N>,
-        tid: ThreadId,
-        prio: Priority,
-    ) -> Option<(ThreadId, Priority)> {
-        if !self.sole.is(Sole::MANY) {
-            self.sole = Sole::EMPTY;
-            return None;
-        }
-        let next = self.many.next_after(links, tid, prio);
-        self.many.remove(links, tid, prio);
-        if next.is_none() {
-            self.note_end();
-        }
-        next
     }
 
     #[inline(always)]

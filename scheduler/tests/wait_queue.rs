@@ -7,8 +7,6 @@ use takt_scheduler::{Links, PrioQueue, Priority, ThreadId, WaitQueue};
 enum Op {
     /// Queues the thread, or takes it out if it is queued.
     Toggle(u8, u8),
-    /// Takes the thread out if it is queued, with the next one given.
-    Take(u8),
     Pop,
 }
 
@@ -16,7 +14,6 @@ fn ops(nr_threads: u8) -> impl Strategy<Value = Vec<Op>> {
     let prio = prop_oneof![4 => prop::sample::select(vec![0u8, 1, 35, 36, 98, 99]), 1 => 0u8..100];
     let op = prop_oneof![
         4 => (1..=nr_threads, prio).prop_map(|(tid, prio)| Op::Toggle(tid, prio)),
-        1 => (1..=nr_threads).prop_map(Op::Take),
         1 => Just(Op::Pop),
     ];
     prop::collection::vec(op, 1..200)
@@ -42,14 +39,6 @@ fn follow(ops: Vec<Op>) {
                         queue.remove(&mut links, tid, prio);
                         model.remove(&mut model_links, tid, prio);
                     }
-                }
-            }
-            Op::Take(raw) => {
-                let tid = ThreadId::new(raw);
-                if let Some(prio) = queued[usize::from(raw)].take() {
-                    let next = model.next_after(&model_links, tid, prio);
-                    assert_eq!(queue.take(&mut links, tid, prio), next);
-                    model.remove(&mut model_links, tid, prio);
                 }
             }
             Op::Pop => {

@@ -9,16 +9,16 @@
 //!   that waited for it are woken, too. (With several CPUs another may look at the flags or clear them between two
 //!   sections, as it might between two calls.)
 //!
-//! Where a search stands is a thread's number, good for as long as that thread stands where it stood: its mark
-//! (`searched` in its control block) ends when it waits anew, and no thread may have been moved in a queue since. The
-//! search else begins anew; to look at a waiter twice does no harm.
+//! Where a search stands is a thread's number, good for as long as that thread stands where it stood: it waits here (one that
+//! waits anew has carried the search to its end before), and no thread was moved in a queue since. The search else begins
+//! anew; to look at a waiter twice does no harm.
 
 use core::sync::atomic::{
-    AtomicU8, AtomicU32,
+    AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use takt_scheduler::{Priority, ThreadId};
+use takt_scheduler::ThreadId;
 
 use crate::arch::{interrupts, percpu};
 use crate::clock::Instant;
@@ -26,7 +26,7 @@ use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::preempt;
 use crate::sched;
-use crate::section::{self, Kernel, Waiters};
+use crate::section::{self, Kernel, Kind, Waiters};
 use crate::thread::tcb::{TcbRef, Wait};
 use crate::wait;
 
@@ -80,7 +80,7 @@ impl Wanted {
 }
 
 /// In [`EventFlags::search`]: there is none.
-const NO_SEARCH: u8 = 0;
+const NO_SEARCH: u32 = 0;
 
 /// A word of flags.
 ///
@@ -91,7 +91,7 @@ pub struct EventFlags {
     flags: AtomicU32,
     /// The number of the waiter that is looked at next, or 0, which an idle thread has, while there is no search. Changes
     /// inside a section only.
-    search: AtomicU8,
+    search: AtomicU32,
     /// [`sched::nr_moved`] when the search began, or began anew.
     nr_moved: AtomicU32,
     waiters: Waiters,
@@ -105,7 +105,7 @@ impl EventFlags {
     pub const fn new(initial: u32) -> Self {
         Self {
             flags: AtomicU32::new(initial),
-            search: AtomicU8::new(NO_SEARCH),
+            search: AtomicU32::new(NO_SEARCH),
             nr_moved: AtomicU32::new(0),
             waiters: Waiters::new(),
             rest: Work::new(Self::go_on),
@@ -131,12 +131,11 @@ impl EventFlags {
         self.finish_search();
         let mut section = section::enter();
         self.flags.fetch_or(bits, Release);
-        let Some(first) = section.waiting(&self.waiters).0.top() else {
+        if section.waiting(&self.waiters).0.is_empty() {
             section.leave_quietly();
             return;
-        };
-        self.nr_moved.store(sched::nr_moved(), Relaxed);
-        self.search_from(&mut section, first);
+        }
+        self.begin_search(&mut section);
         // A section of its own, but no thread in between: whoever came would keep the first waiter waiting.
         let guard = percpu::is_preemptible().then(preempt::disable);
         section.leave_quietly();
@@ -201,31 +200,23 @@ impl EventFlags {
         }
     }
 
-    /// The search goes on at this waiter.
+    /// Begins the search, or begins it anew.
     #[inline(always)]
-    fn search_from(&self, kernel: &mut Kernel, (tid, _): (ThreadId, Priority)) {
-        kernel.thread(TcbRef::of(tid)).searched = true;
-        self.search.store(tid.raw(), Relaxed);
+    fn begin_search(&self, kernel: &mut Kernel) {
+        self.nr_moved.store(sched::nr_moved(), Relaxed);
+        let top = kernel.waiting(&self.waiters).0.top();
+        match top {
+            Some((tid, _)) => self.search.store(tid.raw().into(), Relaxed),
+            None => self.search_ends(kernel),
+        }
     }
 
-    /// The waiter that is looked at next, unless the search is over.
-    #[inline(always)]
-    fn next_searched(&self, kernel: &mut Kernel) -> Option<(ThreadId, Priority)> {
-        let search = self.search.load(Relaxed);
-        if search == NO_SEARCH {
-            return None;
-        }
-        let tid = ThreadId::new(search);
-        let t = kernel.look_at(TcbRef::of(tid));
-        let is_there = t.searched && core::ptr::eq(t.wait_queue, &self.waiters);
-        if is_there && self.nr_moved.load(Relaxed) == sched::nr_moved() {
-            Some((tid, t.wait_prio))
-        } else {
-            // It has left or waits anew, or another may have been moved from behind it to before it.
-            core::hint::cold_path();
-            self.nr_moved.store(sched::nr_moved(), Relaxed);
-            kernel.waiting(&self.waiters).0.top()
-        }
+    /// Its number does not say where the search stands: that thread has left, or another may have been moved from behind it to
+    /// before it.
+    #[cold]
+    #[inline(never)]
+    fn begin_anew(&self, kernel: &mut Kernel) {
+        self.begin_search(kernel);
     }
 
     #[inline(always)]
@@ -234,21 +225,44 @@ impl EventFlags {
         self.rest.done(kernel);
     }
 
-    /// Looks at one waiter in a section of its own; says whether there is another.
-    #[inline(never)]
+    /// Looks at one waiter in a section of its own; says whether the search is still under way.
+    #[inline(always)]
     fn look_at_next(&self) -> bool {
-        let mut section = section::enter();
-        let is_more = self.look_at_next_in(&mut section);
+        if interrupts::are_enabled() {
+            self.look_in(section::Thread);
+        } else {
+            self.look_in(section::Irq);
+        }
+        self.search.load(Relaxed) != NO_SEARCH
+    }
+
+    #[inline(never)]
+    fn look_in<K: Kind>(&self, kind: K) {
+        let mut section = kind.enter_again();
+        self.look_at_one(&mut section);
         section.leave();
-        is_more
     }
 
     #[inline(always)]
-    fn look_at_next_in(&self, kernel: &mut Kernel) -> bool {
-        let Some((tid, prio)) = self.next_searched(kernel) else {
-            self.search_ends(kernel);
-            return false;
-        };
+    fn look_at_one(&self, kernel: &mut Kernel) {
+        let search = self.search.load(Relaxed);
+        if search == NO_SEARCH {
+            return;
+        }
+        let tid = ThreadId::new(search as u8);
+        let t = kernel.look_at(TcbRef::of(tid));
+        // One that has left and waits anew has carried the search to its end before.
+        let is_there = core::ptr::eq(t.wait_queue, &self.waiters);
+        if !is_there || self.nr_moved.load(Relaxed) != sched::nr_moved() {
+            return self.begin_anew(kernel);
+        }
+        let prio = t.wait_prio;
+        let (waiters, links) = kernel.waiting(&self.waiters);
+        let next = waiters.next_after(links, tid, prio);
+        match next {
+            Some((next, _)) => self.search.store(next.raw().into(), Relaxed),
+            None => self.search_ends(kernel),
+        }
         let thread = TcbRef::of(tid);
         let t = kernel.thread(thread);
         let wanted = Wanted {
@@ -256,24 +270,15 @@ impl EventFlags {
             mode: t.exchange2,
         };
         let flags = self.flags.load(Relaxed);
-        let is_satisfied = wanted.is_satisfied(flags);
-        let (waiters, links) = kernel.waiting(&self.waiters);
-        let next = match is_satisfied {
-            true => waiters.take(links, tid, prio),
-            false => waiters.next_after(links, tid, prio),
-        };
-        match next {
-            Some(next) => self.search_from(kernel, next),
-            None => self.search_ends(kernel),
-        }
-        if is_satisfied {
+        if wanted.is_satisfied(flags) {
             if wanted.clears() {
                 self.flags.fetch_and(!wanted.mask, Relaxed);
             }
-            kernel.thread(thread).exchange = flags as usize;
+            t.exchange = flags as usize;
+            let (waiters, links) = kernel.waiting(&self.waiters);
+            waiters.remove(links, tid, prio);
             sched::wake_taken(kernel, thread);
         }
-        next.is_some()
     }
 
     /// Gives the flags if the condition holds, as they were before any clearing.
@@ -337,7 +342,6 @@ impl EventFlags {
         let t = section.thread(me);
         t.exchange = wanted.mask as usize;
         t.exchange2 = wanted.mode;
-        t.searched = false;
         let queue = Some(&self.waiters);
         wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
             .result()

@@ -131,8 +131,6 @@ pub(crate) struct Tcb {
     /// Since it announced its wait, it was given another priority: whoever did so may have to let it go on before the owner
     /// of its mutex has that. (Also where it is the former one again: the owner may have seen the one in between.)
     pub(crate) is_reprioritized: bool,
-    /// It has not begun to wait anew since a search through its wait queue came to it.
-    pub(crate) searched: bool,
     /// Who waits for its end.
     pub(crate) joiner: Option<ThreadId>,
     pub(crate) name: Option<&'static str>,
