@@ -1,7 +1,8 @@
 //! Writes a text into the EEPROM that QEMU puts on the SMBus for each memory module, by an EEPROM driver of the ecosystem, and
 //! reads it back.
 //!
-//! `cargo xtask run eeprom`. Do not run it on a real machine: there the memory modules' own data would be overwritten.
+//! `cargo xtask run eeprom`. On a real machine it reads what a memory module says of itself and ends with an error: the driver
+//! refuses to write there.
 #![no_std]
 #![no_main]
 

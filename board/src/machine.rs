@@ -23,6 +23,12 @@ static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 /// CPUID 1 ECX, bit 31: there is a hypervisor.
 const HAS_HYPERVISOR: u32 = 1 << 31;
 
+/// Whether a hypervisor says that it is there.
+#[must_use]
+pub(crate) fn has_hypervisor() -> bool {
+    __cpuid(1).ecx & HAS_HYPERVISOR != 0
+}
+
 /// Reads what does not change, and the clocks at the beginning of the measurement.
 ///
 /// # Context

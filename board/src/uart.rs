@@ -47,6 +47,11 @@ impl Registers {
         Self { base }
     }
 
+    /// Whether they are COM1's, which the image's own capture or console may have taken.
+    pub(crate) const fn is_com1(&self) -> bool {
+        self.base == Self::COM1.base
+    }
+
     #[inline(always)]
     pub(crate) fn write(&self, register: u16, value: u8) {
         // SAFETY: the port belongs to the UART: that of a PC's two, or by the promise made to `at`.

@@ -58,6 +58,11 @@ static WATCHED: Once<(&'static Status, Thread)> = Once::new();
 /// Onto the screen's memory.
 static WINDOW: Window = Window::new();
 
+/// Whether it prints on COM1.
+pub(crate) fn has_port() -> bool {
+    CONSOLE.get().is_some_and(|console| console.has_serial)
+}
+
 /// Turns it on, if it is to be.
 ///
 /// # Safety

@@ -13,6 +13,11 @@
 //! | 1 | 1 | read byte |
 //! | 1 | more | I2C read |
 //!
+//! On a PC the memory modules are on this bus: at 0x50 to 0x57 is what the firmware knows of them, and at 0x30 to 0x37 they take
+//! commands, write protection among them. A module whose data is overwritten keeps the PC from booting. So on a machine that is no
+//! hypervisor's, data for the former and anything for the latter is [`Error::MemoryModule`], and nothing of it has been sent;
+//! reading the former is possible. A bus without modules is taken by [`SmBus::take_without_modules`].
+//!
 //! The bus is 100 kHz fast, 90 us a byte; the calling thread sleeps meanwhile.
 //!
 //! Source: Intel ICH9 data sheet (316972), 5.20 and 19.2; SMBus specification 2.0, 5.5.
@@ -26,6 +31,7 @@ use heapless::Vec;
 use takt_kernel::machine::Port;
 use takt_kernel::time::{Delay, Instant};
 
+use crate::machine;
 use crate::pci::Function;
 
 const STATUS: u16 = 0;
@@ -76,6 +82,8 @@ enum Protocol {
 pub enum Error {
     /// It is none of those that an SMBus controller knows.
     Unsupported,
+    /// It would change what a memory module says of itself.
+    MemoryModule,
     /// Nobody answers at this address, or the device refused a byte: the controller does not tell.
     NoAcknowledge,
     /// Another master was faster.
@@ -94,7 +102,7 @@ impl embedded_hal::i2c::Error for Error {
             Self::NoAcknowledge => ErrorKind::NoAcknowledge(NoAcknowledgeSource::Unknown),
             Self::ArbitrationLoss => ErrorKind::ArbitrationLoss,
             Self::TimedOut => ErrorKind::Bus,
-            Self::Unsupported | Self::InUse | Self::Killed => ErrorKind::Other,
+            Self::Unsupported | Self::MemoryModule | Self::InUse | Self::Killed => ErrorKind::Other,
         }
     }
 }
@@ -103,6 +111,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unsupported => "no SMBus controller can do this transaction",
+            Self::MemoryModule => "the address is a memory module's, which must not be changed",
             Self::NoAcknowledge => "the device does not answer, or refuses a byte",
             Self::ArbitrationLoss => "another master was faster",
             Self::InUse => "another agent uses the controller",
@@ -121,6 +130,8 @@ static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct SmBus {
     function: Function,
     ports: u16,
+    /// Memory modules may be there.
+    has_modules: bool,
 }
 
 /// What is asked for, as the controller is told.
@@ -172,6 +183,15 @@ impl Request {
         };
         Some((Self::new(&written, nr_read)?, nr_read))
     }
+
+    /// Whether it could change what a memory module at this address is: it writes data to its EEPROM, or is a command to it.
+    fn changes_module(&self, address: u8) -> bool {
+        match address {
+            0x30..=0x37 => true,
+            0x50..=0x57 => !self.is_read && !self.data.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 /// Takes the controller's semaphore: whoever reads its bit as 0 has it, since the bit reads as 1 from then on, until a 1 is
@@ -186,15 +206,33 @@ fn claim(mut status: impl FnMut() -> u8, mut wait: impl FnMut() -> bool) -> Resu
 }
 
 impl SmBus {
-    /// The controller, if there is one that nobody has taken yet.
+    /// The controller, if there is one that nobody has taken yet. Memory modules are protected unless a hypervisor says that
+    /// it is there.
     #[must_use]
     pub fn take() -> Option<Self> {
+        Self::take_with(!machine::has_hypervisor())
+    }
+
+    /// The same with nothing protected.
+    ///
+    /// # Safety
+    /// No memory module is on the bus: one that is written to may keep the machine from ever booting again.
+    #[must_use]
+    pub unsafe fn take_without_modules() -> Option<Self> {
+        Self::take_with(false)
+    }
+
+    fn take_with(has_modules: bool) -> Option<Self> {
         let function = Function::find_class((0x0c, 0x05, 0x00)).filter(|it| it.id().0 == 0x8086)?;
         let ports = function.enable_ports(4)?;
         if IS_TAKEN.swap(true, Relaxed) {
             return None;
         }
-        let bus = Self { function, ports };
+        let bus = Self {
+            function,
+            ports,
+            has_modules,
+        };
         bus.configure(ENABLE, I2C_FORMAT);
         Some(bus)
     }
@@ -357,6 +395,9 @@ impl I2c for SmBus {
     fn transaction(&mut self, address: u8, operations: &mut [Operation<'_>]) -> Result<(), Error> {
         let request = Request::of(operations).filter(|_| address < 0x80);
         let (request, nr_read) = request.ok_or(Error::Unsupported)?;
+        if self.has_modules && request.changes_module(address) {
+            return Err(Error::MemoryModule);
+        }
         let read = operations
             .iter_mut()
             .filter_map(|operation| match operation {
@@ -393,6 +434,31 @@ mod tests {
                 (Err(Error::InUse), 3)
             };
             assert_eq!((claimed, reads), expected, "{given_back}");
+        }
+    }
+
+    #[test]
+    fn memory_modules_are_read_but_not_changed() {
+        let changes = |address, operations: &[Operation<'_>]| {
+            Request::of(operations).map(|(request, _)| request.changes_module(address))
+        };
+        let mut bytes = [0; 16];
+        for address in 0..0x80 {
+            let (is_eeprom, is_command) = (address & 0x78 == 0x50, address & 0x78 == 0x30);
+            for written in [&[0, 1][..], &[0, 1, 2], &[0; 33]] {
+                let changes = changes(address, &[Operation::Write(written)]);
+                assert_eq!(changes, Some(is_eeprom || is_command), "{address:#x}");
+            }
+            // Is it there; the place to read from; the ways to read.
+            assert_eq!(changes(address, &[]), Some(is_command));
+            let place = [Operation::Write(&[7])];
+            assert_eq!(changes(address, &place), Some(is_command));
+            let next = [Operation::Read(&mut bytes[..1])];
+            assert_eq!(changes(address, &next), Some(is_command));
+            for len in [1, 16] {
+                let read = [Operation::Write(&[7]), Operation::Read(&mut bytes[..len])];
+                assert_eq!(changes(address, &read), Some(is_command), "{address:#x}");
+            }
         }
     }
 

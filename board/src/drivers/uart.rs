@@ -16,6 +16,7 @@ use takt_kernel::time::Instant;
 use takt_kernel::{Error as KernelError, irq};
 
 use super::Error;
+use crate::capture;
 use crate::ioapic::{Line, Pin};
 use crate::lock::IrqLock;
 use crate::uart::{
@@ -126,8 +127,18 @@ fn divisor(baud: u32) -> Option<u16> {
         .ok()
 }
 
+/// Whether frames or the console's text go over COM1.
+fn is_com1_taken() -> bool {
+    #[cfg(feature = "console")]
+    let has_console = crate::console::has_port();
+    #[cfg(not(feature = "console"))]
+    let has_console = false;
+    has_console || capture::has_port()
+}
+
 impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
-    /// COM1, which the kernel's own messages go to as well.
+    /// COM1, which the kernel's own messages go to as well. It cannot be opened while the capture (`capture=com1`) or the console
+    /// has it; `console=screen` or `console=off` on the command line leaves it alone.
     #[must_use]
     pub const fn com1() -> Self {
         Self::new("com1", Registers::COM1, 4)
@@ -178,10 +189,14 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Uart<RECEIVE, TRANSMIT> {
     ///
     /// # Errors
     /// [`InvalidArgument`](KernelError::InvalidArgument) if no UART answers, it cannot be that fast or slow within 2 %, or the
-    /// CPU does not run; [`InvalidState`](KernelError::InvalidState) if the port is open, or its pin has another handler;
+    /// CPU does not run; [`InvalidState`](KernelError::InvalidState) if the port is open, if it is COM1
+    /// and the capture or the console has it, or if its pin has another handler;
     /// [`OutOfResources`](KernelError::OutOfResources) if there is no vector.
     pub fn open(&'static self, baud: u32, cpu: usize) -> Result<Port<RECEIVE, TRANSMIT>, Error> {
         let divisor = divisor(baud).ok_or(KernelError::InvalidArgument)?;
+        if self.registers.is_com1() && is_com1_taken() {
+            return Err(KernelError::InvalidState.into());
+        }
         if self.is_open.swap(true, Relaxed) {
             return Err(KernelError::InvalidState.into());
         }

@@ -26,6 +26,8 @@ pub(super) fn examples(stage: &Stage) -> Result<()> {
     let dice = run(stage, "random", "", rng)?.code(0)?;
     let nr = dice.stdout.matches("(board/examples/random.rs").count();
     ensure!(nr == 5, "{nr} rolls:\n{}", dice.stdout);
+    // The capture has its port: it is not opened, and nobody waits for what is typed.
+    run(stage, "echo", "capture=com1", "")?.code(1)?;
     run(stage, "clock", "", "")?
         .code(0)?
         .says("it is DateTime { year: 2026, month: 1, day: 1,")?
