@@ -97,8 +97,9 @@ pub fn is_active() -> bool {
     WAY.load(Relaxed) != NONE
 }
 
-/// Whether COM1 is taken.
-pub(crate) fn has_port() -> bool {
+/// Whether COM1 is taken: trace, log and results go over it.
+#[must_use]
+pub fn has_port() -> bool {
     cfg!(feature = "capture") && WAY.load(Relaxed) == LINE
 }
 

@@ -62,6 +62,25 @@ pub fn linux_rt() -> PathBuf {
     target().join("linux-rt")
 }
 
+/// Where the images of media are kept: `TAKT_MEDIA`, or a folder of the user's data. Without a home they are beside what is
+/// built.
+#[must_use]
+pub fn media() -> PathBuf {
+    media_by(|name| env::var_os(name).map(PathBuf::from)).unwrap_or_else(|| target().join("media"))
+}
+
+/// The same by these variables of the environment.
+///
+/// Source: XDG base directory specification 0.8: a relative path is to be ignored.
+fn media_by(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).filter(|dir| dir.is_absolute());
+    let data =
+        || absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    variable("TAKT_MEDIA")
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .or_else(|| Some(data()?.join("takt/media")))
+}
+
 /// Where run folders are made unless the user says otherwise.
 #[must_use]
 pub fn runs() -> PathBuf {
@@ -173,6 +192,28 @@ fn is_executable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_of_media_are_kept_among_the_users_data() {
+        let by = |set: &[(&str, &str)]| {
+            let value = |name: &str| set.iter().find(|it| it.0 == name);
+            media_by(|name| value(name).map(|it| it.1.into()))
+        };
+        let home = ("HOME", "/home/a");
+        for (set, expected) in [
+            (&[home][..], Some("/home/a/.local/share/takt/media")),
+            (&[home, ("XDG_DATA_HOME", "/d")], Some("/d/takt/media")),
+            (
+                &[home, ("XDG_DATA_HOME", "d"), ("TAKT_MEDIA", "")],
+                Some("/home/a/.local/share/takt/media"),
+            ),
+            (&[home, ("TAKT_MEDIA", "kept")], Some("kept")),
+            (&[("HOME", "")], None),
+            (&[], None),
+        ] {
+            assert_eq!(by(set).as_deref(), expected.map(Path::new), "{set:?}");
+        }
+    }
 
     #[test]
     fn source_files_are_shown_without_where_they_are_kept() {

@@ -156,9 +156,11 @@ fn say_end(code: &ExitCode) {
         ExitCode::Threshold => "a threshold was hit",
         ExitCode::Failed | ExitCode::Fault => "FAILED",
     };
-    console::print(format_args!(
-        "result: {result}. The machine may be switched off.\n"
-    ));
+    let then = match capture::has_port() {
+        true => "What is recorded goes over COM1 now.",
+        false => "The machine may be switched off.",
+    };
+    console::print(format_args!("result: {result}. {then}\n"));
 }
 
 /// A sign of life, in each CPU's idle thread.

@@ -311,7 +311,8 @@ impl Line {
         }
     }
 
-    /// Sends all that is left, and the end until the host has it.
+    /// Sends all that is left, and the end until the host has it. Where the end is said for ever, so is who sends: a host that
+    /// comes late asks for the results.
     fn end(&mut self, code: u32) {
         self.flush();
         while self.put_log() {
@@ -327,7 +328,7 @@ impl Line {
                 }
             }
         }
-        let (mut ends, mut resent) = (ENDS, 0);
+        let (mut ends, mut resent, mut is_late) = (ENDS, 0, false);
         while ends > 0 {
             let [first, next] = results;
             let end = End {
@@ -339,6 +340,7 @@ impl Line {
             self.put(CHANNEL_END, 0, [&end.encode(), &[]]);
             self.flush();
             match answer() {
+                Some(TAKEN) if is_late => return tell(IS_TAKEN),
                 Some(TAKEN) => return,
                 Some(AGAIN) if resent < MAX_RESENT => {
                     results = self.send_results();
@@ -346,8 +348,34 @@ impl Line {
                 }
                 _ => ends -= 1,
             }
+            if ends == 0 && is_patient() {
+                if !core::mem::replace(&mut is_late, true) {
+                    tell(IS_WAITING);
+                }
+                (ends, resent) = (1, 0);
+                self.greet();
+                self.flush();
+            }
         }
     }
+}
+
+const IS_WAITING: &str =
+    "no host has taken the results: leave the machine on until `attach` has them";
+const IS_TAKEN: &str = "the results are taken. The machine may be switched off.";
+
+/// Whether the end is said until somebody takes it, be it in the morning: a real machine has nothing else to do, and halting it
+/// would lose the results. A guest ends; an image without a console is no real machine's.
+fn is_patient() -> bool {
+    cfg!(feature = "console") && !crate::machine::has_hypervisor()
+}
+
+/// Tells who is at the machine. The console leaves the port alone.
+fn tell(text: &str) {
+    #[cfg(feature = "console")]
+    crate::console::print(format_args!("{text}\n"));
+    #[cfg(not(feature = "console"))]
+    let _ = text;
 }
 
 /// What the host says to the end.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use takt_timerlat::stats::RunState;
 use takt_tracer::wire::FrameHeader;
-use takt_tracer::wire::line::{CHANNEL_END, CHANNEL_HELLO, STOP, TAKEN};
+use takt_tracer::wire::line::{CHANNEL_END, CHANNEL_HELLO, STOP};
 
 use super::port::{Device, Port};
 use super::receiver::{News, Receiver, is_plausible};
@@ -114,8 +114,10 @@ impl Session<'_> {
         let mut started = Instant::now();
         let mut asked: Option<Instant> = None;
         let mut noisy: Option<Instant> = None;
-        // A run that was under way before is not the one that is listened for, nor is its end.
+        // A run that was under way before is not the one that is listened for, nor is its end. It gets no answer: its results
+        // are there for who attaches without listening.
         let (mut has_begun, mut is_told) = (false, self.is_quiet);
+        let mut is_over_told = self.is_quiet;
         let ending = loop {
             let mut is_first = false;
             let news = match frames.next() {
@@ -130,16 +132,20 @@ impl Session<'_> {
                         true => receiver.take(&header, payload)?,
                         false => {
                             receiver.forget_before();
-                            if !is_told {
+                            let is_over = header.channel == CHANNEL_END;
+                            if is_over && !is_over_told {
+                                tell!(
+                                    "A run that began before is over: without --listen its results are taken, if the machine \
+                                     still offers them; waiting for the next boot"
+                                );
+                            } else if !is_told {
                                 tell!(
                                     "A run is under way that began before: waiting for the next boot"
                                 );
-                                is_told = true;
                             }
-                            match header.channel {
-                                CHANNEL_END => News::Answer(TAKEN),
-                                _ => News::None,
-                            }
+                            is_over_told |= is_over;
+                            is_told = true;
+                            News::None
                         }
                     }
                 }
@@ -254,7 +260,10 @@ impl Session<'_> {
                 "{noise} bytes came over {device} that are neither frames nor text: the machine sends at another speed \
                  than {baud} baud"
             ))
-            .help("the speed is that of the machine's command line, capture=com1[,SPEED]: --baud SPEED");
+            .help(
+                "the speed is that of the machine's command line, capture=com1[,SPEED]: --baud SPEED; above 115200 baud its port \
+                 needs a faster input clock, 14.7456 MHz, which that of a PC's own board does not have",
+            );
         }
         if self.is_listening || waited < GREETED_WITHIN {
             return Ok(());

@@ -9,6 +9,8 @@ use clap::Args;
 #[command(after_help = "\
 GRUB boots the image by Multiboot2, from an ISO file, a USB stick or the network, by BIOS or by UEFI. Secure boot has to be \
 switched off: neither GRUB nor the image is signed.
+The image with its symbols, which attach needs, is kept in TAKT_MEDIA [default: $XDG_DATA_HOME/takt/media, or \
+~/.local/share/takt/media].
 The machine shows the latencies on its screen and on COM1 (115200 8N1) until q or the end; --append console=off: not.
 docs/REAL-MACHINE.md has the way from a box to its figures.")]
 pub struct Image {

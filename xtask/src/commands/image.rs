@@ -71,6 +71,13 @@ fn contents(flags: &Image) -> Result<(Contents, String)> {
         (None, Some(manifest)) => Elf::open(&of_application(flags, manifest)?)?,
         (None, None) => Elf::open(&recipe(flags).build()?.path)?,
     };
+    if elf.lacks_console() {
+        term::note(format_args!(
+            "{} has no console: a real machine shows nothing of it on its screen; its log comes by capture=com1 and attach. An \
+             application in Rust has one by feature console of takt-board, or with --manifest-path instead of --image",
+            elf.path.display()
+        ));
+    }
     let contents = Contents {
         image: strip::strip(&elf.data)
             .with_context(|| format!("{} cannot be put on a medium", elf.path.display()))?,

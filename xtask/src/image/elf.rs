@@ -122,6 +122,14 @@ impl Elf {
         })
     }
 
+    /// Whether it lacks the console, which is what a person at a real machine sees. Of one without symbols nobody knows.
+    #[must_use]
+    pub fn lacks_console(&self) -> bool {
+        /// As the names of the module's functions have it.
+        const CONSOLE: &str = "10takt_board7console";
+        !self.symbols.is_empty() && !self.symbols.keys().any(|name| name.contains(CONSOLE))
+    }
+
     /// Where a symbol lies in the guest's RAM.
     ///
     /// # Errors

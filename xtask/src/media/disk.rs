@@ -3,8 +3,7 @@
 //! Source: Linux's Documentation/ABI/stable/sysfs-block, and Documentation/filesystems/proc.rst, 3.5 (mountinfo).
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -36,6 +35,54 @@ impl System {
     }
 }
 
+/// What a disk is connected by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bus {
+    /// A stick, a card reader, or a disk in a case.
+    Usb,
+    /// A card in a slot of the machine's own, or memory that is soldered in.
+    Mmc,
+    /// SATA or IDE. A disk inside says that it may be taken out if its port is for hot plugging.
+    Ata,
+    /// NVMe.
+    Nvme,
+    /// Any other.
+    Other,
+}
+
+impl Bus {
+    /// Of the disk at this place in sysfs: its bus is a folder on the way there, `…/usb2/2-1/…`.
+    fn of(place: &Path) -> Self {
+        const NAMES: [(&str, Bus); 4] = [
+            ("usb", Bus::Usb),
+            ("mmc", Bus::Mmc),
+            ("ata", Bus::Ata),
+            ("nvme", Bus::Nvme),
+        ];
+        let is_numbered = |folder: &str, name| {
+            let number = folder.strip_prefix(name);
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        // The outermost: a disk in a case is SATA's behind USB.
+        let folders = place.components().filter_map(|it| it.as_os_str().to_str());
+        folders
+            .filter_map(|folder| NAMES.iter().find(|(name, _)| is_numbered(folder, name)))
+            .map(|(_, bus)| *bus)
+            .next()
+            .unwrap_or(Self::Other)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usb => "USB",
+            Self::Mmc => "SD or MMC",
+            Self::Ata => "SATA",
+            Self::Nvme => "NVMe",
+            Self::Other => "none of USB, SD, SATA and NVMe",
+        }
+    }
+}
+
 /// A whole disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
@@ -47,11 +94,13 @@ pub struct Disk {
     pub size: u64,
     /// Whether it says that it may be taken out.
     pub is_removable: bool,
-    /// Whether it is behind USB. A disk in a case there says that it cannot be taken out.
-    pub is_usb: bool,
+    /// What it is connected by. A disk in a case behind USB says that it cannot be taken out.
+    pub bus: Bus,
     is_read_only: bool,
     /// Major and minor number of its device.
     pub number: String,
+    /// Its partitions: name, size, and the label if the partition table has one.
+    pub parts: Vec<String>,
     /// What it is used for: device and purpose.
     pub uses: Vec<(String, String)>,
 }
@@ -81,12 +130,8 @@ impl Disk {
                 there.with_file_name(whole).display()
             ));
         }
-        // The bus is a folder on the way to it: …/usb2/2-1/….
-        let place = dir.canonicalize()?;
-        let is_usb = |part: Component<'_>| part.as_os_str().as_bytes().starts_with(b"usb");
         let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
         let words = format!("{} {}", text("device/vendor"), text("device/model"));
-        let sectors: u64 = text("size").trim().parse().unwrap_or(0);
         let model = words.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Self {
             model: if model.is_empty() {
@@ -94,11 +139,12 @@ impl Disk {
             } else {
                 model
             },
-            size: sectors.saturating_mul(SECTOR),
+            size: size(&dir),
             is_removable: text("removable").trim() == "1",
-            is_usb: place.components().any(is_usb),
+            bus: Bus::of(&dir.canonicalize()?),
             is_read_only: text("ro").trim() == "1",
             number: text("dev").trim().to_owned(),
+            parts: partitions(&dir)?.iter().map(|part| label(part)).collect(),
             uses: uses(&dir, system)?,
             device: there,
         })
@@ -122,10 +168,16 @@ impl Disk {
                 "if it is the right one, end that first: sudo umount {part}"
             ));
         }
-        if !self.is_removable && !self.is_usb {
-            return Err(anyhow!("{device} ({}) is a fixed disk", self.model)).help(
-                "only removable ones and those behind USB are written to; else write an ISO file (--iso takt.iso) and copy \
-                 it there by hand",
+        let may = self.bus == Bus::Usb || self.bus == Bus::Mmc && self.is_removable;
+        if !may {
+            return Err(anyhow!(
+                "{device} ({}) is a fixed disk, or an internal one; its bus is {}",
+                self.model,
+                self.bus.name()
+            ))
+            .help(
+                "only disks behind USB and cards that may be taken out are written to; else write an ISO file (--iso \
+                 takt.iso) and copy it there by hand",
             );
         }
         if self.is_read_only {
@@ -151,22 +203,53 @@ impl Disk {
             .map(|(part, purpose)| format!("{part} {purpose}"))
             .collect();
         format!(
-            "device     {}\nmodel      {}\nsize       {:.1} GB\nremovable  {}\nin use     {}\n",
+            "device     {}\nmodel      {}\nsize       {:.1} GB\nbus        {}\nremovable  {}\npartitions {}\nin use     {}\n",
             self.device.display(),
             self.model,
             self.size as f64 / 1e9,
-            match (self.is_removable, self.is_usb) {
+            self.bus.name(),
+            match (self.is_removable, self.bus) {
                 (true, _) => "yes",
-                (false, true) => "no, but behind USB",
-                (false, false) => "no",
+                (false, Bus::Usb) => "no, but behind USB",
+                (false, _) => "no",
             },
-            if uses.is_empty() {
-                "no".into()
-            } else {
-                uses.join(", ")
-            }
+            list(&self.parts, "none"),
+            list(&uses, "no"),
         )
     }
+}
+
+/// The texts, or what there is without any.
+fn list(texts: &[String], none: &str) -> String {
+    match texts {
+        [] => none.into(),
+        _ => texts.join(", "),
+    }
+}
+
+/// Bytes of the disk, or the part of one, at `dir`.
+fn size(dir: &Path) -> u64 {
+    let text = fs::read_to_string(dir.join("size")).unwrap_or_default();
+    let sectors: u64 = text.trim().parse().unwrap_or(0);
+    sectors.saturating_mul(SECTOR)
+}
+
+/// Where the system tells of the parts of the disk at `dir`.
+fn partitions(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let mut inside: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    inside.retain(|path| path.join("partition").exists());
+    inside.sort();
+    Ok(inside)
+}
+
+/// Name, size and label of a part of a disk.
+fn label(part: &Path) -> String {
+    let name = part.file_name().unwrap_or_default().to_string_lossy();
+    let told = fs::read_to_string(part.join("uevent")).unwrap_or_default();
+    let label = told.lines().find_map(|line| line.strip_prefix("PARTNAME="));
+    let label = label.map_or_else(String::new, |label| format!(" \"{label}\""));
+    format!("{name} {:.1} GB{label}", size(part) as f64 / 1e9)
 }
 
 /// What the disk at `dir`, or a part of it, is used for.
@@ -177,11 +260,7 @@ fn uses(dir: &Path, system: &System) -> Result<Vec<(String, String)>> {
     };
     let (mounts, swaps) = (read(&system.mounts)?, read(&system.swaps)?);
     let mut parts = vec![dir.to_owned()];
-    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
-    let mut inside: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    inside.retain(|path| path.join("partition").exists());
-    inside.sort();
-    parts.append(&mut inside);
+    parts.append(&mut partitions(dir)?);
 
     let mut uses = Vec::new();
     for part in parts {

@@ -6,6 +6,10 @@ use tempfile::TempDir;
 
 use super::*;
 
+/// Where a stick and a fixed disk are in sysfs.
+const STICK: &str = "devices/pci0000:00/usb1/1-2/block/sdb";
+const FIXED: &str = "devices/pci0000:00/ata1/host0/block/sda";
+
 /// A machine with a stick `sdb` of 4 GiB with two partitions, and a fixed disk `sda` with the system.
 struct Machine {
     dir: TempDir,
@@ -30,9 +34,11 @@ impl Machine {
             "swaps",
             "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n",
         );
-        for (disk, number, removable, sectors) in [("sda", 0, 0, 1 << 30), ("sdb", 16, 1, 8 << 20)]
-        {
-            let of = |file: &str| format!("devices/{disk}/{file}");
+        for (disk, place, number, removable, sectors) in [
+            ("sda", FIXED, 0, 0, 1 << 30),
+            ("sdb", STICK, 16, 1, 8 << 20),
+        ] {
+            let of = |file: &str| format!("{place}/{file}");
             machine.write(&of("size"), &format!("{sectors}\n"));
             machine.write(&of("removable"), &format!("{removable}\n"));
             machine.write(&of("ro"), "0\n");
@@ -46,12 +52,9 @@ impl Machine {
                 );
                 let number = number + part;
                 machine.write(&of(&format!("{disk}{part}/dev")), &format!("8:{number}\n"));
-                machine.link(
-                    &format!("{disk}{part}"),
-                    &format!("devices/{disk}/{disk}{part}"),
-                );
+                machine.link(&format!("{disk}{part}"), &format!("{place}/{disk}{part}"));
             }
-            machine.link(disk, &format!("devices/{disk}"));
+            machine.link(disk, place);
         }
         machine
     }
@@ -83,13 +86,18 @@ impl Machine {
 #[test]
 fn a_stick_is_described_and_may_be_written() {
     let machine = Machine::new();
+    machine.write(&format!("{STICK}/sdb1/size"), "2097152\n");
+    let told = "DEVTYPE=partition\nPARTNAME=EFI system\n";
+    machine.write(&format!("{STICK}/sdb1/uevent"), told);
     let stick = machine.look("sdb").unwrap();
     stick.check(5 << 20).unwrap();
     let text = stick.describe();
     for line in [
         "model      Acme Stick 3.0\n",
         "size       4.3 GB\n",
+        "bus        USB\n",
         "removable  yes\n",
+        "partitions sdb1 1.1 GB \"EFI system\", sdb2 0.0 GB\n",
         "in use     no\n",
     ] {
         assert!(text.contains(line), "{text}");
@@ -115,11 +123,41 @@ fn a_disk_behind_usb_may_be_written() {
     machine.write("mountinfo", "22 1 8:32 / / rw - ext4 /dev/sdc rw\n");
     let why = machine.refuses("sdc", 1);
     assert!(why.contains("is the system's own disk"), "{why}");
-    // A folder whose name only has these letters is no bus.
-    let at = "devices/bus-b/block/sdd";
+    // A folder whose name only begins so is no bus.
+    let at = "devices/usb-like/block/sdd";
     machine.write(&format!("{at}/removable"), "0");
     machine.link("sdd", at);
     assert!(machine.refuses("sdd", 0).contains("is a fixed disk"));
+}
+
+/// A SATA disk inside, at a port for hot plugging, says that it may be taken out; so do cards, and those are written.
+#[test]
+fn what_says_it_is_removable_is_written_on_usb_and_as_a_card_only() {
+    let machine = Machine::new();
+    for (name, place, refused) in [
+        ("sde", "devices/pci0000:00/ata2/host1/block", Some("SATA")),
+        ("nvme0n1", "devices/pci0000:00/nvme/nvme0", Some("NVMe")),
+        ("sdf", "devices/pci0000:00/host9/block", Some("none of")),
+        ("mmcblk0", "devices/pci0000:00/mmc_host/mmc0/block", None),
+        ("sdg", "devices/pci0000:00/usb3/3-1/ata1/block", None),
+    ] {
+        let at = format!("{place}/{name}");
+        machine.write(&format!("{at}/size"), "8388608");
+        machine.write(&format!("{at}/removable"), "1");
+        machine.link(name, &at);
+        let checked = machine.look(name).unwrap().check(5 << 20);
+        match refused {
+            Some(bus) => {
+                let why = format!("{:#}", checked.unwrap_err());
+                assert!(why.contains(&format!("its bus is {bus}")), "{why}");
+            }
+            None => checked.unwrap(),
+        }
+    }
+    // Memory that is soldered in is no card.
+    let removable = "devices/pci0000:00/mmc_host/mmc0/block/mmcblk0/removable";
+    machine.write(removable, "0");
+    assert!(machine.refuses("mmcblk0", 0).contains("is a fixed disk"));
 }
 
 #[test]
@@ -158,13 +196,13 @@ fn the_systems_disk_and_fixed_ones_are_refused() {
             .contains("/dev/sda2 is swapped to")
     );
     machine.write("swaps", "");
-    machine.write("devices/sda/sda1/holders/dm-0/dev", "");
+    machine.write(&format!("{FIXED}/sda1/holders/dm-0/dev"), "");
     assert!(
         machine
             .refuses("sda", 1)
             .contains("/dev/sda1 is part of dm-0")
     );
-    fs::remove_dir_all(machine.dir.path().join("devices/sda/sda1/holders")).unwrap();
+    fs::remove_dir_all(machine.dir.path().join(FIXED).join("sda1/holders")).unwrap();
     assert!(
         machine
             .refuses("sda", 1)
@@ -180,7 +218,7 @@ fn what_does_not_fit_is_refused() {
             .refuses("sdb", (4 << 30) + 1)
             .contains("4294967297 are needed")
     );
-    machine.write("devices/sdb/ro", "1\n");
+    machine.write(&format!("{STICK}/ro"), "1\n");
     assert!(machine.refuses("sdb", 1).contains("write-protected"));
     let part = machine.refuses("sdb1", 1);
     assert!(

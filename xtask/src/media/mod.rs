@@ -57,11 +57,12 @@ impl Contents {
     }
 }
 
-/// Where the unstripped image of this build id is kept, if a medium was made of it.
+/// Where the unstripped image of this build id is kept, if a medium was made of it: no build directory, since the medium is
+/// worth nothing for figures without it.
 #[must_use]
 pub fn kept(build_id: &[u8]) -> PathBuf {
     let name = format!("{}.elf", hex(build_id));
-    paths::target().join("media").join(name)
+    paths::media().join(name)
 }
 
 /// A build id as it is written.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use super::Stage;
 use super::compare::is_unavailable;
+use super::{FIRST, Stage};
 use crate::qemu::GuestExit;
+use crate::run::folder::IMAGE;
 use crate::setup;
 use debian::Debian;
 use pc::{Booted, Clock, Firmware, Medium, Pc};
@@ -37,6 +38,7 @@ fn iso_and_elf(stage: &Stage, name: &str, words: &str) -> Result<(PathBuf, Strin
         .with_context(|| made.stdout.clone())?;
     let size = Path::new(&iso).metadata().context("no ISO file")?.len();
     ensure!(size <= MAX_ISO, "the ISO file has {size} bytes");
+    ensure!(!made.stderr.contains("no console"), "{}", made.stderr);
     Ok((iso.into(), elf.trim().to_owned()))
 }
 
@@ -148,6 +150,11 @@ pub(super) fn end_by_keyboard(stage: &Stage) -> Result<()> {
 /// A machine whose memory ends within the image is told so, and what to do.
 pub(super) fn image_without_room(stage: &Stage) -> Result<()> {
     let image = stage.dir("takt");
+    // That of a run has no console.
+    let plain = Path::new(&stage.dir(FIRST)).join(IMAGE);
+    let plain = plain.display().to_string();
+    let words = ["image", "--elf", &image, "--image", &plain];
+    stage.xtask(&words)?.code(0)?.complains("has no console")?;
     stage.xtask(&["image", "--elf", &image])?.code(0)?;
     let pc = Pc {
         clock: Clock::Instructions,
@@ -249,7 +256,9 @@ pub(super) fn flash_and_kexec(stage: &Stage) -> Result<()> {
     let booted = pc.boot_with(&stick, none, &linux, debian.arguments(words))?;
     let serial = booted.finish()?;
     for said in [
+        "bus        USB",
         "removable  yes",
+        "partitions none",
         "nobody is there to be asked",
         "written, read back and compared",
         "/dev/sda mounted on /tmp",

@@ -155,6 +155,7 @@ impl Stage {
             .env("NO_COLOR", "1")
             .env("LANG", "C.UTF-8")
             .env("TAKT_HISTORY", self.history())
+            .env("TAKT_MEDIA", self.first.scratch.path().join("media-kept"))
             .current_dir(paths::workspace())
             .stdin(Stdio::null());
         command
