@@ -65,7 +65,7 @@ pub struct Guest {
     /// stacktrace_filter= as Linux spells them.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub append: String,
-    /// CPUs of the guest, 1 to 8.
+    /// CPUs of the guest, 1 to 8: no more than the host has, unless under icount.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
     pub smp: u8,
     /// What runs beside cyclictest, which has one thread on each CPU (or timerlat with --append workload=timerlat).

@@ -29,8 +29,23 @@ pub(super) fn run(flags: &Tracefs) -> Result<ExitCode> {
     }
 }
 
+/// Says what a guest with more CPUs than the host has is like, in the host's time.
+fn warn_of_few_cpus(flags: &Flags) {
+    let host = thread::available_parallelism().map_or(1, usize::from);
+    if flags.attach.is_none() && usize::from(flags.smp) > host {
+        term::note(format!(
+            "the guest has {} CPUs and this host {host}: they wait for each other by whole time slices of the host, so latencies \
+             are the host's and changing a setting may time out; with `tracefs shell --icount` they take turns instead",
+            flags.smp
+        ));
+    }
+}
+
 /// The guest that the flags mean, perhaps under icount.
 fn session(flags: &Flags, icount: bool) -> Result<Session> {
+    if !icount {
+        warn_of_few_cpus(flags);
+    }
     let (guest, options) = match &flags.attach {
         Some(run) => (launch::attach(run)?, Options::default()),
         None => launch::start(&Launch {
