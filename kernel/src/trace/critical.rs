@@ -4,7 +4,7 @@
 //! A stretch begins where the first of what is watched is disabled and ends where the last is enabled, whatever lies
 //! between: another thread, nested sections, an interrupt. It belongs to a CPU, not to a thread. An interrupt disables
 //! interrupts at its first instruction, whose time stamp the entry stub has taken; its stretch ends where the stub
-//! begins to restore registers, 28 instructions before the interrupted code goes on, or where the thread that it
+//! begins to restore registers, 16 instructions before the interrupted code goes on, or where the thread that it
 //! switches to enables interrupts.
 //!
 //! Its length is that from the place of its beginning to the place of its end, which are the instructions behind `cli` and
