@@ -36,7 +36,7 @@ impl FromStr for Action {
                 _ => Err("a trace is `trace` or `trace,file=FILE`".into()),
             },
             "signal" => signal(rest)
-                .ok_or_else(|| "a signal is `signal,num=NUMBER,pid=PID`, or `pid=parent`".into()),
+                .ok_or_else(|| "a signal is `signal,num=NUMBER,pid=PID`, or `pid=parent`, with a number from 1 to 31".into()),
             // Commas are the command's own.
             "shell" => match rest.split_once('=') {
                 Some(("command", command)) if !command.is_empty() => {
@@ -62,7 +62,7 @@ fn signal(parameters: &str) -> Option<Action> {
     let (mut number, mut pid) = (None, None);
     for parameter in parameters.split(',') {
         match parameter.split_once('=')? {
-            ("num", text) => number = text.parse().ok().filter(|number| (1..=64).contains(number)),
+            ("num", text) => number = text.parse().ok().filter(|number| (1..=31).contains(number)),
             ("pid", "parent") => pid = Some(None),
             // 0 and below are groups of processes.
             ("pid", text) => pid = Some(Some(text.parse().ok().filter(|pid| *pid > 0)?)),
@@ -113,6 +113,7 @@ mod tests {
             "signal",
             "signal,num=9",
             "signal,num=0,pid=1",
+            "signal,num=34,pid=1",
             "signal,num=9,pid=0",
             "signal,num=9,pid=-1",
             "shell",

@@ -51,7 +51,8 @@ const SUFFIXES: [(&str, u64); 8] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// A time such as `500ms`, `5s`, `10m`, `1h` or `1d`; without a unit, seconds.
+/// A time such as `500ms`, `5s`, `10m`, `1h` or `1d`; without a unit, seconds. As in rtla, a unit of one letter may be a
+/// capital.
 pub(super) fn time(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -61,7 +62,9 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
         "" => 1_000_000_000,
         _ => SUFFIXES
             .iter()
-            .find(|(name, _)| *name == suffix)
+            .find(|(name, _)| {
+                *name == suffix || name.len() == 1 && name.eq_ignore_ascii_case(suffix)
+            })
             .map(|&(_, ns)| ns)
             .ok_or_else(|| format!("unknown unit `{suffix}` (ns, us, ms, s, m, h, d)"))?,
     };
@@ -214,9 +217,10 @@ mod tests {
         assert_eq!(time("500ms"), Ok(500_000_000));
         assert_eq!(time("1.5s"), Ok(1_500_000_000));
         assert_eq!(time("10m"), Ok(600_000_000_000));
-        assert_eq!(time("1h"), Ok(3_600_000_000_000));
+        assert_eq!(time("10M"), time("10m"));
+        assert_eq!(time("1H"), Ok(3_600_000_000_000));
         assert_eq!(time("0"), Ok(0));
-        for bad in ["s", "5 s", "5x", "-5s", "1.5ns", "999999999999d"] {
+        for bad in ["s", "5 s", "5x", "-5s", "1.5ns", "5MS", "999999999999d"] {
             assert!(time(bad).is_err(), "{bad}");
         }
     }

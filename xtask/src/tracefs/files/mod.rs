@@ -307,7 +307,8 @@ tracing mini-HOWTO, of Takt:
   function_graph_stats - what function_graph could not record since boot: functions too deep in a stack,
                        functions that never returned, functions skipped
   function_profile_enabled - 1 counts calls and times of functions anew; where the image has function tracing
-  hwlat_detector/    - width and window: hwlat watches the clock for the one in each of the other, microseconds
+  hwlat_detector/    - width and window: hwlat watches the clock for the one in each of the other, microseconds. With
+                       several CPUs under icount its gaps are the turns of the others
   latency_trace      - as trace, in the latency format whatever the tracer
   max_graph_depth    - how deep function_graph looks; 0 is as deep as it can
   osnoise/           - what timerlat and osnoise are set to: cpus, timerlat_period_us, period_us, runtime_us,
