@@ -35,6 +35,7 @@ use crate::guest::trace::Decoder;
 use crate::output;
 use crate::report::Run;
 use crate::report::load::Facts;
+use crate::run::signals::Watch;
 use crate::run::{folder, recorded};
 use crate::sweep::names::Names;
 use crate::term;
@@ -154,12 +155,12 @@ pub fn of_stop(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
     Ok(Breakdown::of(&read_worst(dir, run, 0)?))
 }
 
-/// The same with everything that can be found out: a run under icount is run once more for that.
+/// The same with everything that can be found out: a run under icount is run once more for that, which `watch` may end.
 ///
 /// # Errors
 ///
 /// As [`of_stop`].
-pub fn whole(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
+pub fn whole(dir: &Path, run: &Run, watch: &mut Watch) -> Result<Option<Breakdown>> {
     if run.record.stop.is_none() {
         return Ok(None);
     }
@@ -167,25 +168,33 @@ pub fn whole(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
     let (Some(known), Some(it)) = (Breakdown::of(&story), &story.stopped) else {
         return Ok(None);
     };
-    Ok(Some(again(dir, run, it, &known).unwrap_or_else(|error| {
-        let mut known = known;
-        known.notes.push(format!(
-            "Which sections were behind it, by line and length, is not known: {}.",
-            term::one_line(&error)
-        ));
-        if run.record.config.smp > 1 {
-            known.notes.push(
-                "Nor is how long other CPUs had their turns: that is part of the rows above."
-                    .into(),
-            );
-        }
-        known
-    })))
+    Ok(Some(again(dir, run, it, &known, watch).unwrap_or_else(
+        |error| {
+            let mut known = known;
+            known.notes.push(format!(
+                "Which sections were behind it, by line and length, is not known: {}.",
+                term::one_line(&error)
+            ));
+            if run.record.config.smp > 1 {
+                known.notes.push(
+                    "Nor is how long other CPUs had their turns: that is part of the rows above."
+                        .into(),
+                );
+            }
+            known
+        },
+    )))
 }
 
-fn again(dir: &Path, run: &Run, it: &Activation, known: &Breakdown) -> Result<Breakdown> {
+fn again(
+    dir: &Path,
+    run: &Run,
+    it: &Activation,
+    known: &Breakdown,
+    watch: &mut Watch,
+) -> Result<Breakdown> {
     let elf = folder::image(dir)?;
-    let counted = replay::run(dir, run, &elf)?;
+    let counted = replay::run(dir, run, &elf, watch)?;
     let executed = &counted.executed;
     let stack = counted.stacks.get(&it.at_deadline.tid);
     let refined = executed

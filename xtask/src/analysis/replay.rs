@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use takt_timerlat::stats::{MAX_CPUS, StatusView};
 use tempfile::TempDir;
 
 use super::executed::Executed;
@@ -24,10 +25,11 @@ use crate::report::Run;
 use crate::run::collect::Results;
 use crate::run::folder;
 use crate::run::hits::Hits;
+use crate::run::signals::{Watch, Wish};
 
 /// Events of the log that are kept, the last ones: some million instructions.
 const ROOM: usize = 2 << 20;
-/// A guest that executes nothing for this long, in real time, has stopped.
+/// A guest that shows no sign of life for this long, in real time, has stopped.
 const SILENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(5);
 /// Bytes of the log that are read at once.
@@ -51,8 +53,8 @@ pub struct Counted {
 ///
 /// # Errors
 ///
-/// If it was no run under icount, QEMU takes no plugins, or the second run is another one.
-pub fn run(dir: &Path, run: &Run, elf: &Elf) -> Result<Counted> {
+/// If it was no run under icount, QEMU takes no plugins, the second run is another one, or the user ends it.
+pub fn run(dir: &Path, run: &Run, elf: &Elf, watch: &mut Watch) -> Result<Counted> {
     let record = &run.record;
     ensure!(
         record.accel.accel == Accel::TcgIcount,
@@ -60,7 +62,14 @@ pub fn run(dir: &Path, run: &Run, elf: &Elf) -> Result<Counted> {
     );
     let image = dir.join(folder::IMAGE);
     let cmdline = record.kernel_cmdline.clone();
-    let counted = boot(image, cmdline, record.config.smp, elf, GuestExit::Threshold)?;
+    let counted = boot(
+        image,
+        cmdline,
+        record.config.smp,
+        elf,
+        GuestExit::Threshold,
+        watch,
+    )?;
     let results = Results::read(&guest::status(elf, &counted.ram)?)?;
     ensure!(
         results.stop_record() == record.stop,
@@ -73,13 +82,14 @@ pub fn run(dir: &Path, run: &Run, elf: &Elf) -> Result<Counted> {
 ///
 /// # Errors
 ///
-/// If QEMU takes no plugins, or the guest ends otherwise than `expected`.
+/// If QEMU takes no plugins, the guest ends otherwise than `expected`, or the user ends it.
 pub fn boot(
     image: PathBuf,
     cmdline: String,
     smp: u8,
     elf: &Elf,
     expected: GuestExit,
+    watch: &mut Watch,
 ) -> Result<Counted> {
     let marks = Marks::of(elf);
     let plugin = Plugin::with_marks(marks.addresses())?.standing_at_threshold(elf);
@@ -95,6 +105,8 @@ pub fn boot(
     };
     let log = scratch.path().join("executed");
     let hits = Hits::new(scratch.path())?;
+    // An image that measures nothing has none.
+    let status = guest::status(elf, &ram).ok();
     let (events, stacks) = pipe::read_along(&log, read, || {
         let messages = scratch.path().join(folder::MESSAGES);
         let mut process = Process::start_with(
@@ -107,7 +119,9 @@ pub fn boot(
             let is_stopped = guest::status(elf, &ram)?.stop()?.is_some();
             Ok((!is_stopped).then(|| stacks::all(elf, &ram)))
         };
-        let (exit, stacks) = along(&hits, look, || wait(&mut process, &messages))?;
+        let (exit, stacks) = along(&hits, look, || {
+            wait(&mut process, &messages, watch, &ram, status.as_ref())
+        })?;
         match exit {
             exit if exit == expected => Ok(stacks),
             exit => bail!("the run was repeated and ended otherwise: {exit}"),
@@ -146,17 +160,68 @@ fn along<L: Default + Send, R>(
     })
 }
 
-fn wait(process: &mut Process, messages: &Path) -> Result<GuestExit> {
-    let silent = Served::new(process.id());
+fn wait(
+    process: &mut Process,
+    messages: &Path,
+    watch: &mut Watch,
+    ram: &Ram,
+    status: Option<&StatusView<&Ram>>,
+) -> Result<GuestExit> {
+    let mut silence = Silence::new(process.id());
     loop {
         if let Some(status) = process.try_wait()? {
             return Ok(GuestExit::of(status, messages));
         }
         ensure!(
-            silent.elapsed() < SILENCE,
+            watch.wish() == Wish::None,
+            "interrupted while the run was repeated"
+        );
+        let mut signs = 0;
+        if let Some(status) = status
+            && status.head()?.is_some()
+        {
+            // The guest runs, so QEMU has the file open: nothing is left behind from here on.
+            ram.unlink();
+            signs = signs_of_life(status)?;
+        }
+        ensure!(
+            !silence.is_over(signs, SILENCE),
             "the run was repeated and did not end"
         );
         thread::sleep(TICK);
+    }
+}
+
+/// Becomes another number as long as the guest lives.
+fn signs_of_life(status: &StatusView<&Ram>) -> Result<u64> {
+    let samples = status.slots()?.into_iter().map(|slot| slot.thread.count);
+    (0..MAX_CPUS).try_fold(samples.fold(0, u64::wrapping_add), |signs, cpu| {
+        Ok(signs.wrapping_add(status.cpu(cpu)?.heartbeat))
+    })
+}
+
+/// How long there was no new sign of life.
+#[derive(Debug)]
+struct Silence {
+    served: Served,
+    signs: u64,
+}
+
+impl Silence {
+    fn new(process: u32) -> Self {
+        Self {
+            served: Served::new(process),
+            signs: 0,
+        }
+    }
+
+    /// Whether these have been all signs for so long.
+    fn is_over(&mut self, signs: u64, limit: Duration) -> bool {
+        if signs != self.signs {
+            self.signs = signs;
+            self.served.restart();
+        }
+        self.served.elapsed() >= limit
     }
 }
 
@@ -171,4 +236,28 @@ fn read(log: File) -> Result<Vec<Event>> {
         last.push_back(event);
     }
     Ok(last.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_guest_that_goes_on_is_never_silent_and_one_that_stands_is() {
+        const LIMIT: Duration = Duration::from_millis(200);
+        let mut silence = Silence::new(std::process::id());
+        let began = Instant::now();
+        let mut signs = 0;
+        while began.elapsed() < 3 * LIMIT {
+            signs += 1;
+            assert!(!silence.is_over(signs, LIMIT));
+            thread::sleep(TICK);
+        }
+        while !silence.is_over(signs, LIMIT) {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            thread::sleep(TICK);
+        }
+    }
 }

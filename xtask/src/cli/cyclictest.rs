@@ -1,6 +1,7 @@
 //! Flags of `cyclictest`: its own letters, each with its meaning here or the reason why it has none.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Args, Parser};
@@ -40,6 +41,26 @@ pub struct Lines {
     pub is_on_max: bool,
 }
 
+/// What may stand behind `-a`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// These CPUs.
+    Cpus(CpuSet),
+    /// `-at`: all of them, and a thread on each.
+    AllWithThreads,
+}
+
+impl FromStr for Affinity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "t" => Ok(Self::AllWithThreads),
+            cpus => cpus.parse().map(Self::Cpus),
+        }
+    }
+}
+
 /// Flags of `cyclictest`.
 #[derive(Debug, Args)]
 #[command(
@@ -73,7 +94,7 @@ pub struct Cyclictest {
     #[arg(short = 'D', long, value_name = "TIME", value_parser = time, default_value = "0", help_heading = "Measurement")]
     pub duration: u64,
     /// Priority of the threads, 1 to 99.
-    #[arg(short, long = "prio", value_name = "PRIO", default_value_t = 95, value_parser = clap::value_parser!(u8).range(1..=99), help_heading = "Measurement")]
+    #[arg(short, long, visible_alias = "prio", value_name = "PRIO", default_value_t = 95, value_parser = clap::value_parser!(u8).range(1..=99), help_heading = "Measurement")]
     pub priority: u8,
     /// Each thread's priority is one lower than that of the one before.
     #[arg(long, help_heading = "Measurement")]
@@ -84,16 +105,17 @@ pub struct Cyclictest {
     /// Number of threads, 1 to 8; without a number one for each CPU [default: 1].
     #[arg(short, long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u8).range(1..=8), help_heading = "Measurement")]
     pub threads: Option<Option<u8>>,
-    /// CPUs that the threads are spread over in turn, as in 0-1,3; without a list, and without the flag, all of them.
+    /// CPUs that the threads are spread over in turn, as in 0-1,3; without a list, and without the flag, all of them. -at
+    /// is -a -t.
     #[arg(short, long, value_name = "CPUS", num_args = 0..=1, help_heading = "Measurement")]
-    pub affinity: Option<Option<CpuSet>>,
-    /// As -a and -t: a thread on each CPU, all of the same priority. With a number the guest has so many CPUs, 1 to 8
-    /// [default: as many as -a needs].
-    #[arg(short = 'S', long, value_name = "N", num_args = 0..=1, value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with = "priospread", help_heading = "Measurement")]
+    pub affinity: Option<Option<Affinity>>,
+    /// As -a and -t: a thread on each CPU, all of the same priority. With --smp=N the guest has N CPUs, 1 to 8 [default: as
+    /// many as -a needs].
+    #[arg(short = 'S', long, value_name = "N", num_args = 0..=1, require_equals = true, value_parser = clap::value_parser!(u8).range(1..=8), conflicts_with = "priospread", help_heading = "Measurement")]
     pub smp: Option<Option<u8>>,
     /// Each thread's first activation is this many µs after that of the one before. Without it all are at the same time.
-    #[arg(short = 'A', long, value_name = "US", value_parser = micros, conflicts_with = "secaligned", help_heading = "Measurement")]
-    pub aligned: Option<u64>,
+    #[arg(short = 'A', long, value_name = "US", num_args = 0..=1, value_parser = micros_or_none, conflicts_with = "secaligned", help_heading = "Measurement")]
+    pub aligned: Option<Option<u64>>,
     /// The first activation is at a full second of the guest's clock, or this many µs behind it.
     #[arg(long, value_name = "US", num_args = 0..=1, value_parser = micros_or_none, help_heading = "Measurement")]
     pub secaligned: Option<Option<u64>>,
@@ -229,12 +251,16 @@ impl Cyclictest {
     ///
     /// If so many loops, or an interval, take longer than a clock counts.
     pub fn measurement(&self) -> Result<LatencyRun> {
-        let cpus = self.affinity.flatten();
+        let (cpus, is_with_threads) = match self.affinity.flatten() {
+            None => (None, false),
+            Some(Affinity::Cpus(cpus)) => (Some(cpus), false),
+            Some(Affinity::AllWithThreads) => (None, true),
+        };
         let smp = self.smp.flatten();
         let nr_cpus = cpus.map_or_else(|| smp.unwrap_or(1), |cpus| cpus.iter().count() as u8);
         let threads = match (self.threads, self.smp) {
             (Some(Some(threads)), _) => threads,
-            (None, None) => 1,
+            (None, None) if !is_with_threads => 1,
             _ => nr_cpus,
         };
         let by_loops = (self.interval.checked_mul(self.loops))
@@ -261,7 +287,7 @@ impl Cyclictest {
                 prio_step: self.priospread.into(),
                 offset_ns: self.secaligned.flatten().unwrap_or(0),
                 align_ns: self.secaligned.map_or(0, |_| 1_000_000_000),
-                stagger_ns: self.aligned.unwrap_or(0),
+                stagger_ns: self.aligned.flatten().unwrap_or(0),
                 lines: self.lines(),
             }),
             period: self.interval,
@@ -341,13 +367,34 @@ mod tests {
                 "smp=4 cpus=0xc prio=95 policy=fifo load=none plant_ns=30000 threads=5 ",
             ),
             (
-                "-S 4 -h 400 -q",
+                "--smp=4 -h 400 -q",
                 "smp=4 cpus=0xf prio=95 policy=fifo load=none plant_ns=30000 threads=4 distance_ns=0 prio_step=0",
             ),
             (
                 "-S -m -p98",
                 "smp=1 cpus=0x1 prio=98 policy=fifo load=none plant_ns=30000 threads=1 ",
             ),
+            (
+                "-mp95 --smp=2",
+                "smp=2 cpus=0x3 prio=95 policy=fifo load=none plant_ns=30000 threads=2 distance_ns=500000 prio_step=0",
+            ),
+            (
+                "-Sp90 -i200 -h400 -q",
+                "period_ns=200000 duration_ns=0 warmup_ns=0 smp=1 cpus=0x1 prio=90 policy=fifo load=none plant_ns=30000 \
+                 threads=1 distance_ns=0 ",
+            ),
+            (
+                "-m -S -p 90 -i 200 -h 400 -D 5 -q",
+                "period_ns=200000 duration_ns=5000000000 warmup_ns=0 smp=1 cpus=0x1 prio=90 ",
+            ),
+            ("-Smp95", "smp=1 cpus=0x1 prio=95 "),
+            ("-at -p 80", "smp=1 cpus=0x1 prio=80 "),
+            (
+                "-a0-1 -t --priority=80 --mlockall --interval=500 --distance=0",
+                "period_ns=500000 duration_ns=0 warmup_ns=0 smp=2 cpus=0x3 prio=80 policy=fifo load=none plant_ns=30000 \
+                 threads=2 distance_ns=0 ",
+            ),
+            ("--prio 70 -A", "prio=70 "),
             ("-t 2 -A 20", "offset_ns=0 align_ns=0 stagger_ns=20000 "),
             ("--secaligned", "offset_ns=0 align_ns=1000000000 "),
             ("--secaligned 70", "offset_ns=70000 align_ns=1000000000 "),

@@ -42,19 +42,34 @@ const TIMERLAT: [Foreign; 7] = [
 ];
 
 /// Of `rtla osnoise` and `rtla hwnoise`.
-const OSNOISE: [Foreign; 5] = [
+const OSNOISE: [Foreign; 8] = [
     (
         &["-P", "--priority"],
         "the threads have priority 2: above the load cpu, and below all other threads",
     ),
-    (&["-a", "--auto"], "-s US stops, and -t saves the trace"),
+    (
+        &["-a", "--auto", "--on-threshold", "--on-end"],
+        "-s US stops, and -t saves the trace",
+    ),
+    (
+        &["--warm-up"],
+        "the first sampling is as any other: no cache has to warm up under icount",
+    ),
+    (
+        &["--with-zeros", "--no-header", "--no-summary", "--no-index"],
+        "the histogram has one form; cargo xtask trace has each noise",
+    ),
+    (
+        &["--filter", "--trigger"],
+        "trace --filter chooses afterwards; tracefs shell has events/SYSTEM/EVENT/filter and trigger",
+    ),
     (&["-C", "--cgroup"], "there are no cgroups"),
     (&["--dma-latency"], "a halted CPU has one idle state"),
     (&["-q", "--quiet"], "nothing is shown before the end anyway"),
 ];
 
 /// Of `cyclictest`.
-const CYCLICTEST: [Foreign; 4] = [
+const CYCLICTEST: [Foreign; 6] = [
     (&["-c", "--clock"], "there is one clock"),
     (
         &[
@@ -70,8 +85,16 @@ const CYCLICTEST: [Foreign; 4] = [
         "there is one way to sleep, until an absolute time",
     ),
     (
-        &["-e", "--latency", "--laptop"],
+        &["-e", "--latency", "--laptop", "--deepest-idle-state"],
         "a halted CPU has one idle state",
+    ),
+    (
+        &["--default-system"],
+        "nothing of a system is tuned for the measurement",
+    ),
+    (
+        &["--mainaffinity"],
+        "what reads the threads' results is the host, not a CPU that is measured",
     ),
     (
         &[
@@ -135,8 +158,13 @@ mod tests {
             ("latency-run --deepest-idle-state 0", Some("idle state")),
             ("osnoise top -P f:1", Some("priority 2")),
             ("osnoise hist --cgroup=x", Some("cgroups")),
+            ("osnoise top --warm-up 5", Some("under icount")),
+            ("osnoise hist --with-zeros", Some("one form")),
             ("hwnoise -q", Some("before the end")),
             ("cyclictest -n -i 1000", Some("absolute")),
+            ("cyclictest --default-system -q", Some("tuned")),
+            ("cyclictest --mainaffinity=1", Some("host")),
+            ("cyclictest --deepest-idle-state 0", Some("idle state")),
             ("latency-run --no-such", None),
             ("doctor -u", None),
         ] {

@@ -83,8 +83,8 @@ pub struct LatencyRun {
     #[arg(long, value_name = "ACTION", value_parser = at_end, help_heading = "Thresholds")]
     pub on_end: Vec<Action>,
 
-    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated.
-    /// [default: sched,irq,timer,timerlat,mutex,print]
+    /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated; -a
+    /// adds sched, irq, timer and timerlat, which it reads. [default: sched,irq,timer,timerlat,mutex,print]
     #[arg(
         short,
         long,

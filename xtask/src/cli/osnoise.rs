@@ -44,7 +44,8 @@ pub struct Hist {
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Runs under icount: a nanosecond is a guest instruction, and nothing but the guest itself can be noise. With several \
-CPUs QEMU runs one after the other; the time of the others is in the column Turns and never in HW.
+CPUs QEMU runs one after the other: a noise that nothing of the guest's explains is counted in the column Turns then, never \
+in HW, and all times have the others' turns in them.
 The threads have priority 2: above the load cpu, which so is no noise, and below all other threads.
 Flags of rtla osnoise that have no meaning here:
 {}Exit codes: 0 measured, 1 error, 2 a limit stopped the tracing, 3 events were lost, 130 interrupted.", foreign::help("osnoise")))]
@@ -99,14 +100,10 @@ pub struct Sampling {
     /// Boot this ELF file instead of building the image: any Takt application that has the tracer osnoise.
     #[arg(long, value_name = "ELF", help_heading = "Machine")]
     pub image: Option<PathBuf>,
-    /// End the guest after this many seconds of real time.
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 600,
-        help_heading = "Machine"
-    )]
-    pub timeout: u64,
+    /// End the guest after this many seconds of real time [default: 600 for an application that measures nothing itself;
+    /// what ends with --duration has no limit].
+    #[arg(long, value_name = "S", help_heading = "Machine")]
+    pub timeout: Option<u64>,
     /// Never install anything.
     #[arg(long, help_heading = "Machine")]
     pub no_install: bool,

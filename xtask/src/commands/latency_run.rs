@@ -24,6 +24,7 @@ use crate::report::{Buckets, Run, json, load, text};
 use crate::run::execute::{self, Finished};
 use crate::run::follow::OnCycle;
 use crate::run::hits::Moment;
+use crate::run::signals::Watch;
 use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
 use crate::term::WithHelp;
 use crate::tracefs::launch::CONTROL_NS;
@@ -84,7 +85,7 @@ pub(super) fn take(flags: &LatencyRun, on_cycle: Option<&OnCycle<'_>>) -> Result
     let finished = measure(flags, config, on_cycle)?;
     keep(flags, &finished.run, &finished.dir);
     if flags.auto.or(flags.aa_only).is_some() {
-        analyse(&finished);
+        analyse(&finished, flags.quiet);
     }
     Ok(Some(finished))
 }
@@ -101,7 +102,7 @@ pub(super) fn complain(finished: &Finished) {
 /// Builds the image and runs what the flags say; reports nothing.
 pub(super) fn measure(
     flags: &LatencyRun,
-    config: RunConfig,
+    mut config: RunConfig,
     on_cycle: Option<&OnCycle<'_>>,
 ) -> Result<Finished> {
     setup::ensure_qemu(!flags.no_install)?;
@@ -110,6 +111,9 @@ pub(super) fn measure(
         check_qemu()?;
     }
     let (elf, build_s) = image(flags)?;
+    if flags.auto.or(flags.aa_only).is_some() && !flags.event.is_empty() {
+        config.add_analysed_events(&words::known(&crate::image::events::table(&elf)?));
+    }
     let event_ids = event_ids(&config, &elf)?;
     let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);
     let accel = accel::select(flags.accel, !flags.no_icount, || {
@@ -206,11 +210,23 @@ pub(super) fn keep_in(history: Option<&Path>, run: &Run, dir: &Path, setup: Setu
 }
 
 /// Takes apart what hit the threshold. That it cannot be done does not make it a bad run.
-fn analyse(finished: &Finished) {
-    let made = analysis::whole(&finished.dir, &finished.run).and_then(|analysis| match analysis {
-        Some(analysis) => analysis::keep(&finished.dir, &analysis),
-        None => Ok(()),
-    });
+fn analyse(finished: &Finished, is_quiet: bool) {
+    let record = &finished.run.record;
+    // To the end of this function: Ctrl-C ends the repeat, and what was measured is reported.
+    let mut watch = match Watch::start() {
+        Ok(watch) => watch,
+        Err(error) => return term::note(format_args!("there is no analysis: {error}")),
+    };
+    if record.stop.is_some() && record.accel.accel == Accel::TcgIcount && !is_quiet {
+        tell!("The run is repeated to see what was executed; Ctrl-C ends only that.");
+    }
+    let made =
+        analysis::whole(&finished.dir, &finished.run, &mut watch).and_then(
+            |analysis| match analysis {
+                Some(analysis) => analysis::keep(&finished.dir, &analysis),
+                None => Ok(()),
+            },
+        );
     if let Err(error) = made {
         term::note(format_args!(
             "there is no analysis: {}",

@@ -31,6 +31,11 @@ const EVENTS: &str = "osnoise:sample_threshold";
 const DURATION: u64 = 1_000_000_000;
 /// What is noise on one CPU unless the user says otherwise, in nanoseconds.
 const THRESHOLD: u64 = 1_000;
+/// How long an application may take, in seconds of real time, that has no duration.
+const TIMEOUT: u64 = 600;
+/// What stands below figures that were taken with several CPUs.
+const HAS_TURNS: &str =
+    "# All times have the turns of the other CPUs in them: QEMU runs one after the other.\n";
 /// Exit code of a run of which something is missing.
 const EXIT_TAINTED: u8 = 3;
 
@@ -81,14 +86,9 @@ fn measure(
     )?;
     let ram = Ram::create(run_folder.path())?;
     let machine = machine(flags, &elf, run_folder.path(), &ram, (smp, cpus, options))?;
-    let booted = boot(
-        &machine,
-        &[],
-        &elf,
-        &ram,
-        Duration::from_secs(flags.timeout),
-        None,
-    )?;
+    let limit = flags.timeout.or((!measures(&elf)).then_some(TIMEOUT));
+    let limit = limit.map_or(Duration::MAX, Duration::from_secs);
+    let booted = boot(&machine, &[], &elf, &ram, limit, None)?;
     let dir = run_folder.publish()?;
     let has_turns = smp > 1;
     let measured = Measured::read(&dir, &elf, has_turns)?;
@@ -110,6 +110,9 @@ fn measure(
         output::print(&output::json_pretty(&measured)?)?;
     } else {
         output::print(&show(&measured, has_turns))?;
+        if has_turns {
+            output::print(HAS_TURNS)?;
+        }
     }
     if flags.debug {
         tell!("kernel args  {}", machine.cmdline);

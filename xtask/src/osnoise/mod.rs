@@ -36,6 +36,9 @@ pub struct OfCpu {
     pub max_single_ns: u64,
     /// Noises that nothing of the guest's explains.
     pub hw: u64,
+    /// The longest single one of those that is in the trace.
+    #[serde(skip)]
+    pub max_hw_ns: u64,
     /// Noises in which other CPUs had their turns: under icount they are one after the other.
     pub turns: u64,
     /// Non-maskable interrupts.
@@ -107,8 +110,12 @@ impl Measured {
                 cpu.thread += number("thread_count");
             }
             NOISE => {
-                let singles = &mut self.cpus.entry(record.cpu).or_default().singles;
-                *singles.entry(ns("duration")).or_default() += 1;
+                let cpu = self.cpus.entry(record.cpu).or_default();
+                let duration = ns("duration");
+                *cpu.singles.entry(duration).or_default() += 1;
+                if record.number("interference") == Some(0) {
+                    cpu.max_hw_ns = cpu.max_hw_ns.max(duration);
+                }
             }
             PRINT => {
                 let text = record.value("buf").map(|value| value.text());

@@ -24,6 +24,7 @@ pub struct GapsRecord {
     pub cpu: u8,
     /// Gaps above the threshold.
     pub count: u64,
+    /// The longest; 0 if no single one is in the trace.
     pub max_ns: u64,
     /// Non-maskable interrupts while it was watched.
     pub nmis: u64,
@@ -48,7 +49,7 @@ pub fn read(dir: &Path, elf: &Elf, command_line: &str) -> Result<Vec<GapsRecord>
             let record = |(cpu, it): (u8, crate::osnoise::OfCpu)| GapsRecord {
                 cpu,
                 count: it.hw,
-                max_ns: it.max_single_ns,
+                max_ns: it.max_hw_ns,
                 nmis: it.nmi,
             };
             Ok(cpus.into_iter().map(record).collect())
@@ -107,7 +108,11 @@ pub fn lines(record: &RunRecord) -> Vec<String> {
         let smis = smis.and_then(|all| all.get(usize::from(it.cpu)));
         let smis = smis.map_or_else(|| "unknown".into(), ToString::to_string);
         let cpu = format!("CPU {}", it.cpu);
-        let (count, max_ns, nmis) = (it.count, it.max_ns, it.nmis);
+        let max_ns = match it.max_ns {
+            0 if it.count != 0 => "unknown".into(),
+            ns => ns.to_string(),
+        };
+        let (count, nmis) = (it.count, it.nmis);
         format!("{cpu:<16} {count:>8} {max_ns:>11} {nmis:>8} {smis:>8}")
     }));
     lines

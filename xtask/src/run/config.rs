@@ -26,6 +26,9 @@ const GRAPH_EVENTS: [&str; 3] = [
     "irq:irq_handler_exit",
 ];
 
+/// Without these a latency cannot be taken apart.
+const ANALYSED_EVENTS: [&str; 4] = ["sched", "irq", "timer", SAMPLES];
+
 /// The records of the latencies.
 const SAMPLES: &str = "timerlat";
 
@@ -193,6 +196,16 @@ impl RunConfig {
             accel_asked: flags.accel,
             smp,
         })
+    }
+
+    /// Adds the events without which a latency cannot be taken apart, as far as an image has them.
+    pub fn add_analysed_events(&mut self, known: &[Known]) {
+        let is_there = |system: &&str| {
+            let of_system = |event: &Known| event.name.split(':').next() == Some(*system);
+            known.iter().any(of_system)
+        };
+        let there = ANALYSED_EVENTS.iter().copied().filter(is_there);
+        self.events.extend(there.map(str::to_owned));
     }
 
     /// What a machine is told that is booted by somebody else; `known` are the events of its image.
@@ -372,6 +385,18 @@ mod tests {
              tsc_hz=1000000000 lapic_hz=1000000000 halt_margin_ns=256"
         );
         assert!(!config.kernel_cmdline(Accel::Kvm, &[]).contains("hz="));
+    }
+
+    #[test]
+    fn what_takes_a_latency_apart_is_recorded_beside_the_events_that_are_asked_for() {
+        let known =
+            ["sched:sched_switch", "irq:irq_handler_entry", "mutex:lock"].map(|name| Known {
+                name: name.into(),
+                id: 0,
+            });
+        let mut config = config("-a 20 -e mutex").unwrap();
+        config.add_analysed_events(&known);
+        assert_eq!(config.events, ["mutex", "sched", "irq"]);
     }
 
     #[test]

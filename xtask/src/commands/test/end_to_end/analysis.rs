@@ -15,6 +15,7 @@ use crate::qemu::{Accel, GuestExit};
 use crate::run::config::clock_keys;
 use crate::run::demux::{FileFacts, Rest, demux};
 use crate::run::events::resolve;
+use crate::run::signals::Watch;
 use crate::run::{config, folder, words};
 use crate::sweep::analysis::Kind;
 use crate::sweep::names::Names;
@@ -138,7 +139,14 @@ fn planted(stage: &Stage, smp: u8, nr: u32) -> Result<Vec<Breakdown>> {
     let keys = clock_keys(Accel::TcgIcount);
     let ids = ids.join(",");
     let cmdline = format!("events={ids} mode=capture{keys} smp={smp} cases={nr}");
-    let counted = replay::boot(elf.path.clone(), cmdline, smp, &elf, GuestExit::Passed)?;
+    let counted = replay::boot(
+        elf.path.clone(),
+        cmdline,
+        smp,
+        &elf,
+        GuestExit::Passed,
+        &mut Watch::start()?,
+    )?;
 
     let dir = PathBuf::from(stage.dir(&format!("causes-{smp}")));
     fs::create_dir(&dir)?;

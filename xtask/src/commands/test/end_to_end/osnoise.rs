@@ -182,6 +182,7 @@ pub(super) fn noises_are_net(stage: &Stage) -> Result<()> {
 fn rows(out: &str) -> Vec<Vec<&str>> {
     let rows = out.lines().skip_while(|line| !line.starts_with("CPU "));
     rows.skip(1)
+        .filter(|line| !line.starts_with('#'))
         .map(|line| line.split_whitespace().collect())
         .collect()
 }
@@ -248,7 +249,12 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
     }
     let rows_of_all = rows(&turns.stdout);
     ensure!(rows_of_all.len() == 4, "{}", turns.stdout);
-    ensure!(turns.stdout.contains(" Turns "), "{}", turns.stdout);
+    for part in [
+        " Turns ",
+        "\n# All times have the turns of the other CPUs in them",
+    ] {
+        ensure!(turns.stdout.contains(part), "{}", turns.stdout);
+    }
     ensure!(
         rows_of_all.iter().all(|row| row[7] == "0"),
         "{}",

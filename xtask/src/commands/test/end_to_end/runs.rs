@@ -254,7 +254,7 @@ pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
     // The first activation is at a full second and 70 µs of the guest's clock.
     let done = stage.cyclictest(
         "aligned",
-        "-S 2 -p 80 -i 1000 -l 5 --secaligned 70 --policy rr -N --spike 0.001",
+        "--smp=2 -p 80 -i 1000 -l 5 --secaligned 70 --policy rr -N --spike 0.001",
     )?;
     let done = done.code(0)?;
     // The second's interval is 1500 µs.
