@@ -42,6 +42,7 @@ pub use control::{
     ARMED, Counters, Mode, RingControl, Word, capacity, counters, is_on, set_capacity, set_mode,
     tracing_off, tracing_on,
 };
+pub use slow::Turned;
 pub use text::{record_text, record_text_ctx, record_text1, record_text1_ctx};
 pub use writer::{
     record_bytes, record_bytes_ctx, record_near, record_near_ctx, record8, record8_ctx, record12,

@@ -163,8 +163,8 @@ pub(crate) fn control_word<const OFFSET: usize>() -> u64 {
 }
 
 /// Opens the next sub-buffer if that is all that keeps a record from being made, of the longest that the fast paths in assembly
-/// make or less; says whether it has.
-pub(crate) extern "C" fn turn() -> bool {
+/// make or less.
+pub(crate) extern "C" fn turn() -> ring::Turned {
     const LONGEST: u32 = 32;
     ring::turn(RingOf::here(), LONGEST)
 }

@@ -18,10 +18,22 @@ pub(super) fn record<R: CpuRing>(ring: R, word: u32, first: u64, second: u64, le
     super::record_bytes(ring, word, extra.get(..nr).unwrap_or(&extra), None);
 }
 
-/// Opens the next sub-buffer, if `len` bytes do not fit any more and nothing else is to be done. Says whether it has: if
-/// not, the slow path finds out why.
+/// What came of leaving a full sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[must_use]
+pub enum Turned {
+    /// Nothing: it was not full, or something else is to be done. The slow path finds out what.
+    No,
+    /// The next one is open: the record may be tried again, unless somebody else has filled that one too.
+    Yes,
+    /// The next one is not free: the record is lost, and counted.
+    Lost,
+}
+
+/// Opens the next sub-buffer, if `len` bytes do not fit any more and nothing else is to be done.
 #[inline(always)]
-pub(super) fn turn<R: CpuRing>(ring: R, len: u32) -> bool {
+pub(super) fn turn<R: CpuRing>(ring: R, len: u32) -> Turned {
     let pos = ring.pos();
     let end = Geometry::<R>::end(pos);
     let limit = ring.load(Word::Limit);
@@ -32,18 +44,32 @@ pub(super) fn turn<R: CpuRing>(ring: R, len: u32) -> bool {
         || ring.load(Word::Halves) != 0
         || snapshot::is_pending(ring)
     {
-        return false;
+        return Turned::No;
     }
     let now = ring.now();
     let next = Geometry::<R>::seq(end);
-    if refusal(ring, next, next).is_some() {
-        return false;
+    if let Some(counter) = refusal(ring, next, next) {
+        return match refused(ring, pos, counter) {
+            true => Turned::Lost,
+            false => Turned::No,
+        };
     }
     let Some(first) = begin(ring, pos, now, 0, next) else {
-        return false;
+        return Turned::No;
     };
     raise(ring, end, Geometry::<R>::end(first.get()));
-    true
+    Turned::Yes
+}
+
+/// Counts an event that is lost, unless somebody has reserved since `pos`: the finding holds only if it was that slot's turn
+/// all the while.
+#[inline(always)]
+fn refused<R: CpuRing>(ring: R, pos: u64, counter: Word) -> bool {
+    let holds = ring.pos() == pos;
+    if holds {
+        ring.add(counter, 1);
+    }
+    holds
 }
 
 /// Reserves `len` bytes; returns their position and the time stamp, or `None` if the event is not recorded.
@@ -201,14 +227,16 @@ pub(super) fn open<R: CpuRing>(ring: R, pos: u64, now: u64, len: u32, turn: Turn
         seq = snapshot::place(ring, seq, turn);
     }
     if let Some(counter) = refusal(ring, next, seq) {
-        // The finding holds only if it was this slot's turn all the while.
-        if ring.pos() != pos {
-            return Opened::RACED;
-        }
-        if len != 0 {
-            ring.add(counter, 1);
-        }
-        return Opened::REFUSED;
+        // Who asks for no bytes loses no event.
+        let holds = match len {
+            0 => ring.pos() == pos,
+            _ => refused(ring, pos, counter),
+        };
+        return if holds {
+            Opened::REFUSED
+        } else {
+            Opened::RACED
+        };
     }
     let Some(first) = begin(ring, pos, now, len, seq) else {
         return Opened::RACED;

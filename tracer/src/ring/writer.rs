@@ -4,7 +4,7 @@
 //! straight through is left to [`slow::record`] as a tail call with the same arguments, so that the fast path needs
 //! neither a stack frame nor a saved register.
 
-use super::slow;
+use super::slow::{self, Turned};
 use super::{CpuRing, Geometry, Word};
 use crate::wire::{MAX_BYTES, MAX_RECORD, NEAR_FAR, SUB_COMMIT, commit_of};
 
@@ -26,26 +26,27 @@ fn record<R: CpuRing, const LEN: u32>(
             write(ring, at, now as u32, LEN, word, first, second);
             return ring.commit::<LEN>(Geometry::<R>::sub_offset(pos));
         }
-        if !turn_apart(ring, LEN) {
-            return slow();
+        match turn_apart(ring, LEN) {
+            Turned::Yes => {}
+            Turned::No => return slow(),
+            Turned::Lost => return,
         }
     }
 }
 
-/// Opens the next sub-buffer for who found no room for `len` bytes, if nothing else stands in the way; says whether it has.
-/// The record may then be tried again, unless somebody else has filled that one too. It is not the slow path, which serves all
-/// and takes twice as long.
+/// Opens the next sub-buffer for who found no room for `len` bytes, if nothing else stands in the way. It is not the slow
+/// path, which serves all and takes twice as long.
 ///
 /// # Context
 /// Thread, IRQ, NMI of the ring's CPU.
 #[inline(always)]
-pub fn turn<R: CpuRing>(ring: R, len: u32) -> bool {
+pub fn turn<R: CpuRing>(ring: R, len: u32) -> Turned {
     slow::turn(ring, len)
 }
 
 #[cold]
 #[inline(never)]
-fn turn_apart<R: CpuRing>(ring: R, len: u32) -> bool {
+fn turn_apart<R: CpuRing>(ring: R, len: u32) -> Turned {
     turn(ring, len)
 }
 

@@ -19,7 +19,7 @@
 
 use core::arch::{asm, global_asm};
 
-use takt_tracer::ring::Word;
+use takt_tracer::ring::{self, Word};
 use takt_tracer::wire;
 
 use super::percpu;
@@ -33,6 +33,11 @@ const FAR_LEN: u32 = 16;
 
 /// Bytes of the jump that rules put over the first instruction of each function.
 const JUMP_LEN: u32 = 5;
+
+const _: () = assert!(
+    ring::Turned::No as u8 == 0 && (ring::Turned::Lost as u8) > ring::Turned::Yes as u8,
+    "what the code below is told by comparing with the one in the middle"
+);
 
 global_asm!(
     ".section .text.notrace.record, \"ax\"",
@@ -88,14 +93,21 @@ global_asm!(
     "mov gs:[eax + {RING} + 4], ecx",
     ".endm",
     //
-    // Where it does not go straight through: mostly the sub-buffer is full. Then it goes on in the next one.
+    // Where it does not go straight through: mostly the sub-buffer is full. Then it goes on in the next one, or is lost.
     ".macro TAKT_TURN name",
     "call takt_record_turn",
-    "jnc takt_\\name\\()_rest",
+    "je takt_\\name\\()_rest",
+    "jb 9f",
+    "ret",
+    "9:",
     ".endm",
     //
-    // r8 = the position, and no carry if the next sub-buffer was opened. Six registers, so the stack is aligned.
+    // r8 = the position. Equal: the next sub-buffer was opened; above: the record is lost; below: it takes the slow path, as it
+    // does at once while recording is off, and where who runs has to be told first. Six registers, so the stack is aligned.
     "takt_record_turn:",
+    "xor eax, eax",
+    "cmp qword ptr gs:[{LIMIT}], {ARMED}",
+    "jbe 1f",
     ".irp r, rcx,rdi,rsi,r9,r10,r11",
     "push \\r",
     ".endr",
@@ -104,7 +116,8 @@ global_asm!(
     "pop \\r",
     ".endr",
     "mov r8, gs:[{POS}]",
-    "cmp al, 1",
+    "1:",
+    "cmp al, {TURNED}",
     "ret",
     //
     // Keeps what the Rust function may change, and makes room for four extra words.
@@ -278,6 +291,8 @@ global_asm!(
     FAR = const FAR_LEN,
     NEAR_FAR = const wire::NEAR_FAR,
     JUMP_LEN = const JUMP_LEN,
+    ARMED = const ring::ARMED,
+    TURNED = const ring::Turned::Yes as u8,
     bytes = sym crate::probe::ring::record_bytes,
     turn = sym crate::probe::ring::turn,
 );
