@@ -5,6 +5,7 @@
 //! Preemptible at every point; only the `out` instruction itself takes (real, not virtual) time.
 
 mod line;
+mod text;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -21,6 +22,8 @@ use embedded_io::Write;
 use crate::rtt;
 use crate::serial::Serial;
 use crate::virtio::Console;
+
+pub(crate) use text::text;
 
 /// Under a hypervisor the hand-over takes real time: it is put off if the next timer is closer than this,
 /// unless a quarter of the ring is full.
@@ -101,11 +104,6 @@ pub fn is_active() -> bool {
 #[must_use]
 pub fn has_port() -> bool {
     cfg!(feature = "capture") && WAY.load(Relaxed) == LINE
-}
-
-/// What somebody writes to the port while it is taken.
-pub(crate) fn text(bytes: &[u8]) {
-    line::text(bytes);
 }
 
 /// The report of a fault is about to go over the port: nothing else does from here on.

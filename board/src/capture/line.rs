@@ -4,13 +4,13 @@
 //! its FIFO takes, unless a timer is close. Nothing waits for the line, so it costs no latency; what it is too slow for stays
 //! in the rings, whose losses are counted. At the end all that is left is sent, the trace last.
 //!
-//! The line belongs to the capture. What an application writes to the port goes into the log ([`text`]). Only the report of a
+//! The line belongs to the capture. What an application writes to the port goes into the log ([`super::text`]). Only the report of a
 //! fault goes between the bytes of a frame, which is lost then, and an end is sent behind it.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spin::{Mutex, Once};
-use takt_kernel::config::{LOG_MESSAGE_SIZE, MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
+use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
 use takt_kernel::time::{self, Instant};
 use takt_kernel::{smp, trace};
 use takt_timerlat::stats::Status;
@@ -434,33 +434,6 @@ pub(super) fn give_up(code: u32) {
     line.end(code);
 }
 
-/// Bytes of text for which a message of the log has room: an eighth more may be needed to encode it, and its number, time and
-/// length come before it.
-const MAX_TEXT: usize = LOG_MESSAGE_SIZE * 7 / 8 - 24;
-const _: () = assert!(MAX_TEXT >= char::MAX_LEN_UTF8);
-
-/// What somebody writes to the port: lines of the log, since the port is taken. A line too long for a message becomes several;
-/// what is no text is shown as bytes.
-pub(crate) fn text(bytes: &[u8]) {
-    for chunk in bytes.utf8_chunks() {
-        for piece in pieces(chunk.valid().trim_end_matches(['\r', '\n'])) {
-            defmt::println!("{=str}", piece);
-        }
-        if !chunk.invalid().is_empty() {
-            defmt::println!("{=[u8]:a}", chunk.invalid());
-        }
-    }
-}
-
-/// All of a text, in pieces that are no longer than [`MAX_TEXT`].
-fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
-    core::iter::from_fn(move || {
-        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_TEXT));
-        text = rest;
-        (!piece.is_empty()).then_some(piece)
-    })
-}
-
 /// A word of the image's memory.
 fn word(at: usize) -> u64 {
     let at = core::ptr::with_exposed_provenance::<u64>(at);
@@ -486,24 +459,4 @@ fn build_id() -> [u8; BUILD_ID] {
         }
     }
     [0; BUILD_ID]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_text_is_in_pieces() {
-        let mut text = [b'x'; 3 * MAX_TEXT];
-        // A character of four bytes at the first piece's end.
-        text[MAX_TEXT - 2..MAX_TEXT + 2].copy_from_slice("\u{1f600}".as_bytes());
-        let text = core::str::from_utf8(&text).unwrap_or_default();
-        assert!(
-            pieces(text)
-                .map(str::len)
-                .eq([MAX_TEXT - 2, MAX_TEXT, MAX_TEXT, 2])
-        );
-        assert!(pieces(text).flat_map(str::bytes).eq(text.bytes()));
-        assert_eq!(pieces("").count(), 0);
-    }
 }
