@@ -242,7 +242,7 @@ impl RingOf {
         // SAFETY: reads the ring's memory and writes to `to`, as many bytes as either has. Not by references, and the direction
         // flag is always clear.
         unsafe {
-            asm!("rep movsb", inout("rcx") TRACE_SUB_SIZE => _, inout("rsi") self.at(offset) => _,
+            asm!("rep movsq", inout("rcx") TRACE_SUB_SIZE / 8 => _, inout("rsi") self.at(offset) => _,
                  inout("rdi") to.as_mut_ptr() => _, options(nostack, preserves_flags));
         }
     }

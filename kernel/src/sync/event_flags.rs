@@ -236,6 +236,7 @@ impl EventFlags {
         self.search.load(Relaxed) != NO_SEARCH
     }
 
+    /// That section. It begins here, behind the registers that the function keeps.
     #[inline(never)]
     fn look_in<K: Kind>(&self, kind: K) {
         let mut section = kind.enter_again();
