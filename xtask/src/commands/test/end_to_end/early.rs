@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Stage;
@@ -14,22 +14,27 @@ const ENTRY: u64 = 4;
 pub(super) fn under_every_load(stage: &Stage) -> Result<()> {
     let mut nr_below = 0;
     // Away from the loads' own rhythm, so that the two meet at many distances; which ones is a matter of instructions.
-    let runs = [
-        ("cpu", "101.3"),
-        ("irq", "20.9"),
-        ("lock", "50.3"),
-        ("mix", "97.7"),
-    ];
-    for (load, period) in runs {
-        let name = format!("early-{load}-{period}");
-        let flags = format!("-p {period} -d 300ms --load {load} -e timerlat,timer,irq");
-        stage.latency_run(&name, &flags)?.code(0)?;
-        let (nr, below) = judge(&stage.trace(&name)?).with_context(|| format!("--load {load}"))?;
-        ensure!(nr > 2_800, "--load {load}: only {nr} activations");
-        nr_below += below;
+    for (load, period) in [("cpu", "101.3"), ("lock", "50.3"), ("mix", "97.7")] {
+        nr_below += under(stage, load, period)?;
     }
-    ensure!(nr_below > 0, "no load has shown what is to be explained");
-    Ok(())
+    // Of two interrupts that know nothing of each other one comes in the few nanoseconds that count about once in a run.
+    for period in 11..27 {
+        nr_below += under(stage, "irq", &format!("{period}.9"))?;
+        if nr_below > 0 {
+            return Ok(());
+        }
+    }
+    bail!("no load has shown what is to be explained")
+}
+
+/// How many activations of a run an interrupt of another timer has found.
+fn under(stage: &Stage, load: &str, period: &str) -> Result<u64> {
+    let name = format!("early-{load}-{period}");
+    let flags = format!("-p {period} -d 300ms --load {load} -e timerlat,timer,irq");
+    stage.latency_run(&name, &flags)?.code(0)?;
+    let (nr, below) = judge(&stage.trace(&name)?).with_context(|| format!("--load {load}"))?;
+    ensure!(nr > 2_800, "--load {load}: only {nr} activations");
+    Ok(below)
 }
 
 /// The activations of a trace, and how many of them an interrupt of another timer has found.
