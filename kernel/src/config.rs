@@ -88,6 +88,10 @@ pub const MAIN_STACK_SIZE: usize = number(option_env!("TAKT_MAIN_STACK_SIZE"), 3
 /// Bytes of the stack of each thread of a workload, measured or load; whole pages.
 pub const WORKLOAD_STACK_SIZE: usize = number(option_env!("TAKT_WORKLOAD_STACK_SIZE"), 16 * 1024);
 
+/// Latencies below 2 to this power of nanoseconds are counted each by itself, larger ones to 1/256: from 8 to 24. There are
+/// 16 histograms in the status block, of 4 bytes a nanosecond.
+pub const HISTOGRAM_BITS: usize = number(option_env!("TAKT_HISTOGRAM_BITS"), 16);
+
 /// How many log messages can be in the making or wait for room in the log, at most 32: threads that are preempted while they
 /// log, and handlers. A message for which there is no buffer is dropped and counted.
 pub const NR_LOG_MESSAGES: usize = number(option_env!("TAKT_NR_LOG_MESSAGES"), 8);

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::histogram::{self, bucket_of};
-
-/// Values below are exact from the start.
-const LINEAR: u64 = histogram::LINEAR as u64;
+use super::histogram::Scale;
 
 /// A distribution of latencies in nanoseconds: how often each value came.
 ///
@@ -18,6 +15,7 @@ pub struct ExactHistogram {
     count: u64,
     sum: u128,
     overflow: u64,
+    scale: Scale,
 }
 
 impl ExactHistogram {
@@ -65,20 +63,32 @@ impl ExactHistogram {
         all
     }
 
-    /// The same with the exact values of the samples from `LINEAR` on, which are among these; `None` if they are others
+    /// The same, of buckets of that scale.
+    #[must_use]
+    pub fn with_scale(self, scale: Scale) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// Values below are exact from the start, those from here on where it [is exact](Self::is_exact).
+    #[must_use]
+    pub fn exact_below(&self) -> u64 {
+        self.scale.linear() as u64
+    }
+
+    /// The same with the exact values of the samples from [`exact_below`](Self::exact_below) on, which are among these; `None` if they are others
     /// than those that the buckets have counted.
     #[must_use]
     pub fn refined(&self, samples: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut buckets = self.buckets.clone();
-        let wide = buckets.split_off(&LINEAR);
+        let wide = buckets.split_off(&self.exact_below());
         let mut counted = BTreeMap::<usize, u64>::new();
-        for ns in samples.into_iter().filter(|ns| *ns >= LINEAR) {
+        for ns in samples.into_iter().filter(|ns| *ns >= self.exact_below()) {
             *buckets.entry(ns).or_default() += 1;
-            *counted.entry(bucket_of(ns)).or_default() += 1;
+            *counted.entry(self.scale.bucket_of(ns)).or_default() += 1;
         }
-        let is_same = counted
+        let is_same = counted.into_iter().eq(wide
             .into_iter()
-            .eq(wide.into_iter().map(|(ns, count)| (bucket_of(ns), count)));
+            .map(|(ns, count)| (self.scale.bucket_of(ns), count)));
         let refined = Self {
             buckets,
             ..self.clone()
@@ -98,6 +108,11 @@ impl ExactHistogram {
 
     /// Takes in all of `other`'s samples.
     pub fn merge(&mut self, other: &Self) {
+        let (own, its) = (self.scale.linear_bits(), other.scale.linear_bits());
+        // What has no samples says nothing.
+        if self.count == 0 || other.count != 0 && its < own {
+            self.scale = other.scale;
+        }
         for (&ns, &count) in &other.buckets {
             *self.buckets.entry(ns).or_default() += count;
         }
@@ -227,6 +242,7 @@ mod tests {
 
     #[test]
     fn what_the_guest_knows_roughly_is_refined_by_the_samples() {
+        const LINEAR: u64 = Scale::OWN.linear() as u64;
         let samples = [3, LINEAR - 1, LINEAR, LINEAR + 1, 1_000_001, 1_000_002];
         let stats = Box::new(LatencyStats::new());
         samples.iter().for_each(|&ns| stats.record(ns));
@@ -244,6 +260,20 @@ mod tests {
         assert_eq!(rough.refined(samples[1..5].iter().copied()), None);
         let others = [3, LINEAR, LINEAR + 1, 1_000_001, 1_000_003];
         assert_eq!(rough.refined(others), None);
+    }
+
+    #[test]
+    fn what_is_merged_is_as_exact_as_its_part_that_is_less_so() {
+        let of = |bits| collect(&[7]).with_scale(Scale::new(bits).unwrap());
+        let merged = |parts: &[ExactHistogram]| {
+            let mut all = ExactHistogram::new();
+            parts.iter().for_each(|part| all.merge(part));
+            all.exact_below()
+        };
+        assert_eq!(merged(&[of(20)]), 1 << 20);
+        assert_eq!(merged(&[of(9), of(20)]), 1 << 9);
+        assert_eq!(merged(&[of(20), of(9)]), 1 << 9);
+        assert_eq!(merged(&[of(20), ExactHistogram::new()]), 1 << 20);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use core::mem::{offset_of, size_of};
 use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::histogram::LINEAR_BITS;
 use super::{LatencyStats, MAX_CPUS, MAX_SLOTS, MAX_THREADS, Measure, NAME_LEN, RunState};
 
 /// Why a threshold ended the run.
@@ -219,6 +220,10 @@ pub struct Status {
     pub started_tsc: AtomicU64,
     /// TSC when it ended; 0 while it has not.
     pub ended_tsc: AtomicU64,
+    /// Binary logarithm of [`LINEAR`](super::histogram::LINEAR) of the histograms, on which the slots' layout depends.
+    pub histogram_bits: AtomicU32,
+    /// Keeps what follows aligned.
+    pub reserved: AtomicU32,
     /// The threshold that ended the run.
     pub stop: StopReason,
     /// What belongs to each CPU.
@@ -233,7 +238,7 @@ impl Status {
     /// First eight bytes of a status block in use.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"TAKTSTA1");
     /// Version of the layout.
-    pub const VERSION: u32 = 2;
+    pub const VERSION: u32 = 3;
     /// Name of the symbol under which the image holds it.
     pub const SYMBOL: &'static str = "TAKT_STATUS";
 
@@ -257,6 +262,8 @@ impl Status {
             tsc_deadline: AtomicU32::new(0),
             started_tsc: AtomicU64::new(0),
             ended_tsc: AtomicU64::new(0),
+            histogram_bits: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             stop: StopReason::new(),
             cpus: [const { CpuStatus::new() }; MAX_CPUS],
             threads: [const { ThreadInfo::new() }; MAX_THREADS],
@@ -269,6 +276,7 @@ impl Status {
         self.version.store(Self::VERSION, Relaxed);
         self.max_cpus.store(MAX_CPUS as u32, Relaxed);
         self.max_slots.store(MAX_SLOTS as u32, Relaxed);
+        self.histogram_bits.store(LINEAR_BITS, Relaxed);
         self.set_state(RunState::Booting);
         self.magic.store(Self::MAGIC, Relaxed);
     }

@@ -3,10 +3,10 @@
 //! The memory is the guest's RAM, and nothing in it is to be trusted: counts are limited to the
 //! room that there is, unknown numbers are errors or `None`, never a panic.
 
-use core::mem::{offset_of, size_of};
+use core::mem::{align_of, offset_of, size_of};
 use std::{io, string::String, vec, vec::Vec};
 
-use super::histogram::{Histogram, NR_BUCKETS, bucket_high};
+use super::histogram::{self, Histogram, Scale};
 use takt_tracer::named::Named;
 
 use super::{
@@ -209,15 +209,29 @@ impl<M: Memory> StatusView<M> {
         })
     }
 
+    /// Which buckets the histograms have. The image says that first of all; of one that has not come so far no slot is in
+    /// use, whatever the scale.
+    fn scale(&self) -> io::Result<Scale> {
+        match self.u32(offset_of!(Status, histogram_bits))? {
+            0 => Ok(Scale::OWN),
+            bits => Scale::new(bits).ok_or_else(|| {
+                invalid(std::format!(
+                    "the image's histograms are exact to {bits} bits"
+                ))
+            }),
+        }
+    }
+
     /// The slots in use.
     ///
     /// # Errors
     ///
     /// If they cannot be read.
     pub fn slots(&self) -> io::Result<Vec<Slot>> {
+        let scale = self.scale()?;
         let mut slots = Vec::new();
         for index in 0..MAX_SLOTS {
-            let base = slot_offset(index);
+            let base = slot_offset(scale, index);
             if self.u32(base + offset_of!(SlotStats, active))? == 0 {
                 continue;
             }
@@ -229,16 +243,16 @@ impl<M: Memory> StatusView<M> {
                 interval_ns: self.u64(base + offset_of!(SlotStats, interval_ns))?,
                 missed: self.u64(base + offset_of!(SlotStats, missed))?,
                 negative: self.u64(base + offset_of!(SlotStats, negative))?,
-                irq: self.figures(index, Measure::Irq)?,
-                thread: self.figures(index, Measure::Thread)?,
+                irq: self.figures(scale, index, Measure::Irq)?,
+                thread: self.figures(scale, index, Measure::Thread)?,
             });
         }
         Ok(slots)
     }
 
     /// The figures of one kind of latency of one slot.
-    fn figures(&self, slot: usize, which: Measure) -> io::Result<Figures> {
-        let base = latency_offset(slot, which);
+    fn figures(&self, scale: Scale, slot: usize, which: Measure) -> io::Result<Figures> {
+        let base = latency_offset(scale, slot, which);
         Ok(Figures {
             count: self.u64(base + offset_of!(LatencyStats, count))?,
             cur: self.u64(base + offset_of!(LatencyStats, cur))?,
@@ -255,30 +269,23 @@ impl<M: Memory> StatusView<M> {
     /// If it cannot be read.
     pub fn distribution(&self, slot: usize, which: Measure) -> io::Result<ExactHistogram> {
         let slot = slot.min(MAX_SLOTS - 1);
-        let figures = self.figures(slot, which)?;
-        let base = latency_offset(slot, which) + offset_of!(LatencyStats, hist);
-        // The logarithmic part lies right behind the linear one: one array of counters.
-        const {
-            assert!(
-                offset_of!(Histogram, log)
-                    == offset_of!(Histogram, linear) + super::histogram::LINEAR * 4
-            );
-        }
-        let mut raw = vec![0; NR_BUCKETS * 4];
+        let scale = self.scale()?;
+        let figures = self.figures(scale, slot, which)?;
+        let base = latency_offset(scale, slot, which) + offset_of!(LatencyStats, hist);
+        let mut raw = vec![0; (scale.nr_buckets() + 1) * 4];
         self.read(base + offset_of!(Histogram, linear), &mut raw)?;
-        let overflow = self.u32(base + offset_of!(Histogram, overflow))?;
         let (counters, _) = raw.as_chunks::<4>();
-        let buckets = counters.iter().enumerate().filter_map(|(index, counter)| {
-            let count = u32::from_le_bytes(*counter);
-            (count != 0).then(|| (bucket_high(index), count.into()))
-        });
+        let counters = counters.iter().map(|counter| u32::from_le_bytes(*counter));
+        let overflow = counters.clone().next_back().unwrap_or_default();
+        let buckets = counters.take(scale.nr_buckets()).enumerate();
+        let buckets = buckets
+            .filter(|(_, count)| *count != 0)
+            .map(|(index, count)| (scale.bucket_high(index), count.into()));
         let limits = (figures.min, figures.max.max(figures.min));
-        Ok(ExactHistogram::from_parts(
-            buckets,
-            overflow.into(),
-            limits,
-            figures.sum,
-        ))
+        Ok(
+            ExactHistogram::from_parts(buckets, overflow.into(), limits, figures.sum)
+                .with_scale(scale),
+        )
     }
 
     /// The threads that there are or were.
@@ -328,18 +335,39 @@ impl<M: Memory> StatusView<M> {
     }
 }
 
+/// Bytes of a [`LatencyStats`] whose histogram is of that scale: the buckets lie behind each other, and two words behind
+/// them.
+const fn latency_size(scale: Scale) -> usize {
+    offset_of!(LatencyStats, hist) + (scale.nr_buckets() + 2) * 4
+}
+
+/// Bytes of a [`SlotStats`] with such histograms.
+const fn slot_size(scale: Scale) -> usize {
+    let end = offset_of!(SlotStats, irq) + 2 * latency_size(scale);
+    end.next_multiple_of(align_of::<SlotStats>())
+}
+
+// As the image has it, of which the scale is its own.
+const _: () = {
+    assert!(size_of::<LatencyStats>() == latency_size(Scale::OWN));
+    assert!(size_of::<SlotStats>() == slot_size(Scale::OWN));
+    assert!(offset_of!(Histogram, linear) == 0);
+    assert!(offset_of!(Histogram, log) == histogram::LINEAR * 4);
+    assert!(offset_of!(Histogram, overflow) == Scale::OWN.nr_buckets() * 4);
+};
+
 /// Offset of a slot in [`Status`].
-fn slot_offset(slot: usize) -> usize {
-    offset_of!(Status, slots) + slot * size_of::<SlotStats>()
+fn slot_offset(scale: Scale, slot: usize) -> usize {
+    offset_of!(Status, slots) + slot * slot_size(scale)
 }
 
 /// Offset of the [`LatencyStats`] of one kind of a slot in [`Status`].
-fn latency_offset(slot: usize, which: Measure) -> usize {
-    slot_offset(slot)
-        + match which {
-            Measure::Thread => offset_of!(SlotStats, thread),
-            Measure::Irq | Measure::None => offset_of!(SlotStats, irq),
-        }
+fn latency_offset(scale: Scale, slot: usize, which: Measure) -> usize {
+    let irq = slot_offset(scale, slot) + offset_of!(SlotStats, irq);
+    match which {
+        Measure::Thread => irq + latency_size(scale),
+        Measure::Irq | Measure::None => irq,
+    }
 }
 
 fn invalid(message: String) -> io::Error {

@@ -1,7 +1,7 @@
 //! A histogram drawn in the terminal.
 
 use takt_timerlat::stats::ExactHistogram;
-use takt_timerlat::stats::histogram::{LINEAR, SUB_BITS};
+use takt_timerlat::stats::histogram::SUB_BITS;
 
 use super::Buckets;
 use crate::cli::Parts;
@@ -71,10 +71,11 @@ pub fn draw(all: &ExactHistogram, buckets: Buckets, canvas: Canvas, parts: Parts
 #[must_use]
 pub fn hint(all: &ExactHistogram, buckets: Buckets) -> Option<String> {
     let (min, max) = (all.min()?, all.max()?);
-    let is_rough = max >= LINEAR as u64 && !all.is_exact();
+    let exact_below = all.exact_below();
+    let is_rough = max >= exact_below && !all.is_exact();
     let rough = || {
         format!(
-            "values of {LINEAR} ns and more are known to 1/256 of them only, since the trace has not all (-e timerlat)"
+            "values of {exact_below} ns and more are known to 1/256 of them only, since the trace has not all (-e timerlat)"
         )
     };
     if buckets.width.is_none() && buckets.limit.is_none() {

@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use takt_timerlat::stats::ExactHistogram;
-use takt_timerlat::stats::histogram::{bucket_low, bucket_of};
+use takt_timerlat::stats::histogram::Scale;
 use takt_tracer::wire;
 
 use super::gaps::GapsRecord;
@@ -282,9 +282,25 @@ pub struct LatencyRecord {
     pub max: Option<u64>,
     pub sum: u64,
     pub overflow: u64,
+    /// Binary logarithm of the ns from which on a bucket stands for several values.
+    #[serde(default = "usual_bits", skip_serializing_if = "is_usual")]
+    pub histogram_bits: u32,
+}
+
+/// That of an image without capacities of its own. Runs of older versions say none.
+fn usual_bits() -> u32 {
+    Scale::OWN.linear_bits()
+}
+
+fn is_usual(bits: &u32) -> bool {
+    *bits == usual_bits()
 }
 
 impl LatencyRecord {
+    fn scale(&self) -> Scale {
+        Scale::new(self.histogram_bits).unwrap_or_default()
+    }
+
     /// The distribution of these figures with these buckets: value in ns and how often it came.
     ///
     /// # Errors
@@ -302,12 +318,10 @@ impl LatencyRecord {
             "the histogram has {nr} samples, the run {}",
             self.count.saturating_sub(self.overflow)
         );
-        Ok(ExactHistogram::from_parts(
-            buckets.iter().copied(),
-            self.overflow,
-            limits,
-            self.sum,
-        ))
+        Ok(
+            ExactHistogram::from_parts(buckets.iter().copied(), self.overflow, limits, self.sum)
+                .with_scale(self.scale()),
+        )
     }
 }
 
@@ -336,15 +350,15 @@ impl LatencyRecord {
         };
         ensure!(is_max, says("max", self.max, "greatest value", most));
         let is_min = match (self.min, least) {
-            (Some(min), Some(least)) => (low(least)..=least).contains(&min),
+            (Some(min), Some(least)) => (self.low(least)..=least).contains(&min),
             (min, least) => self.overflow > 0 || min == least,
         };
         ensure!(is_min, says("min", self.min, "least value", least));
-        let total = |value: fn(u64) -> u64| -> u128 {
+        let total = |value: &dyn Fn(u64) -> u64| -> u128 {
             let each = filled().map(|(ns, count)| u128::from(value(*ns)) * u128::from(*count));
             each.sum()
         };
-        let (from, to) = (total(low), total(|ns| ns));
+        let (from, to) = (total(&|ns| self.low(ns)), total(&|ns| ns));
         let beyond = u128::from(self.overflow) * u128::from(self.max.unwrap_or_default());
         let sum = u128::from(self.sum);
         ensure!(
@@ -357,11 +371,12 @@ impl LatencyRecord {
         );
         Ok(())
     }
-}
 
-/// The smallest value that the bucket of this value counts.
-fn low(ns: u64) -> u64 {
-    bucket_low(bucket_of(ns))
+    /// The smallest value that the bucket of this value counts.
+    fn low(&self, ns: u64) -> u64 {
+        let scale = self.scale();
+        scale.bucket_low(scale.bucket_of(ns))
+    }
 }
 
 impl From<&ExactHistogram> for LatencyRecord {
@@ -372,6 +387,7 @@ impl From<&ExactHistogram> for LatencyRecord {
             max: all.max(),
             sum: u64::try_from(all.sum()).unwrap_or(u64::MAX),
             overflow: all.overflow(),
+            histogram_bits: all.exact_below().ilog2(),
         }
     }
 }

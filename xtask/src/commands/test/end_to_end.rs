@@ -139,6 +139,7 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
     ("large_latencies_are_exact", runs::large_latencies_are_exact),
+    ("exact_range_is_a_capacity", runs::exact_range_is_a_capacity),
     ("missed_are_counted", runs::missed_are_counted),
     (
         "tracefs_names_of_interrupts",

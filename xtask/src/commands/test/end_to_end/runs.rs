@@ -10,7 +10,7 @@ use serde_json::Value;
 use takt_tracer::decode::{Entry, FrameReader};
 
 use super::tracefs::Running;
-use super::{FIRST, Stage, document};
+use super::{Done, FIRST, Stage, document};
 use crate::paths;
 use crate::run::folder::{IMAGE, LOG};
 
@@ -74,6 +74,40 @@ pub(super) fn large_latencies_are_exact(stage: &Stage) -> Result<()> {
     recorded.sort_unstable();
     ensure!(counted == recorded, "{counted:?} and {recorded:?}");
     ensure!(counted.iter().any(|ns| *ns > 1 << 16), "{counted:?}");
+    Ok(())
+}
+
+/// An image whose histograms are exact to 256 ns only: what is larger is known roughly, and said to be, where nothing was
+/// recorded; and to the nanosecond with a trace.
+pub(super) fn exact_range_is_a_capacity(stage: &Stage) -> Result<()> {
+    let run = |name: &str, flags: &str| -> Result<_> {
+        let words = "latency-run --no-install --no-history -d 100ms -p 70 --load plant --append plant_ns=3000 -o";
+        let dir = stage.dir(name);
+        let words: Vec<_> = words
+            .split(' ')
+            .chain([&*dir])
+            .chain(flags.split(' '))
+            .collect();
+        let output = stage
+            .command(&words)
+            .env("TAKT_HISTOGRAM_BITS", "8")
+            .output()?;
+        let done = Done::of(&output).code(0)?;
+        let hist = std::fs::read_to_string(format!("{dir}/hist.csv"))?;
+        let values = hist
+            .lines()
+            .skip(1)
+            .map(|line| Ok(line.split_once(',').context("a line")?.0.parse()?));
+        Ok((done, values.collect::<Result<Vec<u64>>>()?))
+    };
+    let (done, values) = run("range-none", "-e none")?;
+    done.says("values of 256 ns and more are known to 1/256")?;
+    // From 512 ns on a bucket is named by its last value, which is odd, but those of the two maxima.
+    let is_even = |ns: &&u64| **ns >= 512 && ns.is_multiple_of(2);
+    ensure!(values.iter().filter(is_even).count() <= 2, "{values:?}");
+    let (done, values) = run("range-trace", "-e timerlat")?;
+    ensure!(!done.stdout.contains("known to 1/256"), "{}", done.stdout);
+    ensure!(values.iter().filter(is_even).count() > 2, "{values:?}");
     Ok(())
 }
 
