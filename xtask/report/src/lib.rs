@@ -1,11 +1,11 @@
 //! Reports of runs as HTML pages, and the history of runs: what `cargo xtask report` and `cargo xtask history` are
-//! carried out by. A package of its own, so that SQLite and the plotting library are built only by those who use them.
+//! carried out by. A package of its own, so that the plotting library is built only by those who use it.
 //!
 //! ```text
 //! run folder ─► source ─► figures ──────────────► page ─► report.html
 //!    trace.bin ─► xtask::analysis: worst ten, causes ─┘▲
 //! bench.json ──► bench ───────────────► plot (SVG) ───┘
-//! latency-run ─► spool ─► history: database ─► list, show, compare, merge, plot
+//! latency-run ─► xtask::history: a file a run ─► list, show, compare, merge, plot
 //! ```
 //!
 //! | module | content |
@@ -15,7 +15,7 @@
 //! | [`page`] | the HTML page |
 //! | [`markup`] | texts in HTML and SVG |
 //! | [`mod@bench`] | the scale curves of `cargo xtask bench --json` |
-//! | [`history`] | the database of runs |
+//! | [`history`] | the commands on the runs so far |
 //! | [`stats`] | how far distributions are apart, and the statistical test of runs |
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "as in `xtask`")]

@@ -64,8 +64,8 @@ impl Source {
     }
 
     fn of_history(named: &str, history: Option<&Path>) -> Result<Self> {
-        let database = open_named(history)?;
-        let entry = database.entry(&select::one(&database, named)?)?;
+        let history = open_named(history)?;
+        let entry = history.entry(&select::one(&history, named)?)?;
         let run = entry.run()?;
         // Another run may lie there by now.
         let is_same = |dir: &PathBuf| load::load(dir).is_ok_and(|there| there.record == run.record);

@@ -32,7 +32,7 @@ pub use latency_sweep::LatencySweep;
 pub use osnoise::{Osnoise, OsnoiseCommand, Sampling};
 pub use report::{
     History, HistoryCommand, HistoryCompare, HistoryFilter, HistoryList, HistoryMerge, HistoryPlot,
-    HistoryShow, Metric, Report,
+    HistoryPrune, HistoryShow, Metric, Report,
 };
 pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
 pub use units::{CpuSet, format_ns};

@@ -28,9 +28,7 @@ pub struct Report {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A run is named by the first digits of its id, or as latest, latest~1 (the one before) …
-latency-run keeps every run (unless --no-history) as a file in runs/.history/spool; these commands move what is there \
-into the database, runs/.history/history.db. Where no run was kept they make nothing; a history that cannot be written \
-(a read-only disk, somebody else's) is read, without what is in its spool. The first use builds takt-report, which takes \
+latency-run keeps every run (unless --no-history) as a file in runs/.history. The first use builds takt-report, which takes \
 up to a minute.
 Environment: TAKT_HISTORY is the folder to use instead of runs/.history.")]
 pub struct History {
@@ -55,6 +53,8 @@ pub enum HistoryCommand {
     Merge(HistoryMerge),
     /// Draws a metric over the runs of one configuration.
     Plot(HistoryPlot),
+    /// Removes all but the latest runs, with their folders in runs/.
+    Prune(HistoryPrune),
 }
 
 /// Which runs.
@@ -149,6 +149,17 @@ pub struct HistoryPlot {
     /// Which runs [default: those of the latest run's configuration].
     #[command(flatten)]
     pub filter: HistoryFilter,
+}
+
+/// Flags of `history prune`.
+#[derive(Debug, Args)]
+pub struct HistoryPrune {
+    /// How many runs are kept, the latest.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub keep: usize,
+    /// Only says what would be removed.
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
 }
 
 /// What can be drawn of a run.

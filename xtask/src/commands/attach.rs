@@ -104,8 +104,7 @@ fn take(flags: &Attach, elf: &Elf, measures: bool) -> Result<Came> {
     let (output, runs) = (flags.output.as_deref(), paths::runs());
     let run_folder = RunFolder::create(output, flags.force, &runs, "attach")?;
     let dir = run_folder.path().to_owned();
-    fs::write(dir.join(folder::IMAGE), &elf.data)
-        .context("cannot copy the image into the run folder")?;
+    folder::put_image(&dir, &elf.data)?;
     if flags.listen && !flags.quiet {
         tell!(
             "Waiting for a machine at {}, {} baud",

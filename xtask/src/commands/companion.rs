@@ -13,9 +13,9 @@ const PACKAGE: Package = Package {
     name: "takt-report",
     profile: Profile::Dev,
     file: "takt-report",
-    first: "SQLite and a plotting library take up to a minute",
+    first: "its plotting library takes up to a minute",
     takes: "up to a minute",
-    needs: "SQLite needs a C compiler: cargo xtask doctor",
+    needs: "cargo xtask doctor says whether all is there",
 };
 
 /// Becomes `takt-report`, with the same arguments and the same name.

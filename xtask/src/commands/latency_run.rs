@@ -14,7 +14,7 @@ use crate::analysis::{self, Analysis};
 use crate::cli::{AccelChoice, Action, LatencyRun, Parts};
 use crate::counted::Plugin;
 use crate::counted::plugin::check_qemu;
-use crate::history::{Entry, Setup, spool};
+use crate::history::{Entry, Setup, store};
 use crate::image::{Elf, Recipe};
 use crate::qemu::accel::{self, Selected};
 use crate::qemu::{Accel, Machine};
@@ -199,7 +199,7 @@ fn keep(flags: &LatencyRun, run: &Run, dir: &Path) {
 pub(super) fn keep_in(history: Option<&Path>, run: &Run, dir: &Path, setup: Setup) {
     let history = paths::history(history);
     let folder = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let kept = Entry::new(run, &folder, setup).and_then(|entry| spool::write(&history, &entry));
+    let kept = Entry::new(run, &folder, setup).and_then(|entry| store::write(&history, &entry));
     if let Err(error) = kept {
         term::note(format_args!(
             "this run is not in the history: {}; make room or name another folder by --history or TAKT_HISTORY \

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use takt_tracer::decode::{EventDef, EventTable};
 use takt_tracer::event::Layout;
 
@@ -148,8 +148,7 @@ fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let image = dir.join(folder::IMAGE);
-    fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;
+    let image = folder::put_image(dir, &elf.data)?;
     let accel = Accel::TcgIcount;
     let machine = Machine {
         image,

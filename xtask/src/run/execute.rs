@@ -103,8 +103,7 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
     let name = plan.config.workload.to_string();
     let run_folder = RunFolder::create(plan.output, plan.is_forced, &crate::paths::runs(), &name)?;
     let dir = run_folder.path().to_owned();
-    let image = dir.join(folder::IMAGE);
-    fs::write(&image, &plan.elf.data).context("cannot copy the image into the run folder")?;
+    let image = folder::put_image(&dir, &plan.elf.data)?;
     let ram = Ram::create(&dir)?;
     let machine = Machine {
         image,

@@ -44,6 +44,31 @@ pub const MESSAGES: &str = "qemu-messages.txt";
 pub const NAME_A_SWEEP: &str =
     "name the folder that latency-sweep has written, as runs/sweep-001 or sweep-001";
 
+/// Puts the image that is to be booted into a run's folder; gives its path. One that a folder beside it has is not copied:
+/// both are the same file then, which is on the disk once.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn put_image(dir: &Path, image: &[u8]) -> Result<PathBuf> {
+    let path = dir.join(IMAGE);
+    let is_there = twin(dir, image).is_some_and(|twin| fs::hard_link(twin, &path).is_ok());
+    if !is_there {
+        fs::write(&path, image).context("cannot copy the image into the run folder")?;
+    }
+    Ok(path)
+}
+
+/// The image of a run folder beside this one that has the same bytes.
+fn twin(dir: &Path, image: &[u8]) -> Option<PathBuf> {
+    let beside = fs::read_dir(dir.parent()?).ok()?;
+    let mut paths = beside.flatten().map(|entry| entry.path().join(IMAGE));
+    paths.find(|path| {
+        let is_as_long = fs::metadata(path).is_ok_and(|it| it.len() == image.len() as u64);
+        is_as_long && input::read(path).is_ok_and(|bytes| bytes == image)
+    })
+}
+
 /// A run folder that is being filled. Dropped before it is published, it vanishes.
 #[derive(Debug)]
 pub struct RunFolder {
@@ -383,6 +408,23 @@ mod tests {
             format!("{error:#}").contains("no ordinary file"),
             "{error:#}"
         );
+    }
+
+    #[test]
+    fn the_same_image_of_several_runs_is_on_the_disk_once() {
+        use std::os::unix::fs::MetadataExt;
+
+        let runs = tempfile::tempdir().unwrap();
+        let put = |name: &str, image: &[u8]| {
+            let dir = runs.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            let path = put_image(&dir, image).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), image);
+            fs::metadata(path).unwrap().ino()
+        };
+        let [a, b, c, d] = [("a", b"one"), ("b", b"two"), ("c", b"one"), ("d", b"two")]
+            .map(|(name, image)| put(name, image));
+        assert!(a == c && b == d && a != b);
     }
 
     #[test]

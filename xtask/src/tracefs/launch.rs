@@ -113,8 +113,7 @@ pub fn start(launch: &Launch<'_>) -> Result<(Guest, Options)> {
     };
     let run_folder = RunFolder::create(None, false, &paths::runs(), "tracefs")?;
     let dir = run_folder.path().to_owned();
-    let image = dir.join(folder::IMAGE);
-    fs::write(&image, &elf.data).context("cannot copy the image into the run folder")?;
+    let image = folder::put_image(&dir, &elf.data)?;
     let ram = Ram::create(&dir)?;
     let gate = launch.icount.then(|| Gate::new(&dir)).transpose()?;
     let control = match gate {

@@ -8,13 +8,14 @@ use serde::Serialize;
 use serde_json::json;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryCompare as Flags;
+use xtask::history::History;
 use xtask::report::Run;
 use xtask::report::judge::slot_name;
 use xtask::term::WithHelp;
 
 use super::replication::{Replication, Verdict};
 use super::sides::{self, Side};
-use super::{Database, columns, figures, or_dash, print, print_json, select};
+use super::{columns, figures, or_dash, print, print_json, select};
 use crate::source::is_exact;
 use crate::stats::{self, Distance};
 
@@ -22,10 +23,10 @@ use crate::stats::{self, Distance};
 const DIFFERENT: u8 = 2;
 
 /// Compares and prints.
-pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
     let (mut a, mut b) = (
-        Side::named(database, &flags.a)?,
-        Side::named(database, &flags.b)?,
+        Side::named(history, &flags.a)?,
+        Side::named(history, &flags.b)?,
     );
     sides::check_distinct(&a, &b)?;
     for other in a.runs.iter().chain(&b.runs).skip(1) {
@@ -36,7 +37,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         refuse_lists(&a, &b)?;
         None
     } else {
-        sides::add_replicates(database, &mut a, &mut b)?;
+        sides::add_replicates(history, &mut a, &mut b)?;
         a.leave_out_unsound(flags.force);
         b.leave_out_unsound(flags.force);
         Some(Replication::new(&a, &b)?)

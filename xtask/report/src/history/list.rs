@@ -5,33 +5,31 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::json;
 use xtask::cli::HistoryList as Flags;
-use xtask::cli::format_ns;
-use xtask::history::Entry;
+use xtask::history::{Entry, History, Place, Summary};
 use xtask::report::record::Distributions;
 use xtask::term::{self, note};
 
-use super::{Database, columns, date, figures, or_dash, print, print_json, select};
+use super::{columns, date, figures, or_dash, print, print_json, select};
 
 /// Prints the runs, the latest first.
-pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
     let limit = flags.limit.map_or(usize::MAX, |nr| nr as usize);
-    let entries = select::filtered(database, &flags.filter, limit)?;
     if flags.json {
+        let entries = select::filtered(history, &flags.filter, limit)?;
         let runs = entries.iter().map(json).collect::<Result<Vec<_>>>()?;
         let document = json!({"schema": "takt.history-list/1", "runs": runs});
         return print_json(&document);
     }
-    if entries.is_empty() {
-        let why = match database.ids()?.is_empty() {
+    let listed = select::listed(history, &flags.filter, limit)?;
+    if listed.is_empty() {
+        let why = match history.runs().is_empty() {
             true => format!("no runs yet; {} latency-run makes one", term::program()),
             false => "no runs of such a configuration".into(),
         };
         return print(&(why + "\n"));
     }
     let mut rows = vec![TITLES.map(String::from).to_vec()];
-    for entry in &entries {
-        rows.push(row(entry)?);
-    }
+    rows.extend(listed.iter().map(row));
     let left_out = match term::terminal_width() {
         Some(width) => narrow(&mut rows, width),
         None => Vec::new(),
@@ -91,26 +89,23 @@ fn narrow(rows: &mut [Vec<String>], width: usize) -> Vec<&'static str> {
     left_out
 }
 
-fn row(entry: &Entry) -> Result<Vec<String>> {
-    let record = &entry.record;
-    let config = &record.config;
-    let Distributions { irq, thread } = entry.run()?.over_all();
-    Ok(vec![
-        select::short(&entry.id).into(),
-        date(entry.finished_unix_ns / 1_000_000_000),
-        record.git.clone(),
-        record.outcome(),
-        record.accel.accel.name().into(),
-        config.workload.to_string(),
-        format_ns(config.period_ns),
-        config.duration(),
-        config.load.to_string(),
-        entry.configuration().key(),
-        or_dash(irq.max()),
-        or_dash(thread.percentile(500)),
-        or_dash(thread.percentile(990)),
-        or_dash(thread.max()),
-    ])
+fn row((place, of): &(Place, Summary)) -> Vec<String> {
+    vec![
+        select::short(&place.id).into(),
+        date(place.finished_unix_ns / 1_000_000_000),
+        of.revision.clone(),
+        of.outcome.clone(),
+        of.clock.clone(),
+        of.workload.clone(),
+        of.period.clone(),
+        of.duration.clone(),
+        of.load.clone(),
+        of.configuration.clone(),
+        or_dash(of.irq_max),
+        or_dash(of.thread_p50),
+        or_dash(of.thread_p99),
+        or_dash(of.thread_max),
+    ]
 }
 
 /// What a list in JSON says of a run.

@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use xtask::cli::HistoryMerge as Flags;
-use xtask::history::Entry;
+use xtask::history::{Entry, History};
 use xtask::report::Run;
 use xtask::term::{WithHelp, note};
 
-use super::{Database, print, print_json, select, show, sides};
+use super::{print, print_json, select, show, sides};
 
 /// Prints the merged figures.
-pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
     let mut entries: Vec<Entry> = Vec::new();
     for name in &flags.runs {
-        let id = select::one(database, name)?;
-        sides::refuse_twice(&entries, &id)?;
-        entries.push(database.entry(&id)?);
+        let place = select::one(history, name)?;
+        sides::refuse_twice(&entries, &place.id)?;
+        entries.push(history.entry(&place)?);
     }
     for other in entries.iter().skip(1) {
         sides::check_alike(&entries[0], other, flags.force)?;

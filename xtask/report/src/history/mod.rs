@@ -1,23 +1,17 @@
-//! `history`: the database of runs.
+//! `history`: the runs so far.
 //!
 //! | module | content |
 //! |---|---|
-//! | [`database`] | the SQLite file: writing and reading runs |
-//! | `open`, `advice` | opening it, taking in what is in the spool; what to do if that fails |
-//! | [`schema`] | its versions and the ways from one to the next |
 //! | [`select`] | naming runs, filtering them |
-//! | `list`, `show`, [`compare`], [`merge`], `plot` | the commands |
+//! | `list`, `show`, [`compare`], [`merge`], `plot`, `prune` | the commands |
 //! | `sides`, [`replication`] | which runs count together when groups are compared, and the test of them |
 
-mod advice;
 pub mod compare;
-pub mod database;
 mod list;
 pub mod merge;
-mod open;
 mod plot;
+mod prune;
 pub mod replication;
-pub mod schema;
 pub mod select;
 mod show;
 mod sides;
@@ -29,14 +23,13 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
+use xtask::history::History;
 use xtask::output::{json_pretty, print};
 use xtask::paths;
 use xtask::term::WithHelp;
 
-pub use database::Database;
-
 /// Opens the history that the user names, or the usual one.
-pub(crate) fn open_named(named: Option<&Path>) -> Result<Database> {
+pub(crate) fn open_named(named: Option<&Path>) -> Result<History> {
     let dir = paths::history(named);
     // Where nobody named it, it is just not there yet.
     if paths::is_history_named(named) && !dir.is_dir() {
@@ -52,18 +45,19 @@ pub(crate) fn open_named(named: Option<&Path>) -> Result<Database> {
                  runs/.history",
             );
     }
-    Database::open(&dir)
+    History::open(&dir)
 }
 
 /// Does what the flags say.
 pub(crate) fn run(flags: &Flags) -> Result<ExitCode> {
-    let database = open_named(flags.history.as_deref())?;
+    let history = open_named(flags.history.as_deref())?;
     match &flags.command {
-        HistoryCommand::List(flags) => list::run(&database, flags),
-        HistoryCommand::Show(flags) => show::run(&database, flags),
-        HistoryCommand::Compare(flags) => compare::run(&database, flags),
-        HistoryCommand::Merge(flags) => merge::run(&database, flags),
-        HistoryCommand::Plot(flags) => plot::run(&database, flags),
+        HistoryCommand::List(flags) => list::run(&history, flags),
+        HistoryCommand::Show(flags) => show::run(&history, flags),
+        HistoryCommand::Compare(flags) => compare::run(&history, flags),
+        HistoryCommand::Merge(flags) => merge::run(&history, flags),
+        HistoryCommand::Plot(flags) => plot::run(&history, flags),
+        HistoryCommand::Prune(flags) => prune::run(&history, flags),
     }
 }
 

@@ -7,19 +7,19 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{HistoryPlot as Flags, Metric};
-use xtask::history::Entry;
+use xtask::history::{Entry, History};
 use xtask::output;
 use xtask::paths;
 use xtask::report::Run;
 use xtask::report::record::Distributions;
 use xtask::term::WithHelp;
 
-use super::{Database, columns, or_dash, print, select};
+use super::{columns, or_dash, print, select};
 use crate::plot::trend::{self, Line};
 use crate::plot::{NR_SERIES, svg};
 
 /// Draws.
-pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
+pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
     let name = flags
         .metric
         .to_possible_value()
@@ -35,7 +35,7 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
         ))
         .help(format!("-o {}", path.with_extension("svg").display()));
     }
-    let mut entries = entries(database, flags)?;
+    let mut entries = entries(history, flags)?;
     if entries.is_empty() {
         return Err(anyhow!("no run has such a configuration")).help("cargo xtask history list");
     }
@@ -87,14 +87,14 @@ pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
 }
 
 /// The runs that are wanted: by default those like the latest.
-fn entries(database: &Database, flags: &Flags) -> Result<Vec<Entry>> {
+fn entries(history: &History, flags: &Flags) -> Result<Vec<Entry>> {
     if flags.filter.like.is_some() || !flags.filter.fields.is_empty() {
-        return select::filtered(database, &flags.filter, usize::MAX);
+        return select::filtered(history, &flags.filter, usize::MAX);
     }
-    let latest = database.entry(&select::one(database, "latest")?)?;
-    let ids = database.ids_of(&latest.configuration().key())?;
-    let sound = |id: &String| database.sound_entry(id).transpose();
-    ids.iter().filter_map(sound).collect()
+    let latest = history.entry(&select::one(history, "latest")?)?;
+    let places = history.of_configuration(&latest.configuration().key())?;
+    let sound = |place| history.sound_entry(place).transpose();
+    places.iter().filter_map(sound).collect()
 }
 
 /// A metric of a run over all measured threads.

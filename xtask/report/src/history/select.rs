@@ -2,10 +2,8 @@
 
 use anyhow::{Context, Result, anyhow};
 use xtask::cli::HistoryFilter;
-use xtask::history::Entry;
+use xtask::history::{Entry, History, Place, Summary};
 use xtask::term::WithHelp;
-
-use super::Database;
 
 const LATEST: &str = "latest";
 
@@ -28,26 +26,21 @@ fn back(text: &str) -> Option<usize> {
     }
 }
 
-/// The id of the run that is named.
+/// The run that is named.
 ///
 /// # Errors
 ///
 /// If there is none of that name, or more than one.
-pub fn one(database: &Database, name: &str) -> Result<String> {
-    let ids = database.ids()?;
-    if ids.is_empty() {
-        return if database.has_spooled() {
-            Err(anyhow!("no run of the spool could be taken into the history"))
-                .help("see the notes above; of a folder that cannot be written make a copy, and name that by --history")
-        } else {
-            Err(anyhow!("the history is empty")).help("make a run: cargo xtask latency-run")
-        };
+pub fn one(history: &History, name: &str) -> Result<Place> {
+    let runs = history.runs();
+    if runs.is_empty() {
+        return Err(anyhow!("the history is empty")).help("make a run: cargo xtask latency-run");
     }
     if let Some(back) = back(name) {
-        let nr = ids.len();
-        return ids
-            .into_iter()
-            .nth(back)
+        let nr = runs.len();
+        return runs
+            .get(back)
+            .cloned()
             .with_context(|| format!("there is no run {name}: the history has {nr}"))
             .help(format!(
                 "the first one is latest~{}; cargo xtask history list shows all",
@@ -58,15 +51,16 @@ pub fn one(database: &Database, name: &str) -> Result<String> {
         return Err(anyhow!("an empty name names no run")).help(NAMES);
     }
     let prefix = name.to_ascii_lowercase();
-    let mut fitting: Vec<_> = ids
-        .into_iter()
-        .filter(|id| id.starts_with(&prefix))
+    let fitting: Vec<_> = runs
+        .iter()
+        .filter(|run| run.id.starts_with(&prefix))
         .collect();
-    match fitting.len() {
-        1 => Ok(fitting.remove(0)),
-        0 => Err(anyhow!("there is no run {name} in the history")).help(NAMES),
-        nr => {
-            let some: Vec<_> = fitting.iter().take(5).map(|id| &id[..12]).collect();
+    match *fitting {
+        [run] => Ok(run.clone()),
+        [] => Err(anyhow!("there is no run {name} in the history")).help(NAMES),
+        _ => {
+            let nr = fitting.len();
+            let some: Vec<_> = fitting.iter().take(5).map(|run| &run.id[..12]).collect();
             let more = if nr > some.len() { " …" } else { "" };
             Err(anyhow!(
                 "{nr} runs begin with {name}: {}{more}",
@@ -81,19 +75,13 @@ pub fn one(database: &Database, name: &str) -> Result<String> {
 ///
 /// # Errors
 ///
-/// If the filter is none, or the database cannot be read.
+/// If the filter is none, or a run cannot be read.
 pub(crate) fn filtered(
-    database: &Database,
+    history: &History,
     filter: &HistoryFilter,
     limit: usize,
 ) -> Result<Vec<Entry>> {
-    let ids = match &filter.like {
-        Some(name) => {
-            let like = database.entry(&one(database, name)?)?;
-            database.ids_of(&like.configuration().key())?
-        }
-        None => database.ids()?,
-    };
+    let places = like(history, filter)?;
     let mut fields = Vec::new();
     for text in &filter.fields {
         let (name, value) = text
@@ -103,11 +91,11 @@ pub(crate) fn filtered(
         fields.push((name, value));
     }
     let mut entries = Vec::new();
-    for id in ids {
+    for place in places {
         if entries.len() >= limit {
             break;
         }
-        let Some(entry) = database.sound_entry(&id)? else {
+        let Some(entry) = history.sound_entry(&place)? else {
             continue;
         };
         let configuration = entry.configuration();
@@ -127,6 +115,39 @@ pub(crate) fn filtered(
         }
     }
     Ok(entries)
+}
+
+/// The runs of the configuration that a filter names by a run; all if it names none.
+fn like(history: &History, filter: &HistoryFilter) -> Result<Vec<Place>> {
+    match &filter.like {
+        Some(name) => {
+            let like = history.entry(&one(history, name)?)?;
+            history.of_configuration(&like.configuration().key())
+        }
+        None => Ok(history.runs().to_vec()),
+    }
+}
+
+/// What a list says of the runs that a filter lets through, the latest first, at most `limit` of them.
+///
+/// # Errors
+///
+/// As [`filtered`].
+pub(crate) fn listed(
+    history: &History,
+    filter: &HistoryFilter,
+    limit: usize,
+) -> Result<Vec<(Place, Summary)>> {
+    if filter.fields.is_empty() {
+        let mut places = like(history, filter)?;
+        places.truncate(limit);
+        return history.summaries(&places);
+    }
+    let entries = filtered(history, filter, limit)?;
+    let listed = entries
+        .iter()
+        .map(|entry| Ok((Place::of(entry), Summary::of(entry)?)));
+    listed.collect()
 }
 
 /// Digits of an id that people see.

@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryShow as Flags;
+use xtask::history::History;
 use xtask::report::Run;
 use xtask::report::judge::slot_name;
 
-use super::{Database, columns, date, figures, or_dash, print, print_json, select};
+use super::{columns, date, figures, or_dash, print, print_json, select};
 
 /// Prints a run.
-pub(super) fn run(database: &Database, flags: &Flags) -> Result<ExitCode> {
-    let entry = database.entry(&select::one(database, &flags.run)?)?;
+pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
+    let entry = history.entry(&select::one(history, &flags.run)?)?;
     if flags.json {
         return print_json(&entry);
     }

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
-use xtask::history::Entry;
+use xtask::history::{Entry, History};
 use xtask::term::{WithHelp, note};
 
-use super::{Database, select};
+use super::select;
 
 /// One side.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ pub(super) struct Side {
 
 impl Side {
     /// The runs that are named: one, or several with commas in between.
-    pub(super) fn named(database: &Database, names: &str) -> Result<Self> {
+    pub(super) fn named(history: &History, names: &str) -> Result<Self> {
         let mut runs: Vec<Entry> = Vec::new();
         for name in names.split(',') {
-            let id = select::one(database, name.trim())?;
-            refuse_twice(&runs, &id)?;
-            runs.push(database.entry(&id)?);
+            let place = select::one(history, name.trim())?;
+            refuse_twice(&runs, &place.id)?;
+            runs.push(history.entry(&place)?);
         }
         Ok(Self {
             first: runs.first().map(|run| run.id.clone()).unwrap_or_default(),
@@ -62,7 +62,7 @@ impl Side {
     }
 
     /// Adds what the history has of the same system and the other side does not.
-    fn add_replicates(&mut self, database: &Database, other: &Self) -> Result<()> {
+    fn add_replicates(&mut self, history: &History, other: &Self) -> Result<()> {
         if self.is_list {
             return Ok(());
         }
@@ -72,11 +72,12 @@ impl Side {
         };
         let mut replicates = Vec::new();
         let mut nr_left_out = 0;
-        for id in database.ids_of(&named.configuration().key())? {
-            if id == named.id || other.runs.iter().any(|run| run.id == id) {
+        for place in history.of_configuration(&named.configuration().key())? {
+            let id = &place.id;
+            if *id == named.id || other.runs.iter().any(|run| run.id == *id) {
                 continue;
             }
-            let Some(entry) = database.sound_entry(&id)? else {
+            let Some(entry) = history.sound_entry(&place)? else {
                 continue;
             };
             if System::of(&entry).as_ref() != Some(&system) {
@@ -139,12 +140,12 @@ pub(super) fn check_distinct(a: &Side, b: &Side) -> Result<()> {
 }
 
 /// Adds the replicates to both sides. Two single runs of the same system have none: there is one group, not two.
-pub(super) fn add_replicates(database: &Database, a: &mut Side, b: &mut Side) -> Result<()> {
+pub(super) fn add_replicates(history: &History, a: &mut Side, b: &mut Side) -> Result<()> {
     if are_same_system(a, b) {
         return Ok(());
     }
-    a.add_replicates(database, b)?;
-    b.add_replicates(database, a)
+    a.add_replicates(history, b)?;
+    b.add_replicates(history, a)
 }
 
 /// Whether both sides are one run each, and nothing known tells these apart.

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{done, run, two_runs};
-use xtask::report::csv;
+use crate::common::{done, run, two_runs, write_folder};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_takt-report");
 
@@ -85,12 +84,7 @@ fn a_run_whose_folder_was_copied_is_one_run() {
     let dir = tempfile::tempdir().unwrap();
     let measured = run("none", "tcg+icount", &[353, 360]);
     for name in ["original", "copy"] {
-        let folder = dir.path().join(name);
-        fs::create_dir(&folder).unwrap();
-        let hist = csv::write(&measured.record.slots, &measured.distributions);
-        let record = serde_json::to_string(&measured.record).unwrap();
-        fs::write(folder.join("run.json"), record).unwrap();
-        fs::write(folder.join("hist.csv"), hist).unwrap();
+        write_folder(&dir.path().join(name), &measured);
     }
     let (code, _, stderr) = done(report(dir.path(), &["original", "copy", "-o", "page.html"]));
     assert_eq!(code, Some(1), "{stderr}");

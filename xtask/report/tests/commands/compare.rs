@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{done, history, run};
 use serde_json::Value;
-use xtask::history::{Entry, Setup, spool};
+use xtask::history::{Entry, Setup, store};
 
 /// A history of real-time runs, in this order: revision, and by how much all of its latencies are longer.
 struct Runs {
@@ -29,7 +29,7 @@ impl Runs {
             entry.record.git = (*git).into();
             entry.finished_unix_ns = nr as u64 + 1;
             change(nr, &mut entry);
-            spool::write(dir.path(), &entry).unwrap();
+            store::write(dir.path(), &entry).unwrap();
             ids.push(entry.id);
         }
         Self { dir, ids }

@@ -8,7 +8,7 @@ use crate::common::{collect, done, history, run};
 use proptest::prelude::*;
 use takt_report::history::compare::Comparison;
 use takt_report::history::merge::merge;
-use xtask::history::{Entry, Setup, spool};
+use xtask::history::{Entry, Setup, store};
 
 /// A history with one run for each of these: load, accelerator, revision, latencies.
 fn filled(runs: &[(&str, &str, &str, &[u64])]) -> (tempfile::TempDir, Vec<String>) {
@@ -19,7 +19,7 @@ fn filled(runs: &[(&str, &str, &str, &[u64])]) -> (tempfile::TempDir, Vec<String
         run.record.git = (*git).into();
         let mut entry = Entry::new(&run, Path::new("/nowhere"), Setup::default()).unwrap();
         entry.finished_unix_ns = nr as u64 + 1;
-        spool::write(dir.path(), &entry).unwrap();
+        store::write(dir.path(), &entry).unwrap();
         ids.push(entry.id);
     }
     (dir, ids)

@@ -3,9 +3,7 @@
 mod command;
 mod common;
 mod compare;
-mod database;
 mod history;
+mod keeping;
 mod opening;
 mod page;
-mod read_only;
-mod schema;

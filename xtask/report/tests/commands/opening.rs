@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{COMMANDS, done, entry, history, two_runs};
-use takt_report::history::database::FILE;
-use xtask::history::spool;
+use crate::common::{COMMANDS, done, history, two_runs};
 
 fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).unwrap().next().is_none()
@@ -90,30 +88,6 @@ fn a_filter_that_lets_nothing_through_is_no_empty_history() {
         (code, &*stdout),
         (Some(0), "no runs of such a configuration\n")
     );
-}
-
-#[test]
-fn a_file_of_no_bytes_is_told_and_not_taken_for_a_history_without_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join(FILE);
-    two_runs(dir.path());
-    fs::File::create(&path).unwrap();
-    for args in COMMANDS {
-        let (code, _, stderr) = done(history(dir.path(), args));
-        assert_eq!(code, Some(1), "{stderr}");
-        assert!(
-            stderr.contains("is empty (0 bytes)") && stderr.contains("help: "),
-            "{stderr}"
-        );
-    }
-    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
-    // With a run in the spool it may be what a killed program left; either way the run is taken in.
-    spool::write(dir.path(), &entry(&[1])).unwrap();
-    let (code, stdout, stderr) = done(history(dir.path(), &["list"]));
-    assert_eq!((code, stdout.lines().count()), (Some(0), 2), "{stderr}");
-    assert!(stderr.contains("was empty (0 bytes)"), "{stderr}");
-    let (_, _, stderr) = done(history(dir.path(), &["list"]));
-    assert_eq!(stderr, "");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Runs for the tests of the history, and the program in a folder of its own.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use takt_report::history::Database;
 use takt_timerlat::stats::ExactHistogram;
-use xtask::history::{Entry, Setup, spool};
-use xtask::report::Run;
+use xtask::history::{Entry, Setup, store};
 use xtask::report::record::{Distributions, LatencyRecord, RunRecord};
+use xtask::report::{Run, csv};
 
 /// A distribution of samples.
 pub(crate) fn collect(samples: &[u64]) -> ExactHistogram {
@@ -58,6 +58,15 @@ pub(crate) fn run(load: &str, accel: &str, thread: &[u64]) -> Run {
     }
 }
 
+/// Writes a run's folder, without image and trace.
+pub(crate) fn write_folder(folder: &Path, run: &Run) {
+    fs::create_dir_all(folder).unwrap();
+    let hist = csv::write(&run.record.slots, &run.distributions);
+    let record = serde_json::to_string(&run.record).unwrap();
+    fs::write(folder.join("run.json"), record).unwrap();
+    fs::write(folder.join("hist.csv"), hist).unwrap();
+}
+
 /// The entry of a run under icount.
 pub(crate) fn entry(thread: &[u64]) -> Entry {
     Entry::new(
@@ -105,23 +114,21 @@ pub(crate) const COMMANDS: [&[&str]; 5] = [
 
 /// A history with two runs, one after the other.
 pub(crate) fn two_runs(dir: &Path) -> [Entry; 2] {
-    let runs = [300, 310].map(|ns| {
+    [300, 310].map(|ns| {
         let mut entry = entry(&[ns, ns + 1]);
         entry.finished_unix_ns = ns;
-        spool::write(dir, &entry).unwrap();
+        store::write(dir, &entry).unwrap();
         entry
-    });
-    drop(Database::open(dir).unwrap());
-    runs
+    })
 }
 
-/// Puts so many runs into the spool.
-pub(crate) fn spool_many(dir: &Path, nr: u64) -> Vec<Entry> {
+/// A history of so many runs.
+pub(crate) fn keep_many(dir: &Path, nr: u64) -> Vec<Entry> {
     (0..nr)
         .map(|nr| {
             let mut entry = entry(&(0..60).map(|at| 300 + at * 7 + nr).collect::<Vec<_>>());
             entry.finished_unix_ns = nr;
-            spool::write(dir, &entry).unwrap();
+            store::write(dir, &entry).unwrap();
             entry
         })
         .collect()

@@ -108,9 +108,14 @@ fn cannot_be_kept(stage: &Stage) -> Result<()> {
         list(stage, &["--history", &elsewhere])?.len() == 1,
         "a run is missing"
     );
+    stage
+        .xtask(&["history", "prune", "--keep", "0", "--history", &elsewhere])?
+        .code(0)?
+        .says("1 runs removed, 0 kept")?;
     ensure!(
-        Path::new(&elsewhere).join("history.db").exists(),
-        "no database there"
+        list(stage, &["--history", &elsewhere])?.is_empty()
+            && Path::new(&stage.dir("kept-elsewhere")).exists(),
+        "of a run in a folder of the user's own the history alone is removed"
     );
     Ok(())
 }
