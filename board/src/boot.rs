@@ -3,7 +3,7 @@
 //! A PVH loader (QEMU `-kernel`, Firecracker, Cloud Hypervisor) finds the entry in an ELF note, a Multiboot2 loader (GRUB,
 //! kexec) in the ELF header of a file that has Multiboot2's header in its first 32 KiB. Both jump to it in 32-bit protected
 //! mode with paging off and `ebx` at their information; Multiboot2's leave a number in `eax`. Here the first gigabyte is
-//! mapped by 2 MiB pages that anything is allowed on; the kernel's own tables replace them before the first thread runs.
+//! mapped by 2 MiB pages that anything is allowed on; the kernel completes these tables before the first thread runs.
 //! There is no header of Multiboot1: QEMU's `-kernel` would take it, and that loader knows no 64-bit files.
 //!
 //! Source: Xen's `docs/misc/pvh.pandoc` (start of day), Multiboot2 specification 2.0, 3.1 and 3.3, Intel SDM vol. 3A,
@@ -31,11 +31,10 @@ global_asm!(
     ".asciz \"Xen\"",
     ".long boot_start32",
     //
-    ".section .bss.boot, \"aw\", @nobits",
-    ".balign 4096",
-    "boot_level4: .skip 4096",
-    "boot_level3: .skip 4096",
-    "boot_level2: .skip 4096",
+    // The kernel's page tables begin with one of each level.
+    ".set boot_level4, takt_page_tables",
+    ".set boot_level3, takt_page_tables + 4096",
+    ".set boot_level2, takt_page_tables + 8192",
     //
     ".section .rodata.boot, \"a\"",
     ".balign 8",
@@ -109,6 +108,7 @@ global_asm!(
 );
 
 /// Multiboot2's header and its tags.
+#[cfg(feature = "multiboot2")]
 #[repr(C, align(8))]
 struct Header {
     magic: u32,
@@ -124,6 +124,7 @@ struct Header {
     end: [u32; 2],
 }
 
+#[cfg(feature = "multiboot2")]
 impl Header {
     const MAGIC: u32 = 0xe852_50d6;
     const LEN: u32 = size_of::<Self>() as u32;
@@ -147,6 +148,7 @@ impl Header {
 }
 
 /// An ELF file says all the rest itself.
+#[cfg(feature = "multiboot2")]
 #[used]
 #[unsafe(link_section = ".multiboot2")]
 static HEADER: Header = Header::new();

@@ -23,6 +23,9 @@ impl<'a> CommandLine<'a> {
     /// The value of a key; the last one counts if it is given more than once.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&'a str> {
+        if !cfg!(feature = "command-line") {
+            return None;
+        }
         self.words()
             .filter_map(|word| word.split_once('='))
             .rfind(|(name, _)| *name == key)

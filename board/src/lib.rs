@@ -20,6 +20,7 @@
     )
 )]
 
+#[cfg(feature = "devices")]
 pub mod capture;
 pub mod clocks;
 pub mod cmdline;
@@ -27,13 +28,16 @@ pub mod cmdline;
 pub mod console;
 #[cfg(all(feature = "image", feature = "settings"))]
 pub mod control;
+#[cfg(feature = "devices")]
 pub mod drivers;
+#[cfg(feature = "devices")]
 pub mod ioapic;
 pub mod line;
 pub mod lock;
 pub mod log;
 pub mod machine;
 pub mod parallel;
+#[cfg(feature = "devices")]
 pub mod pci;
 pub mod power;
 pub mod rtt;
@@ -45,6 +49,8 @@ mod boot;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod gate;
 mod hpet;
+#[cfg(all(feature = "image", feature = "command-line"))]
+mod kept;
 #[cfg(any(feature = "image", feature = "console", test))]
 mod loader;
 #[cfg(feature = "image")]
@@ -54,11 +60,12 @@ mod pic;
 pub mod smp;
 #[cfg(feature = "image")]
 mod start;
-#[cfg(feature = "image")]
+#[cfg(all(feature = "image", feature = "workload"))]
 pub mod sweep;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
 mod uart;
+#[cfg(feature = "devices")]
 mod virtio;
 
 #[cfg(all(feature = "image", feature = "settings"))]

@@ -49,7 +49,7 @@ static DOWN: Buffer<DOWN_SIZE> = Buffer(UnsafeCell::new([0; DOWN_SIZE]));
 static LINES: Buffer<LINES_SIZE> = Buffer(UnsafeCell::new([0; LINES_SIZE]));
 
 #[unsafe(no_mangle)]
-#[used]
+#[cfg_attr(feature = "log", used)]
 static _SEGGER_RTT: ControlBlock = ControlBlock {
     id: *b"SEGGER RTT\0\0\0\0\0\0",
     nr_up: 1,

@@ -14,7 +14,7 @@ use takt_kernel::{boot, smp, thread_stack, time};
 
 use crate::acpi::ApicIds;
 
-thread_stack!(static STACKS: [IDLE_STACK_SIZE; MAX_CPUS]);
+thread_stack!(static STACKS: [IDLE_STACK_SIZE; MAX_CPUS - 1]);
 
 /// The page below 1 MiB where a CPU begins.
 const TRAMPOLINE_PAGE: u8 = 8;
@@ -37,6 +37,7 @@ unsafe extern "C" {
 }
 
 global_asm!(
+    ".if {MAX_CPUS} > 1",
     ".section .rodata.trampoline, \"a\"",
     ".code16",
     ".balign 16",
@@ -92,6 +93,8 @@ global_asm!(
     "call {secondary}",
     "ud2",
     ".text",
+    ".endif",
+    MAX_CPUS = const MAX_CPUS,
     base = const TRAMPOLINE,
     stack_top = sym STACK_TOP,
     secondary = sym secondary,
@@ -160,7 +163,7 @@ fn start_one(number: usize, apic_id: u32) -> bool {
     let len = unsafe { end.offset_from(start) } as usize;
     // SAFETY: the page below 1 MiB is conventional memory that nothing else uses, mapped writable.
     unsafe { core::ptr::copy_nonoverlapping(start, TRAMPOLINE as *mut u8, len) };
-    STACK_TOP.store(STACKS[number].top() as u64, Relaxed);
+    STACK_TOP.store(STACKS[number - 1].top() as u64, Relaxed);
     NUMBER.store(number as u32, Relaxed);
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     // SAFETY: ACPI lists the CPU, and it does not run yet.

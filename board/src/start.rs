@@ -1,9 +1,8 @@
 //! From long mode to the first thread.
 
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::config::{MAIN_STACK_SIZE, MAX_COMMAND_LINE};
+use takt_kernel::config::{MAIN_STACK_SIZE, MAX_CPUS};
 use takt_kernel::fault::{self, ExitCode};
 use takt_kernel::machine::{self, Machine};
 use takt_kernel::thread::Builder;
@@ -39,6 +38,7 @@ impl Machine for Pc {
     }
 
     fn exit(&self, code: ExitCode) -> ! {
+        #[cfg(feature = "log")]
         crate::log::pump_last();
         #[cfg(feature = "capture")]
         capture::leave(code);
@@ -61,13 +61,6 @@ pub fn set_idle_hook(hook: fn()) {
     IDLE_HOOK.call_once(|| hook);
 }
 
-struct Text(UnsafeCell<[u8; MAX_COMMAND_LINE]>);
-
-// SAFETY: written once at boot.
-unsafe impl Sync for Text {}
-
-static COMMAND_LINE: Text = Text(UnsafeCell::new([0; MAX_COMMAND_LINE]));
-
 /// Cycles from the start of Rust code to the first thread.
 static BOOT_CYCLES: AtomicU64 = AtomicU64::new(0);
 
@@ -81,28 +74,6 @@ thread_stack!(static MAIN_STACK: MAIN_STACK_SIZE);
 
 unsafe extern "Rust" {
     fn takt_main(command_line: &'static str);
-}
-
-/// Keeps the command line, which lies where the loader put it.
-///
-/// # Panics
-/// If it is longer than there is room for. Cut, it would be another one.
-fn keep(loader: &Loader<'_>) -> &'static str {
-    // SAFETY: once, before there are threads.
-    let room = unsafe { &mut *COMMAND_LINE.0.get() };
-    let mut len = 0;
-    for byte in loader.command_line() {
-        if let Some(place) = room.get_mut(len) {
-            *place = byte;
-        }
-        len += 1;
-    }
-    let Some(kept) = room.get(..len) else {
-        panic!(
-            "the command line has {len} bytes, more than {MAX_COMMAND_LINE} (TAKT_MAX_COMMAND_LINE)"
-        );
-    };
-    core::str::from_utf8(kept).unwrap_or("")
 }
 
 /// Says that the image does not lie in RAM that is its own, if it does not.
@@ -150,7 +121,10 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
     let image = machine::image_range();
     Told {
         protocol: loader.protocol,
-        command_line: keep(&loader),
+        #[cfg(feature = "command-line")]
+        command_line: crate::kept::keep(&loader),
+        #[cfg(not(feature = "command-line"))]
+        command_line: "",
         rsdp: loader.rsdp,
         ram: loader.memory.ram(),
         room: loader.memory.check(image.start as u64..image.end as u64),
@@ -195,10 +169,17 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         Ok(address @ 1..) => Root::At(address),
         _ => told.rsdp,
     };
-    let tables = acpi::read(rsdp);
-    crate::ioapic::init(tables.wiring);
-    crate::pci::init(tables.ecam);
-    crate::drivers::init(&tables);
+    // The only CPU and its timer are known without them.
+    let tables = match cfg!(feature = "devices") || MAX_CPUS > 1 {
+        true => acpi::read(rsdp),
+        false => acpi::Tables::default(),
+    };
+    #[cfg(feature = "devices")]
+    {
+        crate::ioapic::init(tables.wiring);
+        crate::pci::init(tables.ecam);
+        crate::drivers::init(&tables);
+    }
     let (clocks, sources) = clocks::find(&line, &tables);
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };
@@ -234,10 +215,8 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         sources.lapic.name(),
     ));
     clocks::publish(clocks, sources);
-    if told.can_start_cpus {
-        crate::smp::set_cpus(tables.cpus);
-    } else {
-        defmt::warn!("one CPU only: the page where the others begin is no RAM");
+    if MAX_CPUS > 1 {
+        set_cpus(&told, tables.cpus);
     }
     let main = Builder::new("main", MAIN_PRIORITY)
         .and_then(|builder| builder.spawn(&MAIN_STACK, main_thread, 0));
@@ -245,19 +224,24 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         panic!("the first thread could not be created");
     }
     BOOT_CYCLES.store(Instant::now().cycles() - began.cycles(), Relaxed);
-    LEN.store(command_line.len() as u64, Relaxed);
     // SAFETY: after `scheduling`, on the boot stack.
     unsafe { kernel_boot::run() }
 }
 
-/// Length of the command line, the other half of the main thread's argument.
-static LEN: AtomicU64 = AtomicU64::new(0);
+/// Notes the CPUs that can be started.
+fn set_cpus(told: &Told, cpus: acpi::ApicIds) {
+    if told.can_start_cpus {
+        crate::smp::set_cpus(cpus);
+    } else {
+        defmt::warn!("one CPU only: the page where the others begin is no RAM");
+    }
+}
 
 fn main_thread(_: usize) {
-    let len = LEN.load(Relaxed) as usize;
-    // SAFETY: written once at boot.
-    let text = &unsafe { &*COMMAND_LINE.0.get() }[..len];
-    let text = core::str::from_utf8(text).unwrap_or("");
+    #[cfg(feature = "command-line")]
+    let text = crate::kept::command_line();
+    #[cfg(not(feature = "command-line"))]
+    let text = "";
     #[cfg(feature = "settings")]
     crate::tracing::apply(&CommandLine(text), Stage::Thread);
     // SAFETY: the image's `entry!` defines it with this signature.

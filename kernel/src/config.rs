@@ -41,7 +41,11 @@ const _: () = assert!(
 );
 
 /// Bytes of a trace sub-buffer: a power of two.
-pub const TRACE_SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 4096);
+pub const TRACE_SUB_SIZE: usize = if TRACE { SUB_SIZE } else { 64 };
+const SUB_SIZE: usize = number(option_env!("TAKT_TRACE_SUB_SIZE"), 4096);
+
+/// Without trace points there is a ring in which nothing is.
+const TRACE: bool = cfg!(feature = "trace");
 
 // The symbol's value tells the host, which counts in bytes.
 core::arch::global_asm!(
@@ -51,7 +55,8 @@ core::arch::global_asm!(
 );
 
 /// Sub-buffers of each CPU's trace ring: a power of two.
-pub const TRACE_NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
+pub const TRACE_NR_SUBS: usize = if TRACE { NR_SUBS } else { 2 };
+const NR_SUBS: usize = number(option_env!("TAKT_TRACE_NR_SUBS"), 64);
 
 // The symbol's value tells the host, which counts what was overwritten.
 core::arch::global_asm!(

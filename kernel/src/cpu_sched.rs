@@ -2,17 +2,24 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_scheduler::{RunQueue, ThreadId, TimerQueue};
+use takt_scheduler::{RunQueue, ThreadId};
 
 use crate::config::TIMER_IDS;
+use crate::parts::WATCHERS;
 
 /// Whether threads' run times are counted.
 pub(crate) static COUNTS_TIMES: AtomicBool = AtomicBool::new(false);
 
+/// A CPU's armed timers.
+#[cfg(feature = "many-timers")]
+type Timers = takt_scheduler::TimerQueue<TIMER_IDS>;
+#[cfg(not(feature = "many-timers"))]
+type Timers = takt_scheduler::FewTimers<TIMER_IDS>;
+
 /// The scheduling state of one CPU.
 pub(crate) struct CpuSched {
     pub(crate) rq: RunQueue,
-    pub(crate) timers: TimerQueue<TIMER_IDS>,
+    pub(crate) timers: Timers,
     /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the
     /// CPU, and one while run times are counted.
     pub(crate) nr_watchers: u32,
@@ -21,6 +28,12 @@ pub(crate) struct CpuSched {
 }
 
 impl CpuSched {
+    /// Whether something is to be done at each switch.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
+        WATCHERS && self.nr_watchers != 0
+    }
+
     /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
     pub(crate) fn reset(&mut self) {
         self.rq = RunQueue::new(ThreadId::new(0));

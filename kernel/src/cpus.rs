@@ -17,7 +17,7 @@ jump_label::keys! {
 /// Whether more than one CPU runs: no instruction where the kernel was built for one.
 macro_rules! is_smp {
     () => {
-        $crate::config::MAX_CPUS > 1 && $crate::static_branch!($crate::cpus::SMP)
+        $crate::config::MAX_CPUS > 1 && $crate::key_branch!($crate::cpus::SMP)
     };
 }
 pub(crate) use is_smp;

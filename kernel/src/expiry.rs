@@ -11,6 +11,7 @@ use crate::arch::{apic, stop};
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::deferred;
+use crate::parts::{MUTEXES, WATCHERS};
 use crate::probe::{self, trace};
 use crate::quantum;
 use crate::sched;
@@ -36,7 +37,7 @@ pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
     switch::irq_exit_from_halt(handle_timer(at))
 }
 
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn handle_timer(at: u64) -> Section<Irq> {
     apic::end_of_interrupt();
     let cpu = CpuRef::this();
@@ -70,7 +71,7 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
 ///
 /// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn expire(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
     let first = kernel.cpu(cpu).timers.pop_expired(at);
     if let Some(first) = first
@@ -99,7 +100,7 @@ fn expire_others(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
 }
 
 /// Runs a timer that has expired; says whether the next one is due as well.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
@@ -109,7 +110,7 @@ fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64
             at: Instant::from_cycles(at),
         };
         soft_timer::expired(kernel, id, expiry);
-    } else if id != quantum::TIMER {
+    } else if !WATCHERS || id != quantum::TIMER {
         timed_out(kernel, ThreadId::new(index as u8));
     } else {
         quantum::quantum_expired(kernel, cpu);
@@ -118,7 +119,7 @@ fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64
 }
 
 /// A thread's time-out has come.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn timed_out(kernel: &mut Kernel, tid: ThreadId) {
     let thread = TcbRef::of(tid);
     let t = kernel.look_at(thread);
@@ -126,7 +127,7 @@ fn timed_out(kernel: &mut Kernel, tid: ThreadId) {
         // It was woken and has not come to disarm it.
         return;
     }
-    let waits_for_mutex = !t.blocked_on.is_null();
+    let waits_for_mutex = MUTEXES && !t.blocked_on.is_null();
     if !t.wait_queue.is_null() {
         wait::leave_queue(kernel, thread);
         if waits_for_mutex {
@@ -155,7 +156,9 @@ fn timed_out_of_mutex(kernel: &mut Kernel, t: TcbRef) {
 /// The function of the timer for what was deferred.
 pub(crate) fn do_deferred(_: usize, _: Expiry) {
     deferred::go_on(|tid| {
-        // A chain that is too long ends there, as for whoever began.
-        let _ = pi::walk(tid);
+        if MUTEXES {
+            // A chain that is too long ends there, as for whoever began.
+            let _ = pi::walk(tid);
+        }
     });
 }

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{apic, tsc};
+use crate::parts::TRACE;
 use crate::trace::control;
 use crate::{cpus, machine, probe, section, timers};
 
@@ -114,7 +115,9 @@ pub(crate) extern "C" fn idle() -> ! {
 #[inline(always)]
 pub(crate) fn idle_loop() -> ! {
     loop {
-        control::prepare(timers::next_deadline());
+        if TRACE {
+            control::prepare(timers::next_deadline());
+        }
         machine::idle();
         idle_wait();
     }

@@ -11,6 +11,13 @@
 #![no_std]
 // Some functions must not be traced, nor pay for it; xtask builds images with this feature so that the flag is allowed.
 #![cfg_attr(feature = "function", feature(patchable_function_entry))]
+#![cfg_attr(
+    not(all(feature = "mutex", feature = "trace")),
+    expect(
+        dead_code,
+        reason = "what an image leaves out is checked all the same, see `parts`"
+    )
+)]
 
 mod arch;
 pub mod boot;
@@ -39,6 +46,7 @@ mod expiry;
 mod guards;
 mod idle;
 mod lock;
+mod parts;
 mod probe;
 mod quantum;
 mod sched;

@@ -120,10 +120,15 @@ pub struct Emergency;
 
 impl Write for Emergency {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if let Some(machine) = MACHINE.get() {
-            machine.emergency_write(text.as_bytes());
-        }
+        say(text.as_bytes());
         Ok(())
+    }
+}
+
+/// Writes to the emergency console.
+pub(crate) fn say(text: &[u8]) {
+    if let Some(machine) = MACHINE.get() {
+        machine.emergency_write(text);
     }
 }
 

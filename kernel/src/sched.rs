@@ -17,7 +17,7 @@ use crate::thread::tcb::{SUSPENDED, Tcb, TcbRef, WAITING, Woken};
 
 /// A waiting thread becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
 /// queue, if any, no longer holds it.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
     if kernel.thread(thread).state == WAITING {
         wake_waiting(kernel, thread, woken);
@@ -37,7 +37,7 @@ fn wake_not_ready(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
 }
 
 /// [`wake`] of a thread that waits, and that nothing else keeps from running.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_waiting(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
     let t = kernel.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
@@ -47,14 +47,14 @@ pub(crate) fn wake_waiting(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
 }
 
 /// Makes a thread ready that was just taken out of its wait queue.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_taken(kernel: &mut Kernel, t: TcbRef) {
     kernel.thread(t).wait_queue = core::ptr::null();
     wake(kernel, t, Woken::Object);
 }
 
 /// Puts a thread that has become ready into its run queue.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn enqueue(kernel: &mut Kernel, t: TcbRef) {
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
     if probe::is_wakeup_recorded(kernel.look_at(t)) {
@@ -63,19 +63,19 @@ pub(crate) fn enqueue(kernel: &mut Kernel, t: TcbRef) {
     let (rq, links) = kernel.ready(cpu);
     match rq.wakeup(links, tid, prio) {
         Resched::Preempt => resched(cpu),
-        Resched::Keep if kernel.cpu(cpu).nr_watchers != 0 => quantum::quantum_needed(kernel, t),
+        Resched::Keep if kernel.cpu(cpu).is_watched() => quantum::quantum_needed(kernel, t),
         Resched::Keep => {}
     }
 }
 
 /// Whether the calling context may wait: a thread with preemption and interrupts enabled, and not the idle thread.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn may_block() -> bool {
     may_block_as(TcbRef::current())
 }
 
 /// [`may_block`], where the running thread's block is at hand.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn may_block_as(me: TcbRef) -> bool {
     percpu::is_preemptible() && me.atomic() == 0
 }
@@ -85,7 +85,7 @@ static NR_MOVED: AtomicU32 = AtomicU32::new(0);
 
 /// How often a thread was moved within the queue it waits in. Who goes through a queue in several sections begins anew
 /// when that has changed: one further on may now stand before.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn nr_moved() -> u32 {
     NR_MOVED.load(Relaxed)
 }
@@ -96,7 +96,7 @@ pub(crate) fn nr_moved() -> u32 {
 /// [`TcbRef::is_misplaced`] says so then, and [`move_waiting`] does the other; it does so itself if it goes on before that
 /// ([`lend_again`](crate::sync::pi::lend_again)). The owner of a mutex that it waits for has yet to
 /// learn of it as well ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn requeue(kernel: &mut Kernel, tid: ThreadId, to: Priority, placement: Placement) {
     let thread = TcbRef::of(tid);
     let t = kernel.thread(thread);
@@ -138,14 +138,14 @@ fn requeue_ready(kernel: &mut Kernel, t: TcbRef, from: Priority, placement: Plac
     let (rq, links) = kernel.ready(cpu);
     if rq.set_priority(links, tid, from, prio, placement) == Resched::Preempt {
         resched(cpu);
-    } else if kernel.cpu(cpu).nr_watchers != 0 {
+    } else if kernel.cpu(cpu).is_watched() {
         // It, or the running thread, may now have a peer.
         quantum::start_quantum(kernel, cpu);
     }
 }
 
 /// Moves a thread within the queue it waits in.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
     let t = kernel.thread(thread);
     let (tid, from, to) = (t.tid, t.wait_prio, t.prio);
@@ -158,7 +158,7 @@ fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
 }
 
 /// The running thread `t` of this CPU is no longer ready, for this reason, but still runs.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn unready(kernel: &mut Kernel, cpu: CpuRef, t: TcbRef, reason: u8) {
     kernel.thread(t).state |= reason;
     let (rq, links) = kernel.ready(cpu);

@@ -51,14 +51,14 @@ pub(crate) struct IrqExit {
 
 /// Notes the switch from the running thread `prev` of this CPU to another, which the run queue counts as running, and ends
 /// the section.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn to<K: Kind>(
     mut section: Section<K>,
     cpu: CpuRef,
     prev: TcbRef,
     next: TcbRef,
 ) -> Switch {
-    if section.cpu(cpu).nr_watchers != 0 || probe::is_switch_recorded(section.look_at(next)) {
+    if section.cpu(cpu).is_watched() || probe::is_switch_recorded(section.look_at(next)) {
         core::hint::cold_path();
         return to_watched(section.into_switching(), prev, next);
     }
@@ -71,7 +71,7 @@ pub(crate) fn to<K: Kind>(
 /// it would have this function keep registers.
 #[inline(never)]
 fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
-    if section.cpu(CpuRef::this()).nr_watchers != 0 {
+    if section.cpu(CpuRef::this()).is_watched() {
         return to_counted(section, prev, next);
     }
     record(&mut section, prev, next);
@@ -87,17 +87,17 @@ fn to_counted(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
 }
 
 /// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     let cpu = CpuRef::this();
-    if kernel.cpu(cpu).nr_watchers != 0 {
+    if kernel.cpu(cpu).is_watched() {
         watched(kernel, cpu, prev, next);
     }
     record(kernel, prev, next);
 }
 
 /// Notes the switch, with a record of it if it is recorded.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn record(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
     let (left, taken) = kernel.two_threads(prev, next);
@@ -121,7 +121,7 @@ fn watched(kernel: &mut Kernel, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn to_chosen<K: Kind>(
     section: Section<K>,
     cpu: CpuRef,
@@ -139,7 +139,7 @@ fn to_chosen<K: Kind>(
 }
 
 /// [`to`] the most important thread of this CPU, if that is another; else the section goes on.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn to_best<K: Kind>(mut section: Section<K>) -> Result<Switch, Section<K>> {
     let cpu = CpuRef::this();
     let next = section.cpu(cpu).rq.pick_next();
@@ -264,7 +264,7 @@ impl Handoff {
 ///
 /// A thread that an interrupt has preempted gets all of its registers back, which takes long: the switch to such a one has a
 /// section of its own.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn blocked(mut section: Section<Thread>, cpu: CpuRef, prev: TcbRef) -> Handoff {
     let next = TcbRef::of(section.cpu(cpu).rq.best());
     if switch::is_preempted(next) {
@@ -284,7 +284,7 @@ fn blocked_apart(section: Section<Thread>) -> Handoff {
 }
 
 /// The end of a section that has made `t` ready: puts it into its run queue, and switches to it if that is due.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     // Read once: behind the place, which has seen the block, they could be others.
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
@@ -293,7 +293,7 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     }
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
+        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt if is_smp!() => woken_there(cpu, section),
         Resched::Preempt if !section.is_from_enabled() => {
@@ -333,7 +333,7 @@ fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
 
 /// The end of a section that took a thread out of its wait queue, as [`wake_taken`](sched::wake_taken) in the middle of
 /// one.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
@@ -353,7 +353,7 @@ fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
 }
 
 /// [`wake_taken`] at the end of a section that is long without it: a switch has a section of its own.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
@@ -370,7 +370,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).nr_watchers != 0 => woken_peer(t, section),
+        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt => {
             percpu::set_need_resched();
@@ -420,7 +420,7 @@ pub(crate) extern "C" fn irq_schedule() -> IrqExit {
 }
 
 /// The end of an interrupt: leaves the hardirq and the section, and chooses the next thread if that is due.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn irq_exit(section: Section<Irq>) -> IrqExit {
     if percpu::hardirq_exit() {
         return irq_exit_to_best(section);
@@ -440,7 +440,7 @@ pub(crate) fn irq_exit_from_halt(section: Section<Irq>) -> ! {
     unsafe { switch::leave_idle(idle, next) }
 }
 
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 fn irq_exit_to_best(section: Section<Irq>) -> IrqExit {
     match to_best(section) {
         Ok(Switch { prev, next }) => IrqExit {

@@ -24,6 +24,7 @@ use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
 use crate::cpus::is_smp;
 use crate::error::Error;
+use crate::parts::MUTEXES;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Kind, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
@@ -172,7 +173,7 @@ fn begin_wait() -> Handoff {
     let me = TcbRef::current();
     let mut section = section::enter_thread();
     let mut t = section.thread(me);
-    while t.is_reprioritized {
+    while MUTEXES && t.is_reprioritized {
         core::hint::cold_path();
         t.is_reprioritized = false;
         section.leave_quietly();

@@ -13,24 +13,24 @@ impl Levels {
     /// Tables with something for each level have so many entries: 128 and not 100, so that no index needs a check.
     pub(crate) const NR: usize = 128;
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn new() -> Self {
         Self([0; 2])
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn is_empty(&self) -> bool {
         self.0[0] | self.0[1] == 0
     }
 
     /// Whether the level of this priority is in the set.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn has(&self, prio: Priority) -> bool {
         self.0[Self::word(prio)] & Self::bit(prio) != 0
     }
 
     /// Says whether it was not there.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn insert(&mut self, prio: Priority) -> bool {
         // A branch, where the place of the word would take three instructions to compute.
         if Self::is_in_first(prio) {
@@ -41,7 +41,7 @@ impl Levels {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn insert_in(word: &mut u64, prio: Priority) -> bool {
         // One `bts` of a copy, where to test the bit first takes its mask as well.
         let with = *word | Self::bit(prio);
@@ -52,7 +52,7 @@ impl Levels {
         is_new
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn remove(&mut self, prio: Priority) {
         // One `rol`, where the complement of the bit would take a shift and a `not`.
         let others = (!1u64).rotate_left(Self::index(prio) as u32);
@@ -65,7 +65,7 @@ impl Levels {
     }
 
     /// The most important level. As a number and not as a priority, which would narrow it to a byte.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn first(&self) -> Option<usize> {
         if self.0[0] != 0 {
             return Some(self.0[0].trailing_zeros() as usize);
@@ -80,7 +80,7 @@ impl Levels {
     }
 
     /// The most important level, or `last` if there is none.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn first_or(&self, last: usize) -> usize {
         match self.first() {
             Some(level) => level,
@@ -89,7 +89,7 @@ impl Levels {
     }
 
     /// The priority of the most important level.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn first_priority(&self) -> Option<Priority> {
         match self.first() {
             Some(level) => Some(Priority::from_level(level as u8)),
@@ -98,7 +98,7 @@ impl Levels {
     }
 
     /// Those that are less important than this priority.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn below(&self, prio: Priority) -> Self {
         // The bits above its own.
         let below = !1 << (Self::index(prio) & 63);
@@ -110,23 +110,23 @@ impl Levels {
     }
 
     /// The level of a priority as an index of a table.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn index(prio: Priority) -> usize {
         prio.rank() as usize & (Self::NR - 1)
     }
 
     /// Whether a priority's level is in the first word. Of its rank as it is: then no mask is needed for an index, either.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn is_in_first(prio: Priority) -> bool {
         prio.rank() < 64
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn word(prio: Priority) -> usize {
         Self::index(prio) >> 6
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn bit(prio: Priority) -> u64 {
         1 << (Self::index(prio) & 63)
     }

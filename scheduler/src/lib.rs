@@ -7,7 +7,7 @@
 //! * [`PrioQueue`] with [`Links`]: threads in order of importance. [`WaitQueue`]: such a queue of an object, in which mostly one
 //!   waits.
 //! * [`RunQueue`]: the POSIX rules of `SCHED_FIFO` and `SCHED_RR` for one CPU.
-//! * [`TimerQueue`]: armed timers in order of their deadlines.
+//! * [`TimerQueue`]: armed timers in order of their deadlines. [`FewTimers`]: the same in little code.
 //! * [`pi`]: priority inheritance along chains of mutexes.
 //!
 //! # Invariants
@@ -44,6 +44,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod few_timers;
 mod ids;
 mod levels;
 mod links;
@@ -55,6 +56,7 @@ mod timer_list;
 mod timer_queue;
 mod wait_queue;
 
+pub use few_timers::FewTimers;
 pub use ids::{Priority, ThreadId, TimerId};
 pub use links::Links;
 pub use prio_counts::PrioCounts;

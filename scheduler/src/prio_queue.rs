@@ -37,21 +37,21 @@ impl PrioQueue {
     }
 
     /// Whether no thread is queued.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.levels.is_empty()
     }
 
     /// Whether a thread of this priority is queued.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn has_level(&self, prio: Priority) -> bool {
         self.levels.has(prio)
     }
 
     /// Queues a thread behind its equals.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_back<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -66,7 +66,7 @@ impl PrioQueue {
     }
 
     /// Queues a thread before its equals.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_front<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -81,7 +81,7 @@ impl PrioQueue {
 
     /// Takes a queued thread out, wherever it stands; says whether no other of its priority is left. `prio` is what it was
     /// pushed with.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn remove<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -102,21 +102,21 @@ impl PrioQueue {
     }
 
     /// The most important thread; of equals, the first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn top(&self) -> Option<(ThreadId, Priority)> {
         self.first_of(self.levels.first())
     }
 
     /// The priority of the most important thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn top_priority(&self) -> Option<Priority> {
         self.levels.first_priority()
     }
 
     /// Takes the most important thread out; of equals, the first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pop<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -135,19 +135,19 @@ impl PrioQueue {
     }
 
     /// Sends the first thread of a level behind its equals. Harmless if the level is empty.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn rotate<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
         self.set_head(prio, links.next(self.head(prio)));
     }
 
     /// The reverse of [`rotate`](Self::rotate): the last thread of the level becomes its first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn rotate_back<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
         self.set_head(prio, links.prev(self.head(prio)));
     }
 
     /// Whether a level holds more than one thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn has_peer<const N: usize>(&self, links: &Links<N>, prio: Priority) -> bool {
         let head = self.head(prio);
@@ -155,7 +155,7 @@ impl PrioQueue {
     }
 
     /// Whether a queued thread is the first of its level.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn is_head(&self, tid: ThreadId, prio: Priority) -> bool {
         self.head(prio).raw() == tid.raw()
@@ -164,7 +164,7 @@ impl PrioQueue {
     /// The thread after a queued one in order of importance.
     ///
     /// To take threads out while going through the queue, ask for the next one before removing.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn next_after<const N: usize>(
         &self,
@@ -180,7 +180,7 @@ impl PrioQueue {
     }
 
     /// All threads in order of importance, equals in the order of the queue.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn iter<'a, const N: usize>(&'a self, links: &'a Links<N>) -> Iter<'a, N> {
         Iter {
@@ -191,7 +191,7 @@ impl PrioQueue {
     }
 
     /// First thread of a level, if there is such a level.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn first_of(&self, level: Option<usize>) -> Option<(ThreadId, Priority)> {
         match level {
             // From `level` itself, not by way of the priority, which would narrow it to a byte.
@@ -214,20 +214,20 @@ impl PrioQueue {
     pub(crate) const LAST: usize = Levels::NR - 1;
 
     /// The most important thread and its level, or the last one.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn top_or_last(&self) -> (ThreadId, usize) {
         let level = self.levels.first_or(Self::LAST);
         (ThreadId::new(self.head[level & (Levels::NR - 1)]), level)
     }
 
     /// First thread of a level that is not empty.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn head(&self, prio: Priority) -> ThreadId {
         ThreadId::new(self.head[Levels::index(prio)])
     }
 
     /// Makes a queued thread the first of its level: those before it come behind.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub(crate) const fn set_head(&mut self, prio: Priority, tid: ThreadId) {
         self.head[Levels::index(prio)] = tid.raw();
     }
@@ -250,7 +250,7 @@ pub struct Iter<'a, const N: usize> {
 impl<const N: usize> Iterator for Iter<'_, N> {
     type Item = (ThreadId, Priority);
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     fn next(&mut self) -> Option<Self::Item> {
         let (tid, prio) = self.next?;
         self.next = self.queue.next_after(self.links, tid, prio);

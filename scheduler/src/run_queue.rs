@@ -65,7 +65,7 @@ struct Runner {
 }
 
 impl Runner {
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn new(tid: ThreadId, prio: Priority) -> Self {
         Self {
             tid,
@@ -73,7 +73,7 @@ impl Runner {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn is(self, other: Self) -> bool {
         self.tid.raw() == other.tid.raw()
     }
@@ -106,28 +106,28 @@ impl RunQueue {
     }
 
     /// The running thread, by the last decision.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn current(&self) -> ThreadId {
         self.running.tid
     }
 
     /// The idle thread of this CPU.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn idle(&self) -> ThreadId {
         self.idle
     }
 
     /// Whether the idle thread runs.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.running.level == IDLE
     }
 
     /// Priority of the running thread; `None` in the idle thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn current_priority(&self) -> Option<Priority> {
         if self.is_idle() {
@@ -138,14 +138,14 @@ impl RunQueue {
     }
 
     /// The threads that are ready, the running one included.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn queue(&self) -> &PrioQueue {
         &self.queue
     }
 
     /// A thread has become ready: queues it behind its equals.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn wakeup<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -163,14 +163,14 @@ impl RunQueue {
     }
 
     /// Who is to run: the first of the most important level, or the idle thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn best(&self) -> ThreadId {
         self.best.tid
     }
 
     /// Counts the best thread as running, and says which it is.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pick_next(&mut self) -> Next {
         let best = self.best;
         if best.is(self.running) {
@@ -181,7 +181,7 @@ impl RunQueue {
     }
 
     /// [`pick_next`](Self::pick_next) where it is known that the best one is not the running thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pick_other(&mut self) -> ThreadId {
         debug_assert!(!self.best.is(self.running), "no reschedule is due");
         self.running = self.best;
@@ -189,7 +189,7 @@ impl RunQueue {
     }
 
     /// The running thread lets its equals go first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn yield_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
         if !self.best.is(self.running) {
             return self.yield_to_better(links);
@@ -201,7 +201,7 @@ impl RunQueue {
     }
 
     /// [`yield_current`](Self::yield_current) where no reschedule is due.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn yield_to_equal<const N: usize>(&mut self, links: &mut Links<N>) -> Option<ThreadId> {
         let next = self.next_equal(links);
         if next.raw() == self.running.tid.raw() {
@@ -212,7 +212,7 @@ impl RunQueue {
     }
 
     /// The thread that comes behind the running one among its equals: itself, if it has none. The idle thread has none.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn next_equal<const N: usize>(&self, links: &Links<N>) -> ThreadId {
         // The idle thread's links are never written.
@@ -221,7 +221,7 @@ impl RunQueue {
 
     /// The running thread lets its equals go first, where no reschedule is due. `next` is another one, which
     /// [`next_equal`](Self::next_equal) gave; it counts as running.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn yield_to(&mut self, next: ThreadId) {
         debug_assert!(self.best.is(self.running), "a reschedule is due");
         // Nobody is more important, so the running one is the first of its level.
@@ -247,7 +247,7 @@ impl RunQueue {
     ///
     /// # Context
     /// Not in the idle thread, which cannot block.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn leave_current<const N: usize>(&mut self, links: &mut Links<N>) {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let prio = Priority::from_level(self.running.level);
@@ -259,7 +259,7 @@ impl RunQueue {
     ///
     /// # Context
     /// As [`leave_current`](Self::leave_current).
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> ThreadId {
         self.leave_current(links);
         self.pick_other()
@@ -271,7 +271,7 @@ impl RunQueue {
     ///
     /// # Context
     /// As [`leave_current`](Self::leave_current).
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn leave_current_to<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -311,7 +311,7 @@ impl RunQueue {
     ///
     /// # Context
     /// Not in the idle thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn hand_priority_to<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -333,7 +333,7 @@ impl RunQueue {
     }
 
     /// Another thread may be the best one.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn find_best(&mut self) {
         let (tid, level) = self.queue.top_or_last();
         self.best = Runner {
@@ -343,7 +343,7 @@ impl RunQueue {
     }
 
     /// A ready thread other than the running one is no longer ready: it was suspended or ended.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn dequeue<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -385,7 +385,7 @@ impl RunQueue {
 
     /// Whether another thread of the running one's priority waits: only then does a quantum
     /// need to be timed.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn has_peer<const N: usize>(&self, links: &Links<N>) -> bool {
         // The idle thread's links are never written.
@@ -393,7 +393,7 @@ impl RunQueue {
     }
 
     /// The running thread's quantum has expired: a round-robin thread goes behind its equals.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn quantum_expired<const N: usize>(
         &mut self,
         links: &Links<N>,
@@ -411,7 +411,7 @@ impl RunQueue {
         Resched::Preempt
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn resched(&self) -> Resched {
         if self.best.is(self.running) {
             Resched::Keep

@@ -25,12 +25,12 @@ impl Sole {
     const EMPTY: Self = Self(0);
     const MANY: Self = Self(1 << 8);
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn new(tid: ThreadId, prio: Priority) -> Self {
         Self(tid.raw() as u16 | (prio.rank() as u16) << 8)
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn thread(self) -> Option<(ThreadId, Priority)> {
         let [tid, rank] = self.0.to_le_bytes();
         if tid == 0 {
@@ -40,7 +40,7 @@ impl Sole {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn is(self, other: Self) -> bool {
         self.0 == other.0
     }
@@ -57,14 +57,14 @@ impl WaitQueue {
     }
 
     /// Whether no thread is queued.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sole.is(Sole::EMPTY)
     }
 
     /// Queues a thread behind its equals.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn push_back<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -94,7 +94,7 @@ impl WaitQueue {
     }
 
     /// Takes a queued thread out, wherever it stands. `prio` is what it was pushed with.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn remove<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -110,7 +110,7 @@ impl WaitQueue {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn note_end(&mut self) {
         if self.many.is_empty() {
             self.sole = Sole::EMPTY;
@@ -118,7 +118,7 @@ impl WaitQueue {
     }
 
     /// The most important thread; of equals, the first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn top(&self) -> Option<(ThreadId, Priority)> {
         match self.sole.thread() {
@@ -128,7 +128,7 @@ impl WaitQueue {
     }
 
     /// The priority of the most important thread.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn top_priority(&self) -> Option<Priority> {
         match self.sole.thread() {
@@ -138,7 +138,7 @@ impl WaitQueue {
     }
 
     /// Takes the most important thread out; of equals, the first.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pop<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -153,7 +153,7 @@ impl WaitQueue {
         }
     }
 
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     const fn pop_of_many<const N: usize>(
         &mut self,
         links: &mut Links<N>,
@@ -164,7 +164,7 @@ impl WaitQueue {
     }
 
     /// The thread after a queued one in order of importance.
-    #[inline(always)]
+    #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
     pub const fn next_after<const N: usize>(
         &self,

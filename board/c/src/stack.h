@@ -7,7 +7,6 @@
   static struct { \
     _Alignas(4096) unsigned char guard[4096]; \
     unsigned char memory[SIZE]; \
-    unsigned char in_use; \
   } NAME##_storage; \
   _Static_assert((SIZE) > 0 && (SIZE) % 4096 == 0, "a stack is of whole pages"); \
   static const void *const NAME##_registration __attribute__((used, section(".takt.stacks"))) = &NAME##_storage; \

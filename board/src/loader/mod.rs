@@ -6,6 +6,7 @@
 #[cfg(any(feature = "console", test))]
 mod framebuffer;
 mod map;
+#[cfg(any(feature = "multiboot2", test))]
 mod multiboot2;
 mod pvh;
 
@@ -105,6 +106,7 @@ impl Loader<'static> {
     /// Both are what the loader passed, the first gigabyte is mapped, and nothing has been written to memory outside of
     /// the image since.
     pub(crate) unsafe fn read(info: u64, magic: u32) -> Result<Self, Unreadable> {
+        let _ = magic;
         // SAFETY: both structures begin with a word.
         let first = u32_at(unsafe { within_reach(info, 4) }?, 0);
         match first {
@@ -113,6 +115,7 @@ impl Loader<'static> {
                 // SAFETY: the structure is the loader's, by the caller's promise.
                 unsafe { pvh::read(info) }
             }
+            #[cfg(any(feature = "multiboot2", test))]
             Some(len) if magic == multiboot2::MAGIC => {
                 // SAFETY: the structure of that length is the loader's, by the caller's promise.
                 multiboot2::parse(unsafe { within_reach(info, len.into()) }?)

@@ -26,6 +26,7 @@ pub(super) unsafe fn read(info: u64) -> Result<Loader<'static>, Unreadable> {
     let (version, command_line) = (word(4), address(24));
     let command_line = match command_line {
         0 => "",
+        _ if !cfg!(feature = "command-line") => "",
         // SAFETY: as above: a zero-terminated string.
         address => unsafe { text(address) }?,
     };

@@ -117,7 +117,7 @@ fn give_up(buffer: usize) {
     TAKT_LOG_DROPPED.fetch_add(1, Relaxed);
 }
 
-#[defmt::global_logger]
+#[cfg_attr(feature = "log", defmt::global_logger)]
 struct Logger;
 
 // SAFETY: each context has a buffer of its own, so messages do not mix.
@@ -175,6 +175,20 @@ unsafe impl defmt::Logger for Logger {
             encode(buffer, |encoder, push| encoder.write(bytes, push));
         }
     }
+}
+
+/// The logger of an image without a log.
+#[cfg(not(feature = "log"))]
+#[defmt::global_logger]
+struct Nobody;
+
+// SAFETY: nothing is written.
+#[cfg(not(feature = "log"))]
+unsafe impl defmt::Logger for Nobody {
+    fn acquire() {}
+    unsafe fn flush() {}
+    unsafe fn release() {}
+    unsafe fn write(_: &[u8]) {}
 }
 
 defmt::timestamp!(

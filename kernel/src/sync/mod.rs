@@ -14,14 +14,18 @@ pub(crate) mod mutex_state;
 pub(crate) mod pi;
 pub(crate) mod raw_mutex;
 
+#[cfg(feature = "mutex")]
 mod condvar;
 mod event_flags;
+#[cfg(feature = "mutex")]
 mod mutex;
 mod queue;
 mod semaphore;
 
+#[cfg(feature = "mutex")]
 pub use condvar::Condvar;
 pub use event_flags::{EventFlags, Mode};
+#[cfg(feature = "mutex")]
 pub use mutex::{Mutex, MutexGuard};
 pub use queue::Queue;
 pub use semaphore::Semaphore;

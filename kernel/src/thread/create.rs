@@ -73,8 +73,8 @@ impl Builder {
         self.create_on(stack.parts(), entry, argument)
     }
 
-    /// The same on a stack that the caller lays out as [`Stack`] is: the guard page, `size` bytes of whole pages from
-    /// `bottom` on, a byte that says whether the stack is in use.
+    /// The same on a stack that the caller lays out as [`Stack`] is: the guard page, and `size` bytes of whole pages from
+    /// `bottom` on.
     ///
     /// # Errors
     /// As [`Builder::create`].
@@ -89,9 +89,7 @@ impl Builder {
         entry: fn(usize),
         argument: usize,
     ) -> Result<Thread, Error> {
-        let bottom = bottom as usize;
-        let top = bottom + size;
-        self.create_on(stack::Parts { bottom, top }, entry, argument)
+        self.create_on(stack::Parts::new(bottom as usize, size), entry, argument)
     }
 
     #[inline(always)]
@@ -107,6 +105,7 @@ impl Builder {
             _unused: 0,
         };
         let thread = create(self.name, place, stack, entry, argument).thread()?;
+        #[cfg(feature = "round-robin")]
         if let Policy::RoundRobin(ns) = self.policy {
             thread.make_round_robin(ns);
         }

@@ -7,6 +7,7 @@ use super::tcb::{EXITED, TcbRef, Woken};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::switch::{is_preempted, leave_for_good};
 use crate::cpus::is_smp;
+use crate::parts::MUTEXES;
 use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Section, Thread};
 use crate::{preempt, sched, switch};
@@ -24,7 +25,7 @@ pub fn exit(code: usize) -> ! {
     let mut section = section::enter_thread();
     section.thread(me).exit_code = code;
     // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
-    while let Some(held) = section.held_by(me) {
+    while MUTEXES && let Some(held) = section.held_by(me) {
         held.let_go(&mut section);
         section = section.leave_and_enter();
     }

@@ -10,8 +10,7 @@ use super::table::{Times, times_of};
 use super::tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
-use crate::clock::{self, Instant};
-use crate::config::RR_QUANTUM_NS;
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
@@ -24,7 +23,8 @@ use crate::wait;
 pub enum Policy {
     /// Runs until it waits or yields (`SCHED_FIFO`).
     Fifo,
-    /// Gives way after this many nanoseconds (`SCHED_RR`); 0 stands for [`RR_QUANTUM_NS`].
+    #[cfg(feature = "round-robin")]
+    /// Gives way after this many nanoseconds (`SCHED_RR`); 0 stands for [`RR_QUANTUM_NS`](crate::config::RR_QUANTUM_NS).
     RoundRobin(u64),
 }
 
@@ -147,12 +147,16 @@ impl Thread {
         ThreadId::new(self.id())
     }
 
+    #[cfg(feature = "round-robin")]
     /// Gives it a quantum; before it is started.
     pub(super) fn make_round_robin(self, ns: u64) {
         let mut section = section::enter();
         if let Ok(t) = self.block(&mut section) {
             t.round_robin = 1;
-            t.quantum = clock::nanos_to_cycles(if ns == 0 { RR_QUANTUM_NS } else { ns });
+            t.quantum = crate::clock::nanos_to_cycles(match ns {
+                0 => crate::config::RR_QUANTUM_NS,
+                _ => ns,
+            });
             let cpu = t.cpu;
             section.cpu(cpu).nr_watchers += 1;
         }

@@ -19,13 +19,14 @@ use crate::arch::descriptors::GuardedStack;
 use crate::compact::between;
 
 /// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
-#[repr(C)]
-pub struct Stack<const SIZE: usize> {
-    memory: GuardedStack<SIZE>,
-    in_use: AtomicBool,
-}
+#[repr(transparent)]
+pub struct Stack<const SIZE: usize>(GuardedStack<SIZE>);
 
-/// A stack of any size: its usable addresses. Right above them stands [`Stack::in_use`].
+/// Bytes at a stack's highest addresses that are not the thread's: the first says whether one uses the stack. No page of its own,
+/// and the stack stays 16-aligned.
+const FLAG: usize = 16;
+
+/// A stack of any size: its usable addresses. Right above them stands whether a thread uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     pub(super) bottom: usize,
@@ -33,10 +34,19 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// Those of a stack of `size` bytes from `bottom` on.
+    #[inline(always)]
+    pub(super) const fn new(bottom: usize, size: usize) -> Self {
+        Self {
+            bottom,
+            top: bottom + size - FLAG,
+        }
+    }
+
     /// Whether a thread uses the stack.
     #[inline(always)]
     pub(super) fn in_use(self) -> &'static AtomicBool {
-        // SAFETY: only `Stack::parts` makes these, and there the flag stands at the top.
+        // SAFETY: these are of a stack, by whose end `new` has left room for the flag; zeros are one.
         unsafe { &*(self.top as *const AtomicBool) }
     }
 }
@@ -48,26 +58,19 @@ impl<const SIZE: usize> Stack<SIZE> {
     /// For a static that a [`Registration`] in section `.takt.stacks` names.
     #[must_use]
     pub const unsafe fn new() -> Self {
-        Self {
-            // SAFETY: the caller's duty: the memory is the first field, so it has the stack's address.
-            memory: unsafe { GuardedStack::new() },
-            in_use: AtomicBool::new(false),
-        }
+        // SAFETY: the caller's duty: this has the stack's address.
+        Self(unsafe { GuardedStack::new() })
     }
 
     /// One past its highest address.
     #[must_use]
     pub fn top(&self) -> usize {
-        self.memory.top()
+        self.0.top()
     }
 
     #[inline(always)]
     pub(super) fn parts(&'static self) -> Parts {
-        const { assert!(core::mem::offset_of!(Self, in_use) == size_of::<GuardedStack<SIZE>>()) };
-        Parts {
-            bottom: self.memory.bottom() as usize,
-            top: (&raw const self.in_use) as usize,
-        }
+        Parts::new(self.0.bottom() as usize, SIZE)
     }
 }
 

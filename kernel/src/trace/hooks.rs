@@ -3,8 +3,6 @@
 //! # Context
 //! Any but NMI. A hook may have interrupts off where they are on at its place.
 
-use core::arch::global_asm;
-
 use crate::arch::interrupts;
 use crate::irq;
 use crate::probe::sink::{IrqsOffSink, IrqsOnSink};
@@ -117,7 +115,8 @@ extern "C" fn thread_switched(place: u32, next: &Tcb) {
 }
 
 // What places call: by a way of its own, or, where the code around a place may record its event, by name.
-global_asm!(
+#[cfg(feature = "trace")]
+core::arch::global_asm!(
     ".section .text.thunk, \"ax\"",
     ".macro TAKT_PLACE name, function",
     "takt_place_\\name:",
@@ -136,7 +135,7 @@ global_asm!(
 );
 
 #[cfg(feature = "latency-tracers")]
-global_asm!(
+core::arch::global_asm!(
     ".set takt_hook_timer_irq, {timer_irq}",
     ".set takt_hook_kick_irq, {kick_irq}",
     ".set takt_hook_woken, {woken}",

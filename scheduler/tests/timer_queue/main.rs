@@ -1,5 +1,6 @@
 //! `TimerQueue` against a `BTreeMap`.
 
+mod few;
 mod model;
 mod steps;
 

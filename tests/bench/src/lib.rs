@@ -6,11 +6,11 @@
 //! Counts are exact under QEMU's `-icount shift=0`, where the TSC counts instructions.
 #![no_std]
 
-#[cfg(feature = "image")]
+#[cfg(feature = "base")]
 pub mod clock;
-#[cfg(feature = "image")]
+#[cfg(feature = "base")]
 pub mod measure;
-#[cfg(feature = "image")]
+#[cfg(feature = "base")]
 pub mod report;
-#[cfg(feature = "image")]
+#[cfg(feature = "base")]
 pub mod threads;

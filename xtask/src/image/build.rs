@@ -50,6 +50,8 @@ pub(crate) const CONSOLE_ELSEWHERE: &str = "takt-board/console";
 pub struct Capacities {
     /// A word for them.
     pub name: &'static str,
+    /// Cargo's profile.
+    pub profile: &'static str,
     /// Variables of `takt_kernel::config` and their values.
     pub variables: &'static [(&'static str, &'static str)],
 }
@@ -174,6 +176,10 @@ impl Recipe {
         self.features.iter().any(|name| name == "function")
     }
 
+    fn profile(&self) -> &'static str {
+        self.capacities.map_or("image", |it| it.profile)
+    }
+
     /// Where the image is put.
     fn target_dir(&self) -> PathBuf {
         let mut name = "image".to_owned();
@@ -192,7 +198,11 @@ impl Recipe {
 
     /// Environment variables that the build gets besides what is inherited.
     fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut flags = RUSTFLAGS.to_owned();
+        let mut flags = match self.profile() {
+            // What they are for, the reports' backtraces, is left out there.
+            "small" => RUSTFLAGS.replace("force-frame-pointers=yes", "force-frame-pointers=no"),
+            _ => RUSTFLAGS.to_owned(),
+        };
         // Panics name the file that they come from, and crates lie elsewhere on each machine.
         for dir in registries() {
             flags.push_str(&format!(" --remap-path-prefix={}=/registry", dir.display()));
@@ -229,7 +239,16 @@ impl Recipe {
         if !self.features.is_empty() {
             args.extend(["--features".into(), self.features.join(",").into()]);
         }
-        args.extend(["--target", TARGET, "--profile", "image", "--target-dir"].map(Into::into));
+        args.extend(
+            [
+                "--target",
+                TARGET,
+                "--profile",
+                self.profile(),
+                "--target-dir",
+            ]
+            .map(Into::into),
+        );
         args.push(self.target_dir().into());
         args
     }

@@ -9,6 +9,7 @@ pub mod functions;
 pub mod lean;
 pub mod library;
 pub mod signature;
+pub mod small;
 pub mod symbolize;
 
 pub use build::{Built, Recipe};

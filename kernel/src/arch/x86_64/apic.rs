@@ -220,7 +220,7 @@ pub(crate) fn calibrate_arm() {
 ///
 /// # Context
 /// Interrupts off.
-#[inline(always)]
+#[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn arm(deadline: u64) {
     if DEADLINE_MODE.load(Relaxed) != 0 {
         // SAFETY: the MSR exists in this mode. Zero would disarm.

@@ -221,6 +221,7 @@ global_asm!(
     "TAKT_IRQ_SAVE rsi",
     "inc qword ptr gs:[{NR_IRQS}]",
     // A place as `recorded_place!` makes them, with the time stamp; the hook finds the slot in rcx.
+    ".if {TRACE}",
     recorded_place_text!("{hook}", "push rsi", "takt_irq_device_recorded"),
     "takt_irq_device_handle:",
     // A static branch as `static_branch!` makes them.
@@ -230,6 +231,7 @@ global_asm!(
     ".long 4b",
     ".short {irq_handler_exit}",
     ".popsection",
+    ".endif",
     // In this order: `register` stores the argument first, perhaps on another CPU.
     ".if {MAX_CPUS} > 1",
     "mov rax, [rcx + {SLOT_HANDLER}]",
@@ -247,6 +249,7 @@ global_asm!(
     "test rax, rax",
     "jnz takt_irq_switch",
     "jmp takt_irq_return",
+    ".if {TRACE}",
     "takt_irq_device_recorded:",
     "push rcx",
     "push rsi",
@@ -259,6 +262,7 @@ global_asm!(
     "mov rdi, rcx",
     "call {traced_device_interrupt}",
     "jmp takt_irq_device_end",
+    ".endif",
     //
     // The spurious vector: nothing was delivered, nothing is acknowledged.
     ".global takt_irq_spurious",
@@ -368,6 +372,7 @@ global_asm!(
     SLOT_HANDLER = const irq::SLOT_HANDLER,
     SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
     MAX_CPUS = const crate::config::MAX_CPUS,
+    TRACE = const crate::parts::TRACE as u8,
     handlers = sym irq::HANDLERS,
     key = sym crate::probe::places::IRQ_ENTRY,
     timed = sym TIMED,

@@ -50,10 +50,30 @@ unsafe extern "C" {
     static __jump_table_end: JumpEntry;
 }
 
-/// Whether the key, a path to a `static` in a section that is not loaded, is on: one instruction without effect while it is
-/// off, one jump while it is on.
+/// Whether a tracer's key, a path to a `static` in a section that is not loaded, is on: one instruction without effect while it
+/// is off, one jump while it is on.
+#[cfg(feature = "trace")]
 #[macro_export]
 macro_rules! static_branch {
+    ($key:path) => {
+        $crate::key_branch!($key)
+    };
+}
+
+/// No tracer's key is ever on without feature `trace`.
+#[cfg(not(feature = "trace"))]
+#[macro_export]
+macro_rules! static_branch {
+    ($key:path) => {{
+        let _ = &$key;
+        false
+    }};
+}
+
+/// As [`static_branch!`](crate::static_branch), for any key.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! key_branch {
     ($key:path) => {
         'branch: {
             // SAFETY: an instruction that changes the flags only, or a jump to the label (see `jump_label`).

@@ -2,25 +2,41 @@
 //!
 //! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, the
 //! rest of the memory below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
-//! uncached. One further gigabyte may be a device's. Nothing is mapped both writable and executable.
+//! uncached. One further gigabyte may be a device's. Nothing is mapped both writable and executable. An image for one CPU and
+//! without feature `devices` has the first gigabyte only.
+//!
+//! The boot code has begun the tables: it maps the first gigabyte by 2 MiB pages that anything is allowed on.
 
 use core::cell::UnsafeCell;
+use core::ops::Range;
 
 use x86_64::PhysAddr;
 use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::structures::paging::{PageTable, PageTableFlags as Flags, PhysFrame};
 
-use crate::config::IMAGE_TABLES;
+use crate::compact::rolled;
+use crate::config::{IMAGE_TABLES, MAX_CPUS};
 
 const PAGE: u64 = 0x1000;
 const LARGE: u64 = 0x20_0000;
 
+/// Where the devices' gigabyte begins.
+const DEVICES: u64 = 3 << 30;
+/// How far memory is mapped.
+const MAPPED: u64 = (GIGABYTES as u64) << 30;
+const GIGABYTES: usize = if cfg!(feature = "devices") || MAX_CPUS > 1 {
+    4
+} else {
+    1
+};
+
+/// The boot code knows that these are first: it fills two of level 4 and 3 one entry each, and one of level 2.
 #[repr(C)]
 struct Tables {
     /// First: CR3 points to the whole.
     level4: PageTable,
     level3: PageTable,
-    level2: [PageTable; 4],
+    level2: [PageTable; GIGABYTES],
     low: PageTable,
     image: [PageTable; IMAGE_TABLES],
 }
@@ -30,10 +46,11 @@ struct Cell(UnsafeCell<Tables>);
 // SAFETY: written by `build` on the boot CPU before other CPUs run, and by `unmap` under its own conditions.
 unsafe impl Sync for Cell {}
 
+#[unsafe(export_name = "takt_page_tables")]
 static TABLES: Cell = Cell(UnsafeCell::new(Tables {
     level4: PageTable::new(),
     level3: PageTable::new(),
-    level2: [const { PageTable::new() }; 4],
+    level2: [const { PageTable::new() }; GIGABYTES],
     low: PageTable::new(),
     image: [const { PageTable::new() }; IMAGE_TABLES],
 }));
@@ -55,6 +72,20 @@ fn set(table: &mut PageTable, index: usize, address: u64, flags: Flags) {
     table[index].set_addr(PhysAddr::new(address), flags | Flags::PRESENT);
 }
 
+/// Maps these addresses one to one, in tables that lie one behind the other and whose first entry is that of `base`, each entry
+/// of `size` bytes.
+#[inline(never)]
+fn fill(tables: &mut [PageTable], base: u64, size: u64, addresses: Range<u64>, flags: Flags) {
+    let mut address = addresses.start;
+    while address < addresses.end {
+        let n = ((address - base) / size) as usize;
+        if let Some(table) = tables.get_mut(n / 512) {
+            set(table, n % 512, address, flags);
+        }
+        address += size;
+    }
+}
+
 /// Why the tables could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageTooLarge;
@@ -65,44 +96,13 @@ pub struct ImageTooLarge;
 /// [`ImageTooLarge`] if the image does not fit the static tables.
 ///
 /// # Safety
-/// Once, on the boot CPU, on an identity mapping of the image, with NX enabled.
+/// Once, on the boot CPU, on the identity mapping that the boot code has begun these tables with, with NX enabled.
 pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     // SAFETY: no one else uses the tables yet.
     let tables = unsafe { &mut *TABLES.0.get() };
     let table = Flags::WRITABLE;
     let data = Flags::WRITABLE | Flags::NO_EXECUTE;
     let device = data | Flags::NO_CACHE | Flags::WRITE_THROUGH;
-
-    set(
-        &mut tables.level4,
-        0,
-        &raw const tables.level3 as u64,
-        table,
-    );
-    for gigabyte in 0..4usize {
-        let level2 = &raw const tables.level2[gigabyte] as u64;
-        set(&mut tables.level3, gigabyte, level2, table);
-        let flags = if gigabyte == 3 { device } else { data } | Flags::HUGE_PAGE;
-        for i in 0..512 {
-            set(
-                &mut tables.level2[gigabyte],
-                i,
-                ((gigabyte as u64) << 30) + i as u64 * LARGE,
-                flags,
-            );
-        }
-    }
-
-    // The first 2 MiB: page 0 stays out, so that a null pointer faults. Firmware tables and the start of other CPUs.
-    for i in 1..512 {
-        set(&mut tables.low, i, i as u64 * PAGE, data);
-    }
-    set(
-        &mut tables.level2[0],
-        0,
-        &raw const tables.low as u64,
-        table,
-    );
 
     let start = at(&raw const __image_start);
     let lapic = super::apic::page() as u64;
@@ -112,28 +112,43 @@ pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     }
     let text = at(&raw const __text_start)..at(&raw const __text_end);
     let rodata = at(&raw const __rodata_start)..at(&raw const __rodata_end);
-    let first = (start / LARGE) as usize;
-    for (n, image) in tables.image.iter_mut().enumerate() {
-        let base = start / LARGE * LARGE + n as u64 * LARGE;
-        if base >= end {
-            break;
+    let base = start / LARGE * LARGE;
+    let behind = end.next_multiple_of(LARGE);
+    let image = &mut tables.image;
+    fill(image, base, PAGE, base..behind, data);
+    fill(image, base, PAGE, text, Flags::empty());
+    fill(image, base, PAGE, rodata, Flags::NO_EXECUTE);
+    let at_lapic = (lapic - base) / PAGE;
+    set(
+        &mut image[at_lapic as usize / 512],
+        at_lapic as usize % 512,
+        lapic_physical,
+        device,
+    );
+    // The first 2 MiB: page 0 stays out, so that a null pointer faults. Firmware tables and the start of other CPUs.
+    let low = core::slice::from_mut(&mut tables.low);
+    fill(low, 0, PAGE, PAGE..LARGE, data);
+    // The CPU goes by these tables already: at any moment what is in use is mapped where it was.
+    let level2 = &mut tables.level2;
+    set(&mut level2[0], 0, low.as_ptr() as u64, table);
+    for (n, image) in rolled(image).enumerate() {
+        let address = base + n as u64 * LARGE;
+        if address < behind {
+            set(
+                &mut level2[0],
+                (address / LARGE) as usize,
+                &raw const *image as u64,
+                table,
+            );
         }
-        for i in 0..512 {
-            let address = base + i as u64 * PAGE;
-            let (physical, flags) = match address {
-                a if text.contains(&a) => (a, Flags::empty()),
-                a if rodata.contains(&a) => (a, Flags::NO_EXECUTE),
-                a if a == lapic => (lapic_physical, device),
-                a => (a, data),
-            };
-            set(image, i, physical, flags);
-        }
-        set(
-            &mut tables.level2[0],
-            first + n,
-            image as *const PageTable as u64,
-            table,
-        );
+    }
+    let (ram, all) = (MAPPED.min(DEVICES), MAPPED);
+    fill(level2, 0, LARGE, LARGE..base, data | Flags::HUGE_PAGE);
+    fill(level2, 0, LARGE, behind..ram, data | Flags::HUGE_PAGE);
+    fill(level2, 0, LARGE, ram..all, device | Flags::HUGE_PAGE);
+    for (gigabyte, level2) in rolled(level2).enumerate() {
+        let level2 = &raw const *level2 as u64;
+        set(&mut tables.level3, gigabyte, level2, table);
     }
     debug_assert!(at(&raw const __image_end) <= lapic);
     load();

@@ -133,8 +133,8 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// The running thread's control block, of which nothing is known here.
 pub(crate) enum Running {}
 
-/// The memory of a trace ring.
-#[repr(C, align(4096))]
+/// The memory of a trace ring, aligned as the whole is at whose beginning it lies.
+#[repr(C)]
 struct RingMemory([u8; TRACE_SUB_SIZE * TRACE_NR_SUBS]);
 
 /// How far the ring's memory begins before a [`PerCpu`].

@@ -18,8 +18,6 @@
 //! * Between the two time stamps there is no other hook on that CPU but those of NMIs, which are part of it: they leave what
 //!   the hook has noted as it was, and where they came while it took a time stamp that is taken anew (`timed::UnderWay`).
 
-use core::arch::global_asm;
-
 use super::jump_label::keys;
 
 keys! {
@@ -27,7 +25,8 @@ keys! {
     pub(crate) TIMED;
 }
 
-global_asm!(
+#[cfg(feature = "trace")]
+core::arch::global_asm!(
     // The ways round, of all places.
     ".section .text.ways, \"ax\"",
     "takt_ways:",
@@ -71,6 +70,7 @@ global_asm!(
 );
 
 /// The instructions of a place: the way round begins with this one.
+#[cfg(feature = "trace")]
 macro_rules! place_text {
     ($hook:literal, $push:literal) => {
         concat!(
@@ -93,6 +93,7 @@ macro_rules! place_text {
         )
     };
 }
+#[cfg(feature = "trace")]
 pub(crate) use place_text;
 
 /// The instructions of a place whose event the code around it records, at `$recorded`, while no hook is timed. The way round
@@ -130,6 +131,7 @@ macro_rules! recorded_place_text {
 pub(crate) use recorded_place_text;
 
 /// The instructions of a place among others, with what they use: what a place changes is declared.
+#[cfg(feature = "trace")]
 macro_rules! place_asm {
     ($($text:expr),+; $($operands:tt)*) => {
         // SAFETY: an instruction that changes the flags only; or a jump to what calls a function of the kernel's that may be
@@ -147,9 +149,12 @@ macro_rules! place_asm {
         }
     };
 }
+#[cfg(feature = "trace")]
 pub(crate) use place_asm;
 
-/// A place: where this key is on it calls the hook of that name, with the word if one is given. Else it is one instruction.
+/// A place: where this key is on it calls the hook of that name, with the word if one is given. Else it is one instruction, and
+/// without feature `trace` none.
+#[cfg(feature = "trace")]
 macro_rules! place {
     ($key:path, $hook:literal) => {
         $crate::arch::place::place!(@ $key, $hook, "push -1", options(nostack))
@@ -163,6 +168,15 @@ macro_rules! place {
             key = sym $key,
             $($operands)*
         )
+    };
+}
+#[cfg(not(feature = "trace"))]
+macro_rules! place {
+    ($key:path, $hook:literal) => {
+        let _ = &$key;
+    };
+    ($key:path, $hook:literal, $word:expr) => {
+        let _ = (&$key, $word);
     };
 }
 pub(crate) use place;

@@ -1,23 +1,31 @@
-//! The smallest useful image: a thread that waits for a semaphore which a periodic timer gives.
+//! The smallest useful image: a periodic timer gives a semaphore, and a second thread waits for it each time.
 #![no_std]
 #![no_main]
 
 use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::Builder;
+use takt_kernel::thread_stack;
 use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
 
 takt_board::entry!(main);
 
 const PERIOD_NS: u64 = 1_000_000;
 const NR_TICKS: u32 = 10;
+/// More important than the first thread.
+const PRIORITY: u8 = 60;
 
 static TICK: Semaphore = Semaphore::new(0, 1);
+static DONE: Semaphore = Semaphore::new(0, 1);
+
+thread_stack!(static STACK: 4096);
 
 fn expired(_: usize, _: Expiry) {
     // Full: the thread has not taken the last one yet.
     let _ = TICK.give();
 }
 
-fn main(_: &'static str) {
+/// Leaves [`DONE`] as it is if anything fails.
+fn ticks(_: usize) {
     let Ok(timer) = Timer::new(expired, 0) else {
         return;
     };
@@ -29,4 +37,13 @@ fn main(_: &'static str) {
             return;
         }
     }
+    let _ = DONE.give();
+}
+
+fn main(_: &'static str) {
+    let ticker =
+        Builder::new("ticks", PRIORITY).and_then(|builder| builder.spawn(&STACK, ticks, 0));
+    assert!(ticker.is_ok());
+    // For ever, should the other thread have failed.
+    assert!(DONE.take().is_ok());
 }

@@ -9,7 +9,7 @@ use std::{env, thread};
 use anyhow::{Context, Result, bail};
 
 use crate::image::build::Capacities;
-use crate::image::{Elf, Recipe};
+use crate::image::{Elf, Recipe, small};
 use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
 use crate::run::config::clock_keys;
 
@@ -22,12 +22,14 @@ pub(super) const FUNCTIONS: &str = "bench-function";
 /// One CPU, so that there are ids for 250 threads.
 const BENCH: Capacities = Capacities {
     name: "bench",
+    profile: "image",
     variables: &[("TAKT_MAX_CPUS", "1")],
 };
 
-/// Just enough for what the image does.
-const SMALL: Capacities = Capacities {
-    name: "small",
+/// Just enough for some events.
+const EVENTS: Capacities = Capacities {
+    name: "events",
+    profile: "image",
     variables: &[
         ("TAKT_MAX_CPUS", "1"),
         ("TAKT_MAX_THREADS", "4"),
@@ -38,7 +40,10 @@ const SMALL: Capacities = Capacities {
 };
 
 fn recipe(name: &str) -> Recipe {
-    let mut features = vec!["image".into()];
+    if name == "minimal" {
+        return small::recipe(None);
+    }
+    let mut features = vec!["base".into()];
     if is_bench(name) {
         features.push("latency-tracers".into());
     }
@@ -48,7 +53,7 @@ fn recipe(name: &str) -> Recipe {
         name: if name == FUNCTIONS { "bench" } else { name }.into(),
         features,
         defmt_log: if is_bench(name) { "info" } else { "off" }.into(),
-        capacities: Some(if is_bench(name) { BENCH } else { SMALL }),
+        capacities: Some(if is_bench(name) { BENCH } else { EVENTS }),
         verbose: false,
     }
     .with_features(if name == FUNCTIONS {
@@ -73,10 +78,10 @@ pub(super) fn takt(features: &[&str]) -> Result<Elf> {
 }
 
 /// A folder for what guests write, gone in the end.
-pub(super) struct Folder(PathBuf);
+pub(in super::super) struct Folder(PathBuf);
 
 /// A guest that has ended well.
-pub(super) struct Booted {
+pub(in super::super) struct Booted {
     /// Its memory.
     pub(super) ram: Ram,
     /// What it wrote to the serial port.
@@ -84,8 +89,12 @@ pub(super) struct Booted {
 }
 
 impl Folder {
-    pub(super) fn create() -> Result<Self> {
-        let path = env::temp_dir().join(format!("takt-bench-{}", std::process::id()));
+    pub(in super::super) fn create() -> Result<Self> {
+        Self::create_at(env::temp_dir().join(format!("takt-bench-{}", std::process::id())))
+    }
+
+    /// The folder of this name.
+    pub(in super::super) fn create_at(path: PathBuf) -> Result<Self> {
         fs::create_dir_all(&path)
             .with_context(|| format!("cannot make the folder {}", path.display()))?;
         Ok(Self(path))
@@ -102,7 +111,7 @@ impl Folder {
     }
 
     /// Boots an image under icount and waits for its end.
-    pub(super) fn boot(&self, elf: &Elf, cmdline: &str) -> Result<Booted> {
+    pub(in super::super) fn boot(&self, elf: &Elf, cmdline: &str) -> Result<Booted> {
         self.boot_with(elf, cmdline, |arguments| arguments)
     }
 

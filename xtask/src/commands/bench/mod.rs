@@ -15,7 +15,7 @@
 
 pub(super) mod executed;
 mod functions;
-mod images;
+pub(super) mod images;
 mod latency;
 mod records;
 mod sizes;

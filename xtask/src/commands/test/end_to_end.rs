@@ -22,6 +22,7 @@ mod notrace;
 mod osnoise;
 mod report;
 mod runs;
+mod small;
 mod stage;
 mod stretches;
 mod sweep;
@@ -106,6 +107,7 @@ const TESTS: &[(&str, Check)] = &[
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),
     ("log_is_decoded", runs::log_is_decoded),
+    ("smallest_image_and_its_parts", small::smallest_and_parts),
     ("run_records_own_events", ends::own_events_are_recorded),
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
     ("run_refuses_a_gate_that_is_missing", ends::gate_is_needed),

@@ -1,0 +1,83 @@
+//! The smallest image and each part that it does without: all boot, and take what the documentation says.
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use crate::commands::bench::images::Folder;
+use crate::image::Elf;
+use crate::image::small::{PARTS, Size, recipe, size_of};
+
+/// What the smallest image may take.
+const MOST: Size = Size {
+    code: 16 << 10,
+    ram: 128 << 10,
+};
+
+/// The documentation is not wrong by more than so many bytes and a twentieth. RAM is whole pages.
+const SLACK: Size = Size {
+    code: 200,
+    ram: 4096,
+};
+
+const PAGE: &str = include_str!("../../../../../docs/APPLICATION.md");
+
+pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
+    let folder = Folder::create_at(stage.dir("boots").into())?;
+    let smallest = measure(&folder, None)?;
+    let mut wrong = Vec::new();
+    let mut look = |part: &str, size: Size| {
+        if !is_told(part, size)? {
+            let (code, ram) = (rounded(size.code), rounded(size.ram));
+            wrong.push(format!("| `{part}` | {code} | {ram} |"));
+        }
+        anyhow::Ok(())
+    };
+    look("image", smallest)?;
+    for part in PARTS {
+        let with = measure(&folder, Some(part))?;
+        let more = Size {
+            code: with.code.saturating_sub(smallest.code),
+            ram: with.ram.saturating_sub(smallest.ram),
+        };
+        look(part, more)?;
+    }
+    ensure!(
+        wrong.is_empty(),
+        "docs/APPLICATION.md does not say what is measured:\n{}",
+        wrong.join("\n")
+    );
+    ensure!(
+        smallest.code <= MOST.code && smallest.ram <= MOST.ram,
+        "{smallest:?} is more than {MOST:?}"
+    );
+    Ok(())
+}
+
+/// Builds an image, sees that it runs to its end, and how large it is.
+fn measure(folder: &Folder, part: Option<&str>) -> Result<Size> {
+    let context = || format!("the smallest image with {}", part.unwrap_or("nothing"));
+    let elf = Elf::open(&recipe(part).build()?.path).with_context(context)?;
+    folder.boot(&elf, "").with_context(context)?;
+    size_of(&elf).with_context(context)
+}
+
+/// Whether the table has these figures of a part.
+fn is_told(part: &str, more: Size) -> Result<bool> {
+    let begin = format!("| `{part}` | ");
+    let mut cells = PAGE
+        .lines()
+        .find_map(|line| line.strip_prefix(&begin))
+        .with_context(|| format!("docs/APPLICATION.md has no row of {part}"))?
+        .split(" | ");
+    let mut number = || -> Option<u64> { cells.next()?.replace(',', "").parse().ok() };
+    let (code, ram) = (number(), number());
+    let is_right = |told: Option<u64>, is: u64, slack: u64| {
+        told.is_some_and(|told| told.abs_diff(is) <= slack + is / 20)
+    };
+    Ok(is_right(code, more.code, SLACK.code) && is_right(ram, more.ram, SLACK.ram))
+}
+
+/// A hundred bytes more or less are no news.
+fn rounded(bytes: u64) -> u64 {
+    (bytes + 50) / 100 * 100
+}
