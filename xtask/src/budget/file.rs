@@ -105,7 +105,12 @@ impl Budget {
         Ok(budget)
     }
 
-    fn parse(text: &str) -> Result<Self> {
+    /// Reads the text of a file of any compiler.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn parse(text: &str) -> Result<Self> {
         const ADVICE: &str = "take the file of the last commit (git checkout), or look at the figures: cargo xtask budget update";
         let budget: Self = basic_toml::from_str(text)
             .context("it is not a file of budgets, or was cut")

@@ -301,9 +301,6 @@ pub struct Bench {
     /// Write the rows as JSON to this file; `-` is stdout.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Print the table as Markdown.
-    #[arg(long)]
-    pub markdown: bool,
     /// One more row that may be above its limit: said, but no failure. May be repeated.
     #[arg(long, value_name = "ROW")]
     pub except: Vec<String>,

@@ -16,7 +16,7 @@ use crate::run::provenance;
 use crate::sweep::What;
 use crate::sweep::document::Document;
 use crate::term::WithHelp;
-use crate::{EXIT_THRESHOLD, output, paths, setup, term};
+use crate::{EXIT_THRESHOLD, input, output, paths, setup, term};
 
 /// Everything that has a budget.
 type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);
@@ -70,6 +70,12 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
                 output::print(&found.text())?;
             }
             let nr = figures.len();
+            if flags.image.is_none() {
+                let page = dir.join(bench::page::FILE);
+                let text = input::read_to_string(&page)
+                    .with_context(|| format!("cannot read {}", page.display()))?;
+                output::write_whole(&page, bench::page::with(&text, &figures)?.as_bytes())?;
+            }
             Budget::new(revision, compiler, figures, functions).write(&path)?;
             output::line(format_args!("{nr} figures in {FILE}"))?;
             Ok(ExitCode::SUCCESS)
@@ -167,4 +173,21 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     let named = |(name, of_row)| (format!("bench.{name}"), of_row);
     functions.extend(of_rows.into_iter().map(named));
     Ok((all, functions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The benchmark's page says what the budget says, which `check` holds against what is measured.
+    #[test]
+    fn the_page_has_the_figures_of_the_budget() {
+        let budget = Budget::parse(include_str!("../../../takt.budget.toml")).unwrap();
+        let page = include_str!("../../../docs/benchmarks.md");
+        let expected = bench::page::with(page, &budget.figures).unwrap();
+        assert!(
+            page == expected,
+            "cargo xtask budget update writes docs/benchmarks.md anew"
+        );
+    }
 }

@@ -60,9 +60,7 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     setup::ensure_qemu(!flags.no_install)?;
     let values = measure(|_, _, _| Ok(()))?;
     let rows = spec::rows(&values);
-    if flags.markdown {
-        output::print(&table::markdown(&rows))?;
-    } else if !flags.json.as_deref().is_some_and(output::is_stdout) {
+    if !flags.json.as_deref().is_some_and(output::is_stdout) {
         output::print(&table::text(&rows))?;
     }
     if let Some(file) = &flags.json {
@@ -83,6 +81,42 @@ pub(super) fn run(flags: &Bench) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The page with the table, which the figures of budgets make.
+pub(super) mod page {
+    use std::collections::BTreeMap;
+
+    use anyhow::{Context, Result};
+
+    use super::{Values, spec, table};
+
+    /// Its file, in the workspace.
+    pub(in crate::commands) const FILE: &str = "docs/benchmarks.md";
+
+    /// Between these lines of the page the table stands.
+    const MARKS: [&str; 2] = ["<!-- bench -->\n", "<!-- /bench -->\n"];
+
+    /// The page with the table of these figures.
+    ///
+    /// # Errors
+    ///
+    /// If there is no place for the table.
+    pub(in crate::commands) fn with(page: &str, figures: &BTreeMap<String, u64>) -> Result<String> {
+        let named = figures.iter();
+        let named = named.filter_map(|(name, value)| Some((name.strip_prefix("bench.")?, *value)));
+        let values: Values = named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let parts = || {
+            let (before, rest) = page.split_once(MARKS[0])?;
+            Some((before, rest.split_once(MARKS[1])?.1))
+        };
+        let (before, behind) =
+            parts().with_context(|| format!("{FILE} has no place for the table"))?;
+        let table = table::markdown(&spec::rows(&values));
+        Ok([before, MARKS[0], table.trim_start(), MARKS[1], behind].concat())
+    }
 }
 
 /// What budgets take from here.

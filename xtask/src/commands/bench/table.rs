@@ -78,7 +78,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     out + "\n" + super::spec::NOTES
 }
 
-/// The table for the README.
+/// The table for the documents.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut out = String::new();
     for (heading, row) in grouped(rows) {
