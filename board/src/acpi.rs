@@ -109,8 +109,9 @@ fn bytes(address: usize, len: usize) -> Option<&'static [u8]> {
     if address < 0x1000 || end > LIMIT {
         return None;
     }
-    // SAFETY: memory below 4 GiB is identity-mapped; firmware tables do not change.
-    Some(unsafe { core::slice::from_raw_parts(address as *const u8, len) })
+    let place = takt_kernel::machine::behind_stacks(address, len)?;
+    // SAFETY: memory below 4 GiB is mapped, and there it is found; firmware tables do not change.
+    Some(unsafe { core::slice::from_raw_parts(place as *const u8, len) })
 }
 
 fn u32_at(table: &[u8], offset: usize) -> Option<u32> {

@@ -13,10 +13,11 @@ use core::arch::global_asm;
 
 use takt_kernel::config::IDLE_STACK_SIZE;
 use takt_kernel::guarded_stack;
+use takt_kernel::machine::GUARD;
 
 guarded_stack! {
     /// The boot CPU's first stack; later that of its idle thread.
-    static BOOT_STACK: IDLE_STACK_SIZE
+    static BOOT_STACK, BOOT_MEMORY: IDLE_STACK_SIZE
 }
 
 /// Top of that stack.
@@ -49,7 +50,7 @@ global_asm!(
     "cli",
     "cld",
     "mov esi, eax",
-    "mov esp, offset {stack} + {stack_size}",
+    "mov esp, offset {memory} + {stack_size}",
     // 512 pages of 2 MiB
     "mov edi, offset boot_level2",
     "mov eax, 0x83", // present, writable, large
@@ -95,15 +96,23 @@ global_asm!(
     "xor eax, eax",
     "mov fs, eax",
     "mov gs, eax",
-    "mov rsp, offset {stack} + {stack_size}",
+    "mov rsp, offset {memory} + {stack_size}",
     "xor ebp, ebp",
-    "mov edi, edi",
-    "mov esi, esi",
+    "mov ebx, edi",
+    "mov r12d, esi",
+    "call {map_stacks}",
+    "mov edi, ebx",
+    "mov esi, r12d",
+    // The same memory, above its guard.
+    "mov rsp, offset {stack} + {stack_size} + {guard}",
     "call {start}",
     "ud2",
     ".text",
     stack = sym BOOT_STACK,
-    stack_size = const IDLE_STACK_SIZE + 4096,
+    memory = sym BOOT_MEMORY,
+    stack_size = const IDLE_STACK_SIZE,
+    guard = const GUARD,
+    map_stacks = sym takt_kernel::boot::map_stacks,
     start = sym crate::start::start,
 );
 

@@ -28,6 +28,8 @@ static CPUS: Once<ApicIds> = Once::new();
 
 /// Top of the stack for the CPU that is being started.
 static STACK_TOP: AtomicU64 = AtomicU64::new(0);
+/// Top of its memory, for as long as the CPU goes by physical addresses.
+static MEMORY_TOP: AtomicU64 = AtomicU64::new(0);
 /// Its number.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -73,7 +75,7 @@ global_asm!(
     ".section .text.boot, \"ax\"",
     ".code32",
     "ap_start32:",
-    "mov esp, [{stack_top}]",
+    "mov esp, [{memory_top}]",
     "call enter_long_mode_32",
     "lgdt [boot_gdt_pointer]",
     ".byte 0xea",
@@ -97,6 +99,7 @@ global_asm!(
     MAX_CPUS = const MAX_CPUS,
     base = const TRAMPOLINE,
     stack_top = sym STACK_TOP,
+    memory_top = sym MEMORY_TOP,
     secondary = sym secondary,
 );
 
@@ -163,7 +166,9 @@ fn start_one(number: usize, apic_id: u32) -> bool {
     let len = unsafe { end.offset_from(start) } as usize;
     // SAFETY: the page below 1 MiB is conventional memory that nothing else uses, mapped writable.
     unsafe { core::ptr::copy_nonoverlapping(start, TRAMPOLINE as *mut u8, len) };
-    STACK_TOP.store(STACKS[number - 1].top() as u64, Relaxed);
+    let top = STACKS[number - 1].top();
+    STACK_TOP.store(top as u64, Relaxed);
+    MEMORY_TOP.store(machine::physical(top - 1) + 1, Relaxed);
     NUMBER.store(number as u32, Relaxed);
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     // SAFETY: ACPI lists the CPU, and it does not run yet.

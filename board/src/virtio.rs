@@ -45,7 +45,7 @@ impl Console {
         for (i, part) in parts.iter().enumerate() {
             let last = i + 1 == parts.len();
             let descriptor = Descriptor {
-                address: part.as_ptr() as u64,
+                address: takt_kernel::machine::physical(part.as_ptr() as usize),
                 len: part.len() as u32,
                 flags: if last { 0 } else { NEXT },
                 next: if last { 0 } else { i as u16 + 1 },

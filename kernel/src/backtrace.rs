@@ -2,7 +2,7 @@
 //!
 //! A frame is two words: the caller's frame pointer, and where the function returns to. A walk reads only frames that
 //! lie on a stack that it knows (the CPU's interrupt and exception stacks, and the running thread's), each above the one
-//! before, so it ends whatever the memory holds, and it touches neither guard pages nor anything else.
+//! before, so it ends whatever the memory holds, and it touches neither guards nor anything else.
 //!
 //! Where an interrupt's or an NMI's frames end, the walk goes on with what it interrupted: first the interrupted
 //! instruction, then the frames of the stack that the interrupted code ran on. A function that was interrupted where it has no
@@ -27,7 +27,7 @@ enum Rank {
     Exception,
     Interrupt,
     Thread,
-    /// No stack that is known: the whole image, for reports of faults.
+    /// No stack that is known: all of them, or the whole image, for reports of faults.
     Anything,
 }
 
@@ -117,13 +117,17 @@ impl Backtrace {
     }
 
     /// The calls from the function on that has its frame there, for the report of a fault: where no stack is known,
-    /// anything in the image's memory that looks like a frame is taken for one, guard pages excepted.
+    /// anything in the image or on a stack that looks like a frame is taken for one.
     pub(crate) fn for_report(frame: usize) -> Self {
-        let image = descriptors::image_range();
+        let stacks = descriptors::window_range();
+        let memory = match stacks.contains(&frame) {
+            true => stacks,
+            false => descriptors::image_range(),
+        };
         let anything = Stack {
             rank: Rank::Anything,
-            bottom: image.start,
-            top: image.end,
+            bottom: memory.start,
+            top: memory.end,
         };
         Self::begin(frame, Some(anything))
     }

@@ -16,6 +16,26 @@ pub struct Clocks {
     pub apic_hz: u64,
 }
 
+/// Before all others: maps the stacks, on the memory of the boot CPU's first one. Behind it the stacks' own addresses are used.
+///
+/// # Safety
+/// Once, on the boot CPU, with the page tables that the boot code has begun in force.
+#[unsafe(link_section = ".text.notrace.map_stacks")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub unsafe extern "C" fn map_stacks() {
+    // SAFETY: the caller's duty.
+    unsafe { paging::open_window() };
+    let mut map = |stack, memory, size| {
+        // SAFETY: the caller's duty: nothing runs on the stack yet, and the memory is its own.
+        unsafe { paging::map_stack(stack, memory, size) }
+    };
+    descriptors::map_stacks(&mut map);
+    stack::map_stacks(&mut map);
+}
+
 /// First step: per-CPU block, segments, exceptions; the boot context becomes the idle thread. From here on faults are
 /// reported, and tracers may be chosen that need neither further threads nor interrupts. `idle_stack` is the top of the boot
 /// stack, where the idle thread begins anew.
@@ -37,7 +57,7 @@ pub unsafe fn early(idle_stack: usize) {
     cpus::set_online();
 }
 
-/// Second step: the final page tables, guard pages, the local APIC.
+/// Second step: the final page tables, the local APIC.
 ///
 /// # Errors
 /// [`paging::ImageTooLarge`].
@@ -47,10 +67,6 @@ pub unsafe fn early(idle_stack: usize) {
 pub unsafe fn memory() -> Result<(), paging::ImageTooLarge> {
     // SAFETY: the caller's duty.
     unsafe { paging::build(apic::physical_base()) }?;
-    // SAFETY: guard pages are used by no one, and only this CPU runs.
-    let unmap = |page| unsafe { paging::unmap(page) };
-    descriptors::for_each_guard(|page, _| unmap(page));
-    stack::for_each_stack(unmap);
     // SAFETY: the final tables are in force.
     unsafe { apic::init() };
     percpu::this().apic_id.set(apic::id());

@@ -126,6 +126,12 @@ pub const MAX_VIRTIO_QUEUE: usize = 256;
 /// Page tables for the image, of 2 MiB each; an image that is larger does not boot.
 pub const IMAGE_TABLES: usize = number(option_env!("TAKT_IMAGE_TABLES"), 8);
 
+/// Page tables for stacks and the 64 KiB below each of them, of 2 MiB each; an image with more does not link.
+pub const STACK_TABLES: usize = number(option_env!("TAKT_STACK_TABLES"), 16);
+
+// The symbol's value tells the linker.
+core::arch::global_asm!(".global takt_stack_tables", ".set takt_stack_tables, {}", const STACK_TABLES);
+
 /// Default quantum of round-robin threads, in nanoseconds.
 pub const RR_QUANTUM_NS: u64 = 10_000_000;
 
@@ -171,6 +177,10 @@ const _: () = assert!(
 const _: () = assert!(
     IMAGE_TABLES >= 1 && IMAGE_TABLES < 512,
     "the image lies in the first gigabyte"
+);
+const _: () = assert!(
+    STACK_TABLES >= 1 && STACK_TABLES <= 512,
+    "the stacks lie in one gigabyte"
 );
 const _: () = assert!(
     MAX_FUNCTIONS.is_multiple_of(64),

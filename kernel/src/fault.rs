@@ -72,7 +72,7 @@ fn describe(fault: &Fault<'_>) -> fmt::Result {
         };
         writeln!(out, "{access} {:#018x}: {why}", fault.address)?;
     }
-    // A stack overflow shows as a fault on a guard page, or as a double fault when the CPU itself had to push there.
+    // A stack overflow shows as a fault in a guard, or as a double fault when the CPU itself had to push there.
     for address in [fault.address, f.rsp, f.rsp.wrapping_sub(8)] {
         if let Some(owner) = guard_owner(address as usize) {
             writeln!(out, "stack overflow of {owner}")?;

@@ -1,8 +1,8 @@
-//! Guard pages: whose stack ends at one.
+//! Guards of stacks: whose stack ends at one.
 
 use core::fmt;
 
-use crate::arch::descriptors;
+use crate::arch::descriptors::{self, GUARD};
 use crate::thread::stack::for_each_stack;
 use crate::thread::table::name_by_guard;
 
@@ -11,7 +11,7 @@ pub(crate) fn is_guarded(frame: usize) -> bool {
     guard_owner(frame).is_some() || guard_owner(frame + 8).is_some()
 }
 
-/// Whose stack ends at this guard page.
+/// Whose stack ends at this guard.
 pub(crate) struct Owner(&'static str, &'static str);
 
 impl fmt::Display for Owner {
@@ -22,15 +22,15 @@ impl fmt::Display for Owner {
 
 /// Whose it is, if the address lies on one.
 pub(crate) fn guard_owner(address: usize) -> Option<Owner> {
-    let page = address & !0xfff;
+    let holds = |guard: usize| (guard..guard + GUARD).contains(&address);
     let mut owner = None;
     descriptors::for_each_guard(|guard, name| {
-        if guard == page {
+        if holds(guard) {
             owner = Some(Owner("the CPU's stack", name));
         }
     });
     for_each_stack(|guard| {
-        if guard == page {
+        if holds(guard) {
             owner = Some(Owner("thread", name_by_guard(guard).unwrap_or("(ended)")));
         }
     });

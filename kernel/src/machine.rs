@@ -56,14 +56,14 @@ use spin::Once;
 use crate::arch::{apic, interrupts};
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
-pub use crate::arch::descriptors::{GuardedStack, for_each_guard, image_range};
+pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory, for_each_guard, image_range};
 #[cfg(feature = "latency-tracers")]
 pub use crate::arch::divert::entry_of;
 pub use crate::arch::interrupts::halt_forever;
 pub use crate::arch::jump_label::{JUMP, JumpEntry, TEST, entries as jump_entries};
 pub use crate::arch::marks;
 pub use crate::arch::msr::read as read_msr;
-pub use crate::arch::paging::{ImageTooLarge, Window, map_window};
+pub use crate::arch::paging::{ImageTooLarge, Window, behind_stacks, map_window, physical};
 pub use crate::arch::stop::Text;
 pub use crate::arch::tsc::{cpuid_hz as tsc_hz_by_cpuid, is_invariant as is_tsc_invariant};
 pub use crate::probe::ring::ModelSink;

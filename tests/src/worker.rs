@@ -9,9 +9,17 @@ use takt_kernel::{Error, thread_stack};
 /// How many workers there can be at once.
 pub const NR: usize = 10;
 
-thread_stack!(static STACKS: [16384; NR]);
+const STACK_SIZE: usize = 16 << 10;
+
+thread_stack!(static STACKS: [STACK_SIZE; NR]);
 
 const NAMES: [&str; NR] = ["w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"];
+
+/// The lowest address of a worker's stack.
+#[must_use]
+pub fn bottom_of(slot: usize) -> usize {
+    STACKS[slot].top() - STACK_SIZE
+}
 
 /// Creates worker `slot` without starting it.
 ///

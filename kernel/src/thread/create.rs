@@ -73,7 +73,7 @@ impl Builder {
         self.create_on(stack.parts(), entry, argument)
     }
 
-    /// The same on a stack that the caller lays out as [`Stack`] is: the guard page, and `size` bytes of whole pages from
+    /// The same on a stack that the caller lays out as [`Stack`] is: the guard, and `size` bytes of whole pages from
     /// `bottom` on.
     ///
     /// # Errors

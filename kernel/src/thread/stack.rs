@@ -1,7 +1,8 @@
-//! Thread stacks: static, each above a page that is never mapped.
+//! Thread stacks: static, each above 64 KiB of addresses that no memory backs.
 //!
-//! The boot code finds the pages by a list that [`thread_stack!`](crate::thread_stack) writes. A stack that is not in it would
-//! overwrite its neighbour when it overflows, so safe code makes none:
+//! Stacks and their guards lie in a window of the address space that the linker lays out and that no loader fills. The boot code
+//! maps each stack there to its memory, which is in `.bss`, by a list that [`thread_stack!`](crate::thread_stack) writes. A stack
+//! that is not in it has no memory, so safe code makes none:
 //!
 //! ```compile_fail,E0133
 //! static UNGUARDED: takt_kernel::thread::Stack<4096> = takt_kernel::thread::Stack::new();
@@ -15,8 +16,8 @@
 
 use core::sync::atomic::AtomicBool;
 
-use crate::arch::descriptors::GuardedStack;
-use crate::compact::between;
+use crate::arch::descriptors::{GUARD, GuardedStack};
+use crate::compact::{between, counted, rolled};
 
 /// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
 #[repr(transparent)]
@@ -55,7 +56,7 @@ impl<const SIZE: usize> Stack<SIZE> {
     /// A stack of zeros. Use [`thread_stack!`](crate::thread_stack).
     ///
     /// # Safety
-    /// For a static that a [`Registration`] in section `.takt.stacks` names.
+    /// For a static in section `.bss.takt.window` that a [`Registration`] in section `.takt.stacks` names.
     #[must_use]
     pub const unsafe fn new() -> Self {
         // SAFETY: the caller's duty: this has the stack's address.
@@ -74,47 +75,80 @@ impl<const SIZE: usize> Stack<SIZE> {
     }
 }
 
-/// Where a stack stands in the list that the boot code guards: the address of the stack, whose first page is the guard.
-#[repr(transparent)]
-pub struct Registration(pub *const u8);
+/// Stacks side by side and their memory, in the list by which they are mapped. The host reads it out of the image.
+#[repr(C)]
+pub struct Registration {
+    /// The first [`GuardedStack`]: its guard.
+    stacks: *const u8,
+    /// The first [`StackMemory`](crate::machine::StackMemory).
+    memory: *const u8,
+    /// Bytes of each.
+    size: u32,
+    nr: u32,
+}
 
-// SAFETY: an address that is only compared and unmapped.
+// SAFETY: addresses that are only compared and mapped.
 unsafe impl Sync for Registration {}
 
-/// Declares static stacks and has the page below each of them unmapped at boot.
+impl Registration {
+    /// Of `nr` stacks of `size` bytes.
+    ///
+    /// # Safety
+    /// There are as many, and as many pieces of memory of their size, which are nobody else's.
+    #[must_use]
+    pub const unsafe fn new(stacks: *const u8, memory: *const u8, size: usize, nr: usize) -> Self {
+        Self {
+            stacks,
+            memory,
+            size: size as u32,
+            nr: nr as u32,
+        }
+    }
+}
+
+/// Declares static stacks, each with a guard of 64 KiB below it.
 ///
 /// `thread_stack!(pub static WORKER: [16384; 2]);` declares two, `thread_stack!(static MAIN: 16384);` one.
 #[macro_export]
 macro_rules! thread_stack {
     ($(#[$meta:meta])* $vis:vis static $name:ident : [$size:expr; $nr:expr]) => {
         $(#[$meta])*
+        #[unsafe(link_section = ".bss.takt.window")]
         $vis static $name: [$crate::thread::Stack<{ $size }>; $nr] =
             // SAFETY: registered below.
             [const { unsafe { $crate::thread::Stack::new() } }; $nr];
-        const _: () = {
-            #[used]
-            #[unsafe(link_section = ".takt.stacks")]
-            static REGISTRATION: [$crate::thread::Registration; $nr] = {
-                let mut list = [const { $crate::thread::Registration(core::ptr::null()) }; $nr];
-                let mut i = 0;
-                while i < $nr {
-                    list[i] = $crate::thread::Registration((&raw const $name[i]).cast());
-                    i += 1;
-                }
-                list
-            };
-        };
+        $crate::register_stacks!($name, $size, $nr);
     };
     ($(#[$meta:meta])* $vis:vis static $name:ident : $size:expr) => {
         $(#[$meta])*
+        #[unsafe(link_section = ".bss.takt.window")]
         $vis static $name: $crate::thread::Stack<{ $size }> =
             // SAFETY: registered below.
             unsafe { $crate::thread::Stack::new() };
+        $crate::register_stacks!($name, $size, 1);
+    };
+}
+
+/// Gives declared stacks their memory.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! register_stacks {
+    ($name:ident, $size:expr, $nr:expr) => {
         const _: () = {
+            static MEMORY: [$crate::machine::StackMemory<{ $size }>; $nr] =
+                [const { $crate::machine::StackMemory::new() }; $nr];
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
             static REGISTRATION: $crate::thread::Registration =
-                $crate::thread::Registration((&raw const $name).cast());
+                // SAFETY: as many stacks as memory, which nobody else knows.
+                unsafe {
+                    $crate::thread::Registration::new(
+                        (&raw const $name).cast(),
+                        (&raw const MEMORY).cast(),
+                        $size,
+                        $nr,
+                    )
+                };
         };
     };
 }
@@ -124,31 +158,62 @@ unsafe extern "C" {
     static __stacks_end: Registration;
 }
 
-/// Calls `f` with the guard page of every declared stack.
-pub fn for_each_stack(mut f: impl FnMut(usize)) {
+fn registrations() -> &'static [Registration] {
     let start = &raw const __stacks_start;
     let end = &raw const __stacks_end;
     // SAFETY: the linker script puts both symbols around the list.
-    let list = unsafe { between(start, end) };
-    for registration in list {
-        f(registration.0 as usize);
+    unsafe { between(start, end) }
+}
+
+/// Calls `f` with the lowest address of the guard of every declared stack.
+pub fn for_each_stack(mut f: impl FnMut(usize)) {
+    for it in registrations() {
+        for nr in 0..it.nr as usize {
+            f(it.stacks as usize + nr * (GUARD + it.size as usize));
+        }
     }
 }
 
-/// Declares a static stack without a thread, a [`GuardedStack`](crate::machine::GuardedStack), and has the page below it
-/// unmapped at boot.
+/// Maps every declared stack: calls `map` with the lowest address of each, that of its memory, and its size.
+pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
+    for it in rolled(registrations()) {
+        let (size, stacks, memory) = (it.size as usize, it.stacks as usize, it.memory as usize);
+        for nr in counted(it.nr as usize) {
+            map(
+                stacks + nr * (GUARD + size) + GUARD,
+                memory + nr * size,
+                size,
+            );
+        }
+    }
+}
+
+/// Declares a static stack without a thread, a [`GuardedStack`](crate::machine::GuardedStack), and its memory, by the name
+/// behind it: what has no page tables yet runs on that.
 #[macro_export]
 macro_rules! guarded_stack {
-    ($(#[$meta:meta])* static $name:ident : $size:expr) => {
+    ($(#[$meta:meta])* static $name:ident, $memory:ident : $size:expr) => {
         $(#[$meta])*
+        #[unsafe(link_section = ".bss.takt.window")]
         static $name: $crate::machine::GuardedStack<{ $size }> =
             // SAFETY: registered below.
             unsafe { $crate::machine::GuardedStack::new() };
+        $(#[$meta])*
+        static $memory: $crate::machine::StackMemory<{ $size }> =
+            $crate::machine::StackMemory::new();
         const _: () = {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
             static REGISTRATION: $crate::thread::Registration =
-                $crate::thread::Registration((&raw const $name).cast());
+                // SAFETY: one each.
+                unsafe {
+                    $crate::thread::Registration::new(
+                        (&raw const $name).cast(),
+                        (&raw const $memory).cast(),
+                        $size,
+                        1,
+                    )
+                };
         };
     };
 }

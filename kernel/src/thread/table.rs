@@ -6,6 +6,7 @@ use takt_scheduler::ThreadId;
 
 use super::stack::for_each_stack;
 use super::tcb::{self, EXITED, TcbRef};
+use crate::arch::descriptors::GUARD;
 use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
 use crate::clock::Instant;
@@ -144,7 +145,7 @@ pub fn for_each(mut f: impl FnMut(Info)) {
     }
 }
 
-/// Name of the thread whose stack lies above this guard page. For fault reports: reads without a section.
+/// Name of the thread whose stack lies above this guard. For fault reports: reads without a section.
 pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
     (0..MAX_THREADS).find_map(|id| {
         // SAFETY: the machine is stopping; a torn name is not possible, since names are set before a thread runs.
@@ -153,13 +154,13 @@ pub(crate) fn name_by_guard(guard: usize) -> Option<&'static str> {
             // Of its stack only the top is known.
             guard_below(t.stack_top) == guard
         } else {
-            t.stack_bottom == guard + 4096
+            t.stack_bottom == guard + GUARD
         };
         (t.is_used() && t.state & EXITED == 0 && is_owner).then_some(t.name_or_none())
     })
 }
 
-/// The guard page of the declared stack that ends at this address or beyond.
+/// The guard of the declared stack that ends at this address or beyond.
 fn guard_below(top: usize) -> usize {
     let mut nearest = 0;
     for_each_stack(|guard| {

@@ -65,6 +65,33 @@ const LACKS: [(&str, &str, &str); 4] = [
     ),
 ];
 
+/// The stacks, whose addresses no segment covers: the image has a list of them and of their memory
+/// (`takt_kernel::thread::stack`). None if it has no symbols.
+fn stacks(file: &object::File<'_>) -> Option<Vec<Segment>> {
+    let symbol = |name| {
+        let found = file.symbols().find(|it| it.name() == Ok(name))?;
+        Some(found.address())
+    };
+    let (start, end) = (symbol("__stacks_start")?, symbol("__stacks_end")?);
+    let rodata = file.section_by_name(".rodata")?;
+    let list = rodata.data_range(start, end - start).ok()??;
+    let entries = list.chunks_exact(24).map(|entry| {
+        let word = |at: usize| entry[at..].first_chunk().map(|it| u64::from_le_bytes(*it));
+        let (vaddr, paddr, size_and_nr) = (word(0)?, word(8)?, word(16)?);
+        let (size, nr) = (size_and_nr & 0xffff_ffff, size_and_nr >> 32);
+        Some((0..nr).map(move |n| Segment {
+            vaddr: vaddr + n * (GUARD + size) + GUARD,
+            paddr: paddr + n * size,
+            size,
+            executable: false,
+        }))
+    });
+    Some(entries.flatten().flatten().collect())
+}
+
+/// Bytes below each stack that no memory backs.
+const GUARD: u64 = 64 << 10;
+
 impl Elf {
     /// Reads an ELF file for x86-64.
     ///
@@ -86,7 +113,7 @@ impl Elf {
             .collect();
         let header = object::elf::FileHeader64::<Endianness>::parse(&*data)?;
         let endian = header.endian()?;
-        let segments = header
+        let mut segments: Vec<_> = header
             .program_headers(endian, &*data)?
             .iter()
             .filter(|segment| segment.p_type(endian) == PT_LOAD)
@@ -97,6 +124,7 @@ impl Elf {
                 executable: segment.p_flags(endian) & object::elf::PF_X != 0,
             })
             .collect();
+        segments.extend(stacks(&file).unwrap_or_default());
         Ok(Self {
             path: path.to_owned(),
             symbols,

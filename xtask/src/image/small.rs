@@ -24,7 +24,18 @@ const SMP: Capacities = Capacities {
     },
 };
 
-const SIZES: [(&str, &str); 11] = [
+/// The same with room for many stacks.
+const STACKS: Capacities = Capacities {
+    name: "small-stacks",
+    profile: "small",
+    variables: &{
+        let mut sizes = SIZES;
+        sizes[SIZES.len() - 1].1 = "4";
+        sizes
+    },
+};
+
+const SIZES: [(&str, &str); 12] = [
     ("TAKT_MAX_CPUS", "1"),
     ("TAKT_MAX_THREADS", "4"),
     ("TAKT_MAX_TIMERS", "4"),
@@ -36,6 +47,7 @@ const SIZES: [(&str, &str); 11] = [
     ("TAKT_MAIN_STACK_SIZE", "4096"),
     ("TAKT_RTT_UP_SIZE", "4096"),
     ("TAKT_IMAGE_TABLES", "1"),
+    ("TAKT_STACK_TABLES", "1"),
 ];
 
 /// What the smallest image does without: features of the board, by their names, and a capacity.
@@ -61,8 +73,12 @@ const TWO_CPUS: &str = "max_cpus = 2";
 /// How the image is built, with a part of [`PARTS`] besides if one is given.
 #[must_use]
 pub fn recipe(part: Option<&str>) -> Recipe {
-    let is_smp = part == Some(TWO_CPUS);
-    let feature = part.filter(|_| !is_smp);
+    let capacities = match part {
+        Some(TWO_CPUS) => SMP,
+        Some("workload" | "base") => STACKS,
+        _ => SMALL,
+    };
+    let feature = part.filter(|name| *name != TWO_CPUS);
     Recipe {
         package: "takt-bench".into(),
         kind: "--bin",
@@ -72,7 +88,7 @@ pub fn recipe(part: Option<&str>) -> Recipe {
             .chain(feature.map(|name| format!("takt-board/{name}")))
             .collect(),
         defmt_log: "off".into(),
-        capacities: Some(if is_smp { SMP } else { SMALL }),
+        capacities: Some(capacities),
         verbose: false,
     }
 }

@@ -13,11 +13,31 @@ use super::interrupts::{IST_DOUBLE_FAULT, IST_EXCEPTION, IST_MACHINE_CHECK, IST_
 use super::percpu;
 use crate::config::{EXCEPTION_STACK_SIZE, IRQ_STACK_SIZE, MAX_CPUS};
 
-/// A stack below which one page is never mapped: running over its end is a page fault, caught on another stack.
+/// Bytes of address space below each stack that no memory backs: even code that goes that far down at once is caught.
+pub const GUARD: usize = 64 << 10;
+
+/// A stack with its guard: addresses in the window of the stacks. Running over the stack's end is a page fault, caught on
+/// another stack.
 #[repr(C, align(4096))]
 pub struct GuardedStack<const SIZE: usize> {
-    guard: [u8; 4096],
+    guard: UnsafeCell<[u8; GUARD]>,
     memory: UnsafeCell<[u8; SIZE]>,
+}
+
+/// The memory behind a stack's addresses. It is reached by those alone.
+#[repr(C, align(4096))]
+pub struct StackMemory<const SIZE: usize>(UnsafeCell<[u8; SIZE]>);
+
+// SAFETY: nobody reaches it here.
+unsafe impl<const SIZE: usize> Sync for StackMemory<SIZE> {}
+
+impl<const SIZE: usize> StackMemory<SIZE> {
+    /// Zeros.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "meant for statics only")]
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new([0; SIZE]))
+    }
 }
 
 // SAFETY: a stack's memory is used by whoever runs on it; sharing its address is harmless.
@@ -27,7 +47,7 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
     /// A stack of zeros. Use [`guarded_stack!`](crate::guarded_stack).
     ///
     /// # Safety
-    /// For a static whose guard page is unmapped before anything runs on the stack that might overflow it.
+    /// For a static in section `.bss.takt.window`, whose stack is mapped to a [`StackMemory`] before anything runs on it.
     #[must_use]
     pub const unsafe fn new() -> Self {
         const {
@@ -37,12 +57,12 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
             )
         };
         Self {
-            guard: [0; 4096],
+            guard: UnsafeCell::new([0; GUARD]),
             memory: UnsafeCell::new([0; SIZE]),
         }
     }
 
-    /// Lowest usable address; the guard page lies below.
+    /// Lowest usable address; the guard lies below.
     #[must_use]
     pub const fn bottom(&self) -> *mut u8 {
         self.memory.get().cast()
@@ -54,29 +74,62 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
         self.bottom() as usize + SIZE
     }
 
-    /// Address of the guard page.
+    /// Lowest address of the guard.
     #[must_use]
     pub fn guard(&self) -> usize {
-        self.guard.as_ptr() as usize
+        self.guard.get() as usize
     }
 }
 
 /// The stacks that belong to one CPU and not to a thread.
+#[repr(C)]
 struct CpuStacks {
     irq: GuardedStack<IRQ_STACK_SIZE>,
     exceptions: [GuardedStack<EXCEPTION_STACK_SIZE>; 4],
 }
 
+#[unsafe(link_section = ".bss.takt.window")]
 static STACKS: [CpuStacks; MAX_CPUS] = [const {
     CpuStacks {
-        // SAFETY: `for_each_guard` names it, by which `boot::memory` unmaps its guard.
+        // SAFETY: `map_stacks` maps it.
         irq: unsafe { GuardedStack::new() },
-        // SAFETY: `for_each_guard` names each of these, too.
+        // SAFETY: it maps each of these, too.
         exceptions: [const { unsafe { GuardedStack::new() } }; 4],
     }
 }; MAX_CPUS];
 
-/// Calls `f` with the guard page and the name of every per-CPU stack.
+/// The memory of one CPU's stacks, in their order.
+#[repr(C)]
+struct CpuMemory {
+    irq: StackMemory<IRQ_STACK_SIZE>,
+    exceptions: [StackMemory<EXCEPTION_STACK_SIZE>; 4],
+}
+
+static MEMORY: [CpuMemory; MAX_CPUS] = [const {
+    CpuMemory {
+        irq: StackMemory::new(),
+        exceptions: [const { StackMemory::new() }; 4],
+    }
+}; MAX_CPUS];
+
+/// Maps every CPU's stacks: calls `map` with the lowest address of each, that of its memory, and its size.
+pub(crate) fn map_stacks(map: &mut impl FnMut(usize, usize, usize)) {
+    for cpu in crate::compact::counted(MAX_CPUS) {
+        let (stacks, memory) = (&STACKS[cpu], &MEMORY[cpu]);
+        let bottom = stacks.irq.bottom() as usize;
+        map(bottom, memory.irq.0.get() as usize, IRQ_STACK_SIZE);
+        for nr in crate::compact::counted(4) {
+            let bottom = stacks.exceptions[nr].bottom() as usize;
+            map(
+                bottom,
+                memory.exceptions[nr].0.get() as usize,
+                EXCEPTION_STACK_SIZE,
+            );
+        }
+    }
+}
+
+/// Calls `f` with the lowest address of the guard and the name of every per-CPU stack.
 pub fn for_each_guard(mut f: impl FnMut(usize, &'static str)) {
     // Unknown to the compiler, which would otherwise write the body out for each CPU: two kilobytes.
     for cpu in core::hint::black_box(&STACKS[..]) {
@@ -157,12 +210,20 @@ unsafe extern "C" {
     static __image_end: u8;
     static __text_start: u8;
     static __text_end: u8;
+    static __window_start: u8;
+    static __window_end: u8;
 }
 
 /// Where the image lies in memory.
 #[must_use]
 pub fn image_range() -> core::ops::Range<usize> {
     &raw const __image_start as usize..&raw const __image_end as usize
+}
+
+/// Where stacks and their guards have their addresses.
+#[must_use]
+pub(crate) fn window_range() -> core::ops::Range<usize> {
+    &raw const __window_start as usize..&raw const __window_end as usize
 }
 
 /// Where the image's code lies in memory.

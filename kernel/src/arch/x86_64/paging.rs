@@ -1,8 +1,9 @@
-//! The final page tables: identity mapping, W^X, guard pages.
+//! The final page tables: identity mapping, W^X, stacks with their guards.
 //!
 //! The image is mapped by 4 KiB pages with the rights of its sections, the first 2 MiB likewise without page 0, the
 //! rest of the memory below 3 GiB by 2 MiB pages that are not executable, and the devices' gigabyte below 4 GiB
-//! uncached. One further gigabyte may be a device's. Nothing is mapped both writable and executable. An image for one CPU and
+//! uncached, but for the window in which stacks have their addresses, from 1 GiB on: what memory there is is found at another
+//! place ([`behind_stacks`]). One further gigabyte may be a device's. Nothing is mapped both writable and executable. An image for one CPU and
 //! without feature `devices` has the first gigabyte only.
 //!
 //! The boot code has begun the tables: it maps the first gigabyte by 2 MiB pages that anything is allowed on.
@@ -15,7 +16,7 @@ use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::structures::paging::{PageTable, PageTableFlags as Flags, PhysFrame};
 
 use crate::compact::rolled;
-use crate::config::{IMAGE_TABLES, MAX_CPUS};
+use crate::config::{IMAGE_TABLES, MAX_CPUS, STACK_TABLES};
 
 const PAGE: u64 = 0x1000;
 const LARGE: u64 = 0x20_0000;
@@ -30,28 +31,42 @@ const GIGABYTES: usize = if cfg!(feature = "devices") || MAX_CPUS > 1 {
     1
 };
 
+/// Where the window of the stacks begins, at the beginning of a gigabyte; the linker script says the same.
+const STACKS: u64 = 1 << 30;
+/// The end of what of it has page tables.
+const STACKS_END: u64 = STACKS + STACK_TABLES as u64 * LARGE;
+/// Where what memory there is at the window's addresses is found instead.
+const BEHIND: u64 = 5 << 30;
+const NR_LEVEL2: usize = if GIGABYTES == 1 { 2 } else { GIGABYTES };
+const NR_BEHIND: usize = if GIGABYTES == 1 { 0 } else { 1 };
+
 /// The boot code knows that these are first: it fills two of level 4 and 3 one entry each, and one of level 2.
 #[repr(C)]
 struct Tables {
     /// First: CR3 points to the whole.
     level4: PageTable,
     level3: PageTable,
-    level2: [PageTable; GIGABYTES],
+    level2: [PageTable; NR_LEVEL2],
     low: PageTable,
+    stacks: [PageTable; STACK_TABLES],
+    /// The gigabyte of the stacks' window once more, where firmware's tables may lie in it.
+    behind: [PageTable; NR_BEHIND],
     image: [PageTable; IMAGE_TABLES],
 }
 
 struct Cell(UnsafeCell<Tables>);
 
-// SAFETY: written by `build` on the boot CPU before other CPUs run, and by `unmap` under its own conditions.
+// SAFETY: written on the boot CPU before other CPUs run.
 unsafe impl Sync for Cell {}
 
 #[unsafe(export_name = "takt_page_tables")]
 static TABLES: Cell = Cell(UnsafeCell::new(Tables {
     level4: PageTable::new(),
     level3: PageTable::new(),
-    level2: [const { PageTable::new() }; GIGABYTES],
+    level2: [const { PageTable::new() }; NR_LEVEL2],
     low: PageTable::new(),
+    stacks: [const { PageTable::new() }; STACK_TABLES],
+    behind: [const { PageTable::new() }; NR_BEHIND],
     image: [const { PageTable::new() }; IMAGE_TABLES],
 }));
 
@@ -72,18 +87,83 @@ fn set(table: &mut PageTable, index: usize, address: u64, flags: Flags) {
     table[index].set_addr(PhysAddr::new(address), flags | Flags::PRESENT);
 }
 
-/// Maps these addresses one to one, in tables that lie one behind the other and whose first entry is that of `base`, each entry
-/// of `size` bytes.
+/// Maps these addresses to memory from `physical` on, in tables that lie one behind the other and whose first entry is that of
+/// `base`, each entry of `size` bytes.
 #[inline(never)]
-fn fill(tables: &mut [PageTable], base: u64, size: u64, addresses: Range<u64>, flags: Flags) {
+fn fill_to(
+    tables: &mut [PageTable],
+    (base, size): (u64, u64),
+    addresses: Range<u64>,
+    physical: u64,
+    flags: Flags,
+) {
     let mut address = addresses.start;
     while address < addresses.end {
         let n = ((address - base) / size) as usize;
         if let Some(table) = tables.get_mut(n / 512) {
-            set(table, n % 512, address, flags);
+            set(table, n % 512, address - addresses.start + physical, flags);
         }
         address += size;
     }
+}
+
+/// [`fill_to`], one to one.
+#[inline(always)]
+fn fill(tables: &mut [PageTable], base: u64, size: u64, addresses: Range<u64>, flags: Flags) {
+    let physical = addresses.start;
+    fill_to(tables, (base, size), addresses, physical, flags);
+}
+
+/// Opens the window of the stacks, in which nothing is mapped yet.
+///
+/// # Safety
+/// Once, on the boot CPU, with the page tables that the boot code has begun in force.
+pub(crate) unsafe fn open_window() {
+    // SAFETY: only the boot CPU runs, and the CPU goes by no entry that is written here.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    for (n, stacks) in rolled(&tables.stacks).enumerate() {
+        let at = &raw const *stacks as u64;
+        set(&mut tables.level2[1], n, at, Flags::WRITABLE);
+    }
+    let level2 = &raw const tables.level2[1] as u64;
+    set(&mut tables.level3, 1, level2, Flags::WRITABLE);
+}
+
+/// Maps a stack in the window to its memory.
+///
+/// # Safety
+/// As [`open_window`], behind it; the addresses are a stack's, and the memory is used by nobody else.
+pub(crate) unsafe fn map_stack(stack: usize, memory: usize, size: usize) {
+    // SAFETY: as above.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    let (stack, memory) = (stack as u64, memory as u64);
+    let flags = Flags::WRITABLE | Flags::NO_EXECUTE;
+    let addresses = stack..stack + size as u64;
+    fill_to(&mut tables.stacks, (STACKS, PAGE), addresses, memory, flags);
+}
+
+/// The physical address of what lies in the image or on a stack, for devices. A stack's memory is contiguous.
+#[must_use]
+pub fn physical(address: usize) -> u64 {
+    let address = address as u64;
+    if !(STACKS..STACKS_END).contains(&address) {
+        return address;
+    }
+    let n = ((address - STACKS) / PAGE) as usize;
+    // SAFETY: nobody changes these tables once stacks are mapped.
+    let tables = unsafe { &*TABLES.0.get() };
+    tables.stacks[n / 512][n % 512].addr().as_u64() + address % PAGE
+}
+
+/// Where `len` bytes of physical memory are found that may lie where the stacks' window is; `None` if only some of them do.
+/// In an image that has more than the first gigabyte mapped.
+#[must_use]
+pub fn behind_stacks(address: usize, len: usize) -> Option<usize> {
+    let begin = address as u64;
+    if begin >= STACKS_END || begin.saturating_add(len as u64) <= STACKS {
+        return Some(address);
+    }
+    (begin >= STACKS).then_some(address + (BEHIND - STACKS) as usize)
 }
 
 /// Why the tables could not be built.
@@ -144,8 +224,16 @@ pub(crate) unsafe fn build(lapic_physical: u64) -> Result<(), ImageTooLarge> {
     }
     let (ram, all) = (MAPPED.min(DEVICES), MAPPED);
     fill(level2, 0, LARGE, LARGE..base, data | Flags::HUGE_PAGE);
-    fill(level2, 0, LARGE, behind..ram, data | Flags::HUGE_PAGE);
+    fill(level2, 0, LARGE, behind..STACKS, data | Flags::HUGE_PAGE);
+    fill(level2, 0, LARGE, STACKS_END..ram, data | Flags::HUGE_PAGE);
     fill(level2, 0, LARGE, ram..all, device | Flags::HUGE_PAGE);
+    let again = &mut tables.behind;
+    let window = STACKS..2 * STACKS;
+    fill(again, STACKS, LARGE, window, data | Flags::HUGE_PAGE);
+    if let Some(again) = again.first() {
+        let again = &raw const *again as u64;
+        set(&mut tables.level3, (BEHIND >> 30) as usize, again, table);
+    }
     for (gigabyte, level2) in rolled(level2).enumerate() {
         let level2 = &raw const *level2 as u64;
         set(&mut tables.level3, gigabyte, level2, table);
@@ -211,20 +299,4 @@ pub(crate) fn load() {
     let level4 = PhysFrame::containing_address(PhysAddr::new(TABLES.0.get() as u64));
     // SAFETY: the tables map everything that is in use at the same addresses.
     unsafe { Cr3::write(level4, Cr3Flags::empty()) };
-}
-
-/// Takes a page of the image out of the mapping: a guard page.
-///
-/// # Safety
-/// Nothing uses the page, and no other CPU runs yet (their TLBs are not flushed).
-pub(crate) unsafe fn unmap(page: usize) {
-    let start = at(&raw const __image_start) / LARGE * LARGE;
-    let offset = page as u64 - start;
-    let (table, index) = ((offset / LARGE) as usize, (offset % LARGE / PAGE) as usize);
-    // SAFETY: only the boot CPU runs, by the caller's promise.
-    let tables = unsafe { &mut *TABLES.0.get() };
-    if let Some(table) = tables.image.get_mut(table) {
-        table[index].set_unused();
-        x86_64::instructions::tlb::flush(x86_64::VirtAddr::new(page as u64));
-    }
 }

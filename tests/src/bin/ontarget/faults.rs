@@ -1,4 +1,4 @@
-//! Faults: every exception that can be provoked in ring 0, the gates of the others, W^X, guard pages, panics. Each ends
+//! Faults: every exception that can be provoked in ring 0, the gates of the others, W^X, guards, panics. Each ends
 //! its machine; the host reads the report.
 
 use core::arch::asm;
@@ -7,7 +7,7 @@ use takt_kernel::sync::Semaphore;
 use takt_kernel::time::{Expiry, Timer, sleep_until};
 use takt_kernel::{irq, preempt};
 use takt_tests::harness::Outcome;
-use takt_tests::worker::{after_us, join, spawn};
+use takt_tests::worker::{self, after_us, join, spawn};
 use takt_tests::{check, interrupt, target_test};
 
 /// The fault did not come.
@@ -47,6 +47,14 @@ fn recurse(depth: u64) -> u64 {
 
 fn recurse_in_thread(_: usize) {
     core::hint::black_box(recurse(0));
+}
+
+/// Pushes so many bytes below the end of worker 3's stack, which it runs on, without a look at what is in between.
+#[inline(never)]
+fn below_the_stack(bytes: usize) {
+    let below = worker::bottom_of(3) - bytes;
+    // SAFETY: none: it faults, which is the test.
+    unsafe { asm!("mov rsp, {}", "push rax", "ud2", in(reg) below, options(noreturn)) };
 }
 
 #[inline(never)]
@@ -310,7 +318,7 @@ target_test! {
         survived()
     }
 
-    /// The idle thread's stack has a guard page too, and is named.
+    /// The idle thread's stack has a guard too, and is named.
     fn stack_overflow_of_the_idle_thread(Fault(&["*** #PF page fault", "stack overflow of thread 'idle'", "cpu 0 thread 0 'idle'", "recurse"])) {
         takt_board::set_idle_hook(|| {
             core::hint::black_box(recurse(0));
@@ -319,7 +327,7 @@ target_test! {
         survived()
     }
 
-    /// The interrupt stack has a guard page too.
+    /// The interrupt stack has a guard too.
     fn stack_overflow_in_an_interrupt(Fault(&["stack overflow of the CPU's stack 'interrupt'", "in an interrupt", "recurse"])) {
         interrupt::raise(|| {
             core::hint::black_box(recurse(0));
@@ -327,10 +335,22 @@ target_test! {
         survived()
     }
 
-    /// A push onto the guard page, by the CPU itself on a call.
+    /// A push into the guard, by the CPU itself on a call.
     fn stack_overflow_by_a_push(Fault(&["*** #PF page fault", "stack overflow of thread 'test'"])) {
         // SAFETY: runs over the end of the stack, which faults.
         unsafe { asm!("2: push rax", "jmp 2b") };
+        survived()
+    }
+
+    /// Nor does code come past the guard that takes much stack at once: by hand, since the compiler looks at each page.
+    fn stack_overflow_by_8_kib(Fault(&["*** #PF page fault", "writing", "not mapped", "stack overflow of thread 'w3'", "below_the_stack"])) {
+        join(&[spawn(3, 60, below_the_stack, 8 << 10)?])?;
+        survived()
+    }
+
+    /// The same with nearly all of the guard's length.
+    fn stack_overflow_by_60_kib(Fault(&["*** #PF page fault", "writing", "not mapped", "stack overflow of thread 'w3'", "below_the_stack"])) {
+        join(&[spawn(3, 60, below_the_stack, 60 << 10)?])?;
         survived()
     }
 

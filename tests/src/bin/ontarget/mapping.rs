@@ -87,14 +87,15 @@ target_test! {
         let (mut nr, mut wrong) = (0, None);
         let mut look = |guard: usize| {
             nr += 1;
-            if is_mapped(guard as u64) || !is_mapped(guard as u64 + 4096) {
+            let (begin, end) = (guard as u64, (guard + machine::GUARD) as u64);
+            if (begin..end).step_by(4096).any(is_mapped) || !is_mapped(end) {
                 wrong = Some(guard);
             }
         };
         machine::for_each_guard(|guard, _| look(guard));
         thread::for_each_stack(&mut look);
         if let Some(guard) = wrong {
-            return Err(Failure::new(format_args!("the guard page at {guard:#x} is not as it should be")));
+            return Err(Failure::new(format_args!("the guard at {guard:#x} is not as it should be")));
         }
         // Five for each CPU, the boot stack, the main thread's, the test's and some workers'.
         check!(nr > 5 * takt_kernel::config::MAX_CPUS + 13, "only {nr} stacks");
