@@ -62,6 +62,8 @@ pub mod smp;
 mod start;
 #[cfg(all(feature = "image", feature = "workload"))]
 pub mod sweep;
+#[cfg(all(feature = "image", feature = "tasks"))]
+mod tasks;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
 mod uart;

@@ -159,6 +159,11 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     if unsafe { kernel_boot::memory() }.is_err() {
         panic!("the image is larger than the static page tables");
     }
+    #[cfg(feature = "tasks")]
+    // SAFETY: once, behind `memory`.
+    unsafe {
+        crate::tasks::install();
+    };
     // SAFETY: once, behind `memory`, and the framebuffer is the loader's.
     #[cfg(feature = "console")]
     unsafe {

@@ -70,7 +70,9 @@ impl Stack {
         match self.rank {
             Rank::Exception => {
                 // SAFETY: the CPU begins such a stack with these five words: rip, cs, rflags, rsp, ss.
-                let frame = unsafe { ((self.top - 40) as *const [usize; 5]).read_volatile() };
+                let frame = unsafe {
+                    ((self.top - descriptors::RESERVED - 40) as *const [usize; 5]).read_volatile()
+                };
                 Some((frame[0], frame[3]))
             }
             Rank::Interrupt => {

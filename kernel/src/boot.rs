@@ -47,6 +47,11 @@ pub unsafe fn early(idle_stack: usize) {
     unsafe { tcb::init() };
     // SAFETY: once, by the boot CPU, and nothing of the kernel has run but the table's `init`.
     unsafe { percpu::init(0, idle_of(0)) };
+    #[cfg(feature = "tasks")]
+    // SAFETY: once, with interrupts off, after `percpu::init`.
+    unsafe {
+        crate::arch::ring3::init();
+    };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
     // SAFETY: once, with interrupts off.
@@ -115,6 +120,11 @@ fn go_on_idle() -> ! {
 pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {
     // SAFETY: the caller's duty, here and below.
     unsafe { percpu::init(cpu, idle_of(cpu)) };
+    #[cfg(feature = "tasks")]
+    // SAFETY: once on this CPU, after `percpu::init`.
+    unsafe {
+        crate::arch::ring3::init();
+    };
     // SAFETY: after `percpu::init`.
     unsafe { descriptors::init() };
     interrupts::load_table();

@@ -31,6 +31,8 @@ pub mod machine;
 pub mod preempt;
 pub mod smp;
 pub mod sync;
+#[cfg(feature = "tasks")]
+pub mod task;
 pub mod thread;
 pub mod time;
 pub mod trace;

@@ -77,6 +77,37 @@ event_class! {
     print "tracing_mark_write: {buf}";
 }
 
+#[cfg(feature = "tasks")]
+event_class! {
+    /// A task that was stopped, with all that is known: the registers are r15 to r8, rbp, rdi, rsi, rdx, rcx, rbx, rax.
+    pub class TaskFault = "task_fault", core8 {
+        task: 8 tid,
+        kind: 8 enum("0=#DE,1=#DB,3=#BP,4=#OF,5=#BR,6=#UD,7=#NM,10=#TS,11=#NP,12=#SS,13=#GP,14=#PF,16=#MF,17=#AC,19=#XM,21=#CP,32=illegal call,33=panic,34=other"),
+        code: 24 x, rip: 64 x, address: 64 x, rsp: 64 x, registers: [64] x,
+    }
+    print "comm={task:comm} pid={task:pid} kind={kind} code={code} rip={rip} address={address} rsp={rsp} registers={registers}";
+}
+#[cfg(feature = "tasks")]
+event_class! {
+    /// A message to a task, or the reply to it.
+    pub class Ipc = "ipc", core8 { task: 8 tid }
+    print "comm={task:comm} pid={task:pid}";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted when a task was stopped, before its supervisor is told.
+    pub task_fault: TaskFault = core "task:task_fault";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted by the caller before the task is told that there is a message.
+    pub ipc_call: Ipc = core "task:ipc_call";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted by the task before the caller goes on.
+    pub ipc_reply: Ipc = core "task:ipc_reply";
+}
 event! {
     /// Emitted with interrupts off, before the registers change; the record's thread is the one that is left.
     pub sched_switch: Switch = core "sched:sched_switch";

@@ -77,6 +77,34 @@ impl RawMutex {
         self.end_wait()
     }
 
+    /// Locks a mutex whose owner has to be told so: `tell` is called when the calling thread stands in the queue, and so may be
+    /// given the mutex. Not at all where it is free.
+    #[cfg(feature = "tasks")]
+    pub(crate) fn lock_after(&self, tell: impl FnOnce()) -> Result<(), Error> {
+        if !self.begin_wait()? {
+            return Ok(());
+        }
+        tell();
+        match pi::lend_and_wait(self) {
+            Some(handoff) => handoff.finish()?,
+            None => self.wait_in_steps(Instant::NEVER, Long::Accepted)?,
+        }
+        self.end_wait()
+    }
+
+    /// Unlocks it so that this thread owns it, which lives. One that waits for it gets it in any case, so it is the only one that
+    /// may. One that does not, but wants to lock it, is told then that it has.
+    #[cfg(feature = "tasks")]
+    pub(crate) fn pass_to(&self, heir: TcbRef) -> Result<(), Error> {
+        let passed = self
+            .word
+            .compare_exchange(my_handle(), heir.handle(), Release, Relaxed);
+        match passed {
+            Ok(_) => Ok(()),
+            Err(_) => self.unlock(),
+        }
+    }
+
     /// Waits as announced: looks for deadlocks, lends its priority along the chain of owners, and waits at last.
     #[inline(never)]
     fn wait_in_steps(&self, deadline: Instant, long: Long) -> Result<(), Error> {

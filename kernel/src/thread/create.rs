@@ -200,7 +200,7 @@ fn create(
     // The id was free: what is not set here is as a new thread's.
     let t = section.thread(TcbRef::of(tid));
     if MAX_CPUS > 1 {
-        t.cpu = CpuRef::of(place.cpu.into());
+        t.set_cpu(CpuRef::of(place.cpu.into()));
     }
     t.name = Some(name);
     t.take();
@@ -250,7 +250,7 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let tid = ThreadId::new(cpu.number() as u8);
     // SAFETY: idle ids belong to their CPU.
     let t = unsafe { &mut *TcbRef::of(tid).as_ptr() };
-    t.cpu = cpu;
+    t.set_cpu(cpu);
     t.name = Some("idle");
     t.resume = resume::resume_idle();
     t.stack_bottom = stack_top.wrapping_sub(IDLE_STACK_SIZE);

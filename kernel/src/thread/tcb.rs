@@ -143,9 +143,35 @@ pub(crate) struct Tcb {
     pub(crate) quantum_left: u64,
     /// Round robin: the quantum in cycles.
     pub(crate) quantum: u64,
+    /// What `gs` begins at while the kernel runs on the thread's CPU.
+    #[cfg(feature = "tasks")]
+    pub(crate) gs: usize,
+    /// The address space of the task that the thread belongs to, or null.
+    #[cfg(feature = "tasks")]
+    pub(crate) space: *const crate::arch::space::Space,
 }
 
+/// Where [`Tcb::gs`] and [`Tcb::space`] are.
+#[cfg(feature = "tasks")]
+pub(crate) const GS: usize = core::mem::offset_of!(Tcb, gs);
+#[cfg(feature = "tasks")]
+pub(crate) const SPACE: usize = core::mem::offset_of!(Tcb, space);
+#[cfg(not(feature = "tasks"))]
+pub(crate) const GS: usize = 0;
+#[cfg(not(feature = "tasks"))]
+pub(crate) const SPACE: usize = 0;
+
 impl Tcb {
+    /// Gives it its CPU.
+    #[inline(always)]
+    pub(crate) fn set_cpu(&mut self, cpu: CpuRef) {
+        self.cpu = cpu;
+        #[cfg(feature = "tasks")]
+        {
+            self.gs = percpu::gs_of(cpu);
+        }
+    }
+
     /// Whether a thread uses the block.
     pub(crate) fn is_used(&self) -> bool {
         self.handle & IN_USE != 0
@@ -203,6 +229,10 @@ impl Tcb {
         self.round_robin = 0;
         self.quantum = 0;
         self.quantum_left = 0;
+        #[cfg(feature = "tasks")]
+        {
+            self.space = core::ptr::null();
+        }
     }
 
     /// What every thread begins with.
@@ -400,6 +430,14 @@ impl TcbRef {
         exchange: usize,
     }
 
+    /// The address space of its task, or null. The running thread's own does not change.
+    #[cfg(feature = "tasks")]
+    #[inline(always)]
+    pub(crate) fn space(self) -> *const crate::arch::space::Space {
+        // SAFETY: a block of the table.
+        unsafe { (*self.0.as_ptr()).space }
+    }
+
     /// Where its registers lie while it is interrupted.
     #[inline(always)]
     pub(crate) fn frame(self) -> *const TrapFrame {
@@ -432,6 +470,7 @@ pub(crate) unsafe fn init() {
         // SAFETY: no one else looks at it yet, and now it is valid.
         let t = unsafe { &mut *block };
         t.tid = ThreadId::new(id as u8);
+        t.set_cpu(CpuRef::of(0));
         // The boot CPU's idle thread is one from the start, since the boot context may hold a mutex.
         let idle = if id == 0 { IN_USE } else { 0 };
         t.handle = id as u32 | idle;

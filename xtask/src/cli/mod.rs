@@ -264,6 +264,9 @@ pub struct Build {
         default_value = "image"
     )]
     pub features: Vec<String>,
+    /// Its protected tasks: those of this manifest, a `takt.app.toml` (docs/TASKS.md).
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// Show cargo's own output; twice: also put every log level into the image.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,

@@ -21,6 +21,10 @@ pub(super) fn run(flags: &Build) -> Result<ExitCode> {
         features: flags.features.clone(),
         ..Recipe::takt(flags.verbose)
     };
+    let recipe = match &flags.manifest {
+        Some(manifest) => recipe.with_tasks(manifest),
+        None => recipe,
+    };
     let built = recipe.build()?;
     lean::tell(&built.kept);
     output::line(format_args!("{}", built.path.display()))?;

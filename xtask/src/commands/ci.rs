@@ -82,7 +82,7 @@ const STEPS: [Step; 9] = [
         },
         ..step(
             "lints of the tracers",
-            "clippy --package takt-board --features image,console,latency-tracers,function --lib --profile image \
+            "clippy --package takt-board --features image,console,latency-tracers,function,tasks --lib --profile image \
              --target x86_64-unknown-linux-gnu -- --deny warnings",
         )
     },

@@ -3,7 +3,7 @@
 //! | part | what |
 //! |---|---|
 //! | [`host`] | `cargo test` of the crates that run on the host |
-//! | [`target`] | the images `ontarget`, `functions`, `registers` and `registers-all`, booted under icount: by [`guest`] |
+//! | [`target`] | the images `ontarget`, `functions`, `tasks`, `registers` and `registers-all`, booted under icount: by [`guest`] |
 //! | [`end_to_end`] | `latency-run` and the commands that read its run folder, as a user types them |
 //!
 //! The first two run at the same time. Progress and failures go to stderr; every failure is shown again at the end.
@@ -29,7 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::cli::Test;
 use crate::image::{Elf, Kept, Recipe};
-use crate::output;
+use crate::{output, paths};
 use tally::Tally;
 
 /// Runs the tests that the flags ask for. Without `--host` and `--target` that is all of them.
@@ -52,6 +52,7 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
         let images = [
             image("ontarget", &["ontarget"]),
             image("functions", &["function"]),
+            with_tasks("tasks", "tests/tasks/takt.app.toml"),
             keeping("registers", |kept| *kept == Kept::Two),
             keeping(
                 "registers-all",
@@ -112,6 +113,18 @@ pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
 /// An image with on-target tests, built with these features besides.
 fn image(name: &str, features: &[&str]) -> Result<Elf> {
     let built = recipe(name, features).build()?;
+    Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
+}
+
+/// One with the tasks of a manifest.
+pub(in crate::commands) fn with_tasks(name: &str, manifest: &str) -> Result<Elf> {
+    let manifest = paths::workspace().join(manifest);
+    let built = recipe(name, &[]).with_tasks(&manifest).build()?;
+    let kept = &built.kept;
+    ensure!(
+        *kept == Kept::Two,
+        "interrupts of the image `{name}` keep {kept:?}"
+    );
     Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
 }
 

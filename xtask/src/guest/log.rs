@@ -5,6 +5,7 @@ use defmt_decoder::{DecodeError, Encoding, Frame, Locations, StreamDecoder, Tabl
 use serde::Serialize;
 
 use crate::image::Elf;
+use crate::image::tasks::Names;
 use crate::term;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
@@ -37,6 +38,7 @@ pub struct Line {
 pub struct Decoder {
     table: Table,
     locations: Locations,
+    tasks: Names,
 }
 
 impl Decoder {
@@ -51,7 +53,12 @@ impl Decoder {
             .context("the image has no log formats (section .defmt)")?;
         // Without debug information there are no places, and the log is still worth reading.
         let locations = table.get_locations(&elf.data).unwrap_or_default();
-        Ok(Self { table, locations })
+        let tasks = Names::of(elf);
+        Ok(Self {
+            table,
+            locations,
+            tasks,
+        })
     }
 
     /// Begins to decode a run of bytes.
@@ -74,7 +81,9 @@ impl Decoder {
                 .level()
                 .map_or("print", |level| level.as_str())
                 .to_owned(),
-            message: frame.display_message().to_string(),
+            message: (self.tasks)
+                .annotate(&frame.display_message().to_string())
+                .into_owned(),
             file: place.map(|place| {
                 let file = place.file.to_string_lossy();
                 crate::paths::shown_source(&file).to_owned()

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
 
 use super::lean::{self, Kept};
+use super::tasks;
 use crate::paths;
 use crate::run::words;
 use crate::term::{WithHelp, write_stderr};
@@ -71,6 +72,8 @@ pub struct Recipe {
     pub defmt_log: Cow<'static, str>,
     /// Capacities of its own.
     pub capacities: Option<Capacities>,
+    /// The manifest of its tasks.
+    pub manifest: Option<PathBuf>,
     /// Let cargo print what it prints.
     pub verbose: bool,
 }
@@ -136,6 +139,7 @@ impl Recipe {
             features: vec!["image".into()],
             defmt_log: log_level(verbose),
             capacities: None,
+            manifest: None,
             verbose: verbose >= 1,
         }
     }
@@ -167,6 +171,15 @@ impl Recipe {
         self.with_features(&[console])
     }
 
+    /// The same with the tasks of a manifest; the image's package has a feature `tasks`.
+    #[must_use]
+    pub fn with_tasks(self, manifest: &Path) -> Self {
+        Self {
+            manifest: Some(manifest.to_owned()),
+            ..self.with_features(&["tasks"])
+        }
+    }
+
     fn has_console(&self) -> bool {
         let is_console = |name: &String| name == "console" || name == CONSOLE_ELSEWHERE;
         self.features.iter().any(is_console)
@@ -185,6 +198,9 @@ impl Recipe {
         let mut name = "image".to_owned();
         if let Some(capacities) = self.capacities {
             name += &format!("-{}", capacities.name);
+        }
+        if let Some(manifest) = &self.manifest {
+            name += &format!("-{}", tasks::name(manifest));
         }
         if self.has_functions() {
             name += "-function";
@@ -216,6 +232,9 @@ impl Recipe {
             flags += &format!(" --cfg takt_capacities=\"{}\"", capacities.name);
             let own = |(name, value): &(&'static str, &str)| (*name, (*value).to_owned());
             variables.extend(capacities.variables.iter().map(own));
+        }
+        if let Some(manifest) = &self.manifest {
+            flags += &format!(" --cfg takt_tasks=\"{}\"", tasks::name(manifest));
         }
         variables.extend(self::variables(self.has_functions()));
         variables.push(("RUSTFLAGS", flags));
@@ -289,6 +308,9 @@ impl Recipe {
     pub(super) fn run_cargo(&self) -> Result<Vec<u8>> {
         let progress = Progress::start(&self.name, self.verbose);
         let mut cargo = self.command();
+        if let Some(manifest) = &self.manifest {
+            cargo.env("TAKT_TASKS", tasks::pack(manifest, self.verbose)?.source);
+        }
         if !self.verbose {
             cargo.stderr(Stdio::piped());
         }
@@ -385,7 +407,7 @@ pub(super) fn parse(messages: &[u8]) -> impl DoubleEndedIterator<Item = serde_js
 }
 
 /// The path of the executable `name` in cargo's JSON messages.
-fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
+pub(super) fn find_executable(messages: &[u8], name: &str) -> Option<PathBuf> {
     parse(messages)
         .filter(|message| message["target"]["name"] == name)
         .filter_map(|message| Some(message["executable"].as_str()?.into()))

@@ -104,7 +104,7 @@ impl Elf {
         Self::parse(path, data).with_context(|| format!("{} is not an image", path.display()))
     }
 
-    fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
+    pub(super) fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
         let file = object::File::parse(&*data)?;
         let symbols = file
             .symbols()

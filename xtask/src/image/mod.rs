@@ -11,6 +11,7 @@ pub mod library;
 pub mod signature;
 pub mod small;
 pub mod symbolize;
+pub mod tasks;
 
 pub use build::{Built, Recipe};
 pub use elf::Elf;

@@ -89,6 +89,7 @@ pub fn recipe(part: Option<&str>) -> Recipe {
             .collect(),
         defmt_log: "off".into(),
         capacities: Some(capacities),
+        manifest: None,
         verbose: false,
     }
 }

@@ -81,6 +81,10 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
     }
 }
 
+/// Bytes at the top of each exception's stack that are not used as one: there stands what `gs` begins at, for entries
+/// from tasks.
+pub(crate) const RESERVED: usize = if cfg!(feature = "tasks") { 16 } else { 0 };
+
 /// The stacks that belong to one CPU and not to a thread.
 #[repr(C)]
 struct CpuStacks {
@@ -186,10 +190,24 @@ pub(crate) unsafe fn init() {
         .into_iter()
         .zip(&stacks.exceptions)
     {
-        tss.interrupt_stack_table[usize::from(ist)] = VirtAddr::new(stack.top() as u64);
+        let top = stack.top() - RESERVED;
+        tss.interrupt_stack_table[usize::from(ist)] = VirtAddr::new(top as u64);
+        #[cfg(feature = "tasks")]
+        // SAFETY: the stack's own memory, in no one's use.
+        unsafe {
+            (top as *mut usize).write(percpu::gs_of(percpu::CpuRef::this()));
+        };
     }
     let code = gdt.append(Descriptor::kernel_code_segment());
     let data = gdt.append(Descriptor::kernel_data_segment());
+    // As `ring3` expects them: first the data, then the code.
+    #[cfg(feature = "tasks")]
+    for task in [
+        Descriptor::user_data_segment(),
+        Descriptor::user_code_segment(),
+    ] {
+        let _ = gdt.append(task);
+    }
     // SAFETY: the block is static, so the TSS lives as long as the CPU runs.
     let tss = unsafe { Descriptor::tss_segment_unchecked(block.tss.get()) };
     let tss = gdt.append(tss);

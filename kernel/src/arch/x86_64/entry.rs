@@ -16,17 +16,22 @@
 //!
 //! **Exceptions** run on stacks of their own (IST2 to IST5) with all registers pushed.
 //!
+//! With feature `tasks` what is interrupted may be a task in ring 3, which has whatever it likes in `gs`'s base, in DF, AC and
+//! MXCSR, and in `rip`: so each entry loads the base, from the running thread's block or from above the exception's frame,
+//! and none concludes anything from a `rip` of ring 3. All SSE registers of a task are kept. A task's exception goes on on its
+//! thread's own stack, in the kernel.
+//!
 //! Source: Intel SDM vol. 3A, 6.12 and 6.14.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use super::frame::TrapFrame;
+use super::frame::{ExceptionFrame, TrapFrame};
 use super::percpu;
 use super::place::{TIMED, recorded_place_text};
 use super::sse::{keeps, where_uses_more};
 use crate::irq;
-use crate::thread::tcb::Tcb;
+use crate::thread::tcb::{self, Tcb};
 
 macro_rules! frame {
     ($field:ident) => {
@@ -34,18 +39,53 @@ macro_rules! frame {
     };
 }
 
+/// Instructions of images with tasks.
+#[cfg(feature = "tasks")]
+macro_rules! tasks {
+    ($($instruction:expr),+ $(,)?) => {
+        concat!($($instruction, "\n",)+)
+    };
+}
+
+/// Elsewhere they are a comment, in which the operands stand that are theirs alone.
+#[cfg(not(feature = "tasks"))]
+macro_rules! tasks {
+    ($($instruction:expr),+ $(,)?) => {
+        concat!("/* ", $($instruction, " ",)+ "*/")
+    };
+}
+
 global_asm!(
+    // `clac`, which `ring3` makes a NOP on a CPU that has none.
+    tasks!(
+        ".pushsection .rodata.takt_clac, \"a\"",
+        "takt_clac_start:",
+        ".popsection",
+        ".macro TAKT_CLAC",
+        "777: .byte 0x0f, 0x01, 0xca",
+        ".pushsection .rodata.takt_clac, \"a\"",
+        ".long 777b",
+        ".popsection",
+        ".endm",
+    ),
     // Stores the registers that Rust may clobber, except rax, rcx, rdx, which the stub stores itself, two of them
     // before its rdtsc. On entry rsp is at the frame's rip; afterwards \at = time stamp, rsp = interrupt stack.
     ".macro TAKT_IRQ_SAVE at",
     "mov [rsp - {RIP} + {RSI}], rsi",
     "mov [rsp - {RIP} + {RDI}], rdi",
+    tasks!(
+        "mov rsi, [rsp - {RIP} + {END} + {GS}]",
+        "wrgsbase rsi",
+        "cld",
+        "TAKT_CLAC",
+    ),
     "mov [rsp - {RIP} + {R8}], r8",
     "mov [rsp - {RIP} + {R9}], r9",
     "mov [rsp - {RIP} + {R10}], r10",
     "mov [rsp - {RIP} + {R11}], r11",
     "movaps [rsp - {RIP}], xmm0",
     "movaps [rsp - {RIP} + 16], xmm1",
+    tasks!("test byte ptr [rsp + 8], 3", "jnz 9f"),
     where_uses_more!("cmp qword ptr [rsp]"),
     "jb 9f",
     "8:",
@@ -69,6 +109,7 @@ global_asm!(
     "rdtsc",
     "cmp qword ptr [rsp], offset takt_idle_waiting",
     "je takt_irq_timer_idle",
+    tasks!("takt_irq_timer_task:"),
     "mov [rsp - {RIP} + {RCX}], rcx",
     "TAKT_IRQ_SAVE rdi",
     "call {timer_interrupt}",
@@ -88,6 +129,13 @@ global_asm!(
     //
     ".global takt_resume_preempted",
     "takt_resume_preempted:", // rax = the thread
+    tasks!(
+        "mov rcx, [rax + {SPACE}]",
+        "lea r11, [rip + takt_resume_preempted_rest]",
+        "cmp rcx, gs:[{ACTIVE}]",
+        "jne takt_space_enter",
+        "takt_resume_preempted_rest:",
+    ),
     "mov rbx, [rax - {END} + {RBX}]",
     "mov rbp, [rax - {END} + {RBP}]",
     "mov r12, [rax - {END} + {R12}]",
@@ -104,6 +152,7 @@ global_asm!(
     "takt_irq_return_rest:",
     "movaps xmm0, [rsp - {END}]",
     "movaps xmm1, [rsp - {END} + 16]",
+    tasks!("test byte ptr [rsp - {END} + {RIP} + 8], 3", "jnz takt_irq_return_all"),
     where_uses_more!("cmp qword ptr [rsp - {END} + {RIP}]"),
     "jb takt_irq_return_all",
     "takt_irq_return_general:",
@@ -126,6 +175,7 @@ global_asm!(
         "movaps [rsp - {RIP} + 16 * \\n], xmm\\n",
         ".endr",
         "stmxcsr [rsp - {RIP} + {END} + {MXCSR}]",
+        tasks!("ldmxcsr [rip + takt_mxcsr]"),
     ),
     "jmp r11",
     "takt_irq_return_all:",
@@ -144,6 +194,7 @@ global_asm!(
     "takt_irq_early_timer:",
     "cmp qword ptr [rsp], offset takt_early_halted",
     "jne takt_irq_timer",
+    tasks!("test byte ptr [rsp + 8], 3", "jnz takt_irq_timer"),
     "mov dword ptr [__lapic_page + 0xb0], 0",
     "iretq",
     ".global takt_halt_early",
@@ -185,6 +236,7 @@ global_asm!(
     // The timer found the idle thread waiting: it has no state worth keeping, so nothing is stored.
     ".balign {LABEL_ALIGN}",
     "takt_irq_timer_idle:",
+    tasks!("test byte ptr [rsp + 8], 3", "jnz takt_irq_timer_task"),
     "shl rdx, 32",
     "lea rdi, [rax + rdx]",
     "add byte ptr gs:[{PREEMPT}], {HARDIRQ}",
@@ -267,6 +319,12 @@ global_asm!(
     // The spurious vector: nothing was delivered, nothing is acknowledged.
     ".global takt_irq_spurious",
     "takt_irq_spurious:",
+    tasks!(
+        "mov [rsp - {RIP} + {RSI}], rsi",
+        "mov rsi, [rsp - {RIP} + {END} + {GS}]",
+        "wrgsbase rsi",
+        "mov rsi, [rsp - {RIP} + {RSI}]",
+    ),
     "inc qword ptr gs:[{NR_UNEXPECTED}]",
     "iretq",
     //
@@ -308,6 +366,15 @@ global_asm!(
     ".irp r, rax,rbx,rcx,rdx,rsi,rdi,rbp,r8,r9,r10,r11,r12,r13,r14,r15",
     "push \\r",
     ".endr",
+    tasks!(
+        "mov rax, [rsp + {EXCEPTION_END}]",
+        "wrgsbase rax",
+        "cld",
+        "TAKT_CLAC",
+        "test byte ptr [rsp + {EXCEPTION_CS}], 3",
+        "jnz takt_exc_task",
+        "takt_exc_kernel:",
+    ),
     "mov rdi, rsp",
     "sub rsp, 512",
     "clts", // else #NM would be raised here again, for ever
@@ -321,6 +388,31 @@ global_asm!(
     ".endr",
     "add rsp, 16",
     "iretq",
+    // What a task has raised itself goes on in its thread, on that thread's stack. NMI, double fault and machine check are not
+    // its doing.
+    tasks!(
+        "takt_exc_task:",
+        "mov ecx, [rsp + {EXCEPTION_VECTOR}]",
+        "mov edx, 0x40104",
+        "bt edx, ecx",
+        "jc takt_exc_kernel",
+        "mov rax, gs:[{CURRENT}]",
+        "mov rdi, [rax + {STACK_TOP}]",
+        "sub rdi, {EXCEPTION_END}",
+        "mov rsi, rsp",
+        "mov ecx, {EXCEPTION_END} / 8",
+        "mov rsp, rdi",
+        "rep movsq",
+        "mov rdi, rsp",
+        "mov rsi, cr2",
+        keeps!("ldmxcsr [rip + takt_mxcsr]"),
+        "xor ebp, ebp",
+        "call takt_task_fault",
+        "ud2",
+        ".pushsection .rodata.takt_clac, \"a\"",
+        "takt_clac_end:",
+        ".popsection",
+    ),
     //
     // First instructions of a new thread: rax = its control block, interrupts off.
     ".section .text.hot.start, \"ax\"",
@@ -356,6 +448,12 @@ global_asm!(
     R15 = const frame!(r15),
     END = const size_of::<TrapFrame>(),
     MXCSR = const offset_of!(Tcb, mxcsr),
+    GS = const tcb::GS,
+    SPACE = const tcb::SPACE,
+    ACTIVE = const percpu::ACTIVE,
+    EXCEPTION_END = const size_of::<ExceptionFrame>(),
+    EXCEPTION_VECTOR = const offset_of!(ExceptionFrame, vector),
+    EXCEPTION_CS = const offset_of!(ExceptionFrame, cs),
     RESUME = const offset_of!(Tcb, resume),
     STACK_TOP = const offset_of!(Tcb, stack_top),
     RSP = const offset_of!(Tcb, rsp),

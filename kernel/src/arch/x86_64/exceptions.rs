@@ -22,6 +22,10 @@ const PAGE_FAULT: u64 = 14;
 pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
     let block = percpu::this();
     if frame.vector == NMI_VECTOR {
+        if cfg!(feature = "tasks") && frame.cs & 3 != 0 {
+            // Where a task stands says nothing of the kernel, though it may look so.
+            return nmi(block, frame.rip as usize);
+        }
         #[cfg(feature = "latency-tracers")]
         let hook = super::timed::UnderWay::of(&block.hooks);
         nmi(block, frame.rip as usize);

@@ -19,6 +19,10 @@ pub(crate) mod percpu;
 pub(crate) mod place;
 pub(crate) mod record;
 pub(crate) mod resume;
+#[cfg(feature = "tasks")]
+pub(crate) mod ring3;
+#[cfg(feature = "tasks")]
+pub(crate) mod space;
 pub(crate) mod sse;
 pub(crate) mod stop;
 pub(crate) mod switch;
@@ -27,3 +31,5 @@ pub(crate) mod timed;
 pub(crate) mod tsc;
 
 mod entry;
+#[cfg(feature = "tasks")]
+mod entry_task;

@@ -18,7 +18,7 @@ use x86_64::structures::paging::{PageTable, PageTableFlags as Flags, PhysFrame};
 use crate::compact::rolled;
 use crate::config::{IMAGE_TABLES, MAX_CPUS, STACK_TABLES};
 
-const PAGE: u64 = 0x1000;
+pub(super) const PAGE: u64 = 0x1000;
 const LARGE: u64 = 0x20_0000;
 
 /// Where the devices' gigabyte begins.
@@ -83,7 +83,7 @@ fn at(symbol: *const u8) -> u64 {
     symbol as u64
 }
 
-fn set(table: &mut PageTable, index: usize, address: u64, flags: Flags) {
+pub(super) fn set(table: &mut PageTable, index: usize, address: u64, flags: Flags) {
     table[index].set_addr(PhysAddr::new(address), flags | Flags::PRESENT);
 }
 
@@ -299,4 +299,12 @@ pub(crate) fn load() {
     let level4 = PhysFrame::containing_address(PhysAddr::new(TABLES.0.get() as u64));
     // SAFETY: the tables map everything that is in use at the same addresses.
     unsafe { Cr3::write(level4, Cr3Flags::empty()) };
+}
+
+/// The table of what the kernel maps, for the tables of address spaces.
+#[cfg(feature = "tasks")]
+pub(super) fn level3() -> u64 {
+    // SAFETY: only the address is taken.
+    let table = unsafe { &raw const (*TABLES.0.get()).level3 };
+    table as u64
 }

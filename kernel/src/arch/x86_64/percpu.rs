@@ -86,6 +86,12 @@ pub(crate) struct PerCpu {
     /// The thread whose wake-up a tracer follows on this CPU.
     #[cfg(feature = "latency-tracers")]
     pub(crate) followed: crate::probe::state::Followed,
+    /// The address space that is in force, or null: then it is the kernel's own.
+    #[cfg(feature = "tasks")]
+    pub(crate) active: AtomicPtr<super::space::Space>,
+    /// A task's stack pointer, at the beginning of its call.
+    #[cfg(feature = "tasks")]
+    pub(crate) task_rsp: AtomicU64,
     /// Set while an exception is being reported, so that a second one is not reported forever.
     in_exception: AtomicU32,
     /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
@@ -167,6 +173,24 @@ const IST1: usize = 0x24;
 pub(crate) const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
 
 const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
+/// The address space that is in force.
+#[cfg(feature = "tasks")]
+pub(crate) const ACTIVE: usize = behind_gs(offset_of!(PerCpu, active));
+#[cfg(not(feature = "tasks"))]
+pub(crate) const ACTIVE: usize = 0;
+/// A task's stack pointer.
+#[cfg(feature = "tasks")]
+pub(crate) const TASK_RSP: usize = behind_gs(offset_of!(PerCpu, task_rsp));
+/// How far apart the CPUs' memories are.
+#[cfg(feature = "tasks")]
+pub(crate) const SIZE: usize = size_of::<Memory>();
+
+/// What `gs` begins at on a CPU.
+#[cfg(feature = "tasks")]
+pub(crate) fn gs_of(cpu: CpuRef) -> usize {
+    core::ptr::from_ref(cpu.block()) as usize - RING_BEFORE
+}
+
 /// The interrupt stack's top.
 pub(crate) const IRQ_STACK_TOP: usize = behind_gs(offset_of!(PerCpu, irq_stack_top));
 

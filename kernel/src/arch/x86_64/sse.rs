@@ -32,7 +32,7 @@ macro_rules! where_uses_more {
 
 /// Instructions that name SSE registers or MXCSR only to keep what is in them, or to put it back.
 macro_rules! keeps {
-    ($($instruction:literal),+ $(,)?) => {
+    ($($instruction:expr),+ $(,)?) => {
         concat!(
             "774:\n",
             $($instruction, "\n",)+

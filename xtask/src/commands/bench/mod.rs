@@ -170,6 +170,10 @@ fn measure(
         sizes::of_image(&name.replace("events", "footprint"), &image, &mut values)?;
     }
     sizes::per_event(&mut values);
+    tell!("Calling tasks …");
+    let tasks = super::test::with_tasks("tasks", "tests/tasks/takt.app.toml")?;
+    let booted = folder.boot(&tasks, "capture=off test=messages::calls_are_short")?;
+    values.extend(images::lines(&booted.serial)?);
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
     Ok(values)

@@ -26,6 +26,7 @@ mod small;
 mod stage;
 mod stretches;
 mod sweep;
+mod tasks;
 mod tracefs;
 mod tracefs_functions;
 mod tracefs_icount;
@@ -110,6 +111,7 @@ const TESTS: &[(&str, Check)] = &[
     ("smallest_image_and_its_parts", small::smallest_and_parts),
     ("run_records_own_events", ends::own_events_are_recorded),
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
+    ("tasks_are_stopped_alone", tasks::are_stopped_alone),
     ("run_refuses_a_gate_that_is_missing", ends::gate_is_needed),
     ("run_says_where_it_timed_out", ends::time_out_says_where),
     ("run_counts_a_flood", ends::flood_is_counted),

@@ -10,7 +10,7 @@ use crate::paths::{self, cargo};
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
 /// of the fuzz targets it is their seeds, and of the kernel what its documentation shows: above all what does not compile.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 22] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -19,6 +19,8 @@ const CRATES: [&str; 20] = [
     "takt-tracer",
     "--package",
     "takt-timerlat",
+    "--package",
+    "takt-abi",
     "--package",
     "takt-kernel",
     "--package",

@@ -1,0 +1,183 @@
+//! What the kernel and its protected tasks agree on: the numbers of calls, of errors and of faults, and what lies where.
+//!
+//! A call is `syscall` with its number in `eax` and up to two arguments in `rsi` and `rdx`. A message is six words, in `rbx`,
+//! `rbp` and `r12` to `r15`. The result is an [`Error`]'s number or 0 in `rax`, a value in `rdx`, and for calls that receive
+//! the message in its registers. All other registers are lost, `gs` always.
+#![no_std]
+
+/// Of all that is here. It rises with each change.
+pub const VERSION: u32 = 1;
+
+/// Words of a message.
+pub const WORDS: usize = 6;
+
+/// Bytes of text that one [`Call::Log`] takes; what is longer is cut.
+pub const MAX_LOG: usize = 120;
+
+/// Where tasks lie: the first at this address, each further one [`REGION`] behind it. The kernel maps nothing there.
+pub const FIRST_REGION: usize = 1 << 39;
+/// Bytes of address space that a task has. Its code begins where it does, its stack ends where it does.
+pub const REGION: usize = 2 << 20;
+
+/// In what [`Call::Receive`] gives: there is a message, of a task that waits for a reply.
+pub const MESSAGE: u32 = 1 << 31;
+/// Besides: the message is a [`fault`] of the task that its badge names, by its number.
+pub const FAULT: u32 = 1 << 30;
+/// Bits that can be notified.
+pub const NOTIFICATIONS: u32 = FAULT - 1;
+
+/// Declares an enumeration whose variants are numbers from 0 on, with the list of all.
+macro_rules! numbers {
+    ($(#[$doc:meta])* $name:ident: $($(#[$of:meta])* $variant:ident = $number:literal,)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$of])* $variant = $number,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The one of this number.
+            #[inline(always)]
+            #[must_use]
+            pub fn from_number(number: u64) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+numbers! {
+    /// Calls. One of another number stops the task.
+    Call:
+    /// Does nothing.
+    Null = 0,
+    /// Lets a task of the same priority run.
+    Yield = 1,
+    /// The time since the machine was switched on, in nanoseconds.
+    Time = 2,
+    /// Waits until that time is `rsi`.
+    SleepUntil = 3,
+    /// Sends a message to the task that the handle `rsi` names, and waits for the reply, which is in the message's registers then.
+    Call = 4,
+    /// Waits for a message or for one of the notifications `rsi`, until the time `rdx` at most. The value is what came, in its
+    /// low half, and the sender's badge in the high one.
+    Receive = 5,
+    /// Answers the message that was received last.
+    Reply = 6,
+    /// Both in one: first the reply, then as [`Call::Receive`].
+    ReplyAndReceive = 7,
+    /// Has the task that the handle `rsi` names receive the notifications `rdx`.
+    Notify = 8,
+    /// Writes `rdx` bytes of text from the address `rsi` to the log.
+    Log = 9,
+    /// Ends the task, with the code `rsi`.
+    Exit = 10,
+    /// From now on the handle `rsi` means the life that the task lives now that it names.
+    Renew = 11,
+    /// Stops the task as after a fault: it has panicked.
+    Panic = 12,
+}
+
+numbers! {
+    /// Why a call did not do what it was asked to. 0 says that it did.
+    Error:
+    /// There is no such handle.
+    NoHandle = 1,
+    /// The handle does not allow that.
+    NoRight = 2,
+    /// The handle means an earlier life of the task: it was started again since. [`Call::Renew`] helps.
+    Stale = 3,
+    /// The task has ended, or was stopped before it replied.
+    Dead = 4,
+    /// The message that was received last has no reply yet.
+    NotReplied = 5,
+    /// No message has been received that has no reply yet.
+    NothingToReply = 6,
+    /// The time has passed.
+    TimedOut = 7,
+    /// The address is not in the task's memory.
+    BadAddress = 8,
+    /// The task that is called waits for the caller.
+    Deadlock = 9,
+    /// An argument is out of its range.
+    InvalidArgument = 10,
+}
+
+/// What a message about a fault consists of, by the place of each word.
+pub mod fault {
+    /// The [`Kind`](super::FaultKind)'s number.
+    pub const KIND: usize = 0;
+    /// The address of the instruction.
+    pub const RIP: usize = 1;
+    /// The address that a page fault is about, or the number of a call that there is not.
+    pub const ADDRESS: usize = 2;
+    /// The CPU's error code.
+    pub const CODE: usize = 3;
+    /// The stack pointer.
+    pub const RSP: usize = 4;
+    /// Which life of the task it was, from 1 on.
+    pub const GENERATION: usize = 5;
+
+    /// In the reply's first word: the task stays stopped.
+    pub const STOP: u64 = 0;
+    /// In the reply's first word: it begins anew.
+    pub const RESTART: u64 = 1;
+}
+
+numbers! {
+    /// Why the kernel stopped a task. Below 32 they are the vectors of the CPU's exceptions.
+    FaultKind:
+    /// #DE.
+    DivideError = 0,
+    /// #DB.
+    Debug = 1,
+    /// #BP.
+    Breakpoint = 3,
+    /// #OF.
+    Overflow = 4,
+    /// #BR.
+    BoundRange = 5,
+    /// #UD.
+    InvalidOpcode = 6,
+    /// #NM.
+    DeviceNotAvailable = 7,
+    /// #TS.
+    InvalidTss = 10,
+    /// #NP.
+    SegmentNotPresent = 11,
+    /// #SS.
+    StackFault = 12,
+    /// #GP: a privileged instruction, a port, an address that is none.
+    GeneralProtection = 13,
+    /// #PF: memory that the task does not have, or not for that.
+    PageFault = 14,
+    /// #MF.
+    X87 = 16,
+    /// #AC.
+    Alignment = 17,
+    /// #XM.
+    Simd = 19,
+    /// #CP.
+    ControlProtection = 21,
+    /// A call of a number that there is not.
+    IllegalCall = 32,
+    /// The task's own panic.
+    Panic = 33,
+    /// An exception that there is no name for.
+    Other = 34,
+}
+
+/// What a handle allows.
+pub mod rights {
+    /// [`Call::Call`](super::Call::Call).
+    pub const CALL: u8 = 1 << 0;
+    /// [`Call::Notify`](super::Call::Notify).
+    pub const NOTIFY: u8 = 1 << 1;
+}

@@ -1,0 +1,134 @@
+//! Address spaces of tasks: the kernel's own mapping, which ring 3 may not touch, and one region of a task's pages.
+//!
+//! Nothing of a task is mapped both writable and executable, and nothing of it anywhere in the kernel's part executable. The
+//! kernel itself never uses a task's addresses: what a task names it finds by the task's own description, where the identity
+//! mapping has it.
+
+use core::cell::UnsafeCell;
+
+use takt_abi::{FIRST_REGION, REGION};
+use x86_64::structures::paging::{PageTable, PageTableFlags as Flags};
+
+use super::paging::{self, PAGE};
+
+/// The tables of an address space, and what of the FPU its threads have there while another space is in force.
+#[repr(C)]
+pub(crate) struct Space {
+    fpu: UnsafeCell<Fpu>,
+    /// Physical address of the first table.
+    cr3: UnsafeCell<usize>,
+    tables: UnsafeCell<Tables>,
+}
+
+// SAFETY: the tables and CR3's value are written by `fill`, before anyone runs there; the rest by the one CPU that the space
+// is in force on.
+unsafe impl Sync for Space {}
+
+#[repr(C, align(16))]
+struct Fpu([u16; 256]);
+
+impl Fpu {
+    /// What a task begins with: all exceptions masked, and all registers empty and zero.
+    ///
+    /// Source: Intel SDM vol. 1, 10.5.1 (FXSAVE area).
+    const fn new() -> Self {
+        let mut area = [0; 256];
+        area[0] = 0x37f;
+        area[12] = 0x1f80;
+        Self(area)
+    }
+}
+
+#[repr(C, align(4096))]
+struct Tables {
+    level4: PageTable,
+    level3: PageTable,
+    level2: PageTable,
+    level1: PageTable,
+}
+
+/// What may be done with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Constants.
+    Read,
+    /// Data.
+    Write,
+    /// Code.
+    Execute,
+}
+
+/// Where [`Space`] has what assembly needs.
+pub(super) const FPU: usize = core::mem::offset_of!(Space, fpu);
+pub(super) const CR3: usize = core::mem::offset_of!(Space, cr3);
+
+impl Space {
+    /// An empty one.
+    pub(crate) const fn new() -> Self {
+        Self {
+            fpu: UnsafeCell::new(Fpu::new()),
+            cr3: UnsafeCell::new(0),
+            tables: UnsafeCell::new(Tables {
+                level4: PageTable::new(),
+                level3: PageTable::new(),
+                level2: PageTable::new(),
+                level1: PageTable::new(),
+            }),
+        }
+    }
+
+    /// Gives it the region at `base`, whose pages [`map`](Self::map) fills.
+    ///
+    /// # Safety
+    /// It is in force nowhere, after [`boot::memory`](crate::boot::memory).
+    pub(crate) unsafe fn begin(&self, base: usize) {
+        // SAFETY: no one else uses it, by the caller's promise.
+        let tables = unsafe { &mut *self.tables.get() };
+        let task = Flags::WRITABLE | Flags::USER_ACCESSIBLE;
+        let offset = base - FIRST_REGION;
+        paging::set(&mut tables.level4, 0, paging::level3(), Flags::WRITABLE);
+        let level3 = &raw const tables.level3 as u64;
+        paging::set(&mut tables.level4, FIRST_REGION >> 39, level3, task);
+        let level2 = &raw const tables.level2 as u64;
+        paging::set(&mut tables.level3, (offset >> 30) & 511, level2, task);
+        let level1 = &raw const tables.level1 as u64;
+        paging::set(&mut tables.level2, (offset / REGION) & 511, level1, task);
+        // SAFETY: as above.
+        unsafe { *self.cr3.get() = tables as *mut Tables as usize };
+    }
+
+    /// Maps memory of the image into the region, page by page.
+    ///
+    /// # Panics
+    /// If it is not whole pages of the region: xtask packs them so.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), and the memory is the task's.
+    pub(crate) unsafe fn map(&self, at: usize, memory: *const u8, len: usize, access: Access) {
+        let first = at % REGION / PAGE as usize;
+        let pages = len / PAGE as usize;
+        let is_whole = (at | memory as usize | len).is_multiple_of(PAGE as usize);
+        assert!(is_whole && first + pages <= 512, "a task's pages");
+        let flags = Flags::USER_ACCESSIBLE
+            | match access {
+                Access::Read => Flags::NO_EXECUTE,
+                Access::Write => Flags::NO_EXECUTE | Flags::WRITABLE,
+                Access::Execute => Flags::empty(),
+            };
+        // SAFETY: no one else uses it, by the caller's promise.
+        let tables = unsafe { &mut *self.tables.get() };
+        for page in 0..pages {
+            let physical = memory as u64 + page as u64 * PAGE;
+            paging::set(&mut tables.level1, first + page, physical, flags);
+        }
+    }
+
+    /// Makes the FPU's state what a task begins with.
+    ///
+    /// # Safety
+    /// It is in force nowhere, or will be put into force anew before its task runs.
+    pub(crate) unsafe fn reset(&self) {
+        // SAFETY: no one else uses it, by the caller's promise.
+        unsafe { *self.fpu.get() = Fpu::new() };
+    }
+}

@@ -1,0 +1,114 @@
+//! What a task was stopped for, and how it is told.
+
+use core::fmt;
+
+use takt_abi::FaultKind;
+
+/// A fault, with all that is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// What it was.
+    pub kind: FaultKind,
+    /// The CPU's error code.
+    pub code: u64,
+    /// What a page fault is about, or the number of a call that there is not.
+    pub address: u64,
+    /// The instruction.
+    pub rip: u64,
+    /// The stack pointer.
+    pub rsp: u64,
+    /// r15 to r8, rbp, rdi, rsi, rdx, rcx, rbx, rax; those of a message alone where it was a call.
+    pub registers: [u64; 15],
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Ended {
+    /// By itself, with this code.
+    Exited(u64),
+    /// It was stopped.
+    Stopped(Fault),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name(self.kind))?;
+        match self.kind {
+            FaultKind::PageFault => {
+                let (access, why) = self.access();
+                write!(f, " {access} {:#018x}, {why}", self.address)?;
+            }
+            FaultKind::IllegalCall => write!(f, " {:#x}", self.address)?,
+            _ => {}
+        }
+        write!(f, ", at {:#018x}", self.rip)
+    }
+}
+
+impl Fault {
+    /// What a page fault was about, and why it was one.
+    fn access(&self) -> (&'static str, &'static str) {
+        let access = match self.code & 0x12 {
+            0x10 => "executing",
+            0x02 => "writing",
+            _ => "reading",
+        };
+        let why = match self.code & 1 {
+            0 => "not mapped",
+            _ => "not permitted",
+        };
+        (access, why)
+    }
+
+    pub(super) fn log(&self, task: &str) {
+        let kind = name(self.kind);
+        match self.kind {
+            FaultKind::PageFault => {
+                let (access, why) = self.access();
+                defmt::error!(
+                    "task '{=str}' stopped: {=str} {=str} {=u64:#018x}, {=str}, at {=u64:#018x}, rsp {=u64:#018x}",
+                    task,
+                    kind,
+                    access,
+                    self.address,
+                    why,
+                    self.rip,
+                    self.rsp
+                );
+            }
+            _ => defmt::error!(
+                "task '{=str}' stopped: {=str} {=u64:#x}, at {=u64:#018x}, rsp {=u64:#018x}",
+                task,
+                kind,
+                self.address,
+                self.rip,
+                self.rsp
+            ),
+        }
+    }
+}
+
+/// The manual's name.
+fn name(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::DivideError => "#DE divide error",
+        FaultKind::Debug => "#DB debug exception",
+        FaultKind::Breakpoint => "#BP breakpoint",
+        FaultKind::Overflow => "#OF overflow",
+        FaultKind::BoundRange => "#BR bound range exceeded",
+        FaultKind::InvalidOpcode => "#UD invalid opcode",
+        FaultKind::DeviceNotAvailable => "#NM device not available",
+        FaultKind::InvalidTss => "#TS invalid TSS",
+        FaultKind::SegmentNotPresent => "#NP segment not present",
+        FaultKind::StackFault => "#SS stack fault",
+        FaultKind::GeneralProtection => "#GP general protection",
+        FaultKind::PageFault => "#PF page fault",
+        FaultKind::X87 => "#MF x87 floating-point error",
+        FaultKind::Alignment => "#AC alignment check",
+        FaultKind::Simd => "#XM SIMD floating-point exception",
+        FaultKind::ControlProtection => "#CP control protection",
+        FaultKind::IllegalCall => "illegal call",
+        FaultKind::Panic => "panic",
+        FaultKind::Other => "an exception without a name",
+    }
+}

@@ -1,0 +1,30 @@
+//! Protected tasks: programs in ring 3, each in an address space of its own, that talk by messages.
+//!
+//! | module | what |
+//! |---|---|
+//! | `program` | what xtask packs into the image of a task |
+//! | `fault` | what a task was stopped for |
+//! | `object` | a task, and what the kernel keeps of it |
+//! | `life` | how a task begins, is stopped and begins anew |
+//! | `ipc` | messages and notifications |
+//! | `calls` | what comes in from ring 3 |
+//!
+//! A task has one thread, which is a thread of the kernel in every way: it has its priority, its stack in the kernel, and inherits
+//! priorities. What a task was not given does not exist for it: it names other tasks by handles, which are places in its own
+//! static table.
+//!
+//! # Invariants
+//! * A task's [`Shared`] belongs to whoever has the task's `door`, while the task does not serve; while it serves, to the task.
+//! * The task's thread owns `served` from the beginning of its life to the end, but for the moment in which it lets the caller go.
+
+pub(crate) mod calls;
+mod fault;
+mod ipc;
+mod life;
+mod object;
+mod program;
+
+pub use fault::{Ended, Fault};
+pub use life::start;
+pub use object::{MAX_PEERS, Task, all, install};
+pub use program::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment};

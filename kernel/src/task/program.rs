@@ -1,0 +1,181 @@
+//! What a task consists of, as xtask packs it.
+
+use core::cell::UnsafeCell;
+
+use takt_abi::REGION;
+
+use crate::arch::space::{Access, Space};
+use crate::thread::Stack;
+
+/// Bytes of the stack that a task's thread has in the kernel.
+pub const KERNEL_STACK_SIZE: usize = 8192;
+
+/// Bytes on pages of their own.
+#[repr(C, align(4096))]
+pub struct Aligned<T: ?Sized>(pub T);
+
+/// Memory that a task writes to, on pages of its own: its data and behind them its stack.
+#[repr(C, align(4096))]
+pub struct Memory<const SIZE: usize>(UnsafeCell<[u8; SIZE]>);
+
+// SAFETY: only the task that has it uses it, and the kernel while that does not run.
+unsafe impl<const SIZE: usize> Sync for Memory<SIZE> {}
+
+impl<const SIZE: usize> Memory<SIZE> {
+    /// Zeros.
+    #[expect(clippy::new_without_default, reason = "meant for a static only")]
+    #[must_use]
+    pub const fn new() -> Self {
+        const { assert!(SIZE.is_multiple_of(4096), "whole pages") };
+        Self(UnsafeCell::new([0; SIZE]))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn cell(&'static self) -> &'static UnsafeCell<[u8]> {
+        &self.0
+    }
+}
+
+/// A part of a program that nobody writes to: whole pages, mapped as they lie in the image.
+pub struct Segment {
+    /// Where the task has it.
+    pub at: usize,
+    /// Its bytes.
+    pub bytes: &'static [u8],
+    /// Code, or constants.
+    pub is_code: bool,
+}
+
+/// Another task that a task knows.
+pub struct Peer {
+    /// Its number.
+    pub task: usize,
+    /// What may be done with it: [`takt_abi::rights`].
+    pub rights: u8,
+    /// What the other one is told.
+    pub badge: u32,
+}
+
+/// A program.
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its thread's priority.
+    pub priority: u8,
+    /// Its first instruction.
+    pub entry: usize,
+    /// Where its region begins.
+    pub base: usize,
+    /// Code and constants.
+    pub segments: &'static [Segment],
+    /// What its data begin with.
+    pub data: &'static [u8],
+    /// Where it has its data.
+    pub data_at: usize,
+    /// Bytes of its data: whole pages.
+    pub data_size: usize,
+    /// Its data and its stack.
+    pub memory: &'static UnsafeCell<[u8]>,
+    /// Who is told of its faults.
+    pub supervisor: Option<usize>,
+    /// Its handles.
+    pub peers: &'static [Peer],
+    /// Its thread's stack in the kernel.
+    pub stack: &'static Stack<KERNEL_STACK_SIZE>,
+}
+
+// SAFETY: it is only read; what it points to has its own rules.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// Where its memory begins.
+    fn memory(&self) -> *mut u8 {
+        self.memory.get().cast()
+    }
+
+    fn memory_size(&self) -> usize {
+        self.memory.get().len()
+    }
+
+    /// Bytes of its stack.
+    fn stack_size(&self) -> usize {
+        self.memory_size() - self.data_size
+    }
+
+    /// One past its stack's highest address.
+    pub(super) fn stack_top(&self) -> usize {
+        self.base + REGION
+    }
+
+    /// Maps what it consists of. Below the stack nothing is mapped, so it cannot grow into anything.
+    ///
+    /// # Safety
+    /// As [`Space::map`].
+    pub(super) unsafe fn map(&self, space: &Space) {
+        // SAFETY: the caller's duty, here and below.
+        unsafe { space.begin(self.base) };
+        for segment in self.segments {
+            let access = match segment.is_code {
+                true => Access::Execute,
+                false => Access::Read,
+            };
+            let bytes = segment.bytes;
+            // SAFETY: as above.
+            unsafe { space.map(segment.at, bytes.as_ptr(), bytes.len(), access) };
+        }
+        let data = self.memory();
+        // SAFETY: as above.
+        unsafe { space.map(self.data_at, data, self.data_size, Access::Write) };
+        let (stack, size) = (data.wrapping_add(self.data_size), self.stack_size());
+        // SAFETY: as above.
+        unsafe { space.map(self.stack_top() - size, stack, size, Access::Write) };
+    }
+
+    /// Makes its memory what it begins with.
+    ///
+    /// # Safety
+    /// Its thread does, in the kernel.
+    pub(super) unsafe fn refresh(&self) {
+        let (memory, len) = (self.memory(), self.data.len().min(self.data_size));
+        // SAFETY: the memory is the task's, which does not run meanwhile.
+        unsafe { memory.copy_from_nonoverlapping(self.data.as_ptr(), len) };
+        // SAFETY: as above.
+        unsafe {
+            memory
+                .wrapping_add(len)
+                .write_bytes(0, self.memory_size() - len)
+        };
+    }
+
+    /// Copies from the task's memory, which it names by its own address; false if it is not the task's.
+    ///
+    /// # Safety
+    /// Its thread does, in the kernel: so nothing changes meanwhile.
+    pub(super) unsafe fn copy_from(&self, at: usize, to: &mut [u8]) -> bool {
+        let Some(from) = self.find(at, to.len()) else {
+            return false;
+        };
+        // SAFETY: so many bytes are there, and the caller's duty.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
+        true
+    }
+
+    /// Where the identity mapping has `len` bytes that the task has at `at`, if it has them all in one piece.
+    fn find(&self, at: usize, len: usize) -> Option<*const u8> {
+        let stack = self.stack_top() - self.stack_size();
+        let data = self.memory().cast_const();
+        let own = [
+            (self.data_at, data, self.data_size),
+            (stack, data.wrapping_add(self.data_size), self.stack_size()),
+        ];
+        let fixed = self.segments.iter();
+        let fixed = fixed.map(|it| (it.at, it.bytes.as_ptr(), it.bytes.len()));
+        own.into_iter()
+            .chain(fixed)
+            .find_map(|(begin, memory, size)| {
+                let offset = at.checked_sub(begin)?;
+                (len <= size && offset <= size - len).then(|| memory.wrapping_add(offset))
+            })
+    }
+}

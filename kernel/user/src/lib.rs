@@ -1,0 +1,126 @@
+//! For protected tasks: the kernel's calls as safe functions, the entry, the panic handler.
+//!
+//! ```ignore
+//! #![no_std]
+//! #![no_main]
+//!
+//! takt_user::entry!(main);
+//!
+//! const SERVER: takt_user::Peer = takt_user::Peer::new(0);
+//!
+//! fn main(_: u64) {
+//!     let answer = SERVER.call([1, 2, 3, 4, 5, 6]);
+//!     takt_user::log!("{answer:?}");
+//! }
+//! ```
+#![no_std]
+
+#[cfg(feature = "task")]
+mod memory;
+mod syscall;
+mod text;
+
+pub use syscall::{exit, null, receive, reply, reply_and_receive, sleep_until, time, yield_now};
+pub use takt_abi as abi;
+pub use takt_abi::{Error, FaultKind};
+pub use text::log;
+
+/// A message: six words, which are copied from task to task.
+pub type Message = [u64; abi::WORDS];
+
+/// A time that never comes.
+pub const NEVER: u64 = u64::MAX;
+
+/// Another task, by the number of the handle: its place among the `peers` that the manifest gives this task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer(u32);
+
+impl Peer {
+    /// The one of this number. Whether there is one shows when it is used.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Sends it a message and waits for the reply. It runs with the caller's priority meanwhile, if its own is lower.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`], [`Error::NoRight`], [`Error::Stale`], [`Error::Dead`], [`Error::Deadlock`].
+    pub fn call(self, message: Message) -> Result<Message, Error> {
+        syscall::call(self.0, message)
+    }
+
+    /// Has it receive these notifications; those that it has not received yet are added to.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`], [`Error::NoRight`], [`Error::Stale`], [`Error::Dead`];
+    /// [`Error::InvalidArgument`] for other bits than [`abi::NOTIFICATIONS`].
+    pub fn notify(self, bits: u32) -> Result<(), Error> {
+        syscall::notify(self.0, bits)
+    }
+
+    /// From now on means the life that the task lives now.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`]; [`Error::Dead`] if it does not live.
+    pub fn renew(self) -> Result<(), Error> {
+        syscall::renew(self.0)
+    }
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Notifications; none with a message.
+    pub bits: u32,
+    /// The message, of a task that waits for a reply.
+    pub call: Option<Incoming>,
+}
+
+/// A message that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming {
+    /// Who sent it: the badge that the manifest gave the sender's handle; of a fault the number of the task.
+    pub badge: u32,
+    /// Whether it is a [`fault`](abi::fault).
+    pub is_fault: bool,
+    /// Its words.
+    pub message: Message,
+}
+
+/// Declares the task's main function, `fn(u64)`, which is told the number that the task was started with. When it returns, the
+/// task has ended.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn takt_task_main(argument: u64) -> ! {
+            let main: fn(u64) = $main;
+            main(argument);
+            $crate::exit(0)
+        }
+
+        ::core::arch::global_asm!(
+            ".section .text.start, \"ax\"",
+            ".global takt_task_start",
+            "takt_task_start:",
+            "xor ebp, ebp",
+            "call takt_task_main",
+            "ud2",
+            ".text",
+        );
+    };
+}
+
+/// Writes a line to the log, as `format!` makes it; it is cut behind [`abi::MAX_LOG`] bytes.
+#[macro_export]
+macro_rules! log {
+    ($($text:tt)+) => { $crate::log(::core::format_args!($($text)+)) };
+}
+
+#[cfg(feature = "task")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    log!("{info}");
+    syscall::panicked()
+}

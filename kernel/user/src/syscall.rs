@@ -1,0 +1,178 @@
+//! The instruction, and the calls.
+
+use core::arch::asm;
+
+use crate::abi::{Call, Error, FAULT, MESSAGE, NOTIFICATIONS};
+use crate::{Incoming, Message, Received};
+
+/// What a call gives.
+struct Given {
+    status: u64,
+    value: u64,
+    message: Message,
+}
+
+impl Given {
+    fn result(self) -> Result<Self, Error> {
+        match Error::from_number(self.status) {
+            None => Ok(self),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+const NO_MESSAGE: Message = [0; crate::abi::WORDS];
+
+#[inline(always)]
+fn syscall(call: Call, a: u64, b: u64, message: Message) -> Given {
+    let [mut w0, mut w1, mut w2, mut w3, mut w4, mut w5] = message;
+    let (status, value);
+    // SAFETY: the kernel changes no memory of the task's, and no register but those that are said here. rbx and rbp are the
+    // compiler's own, so they wait on the stack.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "mov rbx, r8",
+            "mov rbp, r9",
+            "syscall",
+            "mov r8, rbx",
+            "mov r9, rbp",
+            "pop rbp",
+            "pop rbx",
+            inout("rax") call as u64 => status,
+            inout("rsi") a => _,
+            inout("rdx") b => value,
+            inout("r8") w0,
+            inout("r9") w1,
+            inout("r12") w2,
+            inout("r13") w3,
+            inout("r14") w4,
+            inout("r15") w5,
+            out("rcx") _, out("rdi") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+    Given {
+        status,
+        value,
+        message: [w0, w1, w2, w3, w4, w5],
+    }
+}
+
+fn plain(call: Call, a: u64, b: u64) -> Result<u64, Error> {
+    syscall(call, a, b, NO_MESSAGE)
+        .result()
+        .map(|given| given.value)
+}
+
+/// Does nothing, for whoever measures it.
+#[inline(always)]
+pub fn null() {
+    let _ = syscall(Call::Null, 0, 0, NO_MESSAGE);
+}
+
+/// Lets a task of the same priority run.
+pub fn yield_now() {
+    // It cannot fail.
+    let _ = plain(Call::Yield, 0, 0);
+}
+
+/// The time since the machine was switched on, in nanoseconds.
+#[must_use]
+pub fn time() -> u64 {
+    plain(Call::Time, 0, 0).unwrap_or_default()
+}
+
+/// Waits until the [`time`] is this.
+pub fn sleep_until(deadline: u64) {
+    // It cannot fail.
+    let _ = plain(Call::SleepUntil, deadline, 0);
+}
+
+#[inline(always)]
+pub(crate) fn call(handle: u32, message: Message) -> Result<Message, Error> {
+    let given = syscall(Call::Call, handle.into(), 0, message).result()?;
+    Ok(given.message)
+}
+
+pub(crate) fn notify(handle: u32, bits: u32) -> Result<(), Error> {
+    plain(Call::Notify, handle.into(), bits.into()).map(|_| ())
+}
+
+pub(crate) fn renew(handle: u32) -> Result<(), Error> {
+    plain(Call::Renew, handle.into(), 0).map(|_| ())
+}
+
+#[inline(always)]
+fn received(given: Given) -> Result<Received, Error> {
+    let given = given.result()?;
+    let what = given.value as u32;
+    Ok(Received {
+        bits: what & NOTIFICATIONS,
+        call: (what & MESSAGE != 0).then_some(Incoming {
+            badge: (given.value >> 32) as u32,
+            is_fault: what & FAULT != 0,
+            message: given.message,
+        }),
+    })
+}
+
+/// Waits for a message or for one of these notifications, until the [`time`](time) is `deadline` at most; with the mask
+/// 0 for messages only.
+///
+/// # Errors
+/// [`Error::TimedOut`]; [`Error::NotReplied`]; [`Error::InvalidArgument`] for other bits than
+/// [`NOTIFICATIONS`](crate::abi::NOTIFICATIONS).
+#[inline(always)]
+pub fn receive(mask: u32, deadline: u64) -> Result<Received, Error> {
+    received(syscall(Call::Receive, mask.into(), deadline, NO_MESSAGE))
+}
+
+/// Answers the message that was received last.
+///
+/// # Errors
+/// [`Error::NothingToReply`].
+#[inline(always)]
+pub fn reply(message: Message) -> Result<(), Error> {
+    syscall(Call::Reply, 0, 0, message).result().map(|_| ())
+}
+
+/// Answers the message that was received last, and waits as [`receive`] does.
+///
+/// # Errors
+/// [`Error::NothingToReply`], or as [`receive`].
+#[inline(always)]
+pub fn reply_and_receive(message: Message, mask: u32, deadline: u64) -> Result<Received, Error> {
+    received(syscall(
+        Call::ReplyAndReceive,
+        mask.into(),
+        deadline,
+        message,
+    ))
+}
+
+pub(crate) fn log(text: &[u8]) {
+    // The address is the task's own.
+    let _ = plain(Call::Log, text.as_ptr() as u64, text.len() as u64);
+}
+
+/// Ends the task with a code: 0 says that all went well.
+pub fn exit(code: u64) -> ! {
+    loop {
+        // It does not come back.
+        let _ = plain(Call::Exit, code, 0);
+    }
+}
+
+/// Has the kernel stop the task as one that panicked.
+#[cfg(feature = "task")]
+pub(crate) fn panicked() -> ! {
+    loop {
+        // It does not come back.
+        let _ = plain(Call::Panic, 0, 0);
+    }
+}

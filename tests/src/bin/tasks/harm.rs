@@ -1,0 +1,111 @@
+//! What tasks must not do: each stops the task with the exact kind and address, and nothing else.
+
+use takt_abi::FaultKind::{self, *};
+use takt_kernel::task::{Ended, Fault, all};
+use takt_kernel::time::{Expiry, Instant, Timer, cycles_to_nanos, sleep_nanos};
+use takt_tests::harness::Failure;
+use takt_tests::{check, check_eq, target_test};
+
+use crate::{KEEPER, VICTIM, start};
+
+/// Where the victim's region lies.
+const OWN: core::ops::Range<u64> = 0x80_0060_0000..0x80_0080_0000;
+/// In the kernel's image.
+const KERNEL: u64 = 0x100_0000;
+
+/// What the victim is told, what becomes of it, and what a page fault is about. QEMU has neither #AC nor #XM nor `icebp`.
+const HARM: &[(u32, FaultKind, Option<u64>)] = &[
+    (0, PageFault, Some(KERNEL)),
+    (1, PageFault, Some(KERNEL)),
+    (2, PageFault, Some(KERNEL)),
+    (3, PageFault, None),
+    (4, PageFault, None),
+    (5, PageFault, Some(16)),
+    (6, PageFault, None),
+    (7, GeneralProtection, None),
+    (8, InvalidOpcode, None),
+    (9, DivideError, None),
+    (10, GeneralProtection, None),
+    (11, GeneralProtection, None),
+    (12, GeneralProtection, None),
+    (13, GeneralProtection, None),
+    (14, GeneralProtection, None),
+    (15, GeneralProtection, None),
+    (16, GeneralProtection, None),
+    (17, GeneralProtection, None),
+    (18, GeneralProtection, None),
+    (19, Debug, None),
+    (23, X87, None),
+    (24, IllegalCall, Some(999)),
+    (25, Panic, None),
+    (26, GeneralProtection, None),
+    (27, GeneralProtection, None),
+    (32, PageFault, Some(KERNEL)),
+    (33, InvalidOpcode, None),
+];
+
+/// Has the victim do harm, and says how it was stopped.
+fn stopped(what: u32) -> Result<Fault, Failure> {
+    match start(VICTIM, what)?.end()? {
+        Ended::Stopped(fault) => Ok(fault),
+        Ended::Exited(code) => Err(Failure::new(format_args!("{what} ended with {code}"))),
+    }
+}
+
+fn tick(_: usize, _: Expiry) {}
+
+target_test! {
+    /// Memory, instructions and ports that it does not have, exceptions that it raises itself, calls that there are not;
+    /// whatever it has in registers.
+    fn whatever_a_task_does_stops_it_alone(Shared) {
+        for &(what, kind, address) in HARM {
+            let fault = stopped(what)?;
+            check_eq!((what, fault.kind), (what, kind));
+            if let Some(address) = address {
+                check_eq!((what, fault.address), (what, address));
+            }
+            check!(OWN.contains(&fault.rip) || what == 2 || what == 3, "{what} at {:#x}", fault.rip);
+        }
+        Ok(())
+    }
+
+    /// The error code says what was done, where the stack ends is one page of nothing, and registers are as they were.
+    fn a_fault_says_what_was_done(Shared) {
+        let [read, write, execute] = [stopped(0)?, stopped(1)?, stopped(3)?];
+        check_eq!([read.code, write.code, execute.code], [5, 7, 0x15]);
+        check!(OWN.contains(&execute.address), "data at {:#x}", execute.address);
+        check_eq!(stopped(4)?.code, 7);
+        let overflow = stopped(6)?;
+        check!((OWN.end - 8192..OWN.end - 4096).contains(&overflow.address), "{:#x}", overflow.address);
+        Ok(())
+    }
+
+    /// While a task goes round with a `gs`, a direction and an alignment of its own, interrupts come as ever, and the timer of
+    /// a more important thread is exact.
+    fn interrupts_do_not_mind(Shared) {
+        let timer = Timer::new(tick, 0)?;
+        for what in [32, 33] {
+            let victim = start(VICTIM, what)?;
+            for _ in 0..20 {
+                let begun = Instant::now();
+                timer.arm(Instant::after_nanos(5_000));
+                sleep_nanos(10_000)?;
+                let took = cycles_to_nanos(Instant::now().cycles() - begun.cycles());
+                let late = took.saturating_sub(10_000);
+                check!(late < 1000, "{late} ns late");
+            }
+            check!(matches!(victim.end()?, Ended::Stopped(_)), "{what} was not stopped");
+        }
+        Ok(())
+    }
+
+    /// Its supervisor has it begin anew twice: its data are as at first, each time.
+    fn a_life_begins_with_what_it_began_with(Shared) {
+        let keeper = start(KEEPER, 2)?;
+        let before = all()[VICTIM.0].generation();
+        check_eq!(stopped(34)?.kind, InvalidOpcode);
+        check_eq!(all()[VICTIM.0].generation(), before + 2);
+        start(crate::CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
+    }
+}

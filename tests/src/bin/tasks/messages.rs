@@ -1,0 +1,83 @@
+//! Messages: calls and replies, rights, and what becomes of them when a task dies.
+
+use takt_kernel::task::{Ended, all};
+use takt_tests::harness::{Failure, print};
+use takt_tests::{check, check_eq, note, target_test};
+
+use crate::{CLIENT, KEEPER, SERVER, VICTIM, start};
+
+target_test! {
+    /// A task calls another, which has all six words and the badge, and its reply comes back; notifications are added up.
+    fn a_call_is_answered(Shared) {
+        let server = start(SERVER, 0xff)?;
+        start(CLIENT, 0)?.succeeds()?;
+        server.succeeds()
+    }
+
+    /// What a handle does not allow is refused, and what is no handle.
+    fn handles_allow_what_they_were_given_for(Shared) {
+        let server = start(SERVER, 0)?;
+        start(CLIENT, 1)?.succeeds()?;
+        server.succeeds()
+    }
+
+    /// A task that dies of a message: the caller is told, its supervisor as well, which has it begin anew; then the old handle
+    /// means nobody.
+    fn the_dead_do_not_answer(Shared) {
+        let before = all()[SERVER.0].generation();
+        check_eq!(before, 1);
+        let keeper = start(KEEPER, 1)?;
+        let server = start(SERVER, 0)?;
+        start(CLIENT, 2)?.succeeds()?;
+        let ended = server.end()?;
+        check!(matches!(ended, Ended::Stopped(_)), "it was {ended:?}");
+        check_eq!(all()[SERVER.0].generation(), 2);
+        keeper.succeeds()
+    }
+
+    /// Time, sleep and time-outs.
+    fn time_passes(Shared) {
+        start(CLIENT, 3)?.succeeds()
+    }
+
+    /// Exact instructions of a call that does nothing, of a message and its reply between two address spaces, and from a fault to
+    /// the supervisor, each as the task sees it that makes or takes it.
+    fn calls_are_short(Alone) {
+        let server = start(SERVER, 0)?;
+        let Ended::Exited(code) = start(CLIENT, 4)?.end()? else {
+            return Err(Failure::new(format_args!("it was stopped")));
+        };
+        server.succeeds()?;
+        let (null, call) = (code & 0xffff, code >> 16);
+        check!(null <= 35, "a null call takes {null} instructions");
+        let keeper = start(KEEPER, 0)?;
+        let Ended::Stopped(at) = start(VICTIM, 28)?.end()? else {
+            return Err(Failure::new(format_args!("it was not stopped")));
+        };
+        let Ended::Exited(told) = start(CLIENT, 7)?.end()? else {
+            return Err(Failure::new(format_args!("it was stopped")));
+        };
+        start(CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()?;
+        let fault = told - at.registers[0];
+        note!("null call {null}, call and reply {call}, fault to supervisor {fault} instructions");
+        for (name, value) in [("null-call", null), ("call-reply", call), ("fault", fault)] {
+            print(format_args!("bench task-{name} insn {value}\n"));
+        }
+        Ok(())
+    }
+
+    /// A wild write of one task: the others do not notice.
+    fn a_wild_write_harms_nobody(Shared) {
+        let keeper = start(KEEPER, 0)?;
+        let server = start(SERVER, 0)?;
+        let client = start(CLIENT, 5)?;
+        let victim = start(VICTIM, 1)?;
+        let ended = victim.end()?;
+        check!(matches!(ended, Ended::Stopped(_)), "it was {ended:?}");
+        client.succeeds()?;
+        server.succeeds()?;
+        start(CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
+    }
+}

@@ -1,0 +1,124 @@
+//! What calls.
+
+use core::arch::x86_64::_rdtsc;
+
+use takt_user::abi::NOTIFICATIONS;
+use takt_user::{Error, Peer, exit, null, receive, reply, sleep_until, time, yield_now};
+
+const SERVER: Peer = Peer::new(0);
+const KEEPER: Peer = Peer::new(1);
+const VICTIM: Peer = Peer::new(2);
+const BELL: Peer = Peer::new(3);
+
+/// Ends the task with the line's number unless it holds.
+macro_rules! holds {
+    ($condition:expr) => {
+        if !$condition {
+            takt_user::log!("{} does not hold", stringify!($condition));
+            exit(line!().into());
+        }
+    };
+}
+
+/// So many instructions, by the lowest of some measurements; the reading's own are taken off.
+fn measured(act: impl Fn()) -> u64 {
+    let mut least = u64::MAX;
+    for _ in 0..8 {
+        // SAFETY: reads a counter.
+        let begun = unsafe { _rdtsc() };
+        act();
+        // SAFETY: reads a counter.
+        least = least.min(unsafe { _rdtsc() } - begun);
+    }
+    least
+}
+
+pub(crate) fn run(what: u64) {
+    match what {
+        0 => calls(),
+        1 => rights(),
+        2 => death(),
+        3 => times(),
+        4 => {
+            // So many bits each: null call, call and reply.
+            let nothing = measured(|| {});
+            let null = measured(null) - nothing;
+            let call = measured(|| {
+                let _ = SERVER.call([5; 6]);
+            }) - nothing;
+            holds!(SERVER.call([0; 6]).is_ok());
+            exit(null | call << 16);
+        }
+        5 => wild(),
+        7 => exit(KEEPER.call([0; 6]).map_or(0, |words| words[4])),
+        6 => holds!(KEEPER.call([1; 6]).is_ok()),
+        _ => exit(96),
+    }
+}
+
+fn calls() {
+    for round in 10..200 {
+        let sent = [round, round + 1, 3, 4, 5, u64::MAX - 20];
+        let got = SERVER.call(sent);
+        let expected = core::array::from_fn(|place| sent[place] + place as u64 + 7);
+        holds!(got == Ok(expected));
+    }
+    holds!(BELL.notify(0b101).is_ok());
+    holds!(SERVER.notify(0b1000).is_ok());
+    holds!(SERVER.call([2; 6]).map(|words| words[1]) == Ok(0b1101));
+    takt_user::log!("it has been called {} times", 190);
+    holds!(SERVER.call([0; 6]) == Ok([0; 6]));
+    holds!(SERVER.call([0; 6]) == Err(Error::Dead));
+}
+
+fn rights() {
+    holds!(BELL.call([9; 6]) == Err(Error::NoRight));
+    holds!(KEEPER.notify(1) == Err(Error::NoRight));
+    holds!(Peer::new(4).call([9; 6]) == Err(Error::NoHandle));
+    holds!(Peer::new(u32::MAX).call([9; 6]) == Err(Error::NoHandle));
+    holds!(SERVER.notify(NOTIFICATIONS + 1) == Err(Error::InvalidArgument));
+    holds!(reply([0; 6]) == Err(Error::NothingToReply));
+    holds!(VICTIM.call([0; 6]) == Err(Error::Dead));
+    holds!(SERVER.call([0; 6]) == Ok([0; 6]));
+}
+
+/// The server dies of a message, and is started again by its supervisor.
+fn death() {
+    holds!(SERVER.call([1; 6]) == Err(Error::Dead));
+    // It is less important than this task, and has yet to tell its supervisor.
+    sleep_until(time() + 1_000_000);
+    let told = KEEPER.call([0; 6]);
+    holds!(told.map(|words| (words[0], words[2], words[5])) == Ok((14, 0x100_0000, 1)));
+    holds!(SERVER.call([9; 6]) == Err(Error::Stale));
+    holds!(SERVER.renew() == Ok(()));
+    holds!(SERVER.call([9; 6]).is_ok());
+    holds!(SERVER.call([1; 6]) == Err(Error::Dead));
+    sleep_until(time() + 1_000_000);
+    holds!(SERVER.renew() == Err(Error::Dead));
+    holds!(KEEPER.call([1; 6]).map(|words| words[5]) == Ok(2));
+}
+
+fn times() {
+    let begun = time();
+    sleep_until(begun + 1_000_000);
+    let woken = time();
+    holds!(woken >= begun + 1_000_000);
+    holds!(woken < begun + 1_020_000);
+    yield_now();
+    holds!(matches!(receive(1, time() + 500_000), Err(Error::TimedOut)));
+    holds!(time() >= woken + 500_000);
+    holds!(matches!(receive(0, 0), Err(Error::TimedOut)));
+    holds!(matches!(receive(1 << 31, 0), Err(Error::InvalidArgument)));
+}
+
+/// Calls while another task does harm beside it.
+fn wild() {
+    for round in 10..2000 {
+        if round == 1000 {
+            // The other one is less important.
+            sleep_until(time() + 100_000);
+        }
+        holds!(SERVER.call([round; 6]).map(|words| words[5]) == Ok(round + 5 + 7));
+    }
+    holds!(SERVER.call([0; 6]).is_ok());
+}

@@ -1,0 +1,142 @@
+//! What a task must not do, and what must not harm anyone.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_user::exit;
+
+pub(crate) const WRITE: u64 = 1;
+
+/// In the kernel's image.
+const KERNEL: usize = 0x100_0000;
+
+/// Not zero at the beginning of a life.
+static SEED: AtomicU64 = AtomicU64::new(0x5eed);
+
+/// Uses stack without end.
+#[inline(never)]
+#[expect(unconditional_recursion, reason = "it is to run out of stack")]
+fn recurse(depth: u64) -> u64 {
+    let local = core::hint::black_box([depth; 16]);
+    recurse(depth + 1) + local[(depth % 16) as usize]
+}
+
+/// Does the harm of this number; the numbers are those of the table in the tests of the image.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "each is a harm of its own"
+)]
+pub(crate) fn run(which: u64) {
+    let own = &raw const SEED as usize;
+    // SAFETY: none: each stops the task, which is the test, or leaves registers that only the kernel could mind.
+    unsafe {
+        match which {
+            0 => (KERNEL as *const u8).read_volatile().into(),
+            WRITE => {
+                (KERNEL as *mut u8).write_volatile(1);
+                0
+            }
+            2 => core::mem::transmute::<usize, extern "C" fn() -> u64>(KERNEL)(),
+            3 => core::mem::transmute::<usize, extern "C" fn() -> u64>(own)(),
+            4 => {
+                (run as *const () as *mut u8).write_volatile(1);
+                0
+            }
+            5 => (16 as *const u64).read_volatile(),
+            6 => recurse(0),
+            7 => ((1usize << 63) as *const u64).read_volatile(),
+            8 => {
+                asm!("ud2");
+                0
+            }
+            9 => {
+                asm!("xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _);
+                0
+            }
+            10 => {
+                asm!("in al, 0x60", out("al") _);
+                0
+            }
+            11 => {
+                asm!("out 0x80, al", in("al") 0u8);
+                0
+            }
+            12 => {
+                asm!("hlt");
+                0
+            }
+            13 => {
+                asm!("cli");
+                0
+            }
+            14 => {
+                asm!("mov {}, cr3", out(reg) _);
+                0
+            }
+            15 => {
+                asm!("rdmsr", in("ecx") 0xc000_0080u32, out("eax") _, out("edx") _);
+                0
+            }
+            16 => {
+                asm!("sgdt [{}]", in(reg) &mut [0u8; 16]);
+                0
+            }
+            17 => {
+                asm!("int3");
+                0
+            }
+            18 => {
+                asm!("int 0x50");
+                0
+            }
+            19 => {
+                asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop");
+                0
+            }
+            23 => {
+                asm!("fninit", "fldcw [{}]", "fldz", "fldz", "fdivp", "fwait", in(reg) &0x370u16);
+                0
+            }
+            24 => {
+                asm!("syscall", inout("rax") 999u64 => _, out("rcx") _, out("r11") _, out("rsi") _, out("rdx") _, out("rdi") _);
+                0
+            }
+            25 => panic!("as it was told"),
+            26 => {
+                asm!("swapgs");
+                0
+            }
+            27 => {
+                asm!("mov ss, {:e}", "nop", in(reg) 0x10u32);
+                0
+            }
+            28 => {
+                // When it was is the highest register of what is told of it.
+                asm!("rdtsc", "shl rdx, 32", "lea r15, [rax + rdx]", "ud2", out("rax") _, out("rdx") _, out("r15") _);
+                0
+            }
+            // Harmless from here on: it has whatever it likes in its registers, is interrupted, calls, and faults only then.
+            32 => {
+                asm!("xor eax, eax", "mov gs, ax", "wrgsbase rax", "pushfq", "or qword ptr [rsp], 0x44400", "popfq",
+                     "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
+                     "mov eax, [{}]", in(reg) KERNEL, out("eax") _, out("ecx") _);
+                0
+            }
+            33 => {
+                asm!("mov rax, -1", "wrgsbase rax", "std", "mov ecx, 2000000", "2: dec ecx", "jnz 2b",
+                     "mov eax, 2", "syscall", "ud2", out("rax") _, out("rcx") _, out("r11") _, out("rdx") _, out("rsi") _, out("rdi") _);
+                0
+            }
+            // A life finds what it began with.
+            34 => {
+                if SEED.swap(1, Relaxed) != 0x5eed {
+                    exit(34);
+                }
+                asm!("ud2");
+                0
+            }
+            _ => exit(98),
+        };
+    }
+    exit(97)
+}

@@ -1,0 +1,98 @@
+//! All that the tasks of the on-target tests do: each is told by its argument what it is.
+#![no_std]
+#![no_main]
+
+mod client;
+mod harm;
+
+use takt_user::abi::fault;
+use takt_user::{NEVER, exit, receive, reply_and_receive};
+
+takt_user::entry!(main);
+
+/// The argument's high half.
+const KEEPER: u64 = 1;
+const SERVER: u64 = 2;
+const CLIENT: u64 = 3;
+const VICTIM: u64 = 4;
+
+fn main(argument: u64) {
+    let what = argument & 0xffff_ffff;
+    match argument >> 32 {
+        KEEPER => keeper(what),
+        SERVER => server(what),
+        CLIENT => client::run(what),
+        VICTIM => harm::run(what),
+        _ => exit(99),
+    }
+}
+
+/// Supervises: faults of tasks are told to whoever calls, and a task begins anew as often as the argument says. A call of
+/// 0 tells of the last fault, any other ends it.
+fn keeper(mut restarts: u64) {
+    let mut last = [0; 6];
+    let Ok(mut received) = receive(0, NEVER) else {
+        exit(1)
+    };
+    loop {
+        let Some(call) = received.call else { exit(2) };
+        // SAFETY: reads a counter.
+        let now = unsafe { core::arch::x86_64::_rdtsc() };
+        let mut answer = last;
+        if call.is_fault {
+            last = call.message;
+            // In the place of the stack pointer.
+            last[fault::RSP] = now;
+            let again = restarts > 0;
+            restarts = restarts.saturating_sub(1);
+            answer = [0; 6];
+            answer[0] = if again { fault::RESTART } else { fault::STOP };
+        } else if call.message[0] != 0 {
+            if takt_user::reply(answer).is_err() {
+                exit(3);
+            }
+            return;
+        }
+        let Ok(next) = reply_and_receive(answer, 0, NEVER) else {
+            exit(4)
+        };
+        received = next;
+    }
+}
+
+/// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
+/// and by a fault if that is 1.
+fn server(mask: u64) {
+    let Ok(mut received) = receive(mask as u32, NEVER) else {
+        exit(1)
+    };
+    let mut bits = 0;
+    loop {
+        bits |= received.bits;
+        let Some(call) = received.call else {
+            match receive(mask as u32, NEVER) {
+                Ok(next) => received = next,
+                Err(_) => exit(2),
+            }
+            continue;
+        };
+        let mut answer = call.message;
+        match answer[0] {
+            0 => {
+                let _ = takt_user::reply(answer);
+                return;
+            }
+            1 => harm::run(harm::WRITE),
+            2 => answer[1] = bits.into(),
+            _ => {
+                for (place, word) in answer.iter_mut().enumerate() {
+                    *word += place as u64 + u64::from(call.badge);
+                }
+            }
+        }
+        match reply_and_receive(answer, mask as u32, NEVER) {
+            Ok(next) => received = next,
+            Err(_) => exit(3),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Protected tasks: one is stopped for what it does, and the others go on. The image is that of the on-target tests.
+
+use anyhow::{Context, Result, ensure};
+
+use super::Stage;
+use crate::commands::test::with_tasks;
+
+/// Two tasks call each other a thousand times, a third writes where it must not, a fourth is its supervisor: who was stopped where
+/// and why is in the log and in the trace.
+pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
+    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image.to_str().context("a path that is no text")?;
+    let dir = stage.dir("tasks");
+    let words = ["run", "--image", image, "-o", &dir, "-e", "task,sched"];
+    let append = "test=messages::a_wild_write_harms_nobody";
+    let done = stage
+        .xtask(&[&words[..], &["--append", append]].concat())?
+        .code(0)?
+        .says("task 'victim' stopped: #PF page fault writing 0x0000000001000000, not permitted, at 0x000000800060")?
+        .says(" = probe::harm::run (tests/tasks/src/harm.rs:")?
+        .says("test messages::a_wild_write_harms_nobody ... ok")?;
+    let fault = done
+        .stdout
+        .lines()
+        .find(|line| line.contains(": task_fault: "));
+    let fault = fault.context("no task_fault in the trace")?;
+    for part in [
+        "comm=victim",
+        "kind=#PF",
+        "code=0x7 ",
+        "rip=0x800060",
+        "address=0x1000000 ",
+    ] {
+        ensure!(fault.contains(part), "`{part}` is missing in {fault}");
+    }
+    // The calls go on behind it.
+    let (_, behind) = done
+        .stdout
+        .split_once(": task_fault: ")
+        .context("no fault")?;
+    for event in ["ipc_call: comm=server", "ipc_reply: comm=server"] {
+        ensure!(behind.contains(event), "no `{event}` behind the fault");
+    }
+    Ok(())
+}

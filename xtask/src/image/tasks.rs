@@ -1,0 +1,61 @@
+//! Protected tasks: the manifest that declares them, and how they come into the image.
+
+mod build;
+mod manifest;
+mod names;
+mod pack;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub use manifest::Manifest;
+pub use names::Names;
+
+use crate::paths;
+
+/// Tasks that are built and packed.
+#[derive(Debug)]
+pub(super) struct Packed {
+    /// Rust that declares them, for `takt-board`.
+    pub(super) source: PathBuf,
+}
+
+/// Builds the tasks of a manifest, and packs them.
+///
+/// # Errors
+///
+/// If the manifest makes no sense, or a task does not build or does not fit.
+pub(super) fn pack(manifest: &Path, verbose: bool) -> Result<Packed> {
+    let read = Manifest::read(manifest)?;
+    let dir = paths::target().join("image-tasks").join(name(manifest));
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot make the folder {}", dir.display()))?;
+    let mut programs = Vec::new();
+    for number in 0..read.tasks.len() {
+        let elf = build::build(&read, number, &dir, verbose)?;
+        let name = &read.tasks[number].name;
+        programs.push(pack::Program::read(&elf).with_context(|| format!("the task `{name}`"))?);
+    }
+    let source = pack::write(&read, &programs, &dir)?;
+    Ok(Packed { source })
+}
+
+/// A word for the tasks of a manifest, by which what is built of them is kept apart: the folder's name, and a number for its
+/// place.
+pub(super) fn name(manifest: &Path) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let manifest = manifest
+        .canonicalize()
+        .unwrap_or_else(|_| manifest.to_owned());
+    let mut hasher = DefaultHasher::new();
+    manifest.hash(&mut hasher);
+    let folder = manifest
+        .parent()
+        .and_then(Path::file_name)
+        .unwrap_or_default();
+    let folder: String = (folder.to_string_lossy().chars())
+        .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+        .collect();
+    format!("{folder}-{:08x}", hasher.finish() as u32)
+}

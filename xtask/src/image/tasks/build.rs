@@ -1,0 +1,83 @@
+//! Builds a task: a static ELF of its own, linked to where the kernel maps nothing.
+//!
+//! The code is position-independent, since it lies above 4 GiB; the addresses are final all the same.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use takt_abi::{FIRST_REGION, REGION};
+
+use super::Manifest;
+use crate::image::build::{self, TARGET, disturbs};
+use crate::paths;
+use crate::term::write_stderr;
+
+/// Cargo keeps what is built with other flags apart, so each task's address among them. Frame pointers, for backtraces.
+const RUSTFLAGS: &str = "-C relocation-model=pic -C force-frame-pointers=yes -C target-cpu=x86-64";
+
+/// What the linker is told.
+const LINK: [&str; 9] = [
+    "-nostartfiles",
+    "-nostdlib",
+    "-static",
+    "-no-pie",
+    "-Wl,--build-id=none",
+    "-Wl,--gc-sections",
+    "-Wl,-z,max-page-size=4096",
+    "-Wl,-z,noexecstack",
+    "-Wl,-Ttask.ld",
+];
+
+/// Where a task's region begins.
+pub(super) fn base(number: usize) -> u64 {
+    (FIRST_REGION + number * REGION) as u64
+}
+
+/// Builds task `number` of a manifest; gives its ELF file, below `dir`.
+pub(super) fn build(
+    manifest: &Manifest,
+    number: usize,
+    dir: &Path,
+    verbose: bool,
+) -> Result<PathBuf> {
+    let task = &manifest.tasks[number];
+    let bin = task.bin.as_ref().unwrap_or(&task.name);
+    let mut cargo = Command::new(paths::cargo());
+    for (name, _) in std::env::vars_os() {
+        if disturbs(&name.to_string_lossy()) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.args(["build", "--package", &task.package, "--bin", bin]);
+    cargo.args(["--target", TARGET, "--profile", "image", "--target-dir"]);
+    cargo.arg(dir.join(&task.name));
+    cargo.arg("--message-format=json-render-diagnostics");
+    if !task.features.is_empty() {
+        cargo.args(["--features", &task.features.join(",")]);
+    }
+    let mut flags = RUSTFLAGS.to_owned();
+    for arg in LINK {
+        flags += &format!(" -C link-arg={arg}");
+    }
+    flags += &format!(" -C link-arg=-Wl,--defsym=__task_base={:#x}", base(number));
+    cargo
+        .envs(build::variables(false))
+        .env("RUSTFLAGS", flags)
+        .current_dir(paths::workspace())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    if !verbose {
+        cargo.stderr(Stdio::piped());
+    }
+    let output = cargo
+        .spawn()
+        .and_then(std::process::Child::wait_with_output)
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        write_stderr(&String::from_utf8_lossy(&output.stderr));
+        bail!("the task `{}` does not build", task.name);
+    }
+    build::find_executable(&output.stdout, bin)
+        .with_context(|| format!("cargo built no executable named `{bin}`"))
+}

@@ -1,0 +1,206 @@
+//! Packs tasks: their pages as files, and Rust that declares what the kernel has to know.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use object::Endianness;
+use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+use takt_abi::REGION;
+
+use super::build::base;
+use super::manifest::{Manifest, Right, Task};
+
+const PAGE: usize = 4096;
+
+/// A task's program.
+pub(super) struct Program {
+    entry: u64,
+    segments: Vec<Segment>,
+    data: Segment,
+    /// Bytes of the data, those that begin as zeros included.
+    data_size: usize,
+    elf: PathBuf,
+}
+
+#[derive(Default)]
+struct Segment {
+    at: u64,
+    bytes: Vec<u8>,
+    is_code: bool,
+}
+
+impl Program {
+    /// Reads the program out of an ELF file.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let header = FileHeader64::<Endianness>::parse(&*file)?;
+        let endian = header.endian()?;
+        let mut program = Self {
+            entry: header.e_entry(endian),
+            segments: Vec::new(),
+            data: Segment::default(),
+            data_size: 0,
+            elf: path.to_owned(),
+        };
+        for segment in header.program_headers(endian, &*file)? {
+            let size = segment.p_memsz(endian) as usize;
+            if segment.p_type(endian) != PT_LOAD || size == 0 {
+                continue;
+            }
+            let bytes = segment
+                .data(endian, &*file)
+                .ok()
+                .context("a segment that is cut")?;
+            let flags = segment.p_flags(endian);
+            let loaded = Segment {
+                at: segment.p_vaddr(endian),
+                bytes: bytes.to_vec(),
+                is_code: flags & PF_X != 0,
+            };
+            ensure!(
+                loaded.at.is_multiple_of(PAGE as u64),
+                "a segment that does not begin with a page"
+            );
+            if flags & PF_W != 0 {
+                ensure!(!loaded.is_code, "a segment both writable and executable");
+                ensure!(program.data_size == 0, "two segments of data");
+                program.data = loaded;
+                program.data_size = size.next_multiple_of(PAGE);
+            } else {
+                program.segments.push(loaded);
+            }
+        }
+        Ok(program)
+    }
+
+    /// Looks whether a task's pages and its stack fit into its region.
+    fn check(&self, task: &Task) -> Result<()> {
+        let sizes = self
+            .segments
+            .iter()
+            .map(|it| it.bytes.len().next_multiple_of(PAGE));
+        let pages: usize = sizes.sum::<usize>() + self.data_size;
+        // One page below the stack is not mapped.
+        let all = pages + task.stack as usize + PAGE;
+        ensure!(
+            all <= REGION,
+            "the task `{}` takes {all} bytes, more than {REGION}",
+            task.name
+        );
+        Ok(())
+    }
+}
+
+/// Writes the pages of tasks and what declares them into `dir`; gives the file of the latter. What has not changed is not written,
+/// so that nothing is built anew for its sake.
+pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Result<PathBuf> {
+    let mut statics = String::from(
+        "// Made by xtask.\n\
+         use takt_kernel::task::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Task};\n\
+         use takt_kernel::thread_stack;\n",
+    );
+    let mut tasks = String::new();
+    let mut elves = String::new();
+    for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
+        program.check(task)?;
+        let mut segments = String::new();
+        for (nr, segment) in program.segments.iter().enumerate() {
+            let mut bytes = segment.bytes.clone();
+            bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
+            let file = dir.join(format!("{}.{nr}", task.name));
+            update(&file, &bytes)?;
+            writeln!(
+                statics,
+                "static SEGMENT_{number}_{nr}: &Aligned<[u8]> = &Aligned(*include_bytes!({file:?}));"
+            )?;
+            let Segment { at, is_code, .. } = segment;
+            write!(
+                segments,
+                "Segment {{ at: {at:#x}, bytes: &SEGMENT_{number}_{nr}.0, is_code: {is_code} }}, "
+            )?;
+        }
+        writeln!(
+            statics,
+            "static SEGMENTS_{number}: &[Segment] = &[{segments}];"
+        )?;
+        writeln!(
+            statics,
+            "static PEERS_{number}: &[Peer] = &[{}];",
+            peers(manifest, task)?
+        )?;
+        let data = dir.join(format!("{}.data", task.name));
+        update(&data, &program.data.bytes)?;
+        let memory = program.data_size + task.stack as usize;
+        writeln!(
+            statics,
+            "static MEMORY_{number}: Memory<{memory}> = Memory::new();"
+        )?;
+        writeln!(
+            statics,
+            "thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);"
+        )?;
+        let supervisor = task.supervisor.as_ref().and_then(|it| manifest.number(it));
+        writeln!(
+            tasks,
+            "Task::new(Program {{ name: {:?}, priority: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
+             data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
+             supervisor: {supervisor:?}, peers: PEERS_{number}, stack: &STACK_{number} }}),",
+            task.name,
+            task.priority,
+            program.entry,
+            base(number),
+            program.data.at,
+            program.data_size,
+        )?;
+        let size = fs::metadata(&program.elf)?.len();
+        let elf = format!("{:?}", program.elf);
+        write!(
+            elves,
+            "{:?}, {:?}, ",
+            format!(".long {size}"),
+            format!(".incbin {elf}")
+        )?;
+    }
+    // The host reads it for names of addresses; it is not loaded.
+    writeln!(
+        statics,
+        "core::arch::global_asm!(\".pushsection .takt.task_elf, \\\"\\\", @progbits\", {elves} \".popsection\");"
+    )?;
+    let nr = programs.len();
+    let source = dir.join("tasks.rs");
+    update(
+        &source,
+        format!("{statics}static TASKS: [Task; {nr}] = [\n{tasks}];\n").as_bytes(),
+    )?;
+    Ok(source)
+}
+
+fn peers(manifest: &Manifest, task: &Task) -> Result<String> {
+    let mut text = String::new();
+    for peer in &task.peers {
+        let number = manifest
+            .number(&peer.task)
+            .context("a peer that there is not")?;
+        let right = |right: &Right| match right {
+            Right::Call => takt_abi::rights::CALL,
+            Right::Notify => takt_abi::rights::NOTIFY,
+        };
+        let rights = peer.rights.iter().map(right).fold(0, |all, it| all | it);
+        write!(
+            text,
+            "Peer {{ task: {number}, rights: {rights}, badge: {} }}, ",
+            peer.badge
+        )?;
+    }
+    Ok(text)
+}
+
+fn update(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
