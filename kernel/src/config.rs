@@ -95,7 +95,7 @@ pub const WORKLOAD_STACK_SIZE: usize = number(option_env!("TAKT_WORKLOAD_STACK_S
 
 /// Latencies below 2 to this power of nanoseconds are counted each by itself, larger ones to 1/256: from 8 to 24. There are
 /// 16 histograms in the status block, of 4 bytes a nanosecond.
-pub const HISTOGRAM_BITS: usize = number(option_env!("TAKT_HISTOGRAM_BITS"), 16);
+pub const HISTOGRAM_BITS: usize = number(option_env!("TAKT_HISTOGRAM_BITS"), 12);
 
 /// How many log messages can be in the making or wait for room in the log, at most 32: threads that are preempted while they
 /// log, and handlers. A message for which there is no buffer is dropped and counted.

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub const LINEAR_BITS: u32 = takt_kernel::config::HISTOGRAM_BITS as u32;
 /// Binary logarithm of [`LINEAR`].
 #[cfg(not(feature = "workload"))]
-pub const LINEAR_BITS: u32 = 16;
+pub const LINEAR_BITS: u32 = 12;
 /// Values below this have a bucket of 1 ns each.
 pub const LINEAR: usize = Scale::OWN.linear();
 /// Binary logarithm of the number of buckets into which each power of two above is cut.

@@ -296,17 +296,17 @@ pub struct LatencyRecord {
     pub sum: u64,
     pub overflow: u64,
     /// Binary logarithm of the ns from which on a bucket stands for several values.
-    #[serde(default = "usual_bits", skip_serializing_if = "is_usual")]
+    #[serde(default = "older_bits", skip_serializing_if = "is_older")]
     pub histogram_bits: u32,
 }
 
-/// That of an image without capacities of its own. Runs of older versions say none.
-fn usual_bits() -> u32 {
-    Scale::OWN.linear_bits()
+/// Runs of older versions do not say it, and have check sums without it.
+fn older_bits() -> u32 {
+    16
 }
 
-fn is_usual(bits: &u32) -> bool {
-    *bits == usual_bits()
+fn is_older(bits: &u32) -> bool {
+    *bits == older_bits()
 }
 
 impl LatencyRecord {
