@@ -63,7 +63,7 @@ mod start;
 #[cfg(all(feature = "image", feature = "workload"))]
 pub mod sweep;
 #[cfg(all(feature = "image", feature = "tasks"))]
-mod tasks;
+pub mod tasks;
 #[cfg(all(feature = "image", feature = "settings"))]
 mod tracing;
 mod uart;

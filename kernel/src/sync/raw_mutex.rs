@@ -78,16 +78,18 @@ impl RawMutex {
     }
 
     /// Locks a mutex whose owner has to be told so: `tell` is called when the calling thread stands in the queue, and so may be
-    /// given the mutex. Not at all where it is free.
+    /// given the mutex, and closes no circle. Not at all where it is free, or an error comes before.
     #[cfg(feature = "tasks")]
     pub(crate) fn lock_after(&self, tell: impl FnOnce()) -> Result<(), Error> {
         if !self.begin_wait()? {
             return Ok(());
         }
+        // Once the owner knows, the wait cannot be taken back. A circle that is closed from here on is found by who closes it.
+        self.check(Long::Accepted)?;
         tell();
         match pi::lend_and_wait(self) {
             Some(handoff) => handoff.finish()?,
-            None => self.wait_in_steps(Instant::NEVER, Long::Accepted)?,
+            None => self.lend_and_wait_in_steps(Instant::NEVER)?,
         }
         self.end_wait()
     }
@@ -109,6 +111,11 @@ impl RawMutex {
     #[inline(never)]
     fn wait_in_steps(&self, deadline: Instant, long: Long) -> Result<(), Error> {
         self.check(long)?;
+        self.lend_and_wait_in_steps(deadline)
+    }
+
+    #[inline(always)]
+    fn lend_and_wait_in_steps(&self, deadline: Instant) -> Result<(), Error> {
         if let Some(owner) = self.owner() {
             // Threads that join the chain from behind may make it longer than was checked, and then those beyond the limit
             // do not inherit: the limit is documented in `config`.

@@ -110,11 +110,8 @@ impl Task {
         };
         trace!(ipc_call, self.tid.load(Relaxed));
         let waited = self.served.lock_after(|| self.arrived.set(MESSAGE));
-        if let Err(error) = waited {
-            // It waits for the caller, so it has not come to receive the message.
-            self.arrived.clear(MESSAGE);
-            return Err(no_wait(error));
-        }
+        // It was not told of the message, or has ended.
+        waited.map_err(no_wait)?;
         // SAFETY: the task has replied, or does not live: what it left is the caller's.
         let shared = unsafe { &*self.shared.get() };
         let result = shared.result;

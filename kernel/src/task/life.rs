@@ -8,14 +8,22 @@ use super::fault::{Ended, Fault};
 use super::ipc::About;
 use super::object::{Task, all};
 use crate::arch::ring3;
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
+use crate::sync::raw_mutex::Long;
 use crate::thread::tcb::TcbRef;
 use crate::thread::{self, Builder, Thread};
+use crate::time;
 
 /// The highest priority.
 const TOP: u8 = 99;
+
+/// How often a supervisor is told of a fault that does not hear it, and nanoseconds in between: as long as it may take to begin
+/// anew itself.
+const ATTEMPTS: u32 = 100;
+const PAUSE: u64 = 1_000_000;
 
 /// Starts a task, which is told the argument. Its thread is to be joined before it is started again.
 ///
@@ -32,9 +40,12 @@ pub fn start(number: usize, argument: u64) -> Result<Thread, Error> {
     if task.is_alive.load(Relaxed) {
         return Err(Error::InvalidState);
     }
-    task.argument.store(argument, Relaxed);
+    let before = task.argument.swap(argument, Relaxed);
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
-    Builder::new(task.program.name, TOP)?.spawn(task.program.stack, live, number)
+    Builder::new(task.program.name, TOP)?
+        .spawn(task.program.stack, live, number)
+        // It may yet begin anew, by its supervisor's word.
+        .inspect_err(|_| task.argument.store(before, Relaxed))
 }
 
 impl Task {
@@ -58,12 +69,15 @@ impl Task {
 
     /// Its thread begins a life, which may be another one.
     fn begin(&'static self) -> ! {
+        // A caller that has yet to tell of a message to the life before ends first.
+        let _ = self.door.lock(Instant::NEVER, Long::Accepted);
         self.serve();
         self.arrived.clear(u32::MAX);
         self.renew_all();
         // SAFETY: the task's own thread, in the kernel.
         unsafe { self.program.refresh() };
         self.is_alive.store(true, Release);
+        let _ = self.door.unlock();
         // It is a thread's.
         let _ = thread::current().set_priority(self.program.priority);
         let (entry, stack) = (self.program.entry, self.program.stack_top());
@@ -75,9 +89,9 @@ impl Task {
     fn end(&self, ended: Ended) {
         // While it lives callers give it back to the thread.
         self.serve();
-        self.is_alive.store(false, Release);
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
+        self.is_alive.store(false, Release);
         // Whether or not it has received the message that there may be.
         self.answer(Err(takt_abi::Error::Dead));
     }
@@ -100,17 +114,25 @@ impl Task {
         words[fault::CODE] = fault.code;
         words[fault::RSP] = fault.rsp;
         words[fault::GENERATION] = self.generation().into();
-        let about = About {
-            badge: self.number() as u32,
-            is_fault: true,
-            generation: supervisor.generation(),
-        };
-        supervisor.ask(about, &mut words).is_ok() && words[0] == fault::RESTART
+        for _ in 0..ATTEMPTS {
+            let about = About {
+                badge: self.number() as u32,
+                is_fault: true,
+                generation: supervisor.generation(),
+            };
+            if supervisor.ask(about, &mut words).is_ok() {
+                return words[0] == fault::RESTART;
+            }
+            // It may be about to begin anew, or be called by whom it waits for.
+            let _ = time::sleep_nanos(PAUSE);
+        }
+        false
     }
 
     /// Ends the running task by its own wish.
     pub(super) fn exit(&self, code: u64) -> ! {
         self.end(Ended::Exited(code));
+        ring3::leave(&self.space);
         thread::exit(code as usize)
     }
 }
@@ -122,6 +144,10 @@ fn live(number: usize) {
     };
     let me = TcbRef::current();
     task.tid.store(me.tid().raw(), Relaxed);
+    // SAFETY: only the task's own thread uses it, and `start` allows one.
+    if unsafe { (*task.ended.get()).is_some() } {
+        task.generation.store(task.generation() + 1, Release);
+    }
     let mut section = section::enter_thread();
     // SAFETY: inside a section, and `install` has completed the tables.
     unsafe { ring3::set_space(section.thread(me), &task.space) };
@@ -154,5 +180,6 @@ fn stop(task: &'static Task, fault: &Fault) -> ! {
         task.generation.store(task.generation() + 1, Release);
         task.begin()
     }
+    ring3::leave(&task.space);
     thread::exit(1)
 }

@@ -26,5 +26,5 @@ mod program;
 
 pub use fault::{Ended, Fault};
 pub use life::start;
-pub use object::{MAX_PEERS, Task, all, install};
+pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment};

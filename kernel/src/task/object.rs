@@ -13,6 +13,9 @@ use crate::sync::mutex_state::RawMutex;
 use super::fault::Ended;
 use super::program::Program;
 
+/// How many tasks an image can have.
+pub const MAX_TASKS: usize = 64;
+
 /// How many peers a task can have.
 pub const MAX_PEERS: usize = 16;
 

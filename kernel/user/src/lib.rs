@@ -71,7 +71,7 @@ impl Peer {
 /// What was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
-    /// Notifications; none with a message.
+    /// Notifications; there may be some beside a message.
     pub bits: u32,
     /// The message, of a task that waits for a reply.
     pub call: Option<Incoming>,

@@ -162,7 +162,7 @@ Exit codes: 0 the guest ended well, 1 error, 2 it stopped at a threshold, 3 tain
 lost), 130 interrupted.")]
 pub struct Run {
     /// Name of the example (or of the binary, with --bin).
-    #[arg(required_unless_present_any = ["image", "manifest_path"])]
+    #[arg(required_unless_present_any = ["image", "manifest", "manifest_path"])]
     pub name: Option<String>,
     /// This ELF file instead of one that is built.
     #[arg(long, value_name = "ELF", conflicts_with_all = ["name", "package", "bin", "features", "manifest_path"])]
@@ -171,6 +171,10 @@ pub struct Run {
     /// --append ftrace=function (or function_graph) so that its functions can be traced.
     #[arg(long, value_name = "FILE")]
     pub manifest_path: Option<PathBuf>,
+    /// An application of protected tasks: those of this manifest, a `takt.app.toml` (docs/TASKS.md), in an image that starts
+    /// them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "image", "package", "bin", "manifest_path"])]
+    pub manifest: Option<PathBuf>,
     /// Package that holds it [default: takt-board; with --manifest-path its own].
     #[arg(short, long, value_name = "NAME")]
     pub package: Option<String>,
@@ -188,7 +192,7 @@ pub struct Run {
     )]
     pub append: String,
     /// Trace events to record: sched, sched:sched_switch, sched_*, all, none; lists and repeated
-    /// [default: sched,irq,timer,mutex,print and the application's own].
+    /// [default: sched,irq,timer,mutex,task,print and the application's own].
     #[arg(short, long = "event", value_name = "EVENTS", value_delimiter = ',')]
     pub events: Vec<String>,
     /// More cargo features of the package.

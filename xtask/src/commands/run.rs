@@ -28,7 +28,7 @@ use crate::run::{RunFolder, folder, words};
 use crate::{input, output, paths, setup, term};
 
 /// The kernel's events that are recorded unless the user says otherwise.
-const KERNEL_EVENTS: [&str; 5] = ["sched", "irq", "timer", "mutex", "print"];
+const KERNEL_EVENTS: [&str; 6] = ["sched", "irq", "timer", "mutex", "task", "print"];
 
 /// How long a guest without a console may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -114,6 +114,14 @@ fn image(flags: &Run) -> Result<Elf> {
         return Elf::open(&elsewhere.build()?);
     }
     let takt = Recipe::takt(flags.verbose);
+    if let Some(manifest) = &flags.manifest {
+        let recipe = Recipe {
+            name: "tasks".into(),
+            ..takt
+        };
+        let recipe = recipe.with_features(&flags.features).with_tasks(manifest);
+        return Elf::open(&recipe.for_words(&flags.append).build()?.path);
+    }
     let recipe = Recipe {
         package: flags.package.clone().unwrap_or(takt.package.clone()),
         kind,

@@ -221,6 +221,12 @@ pub(crate) unsafe fn init() {
         ES::set_reg(SegmentSelector::NULL);
         load_tss(tss);
     }
+    // After a reset it is usable, and would be the first 64 KiB of memory: a task could take descriptors from there.
+    #[cfg(feature = "tasks")]
+    // SAFETY: the kernel has no selector of a local table.
+    unsafe {
+        core::arch::asm!("lldt {:x}", in(reg) 0u16, options(nostack, preserves_flags));
+    };
 }
 
 unsafe extern "C" {

@@ -378,7 +378,7 @@ global_asm!(
     "mov rdi, rsp",
     "sub rsp, 512",
     "clts", // else #NM would be raised here again, for ever
-    keeps!("fxsave64 [rsp]"),
+    keeps!("fxsave64 [rsp]", tasks!("ldmxcsr [rip + takt_mxcsr]")),
     "cld",
     "call {exception}",
     keeps!("fxrstor64 [rsp]"),

@@ -87,7 +87,8 @@ global_asm!(
     "mov rsp, gs:[{TASK_RSP}]",
     "sysretq",
     //
-    // Puts the space in rcx into force, if there is one, and goes on at r11. Changes rsi as well.
+    // Puts the space in rcx into force, if there is one, and goes on at r11. Changes rsi and r8 as well. What a task has in the
+    // selectors of data is not kept: loading one clears its base, so the bases come behind.
     ".global takt_space_enter",
     "takt_space_enter:",
     "test rcx, rcx",
@@ -96,7 +97,18 @@ global_asm!(
     "test rsi, rsi",
     "jz 2f",
     keeps!("fxsave64 [rsi + {FPU}]"),
+    "rdfsbase r8",
+    "mov [rsi + {FS}], r8",
     "2:",
+    "xor r8d, r8d",
+    "mov ds, r8d",
+    "mov es, r8d",
+    "mov fs, r8d",
+    "rdgsbase rsi",
+    "mov gs, r8d",
+    "wrgsbase rsi",
+    "mov r8, [rcx + {FS}]",
+    "wrfsbase r8",
     keeps!("fxrstor64 [rcx + {FPU}]"),
     "mov gs:[{ACTIVE}], rcx",
     "mov rsi, [rcx + {CR3}]",
@@ -151,6 +163,7 @@ global_asm!(
     STACK_TOP = const offset_of!(Tcb, stack_top),
     SPACE = const tcb::SPACE,
     FPU = const space::FPU,
+    FS = const space::FS,
     CR3 = const space::CR3,
     MXCSR = const tcb::MXCSR,
     call = sym calls::call,

@@ -26,6 +26,14 @@ const EFER: u32 = 0xc000_0080;
 /// Bytes of each CPU's stub of calls.
 pub(super) const STUB: usize = 32;
 
+/// What is left on of that which the loader may have switched on. Not OSXSAVE, protection keys, counters of events: nobody
+/// keeps a task's state of these.
+const KEPT: Cr4Flags = Cr4Flags::PHYSICAL_ADDRESS_EXTENSION
+    .union(Cr4Flags::OSFXSR)
+    .union(Cr4Flags::OSXMMEXCPT_ENABLE)
+    .union(Cr4Flags::MACHINE_CHECK_EXCEPTION)
+    .union(Cr4Flags::L5_PAGING);
+
 unsafe extern "C" {
     static takt_call_stubs: u8;
     static takt_clac_start: u32;
@@ -51,7 +59,7 @@ pub(crate) unsafe fn init() {
         "this CPU has no FSGSBASE, which an image with tasks needs"
     );
     let has_smap = features.ebx & 1 << 20 != 0;
-    let mut cr4 = Cr4::read() | Cr4Flags::FSGSBASE;
+    let mut cr4 = Cr4::read() & KEPT | Cr4Flags::FSGSBASE;
     cr4.set(
         Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION,
         features.ebx & 1 << 7 != 0,
@@ -61,8 +69,6 @@ pub(crate) unsafe fn init() {
         Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION,
         features.ecx & 1 << 2 != 0,
     );
-    // Neither counters of events nor the time stamp counter's alarm are a task's; OSXSAVE stays off.
-    cr4.remove(Cr4Flags::PERFORMANCE_MONITOR_COUNTER);
     let block = percpu::this();
     let stub = &raw const takt_call_stubs as usize + STUB * block.number() as usize;
     let cleared = RFlags::INTERRUPT_FLAG
@@ -124,6 +130,16 @@ pub(crate) unsafe fn enter(space: &Space, rip: usize, rsp: usize, argument: u64)
     unsafe { space.reset() };
     // SAFETY: the caller's duty.
     unsafe { takt_enter_task(rip, rsp, argument) }
+}
+
+/// The running thread will not go back to `space`: what the FPU has of it is not kept.
+pub(crate) fn leave(space: &Space) {
+    super::interrupts::disable();
+    let active = &percpu::this().active;
+    if core::ptr::eq(active.load(Relaxed), space) {
+        active.store(core::ptr::null_mut(), Relaxed);
+    }
+    enable_interrupts_in_thread();
 }
 
 /// Gives the running thread its address space.

@@ -15,6 +15,8 @@ use super::paging::{self, PAGE};
 #[repr(C)]
 pub(crate) struct Space {
     fpu: UnsafeCell<Fpu>,
+    /// The base of `fs` that its threads have, likewise.
+    fs: UnsafeCell<usize>,
     /// Physical address of the first table.
     cr3: UnsafeCell<usize>,
     tables: UnsafeCell<Tables>,
@@ -60,6 +62,7 @@ pub(crate) enum Access {
 
 /// Where [`Space`] has what assembly needs.
 pub(super) const FPU: usize = core::mem::offset_of!(Space, fpu);
+pub(super) const FS: usize = core::mem::offset_of!(Space, fs);
 pub(super) const CR3: usize = core::mem::offset_of!(Space, cr3);
 
 impl Space {
@@ -67,6 +70,7 @@ impl Space {
     pub(crate) const fn new() -> Self {
         Self {
             fpu: UnsafeCell::new(Fpu::new()),
+            fs: UnsafeCell::new(0),
             cr3: UnsafeCell::new(0),
             tables: UnsafeCell::new(Tables {
                 level4: PageTable::new(),
@@ -123,12 +127,14 @@ impl Space {
         }
     }
 
-    /// Makes the FPU's state what a task begins with.
+    /// Makes the state of the FPU and the base of `fs` what a task begins with.
     ///
     /// # Safety
     /// It is in force nowhere, or will be put into force anew before its task runs.
     pub(crate) unsafe fn reset(&self) {
-        // SAFETY: no one else uses it, by the caller's promise.
+        // SAFETY: no one else uses it, by the caller's promise, here and below.
         unsafe { *self.fpu.get() = Fpu::new() };
+        // SAFETY: as above.
+        unsafe { *self.fs.get() = 0 };
     }
 }

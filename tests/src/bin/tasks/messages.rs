@@ -24,14 +24,18 @@ target_test! {
     /// A task that dies of a message: the caller is told, its supervisor as well, which has it begin anew; then the old handle
     /// means nobody.
     fn the_dead_do_not_answer(Shared) {
-        let before = all()[SERVER.0].generation();
-        check_eq!(before, 1);
         let keeper = start(KEEPER, 1)?;
         let server = start(SERVER, 0)?;
+        let first = all()[SERVER.0].generation();
         start(CLIENT, 2)?.succeeds()?;
         let ended = server.end()?;
         check!(matches!(ended, Ended::Stopped(_)), "it was {ended:?}");
-        check_eq!(all()[SERVER.0].generation(), 2);
+        check_eq!(all()[SERVER.0].generation(), first + 1);
+        // Started again it is another one, too.
+        let again = start(SERVER, 0)?;
+        check_eq!(all()[SERVER.0].generation(), first + 2);
+        start(CLIENT, 1)?.succeeds()?;
+        again.succeeds()?;
         keeper.succeeds()
     }
 

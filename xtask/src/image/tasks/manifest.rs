@@ -13,13 +13,15 @@ const MAX_PRIORITY: u8 = 99;
 const PAGE: u64 = 4096;
 /// As the kernel has it.
 const MAX_PEERS: usize = 16;
-/// Of tasks, so that their numbers stay small.
+/// Tasks, as the kernel has it.
 const MAX_TASKS: usize = 64;
 
 /// A manifest.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
+    /// The task whose end is that of the run; without it that of all.
+    pub until: Option<String>,
     /// The tasks. A task's number is its place.
     #[serde(rename = "task")]
     pub tasks: Vec<Task>,
@@ -45,6 +47,9 @@ pub struct Task {
     pub priority: u8,
     /// Bytes of its stack.
     pub stack: u64,
+    /// The number that it is told at its beginning.
+    #[serde(default)]
+    pub argument: u64,
     /// The task that is told of its faults.
     pub supervisor: Option<String>,
     /// Whom it knows; a handle is a place in here.
@@ -95,6 +100,15 @@ impl Manifest {
         let mut names = HashSet::new();
         let nr = manifest.tasks.len();
         ensure!(nr <= MAX_TASKS, "{nr} tasks are more than {MAX_TASKS}");
+        if let Some(until) = &manifest.until
+            && manifest.number(until).is_none()
+        {
+            let line = text.lines().position(|line| is_key(line, "until"));
+            bail!(
+                "line {}: there is no task `{until}`",
+                line.map_or(1, |at| at + 1)
+            );
+        }
         for (number, task) in manifest.tasks.iter().enumerate() {
             let at = |key: &str| places.line(number, key);
             let name = &task.name;
@@ -254,6 +268,11 @@ mod tests {
             ("[\"call\"]", "[\"kill\"]", "line 13"),
             ("stack = 8192", "stacks = 8192", "line 11"),
             ("stack = 8192", "stack 8192", "line 11"),
+            (
+                "[[task]]\nname = \"a\"",
+                "until = \"c\"\n[[task]]\nname = \"a\"",
+                "line 1: there is no task `c`",
+            ),
         ] {
             let error = Manifest::parse(Path::new("m"), &GOOD.replace(old, new)).unwrap_err();
             let said = format!("{error:#}");

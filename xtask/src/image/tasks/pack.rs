@@ -76,19 +76,39 @@ impl Program {
         Ok(program)
     }
 
-    /// Looks whether a task's pages and its stack fit into its region.
-    fn check(&self, task: &Task) -> Result<()> {
-        let sizes = self
+    /// Looks whether a task's pages and its stack lie in the region of task `number`, each by itself, and whether it begins in
+    /// its code: the kernel maps and enters what stands here.
+    fn check(&self, number: usize, task: &Task) -> Result<()> {
+        let name = &task.name;
+        let region = base(number)..base(number) + REGION as u64;
+        // One page below the stack is not mapped.
+        let mut free = region.end.saturating_sub(task.stack + PAGE as u64);
+        let pages = |len: usize| len.next_multiple_of(PAGE) as u64;
+        let fixed = self
             .segments
             .iter()
-            .map(|it| it.bytes.len().next_multiple_of(PAGE));
-        let pages: usize = sizes.sum::<usize>() + self.data_size;
-        // One page below the stack is not mapped.
-        let all = pages + task.stack as usize + PAGE;
+            .map(|it| (it.at, pages(it.bytes.len())));
+        let data = (self.data_size > 0).then_some((self.data.at, self.data_size as u64));
+        let mut all: Vec<_> = fixed.chain(data).collect();
+        all.sort_unstable();
+        for (at, len) in all.into_iter().rev() {
+            ensure!(
+                at >= region.start && at <= free && len <= free - at,
+                "the task `{name}` has {len} bytes at {at:#x}, for which there is no room in its {REGION} bytes at {:#x}",
+                region.start
+            );
+            free = at;
+        }
+        let is_there =
+            |it: &&Segment| it.is_code && self.entry.wrapping_sub(it.at) < it.bytes.len() as u64;
         ensure!(
-            all <= REGION,
-            "the task `{}` takes {all} bytes, more than {REGION}",
-            task.name
+            self.segments.iter().any(|it| is_there(&it)),
+            "the task `{name}` begins at {:#x}, where it has no code",
+            self.entry
+        );
+        ensure!(
+            self.data.bytes.len() <= self.data_size,
+            "the task `{name}` has more data than room for it"
         );
         Ok(())
     }
@@ -105,7 +125,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     let mut tasks = String::new();
     let mut elves = String::new();
     for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
-        program.check(task)?;
+        program.check(number, task)?;
         let mut segments = String::new();
         for (nr, segment) in program.segments.iter().enumerate() {
             let mut bytes = segment.bytes.clone();
@@ -170,6 +190,12 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         "core::arch::global_asm!(\".pushsection .takt.task_elf, \\\"\\\", @progbits\", {elves} \".popsection\");"
     )?;
     let nr = programs.len();
+    let arguments: Vec<_> = manifest.tasks.iter().map(|task| task.argument).collect();
+    let until = manifest.until.as_ref().and_then(|it| manifest.number(it));
+    writeln!(
+        statics,
+        "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};"
+    )?;
     let source = dir.join("tasks.rs");
     update(
         &source,

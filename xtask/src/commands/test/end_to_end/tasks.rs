@@ -5,6 +5,32 @@ use anyhow::{Context, Result, ensure};
 use super::Stage;
 use crate::commands::test::with_tasks;
 
+/// What the documentation shows of tasks: a manifest is booted, the driver with a bug is stopped and begins anew, and the control
+/// loop has missed nothing.
+pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
+    let words = |manifest: &str, name: &str| {
+        let dir = stage.dir(name);
+        stage.xtask(&["run", "--manifest", manifest, "-o", &dir])
+    };
+    const PLANT: &str = "board/examples/plant/takt.app.toml";
+    words(PLANT, "plant")?
+        .code(0)?
+        .says("task 'valve' stopped: #PF page fault writing 0x0000000001000000, not permitted")?
+        .says(" = valve::main (board/examples/plant/src/bin/valve.rs:")?
+        .says("supervisor: task 1 stopped at ")?
+        .says("control: 300 turns, 0 missed")?
+        .says(": task_fault: ")?;
+    let wrong = std::fs::read_to_string(crate::paths::workspace().join(PLANT))?;
+    let wrong = wrong.replacen("supervisor = \"supervisor\"", "supervisor = \"nobody\"", 1);
+    let path = stage.dir("wrong.app.toml");
+    std::fs::write(&path, wrong)?;
+    let done = words(&path, "none")?.code(1)?;
+    let said = "there is no task `nobody`";
+    let has = |text: &str| done.stderr.contains(text);
+    ensure!(has("line 22") && has(said), "{}", done.stderr);
+    Ok(())
+}
+
 /// Two tasks call each other a thousand times, a third writes where it must not, a fourth is its supervisor: who was stopped where
 /// and why is in the log and in the trace.
 pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
