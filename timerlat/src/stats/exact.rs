@@ -96,6 +96,20 @@ impl ExactHistogram {
         (is_same && refined.is_exact()).then_some(refined)
     }
 
+    /// Whether these samples, each by its own value, are those that this one has counted, whose values may stand for buckets.
+    #[must_use]
+    pub fn is_of(&self, samples: &Self) -> bool {
+        let buckets = |of: &Self| {
+            let mut buckets = BTreeMap::<usize, u64>::new();
+            for (ns, count) in of.iter() {
+                *buckets.entry(self.scale.bucket_of(ns)).or_default() += count;
+            }
+            buckets
+        };
+        let figures = |of: &Self| (of.summary, of.count, of.sum, of.overflow);
+        figures(self) == figures(samples) && buckets(self) == buckets(samples)
+    }
+
     /// Whether each value is a sample's own, and none stands for a bucket.
     #[must_use]
     pub fn is_exact(&self) -> bool {
@@ -252,7 +266,11 @@ mod tests {
             .map(|(ns, count)| (ns, u64::from(count)));
         let limits = (stats.min.load(Relaxed), stats.max.load(Relaxed));
         let rough = ExactHistogram::from_parts(buckets, 0, limits, stats.sum.load(Relaxed));
-        assert!(!rough.is_exact());
+        assert!(!rough.is_exact() && rough.is_of(&collect(&samples)));
+        assert!(!rough.is_of(&collect(&samples[1..])));
+        // Of the same sum, but in other buckets.
+        let [a, b, c, d, e, f] = samples;
+        assert!(!rough.is_of(&collect(&[a + 1, b - 1, c, d, e, f])));
         let refined = rough.refined(samples).unwrap();
         assert_eq!(refined, collect(&samples));
         assert!(refined.is_exact());

@@ -161,7 +161,7 @@ pub(super) fn image_without_room(stage: &Stage) -> Result<()> {
         firmware: Firmware::Bios,
         chipset: "q35",
         medium: Medium::None,
-        ram_mib: 24,
+        ram_mib: 20,
         smp: 1,
     };
     let booted = pc.boot(Path::new(&image), Path::new(""), stage.path())?;
