@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use console::style;
-use rustix::process::{Pid, setpriority_process};
 
 use crate::paths::{self, cargo};
 use crate::{image, output};
@@ -23,8 +22,6 @@ const LANES: usize = 2;
 const LAST_LINES: usize = 100;
 /// How long the last words of a step that is over are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How far the other steps stand back behind the first.
-const NICE: i32 = 10;
 const TICK: Duration = Duration::from_millis(10);
 
 /// One gate.
@@ -179,11 +176,6 @@ impl Step {
             .stderr(Stdio::piped())
             .spawn()
             .context("cannot be run")?;
-        if self.name != STEPS[0].name {
-            // The longest step is not to wait for a CPU that the others have; they have long enough. Should it not be
-            // possible, all takes a little longer.
-            let _ = setpriority_process(Some(Pid::from_child(&child)), NICE);
-        }
         let said = child.stderr.take().context("no stderr")?;
         let mut printed = child.stdout.take().context("no stdout")?;
         let into = last_words.clone();
