@@ -1,7 +1,8 @@
 //! The image's protected tasks, as xtask has packed them.
 
+use takt_kernel::Error;
 use takt_kernel::task::{self, Ended};
-use takt_kernel::thread;
+use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::Instant;
 
 mod packed {
@@ -31,6 +32,24 @@ pub(crate) unsafe fn install() {
 
 /// Below the priority at which a task begins to live, and above all others.
 const STARTING: u8 = 98;
+
+/// How many tasks the image has.
+#[must_use]
+pub fn count() -> usize {
+    task::all().len()
+}
+
+/// Starts a task as the manifest says.
+///
+/// # Errors
+/// As [`task::start`].
+///
+/// # Context
+/// Threads.
+pub fn start(number: usize) -> Result<Thread, Error> {
+    let argument = packed::arguments().get(number);
+    task::start(number, *argument.ok_or(Error::InvalidArgument)?)
+}
 
 /// Starts every task with its argument, in the order of the manifest, and waits for the end of the one that the manifest names as
 /// `until`, or of all.

@@ -105,6 +105,23 @@ impl Timer {
         RETURNED[self.cpu as usize].store(index as u32 + 1, Release);
     }
 
+    /// Disarms it, and has it call this and wake that thread from now on. By the only thread that has it, on the CPU that created
+    /// it.
+    #[cfg(feature = "tasks")]
+    pub(crate) fn pass_to(&self, thread: Thread, function: fn(usize, Expiry)) {
+        self.cancel();
+        let index = self.id.index() - MAX_THREADS;
+        // SAFETY: it was handed out, so it is there.
+        let argument = unsafe { (*place_of(index)).argument };
+        let slot = Slot {
+            function: Some(function),
+            argument,
+            wakes: thread.handle(),
+        };
+        // SAFETY: as above, it is not armed, and nobody else arms it.
+        unsafe { fill(index, slot) };
+    }
+
     fn with(slot: Slot) -> Result<Self, Error> {
         let index = take()?;
         // SAFETY: the index was handed out to this call alone, and the timer is not armed yet.

@@ -53,6 +53,22 @@ named! {
     }
 }
 
+named! {
+    /// Whose threads timerlat measures: the word `user` on the command line of an image with tasks.
+    #[derive(Default)]
+    pub enum User {
+        /// The kernel's.
+        #[default]
+        None = "none",
+        /// Takt's own task on each CPU.
+        Own = "own",
+        /// Those of the manifest's tasks that ask for it.
+        Any = "any",
+        /// The kernel's, beside the tasks of a manifest.
+        Beside = "beside",
+    }
+}
+
 /// The most important of the loads' threads: what is measured has to be above it.
 pub const LOAD_PRIORITY: u8 = 4;
 

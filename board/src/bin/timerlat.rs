@@ -13,8 +13,13 @@ use takt_kernel::thread::{self, State};
 use takt_kernel::trace;
 use takt_kernel::{irq, machine as door, smp, time};
 use takt_timerlat::config::Config;
+#[cfg(feature = "tasks")]
+use takt_timerlat::config::User;
 use takt_timerlat::stats::{MAX_CPUS, RunState, Status, ThreadState};
 use takt_timerlat::workload::{self, Hooks};
+
+#[cfg(feature = "tasks")]
+use takt_tracer::named::Named;
 
 takt_board::entry!(main);
 
@@ -91,6 +96,11 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
         config.prio,
         config.load
     );
+    #[cfg(feature = "tasks")]
+    let user = line
+        .get("user")
+        .and_then(User::from_name)
+        .unwrap_or_default();
     let hooks = Hooks {
         command: match machine::is_counting() {
             true => || {
@@ -100,7 +110,19 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
             false => command,
         },
         hand_over: capture::hand_over,
+        #[cfg(feature = "tasks")]
+        tasks: match user {
+            User::Own => Some(start_own),
+            User::Any => Some(start_all),
+            User::None | User::Beside => None,
+        },
     };
+    #[cfg(feature = "tasks")]
+    if user == User::Beside
+        && let Err(error) = start_all(config)
+    {
+        defmt::error!("the tasks do not start: {}", error);
+    }
     #[cfg(feature = "console")]
     announce(config);
     match workload::run(config, &TAKT_STATUS, hooks) {
@@ -118,6 +140,24 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
             ExitCode::Failed
         }
     }
+}
+
+/// Starts a task on each CPU that is measured, in the order of the manifest: it is told the CPU.
+#[cfg(feature = "tasks")]
+fn start_own(config: &Config) -> Result<u32, takt_kernel::Error> {
+    let cpus = (0..MAX_CPUS).filter(|cpu| config.cpus.has(*cpu) && smp::is_online(*cpu));
+    let started = cpus.enumerate().map(|(number, cpu)| {
+        takt_kernel::task::start_on(number, cpu as u64, cpu, Some(config.prio)).map(|_| 1)
+    });
+    started.sum()
+}
+
+/// Starts all tasks as the manifest says; whichever asks for it is measured.
+#[cfg(feature = "tasks")]
+fn start_all(_: &Config) -> Result<u32, takt_kernel::Error> {
+    let mut tasks = 0..takt_board::tasks::count();
+    tasks.try_for_each(|number| takt_board::tasks::start(number).map(drop))?;
+    Ok(0)
 }
 
 /// What the host says, or who stands at the machine.

@@ -6,7 +6,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -83,6 +83,13 @@ numbers! {
     Renew = 11,
     /// Stops the task as after a fault: it has panicked.
     Panic = 12,
+    /// From now on timerlat measures the task's thread, on the CPU `rsi`, which has to be its own.
+    TimerlatOpen = 13,
+    /// Tells timerlat that the work of the activation before is done, and waits for the next one. The value is when that was
+    /// due, in cycles of the TSC. `rsi` is when the task itself found that it ran, likewise, for a measurement that asks for it.
+    TimerlatWait = 14,
+    /// Timerlat measures the task's thread no more.
+    TimerlatClose = 15,
 }
 
 numbers! {
@@ -106,8 +113,14 @@ numbers! {
     BadAddress = 8,
     /// The task that is called waits for the caller.
     Deadlock = 9,
-    /// An argument is out of its range.
+    /// An argument is out of its range, or nothing is there that the call is about.
     InvalidArgument = 10,
+    /// Another thread has it.
+    Busy = 11,
+    /// The thread is not where it has to be for that.
+    NotPermitted = 12,
+    /// The kernel has no more of what that takes.
+    OutOfResources = 13,
 }
 
 /// What a message about a fault consists of, by the place of each word.
@@ -172,6 +185,8 @@ numbers! {
     Panic = 33,
     /// An exception that there is no name for.
     Other = 34,
+    /// It was measured by timerlat, which has ended.
+    Killed = 35,
 }
 
 /// What a handle allows.

@@ -6,6 +6,7 @@ use takt_abi::{Call, Error, FaultKind, MAX_LOG, WORDS};
 
 use super::fault::Fault;
 use super::object::Task;
+use super::timerlat;
 use crate::arch::frame::ExceptionFrame;
 use crate::arch::ring3;
 use crate::clock::{Instant, cycles_to_nanos, nanos_to_cycles};
@@ -87,6 +88,13 @@ pub(crate) extern "C" fn call(frame: &mut Frame, a: u64, b: u64, number: u64) ->
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
         Call::Panic => stop_at_call(task, frame, FaultKind::Panic, 0),
+        Call::TimerlatOpen => timerlat::open(a).map(done),
+        Call::TimerlatWait => match timerlat::wait(a) {
+            Ok(None) => stop_at_call(task, frame, FaultKind::Killed, 0),
+            Ok(Some(due)) => Ok(due),
+            Err(error) => Err(error),
+        },
+        Call::TimerlatClose => timerlat::close().map(done),
     };
     match result {
         Ok(value) => Given { status: 0, value },

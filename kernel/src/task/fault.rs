@@ -63,6 +63,7 @@ impl Fault {
     pub(super) fn log(&self, task: &str) {
         let kind = name(self.kind);
         match self.kind {
+            FaultKind::Killed => defmt::info!("task '{=str}' was {=str}", task, kind),
             FaultKind::PageFault => {
                 let (access, why) = self.access();
                 defmt::error!(
@@ -110,5 +111,6 @@ fn name(kind: FaultKind) -> &'static str {
         FaultKind::IllegalCall => "illegal call",
         FaultKind::Panic => "panic",
         FaultKind::Other => "an exception without a name",
+        FaultKind::Killed => "killed, since timerlat has ended",
     }
 }

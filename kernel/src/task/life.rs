@@ -7,7 +7,8 @@ use takt_abi::{WORDS, fault};
 use super::fault::{Ended, Fault};
 use super::ipc::About;
 use super::object::{Task, all};
-use crate::arch::ring3;
+use super::timerlat;
+use crate::arch::{percpu, ring3};
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::probe::trace;
@@ -36,13 +37,32 @@ const PAUSE: u64 = 1_000_000;
 /// # Context
 /// Threads.
 pub fn start(number: usize, argument: u64) -> Result<Thread, Error> {
+    start_on(number, argument, percpu::cpu(), None)
+}
+
+/// As [`start`], on this CPU, and with this priority if it is not to have the one that its manifest says.
+///
+/// # Errors
+/// As [`start`]; [`Error::InvalidArgument`] also if there is no such CPU.
+///
+/// # Context
+/// Threads.
+pub fn start_on(
+    number: usize,
+    argument: u64,
+    cpu: usize,
+    priority: Option<u8>,
+) -> Result<Thread, Error> {
     let task = all().get(number).ok_or(Error::InvalidArgument)?;
     if task.is_alive.load(Relaxed) {
         return Err(Error::InvalidState);
     }
     let before = task.argument.swap(argument, Relaxed);
+    task.priority
+        .store(priority.unwrap_or(task.program.priority), Relaxed);
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
     Builder::new(task.program.name, TOP)?
+        .cpu(cpu)
         .spawn(task.program.stack, live, number)
         // It may yet begin anew, by its supervisor's word.
         .inspect_err(|_| task.argument.store(before, Relaxed))
@@ -79,7 +99,7 @@ impl Task {
         self.is_alive.store(true, Release);
         let _ = self.door.unlock();
         // It is a thread's.
-        let _ = thread::current().set_priority(self.program.priority);
+        let _ = thread::current().set_priority(self.priority.load(Relaxed));
         let (entry, stack) = (self.program.entry, self.program.stack_top());
         // SAFETY: nothing of the life before is needed, and `live` has given the thread the space.
         unsafe { ring3::enter(&self.space, entry, stack, self.argument.load(Relaxed)) }
@@ -87,6 +107,7 @@ impl Task {
 
     /// Its thread ends its life: whoever waits for it is let go, and others learn that it is over.
     fn end(&self, ended: Ended) {
+        timerlat::release();
         // While it lives callers give it back to the thread.
         self.serve();
         // SAFETY: the task's own thread.

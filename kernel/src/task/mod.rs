@@ -7,6 +7,7 @@
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
 //! | `ipc` | messages and notifications |
+//! | [`timerlat`] | threads of tasks that timerlat measures |
 //! | `calls` | what comes in from ring 3 |
 //!
 //! A task has one thread, which is a thread of the kernel in every way: it has its priority, its stack in the kernel, and inherits
@@ -23,8 +24,11 @@ mod ipc;
 mod life;
 mod object;
 mod program;
+pub mod timerlat;
 
 pub use fault::{Ended, Fault};
-pub use life::start;
+pub use life::{start, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment};
+/// What tasks and kernel agree on.
+pub use takt_abi as abi;

@@ -25,6 +25,8 @@ pub struct Task {
     pub(super) space: Space,
     /// What it is started with.
     pub(super) argument: AtomicU64,
+    /// Its thread's priority.
+    pub(super) priority: AtomicU8,
     /// Which life it lives, from 1 on.
     pub(super) generation: AtomicU32,
     /// Whether it lives.
@@ -70,6 +72,7 @@ impl Task {
             program,
             space: Space::new(),
             argument: AtomicU64::new(0),
+            priority: AtomicU8::new(0),
             generation: AtomicU32::new(1),
             is_alive: AtomicBool::new(false),
             tid: AtomicU8::new(0),

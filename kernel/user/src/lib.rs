@@ -19,6 +19,7 @@
 mod memory;
 mod syscall;
 mod text;
+pub mod timerlat;
 
 pub use syscall::{exit, null, receive, reply, reply_and_receive, sleep_until, time, yield_now};
 pub use takt_abi as abi;

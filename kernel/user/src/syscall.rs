@@ -155,6 +155,20 @@ pub fn reply_and_receive(message: Message, mask: u32, deadline: u64) -> Result<R
     ))
 }
 
+pub(crate) fn timerlat_open(cpu: u32) -> Result<(), Error> {
+    plain(Call::TimerlatOpen, cpu.into(), 0).map(|_| ())
+}
+
+#[inline(always)]
+pub(crate) fn timerlat_wait(ran_at: u64) -> Result<u64, Error> {
+    plain(Call::TimerlatWait, ran_at, 0)
+}
+
+pub(crate) fn timerlat_close() {
+    // It is the task's.
+    let _ = plain(Call::TimerlatClose, 0, 0);
+}
+
 pub(crate) fn log(text: &[u8]) {
     // The address is the task's own.
     let _ = plain(Call::Log, text.as_ptr() as u64, text.len() as u64);

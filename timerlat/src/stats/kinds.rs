@@ -43,7 +43,7 @@ named! {
 }
 
 named! {
-    /// Which of the two latencies.
+    /// Which of the latencies.
     #[derive(Default)]
     pub enum Measure {
         /// None: no threshold was hit.
@@ -53,6 +53,8 @@ named! {
         Irq = "IRQ",
         /// From the timer's expiry to the thread.
         Thread = "thread",
+        /// From the timer's expiry to the end of the thread's work in user space.
+        User = "user",
     }
 }
 

@@ -222,8 +222,8 @@ pub struct Status {
     pub ended_tsc: AtomicU64,
     /// Binary logarithm of [`LINEAR`](super::histogram::LINEAR) of the histograms, on which the slots' layout depends.
     pub histogram_bits: AtomicU32,
-    /// Keeps what follows aligned.
-    pub reserved: AtomicU32,
+    /// 1 if threads of tasks are measured: then `user` is there.
+    pub has_user: AtomicU32,
     /// The threshold that ended the run.
     pub stop: StopReason,
     /// What belongs to each CPU.
@@ -232,6 +232,9 @@ pub struct Status {
     pub threads: [ThreadInfo; MAX_THREADS],
     /// The measured threads.
     pub slots: [SlotStats; MAX_SLOTS],
+    /// From the timer's expiry to the end of the thread's work in user space, by slot.
+    #[cfg(any(feature = "tasks", feature = "std", test))]
+    pub user: [LatencyStats; MAX_SLOTS],
 }
 
 impl Status {
@@ -263,11 +266,13 @@ impl Status {
             started_tsc: AtomicU64::new(0),
             ended_tsc: AtomicU64::new(0),
             histogram_bits: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            has_user: AtomicU32::new(0),
             stop: StopReason::new(),
             cpus: [const { CpuStatus::new() }; MAX_CPUS],
             threads: [const { ThreadInfo::new() }; MAX_THREADS],
             slots: [const { SlotStats::new() }; MAX_SLOTS],
+            #[cfg(any(feature = "tasks", feature = "std", test))]
+            user: [const { LatencyStats::new() }; MAX_SLOTS],
         }
     }
 

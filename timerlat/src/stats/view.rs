@@ -39,6 +39,7 @@ pub struct Head {
     pub lapic_source: FrequencySource,
     pub invariant_tsc: bool,
     pub tsc_deadline: bool,
+    pub has_user: bool,
     pub started_tsc: u64,
     pub ended_tsc: u64,
 }
@@ -102,6 +103,8 @@ pub struct Slot {
     pub negative: u64,
     pub irq: Figures,
     pub thread: Figures,
+    /// If threads of tasks are measured.
+    pub user: Option<Figures>,
 }
 
 /// A [`ThreadInfo`] read.
@@ -162,6 +165,7 @@ impl<M: Memory> StatusView<M> {
             lapic_source: source(self.u32(offset_of!(Status, lapic_source))?),
             invariant_tsc: self.u32(offset_of!(Status, invariant_tsc))? != 0,
             tsc_deadline: self.u32(offset_of!(Status, tsc_deadline))? != 0,
+            has_user: self.has_user()?,
             started_tsc: self.u64(offset_of!(Status, started_tsc))?,
             ended_tsc: self.u64(offset_of!(Status, ended_tsc))?,
         }))
@@ -175,7 +179,9 @@ impl<M: Memory> StatusView<M> {
     pub fn stop(&self) -> io::Result<Option<Stop>> {
         let base = offset_of!(Status, stop);
         let which = self.u32(base + offset_of!(StopReason, which))?;
-        let Some(which @ (Measure::Irq | Measure::Thread)) = Measure::from_raw(which) else {
+        let Some(which @ (Measure::Irq | Measure::Thread | Measure::User)) =
+            Measure::from_raw(which)
+        else {
             return Ok(None);
         };
         Ok(Some(Stop {
@@ -209,6 +215,11 @@ impl<M: Memory> StatusView<M> {
         })
     }
 
+    /// Whether threads of tasks are measured.
+    fn has_user(&self) -> io::Result<bool> {
+        Ok(self.u32(offset_of!(Status, has_user))? != 0)
+    }
+
     /// Which buckets the histograms have. The image says that first of all; of one that has not come so far no slot is in
     /// use, whatever the scale.
     fn scale(&self) -> io::Result<Scale> {
@@ -228,7 +239,7 @@ impl<M: Memory> StatusView<M> {
     ///
     /// If they cannot be read.
     pub fn slots(&self) -> io::Result<Vec<Slot>> {
-        let scale = self.scale()?;
+        let (scale, has_user) = (self.scale()?, self.has_user()?);
         let mut slots = Vec::new();
         for index in 0..MAX_SLOTS {
             let base = slot_offset(scale, index);
@@ -245,6 +256,9 @@ impl<M: Memory> StatusView<M> {
                 negative: self.u64(base + offset_of!(SlotStats, negative))?,
                 irq: self.figures(scale, index, Measure::Irq)?,
                 thread: self.figures(scale, index, Measure::Thread)?,
+                user: has_user
+                    .then(|| self.figures(scale, index, Measure::User))
+                    .transpose()?,
             });
         }
         Ok(slots)
@@ -351,6 +365,9 @@ const fn slot_size(scale: Scale) -> usize {
 const _: () = {
     assert!(size_of::<LatencyStats>() == latency_size(Scale::OWN));
     assert!(size_of::<SlotStats>() == slot_size(Scale::OWN));
+    assert!(
+        offset_of!(Status, user) == offset_of!(Status, slots) + MAX_SLOTS * slot_size(Scale::OWN)
+    );
     assert!(offset_of!(Histogram, linear) == 0);
     assert!(offset_of!(Histogram, log) == histogram::LINEAR * 4);
     assert!(offset_of!(Histogram, overflow) == Scale::OWN.nr_buckets() * 4);
@@ -365,6 +382,7 @@ fn slot_offset(scale: Scale, slot: usize) -> usize {
 fn latency_offset(scale: Scale, slot: usize, which: Measure) -> usize {
     let irq = slot_offset(scale, slot) + offset_of!(SlotStats, irq);
     match which {
+        Measure::User => slot_offset(scale, MAX_SLOTS) + slot * latency_size(scale),
         Measure::Thread => irq + latency_size(scale),
         Measure::Irq | Measure::None => irq,
     }

@@ -15,3 +15,15 @@ event! {
     /// Emitted by the thread, after it has taken the time; the latency is not that of this record's time stamp.
     pub timerlat_thread: Sample = core "timerlat:timerlat_thread";
 }
+
+#[cfg(feature = "tasks")]
+event_class! {
+    /// The end of an activation's work in user space.
+    pub class Returned = "timerlat_returned", core8 { slot: 8 u, seqnum: 32 u, timer_latency: 32 cycles }
+    print "#{seqnum} context user-ret slot={slot} timer_latency={timer_latency} ns";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted by the thread of a task when it has come back from user space, of which the time was taken before.
+    pub timerlat_user: Returned = core "timerlat:timerlat_user";
+}

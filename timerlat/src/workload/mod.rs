@@ -9,6 +9,8 @@ mod cyclictest;
 pub(crate) mod load;
 mod plant;
 mod timerlat;
+#[cfg(feature = "tasks")]
+mod user;
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,7 +29,14 @@ pub struct Hooks {
     pub command: fn() -> Option<u8>,
     /// Hands recorded trace over, for loads that never let the CPU go idle.
     pub hand_over: fn(),
+    /// Starts tasks, whose threads are measured then instead of the kernel's own.
+    #[cfg(feature = "tasks")]
+    pub tasks: Option<StartTasks>,
 }
+
+/// Starts tasks; gives how many of them are measured, or 0 where that shows: then the run lasts for as long as it is to.
+#[cfg(feature = "tasks")]
+pub type StartTasks = fn(&Config) -> Result<u32, Error>;
 
 thread_stack!(
     /// Stacks of the measured threads.
@@ -113,8 +122,19 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
 /// Never inlined: function tracers have one call for each sample.
 #[inline(never)]
 fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) -> u64 {
-    let measured = abs >= SHARED.measure_from.load(Relaxed);
-    if measured {
+    record(slot, irq, abs, now);
+    advance(slot, abs, period)
+}
+
+/// Whether an activation at that time counts.
+#[inline(always)]
+fn is_measured(abs: u64) -> bool {
+    abs >= SHARED.measure_from.load(Relaxed)
+}
+
+#[inline(always)]
+fn record(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64) {
+    if is_measured(abs) {
         if now < abs {
             slot.negative
                 .store(slot.negative.load(Relaxed) + 1, Relaxed);
@@ -125,6 +145,11 @@ fn account(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64, period: u64) 
             slot.thread.record(time::cycles_to_nanos(now - abs));
         }
     }
+}
+
+/// The activation behind the one at `abs`.
+#[inline(always)]
+fn advance(slot: &SlotStats, abs: u64, period: u64) -> u64 {
     let next = abs + period;
     let after = Instant::now().cycles();
     if next <= after {
@@ -210,11 +235,19 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     status.started_tsc.store(measure_from, Relaxed);
     load::start(config)?;
     let nr_threads = match config.workload {
+        #[cfg(feature = "tasks")]
+        Workload::Timerlat if let Some(tasks) = hooks.tasks => user::start(config, tasks)?,
         Workload::Timerlat => timerlat::start(config)?,
         Workload::Cyclictest => cyclictest::start(config)?,
         Workload::None => 0,
     };
     status.set_state(RunState::Running);
+    #[cfg(feature = "tasks")]
+    if nr_threads == 0 && hooks.tasks.is_some() {
+        user::wait_for_end()?;
+        takt_kernel::task::timerlat::withdraw();
+        return wait(0);
+    }
     if nr_threads == 0 {
         // Without a look at the host in between: it would be noise.
         time::sleep_until(Instant::from_cycles(SHARED.end.load(Relaxed)))?;

@@ -18,12 +18,12 @@ use crate::stats::{MAX_SLOTS, Measure};
 
 /// What the interrupt and the thread of one CPU share.
 #[repr(align(64))]
-struct Instance {
-    seq: AtomicU32,
-    irq_latency: AtomicU64,
+pub(super) struct Instance {
+    pub(super) seq: AtomicU32,
+    pub(super) irq_latency: AtomicU64,
 }
 
-static INSTANCES: [Instance; MAX_SLOTS] = [const {
+pub(super) static INSTANCES: [Instance; MAX_SLOTS] = [const {
     Instance {
         seq: AtomicU32::new(0),
         irq_latency: AtomicU64::new(0),
@@ -54,7 +54,7 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
 }
 
 /// In the timer's interrupt.
-fn expired(slot: usize, expiry: Expiry) {
+pub(super) fn expired(slot: usize, expiry: Expiry) {
     let instance = &INSTANCES[slot % MAX_SLOTS];
     let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     instance.irq_latency.store(latency, Relaxed);
@@ -79,6 +79,14 @@ fn thread_main(slot: usize) {
     ended();
 }
 
+/// The time of a CPU's first activation. Staggered over the CPUs: activations on several CPUs at once would measure one another
+/// (and under icount, where all CPUs share one count of instructions, wait for one another).
+#[inline(always)]
+pub(super) fn first(cpu: usize) -> u64 {
+    let period = SHARED.period.load(Relaxed);
+    SHARED.start.load(Relaxed) + period / u64::from(smp::nr_online()) * cpu as u64
+}
+
 fn run(slot: usize) -> Result<(), Error> {
     let instance = &INSTANCES[slot % MAX_SLOTS];
     let timer = Timer::waking(thread::current(), expired, slot)?;
@@ -96,9 +104,7 @@ fn run(slot: usize) -> Result<(), Error> {
         u32::from(prio),
         takt_kernel::time::cycles_to_nanos(period),
     );
-    // Staggered over the CPUs: activations on several CPUs at once would measure one another (and under icount, where
-    // all CPUs share one count of instructions, wait for one another).
-    let mut abs = SHARED.start.load(Relaxed) + period / u64::from(smp::nr_online()) * cpu as u64;
+    let mut abs = first(cpu);
     while !is_over(abs) {
         let seq = instance.seq.load(Relaxed).wrapping_add(1);
         instance.seq.store(seq, Relaxed);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use takt_timerlat::config::{Load, Policy};
+use takt_timerlat::config::{Load, Policy, User};
 use takt_tracer::control::Tracer;
 
 use super::actions::{Action, TRACE_FILE, at_end};
@@ -42,6 +42,29 @@ pub struct LatencyRun {
     /// Policy and priority of the measured thread: f:95 or 95 (FIFO), r:95 (round robin), 1 to 99.
     #[arg(short = 'P', long, value_name = "PRIO", value_parser = priority, default_value = "95", help_heading = "Measurement")]
     pub priority: (Policy, u8),
+    /// Measure a thread in user space on each CPU, Takt's own protected task: besides IRQ and thread latency the time until it has
+    /// come back from user space.
+    #[arg(short = 'u', long, conflicts_with_all = ["kernel_threads", "user_load", "manifest"], help_heading = "Measurement")]
+    pub user_threads: bool,
+    /// Measure threads of the kernel: so it is without any of these.
+    #[arg(
+        short = 'k',
+        long,
+        conflicts_with = "user_load",
+        help_heading = "Measurement"
+    )]
+    pub kernel_threads: bool,
+    /// Measure those of the tasks of --manifest that ask for it (takt_user::timerlat).
+    #[arg(short = 'U', long, requires = "manifest", help_heading = "Measurement")]
+    pub user_load: bool,
+    /// Start the protected tasks of this manifest, takt.app.toml, beside the measurement.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "image",
+        help_heading = "Measurement"
+    )]
+    pub manifest: Option<PathBuf>,
     /// What runs beside the measurement.
     #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None, help_heading = "Measurement")]
     pub load: Load,
@@ -189,7 +212,7 @@ pub struct LatencyRun {
     /// Report on an earlier run's folder without booting.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "aa_only", "trace", "on_threshold", "on_end", "trace_buffer_size", "verify", "period", "duration", "warm_up", "cpus", "priority", "load",
-        "irq_threshold", "thread_threshold", "auto", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
+        "user_threads", "kernel_threads", "user_load", "manifest", "irq_threshold", "thread_threshold", "auto", "event", "append", "live", "accel", "no_icount", "smp", "image", "output",
         "force", "dry_run", "no_history", "history",
     ], help_heading = "Output")]
     pub from: Option<PathBuf>,
@@ -219,6 +242,17 @@ pub struct Parts {
 }
 
 impl LatencyRun {
+    /// Whose threads are measured.
+    #[must_use]
+    pub fn user(&self) -> User {
+        match (self.user_threads, self.user_load, &self.manifest) {
+            (true, ..) => User::Own,
+            (_, true, _) => User::Any,
+            (_, _, Some(_)) => User::Beside,
+            _ => User::None,
+        }
+    }
+
     /// The threshold of the thread latency, in ns.
     #[must_use]
     pub fn thread_limit(&self) -> Option<u64> {

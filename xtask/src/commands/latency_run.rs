@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use console::style;
+use takt_timerlat::config::User;
 use takt_timerlat::stats::Status;
 use takt_tracer::control::Tracer;
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ use crate::cli::{AccelChoice, Action, LatencyRun, Parts};
 use crate::counted::Plugin;
 use crate::counted::plugin::check_qemu;
 use crate::history::{Entry, Setup, store};
-use crate::image::{Elf, Recipe};
+use crate::image::{Elf, Recipe, tasks};
 use crate::qemu::accel::{self, Selected};
 use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
@@ -110,7 +111,7 @@ pub(super) fn measure(
         // Before an image is built in vain.
         check_qemu()?;
     }
-    let (elf, build_s) = image(flags)?;
+    let (elf, build_s) = image(flags, &config)?;
     if flags.auto.or(flags.aa_only).is_some() && !flags.event.is_empty() {
         config.add_analysed_events(&words::known(&crate::image::events::table(&elf)?));
     }
@@ -236,22 +237,27 @@ fn analyse(finished: &Finished, is_quiet: bool) {
 }
 
 /// The image that suits the flags.
-fn recipe(flags: &LatencyRun) -> Recipe {
+fn recipe(flags: &LatencyRun, config: &RunConfig) -> Result<Recipe> {
     let recipe = Recipe::takt(flags.verbose);
-    match flags.tracer {
+    let recipe = match (&flags.manifest, config.user) {
+        (Some(manifest), _) => recipe.with_tasks(manifest),
+        (None, User::Own) => recipe.with_tasks(&tasks::timerlatu(config.cpus.len())?),
+        (None, _) => recipe,
+    };
+    Ok(match flags.tracer {
         Tracer::Function | Tracer::FunctionGraph => recipe.with_features(&["function"]),
         _ => recipe.for_words(&flags.append),
-    }
+    })
 }
 
 /// The image: the user's, or ours, built if it is not up to date.
-fn image(flags: &LatencyRun) -> Result<(Elf, f64)> {
+fn image(flags: &LatencyRun, config: &RunConfig) -> Result<(Elf, f64)> {
     if let Some(path) = &flags.image {
         let elf = Elf::open(path)?;
         elf.symbol(Status::SYMBOL)?;
         return Ok((elf, 0.0));
     }
-    let built = recipe(flags).build()?;
+    let built = recipe(flags, config)?.build()?;
     Ok((Elf::open(&built.path)?, built.took.as_secs_f64()))
 }
 
@@ -292,7 +298,7 @@ fn dry_run(flags: &LatencyRun, config: &RunConfig) -> Result<()> {
     let Selected { accel, why } = accel;
     let build = match &flags.image {
         Some(image) => format!("none: {} is booted", image.display()),
-        None => recipe(flags).to_shell(),
+        None => recipe(flags, config)?.to_shell(),
     };
     output::line(format_args!("accelerator  {} ({why})", accel.name()))?;
     output::line(format_args!("events       {}", config.events.join(",")))?;

@@ -30,12 +30,14 @@ pub struct Setup {
     pub has_all_logs: bool,
 }
 
-/// The two distributions of a measured thread: value in ns and how often it came, ascending.
+/// The distributions of a measured thread: value in ns and how often it came, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "names as in the reports")]
 pub struct Histograms {
     pub irq: Vec<(u64, u64)>,
     pub thread: Vec<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user: Vec<(u64, u64)>,
 }
 
 /// A finished run, as the history keeps it.
@@ -80,6 +82,7 @@ impl Entry {
                 .map(|d| Histograms {
                     irq: buckets(&d.irq),
                     thread: buckets(&d.thread),
+                    user: buckets(&d.user),
                 })
                 .collect(),
         })
@@ -108,7 +111,7 @@ impl Entry {
         }
         let buckets = self.histograms.iter();
         self.record
-            .check_figures(buckets.map(|it| [&*it.irq, &*it.thread]))
+            .check_figures(buckets.map(|it| [&*it.irq, &*it.thread, &*it.user]))
             .context("its record and its histograms do not belong together")
     }
 
@@ -126,6 +129,8 @@ impl Entry {
             Ok(Distributions {
                 irq: slot.irq.histogram(&buckets.irq)?,
                 thread: slot.thread.histogram(&buckets.thread)?,
+                user: (slot.user.as_ref())
+                    .map_or_else(|| Ok(Default::default()), |it| it.histogram(&buckets.user))?,
             })
         });
         Ok(Run {

@@ -41,7 +41,7 @@ impl Summary {
     pub fn of(entry: &Entry) -> Result<Self> {
         let record = &entry.record;
         let config = &record.config;
-        let Distributions { irq, thread } = entry.run()?.over_all();
+        let Distributions { irq, thread, .. } = entry.run()?.over_all();
         Ok(Self {
             sum: 0,
             revision: record.git.clone(),

@@ -41,6 +41,27 @@ pub(super) fn pack(manifest: &Path, verbose: bool) -> Result<Packed> {
     Ok(Packed { source })
 }
 
+/// A manifest of so many of the tasks that `latency-run -u` measures, each for a CPU.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn timerlatu(nr: usize) -> Result<PathBuf> {
+    let task = |number| {
+        format!(
+            "[[task]]\nname = \"timerlatu-{number}\"\npackage = \"takt-timerlat-user\"\nbin = \"timerlatu\"\n\
+             features = [\"task\"]\npriority = 95\nstack = 4096\n\n"
+        )
+    };
+    let text: String = (0..nr).map(task).collect();
+    let dir = paths::target().join(format!("image-tasks/of/timerlatu-{nr}"));
+    let path = dir.join("takt.app.toml");
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot make the folder {}", dir.display()))?;
+    pack::update(&path, text.as_bytes())?;
+    Ok(path)
+}
+
 /// A word for the tasks of a manifest, by which what is built of them is kept apart: the folder's name, and a number for its
 /// place.
 pub(super) fn name(manifest: &Path) -> String {

@@ -1,4 +1,4 @@
-//! `hist.csv`: `ns,irq_000,thr_000,…`, a row for each value that came. Nothing in it varies from
+//! `hist.csv`: `ns,irq_000,thr_000,…`, and `usr_000` where a task is measured; a row for each value that came. Nothing in it varies from
 //! run to run under icount.
 
 use std::collections::BTreeMap;
@@ -15,15 +15,21 @@ pub fn write(slots: &[SlotRecord], distributions: &[Distributions]) -> String {
     for slot in slots {
         // Writing to a String does not fail.
         let _ = write!(out, ",irq_{0:03},thr_{0:03}", slot.slot);
+        if slot.user.is_some() {
+            let _ = write!(out, ",usr_{:03}", slot.slot);
+        }
     }
     out.push('\n');
+    let nr_columns: usize = slots.iter().map(nr_columns).sum();
     let mut rows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    let columns = distributions.iter().flat_map(|d| [&d.irq, &d.thread]);
+    let columns = slots.iter().zip(distributions);
+    let columns = columns.flat_map(|(slot, d)| {
+        let all = [&d.irq, &d.thread, &d.user];
+        all.into_iter().take(self::nr_columns(slot))
+    });
     for (column, distribution) in columns.enumerate() {
         for (ns, count) in distribution.iter() {
-            let row = rows
-                .entry(ns)
-                .or_insert_with(|| vec![0; distributions.len() * 2]);
+            let row = rows.entry(ns).or_insert_with(|| vec![0; nr_columns]);
             row[column] = count;
         }
     }
@@ -37,37 +43,43 @@ pub fn write(slots: &[SlotRecord], distributions: &[Distributions]) -> String {
     out
 }
 
+/// How many columns a slot has.
+fn nr_columns(slot: &SlotRecord) -> usize {
+    2 + usize::from(slot.user.is_some())
+}
+
 /// A column: values in ns and how often each came.
 pub type Column = Vec<(u64, u64)>;
 
-/// Reads the file's columns, two for each slot: IRQ latency, thread latency.
+/// Reads the file's columns for each slot: IRQ latency, thread latency, user latency, which may have none.
 ///
 /// # Errors
 ///
 /// If it is not such a file, or does not belong to these slots; the line is named.
-pub fn columns(text: &str, slots: &[SlotRecord]) -> Result<Vec<[Column; 2]>> {
+pub fn columns(text: &str, slots: &[SlotRecord]) -> Result<Vec<[Column; 3]>> {
     let mut lines = text.lines().enumerate();
     let (_, header) = lines.next().context("it is empty")?;
     let expected = write(slots, &[]);
     if header != expected.trim_end() {
         bail!("line 1: the columns are not those of the run");
     }
-    let mut columns = vec![<[Column; 2]>::default(); slots.len()];
+    let nr: usize = slots.iter().map(nr_columns).sum();
+    let mut columns = vec![<[Column; 3]>::default(); slots.len()];
     for (index, line) in lines {
         let numbers: Result<Vec<u64>, _> = line.split(',').map(str::parse).collect();
         let numbers = numbers.with_context(|| format!("line {}: not a number", index + 1))?;
-        let Some((&ns, counts)) = numbers
-            .split_first()
-            .filter(|(_, rest)| rest.len() == columns.len() * 2)
-        else {
+        let Some((&ns, counts)) = numbers.split_first().filter(|(_, rest)| rest.len() == nr) else {
             bail!(
                 "line {}: {} columns instead of {}",
                 index + 1,
                 numbers.len(),
-                columns.len() * 2 + 1
+                nr + 1
             );
         };
-        for (column, &count) in columns.iter_mut().flatten().zip(counts) {
+        let of_slots = columns.iter_mut().zip(slots);
+        let of_slots =
+            of_slots.flat_map(|(columns, slot)| columns.iter_mut().take(nr_columns(slot)));
+        for (column, &count) in of_slots.zip(counts) {
             column.push((ns, count));
         }
     }
@@ -79,11 +91,13 @@ pub fn columns(text: &str, slots: &[SlotRecord]) -> Result<Vec<[Column; 2]>> {
 /// # Errors
 ///
 /// If they do not belong together.
-pub fn distributions(columns: &[[Column; 2]], slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
-    let of_slot = |(slot, [irq, thread]): (&SlotRecord, &[Column; 2])| {
+pub fn distributions(columns: &[[Column; 3]], slots: &[SlotRecord]) -> Result<Vec<Distributions>> {
+    let of_slot = |(slot, [irq, thread, user]): (&SlotRecord, &[Column; 3])| {
         Ok(Distributions {
             irq: slot.irq.histogram(irq)?,
             thread: slot.thread.histogram(thread)?,
+            user: (slot.user.as_ref())
+                .map_or_else(|| Ok(Default::default()), |it| it.histogram(user))?,
         })
     };
     slots.iter().zip(columns).map(of_slot).collect()
@@ -107,6 +121,7 @@ mod tests {
             last_ns: None,
             irq: (&distributions.irq).into(),
             thread: (&distributions.thread).into(),
+            user: (slot % 2 == 1).then(|| (&distributions.user).into()),
         }
     }
 
@@ -128,6 +143,7 @@ mod tests {
         let d = Distributions {
             irq: collect(&[7, 7, 9]),
             thread: collect(&[7, 80]),
+            ..Default::default()
         };
         assert_eq!(
             write(&[slot(2, &d)], std::slice::from_ref(&d)),
@@ -141,6 +157,7 @@ mod tests {
         let d = Distributions {
             irq: collect(&[7, 7, 9]),
             thread: collect(&[8, 70_000, 90_000]),
+            ..Default::default()
         };
         let good = slot(0, &d);
         let columns = columns(
@@ -148,7 +165,7 @@ mod tests {
             std::slice::from_ref(&good),
         )
         .unwrap();
-        let [irq, thread] = &columns[0];
+        let [irq, thread, _] = &columns[0];
         let edits: [Edit; 7] = [
             (
                 |it| it.irq.max = Some(8),
@@ -178,6 +195,7 @@ mod tests {
         let d = Distributions {
             irq: collect(&[7]),
             thread: collect(&[8]),
+            ..Default::default()
         };
         let slots = [slot(0, &d)];
         let good = write(&slots, &[d]);
@@ -195,17 +213,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(samples in prop::collection::vec((0u64..1 << 41, 0usize..4), 0..60)) {
+        fn what_is_written_reads_back(samples in prop::collection::vec((0u64..1 << 41, 0usize..5), 0..60)) {
             let mut ds = vec![Distributions::default(); 2];
             for (ns, which) in samples {
-                let d = &mut ds[which / 2];
-                if which % 2 == 0 { d.irq.record(ns) } else { d.thread.record(ns) }
+                let [first, second] = &mut *ds else { unreachable!() };
+                [&mut first.irq, &mut first.thread, &mut second.irq, &mut second.thread, &mut second.user][which].record(ns);
             }
             let slots: Vec<_> = ds.iter().enumerate().map(|(i, d)| slot(i, d)).collect();
             let columns = columns(&write(&slots, &ds), &slots).unwrap();
-            for (slot, [irq, thread]) in slots.iter().zip(&columns) {
+            for (slot, [irq, thread, user]) in slots.iter().zip(&columns) {
                 slot.irq.check(irq).unwrap();
                 slot.thread.check(thread).unwrap();
+                slot.user.map_or(Ok(()), |it| it.check(user)).unwrap();
             }
             prop_assert_eq!(distributions(&columns, &slots).unwrap(), ds);
         }

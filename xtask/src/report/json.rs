@@ -40,6 +40,9 @@ struct Cpu {
     missed: u64,
     irq: Latency,
     thread: Latency,
+    /// Of a task's thread: until the end of its work in user space.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<Latency>,
     /// Without the time in which other CPUs ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_turns: Option<WithoutTurns>,
@@ -97,6 +100,7 @@ pub fn write(
         missed: slot.missed,
         irq: latency(&d.irq, buckets),
         thread: latency(&d.thread, buckets),
+        user: slot.user.map(|_| latency(&d.user, buckets)),
         without_turns: without_turns(slot.cpu),
     };
     let document = Document {

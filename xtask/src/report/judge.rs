@@ -129,6 +129,14 @@ impl Evidence<'_> {
                 "{name}: {irq} IRQ samples, but {thread} thread samples"
             ));
         }
+        // The last activation's work may not have ended.
+        if let Some(user) = slot.user.map(|it| it.count)
+            && user.abs_diff(thread) > 1 + slot.missed
+        {
+            taints.push(format!(
+                "{name}: {thread} thread samples, but {user} returns from user space"
+            ));
+        }
         // The end is noted when the main thread comes to run, which beside a load may be late.
         let expected = self
             .results
@@ -157,9 +165,11 @@ impl Evidence<'_> {
             return;
         }
         for (slot, distributions) in results.slots.iter().zip(&results.distributions) {
+            let user = slot.user.map_or(0, |user| user.count);
             let pairs = [
                 ("IRQ", slot.irq.count, distributions.irq.count()),
                 ("thread", slot.thread.count, distributions.thread.count()),
+                ("user", user, distributions.user.count()),
             ];
             for (which, counted, in_buckets) in pairs.into_iter().filter(|(_, a, b)| a != b) {
                 taints.push(format!(

@@ -125,7 +125,9 @@ pub fn load(dir: &Path) -> Result<Run> {
     let distributions = record
         .check(
             &hist,
-            columns.iter().map(|[irq, thread]| [&**irq, &**thread]),
+            columns
+                .iter()
+                .map(|of_slot| of_slot.each_ref().map(|it| &**it)),
         )
         .and_then(|()| csv::distributions(&columns, &record.slots))
         .with_context(|| {

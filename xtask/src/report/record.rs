@@ -139,8 +139,8 @@ impl RunRecord {
         wire::checksum(&bytes)
     }
 
-    /// Whether the record and the text of `hist.csv`, whose columns of IRQ and thread latency these are for each slot, are
-    /// what the run wrote.
+    /// Whether the record and the text of `hist.csv`, whose columns of IRQ, thread and user latency these are for each slot,
+    /// are what the run wrote.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl RunRecord {
     pub fn check<'b>(
         &self,
         hist: &str,
-        buckets: impl IntoIterator<Item = [&'b [(u64, u64)]; 2]>,
+        buckets: impl IntoIterator<Item = [&'b [(u64, u64)]; 3]>,
     ) -> Result<()> {
         if self.sum == Some(self.sum_with(hist)) {
             return Ok(());
@@ -168,12 +168,13 @@ impl RunRecord {
     /// The figure that is another one.
     pub fn check_figures<'b>(
         &self,
-        buckets: impl IntoIterator<Item = [&'b [(u64, u64)]; 2]>,
+        buckets: impl IntoIterator<Item = [&'b [(u64, u64)]; 3]>,
     ) -> Result<()> {
         if self.result != Verdict::Error {
-            for (slot, [irq, thread]) in self.slots.iter().zip(buckets) {
+            for (slot, [irq, thread, user]) in self.slots.iter().zip(buckets) {
                 slot.irq.check(irq)?;
                 slot.thread.check(thread)?;
+                slot.user.map_or(Ok(()), |it| it.check(user))?;
             }
         }
         Ok(())
@@ -239,6 +240,9 @@ pub struct SlotRecord {
     pub last_ns: Option<u64>,
     pub irq: LatencyRecord,
     pub thread: LatencyRecord,
+    /// If it is a task's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<LatencyRecord>,
 }
 
 /// The activations of a run, warm-up and all, and how many of them hold against the count of executed instructions, with
@@ -448,13 +452,15 @@ pub struct ThreadRecord {
     pub switches: Option<u64>,
 }
 
-/// The two distributions of a measured thread.
+/// The distributions of a measured thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distributions {
     /// IRQ latency.
     pub irq: ExactHistogram,
     /// Thread latency.
     pub thread: ExactHistogram,
+    /// Of a task's thread: until the end of its work in user space.
+    pub user: ExactHistogram,
 }
 
 impl Distributions {
@@ -462,12 +468,15 @@ impl Distributions {
     pub fn merge(&mut self, other: &Self) {
         self.irq.merge(&other.irq);
         self.thread.merge(&other.thread);
+        self.user.merge(&other.user);
     }
 
-    /// Both, with their names.
-    #[must_use]
-    pub fn named(&self) -> [(&'static str, &ExactHistogram); 2] {
+    /// All that there are, with their names.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &ExactHistogram)> {
+        let user = (self.user.count() != 0).then_some(("user", &self.user));
         [("IRQ", &self.irq), ("thread", &self.thread)]
+            .into_iter()
+            .chain(user)
     }
 }
 

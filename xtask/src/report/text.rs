@@ -273,6 +273,9 @@ fn summary(out: &mut String, run: &Run, format: Format) -> std::fmt::Result {
             row(out, &format!("{name:<9}thread"), figures)?;
             own.map_or(Ok(()), |own| row(out, WITHOUT_TURNS, own.thread))?;
         }
+        if slot.user.is_some() {
+            row(out, &format!("{:<9}user", ""), (&distributions.user).into())?;
+        }
         writeln!(
             out,
             "{:<9}{:<7} {:>8}{}",
@@ -336,7 +339,8 @@ fn shown(
 ) -> impl Iterator<Item = (&'static str, &ExactHistogram)> {
     let irq = (!parts.no_irq).then_some(("IRQ latency", &all.irq));
     let thread = (!parts.no_thread).then_some(("Thread latency", &all.thread));
-    irq.into_iter().chain(thread)
+    let user = (all.user.count() != 0).then_some(("User latency", &all.user));
+    irq.into_iter().chain(thread).chain(user)
 }
 
 /// One for each latency, all measured threads together.

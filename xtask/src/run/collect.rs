@@ -44,6 +44,10 @@ impl Results {
                 Ok(Distributions {
                     irq: status.distribution(slot.index, Measure::Irq)?,
                     thread: status.distribution(slot.index, Measure::Thread)?,
+                    user: match slot.user {
+                        Some(_) => status.distribution(slot.index, Measure::User)?,
+                        None => Default::default(),
+                    },
                 })
             })
             .collect::<io::Result<_>>()?;
@@ -111,6 +115,7 @@ impl Results {
             last_ns: (slot.irq.count == 0 && slot.thread.count != 0).then_some(slot.thread.cur),
             irq: (&distributions.irq).into(),
             thread: (&distributions.thread).into(),
+            user: slot.user.map(|_| (&distributions.user).into()),
         };
         self.slots
             .iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Policy, Workload};
+use takt_timerlat::config::{Config, CpuMask, LOAD_PRIORITY, Load, Policy, User, Workload};
 use takt_tracer::control::setting::{Chosen, Ids, List};
 use takt_tracer::control::{Setting, Tracer};
 use takt_tracer::named::Named;
@@ -50,6 +50,11 @@ pub struct RunConfig {
     pub policy: Policy,
     #[serde(with = "crate::named")]
     pub load: Load,
+    #[serde(default, with = "crate::named", skip_serializing_if = "is_default")]
+    pub user: User,
+    /// That of the image's tasks, if the user named one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub manifest: Option<String>,
     pub threads: Option<u8>,
     pub distance_ns: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -177,6 +182,11 @@ impl RunConfig {
             priority,
             policy,
             load: flags.load,
+            user: flags.user(),
+            manifest: flags
+                .manifest
+                .as_ref()
+                .map(|path| path.display().to_string()),
             threads,
             distance_ns: cyclic.map(|it| it.distance_ns),
             prio_step,
@@ -235,6 +245,8 @@ impl RunConfig {
             priority: config.prio,
             policy: config.policy,
             load: config.load,
+            user: find("user").and_then(User::from_name).unwrap_or_default(),
+            manifest: None,
             threads: is_cyclic.then(|| u8::try_from(config.threads).unwrap_or(u8::MAX)),
             distance_ns: is_cyclic.then_some(config.distance_ns),
             prio_step: config.prio_step,
@@ -297,7 +309,12 @@ impl RunConfig {
         let ids = ids.join(",");
         let events = Setting::Events(Ids::parse(&ids).expect("ids are numbers"));
         let mode = Setting::Overwrite(false);
-        format!("{config} {events} {mode}{}", clock_keys(accel))
+        // An image without tasks knows no such word.
+        let user = match self.user {
+            User::None => String::new(),
+            user => format!(" user={user}"),
+        };
+        format!("{config} {events} {mode}{user}{}", clock_keys(accel))
     }
 }
 

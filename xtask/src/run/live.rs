@@ -1,5 +1,5 @@
 //! What is shown on the terminal while a run goes on: rtla `timerlat top`'s table and a progress
-//! bar, on stderr. Where the table does not fit, IRQ and thread latency have a row each.
+//! bar, on stderr. Where the table does not fit, each latency has a row.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -14,8 +14,9 @@ use super::config::{RunConfig, UNTIL_STOPPED};
 use crate::cli::Lines;
 use crate::report::cyclictest::Line;
 
-/// Columns of rtla's table.
+/// Columns of rtla's table, and how many more that of a user's thread has.
 const WIDE: usize = 97;
+const USER: usize = 42;
 
 /// They begin with an empty line, because one line stays behind after the `^C` that the terminal echoes on a line of its
 /// own.
@@ -125,28 +126,36 @@ fn elapsed_ns(slot: &Slot, period_ns: u64) -> u64 {
 fn table(title: &str, elapsed_ns: u64, slots: &[Slot], width: usize) -> String {
     let time = format_elapsed(Duration::from_nanos(elapsed_ns));
     let columns = format!("{:>9} {:>9} {:>9} {:>9}", "cur", "min", "avg", "max");
-    if width < WIDE {
+    let has_user = slots.iter().any(|slot| slot.user.is_some());
+    if width < WIDE + if has_user { USER } else { 0 } {
         narrow(title, &time, &columns, slots)
     } else {
-        wide(title, &time, &columns, slots)
+        wide(title, &time, &columns, slots, has_user)
     }
 }
 
 /// rtla's.
-fn wide(title: &str, time: &str, columns: &str, slots: &[Slot]) -> String {
+fn wide(title: &str, time: &str, columns: &str, slots: &[Slot], has_user: bool) -> String {
     let mut out = format!("{}\n", style(format!("{title:^86}")).dim());
     // Writing to a String does not fail.
-    let _ = writeln!(
+    let _ = write!(
         out,
         "{time}   |{:^40}|{:^40}",
         "IRQ Timer Latency (ns)", "Thread Timer Latency (ns)"
     );
-    let head = format!("CPU COUNT      |{columns} |{columns}");
-    let _ = write!(out, "{}", style(head).reverse());
+    let mut head = format!("CPU COUNT      |{columns} |{columns}");
+    if has_user {
+        let _ = write!(out, " |{:^40}", "Ret user Timer Latency (ns)");
+        head += &format!(" |{columns}");
+    }
+    let _ = write!(out, "\n{}", style(head).reverse());
     for slot in slots {
         let (count, cpu) = (count(slot), slot.cpu);
         let (irq, thread) = (cells(&slot.irq), cells(&slot.thread));
         let _ = write!(out, "\n{cpu:>3} {count:<10} |{irq} |{thread}");
+        if has_user {
+            let _ = write!(out, " |{}", cells(&slot.user.unwrap_or_default()));
+        }
     }
     out
 }
@@ -160,6 +169,9 @@ fn narrow(title: &str, time: &str, columns: &str, slots: &[Slot]) -> String {
         let (count, cpu) = (count(slot), slot.cpu);
         let (irq, thread) = (cells(&slot.irq), cells(&slot.thread));
         let _ = write!(out, "\n{cpu:>3} {count:<10} {irq}\n      thread   {thread}");
+        if let Some(user) = &slot.user {
+            let _ = write!(out, "\n      user     {}", cells(user));
+        }
     }
     out
 }
@@ -213,6 +225,7 @@ mod tests {
             negative: 0,
             irq: figures,
             thread: none,
+            user: None,
         };
         let drawn = |width| {
             let text = table(
@@ -246,5 +259,20 @@ mod tests {
             ]
         );
         assert!(lines.iter().all(|line| line.len() <= 60));
+
+        let slot = Slot {
+            user: Some(figures),
+            ..slot
+        };
+        let drawn = |width| {
+            let text = table("Timer Latency", 0, std::slice::from_ref(&slot), width);
+            console::strip_ansi_codes(&text).into_owned()
+        };
+        let text = drawn(WIDE + USER);
+        let last = text.lines().last().unwrap();
+        assert!(last.ends_with("|     1135       601       728      1135"));
+        assert_eq!(last.matches('|').count(), 3);
+        assert!(text.lines().all(|line| line.len() <= WIDE + USER));
+        assert!(drawn(WIDE).ends_with("      user          1135       601       728      1135"));
     }
 }

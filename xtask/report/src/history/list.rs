@@ -110,7 +110,7 @@ fn row((place, of): &(Place, Summary)) -> Vec<String> {
 
 /// What a list in JSON says of a run.
 fn json(entry: &Entry) -> Result<serde_json::Value> {
-    let Distributions { irq, thread } = entry.run()?.over_all();
+    let Distributions { irq, thread, .. } = entry.run()?.over_all();
     let of = |all| {
         let named = figures(all).map(|(name, value)| (name.to_owned(), json!(value)));
         let mut object: serde_json::Map<_, _> = named.into_iter().collect();

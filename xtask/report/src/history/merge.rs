@@ -34,7 +34,11 @@ pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
                 let hist = |all: &takt_timerlat::stats::ExactHistogram| {
                     json!({"figures": xtask::report::record::LatencyRecord::from(all), "hist": all.iter().collect::<Vec<_>>()})
                 };
-                json!({"slot": slot.slot, "cpu": slot.cpu, "irq": hist(&d.irq), "thread": hist(&d.thread)})
+                let mut it = json!({"slot": slot.slot, "cpu": slot.cpu, "irq": hist(&d.irq), "thread": hist(&d.thread)});
+                if slot.user.is_some() {
+                    it["user"] = hist(&d.user);
+                }
+                it
             })
             .collect();
         let document = json!({"schema": "takt.history-merge/1", "runs": ids, "slots": slots});
@@ -97,6 +101,7 @@ pub fn merge(runs: &[Run]) -> Result<Run> {
     for (slot, d) in merged.record.slots.iter_mut().zip(&merged.distributions) {
         slot.irq = (&d.irq).into();
         slot.thread = (&d.thread).into();
+        slot.user = slot.user.map(|_| (&d.user).into());
     }
     Ok(merged)
 }

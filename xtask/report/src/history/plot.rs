@@ -103,7 +103,7 @@ fn value(metric: Metric, run: &Run) -> Option<f64> {
         IrqAvg, IrqMax, IrqMin, IrqP50, IrqP99, IrqP999, ThreadAvg, ThreadMax, ThreadMin,
         ThreadP50, ThreadP99, ThreadP999,
     };
-    let Distributions { irq, thread } = run.over_all();
+    let Distributions { irq, thread, .. } = run.over_all();
     let all: &ExactHistogram = match metric {
         IrqMin | IrqAvg | IrqP50 | IrqP99 | IrqP999 | IrqMax => &irq,
         ThreadMin | ThreadAvg | ThreadP50 | ThreadP99 | ThreadP999 | ThreadMax => &thread,

@@ -34,6 +34,7 @@ mod tracefs_pipe;
 mod tracefs_rules;
 mod tracefs_shell;
 mod traces;
+mod user;
 mod verify;
 mod viewers;
 
@@ -113,6 +114,7 @@ const TESTS: &[(&str, Check)] = &[
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
     ("tasks_are_stopped_alone", tasks::are_stopped_alone),
     ("tasks_of_a_manifest", tasks::of_a_manifest),
+    ("user_latencies", user::latencies),
     ("run_refuses_a_gate_that_is_missing", ends::gate_is_needed),
     ("run_says_where_it_timed_out", ends::time_out_says_where),
     ("run_counts_a_flood", ends::flood_is_counted),

@@ -224,7 +224,7 @@ fn peers(manifest: &Manifest, task: &Task) -> Result<String> {
     Ok(text)
 }
 
-fn update(path: &Path, bytes: &[u8]) -> Result<()> {
+pub(super) fn update(path: &Path, bytes: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }

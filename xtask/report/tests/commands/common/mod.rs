@@ -22,6 +22,7 @@ pub(crate) fn run(load: &str, accel: &str, thread: &[u64]) -> Run {
     let d = Distributions {
         irq: collect(&vec![4; thread.len()]),
         thread: collect(thread),
+        ..Default::default()
     };
     let record: RunRecord = serde_json::from_value(json!({
         "schema": "takt.run/1", "result": "passed", "error": null, "is_interrupted": false, "taint": [],

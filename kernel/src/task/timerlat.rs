@@ -1,0 +1,196 @@
+//! Threads of tasks that timerlat measures: what Linux's file `osnoise/per_cpu/cpuN/timerlat_fd` is for.
+//!
+//! A tracer or a workload offers it while it runs ([`offer`], [`withdraw`]). A task's thread becomes the owner of its CPU's;
+//! each of its waits first tells when it has come back from user space, and then waits for the next activation. Whoever owns it
+//! when it is withdrawn is stopped at its next wait, or in the one that it is in.
+//!
+//! Source: Linux, `Documentation/trace/timerlat-tracer.rst`, "User-space interface".
+
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use spin::Once;
+use takt_abi::Error;
+
+use crate::arch::percpu;
+use crate::clock::Instant;
+use crate::config::MAX_CPUS;
+use crate::soft_timer::{Expiry, Timer};
+use crate::thread::{self, Thread};
+
+/// Who measures. Each function is told the CPU; all but `expired` run in the thread that is measured, in the kernel.
+pub struct Source {
+    /// It becomes the one that is measured.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub opened: fn(usize) -> Result<(), Error>,
+    /// In the timer's interrupt, as [`Timer::waking`] has it.
+    pub expired: fn(usize, Expiry),
+    /// It has come back from user space at that time, in TSC cycles, if it has been there since it was woken; the second is
+    /// what it says of itself. Gives the time of the next activation, or none if there is to be no more: then it is stopped.
+    pub next: fn(usize, Option<u64>, u64) -> Option<Instant>,
+    /// It was woken for the activation at the first time, and runs at the second.
+    pub woken: fn(usize, Instant, Instant),
+    /// It is not measured any more.
+    pub closed: fn(usize),
+}
+
+/// Of a CPU.
+struct Place {
+    /// The handle of the thread that owns it, or 0.
+    owner: AtomicU32,
+    /// In which session it was opened.
+    session: AtomicU32,
+    /// Whether the owner was woken for an activation and has not come back.
+    is_away: AtomicBool,
+    timer: Once<Timer>,
+}
+
+static PLACES: [Place; MAX_CPUS] = [const {
+    Place {
+        owner: AtomicU32::new(0),
+        session: AtomicU32::new(0),
+        is_away: AtomicBool::new(false),
+        timer: Once::new(),
+    }
+}; MAX_CPUS];
+
+static SOURCE: AtomicPtr<Source> = AtomicPtr::new(core::ptr::null_mut());
+/// Counts the times that it was withdrawn.
+static SESSION: AtomicU32 = AtomicU32::new(0);
+
+/// Has threads of tasks measured by this one from now on.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn offer(source: &'static Source) {
+    SOURCE.store(core::ptr::from_ref(source).cast_mut(), Release);
+}
+
+/// No thread is measured any more. Those that were are stopped, which may be later than this returns.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn withdraw() {
+    SOURCE.store(core::ptr::null_mut(), Release);
+    SESSION.fetch_add(1, Release);
+    for place in &PLACES {
+        // There may be none, or it has ended.
+        let _ = Thread::of_handle(place.owner.load(Relaxed)).unpark();
+    }
+}
+
+/// Who measures, if anybody does.
+fn source() -> Option<&'static Source> {
+    // SAFETY: null, or what was offered, which is static.
+    unsafe { SOURCE.load(Acquire).as_ref() }
+}
+
+/// The place of the running thread's CPU, to which it belongs for its life.
+fn own() -> (usize, &'static Place) {
+    let cpu = percpu::cpu();
+    (cpu, &PLACES[cpu % MAX_CPUS])
+}
+
+impl Place {
+    fn is_owned_by_me(&self) -> bool {
+        self.owner.load(Relaxed) == thread::current().handle()
+    }
+
+    /// Whether it was withdrawn since it was opened.
+    fn is_over(&self) -> bool {
+        self.session.load(Relaxed) != SESSION.load(Acquire)
+    }
+}
+
+/// [`Call::TimerlatOpen`](takt_abi::Call::TimerlatOpen).
+pub(super) fn open(asked: u64) -> Result<(), Error> {
+    let (cpu, place) = own();
+    // Before the source: if that is withdrawn meanwhile, the session is over.
+    let session = SESSION.load(Acquire);
+    let source = source().ok_or(Error::InvalidArgument)?;
+    let me = thread::current();
+    place
+        .owner
+        .compare_exchange(0, me.handle(), Acquire, Relaxed)
+        .map_err(|_| Error::Busy)?;
+    let opened = match asked == cpu as u64 {
+        true => prepare(source, cpu, place),
+        false => Err(Error::NotPermitted),
+    };
+    place.session.store(session, Relaxed);
+    place.is_away.store(false, Relaxed);
+    opened.inspect_err(|_| place.owner.store(0, Release))
+}
+
+fn prepare(source: &Source, cpu: usize, place: &Place) -> Result<(), Error> {
+    let me = thread::current();
+    let timer = place
+        .timer
+        .try_call_once(|| Timer::waking(me, source.expired, cpu))
+        .map_err(|_| Error::OutOfResources)?;
+    timer.pass_to(me, source.expired);
+    (source.opened)(cpu)
+}
+
+/// [`Call::TimerlatWait`](takt_abi::Call::TimerlatWait): when the activation was due, in TSC cycles; none if the task is to
+/// be stopped.
+#[inline(always)]
+pub(super) fn wait(own_time: u64) -> Result<Option<u64>, Error> {
+    let (cpu, place) = own();
+    if !place.is_owned_by_me() {
+        return Err(Error::NoHandle);
+    }
+    let (Some(source), Some(timer)) = (source(), place.timer.get()) else {
+        return Ok(None);
+    };
+    let is_back = place.is_away.swap(false, Relaxed);
+    let back = is_back.then(|| Instant::now().cycles());
+    if place.is_over() {
+        return Ok(None);
+    }
+    let Some(due) = (source.next)(cpu, back, own_time) else {
+        return Ok(None);
+    };
+    timer.arm(due);
+    let now = loop {
+        // Without an end: it cannot time out.
+        let _ = thread::park(Instant::NEVER);
+        let now = Instant::now();
+        if place.is_over() {
+            timer.cancel();
+            return Ok(None);
+        }
+        // Whoever wakes it earlier means nothing by it.
+        if now >= due {
+            break now;
+        }
+    };
+    (source.woken)(cpu, due, now);
+    place.is_away.store(true, Relaxed);
+    Ok(Some(due.cycles()))
+}
+
+/// [`Call::TimerlatClose`](takt_abi::Call::TimerlatClose).
+pub(super) fn close() -> Result<(), Error> {
+    if !own().1.is_owned_by_me() {
+        return Err(Error::NoHandle);
+    }
+    release();
+    Ok(())
+}
+
+/// The running thread ends, or wants to be measured no more.
+pub(super) fn release() {
+    let (cpu, place) = own();
+    if !place.is_owned_by_me() {
+        return;
+    }
+    if let Some(source) = source().filter(|_| !place.is_over()) {
+        (source.closed)(cpu);
+    }
+    place.owner.store(0, Release);
+}

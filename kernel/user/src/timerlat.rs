@@ -1,0 +1,52 @@
+//! A task that timerlat measures: what Linux has the file `osnoise/per_cpu/cpuN/timerlat_fd` for.
+//!
+//! ```ignore
+//! let timerlat = Timerlat::open(0)?;
+//! while timerlat.wait().is_ok() {
+//!     work();
+//! }
+//! ```
+
+use crate::{Error, syscall};
+
+/// Timerlat of the CPU on which the task runs. It is closed when it is dropped.
+#[derive(Debug)]
+pub struct Timerlat(());
+
+impl Timerlat {
+    /// From now on timerlat measures this task, which runs on that CPU.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] while no timerlat runs that measures tasks, or not on this CPU; [`Error::Busy`] if it measures
+    /// another task there; [`Error::NotPermitted`] if the task runs on another CPU; [`Error::OutOfResources`] if the kernel has
+    /// no timer left.
+    pub fn open(cpu: u32) -> Result<Self, Error> {
+        syscall::timerlat_open(cpu).map(|()| Self(()))
+    }
+
+    /// The work of the activation before is done; waits for the next one. Gives when that was due, in cycles of the TSC. If
+    /// timerlat has ended the task is stopped.
+    ///
+    /// # Errors
+    /// [`Error::NoHandle`] if the task has it no more.
+    #[inline(always)]
+    pub fn wait(&self) -> Result<u64, Error> {
+        self.wait_after(0)
+    }
+
+    /// As [`wait`](Self::wait); says when the task itself found that it ran after the activation before, in cycles of the TSC, for
+    /// a measurement that asks for it (cyclictest).
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    #[inline(always)]
+    pub fn wait_after(&self, ran_at: u64) -> Result<u64, Error> {
+        syscall::timerlat_wait(ran_at)
+    }
+}
+
+impl Drop for Timerlat {
+    fn drop(&mut self) {
+        syscall::timerlat_close();
+    }
+}

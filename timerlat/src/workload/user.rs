@@ -1,0 +1,123 @@
+//! timerlat of threads of tasks: each waits for its next activation by a call, and says by the next one that its work is done.
+//!
+//! Source: Linux, `Documentation/trace/timerlat-tracer.rst`, "User-space interface".
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use takt_kernel::task::abi;
+use takt_kernel::task::timerlat::{self, Source};
+use takt_kernel::time::{Instant, cycles_to_nanos, sleep_nanos};
+use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
+
+use super::timerlat::{INSTANCES, expired, first};
+use super::{
+    SHARED, StartTasks, advance, ended, events, hooks, is_measured, is_over, record, skip, status,
+    stop_now, threshold_hit,
+};
+use crate::config::{Config, CpuMask};
+use crate::stats::{MAX_SLOTS, Measure, SlotStats};
+
+/// The time of each CPU's activation, in cycles.
+static ACTIVATIONS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+/// The CPUs that are measured.
+static CPUS: AtomicU32 = AtomicU32::new(0);
+
+static SOURCE: Source = Source {
+    opened,
+    expired,
+    next,
+    woken,
+    closed: |_| ended(),
+};
+
+/// Measures threads of tasks from now on, and has them started. Returns how many are waited for.
+pub(super) fn start(config: &Config, start: StartTasks) -> Result<u32, Error> {
+    status().has_user.store(1, Relaxed);
+    CPUS.store(config.cpus.0, Relaxed);
+    for (cpu, activation) in ACTIVATIONS.iter().enumerate() {
+        activation.store(first(cpu), Relaxed);
+    }
+    timerlat::offer(&SOURCE);
+    start(config)
+}
+
+/// How often it is looked whether a run is over whose threads nobody waits for, in nanoseconds.
+const LOOK: u64 = 100_000_000;
+
+/// Waits until the run is over, whoever is measured.
+pub(super) fn wait_for_end() -> Result<(), Error> {
+    while !is_over(Instant::now().cycles()) {
+        sleep_nanos(LOOK)?;
+        if (hooks().command)() == Some(b's') {
+            stop_now();
+        }
+    }
+    Ok(())
+}
+
+fn slot(cpu: usize) -> (&'static AtomicU64, Option<&'static SlotStats>) {
+    (&ACTIVATIONS[cpu % MAX_SLOTS], status().slot(cpu))
+}
+
+fn opened(cpu: usize) -> Result<(), abi::Error> {
+    let now = Instant::now().cycles();
+    let (activation, Some(stats)) = slot(cpu) else {
+        return Err(abi::Error::InvalidArgument);
+    };
+    if !CpuMask(CPUS.load(Relaxed)).has(cpu) || is_over(now) {
+        return Err(abi::Error::InvalidArgument);
+    }
+    let (me, period) = (thread::current(), SHARED.period.load(Relaxed));
+    let prio = me.priority().map_err(|_| abi::Error::InvalidArgument)?;
+    stats.open(
+        smp::this_cpu() as u32,
+        u32::from(me.id()),
+        u32::from(prio),
+        cycles_to_nanos(period),
+    );
+    // What there was before it came is missed.
+    let due = activation.load(Relaxed);
+    if due <= now {
+        activation.store(skip(stats, due, now, period), Relaxed);
+    }
+    Ok(())
+}
+
+fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
+    let (activation, Some(stats)) = slot(cpu) else {
+        return None;
+    };
+    let seq = &INSTANCES[cpu % MAX_SLOTS].seq;
+    let mut due = activation.load(Relaxed);
+    if let Some(now) = back {
+        let (latency, number) = (now.wrapping_sub(due), seq.load(Relaxed));
+        trace_event_irqs_on!(events::timerlat_user, cpu as u32, number, latency as u32);
+        if latency > SHARED.stop_thread.load(Relaxed) {
+            threshold_hit(Measure::User, cpu, latency, u64::from(number));
+        }
+        if is_measured(due) && now >= due {
+            status().user[cpu % MAX_SLOTS].record(cycles_to_nanos(latency));
+        }
+        due = advance(stats, due, SHARED.period.load(Relaxed));
+        activation.store(due, Relaxed);
+    }
+    if is_over(due) {
+        return None;
+    }
+    seq.store(seq.load(Relaxed).wrapping_add(1), Relaxed);
+    super::housekeeping(cpu, due);
+    Some(Instant::from_cycles(due))
+}
+
+fn woken(cpu: usize, due: Instant, now: Instant) {
+    let instance = &INSTANCES[cpu % MAX_SLOTS];
+    let (due, now, seq) = (due.cycles(), now.cycles(), instance.seq.load(Relaxed));
+    let latency = now.wrapping_sub(due);
+    trace_event_irqs_on!(events::timerlat_thread, cpu as u32, seq, latency as u32);
+    if latency > SHARED.stop_thread.load(Relaxed) {
+        threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
+    }
+    if let Some(stats) = status().slot(cpu) {
+        record(stats, Some(instance.irq_latency.load(Relaxed)), due, now);
+    }
+}
