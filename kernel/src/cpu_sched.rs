@@ -34,6 +34,17 @@ impl CpuSched {
         WATCHERS && self.nr_watchers != 0
     }
 
+    /// There is one more reason for that, or one less.
+    pub(crate) fn watch(&mut self, on: bool) {
+        self.nr_watchers = if on {
+            self.nr_watchers + 1
+        } else {
+            self.nr_watchers - 1
+        };
+        #[cfg(feature = "tasks")]
+        crate::arch::jump_label::listens(on);
+    }
+
     /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
     pub(crate) fn reset(&mut self) {
         self.rq = RunQueue::new(ThreadId::new(0));

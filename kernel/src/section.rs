@@ -31,6 +31,8 @@ use crate::probe;
 
 pub(crate) use crate::waiters::Waiters;
 pub(crate) use lent::Kernel;
+#[cfg(feature = "tasks")]
+pub(crate) use lent::READY_LINKS;
 
 /// How a section began, and so how it ends.
 pub(crate) trait Kind: Copy {

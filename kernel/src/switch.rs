@@ -246,6 +246,17 @@ impl Handoff {
         self.finish()
     }
 
+    /// For a second half in assembly: the switch if there is one, with interrupts off.
+    #[cfg(feature = "tasks")]
+    #[inline(always)]
+    pub(crate) fn into_exit(self) -> IrqExit {
+        IrqExit {
+            next: self.next,
+            // SAFETY: as in `finish`.
+            prev: self.next.map(|_| unsafe { TcbRef::of_address(self.rest) }),
+        }
+    }
+
     /// The second half: carries the switch out. Returns when the calling thread runs again, or at once with the result
     /// if there is no switch.
     #[inline(always)]
@@ -334,7 +345,7 @@ fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
 /// The end of a section that took a thread out of its wait queue, as [`wake_taken`](sched::wake_taken) in the middle of
 /// one.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
+pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
     let block = section.thread(t);
     if block.state != WAITING || crate::static_branch!(probe::events::sched_waking::ID) {
@@ -347,7 +358,7 @@ pub(crate) fn wake_taken(mut section: Section<Any>, tid: ThreadId) -> Handoff {
 }
 
 #[inline(never)]
-fn wake_taken_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
+fn wake_taken_watched<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     sched::wake_taken(&mut section, t);
     Handoff::end(section)
 }
@@ -456,7 +467,7 @@ fn irq_exit_to_best(section: Section<Irq>) -> IrqExit {
 
 impl IrqExit {
     /// The same thread goes on.
-    const SAME: Self = Self {
+    pub(crate) const SAME: Self = Self {
         next: None,
         prev: None,
     };

@@ -168,8 +168,9 @@ fn wait_announced() -> Woken {
     TcbRef::current().woken()
 }
 
+/// The last step of a wait without a time-out.
 #[inline(always)]
-fn begin_wait() -> Handoff {
+pub(crate) fn begin_wait() -> Handoff {
     let me = TcbRef::current();
     let mut section = section::enter_thread();
     let mut t = section.thread(me);

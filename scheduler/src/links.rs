@@ -17,6 +17,9 @@ pub struct Links<const N: usize> {
 }
 
 impl<const N: usize> Links<N> {
+    /// Where the thread after each one is, for assembly: a byte each.
+    pub const NEXT: usize = core::mem::offset_of!(Self, next);
+
     /// A table for `N` threads, none of them queued.
     #[must_use]
     pub const fn new() -> Self {

@@ -14,6 +14,11 @@ pub struct PrioCounts {
 }
 
 impl PrioCounts {
+    /// Where the bits of the levels in use are, for assembly: bit `l` is that of rank `l`, in words of 64.
+    pub const LEVELS: usize = core::mem::offset_of!(Self, levels);
+    /// Where the counts of the ranks are, for assembly: a byte each.
+    pub const COUNTS: usize = core::mem::offset_of!(Self, counts);
+
     /// None of any priority.
     #[must_use]
     pub const fn new() -> Self {

@@ -27,6 +27,11 @@ pub struct PrioQueue {
 }
 
 impl PrioQueue {
+    /// Where the bits of the levels in use are, for assembly, as [`PrioCounts::LEVELS`](crate::PrioCounts::LEVELS).
+    pub const LEVELS: usize = core::mem::offset_of!(Self, levels);
+    /// Where the first thread of each level is, for assembly: a byte each.
+    pub const HEAD: usize = core::mem::offset_of!(Self, head);
+
     /// A queue without threads.
     #[must_use]
     pub const fn new() -> Self {

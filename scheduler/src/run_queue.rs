@@ -90,6 +90,13 @@ pub struct RunQueue {
 }
 
 impl RunQueue {
+    /// Where the queue is, for assembly.
+    pub const QUEUE: usize = core::mem::offset_of!(Self, queue);
+    /// Where the running thread is, for assembly: two bytes, its number and its level.
+    pub const RUNNING: usize = core::mem::offset_of!(Self, running);
+    /// Where the one that is to run is, likewise.
+    pub const BEST: usize = core::mem::offset_of!(Self, best);
+
     /// The queue of a CPU which runs its idle thread.
     #[must_use]
     pub const fn new(idle: ThreadId) -> Self {

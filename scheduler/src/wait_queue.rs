@@ -47,6 +47,10 @@ impl Sole {
 }
 
 impl WaitQueue {
+    /// Where it says which thread is the only one, for assembly: two bytes, its number and its rank; zeros say that there is
+    /// none.
+    pub const SOLE: usize = core::mem::offset_of!(Self, sole);
+
     /// A queue without threads.
     #[must_use]
     pub const fn new() -> Self {

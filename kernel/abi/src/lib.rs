@@ -6,7 +6,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -90,6 +90,8 @@ numbers! {
     TimerlatWait = 14,
     /// Timerlat measures the task's thread no more.
     TimerlatClose = 15,
+    /// As [`Call::Call`], but waits for the reply until the time `rdx` at most.
+    CallUntil = 16,
 }
 
 numbers! {

@@ -13,12 +13,12 @@ use crate::thread::tcb::{Tcb, TcbRef};
 use crate::waiters::Waiters;
 
 /// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
-struct Shared(UnsafeCell<Links<MAX_THREADS>>);
+pub(crate) struct Shared(UnsafeCell<Links<MAX_THREADS>>);
 
 // SAFETY: reached through a section's `Kernel` only.
 unsafe impl Sync for Shared {}
 
-static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+pub(crate) static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
 static WAIT_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
 
 /// What a section protects, lent by the section: each reference to it ends with the borrow it was given by.

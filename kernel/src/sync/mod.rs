@@ -13,6 +13,8 @@
 pub(crate) mod mutex_state;
 pub(crate) mod pi;
 pub(crate) mod raw_mutex;
+#[cfg(feature = "tasks")]
+pub(crate) mod served;
 
 #[cfg(feature = "mutex")]
 mod condvar;

@@ -11,16 +11,20 @@ pub(super) const FREE: u32 = 0;
 pub(super) const CONTENDED: u32 = 1 << 31;
 
 /// The mutex without its data.
+#[cfg_attr(feature = "tasks", repr(C))]
 pub(crate) struct RawMutex {
+    pub(super) waiters: Waiters,
     /// 0, or the owner's handle, + `CONTENDED` while someone waits.
     pub(super) word: AtomicU32,
-    pub(super) waiters: Waiters,
     /// Priority of the most important waiter, as its owner has noted it.
     pub(super) top: Cell<Option<Priority>>,
     /// Next in the owner's list of contended mutexes.
     pub(super) next_held: Cell<*const RawMutex>,
     /// The one before it there, null for the first.
     pub(super) prev_held: Cell<*const RawMutex>,
+    /// Its owner keeps it for good (see [`served`](super::served)): it is contended also while no one waits.
+    #[cfg(feature = "tasks")]
+    pub(super) is_kept: Cell<bool>,
 }
 
 // SAFETY: the queue and the link change inside a section only.
@@ -36,7 +40,18 @@ impl RawMutex {
             top: Cell::new(None),
             next_held: Cell::new(core::ptr::null()),
             prev_held: Cell::new(core::ptr::null()),
+            #[cfg(feature = "tasks")]
+            is_kept: Cell::new(false),
         }
+    }
+
+    /// Whether its owner keeps it for good.
+    #[inline(always)]
+    pub(super) fn is_kept(&self) -> bool {
+        #[cfg(feature = "tasks")]
+        return self.is_kept.get();
+        #[cfg(not(feature = "tasks"))]
+        false
     }
 
     /// The owner; where someone waits, it has not ended.

@@ -52,7 +52,7 @@ impl PiWorld for World<'_> {
 }
 
 /// How many waits for mutexes have ended, wrapping; changes inside a section only.
-static NR_ENDED: AtomicU32 = AtomicU32::new(0);
+pub(crate) static NR_ENDED: AtomicU32 = AtomicU32::new(0);
 
 /// A thread no longer waits for a mutex: what was seen of a chain before may not fit to what is seen after.
 #[inline(always)]

@@ -77,36 +77,6 @@ impl RawMutex {
         self.end_wait()
     }
 
-    /// Locks a mutex whose owner has to be told so: `tell` is called when the calling thread stands in the queue, and so may be
-    /// given the mutex, and closes no circle. Not at all where it is free, or an error comes before.
-    #[cfg(feature = "tasks")]
-    pub(crate) fn lock_after(&self, tell: impl FnOnce()) -> Result<(), Error> {
-        if !self.begin_wait()? {
-            return Ok(());
-        }
-        // Once the owner knows, the wait cannot be taken back. A circle that is closed from here on is found by who closes it.
-        self.check(Long::Accepted)?;
-        tell();
-        match pi::lend_and_wait(self) {
-            Some(handoff) => handoff.finish()?,
-            None => self.lend_and_wait_in_steps(Instant::NEVER)?,
-        }
-        self.end_wait()
-    }
-
-    /// Unlocks it so that this thread owns it, which lives. One that waits for it gets it in any case, so it is the only one that
-    /// may. One that does not, but wants to lock it, is told then that it has.
-    #[cfg(feature = "tasks")]
-    pub(crate) fn pass_to(&self, heir: TcbRef) -> Result<(), Error> {
-        let passed = self
-            .word
-            .compare_exchange(my_handle(), heir.handle(), Release, Relaxed);
-        match passed {
-            Ok(_) => Ok(()),
-            Err(_) => self.unlock(),
-        }
-    }
-
     /// Waits as announced: looks for deadlocks, lends its priority along the chain of owners, and waits at last.
     #[inline(never)]
     fn wait_in_steps(&self, deadline: Instant, long: Long) -> Result<(), Error> {
@@ -168,7 +138,7 @@ impl RawMutex {
 
     /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
     /// meanwhile closes none.
-    fn check(&self, long: Long) -> Result<(), Error> {
+    pub(super) fn check(&self, long: Long) -> Result<(), Error> {
         let me = TcbRef::current().tid();
         let nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
@@ -278,14 +248,14 @@ impl RawMutex {
         pi::wait_ended();
         let Some(owner) = self.owner() else { return };
         self.note_top(kernel, owner);
-        if self.waiters.is_empty(kernel) {
+        if self.waiters.is_empty(kernel) && !self.is_kept() {
             self.release(kernel, TcbRef::of(owner));
             self.word.fetch_and(!CONTENDED, Relaxed);
         }
     }
 
     /// Puts it on its owner's list.
-    fn hold(&self, kernel: &mut Kernel, owner: ThreadId) {
+    pub(super) fn hold(&self, kernel: &mut Kernel, owner: ThreadId) {
         let owner = TcbRef::of(owner);
         if let Some(first) = kernel.held_by(owner) {
             first.prev_held.set(self);
@@ -297,7 +267,7 @@ impl RawMutex {
     }
 
     /// Takes it off its owner's list, on which it is, since it is contended.
-    fn release(&self, kernel: &mut Kernel, owner: TcbRef) {
+    pub(super) fn release(&self, kernel: &mut Kernel, owner: TcbRef) {
         let (prev, next) = (self.prev_held.get(), self.next_held.get());
         // SAFETY: the list holds contended mutexes, which their waiters borrow.
         match unsafe { prev.as_ref() } {
@@ -413,7 +383,7 @@ pub(crate) enum Long {
 
 /// The running thread's handle.
 #[inline(always)]
-fn my_handle() -> u32 {
+pub(super) fn my_handle() -> u32 {
     TcbRef::current().handle()
 }
 

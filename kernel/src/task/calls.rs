@@ -1,35 +1,20 @@
 //! What comes in from ring 3: calls and faults. Both go on in the task's thread, in the kernel, with interrupts on.
 
 use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{Call, Error, FaultKind, MAX_LOG, WORDS};
+use takt_abi::{Call, Error, FaultKind, MAX_LOG};
 
 use super::fault::Fault;
+use super::frame::Frame;
 use super::object::Task;
 use super::timerlat;
 use crate::arch::frame::ExceptionFrame;
 use crate::arch::ring3;
 use crate::clock::{Instant, cycles_to_nanos, nanos_to_cycles};
+use crate::switch::{Handoff, IrqExit};
 use crate::thread::tcb::TcbRef;
 use crate::{thread, time};
-
-/// What a call leaves at its thread's stack's top, and goes back by.
-#[repr(C)]
-pub(crate) struct Frame {
-    pub(crate) mxcsr: u64,
-    /// The message.
-    pub(crate) words: [u64; WORDS],
-    pub(crate) rflags: u64,
-    pub(crate) rip: u64,
-    pub(crate) rsp: u64,
-}
-
-/// What a call gives, in two registers.
-#[repr(C)]
-pub(crate) struct Given {
-    status: u64,
-    value: u64,
-}
 
 /// The task whose thread runs.
 #[inline(always)]
@@ -50,19 +35,18 @@ fn deadline(nanos: u64) -> Instant {
     }
 }
 
-/// A call of the running task, with its two arguments. The assembly of `entry_task` calls it.
-// The compiler copies messages by more SSE registers than interrupts keep elsewhere (see `sse`).
-#[unsafe(link_section = ".text.sse.task_call")]
+/// A call of the running task, with its two arguments; the assembly of `entry_task` calls it. A switch that it gives is to be carried
+/// out, then interrupts are off; the result and the message are in the frame at the stack's top.
 #[cfg_attr(
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-pub(crate) extern "C" fn call(frame: &mut Frame, a: u64, b: u64, number: u64) -> Given {
+pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
+    let frame = Frame::of(TcbRef::current());
     let task = current();
     let Some(call) = Call::from_number(number) else {
         stop_at_call(task, frame, FaultKind::IllegalCall, number);
     };
-    let words = &mut frame.words;
     let done = |()| 0;
     let result = match call {
         Call::Null => Ok(0),
@@ -76,14 +60,28 @@ pub(crate) extern "C" fn call(frame: &mut Frame, a: u64, b: u64, number: u64) ->
             let _ = time::sleep_until(deadline(a));
             Ok(0)
         }
-        Call::Call => task.call(a, words).map(done),
-        Call::Receive => task.receive(a, deadline(b), words),
-        Call::Reply => task.reply(words).map(done),
-        Call::ReplyAndReceive => match task.reply(words) {
-            Ok(()) => task.receive(a, deadline(b), words),
-            Err(error) => Err(error),
-        },
-        Call::Notify => task.notify(a, b).map(done),
+        Call::Call => return given(frame, task.call(a, Instant::NEVER)),
+        Call::CallUntil => return given(frame, task.call(a, deadline(b))),
+        Call::Receive => return given(frame, task.port.receive(a, deadline(b))),
+        Call::Reply => {
+            frame.give(Ok(0));
+            return given(frame, task.port.reply());
+        }
+        Call::ReplyAndReceive => {
+            let replied = task.port.reply();
+            return given(
+                frame,
+                replied.and_then(|it| {
+                    // A reply that there is cannot fail.
+                    let _ = it.finish();
+                    task.port.receive(a, deadline(b))
+                }),
+            );
+        }
+        Call::Notify => {
+            frame.give(Ok(0));
+            return given(frame, task.notify(a, b));
+        }
         Call::Log => log(task, a, b).map(done),
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
@@ -96,12 +94,19 @@ pub(crate) extern "C" fn call(frame: &mut Frame, a: u64, b: u64, number: u64) ->
         },
         Call::TimerlatClose => timerlat::close().map(done),
     };
+    frame.give(result);
+    IrqExit::SAME
+}
+
+/// What there is to be done of a call whose result is in the frame, or will be there, unless it has failed.
+#[inline(always)]
+fn given(frame: &Frame, result: Result<Handoff, Error>) -> IrqExit {
     match result {
-        Ok(value) => Given { status: 0, value },
-        Err(error) => Given {
-            status: error as u64,
-            value: 0,
-        },
+        Ok(handoff) => handoff.into_exit(),
+        Err(error) => {
+            frame.give(Err(error));
+            IrqExit::SAME
+        }
     }
 }
 
@@ -124,47 +129,63 @@ fn log(task: &Task, at: u64, len: u64) -> Result<(), Error> {
 }
 
 /// Stops a task for what it called.
-// As `call`.
 #[cold]
 #[inline(never)]
-#[unsafe(link_section = ".text.sse.task_stop_at_call")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
 fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64) -> ! {
     /// Bytes of the instruction.
     const SYSCALL: u64 = 2;
-    let [rbx, rbp, r12, r13, r14, r15] = frame.words;
+    let [rbx, rbp, r12, r13, r14, r15] = frame.message();
     let fault = Fault {
         kind,
         code: 0,
         address: about,
-        rip: frame.rip - SYSCALL,
-        rsp: frame.rsp,
+        rip: frame.rip.load(Relaxed) - SYSCALL,
+        rsp: frame.rsp.load(Relaxed),
         registers: [r15, r14, r13, r12, 0, 0, 0, 0, rbp, 0, 0, 0, 0, rbx, 0],
     };
-    task.stop(&fault)
+    task.stop(&fault, false)
 }
 
-/// A fault of the running task; `address` is that of a page fault. The assembly of `entry` calls it, with interrupts off.
-// As `call`.
+/// A fault of the running task, whose page fault's address is in the place of `ss`. The assembly of `entry_task` calls it, with
+/// interrupts off.
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn fault(frame: &ExceptionFrame) -> ! {
+    ring3::enable_interrupts_in_thread();
+    stop_at_fault(frame, false)
+}
+
+/// The same where the supervisor was told of it, with interrupts on.
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(crate) extern "C" fn fault_told(frame: &ExceptionFrame) -> ! {
+    stop_at_fault(frame, true)
+}
+
+// The compiler copies the registers by more SSE registers than interrupts keep elsewhere (see `sse`).
+#[cold]
+#[inline(never)]
 #[unsafe(link_section = ".text.sse.task_fault")]
 #[cfg_attr(
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-pub(crate) extern "C" fn fault(frame: &ExceptionFrame, address: u64) -> ! {
-    let is_page_fault = frame.vector == FaultKind::PageFault as u64;
-    let kind = match FaultKind::from_number(frame.vector) {
-        Some(kind) if frame.vector < 32 => kind,
+fn stop_at_fault(f: &ExceptionFrame, is_told: bool) -> ! {
+    let kind = match FaultKind::from_number(f.vector) {
+        Some(kind) if f.vector < 32 => kind,
         _ => FaultKind::Other,
     };
-    let f = frame;
     let fault = Fault {
         kind,
         code: f.code,
-        address: if is_page_fault { address } else { 0 },
+        address: match kind {
+            FaultKind::PageFault => f.ss,
+            _ => 0,
+        },
         rip: f.rip,
         rsp: f.rsp,
         registers: [
@@ -172,6 +193,5 @@ pub(crate) extern "C" fn fault(frame: &ExceptionFrame, address: u64) -> ! {
             f.rcx, f.rbx, f.rax,
         ],
     };
-    ring3::enable_interrupts_in_thread();
-    current().stop(&fault)
+    current().stop(&fault, is_told)
 }

@@ -1,32 +1,28 @@
-//! Messages: synchronous, one at a time to each task.
+//! Messages: synchronous, one at a time to each task; and notifications.
 //!
-//! Whoever calls takes the task's `door`, leaves the message, stands in the queue of `served` and only then says that there is
-//! one: so the task, which owns `served`, finds a caller there whenever it replies. It replies by giving `served` to the
-//! caller, who gives it back at once, before the task itself may have come to want it: it never stands open. Both are the kernel's mutexes: so whoever waits lends its priority to the one that is
-//! served, that one to the task, and the task to whom it calls itself; and circles are found.
+//! Whoever calls leaves the message in its frame, announces that it waits for the task's [`served`](super::object::Port::served),
+//! and waits; so it lends its priority to the task, to whom that waits for, and circles are found. The message is taken over
+//! inside a section: by the caller if the task waits to receive, else by the task when it comes to that. So is the reply, by the
+//! task. Each is left in the frame of the one that it is for, which is only woken then.
+//!
+//! A call whose receiver waits, and a reply to the only caller, are mostly made by the assembly of `arch::ipc` in one stretch, with
+//! the same effect: what is here is its model, and does all that is rare.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
-use takt_scheduler::ThreadId;
+use takt_abi::{Error, NOTIFICATIONS, rights};
+use takt_scheduler::Placement;
 
-use takt_abi::{Error, FAULT, MESSAGE, NOTIFICATIONS, WORDS, rights};
-
-use super::object::{MAX_PEERS, Shared, Task, all};
+use super::frame::Frame;
+use super::object::{GONE, MAX_PEERS, NO_LIFE, Port, Task, all};
 use super::program::Peer;
 use crate::clock::Instant;
-use crate::error;
 use crate::probe::trace;
-use crate::sync::Mode;
-use crate::sync::raw_mutex::Long;
-use crate::thread::tcb::TcbRef;
-
-/// What is said of a message.
-pub(super) struct About {
-    pub(super) badge: u32,
-    pub(super) is_fault: bool,
-    /// The life of the receiver that it is meant for.
-    pub(super) generation: u32,
-}
+use crate::sched;
+use crate::section::{self, Kernel};
+use crate::switch::{self, Handoff};
+use crate::thread::tcb::{TcbRef, Wait, Woken};
+use crate::wait;
 
 impl Task {
     /// The peer that a handle names, if the handle allows this, and the life of it that the handle means.
@@ -37,132 +33,261 @@ impl Task {
             return Err(Error::NoRight);
         }
         let task = all().get(peer.task).ok_or(Error::NoHandle)?;
-        let generation = self.peers[number % MAX_PEERS].load(Relaxed);
-        Ok((task, peer, generation))
+        let life = self.handles.lives[number % MAX_PEERS].load(Relaxed);
+        Ok((task, peer, life))
     }
 
-    /// [`Call::Call`](takt_abi::Call::Call).
-    pub(super) fn call(&self, handle: u64, words: &mut [u64; WORDS]) -> Result<(), Error> {
-        let (task, peer, generation) = self.peer(handle, rights::CALL)?;
-        let about = About {
-            badge: peer.badge,
-            is_fault: false,
-            generation,
-        };
-        task.ask(about, words)
+    /// [`Call::Call`](takt_abi::Call::Call), and the same with a time-out.
+    #[inline(always)]
+    pub(super) fn call(&self, handle: u64, deadline: Instant) -> Result<Handoff, Error> {
+        let (task, _, life) = self.peer(handle, rights::CALL)?;
+        let value = self.handles.values[handle as usize % MAX_PEERS].load(Relaxed);
+        task.port.begin_call(value, life)?;
+        if deadline == Instant::NEVER {
+            return Ok(wait::begin_wait());
+        }
+        task.port.wait_for_reply(deadline)
     }
 
     /// [`Call::Notify`](takt_abi::Call::Notify).
-    pub(super) fn notify(&self, handle: u64, bits: u64) -> Result<(), Error> {
-        let (task, _, generation) = self.peer(handle, rights::NOTIFY)?;
-        let bits = checked_bits(bits)?;
-        task.check(generation)?;
-        task.arrived.set(bits);
-        Ok(())
+    #[inline(always)]
+    pub(super) fn notify(&self, handle: u64, bits: u64) -> Result<Handoff, Error> {
+        let (task, _, life) = self.peer(handle, rights::NOTIFY)?;
+        task.port.notify(checked_bits(bits)?, life)
     }
 
     /// [`Call::Renew`](takt_abi::Call::Renew).
     pub(super) fn renew(&self, handle: u64) -> Result<(), Error> {
-        let (task, ..) = self.peer(handle, 0)?;
-        let generation = task.generation();
-        task.check(generation)?;
-        self.peers[handle as usize % MAX_PEERS].store(generation, Relaxed);
+        let (task, peer, _) = self.peer(handle, 0)?;
+        if !task.is_alive() {
+            return Err(Error::Dead);
+        }
+        self.mean(handle as usize, peer, task.generation());
         Ok(())
     }
 
     /// At the beginning of a life, each handle means the life that its task lives or lived last.
     pub(super) fn renew_all(&self) {
-        for (peer, known) in self.program.peers.iter().zip(&self.peers) {
+        for (number, peer) in self.program.peers.iter().enumerate() {
             let task = all().get(peer.task);
-            known.store(task.map_or(0, Self::generation), Relaxed);
+            self.mean(number, peer, task.map_or(NO_LIFE, Self::generation));
         }
     }
 
-    /// Whether it lives, and lives that life.
-    fn check(&self, generation: u32) -> Result<(), Error> {
-        if self.generation() != generation {
-            return Err(Error::Stale);
-        }
-        match self.is_alive.load(Acquire) {
-            true => Ok(()),
-            false => Err(Error::Dead),
-        }
+    fn mean(&self, number: usize, peer: &Peer, life: u32) {
+        let may_call = peer.rights & rights::CALL != 0;
+        let calls = if may_call { life } else { NO_LIFE };
+        self.handles.lives[number % MAX_PEERS].store(life, Relaxed);
+        self.handles.calls[number % MAX_PEERS].store(calls, Relaxed);
     }
+}
 
-    /// Sends this task a message, and waits for the reply.
+impl Port {
+    /// Its thread, once it has one.
     #[inline(always)]
-    pub(super) fn ask(&self, about: About, words: &mut [u64; WORDS]) -> Result<(), Error> {
-        ask(self, about, words)
+    pub(super) fn thread(&self) -> TcbRef {
+        // SAFETY: a task that lives or has lived has a thread, and nobody asks for that of one that has not.
+        unsafe { TcbRef::of_address(self.thread.load(Relaxed)) }
     }
 
-    fn ask_inside(&self, about: About, words: &mut [u64; WORDS]) -> Result<(), Error> {
-        self.check(about.generation)?;
-        // SAFETY: the caller has the door, and the task does not serve.
-        unsafe {
-            *self.shared.get() = Shared {
-                words: *words,
-                badge: about.badge,
-                is_fault: about.is_fault,
-                generation: about.generation,
-                // Unless it replies.
-                result: Err(Error::Dead),
+    /// Whether its task lives that life.
+    #[inline(always)]
+    fn check(&self, _: &Kernel, life: u32) -> Result<(), Error> {
+        let lives = self.life.load(Relaxed);
+        if lives == life {
+            return Ok(());
+        }
+        core::hint::cold_path();
+        // While it is dead a handle of its last life means the dead.
+        Err(if lives == 0 && self.last_life() == life {
+            Error::Dead
+        } else {
+            Error::Stale
+        })
+    }
+
+    /// The life that its task lives, or lived last.
+    fn last_life(&self) -> u32 {
+        let task = core::ptr::from_ref(self).wrapping_byte_sub(core::mem::offset_of!(Task, port));
+        // SAFETY: a port is a part of its task.
+        unsafe { &*task.cast::<Task>() }.generation()
+    }
+
+    /// Whether its task waits to receive: not if its time has come and it has yet to learn of that.
+    #[inline(always)]
+    fn is_open(&self, kernel: &Kernel) -> bool {
+        self.open.load(Relaxed) != 0 && kernel.look_at(self.thread()).woken == Woken::Not
+    }
+
+    /// The task has the message of `from`.
+    #[inline(always)]
+    fn take(&self, kernel: &mut Kernel, from: TcbRef, bits: u32) {
+        let frame = Frame::of(self.thread());
+        frame.copy(Frame::of(from));
+        let value = kernel.look_at(from).exchange as u64;
+        frame.give(Ok(value | u64::from(bits)));
+        self.caller.store(from.as_ptr() as usize, Relaxed);
+    }
+
+    /// Sends the message in the running thread's frame. Whoever does then waits for the reply, unless there is an error; the task may
+    /// have run meanwhile.
+    #[inline(never)]
+    pub(super) fn begin_call(&self, value: u64, life: u32) -> Result<(), Error> {
+        let me = TcbRef::current();
+        let mut section = section::enter_thread();
+        let mut checked = self.check(&section, life);
+        if checked.is_ok() && self.thread() == me {
+            checked = Err(Error::Deadlock);
+        }
+        if checked.is_err() {
+            section.leave_quietly();
+            return checked;
+        }
+        section.thread(me).exchange = value as usize;
+        trace!(ipc_call, self.thread().tid().raw());
+        self.served.announce(&mut section);
+        if !self.is_open(&section) {
+            section.leave_quietly();
+            return self.served.check_and_lend().map_err(|_| Error::Deadlock);
+        }
+        // It waits for nobody, so there is no circle.
+        self.open.store(0, Relaxed);
+        self.take(&mut section, me, 0);
+        let (thread, prio) = (self.thread(), section.look_at(me).prio);
+        if prio.is_more_important_than(section.look_at(thread).prio) {
+            sched::requeue(&mut section, thread.tid(), prio, Placement::Tail);
+        }
+        sched::wake(&mut section, thread, Woken::Object);
+        section.leave();
+        Ok(())
+    }
+
+    /// Waits for the reply, until `deadline` at most.
+    #[inline(never)]
+    fn wait_for_reply(&self, deadline: Instant) -> Result<Handoff, Error> {
+        let woken = wait::finish(deadline.cycles());
+        if woken != Woken::TimedOut {
+            return Ok(Handoff::done(Ok(())));
+        }
+        let section = section::enter_thread();
+        let me = TcbRef::current().as_ptr() as usize;
+        if self.caller.load(Relaxed) == me {
+            self.caller.store(GONE, Relaxed);
+        }
+        section.leave_quietly();
+        Err(Error::TimedOut)
+    }
+
+    /// Adds notifications.
+    #[inline(always)]
+    fn notify(&self, bits: u32, life: u32) -> Result<Handoff, Error> {
+        let section = section::enter_thread();
+        if let Err(error) = self.check(&section, life) {
+            section.leave_quietly();
+            return Err(error);
+        }
+        let all = self.bits.load(Relaxed) | bits;
+        let mask = self.mask.load(Relaxed);
+        if all & mask == 0 || !self.is_open(&section) {
+            self.bits.store(all, Relaxed);
+            return Ok(Handoff::stay(section, Ok(())));
+        }
+        self.bits.store(all & !mask, Relaxed);
+        self.open.store(0, Relaxed);
+        let thread = self.thread();
+        Frame::of(thread).give(Ok(u64::from(all & mask)));
+        let tid = section.look_at(thread).tid;
+        Ok(switch::wake_taken(section, tid))
+    }
+
+    /// [`Call::Receive`](takt_abi::Call::Receive), by the task's thread.
+    #[inline(never)]
+    pub(super) fn receive(&self, mask: u64, deadline: Instant) -> Result<Handoff, Error> {
+        let mask = checked_bits(mask)?;
+        if self.caller.load(Relaxed) != 0 {
+            return Err(Error::NotReplied);
+        }
+        let me = TcbRef::current();
+        let mut section = section::enter_thread();
+        let pending = self.bits.load(Relaxed);
+        let arrived = pending & mask;
+        self.bits.store(pending & !mask, Relaxed);
+        if let Some(from) = self.served.first(&mut section) {
+            self.take(&mut section, from, arrived);
+            return Ok(Handoff::stay(section, Ok(())));
+        }
+        if arrived != 0 {
+            Frame::of(me).give(Ok(arrived.into()));
+            return Ok(Handoff::stay(section, Ok(())));
+        }
+        self.mask.store(mask, Relaxed);
+        self.open.store(self.life.load(Relaxed), Relaxed);
+        if deadline == Instant::NEVER {
+            section.thread(me).woken = Woken::Not;
+            return Ok(wait::block(section, Wait::Sleep, None));
+        }
+        if wait::wait_until(section, Wait::Sleep, None, deadline.cycles()) != Woken::TimedOut {
+            return Ok(Handoff::done(Ok(())));
+        }
+        let section = section::enter_thread();
+        self.open.store(0, Relaxed);
+        section.leave_quietly();
+        Err(Error::TimedOut)
+    }
+
+    /// [`Call::Reply`](takt_abi::Call::Reply), by the task's thread, with the message in its frame.
+    #[inline(never)]
+    pub(super) fn reply(&self) -> Result<Handoff, Error> {
+        let section = section::enter();
+        let caller = self.caller.swap(0, Relaxed);
+        if caller <= GONE {
+            section.leave_quietly();
+            return match caller {
+                GONE => Ok(Handoff::done(Ok(()))),
+                _ => Err(Error::NothingToReply),
             };
-        };
-        trace!(ipc_call, self.tid.load(Relaxed));
-        let waited = self.served.lock_after(|| self.arrived.set(MESSAGE));
-        // It was not told of the message, or has ended.
-        waited.map_err(no_wait)?;
-        // SAFETY: the task has replied, or does not live: what it left is the caller's.
-        let shared = unsafe { &*self.shared.get() };
-        let result = shared.result;
-        if result.is_ok() {
-            *words = shared.words;
         }
-        // It is this thread's.
-        let _ = match self.is_alive.load(Acquire) {
-            true => self
-                .served
-                .pass_to(TcbRef::of(ThreadId::new(self.tid.load(Relaxed)))),
-            false => self.served.unlock(),
-        };
-        result
+        // SAFETY: `take` put it there.
+        let caller = unsafe { TcbRef::of_address(caller) };
+        if !self.served.is_waited_for_by(&section, caller) {
+            // Its time has come, and it has yet to learn of that.
+            return Ok(Handoff::stay(section, Ok(())));
+        }
+        trace!(ipc_reply, self.thread().tid().raw());
+        let frame = Frame::of(caller);
+        frame.copy(Frame::of(self.thread()));
+        frame.give(Ok(0));
+        Ok(self.served.serve(section, caller))
     }
 
-    /// [`Call::Receive`](takt_abi::Call::Receive): what came, and the badge.
-    #[inline(always)]
-    pub(super) fn receive(
-        &self,
-        mask: u64,
-        deadline: Instant,
-        words: &mut [u64; WORDS],
-    ) -> Result<u64, Error> {
-        receive(self, mask, deadline, words)
+    /// The task's thread ends its life: nobody sends to it any more.
+    pub(super) fn close(&self) {
+        let section = section::enter_thread();
+        self.life.store(0, Relaxed);
+        self.open.store(0, Relaxed);
+        self.caller.store(0, Relaxed);
+        section.leave_quietly();
     }
 
-    /// [`Call::Reply`](takt_abi::Call::Reply).
-    #[inline(always)]
-    pub(super) fn reply(&self, words: &[u64; WORDS]) -> Result<(), Error> {
-        reply(self, words)
+    /// All who wait for a reply go on without: a section for each.
+    pub(super) fn let_all_go(&self) {
+        loop {
+            let mut section = section::enter();
+            let Some(first) = self.served.first(&mut section) else {
+                return section.leave_quietly();
+            };
+            Frame::of(first).give(Err(Error::Dead));
+            // It cannot fail.
+            let _ = self.served.serve(section, first).finish();
+        }
     }
 
-    /// The caller goes on with this result.
-    fn let_go(&self, result: Result<(), Error>) {
-        self.answer(result);
-        self.serve();
-    }
-
-    /// Has the task's thread own `served`: the last caller may have yet to give it back, or has done so already.
-    pub(super) fn serve(&self) {
-        let _ = self.served.lock(Instant::NEVER, Long::Accepted);
-    }
-
-    /// The caller goes on with this result, and the task does not serve.
-    pub(super) fn answer(&self, result: Result<(), Error>) {
-        // SAFETY: there is a message, and its sender waits.
-        unsafe { (*self.shared.get()).result = result };
-        self.owes.store(false, Release);
-        // It is this thread's, since it lives.
-        let _ = self.served.unlock();
+    /// A life begins: there are no notifications of the one before.
+    pub(super) fn open_for(&self, life: u32) {
+        let section = section::enter_thread();
+        self.bits.store(0, Relaxed);
+        self.life.store(life, Relaxed);
+        section.leave_quietly();
     }
 }
 
@@ -171,93 +296,4 @@ fn checked_bits(bits: u64) -> Result<u32, Error> {
         Ok(bits) if bits & !NOTIFICATIONS == 0 => Ok(bits),
         _ => Err(Error::InvalidArgument),
     }
-}
-
-/// Why a mutex was not waited for: a circle, or its owner has ended.
-fn no_wait(error: error::Error) -> Error {
-    match error {
-        error::Error::Deadlock => Error::Deadlock,
-        _ => Error::Dead,
-    }
-}
-
-/// [`Task::ask`].
-// As `calls::call`.
-#[inline(never)]
-#[unsafe(link_section = ".text.sse.task_ask")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
-fn ask(task: &Task, about: About, words: &mut [u64; WORDS]) -> Result<(), Error> {
-    task.check(about.generation)?;
-    task.door
-        .lock(Instant::NEVER, Long::Accepted)
-        .map_err(no_wait)?;
-    let result = task.ask_inside(about, words);
-    // It is this thread's.
-    let _ = task.door.unlock();
-    result
-}
-
-/// [`Task::receive`].
-// As `calls::call`.
-#[inline(never)]
-#[unsafe(link_section = ".text.sse.task_receive")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
-fn receive(
-    task: &Task,
-    mask: u64,
-    deadline: Instant,
-    words: &mut [u64; WORDS],
-) -> Result<u64, Error> {
-    let mask = checked_bits(mask)?;
-    if task.owes.load(Relaxed) {
-        return Err(Error::NotReplied);
-    }
-    loop {
-        let arrived = task
-            .arrived
-            .wait(mask | MESSAGE, Mode::AnyClear, deadline)
-            .map_err(|_| Error::TimedOut)?;
-        let bits = arrived & mask;
-        if arrived & MESSAGE == 0 {
-            return Ok(bits.into());
-        }
-        // SAFETY: there is a message, whose sender waits until it is replied to.
-        let shared = unsafe { &*task.shared.get() };
-        if shared.generation != task.generation() {
-            task.let_go(Err(Error::Stale));
-            if bits == 0 {
-                continue;
-            }
-            return Ok(bits.into());
-        }
-        task.owes.store(true, Relaxed);
-        *words = shared.words;
-        let fault = if shared.is_fault { FAULT } else { 0 };
-        return Ok(u64::from(bits | MESSAGE | fault) | u64::from(shared.badge) << 32);
-    }
-}
-
-/// [`Task::reply`].
-// As `calls::call`.
-#[inline(never)]
-#[unsafe(link_section = ".text.sse.task_reply")]
-#[cfg_attr(
-    feature = "function",
-    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
-)]
-fn reply(task: &Task, words: &[u64; WORDS]) -> Result<(), Error> {
-    if !task.owes.load(Relaxed) {
-        return Err(Error::NothingToReply);
-    }
-    // SAFETY: it serves.
-    unsafe { (*task.shared.get()).words = *words };
-    trace!(ipc_reply, task.tid.load(Relaxed));
-    task.let_go(Ok(()));
-    Ok(())
 }

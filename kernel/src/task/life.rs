@@ -1,22 +1,21 @@
 //! A task's lives: how it begins, is stopped, and begins anew.
 
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{WORDS, fault};
 
 use super::fault::{Ended, Fault};
-use super::ipc::About;
-use super::object::{Task, all};
+use super::frame::Frame;
+use super::object::{Port, Task, all};
 use super::timerlat;
 use crate::arch::{percpu, ring3};
-use crate::clock::Instant;
 use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
-use crate::sync::raw_mutex::Long;
 use crate::thread::tcb::TcbRef;
 use crate::thread::{self, Builder, Thread};
 use crate::time;
+use crate::wait;
 
 /// The highest priority.
 const TOP: u8 = 99;
@@ -54,7 +53,7 @@ pub fn start_on(
     priority: Option<u8>,
 ) -> Result<Thread, Error> {
     let task = all().get(number).ok_or(Error::InvalidArgument)?;
-    if task.is_alive.load(Relaxed) {
+    if task.is_alive() {
         return Err(Error::InvalidState);
     }
     let before = task.argument.swap(argument, Relaxed);
@@ -75,29 +74,19 @@ impl Task {
     /// Whoever has joined its thread.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        if self.is_alive.load(Relaxed) {
+        if self.is_alive() {
             return None;
         }
         // SAFETY: its thread, which writes it, has ended.
         unsafe { *self.ended.get() }
     }
 
-    /// Its number.
-    fn number(&self) -> usize {
-        (core::ptr::from_ref(self) as usize - all().as_ptr() as usize) / size_of::<Self>()
-    }
-
     /// Its thread begins a life, which may be another one.
     fn begin(&'static self) -> ! {
-        // A caller that has yet to tell of a message to the life before ends first.
-        let _ = self.door.lock(Instant::NEVER, Long::Accepted);
-        self.serve();
-        self.arrived.clear(u32::MAX);
         self.renew_all();
         // SAFETY: the task's own thread, in the kernel.
         unsafe { self.program.refresh() };
-        self.is_alive.store(true, Release);
-        let _ = self.door.unlock();
+        self.port.open_for(self.generation());
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         let (entry, stack) = (self.program.entry, self.program.stack_top());
@@ -105,29 +94,36 @@ impl Task {
         unsafe { ring3::enter(&self.space, entry, stack, self.argument.load(Relaxed)) }
     }
 
-    /// Its thread ends its life: whoever waits for it is let go, and others learn that it is over.
+    /// Its thread ends its life: nobody can send to it any more, and whoever is told that it is dead finds how it ended.
     fn end(&self, ended: Ended) {
         timerlat::release();
-        // While it lives callers give it back to the thread.
-        self.serve();
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
-        self.is_alive.store(false, Release);
-        // Whether or not it has received the message that there may be.
-        self.answer(Err(takt_abi::Error::Dead));
+        self.port.close();
+    }
+
+    /// Its thread is done with it, after the end of its last life.
+    fn quit(&self, code: usize) -> ! {
+        self.port.served.give_up();
+        ring3::leave(&self.space);
+        thread::exit(code)
     }
 
     /// Ends the life of the running task, whose thread this is.
+    ///
+    /// Its supervisor is told first, if it was not yet, and runs at once if it is more important. Only then those learn of it who wait
+    /// for a reply, and the log.
     #[inline(always)]
-    pub(super) fn stop(&'static self, fault: &Fault) -> ! {
-        stop(self, fault)
+    pub(super) fn stop(&'static self, fault: &Fault, is_told: bool) -> ! {
+        stop(self, fault, is_told)
     }
 
-    /// Asks the supervisor what is to become of it.
-    fn is_to_restart(&self, fault: &Fault) -> bool {
-        let Some(supervisor) = self.program.supervisor.and_then(|it| all().get(it)) else {
-            return false;
-        };
+    /// Sends the supervisor the message of a fault.
+    fn tell(&self, supervisor: &Port, fault: &Fault) -> Result<(), takt_abi::Error> {
+        let life = supervisor.life.load(Relaxed);
+        if life == 0 {
+            return Err(takt_abi::Error::Dead);
+        }
         let mut words = [0; WORDS];
         words[fault::KIND] = fault.kind as u64;
         words[fault::RIP] = fault.rip;
@@ -135,17 +131,29 @@ impl Task {
         words[fault::CODE] = fault.code;
         words[fault::RSP] = fault.rsp;
         words[fault::GENERATION] = self.generation().into();
+        Frame::of(TcbRef::current()).set_message(&words);
+        supervisor.begin_call(self.fault_value.load(Relaxed), life)
+    }
+
+    /// What the supervisor, which was told of the fault or not, wants to become of it.
+    fn is_to_restart(
+        &self,
+        supervisor: &Port,
+        fault: &Fault,
+        mut told: Result<(), takt_abi::Error>,
+    ) -> bool {
+        let frame = Frame::of(TcbRef::current());
         for _ in 0..ATTEMPTS {
-            let about = About {
-                badge: self.number() as u32,
-                is_fault: true,
-                generation: supervisor.generation(),
-            };
-            if supervisor.ask(about, &mut words).is_ok() {
-                return words[0] == fault::RESTART;
+            if told.is_ok() {
+                // The wait itself cannot fail.
+                let _ = wait::begin_wait().finish();
+                if frame.status.load(Relaxed) == 0 {
+                    return frame.words[0].load(Relaxed) == fault::RESTART;
+                }
             }
             // It may be about to begin anew, or be called by whom it waits for.
             let _ = time::sleep_nanos(PAUSE);
+            told = self.tell(supervisor, fault);
         }
         false
     }
@@ -153,8 +161,8 @@ impl Task {
     /// Ends the running task by its own wish.
     pub(super) fn exit(&self, code: u64) -> ! {
         self.end(Ended::Exited(code));
-        ring3::leave(&self.space);
-        thread::exit(code as usize)
+        self.port.let_all_go();
+        self.quit(code as usize)
     }
 }
 
@@ -164,10 +172,11 @@ fn live(number: usize) {
         return;
     };
     let me = TcbRef::current();
-    task.tid.store(me.tid().raw(), Relaxed);
+    task.port.thread.store(me.as_ptr() as usize, Relaxed);
+    task.port.served.keep();
     // SAFETY: only the task's own thread uses it, and `start` allows one.
     if unsafe { (*task.ended.get()).is_some() } {
-        task.generation.store(task.generation() + 1, Release);
+        task.generation.store(task.generation() + 1, Relaxed);
     }
     let mut section = section::enter_thread();
     // SAFETY: inside a section, and `install` has completed the tables.
@@ -177,17 +186,17 @@ fn live(number: usize) {
 }
 
 /// [`Task::stop`].
-// As `calls::call`.
+// The compiler copies what is known of the fault by more SSE registers than interrupts keep elsewhere (see `sse`).
 #[inline(never)]
 #[unsafe(link_section = ".text.sse.task_stop")]
 #[cfg_attr(
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-fn stop(task: &'static Task, fault: &Fault) -> ! {
+fn stop(task: &'static Task, fault: &Fault, is_told: bool) -> ! {
     trace!(
         task_fault,
-        task.tid.load(Relaxed),
+        task.port.thread().tid().raw(),
         fault.kind as u8,
         fault.code,
         fault.rip,
@@ -195,12 +204,27 @@ fn stop(task: &'static Task, fault: &Fault) -> ! {
         fault.rsp,
         fault.registers
     );
-    fault.log(task.program.name);
     task.end(Ended::Stopped(*fault));
-    if task.is_to_restart(fault) {
-        task.generation.store(task.generation() + 1, Release);
+    let supervisor = task.program.supervisor.and_then(|it| all().get(it));
+    let tell = |it: &'static Task| match is_told {
+        true => Ok(()),
+        false => task.tell(&it.port, fault),
+    };
+    let told = supervisor.map(|it| (&it.port, tell(it)));
+    task.port.let_all_go();
+    let is_less_important =
+        supervisor.is_some_and(|it| it.priority.load(Relaxed) < task.priority.load(Relaxed));
+    // One that is has not run yet, and is not to wait for that.
+    if !is_less_important {
+        fault.log(task.program.name);
+    }
+    let restarts = told.is_some_and(|(port, told)| task.is_to_restart(port, fault, told));
+    if is_less_important {
+        fault.log(task.program.name);
+    }
+    if restarts {
+        task.generation.store(task.generation() + 1, Relaxed);
         task.begin()
     }
-    ring3::leave(&task.space);
-    thread::exit(1)
+    task.quit(1)
 }

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `program` | what xtask packs into the image of a task |
+//! | `frame` | what a task that is in the kernel has left there |
 //! | `fault` | what a task was stopped for |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
@@ -15,14 +16,16 @@
 //! static table.
 //!
 //! # Invariants
-//! * A task's [`Shared`] belongs to whoever has the task's `door`, while the task does not serve; while it serves, to the task.
-//! * The task's thread owns `served` from the beginning of its life to the end, but for the moment in which it lets the caller go.
+//! * What a [`Port`](object::Port) has changes inside sections only, and so does the frame of a thread that waits.
+//! * A task that waits to receive owes no reply, and nobody waits for one.
+//! * A task's thread keeps the port's mutex from its beginning to its end.
 
 pub(crate) mod calls;
 mod fault;
+pub(crate) mod frame;
 mod ipc;
 mod life;
-mod object;
+pub(crate) mod object;
 mod program;
 pub mod timerlat;
 

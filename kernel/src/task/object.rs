@@ -1,13 +1,14 @@
 //! A task, and what the kernel keeps of it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 
 use spin::Once;
-use takt_abi::{MAX_LOG, WORDS};
+use takt_abi::{FAULT, MAX_LOG, MESSAGE};
 
 use crate::arch::space::Space;
-use crate::sync::EventFlags;
 use crate::sync::mutex_state::RawMutex;
 
 use super::fault::Ended;
@@ -22,47 +23,62 @@ pub const MAX_PEERS: usize = 16;
 /// A task: its program, and what the kernel keeps of it.
 pub struct Task {
     pub(super) program: Program,
-    pub(super) space: Space,
+    pub(crate) space: Space,
     /// What it is started with.
     pub(super) argument: AtomicU64,
     /// Its thread's priority.
     pub(super) priority: AtomicU8,
-    /// Which life it lives, from 1 on.
-    pub(super) generation: AtomicU32,
-    /// Whether it lives.
-    pub(super) is_alive: AtomicBool,
-    /// Its thread.
-    pub(super) tid: AtomicU8,
-    /// The life of each peer that its handle means.
-    pub(super) peers: [AtomicU32; MAX_PEERS],
-    /// Whoever has it may send a message. Those who wait for it lend their priority to that one.
-    pub(super) door: RawMutex,
-    /// The task's own while it lives: the one whose message it has waits for it, and so lends it its priority.
-    pub(super) served: RawMutex,
-    /// What waits to be received: notifications, and whether there is a message.
-    pub(super) arrived: EventFlags,
-    /// Whether it owes a reply.
-    pub(super) owes: AtomicBool,
-    pub(super) shared: UnsafeCell<Shared>,
+    /// Which life it lives, or lived last, from 1 on.
+    pub(crate) generation: AtomicU32,
+    /// The port of its supervisor, or null.
+    pub(crate) supervisor: AtomicPtr<Port>,
+    /// What that is told that it has received when the task faults.
+    pub(crate) fault_value: AtomicU64,
+    pub(crate) handles: Handles,
+    pub(crate) port: Port,
     pub(super) log: UnsafeCell<[u8; MAX_LOG]>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
 
-// SAFETY: see the invariants; the text for the log is the task's own thread's, and so is how it ended until the thread has.
+// SAFETY: the text for the log is the task's own thread's, and so is how it ended until the thread has.
 unsafe impl Sync for Task {}
 
-/// What caller and task have in common.
-pub(super) struct Shared {
-    pub(super) words: [u64; WORDS],
-    /// Of the sender's handle.
-    pub(super) badge: u32,
-    /// Whether it is about a fault.
-    pub(super) is_fault: bool,
-    /// The life that it is meant for.
-    pub(super) generation: u32,
-    /// How the call ends.
-    pub(super) result: Result<(), takt_abi::Error>,
+/// What a task and those who send to it have in common; it changes inside sections only.
+#[repr(C)]
+pub(crate) struct Port {
+    /// The task's thread keeps it as long as it exists; those who wait for a reply wait for it.
+    pub(crate) served: RawMutex,
+    /// The control block of the thread.
+    pub(crate) thread: AtomicUsize,
+    /// The life that the task lives, 0 if it does not.
+    pub(crate) life: AtomicU32,
+    /// The same while it waits to receive, else 0.
+    pub(crate) open: AtomicU32,
+    /// The notifications that it waits for then.
+    pub(crate) mask: AtomicU32,
+    /// Notifications that it has not received.
+    pub(crate) bits: AtomicU32,
+    /// The control block of whom it owes a reply, [`GONE`] if that one does not wait any more, 0 if it owes none.
+    pub(crate) caller: AtomicUsize,
 }
+
+/// In [`Port::caller`].
+pub(crate) const GONE: usize = 1;
+
+/// What a task's handles mean, by their numbers.
+pub(crate) struct Handles {
+    /// The port of the other task, or of the task itself where there is no handle.
+    pub(crate) targets: [AtomicPtr<Port>; MAX_PEERS],
+    /// What the other one is told that it has received.
+    pub(crate) values: [AtomicU64; MAX_PEERS],
+    /// The life of it that is meant.
+    pub(super) lives: [AtomicU32; MAX_PEERS],
+    /// The same where the handle allows to call, else [`NO_LIFE`].
+    pub(crate) calls: [AtomicU32; MAX_PEERS],
+}
+
+/// No task lives that one.
+pub(super) const NO_LIFE: u32 = u32::MAX;
 
 impl Task {
     /// A task of this program, which does not run.
@@ -74,22 +90,42 @@ impl Task {
             argument: AtomicU64::new(0),
             priority: AtomicU8::new(0),
             generation: AtomicU32::new(1),
-            is_alive: AtomicBool::new(false),
-            tid: AtomicU8::new(0),
-            peers: [const { AtomicU32::new(1) }; MAX_PEERS],
-            door: RawMutex::new(),
-            served: RawMutex::new(),
-            arrived: EventFlags::new(0),
-            owes: AtomicBool::new(false),
-            shared: UnsafeCell::new(Shared {
-                words: [0; WORDS],
-                badge: 0,
-                is_fault: false,
-                generation: 0,
-                result: Ok(()),
-            }),
+            supervisor: AtomicPtr::new(core::ptr::null_mut()),
+            fault_value: AtomicU64::new(0),
+            handles: Handles {
+                targets: [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_PEERS],
+                values: [const { AtomicU64::new(0) }; MAX_PEERS],
+                lives: [const { AtomicU32::new(1) }; MAX_PEERS],
+                calls: [const { AtomicU32::new(NO_LIFE) }; MAX_PEERS],
+            },
+            port: Port {
+                served: RawMutex::new(),
+                thread: AtomicUsize::new(0),
+                life: AtomicU32::new(0),
+                open: AtomicU32::new(0),
+                mask: AtomicU32::new(0),
+                bits: AtomicU32::new(0),
+                caller: AtomicUsize::new(0),
+            },
             log: UnsafeCell::new([0; MAX_LOG]),
             ended: UnsafeCell::new(None),
+        }
+    }
+
+    /// Has its handles name the other tasks; `own` is its number.
+    fn connect(&self, own: usize, tasks: &[Self]) {
+        let supervisor = self.program.supervisor.and_then(|it| tasks.get(it));
+        let port = supervisor.map_or(core::ptr::null(), |it| core::ptr::from_ref(&it.port));
+        self.supervisor.store(port.cast_mut(), Relaxed);
+        let value = (own as u64) << 32 | u64::from(MESSAGE | FAULT);
+        self.fault_value.store(value, Relaxed);
+        for number in 0..MAX_PEERS {
+            let peer = self.program.peers.get(number);
+            let other = peer.and_then(|peer| tasks.get(peer.task)).unwrap_or(self);
+            let badge = peer.map_or(0, |peer| peer.badge);
+            let port = core::ptr::from_ref(&other.port).cast_mut();
+            self.handles.targets[number].store(port, Relaxed);
+            self.handles.values[number].store(u64::from(badge) << 32 | u64::from(MESSAGE), Relaxed);
         }
     }
 
@@ -97,6 +133,12 @@ impl Task {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.program.name
+    }
+
+    /// Whether it lives.
+    #[inline(always)]
+    pub(super) fn is_alive(&self) -> bool {
+        self.port.life.load(Relaxed) != 0
     }
 
     /// Which life it lives, or lived last, from 1 on.
@@ -121,9 +163,10 @@ static TASKS: Once<&'static [Task]> = Once::new();
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 pub unsafe fn install(tasks: &'static [Task]) {
-    for task in tasks {
+    for (number, task) in tasks.iter().enumerate() {
         // SAFETY: no task runs yet, and the rest is the caller's duty.
         unsafe { task.program.map(&task.space) };
+        task.connect(number, tasks);
     }
     TASKS.call_once(|| tasks);
 }

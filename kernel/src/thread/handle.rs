@@ -158,7 +158,7 @@ impl Thread {
                 _ => ns,
             });
             let cpu = t.cpu;
-            section.cpu(cpu).nr_watchers += 1;
+            section.cpu(cpu).watch(true);
         }
         section.leave_quietly();
     }
@@ -358,7 +358,9 @@ impl Thread {
         }
         let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
         t.give_back();
-        kernel.cpu(cpu).nr_watchers -= u32::from(was_round_robin);
+        if was_round_robin != 0 {
+            kernel.cpu(cpu).watch(false);
+        }
         give_id_back(kernel, self.tid());
         Ok(exit_code)
     }

@@ -55,12 +55,7 @@ pub fn count_times(on: bool) -> Result<(), Error> {
 /// Has each switch of a CPU counted, or no longer.
 fn watch(cpu: CpuRef, on: bool) {
     let mut section = section::enter();
-    let nr_watchers = &mut section.cpu(cpu).nr_watchers;
-    *nr_watchers = if on {
-        *nr_watchers + 1
-    } else {
-        *nr_watchers - 1
-    };
+    section.cpu(cpu).watch(on);
     section.leave_quietly();
 }
 

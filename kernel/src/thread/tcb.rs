@@ -25,6 +25,22 @@ pub(crate) const CREATED: u8 = 4;
 /// Ended; kept until joined.
 pub(crate) const EXITED: u8 = 8;
 
+/// What [`Tcb::woken`], [`Tcb::state`], [`Tcb::wait`] and [`Tcb::round_robin`] are as one word in a FIFO thread that waits so.
+#[cfg(feature = "tasks")]
+pub(crate) const fn waiting(wait: Wait) -> u32 {
+    Woken::Not as u32 | (WAITING as u32) << 8 | (wait as u32) << 16
+}
+
+/// The same in one that has announced that it will.
+#[cfg(feature = "tasks")]
+pub(crate) const fn announced(wait: Wait) -> u32 {
+    Woken::Not as u32 | (wait as u32) << 16
+}
+
+/// The same in one that was woken by what it waited for.
+#[cfg(feature = "tasks")]
+pub(crate) const READY: u32 = Woken::Object as u32;
+
 /// In [`Tcb::handle`]: the block is in use.
 pub(crate) const IN_USE: u32 = 1 << 8;
 /// The bits of [`Tcb::handle`].
@@ -102,12 +118,12 @@ pub(crate) struct Tcb {
     pub(crate) prio: Priority,
     /// Own priority.
     pub(crate) base: Priority,
-    /// 0 FIFO, 1 round robin.
-    pub(crate) round_robin: u8,
+    pub(crate) woken: Woken,
     /// Bits; 0 is ready, and then it stands in its run queue.
     pub(crate) state: u8,
     pub(crate) wait: Wait,
-    pub(crate) woken: Woken,
+    /// 0 FIFO, 1 round robin.
+    pub(crate) round_robin: u8,
     /// A notification came while it did not wait for one.
     pub(crate) token: AtomicBool,
     /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
@@ -256,6 +272,13 @@ const _: () = assert!(
 const _: () = assert!(
     core::mem::offset_of!(Tcb, wait) == core::mem::offset_of!(Tcb, state) + 1,
     "both are compared at once"
+);
+
+const _: () = assert!(
+    core::mem::offset_of!(Tcb, woken).is_multiple_of(4)
+        && core::mem::offset_of!(Tcb, state) == core::mem::offset_of!(Tcb, woken) + 1
+        && core::mem::offset_of!(Tcb, round_robin) == core::mem::offset_of!(Tcb, wait) + 1,
+    "the fast path of messages writes all four at once"
 );
 
 const _: () = assert!(
@@ -428,6 +451,8 @@ impl TcbRef {
         woken: Woken,
         /// What the waker left, as it asks itself when it runs again.
         exchange: usize,
+        /// Where its stack begins, which does not change while it lives.
+        stack_top: usize,
     }
 
     /// The address space of its task, or null. The running thread's own does not change.

@@ -51,6 +51,15 @@ impl Peer {
         syscall::call(self.0, message)
     }
 
+    /// As [`call`](Self::call), but waits for the reply until the [`time`] is `deadline` at most. The other one may still receive
+    /// the message then, and its reply goes nowhere.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], and those of [`call`](Self::call).
+    pub fn call_until(self, message: Message, deadline: u64) -> Result<Message, Error> {
+        syscall::call_until(self.0, message, deadline)
+    }
+
     /// Has it receive these notifications; those that it has not received yet are added to.
     ///
     /// # Errors

@@ -99,6 +99,11 @@ pub(crate) fn call(handle: u32, message: Message) -> Result<Message, Error> {
     Ok(given.message)
 }
 
+pub(crate) fn call_until(handle: u32, message: Message, deadline: u64) -> Result<Message, Error> {
+    let given = syscall(Call::CallUntil, handle.into(), deadline, message).result()?;
+    Ok(given.message)
+}
+
 pub(crate) fn notify(handle: u32, bits: u32) -> Result<(), Error> {
     plain(Call::Notify, handle.into(), bits.into()).map(|_| ())
 }

@@ -1,10 +1,11 @@
 //! What calls.
 
 use core::arch::asm;
-use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::NOTIFICATIONS;
-use takt_user::{Error, Peer, exit, null, receive, reply, sleep_until, time, yield_now};
+use takt_user::{Error, Peer, exit, receive, reply, sleep_until, time, yield_now};
+
+use crate::mix;
 
 const SERVER: Peer = Peer::new(0);
 const KEEPER: Peer = Peer::new(1);
@@ -21,37 +22,30 @@ macro_rules! holds {
     };
 }
 
-/// So many instructions, by the lowest of some measurements; the reading's own are taken off.
-fn measured(act: impl Fn()) -> u64 {
-    let mut least = u64::MAX;
-    for _ in 0..8 {
-        // SAFETY: reads a counter.
-        let begun = unsafe { _rdtsc() };
-        act();
-        // SAFETY: reads a counter.
-        least = least.min(unsafe { _rdtsc() } - begun);
-    }
-    least
-}
-
 pub(crate) fn run(what: u64) {
-    match what {
+    match what & 0xff {
         0 => calls(),
         1 => rights(),
         2 => death(),
         3 => times(),
         4 => {
-            // So many bits each: null call, call and reply.
-            let nothing = measured(|| {});
-            let null = measured(null) - nothing;
-            let call = measured(|| {
-                let _ = SERVER.call([5; 6]);
-            }) - nothing;
-            holds!(SERVER.call([0; 6]).is_ok());
-            exit(null | call << 16);
+            holds!(SERVER.call([6; 6]).is_ok());
+            let [null, call] = mix::cost_of_calls();
+            holds!(SERVER.call([0; 6]) == Ok([0; 6]));
+            exit(null | call << 32);
         }
         5 => wild(),
-        7 => exit(KEEPER.call([0; 6]).map_or(0, |words| words[4])),
+        7 => {
+            let costs = KEEPER.call([0; 6]).unwrap_or([0; 6]);
+            exit(costs[0] | costs[1] << 16 | costs[2] << 32);
+        }
+        11 => exit(mix::cost_of_notification(KEEPER)),
+        8 => time_outs(),
+        9 => mix::run(what >> 8),
+        10 => {
+            holds!(SERVER.call([0; 6]).is_ok());
+            holds!(KEEPER.call([0; 6]).is_ok());
+        }
         6 => holds!(KEEPER.call([1; 6]).is_ok()),
         _ => exit(96),
     }
@@ -81,7 +75,7 @@ fn calls() {
 fn rights() {
     holds!(BELL.call([9; 6]) == Err(Error::NoRight));
     holds!(KEEPER.notify(1) == Err(Error::NoRight));
-    holds!(Peer::new(4).call([9; 6]) == Err(Error::NoHandle));
+    holds!(Peer::new(5).call([9; 6]) == Err(Error::NoHandle));
     holds!(Peer::new(u32::MAX).call([9; 6]) == Err(Error::NoHandle));
     holds!(SERVER.notify(NOTIFICATIONS + 1) == Err(Error::InvalidArgument));
     holds!(reply([0; 6]) == Err(Error::NothingToReply));
@@ -117,6 +111,23 @@ fn times() {
     holds!(time() >= woken + 500_000);
     holds!(matches!(receive(0, 0), Err(Error::TimedOut)));
     holds!(matches!(receive(1 << 31, 0), Err(Error::InvalidArgument)));
+}
+
+/// Calls that end by their time, and one that would never end.
+fn time_outs() {
+    let late = Err(Error::TimedOut);
+    holds!(SERVER.call_until([9; 6], takt_user::NEVER).is_ok());
+    let begun = time();
+    holds!(SERVER.call_until([4; 6], begun + 500_000) == late);
+    holds!((begun + 500_000..begun + 520_000).contains(&time()));
+    // It has yet to come to the one after that.
+    holds!(SERVER.call_until([9; 6], time() + 100_000) == late);
+    holds!(SERVER.call_until([9; 6], 0) == late);
+    holds!(SERVER.call([9; 6]).is_ok());
+    holds!(time() >= begun + 2_000_000);
+    let deadlock = Error::Deadlock as u64;
+    holds!(SERVER.call([5; 6]).map(|words| words[1]) == Ok(deadlock));
+    holds!(SERVER.call([0; 6]).is_ok());
 }
 
 /// Calls while another task does harm beside it.

@@ -4,9 +4,10 @@
 
 mod client;
 mod harm;
+mod mix;
 
 use takt_user::abi::fault;
-use takt_user::{NEVER, exit, receive, reply_and_receive};
+use takt_user::{NEVER, Peer, exit, receive, reply_and_receive, sleep_until, time};
 
 takt_user::entry!(main);
 
@@ -15,6 +16,8 @@ const KEEPER: u64 = 1;
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
 const VICTIM: u64 = 4;
+const BELL: u64 = 5;
+const SUPERVISOR: u64 = 6;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -23,6 +26,8 @@ fn main(argument: u64) {
         SERVER => server(what),
         CLIENT => client::run(what),
         VICTIM => harm::run(what),
+        BELL => mix::bell(),
+        SUPERVISOR => mix::supervisor(),
         _ => exit(99),
     }
 }
@@ -69,12 +74,13 @@ fn fs_base() -> u64 {
 }
 
 /// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
-/// and by a fault if that is 1.
+/// and by a fault if that is 1; with 4 it takes its time, with 5 it calls whoever calls,
+/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, and with 8 it says how many it has received.
 fn server(mask: u64) {
     let Ok(mut received) = receive(mask as u32, NEVER) else {
         exit(1)
     };
-    let mut bits = 0;
+    let (mut bits, mut nr_received) = (0, 0);
     loop {
         bits |= received.bits;
         let Some(call) = received.call else {
@@ -85,6 +91,7 @@ fn server(mask: u64) {
             continue;
         };
         let mut answer = call.message;
+        nr_received += 1;
         match answer[0] {
             0 => {
                 let _ = takt_user::reply(answer);
@@ -93,6 +100,25 @@ fn server(mask: u64) {
             1 => harm::run(harm::WRITE),
             2 => answer[1] = bits.into(),
             3 => answer[1] = fs_base(),
+            4 => sleep_until(time() + 2_000_000),
+            5 => {
+                let peer = Peer::new(0);
+                // It began to live after this task.
+                let result = peer.renew().and_then(|()| peer.call([9; 6]));
+                answer[1] = result.err().map_or(0, |error| error as u64);
+            }
+            6 => {
+                if takt_user::reply(answer).is_err() {
+                    exit(4);
+                }
+                return mix::echo();
+            }
+            7 => {
+                let peer = Peer::new(1);
+                let result = peer.renew().and_then(|()| peer.call([answer[1]; 6]));
+                answer = result.unwrap_or([0; 6]);
+            }
+            8 => answer[1] = nr_received,
             _ => {
                 for (place, word) in answer.iter_mut().enumerate() {
                     *word += place as u64 + u64::from(call.badge);

@@ -47,6 +47,12 @@ macro_rules! tasks {
     };
 }
 
+/// Bytes at the top of a task's stack in the kernel that an exception leaves to messages.
+#[cfg(feature = "tasks")]
+const TASK_FRAME: usize = size_of::<crate::task::frame::Frame>();
+#[cfg(not(feature = "tasks"))]
+const TASK_FRAME: usize = 0;
+
 /// Elsewhere they are a comment, in which the operands stand that are theirs alone.
 #[cfg(not(feature = "tasks"))]
 macro_rules! tasks {
@@ -129,11 +135,11 @@ global_asm!(
     //
     ".global takt_resume_preempted",
     "takt_resume_preempted:", // rax = the thread
+    // The kernel needs no task's space.
     tasks!(
-        "mov rcx, [rax + {SPACE}]",
-        "lea r11, [rip + takt_resume_preempted_rest]",
-        "cmp rcx, gs:[{ACTIVE}]",
-        "jne takt_space_enter",
+        "test byte ptr [rax - {END} + {RIP} + 8], 3",
+        "jnz takt_resume_task",
+        ".global takt_resume_preempted_rest",
         "takt_resume_preempted_rest:",
     ),
     "mov rbx, [rax - {END} + {RBX}]",
@@ -398,17 +404,14 @@ global_asm!(
         "jc takt_exc_kernel",
         "mov rax, gs:[{CURRENT}]",
         "mov rdi, [rax + {STACK_TOP}]",
-        "sub rdi, {EXCEPTION_END}",
+        "sub rdi, {EXCEPTION_END} + {TASK_FRAME}",
         "mov rsi, rsp",
         "mov ecx, {EXCEPTION_END} / 8",
         "mov rsp, rdi",
         "rep movsq",
-        "mov rdi, rsp",
         "mov rsi, cr2",
-        keeps!("ldmxcsr [rip + takt_mxcsr]"),
-        "xor ebp, ebp",
-        "call takt_task_fault",
-        "ud2",
+        "mov [rsp + {EXCEPTION_SS}], rsi", // which is the same for all tasks
+        "jmp takt_ipc_fault",
         ".pushsection .rodata.takt_clac, \"a\"",
         "takt_clac_end:",
         ".popsection",
@@ -449,10 +452,10 @@ global_asm!(
     END = const size_of::<TrapFrame>(),
     MXCSR = const offset_of!(Tcb, mxcsr),
     GS = const tcb::GS,
-    SPACE = const tcb::SPACE,
-    ACTIVE = const percpu::ACTIVE,
     EXCEPTION_END = const size_of::<ExceptionFrame>(),
+    TASK_FRAME = const TASK_FRAME,
     EXCEPTION_VECTOR = const offset_of!(ExceptionFrame, vector),
+    EXCEPTION_SS = const offset_of!(ExceptionFrame, ss),
     EXCEPTION_CS = const offset_of!(ExceptionFrame, cs),
     RESUME = const offset_of!(Tcb, resume),
     STACK_TOP = const offset_of!(Tcb, stack_top),

@@ -4,17 +4,23 @@
 //! which CPU it is. It goes on on the thread's stack, from its top on, as a thread of the kernel with interrupts on.
 //! What it leaves there is a [`Frame`]. Source: Intel SDM vol. 2, SYSCALL and SYSRET.
 //!
-//! The way back loads the address space if another is in force, and clears what the kernel had in registers.
+//! What the task has in the FPU waits in its space from the beginning of the call to the end: so a thread that waits in a call has
+//! nothing of it in the CPU. The way back loads the address space if another is in force, and clears what the kernel had in registers.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use takt_abi::Call;
+
+use super::frame::ExceptionFrame;
 use super::percpu;
+use super::place::place_text;
 use super::ring3::STUB;
 use super::space;
 use super::sse::keeps;
 use crate::config::MAX_CPUS;
-use crate::task::calls::{self, Frame};
+use crate::task::calls;
+use crate::task::frame::Frame;
 use crate::thread::tcb::{self, Tcb};
 
 global_asm!(
@@ -36,6 +42,10 @@ global_asm!(
     //
     ".balign 16",
     "takt_call:",
+    "cmp rax, {REPLY_AND_RECEIVE}",
+    "je takt_ipc_reply",
+    "cmp rax, {CALL}",
+    "je takt_ipc_call",
     "test rax, rax", // nothing to do, and nothing was changed
     "jz takt_call_null",
     "mov rsp, gs:[{CURRENT}]",
@@ -43,33 +53,44 @@ global_asm!(
     "push gs:[{TASK_RSP}]",
     "push rcx",
     "push r11",
+    ".global takt_call_slow",
+    "takt_call_slow:",
     "push r15",
     "push r14",
     "push r13",
     "push r12",
     "push rbp",
     "push rbx",
-    "sub rsp, 8",
-    keeps!("stmxcsr [rsp]", "ldmxcsr [rip + takt_mxcsr]"),
+    "sub rsp, {WORDS}",
+    // What the task has in the FPU waits in its space.
+    "mov r8, gs:[{CURRENT}]",
+    "mov r8, [r8 + {SPACE}]",
+    keeps!("fxsave64 [r8 + {FPU}]"),
+    "rdfsbase rcx",
+    "mov [r8 + {FS}], rcx",
+    "mov qword ptr gs:[{LIVE}], 0",
+    keeps!("ldmxcsr [rip + takt_mxcsr]"),
     "sti",
-    "mov rdi, rsp",
-    "mov rcx, rax",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rax",
     "xor ebp, ebp",
     "call {call}",
+    "test rax, rax", // the next thread, or 0 for the same one
+    "jnz takt_call_switch",
     "cli",
+    "takt_call_leave:",
     "mov rcx, gs:[{CURRENT}]",
     "mov rcx, [rcx + {SPACE}]",
-    "lea r11, [rip + takt_call_return]",
+    "lea r11, [rip + takt_call_pop]",
     "cmp rcx, gs:[{ACTIVE}]",
     "jne takt_space_enter",
-    "takt_call_return:",
-    keeps!(
-        ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-        "xorps xmm\\n, xmm\\n",
-        ".endr",
-        "ldmxcsr [rsp]",
-    ),
+    keeps!("fxrstor64 [rcx + {FPU}]"),
+    "mov gs:[{LIVE}], rcx",
+    "takt_call_pop:",
     "add rsp, 8",
+    "pop rax",
+    "pop rdx",
     "pop rbx",
     "pop rbp",
     "pop r12",
@@ -83,17 +104,30 @@ global_asm!(
     ".endr",
     "pop rsp",
     "sysretq",
+    "takt_call_switch:", // rdx = the thread that is left
+    "mov qword ptr [rdx + {RESUME}], offset takt_resume_call",
+    "jmp [rax + {RESUME}]",
+    // A thread that waits in a call goes on: rax = its control block. Whoever is pending comes in between: the switch and the way
+    // back are two stretches.
+    ".global takt_resume_call",
+    ".balign {LABEL_ALIGN}",
+    "takt_resume_call:",
+    "mov rsp, [rax + {STACK_TOP}]",
+    "sub rsp, {FRAME}",
+    place_text!("irq_enabling", "push -1"),
+    "sti",
+    "nop",
+    "cli",
+    "jmp takt_call_leave",
     "takt_call_null:",
     "mov rsp, gs:[{TASK_RSP}]",
     "sysretq",
     //
-    // Puts the space in rcx into force, if there is one, and goes on at r11. Changes rsi and r8 as well. What a task has in the
-    // selectors of data is not kept: loading one clears its base, so the bases come behind.
+    // Puts the space in rcx into force and goes on at r11; the FPU does not have what is its. Changes rsi and r8 as well. What a
+    // task has in the selectors of data is not kept: loading one clears its base, so the bases come behind.
     ".global takt_space_enter",
     "takt_space_enter:",
-    "test rcx, rcx",
-    "jz 3f",
-    "mov rsi, gs:[{ACTIVE}]",
+    "mov rsi, gs:[{LIVE}]",
     "test rsi, rsi",
     "jz 2f",
     keeps!("fxsave64 [rsi + {FPU}]"),
@@ -110,10 +144,22 @@ global_asm!(
     "mov r8, [rcx + {FS}]",
     "wrfsbase r8",
     keeps!("fxrstor64 [rcx + {FPU}]"),
+    "mov gs:[{LIVE}], rcx",
+    "cmp rcx, gs:[{ACTIVE}]",
+    "je 3f",
     "mov gs:[{ACTIVE}], rcx",
     "mov rsi, [rcx + {CR3}]",
     "mov cr3, rsi",
     "3:",
+    "jmp r11",
+    //
+    // A task that was preempted in ring 3 goes on: rax = its thread.
+    ".global takt_resume_task",
+    "takt_resume_task:",
+    "mov rcx, [rax + {SPACE}]",
+    "lea r11, [rip + takt_resume_preempted_rest]",
+    "cmp rcx, gs:[{LIVE}]",
+    "jne takt_space_enter",
     "jmp r11",
     //
     // rdi = where the task begins, rsi = its stack, rdx = its argument; interrupts off.
@@ -126,28 +172,38 @@ global_asm!(
     "push rdi",
     "mov rcx, [rax + {SPACE}]",
     "lea r11, [rip + 2f]",
-    "cmp rcx, gs:[{ACTIVE}]",
-    "jne takt_space_enter",
+    "jmp takt_space_enter",
     "2:",
     "mov rdi, rdx",
     ".irp r, eax,ebx,edx,esi,ebp,r8d,r9d,r10d,r12d,r13d,r14d,r15d",
     "xor \\r, \\r",
     ".endr",
-    keeps!(
-        ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
-        "xorps xmm\\n, xmm\\n",
-        ".endr",
-        "ldmxcsr [rip + takt_mxcsr]",
-    ),
     "pop rcx",
     "pop r11",
     "pop rsp",
     "sysretq",
     //
-    // A task's exception, on its thread's stack: rdi = the frame, rsi = the address of a page fault.
+    // A task's exception, on its thread's stack: the frame is at rsp, with the address of a page fault in the place of ss.
     ".global takt_task_fault",
     "takt_task_fault:",
-    "jmp {fault}",
+    keeps!("ldmxcsr [rip + takt_mxcsr]"),
+    "mov rdi, rsp",
+    "xor ebp, ebp",
+    "call {fault}",
+    "ud2",
+    // The thread goes on whose supervisor was told of its fault: rax = its control block.
+    ".global takt_resume_fault",
+    ".balign {LABEL_ALIGN}",
+    "takt_resume_fault:",
+    "mov rsp, [rax + {STACK_TOP}]",
+    "sub rsp, {FRAME} + {EXCEPTION_END}",
+    keeps!("ldmxcsr [rip + takt_mxcsr]"),
+    place_text!("irq_enabling", "push -1"),
+    "sti",
+    "mov rdi, rsp",
+    "xor ebp, ebp",
+    "call {fault_told}",
+    "ud2",
     //
     ".section .rodata.takt_mxcsr, \"a\"",
     ".balign 4",
@@ -160,15 +216,25 @@ global_asm!(
     TASK_RSP = const percpu::TASK_RSP,
     CURRENT = const percpu::CURRENT,
     ACTIVE = const percpu::ACTIVE,
+    LIVE = const percpu::LIVE,
     STACK_TOP = const offset_of!(Tcb, stack_top),
     SPACE = const tcb::SPACE,
     FPU = const space::FPU,
     FS = const space::FS,
     CR3 = const space::CR3,
+    RESUME = const offset_of!(Tcb, resume),
+    FRAME = const size_of::<Frame>(),
+    WORDS = const offset_of!(Frame, words),
+    LABEL_ALIGN = const if cfg!(feature = "function") { 64 } else { 1 },
+    key = sym crate::probe::places::IRQ_ON,
+    CALL = const Call::Call as u8,
+    REPLY_AND_RECEIVE = const Call::ReplyAndReceive as u8,
     MXCSR = const tcb::MXCSR,
     call = sym calls::call,
+    EXCEPTION_END = const size_of::<ExceptionFrame>(),
     fault = sym calls::fault,
+    fault_told = sym calls::fault_told,
 );
 
-const _: () = assert!(size_of::<Frame>() == 10 * 8 && offset_of!(Frame, words) == 8);
+const _: () = assert!(size_of::<Frame>() == 12 * 8 && offset_of!(Frame, words) == 3 * 8);
 const _: () = assert!(MAX_CPUS <= 16, "the stubs");

@@ -104,10 +104,27 @@ pub fn entries() -> &'static [JumpEntry] {
     unsafe { between(start, end) }
 }
 
+/// How many keys are on, and how many threads or counters want to know of each switch. While it is not 0 messages do not go
+/// the short way, which has no places.
+#[cfg(feature = "tasks")]
+#[unsafe(export_name = "takt_listeners")]
+pub(crate) static LISTENERS: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+
+/// There is one more to [listen](LISTENERS), or one less.
+#[cfg(feature = "tasks")]
+pub(crate) fn listens(on: bool) {
+    let by = if on { 1 } else { u32::MAX };
+    LISTENERS.fetch_add(by, core::sync::atomic::Ordering::Relaxed);
+}
+
 /// Switches every use of the key with this address on or off.
 #[cold]
 #[inline(never)]
 pub(crate) fn set(text: &mut Writable, key: u32, on: bool) {
+    #[cfg(feature = "tasks")]
+    if nr_uses(key) != 0 && is_on(key) != on {
+        listens(on);
+    }
     let code = if on { JUMP } else { TEST };
     for entry in uses(key) {
         // SAFETY: the entry names such an instruction in the kernel's text, whose other bytes are right for both.

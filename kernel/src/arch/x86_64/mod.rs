@@ -33,3 +33,5 @@ pub(crate) mod tsc;
 mod entry;
 #[cfg(feature = "tasks")]
 mod entry_task;
+#[cfg(feature = "tasks")]
+mod ipc;

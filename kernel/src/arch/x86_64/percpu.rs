@@ -89,6 +89,9 @@ pub(crate) struct PerCpu {
     /// The address space that is in force, or null: then it is the kernel's own.
     #[cfg(feature = "tasks")]
     pub(crate) active: AtomicPtr<super::space::Space>,
+    /// The one of those whose task's state the FPU and `fs` have, or null: then they have nobody's that is not kept elsewhere.
+    #[cfg(feature = "tasks")]
+    pub(crate) live: AtomicPtr<super::space::Space>,
     /// A task's stack pointer, at the beginning of its call.
     #[cfg(feature = "tasks")]
     pub(crate) task_rsp: AtomicU64,
@@ -176,8 +179,9 @@ const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// The address space that is in force.
 #[cfg(feature = "tasks")]
 pub(crate) const ACTIVE: usize = behind_gs(offset_of!(PerCpu, active));
-#[cfg(not(feature = "tasks"))]
-pub(crate) const ACTIVE: usize = 0;
+/// The one whose state the FPU has.
+#[cfg(feature = "tasks")]
+pub(crate) const LIVE: usize = behind_gs(offset_of!(PerCpu, live));
 /// A task's stack pointer.
 #[cfg(feature = "tasks")]
 pub(crate) const TASK_RSP: usize = behind_gs(offset_of!(PerCpu, task_rsp));

@@ -121,24 +121,25 @@ unsafe fn without_clac() {
 /// The space has code there. Nothing on the thread's stack is needed any more, and preemption is enabled.
 pub(crate) unsafe fn enter(space: &Space, rip: usize, rsp: usize, argument: u64) -> ! {
     super::interrupts::disable();
-    let active = &percpu::this().active;
-    if core::ptr::eq(active.load(Relaxed), space) {
-        // What the FPU has is of an earlier life, and is not kept.
-        active.store(core::ptr::null_mut(), Relaxed);
-    }
+    forget(space);
     // SAFETY: interrupts are off, and the space is to be put into force anew.
     unsafe { space.reset() };
     // SAFETY: the caller's duty.
     unsafe { takt_enter_task(rip, rsp, argument) }
 }
 
+/// What the FPU has of `space` is of an earlier life, and is not kept. Interrupts are off.
+fn forget(space: &Space) {
+    let live = &percpu::this().live;
+    if core::ptr::eq(live.load(Relaxed), space) {
+        live.store(core::ptr::null_mut(), Relaxed);
+    }
+}
+
 /// The running thread will not go back to `space`: what the FPU has of it is not kept.
 pub(crate) fn leave(space: &Space) {
     super::interrupts::disable();
-    let active = &percpu::this().active;
-    if core::ptr::eq(active.load(Relaxed), space) {
-        active.store(core::ptr::null_mut(), Relaxed);
-    }
+    forget(space);
     enable_interrupts_in_thread();
 }
 

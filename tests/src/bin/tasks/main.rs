@@ -4,6 +4,7 @@
 
 mod harm;
 mod messages;
+mod ways;
 
 use takt_kernel::task::{self, Ended};
 use takt_kernel::thread::Thread;
