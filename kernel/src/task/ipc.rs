@@ -75,10 +75,14 @@ impl Task {
     }
 
     fn mean(&self, number: usize, peer: &Peer, life: u32) {
-        let may_call = peer.rights & rights::CALL != 0;
-        let calls = if may_call { life } else { NO_LIFE };
-        self.handles.lives[number % MAX_PEERS].store(life, Relaxed);
-        self.handles.calls[number % MAX_PEERS].store(calls, Relaxed);
+        let if_allowed = |right| match peer.rights & right {
+            0 => NO_LIFE,
+            _ => life,
+        };
+        let (handles, number) = (&self.handles, number % MAX_PEERS);
+        handles.lives[number].store(life, Relaxed);
+        handles.calls[number].store(if_allowed(rights::CALL), Relaxed);
+        handles.notifies[number].store(if_allowed(rights::NOTIFY), Relaxed);
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Handles {
     pub(super) lives: [AtomicU32; MAX_PEERS],
     /// The same where the handle allows to call, else [`NO_LIFE`].
     pub(crate) calls: [AtomicU32; MAX_PEERS],
+    /// Likewise to notify.
+    pub(crate) notifies: [AtomicU32; MAX_PEERS],
 }
 
 /// No task lives that one.
@@ -97,6 +99,7 @@ impl Task {
                 values: [const { AtomicU64::new(0) }; MAX_PEERS],
                 lives: [const { AtomicU32::new(1) }; MAX_PEERS],
                 calls: [const { AtomicU32::new(NO_LIFE) }; MAX_PEERS],
+                notifies: [const { AtomicU32::new(NO_LIFE) }; MAX_PEERS],
             },
             port: Port {
                 served: RawMutex::new(),

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 
 use takt_abi::REGION;
 
-use crate::arch::space::{Access, Space};
+use crate::arch::space::{self, Access, Space};
 use crate::thread::Stack;
 
 /// Bytes of the stack that a task's thread has in the kernel.
@@ -137,15 +137,9 @@ impl Program {
     /// # Safety
     /// Its thread does, in the kernel.
     pub(super) unsafe fn refresh(&self) {
-        let (memory, len) = (self.memory(), self.data.len().min(self.data_size));
-        // SAFETY: the memory is the task's, which does not run meanwhile.
-        unsafe { memory.copy_from_nonoverlapping(self.data.as_ptr(), len) };
-        // SAFETY: as above.
-        unsafe {
-            memory
-                .wrapping_add(len)
-                .write_bytes(0, self.memory_size() - len)
-        };
+        let len = self.data.len().min(self.data_size);
+        // SAFETY: the memory is the task's, which does not run meanwhile: whole pages.
+        unsafe { space::fill(self.memory(), self.memory_size(), &self.data[..len]) };
     }
 
     /// Copies from the task's memory, which it names by its own address; false if it is not the task's.

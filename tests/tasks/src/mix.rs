@@ -183,8 +183,12 @@ pub(crate) fn supervisor() {
     let [at, faulted] = received();
     // The other one's before it faults, and the reading here.
     let fault = at - faulted - 3;
+    // Before the other one has come to its log, and then after it.
     let [before, behind] = replied(takt_user::abi::fault::RESTART);
     let reply = behind - before - 6;
+    received();
+    sleep_until(time() + 100_000);
+    let [before, _] = replied(takt_user::abi::fault::RESTART);
     let [_, again] = received();
     let restart = again - before;
     replied(takt_user::abi::fault::STOP);

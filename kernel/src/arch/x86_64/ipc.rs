@@ -6,6 +6,9 @@
 //!
 //! * **Call**: the receiver waits to receive, and the caller has no equals. The receiver takes the caller's place in the run
 //!   queue, or its own where it is more important.
+//! * **Notification**: the receiver waits for it, and is more important. It preempts the caller, which has what a call goes back by in its
+//!   frame.
+//! * **Reply**: the caller is the only one, less important than the task itself, and has not come to wait yet: as after a fault.
 //! * **Fault**: the supervisor waits to receive, and is more important. It preempts the task's thread, which says later on what else
 //!   has to be said.
 //! * **Reply and receive**: the caller is the only one who waits for the task, nothing has arrived, there is no time-out, and the
@@ -17,7 +20,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use takt_abi::{FaultKind, NOTIFICATIONS};
+use takt_abi::{Call, FaultKind, NOTIFICATIONS};
 use takt_scheduler::{Links, PrioCounts, PrioQueue, RunQueue};
 
 use super::frame::ExceptionFrame;
@@ -103,6 +106,21 @@ global_asm!(
     "xor \\r, \\r",
     ".endr",
     "sysretq",
+    ".endm",
+    //
+    // The thread in r10, which waits, is made the running one; it is more important than all that are ready, by its rank in rax.
+    ".macro TAKT_IPC_PREEMPT",
+    "mov dword ptr [r10 + {WOKEN}], {READY}",
+    "movzx ecx, word ptr [r10 + {CONTEXT}]", // its id is in ch
+    "mov gs:[{PREEMPT}], cx",
+    "mov gs:[{CURRENT}], r10",
+    "bts qword ptr gs:[{LEVELS}], rax",
+    "mov gs:[rax + {HEAD}], ch",
+    "movzx ecx, ch",
+    "shl eax, 8",
+    "or eax, ecx",
+    "mov gs:[{RUNNING}], ax",
+    "mov gs:[{BEST}], ax",
     ".endm",
     //
     // rsi = the handle.
@@ -242,6 +260,98 @@ global_asm!(
     "mov eax, {REPLY_AND_RECEIVE}",
     "jmp takt_call_slow",
     //
+    // rsi = the handle, rdx = notifications.
+    ".global takt_ipc_notify",
+    "takt_ipc_notify:",
+    "TAKT_IPC_BEGIN",
+    "cmp rsi, {MAX_PEERS}",
+    "jae takt_call_slow",
+    "test rdx, {NO_NOTIFICATIONS}",
+    "jnz takt_call_slow",
+    "mov r9, [r8 + rsi * 8 + {TARGETS}]",
+    "mov ecx, [r8 + rsi * 4 + {NOTIFIES}]",
+    "cmp ecx, [r9 + {OPEN}]",
+    "jne takt_call_slow",
+    "mov ecx, [r9 + {BITS}]",
+    "or ecx, edx",
+    "mov r11d, [r9 + {MASK}]",
+    "test ecx, r11d",
+    "jz takt_call_slow",
+    "mov r10, [r9 + {THREAD}]",
+    "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
+    "jne takt_call_slow",
+    "cmp byte ptr [r10 + {STATE}], {WAITING}",
+    "jne takt_call_slow",
+    "movzx eax, byte ptr [r10 + {PRIO}]",
+    "cmp al, [rdi + {PRIO}]",
+    "jae 2f",
+    // It has those that it waits for.
+    "mov edx, ecx",
+    "and edx, r11d",
+    "not r11d",
+    "and ecx, r11d",
+    "mov [r9 + {BITS}], ecx",
+    "mov dword ptr [r9 + {OPEN}], 0",
+    // The running thread is ready, and goes on as from any call that has succeeded.
+    ".irp r, r15,r14,r13,r12,rbp,rbx",
+    "push \\r",
+    ".endr",
+    "push 0",
+    "push 0",
+    "mov qword ptr [rdi + {RESUME}], offset takt_resume_call",
+    // The other one runs, before all others.
+    "TAKT_IPC_PREEMPT",
+    ".irp r, ebx,ebp,r12d,r13d,r14d,r15d",
+    "xor \\r, \\r",
+    ".endr",
+    "TAKT_IPC_GO",
+    "2:",
+    "mov eax, {NOTIFY}",
+    "jmp takt_call_slow",
+    //
+    // A reply to one that is less important and has announced its wait, but does not wait yet, as after a fault.
+    ".global takt_ipc_reply_only",
+    "takt_ipc_reply_only:",
+    "TAKT_IPC_BEGIN",
+    "mov r10, [r8 + {OWN_CALLER}]",
+    "cmp r10, {GONE}",
+    "jbe takt_call_slow",
+    "cmp dword ptr [r10 + {WOKEN}], {ANNOUNCED}",
+    "jne takt_call_slow",
+    "movzx r11d, word ptr [r10 + {TID}]", // and its priority
+    "cmp [r8 + {OWN_SOLE}], r11w",
+    "jne takt_call_slow",
+    "mov cl, [rdi + {BASE}]",
+    "cmp cl, [rdi + {PRIO}]",
+    "jne takt_call_slow",
+    "movzx r9d, byte ptr [r10 + {PRIO}]",
+    "btr qword ptr [rdi + {INHERITS}], r9", // as above
+    "jnc takt_call_slow",
+    "mov byte ptr [rdi + r9 + {COUNTS}], 0",
+    "mov word ptr [r8 + {OWN_SOLE}], 0",
+    "mov word ptr [r8 + {OWN_TOP}], 0",
+    "inc dword ptr [{nr_ended}]",
+    "mov qword ptr [r8 + {OWN_CALLER}], 0",
+    "mov qword ptr [r10 + {WAIT_QUEUE}], 0",
+    "mov qword ptr [r10 + {BLOCKED_ON}], 0",
+    "mov dword ptr [r10 + {WOKEN}], {READY}",
+    "mov rcx, [r10 + {STACK_TOP}]",
+    "mov qword ptr [rcx - {FRAME} + {STATUS}], 0",
+    "mov qword ptr [rcx - {FRAME} + {VALUE}], 0",
+    "mov [rcx - {FRAME} + {WORDS}], rbx",
+    "mov [rcx - {FRAME} + {WORDS} + 8], rbp",
+    "mov [rcx - {FRAME} + {WORDS} + 16], r12",
+    "mov [rcx - {FRAME} + {WORDS} + 24], r13",
+    "mov [rcx - {FRAME} + {WORDS} + 32], r14",
+    "mov [rcx - {FRAME} + {WORDS} + 40], r15",
+    ".irp r, eax,edx,esi,edi,r8d,r9d,r10d",
+    "xor \\r, \\r",
+    ".endr",
+    "pop r11",
+    "pop rcx",
+    "pop rsp",
+    "sysretq",
+    //
     // A task's exception, with its frame at rsp and the address of a page fault in the place of ss: a message to the supervisor, if
     // that is more important. The thread is ready, and goes on when it is next.
     ".global takt_ipc_fault",
@@ -287,17 +397,7 @@ global_asm!(
     "mov dword ptr [r9 + {OPEN}], 0",
     "mov [r9 + {CALLER}], rdi",
     // The supervisor runs, before all others.
-    "mov dword ptr [r10 + {WOKEN}], {READY}",
-    "movzx ecx, word ptr [r10 + {CONTEXT}]", // its id is in ch
-    "mov gs:[{PREEMPT}], cx",
-    "mov gs:[{CURRENT}], r10",
-    "bts qword ptr gs:[{LEVELS}], rax",
-    "mov gs:[rax + {HEAD}], ch",
-    "movzx ecx, ch",
-    "shl eax, 8",
-    "or eax, ecx",
-    "mov gs:[{RUNNING}], ax",
-    "mov gs:[{BEST}], ax",
+    "TAKT_IPC_PREEMPT",
     "mov rdx, [r8 + {FAULT_VALUE}]",
     "mov rbp, [rsp + {EXCEPTION_RIP}]",
     "xor r12d, r12d",
@@ -343,10 +443,13 @@ global_asm!(
     TARGETS = const behind_space!(offset_of!(Task, handles), offset_of!(Handles, targets)),
     VALUES = const behind_space!(offset_of!(Task, handles), offset_of!(Handles, values)),
     CALLS = const behind_space!(offset_of!(Task, handles), offset_of!(Handles, calls)),
+    NOTIFIES = const behind_space!(offset_of!(Task, handles), offset_of!(Handles, notifies)),
     SOLE = const served::SOLE,
     TOP = const served::TOP,
     SOME = const served::SOME,
     OPEN = const offset_of!(Port, open),
+    MASK = const offset_of!(Port, mask),
+    BITS = const offset_of!(Port, bits),
     THREAD = const offset_of!(Port, thread),
     CALLER = const offset_of!(Port, caller),
     OWN_SOLE = const PORT + served::SOLE as isize,
@@ -358,7 +461,8 @@ global_asm!(
     OWN_CALLER = const PORT + offset_of!(Port, caller) as isize,
     GONE = const GONE,
     NO_NOTIFICATIONS = const !(NOTIFICATIONS as i32),
-    REPLY_AND_RECEIVE = const takt_abi::Call::ReplyAndReceive as u8,
+    REPLY_AND_RECEIVE = const Call::ReplyAndReceive as u8,
+    NOTIFY = const Call::Notify as u8,
     ANNOUNCED = const tcb::announced(Wait::Queue),
     SUPERVISOR = const behind_space!(offset_of!(Task, supervisor)),
     FAULT_VALUE = const behind_space!(offset_of!(Task, fault_value)),
@@ -374,6 +478,9 @@ global_asm!(
     FS = const space::FS,
     CR3 = const space::CR3,
     FRAME = const size_of::<Frame>(),
+    STATUS = const offset_of!(Frame, status),
+    VALUE = const offset_of!(Frame, value),
+    WORDS = const offset_of!(Frame, words),
     RFLAGS = const offset_of!(Frame, rflags),
     RIP = const offset_of!(Frame, rip),
     RSP = const offset_of!(Frame, rsp),

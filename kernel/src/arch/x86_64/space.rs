@@ -4,6 +4,7 @@
 //! kernel itself never uses a task's addresses: what a task names it finds by the task's own description, where the identity
 //! mapping has it.
 
+use core::arch::asm;
 use core::cell::UnsafeCell;
 
 use takt_abi::{FIRST_REGION, REGION};
@@ -136,5 +137,26 @@ impl Space {
         unsafe { *self.fpu.get() = Fpu::new() };
         // SAFETY: as above.
         unsafe { *self.fs.get() = 0 };
+    }
+}
+
+/// Makes memory begin with these bytes, and be zeros behind them: eight bytes at a time, which the CPU may be interrupted between.
+///
+/// # Safety
+/// So much memory is there, in words of eight bytes, aligned, and nobody else uses it.
+pub(crate) unsafe fn fill(memory: *mut u8, size: usize, begins_with: &[u8]) {
+    let words = begins_with.len() / 8;
+    let rest = &begins_with[8 * words..];
+    // SAFETY: the caller's duty, and there is so much at both ends.
+    unsafe {
+        asm!("rep movsq", inout("rcx") words => _, inout("rsi") begins_with.as_ptr() => _, inout("rdi") memory => _, options(nostack))
+    };
+    // SAFETY: as above: the words behind.
+    unsafe {
+        asm!("rep stosq", inout("rcx") size / 8 - words => _, in("rax") 0, inout("rdi") memory.wrapping_add(8 * words) => _, options(nostack))
+    };
+    for (place, byte) in rest.iter().enumerate() {
+        // SAFETY: as above: less than a word.
+        unsafe { memory.wrapping_add(8 * words + place).write(*byte) };
     }
 }
