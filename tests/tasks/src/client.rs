@@ -39,6 +39,11 @@ pub(crate) fn run(what: u64) {
             let costs = KEEPER.call([0; 6]).unwrap_or([0; 6]);
             exit(costs[0] | costs[1] << 16 | costs[2] << 32);
         }
+        12 => {
+            let told = KEEPER.call([0; 6]).unwrap_or([0; 6]);
+            holds!(KEEPER.call([1; 6]).is_ok());
+            exit(told[..4].iter().fold(0, |sum, word| mix::add(sum, *word)));
+        }
         11 => exit(mix::cost_of_notification(KEEPER)),
         8 => time_outs(),
         9 => mix::run(what >> 8),

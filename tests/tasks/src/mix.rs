@@ -8,10 +8,10 @@ const SERVER: Peer = Peer::new(0);
 const KEEPER: Peer = Peer::new(1);
 
 /// Nanoseconds between two times at which something happens: longer than anything takes.
-const STEP: u64 = 1_000_000;
+const STEP: u64 = 4_000_000;
 
 /// Adds a number to what has happened so far.
-fn add(sum: u64, number: u64) -> u64 {
+pub(crate) fn add(sum: u64, number: u64) -> u64 {
     (sum ^ number).wrapping_mul(0x100_0000_01b3).rotate_left(17)
 }
 
@@ -31,10 +31,12 @@ pub(crate) fn run(seed: u64) {
         state ^= state << 17;
         (state >> 20) % below
     };
+    // Each client has another handle for that.
+    let bell = Peer::new(if seed % 2 == 0 { 4 } else { 1 });
     next();
     let mut sum = seed;
     for _ in 0..400 {
-        let what = random(12);
+        let what = random(14);
         let word = 10 + random(1000);
         let words = |first| [first, word, 3, 4, 5, word];
         let result = match what {
@@ -46,6 +48,8 @@ pub(crate) fn run(seed: u64) {
             8 => SERVER.notify(1 << random(8)).map(|()| [0; 6]),
             9 => SERVER.call(words(2)),
             10 => SERVER.call_until(words(word), NEVER),
+            11 => bell.notify(1 << random(8)).map(|()| [0; 6]),
+            12 => KEEPER.call(words(2)),
             _ => {
                 match random(3) {
                     0 => next(),

@@ -84,7 +84,12 @@ target_test! {
         bell.succeeds()?;
         note!("null call {null}, call and reply {call}, notification {notify}");
         note!("fault to supervisor {fault}, its reply {reply}, restart {restart}");
+        check!(notify <= 120, "a notification takes {notify} instructions");
         check!(fault <= 150, "a fault takes {fault} instructions to the supervisor");
+        check!(reply <= 140, "the reply to a fault takes {reply} instructions");
+        // Its data and its stack: a page each, in words.
+        let copied = 8192 / 8;
+        check!(restart <= 2000 + copied, "a restart takes {restart} instructions");
         let all = [
             ("null-call", null),
             ("call-reply", call),

@@ -14,6 +14,9 @@ use crate::{CLIENT, KEEPER, SERVER, Started, VICTIM, start};
 const UPPER: (usize, u64) = (KEEPER.0, SERVER.1);
 const SECOND: (usize, u64) = (VICTIM.0, CLIENT.1);
 
+/// Nanoseconds between two times at which clients act.
+const STEP: u64 = 4_000_000;
+
 /// A client's random sequence.
 const MIX: u32 = 9;
 
@@ -41,9 +44,9 @@ fn nobody_inherits() -> Outcome {
 
 /// What two clients find that call two servers in random sequences, of which one calls the other.
 fn mixed(seed: u32) -> Result<[u64; 2], Failure> {
-    // Both clients begin right behind a whole millisecond.
-    sleep_nanos(1_000_000 - cycles_to_nanos(Instant::now().cycles()) % 1_000_000)?;
-    let servers = [start(UPPER, 0)?, start(SERVER, 0xff)?];
+    // Both clients begin right behind a whole step of theirs.
+    sleep_nanos(STEP - cycles_to_nanos(Instant::now().cycles()) % STEP)?;
+    let servers = [start(UPPER, 0xff)?, start(SERVER, 0xff)?];
     let clients = [
         start(CLIENT, MIX | seed << 8)?,
         start(SECOND, MIX | (seed + 1) << 8)?,
@@ -60,6 +63,15 @@ fn mixed(seed: u32) -> Result<[u64; 2], Failure> {
 
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 
+/// Preempts all of them, over and over, each time somewhere else.
+fn disturb(_: usize) {
+    let mut pause = 0;
+    while GOES_ON.load(Relaxed) {
+        pause = (pause + 37) % 1009;
+        let _ = sleep_nanos(500 + pause);
+    }
+}
+
 fn spin(_: usize) {
     while GOES_ON.load(Relaxed) {
         yield_now();
@@ -68,14 +80,40 @@ fn spin(_: usize) {
 
 target_test! {
     /// Random sequences of calls, replies and notifications, the same ones by both ways: each result is the same, and the order in
-    /// which a server has received them.
+    /// which a server has received them. So they are where a thread preempts everyone wherever it may.
     fn both_come_to_the_same(Alone) {
-        for seed in (2..20).step_by(2) {
+        for seed in (2..14).step_by(2) {
             let short = mixed(seed)?;
+            GOES_ON.store(true, Relaxed);
+            let thread = worker::spawn(0, 70, disturb, 0)?;
+            let disturbed = mixed(seed);
             count_times(true)?;
             let long = mixed(seed);
             count_times(false)?;
-            check_eq!(short, long?);
+            GOES_ON.store(false, Relaxed);
+            worker::join(&[thread])?;
+            check_eq!([disturbed?, long?], [short; 2]);
+        }
+        Ok(())
+    }
+
+    /// Faults of which the supervisor is told by both ways: it is told the same, and the same is recorded.
+    fn a_fault_is_the_same(Alone) {
+        for what in [0, 5, 9, 10, 24, 25] {
+            let mut found = [None; 2];
+            for (found, is_long) in found.iter_mut().zip([false, true]) {
+                count_times(is_long)?;
+                let keeper = start(KEEPER, 0)?;
+                let ended = start(VICTIM, what)?.end();
+                count_times(false)?;
+                let told = sum_of(start(CLIENT, 12)?)?;
+                keeper.succeeds()?;
+                let Ended::Stopped(f) = ended? else {
+                    return Err(Failure::new(format_args!("{what} was not stopped")));
+                };
+                *found = Some((told, f.kind, f.code, f.address, f.rip, f.rsp, f.registers));
+            }
+            check_eq!((what, found[0]), (what, found[1]));
         }
         Ok(())
     }
