@@ -42,11 +42,13 @@ pub enum Cause {
     OtherCpus,
     /// The trace does not tell.
     Unexplained,
+    /// The measured thread did its work.
+    UserThread,
 }
 
 impl Cause {
-    /// All of them, in the order in which they usually come.
-    pub const ALL: [Self; 14] = [
+    /// All of them.
+    pub const ALL: [Self; 15] = [
         Self::ExitFromIdle,
         Self::IrqHandlerDelay,
         Self::IrqInterference,
@@ -61,6 +63,7 @@ impl Cause {
         Self::KernelLock,
         Self::OtherCpus,
         Self::Unexplained,
+        Self::UserThread,
     ];
 
     /// Its place in [`Cause::ALL`].
@@ -87,6 +90,7 @@ impl fmt::Display for Cause {
             Self::KernelLock => "kernel lock",
             Self::OtherCpus => "other CPUs' turns",
             Self::Unexplained => "unexplained",
+            Self::UserThread => "user thread",
         })
     }
 }
@@ -120,7 +124,7 @@ pub(super) fn partition(it: &Activation) -> Vec<Piece> {
         return Vec::new();
     };
     let due = it.sample.due();
-    let end = due + u64::from(it.sample.thread);
+    let end = due + u64::from(it.sample.latency());
     let mut walk = Walk {
         it,
         marks,
@@ -210,7 +214,16 @@ impl Walk<'_> {
         if self.at < self.marks.stamp && self.marks.stamp < to {
             self.push(self.marks.stamp);
         }
+        // Nor is the thread's.
+        if self.at < self.ran_at() && self.ran_at() < to {
+            self.push(self.ran_at());
+        }
         self.push(to);
+    }
+
+    /// When the measured thread read the clock.
+    fn ran_at(&self) -> u64 {
+        self.it.sample.due() + u64::from(self.it.sample.thread)
     }
 
     fn push(&mut self, to: u64) {
@@ -284,6 +297,7 @@ impl Walk<'_> {
         }
         match self.state.irqs.last() {
             Some(vector) => irq(vector),
+            None if is_ours_running && self.at >= self.ran_at() => (Cause::UserThread, comm()),
             None if is_ours_running => (Cause::ContextSwitch, String::new()),
             None if self.has_switched || self.is_outranked => (Cause::ThreadInterference, comm()),
             None if self.is_blocked => (Cause::BlockingThread, comm()),

@@ -109,6 +109,8 @@ pub struct Story {
     pub worst: Vec<Activation>,
     /// The one that hit a threshold.
     pub stopped: Option<Activation>,
+    /// The same up to the return from user space, if it was that which hit it.
+    pub stopped_to_user: Option<Activation>,
     /// Why something is not there, for people.
     pub notes: Vec<String>,
 }
@@ -152,7 +154,16 @@ pub fn of_stop(dir: &Path, run: &Run) -> Result<Option<Breakdown>> {
     if run.record.stop.is_none() {
         return Ok(None);
     }
-    Ok(Breakdown::of(&read_worst(dir, run, 0)?))
+    let story = read_worst(dir, run, 0)?;
+    Ok(Breakdown::of(&story).map(|known| to_user(known, &story)))
+}
+
+/// Adds the time up to the return from user space, if it was that which hit the threshold.
+fn to_user(known: Breakdown, story: &Story) -> Breakdown {
+    match &story.stopped_to_user {
+        Some(it) => known.to_user(it),
+        None => known,
+    }
 }
 
 /// The same with everything that can be found out: a run under icount is run once more for that, which `watch` may end.
@@ -168,22 +179,21 @@ pub fn whole(dir: &Path, run: &Run, watch: &mut Watch) -> Result<Option<Breakdow
     let (Some(known), Some(it)) = (Breakdown::of(&story), &story.stopped) else {
         return Ok(None);
     };
-    Ok(Some(again(dir, run, it, &known, watch).unwrap_or_else(
-        |error| {
-            let mut known = known;
-            known.notes.push(format!(
-                "Which sections were behind it, by line and length, is not known: {}.",
-                term::one_line(&error)
-            ));
-            if run.record.config.smp > 1 {
-                known.notes.push(
-                    "Nor is how long other CPUs had their turns: that is part of the rows above."
-                        .into(),
-                );
-            }
-            known
-        },
-    )))
+    let made = again(dir, run, it, &known, watch).unwrap_or_else(|error| {
+        let mut known = known;
+        known.notes.push(format!(
+            "Which sections were behind it, by line and length, is not known: {}.",
+            term::one_line(&error)
+        ));
+        if run.record.config.smp > 1 {
+            known.notes.push(
+                "Nor is how long other CPUs had their turns: that is part of the rows above."
+                    .into(),
+            );
+        }
+        known
+    });
+    Ok(Some(to_user(made, &story)))
 }
 
 fn again(
@@ -264,7 +274,15 @@ fn read_worst(dir: &Path, run: &Run, nr_worst: usize) -> Result<Story> {
     samples::drop_warm_up(&mut story.samples, run);
     let mut wanted = samples::worst(&story.samples, nr_worst);
     wanted.extend(stopped);
+    let is_of_user = run.record.stop.as_ref().is_some_and(samples::is_of_user);
+    let to_user = stopped
+        .filter(|_| is_of_user)
+        .and_then(|stopped| stopped.to_user());
+    wanted.extend(to_user);
     story.worst = window::read(&mut trace, &wanted)?;
+    if to_user.is_some() && story.worst.last().is_some_and(|it| it.sample.is_to_user) {
+        story.stopped_to_user = story.worst.pop();
+    }
     if stopped.is_some_and(|stopped| story.worst.last().is_some_and(|it| it.sample == stopped)) {
         story.stopped = story.worst.pop();
     }

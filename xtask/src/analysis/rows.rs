@@ -25,6 +25,8 @@ pub enum Group {
     ThreadInterference,
     /// From the decision to switch to the thread's reading of the clock.
     Switch,
+    /// The measured thread did its work, in user space.
+    UserThread,
     /// Another CPU held the kernel lock.
     KernelLock,
     /// Other CPUs' turns.
@@ -35,7 +37,7 @@ pub enum Group {
 
 impl Group {
     /// All of them, in rtla's order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::IrqHandlerDelay,
         Self::IrqDuration,
         Self::OtherTimers,
@@ -43,6 +45,7 @@ impl Group {
         Self::IrqInterference,
         Self::ThreadInterference,
         Self::Switch,
+        Self::UserThread,
         Self::KernelLock,
         Self::OtherCpus,
         Self::Unexplained,
@@ -59,6 +62,7 @@ impl Group {
             Self::IrqInterference => "IRQ interference",
             Self::ThreadInterference => "Thread interference",
             Self::Switch => "Switch",
+            Self::UserThread => "User thread",
             Self::KernelLock => "Kernel lock of another CPU",
             Self::OtherCpus => "Other CPUs' turns",
             Self::Unexplained => "Unexplained",
@@ -76,6 +80,7 @@ impl Group {
             Cause::IrqInterference => Self::IrqInterference,
             Cause::ThreadInterference => Self::ThreadInterference,
             Cause::Reschedule | Cause::ContextSwitch => Self::Switch,
+            Cause::UserThread => Self::UserThread,
             Cause::KernelLock => Self::KernelLock,
             Cause::OtherCpus => Self::OtherCpus,
             Cause::Unexplained => Self::Unexplained,
@@ -132,6 +137,9 @@ pub struct Breakdown {
     pub seqnum: u32,
     /// Whether it is an IRQ latency, and not a thread's.
     pub is_of_irq: bool,
+    /// The thread latency, if it is the return from user space, and not that, which is taken apart, in ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_ns: Option<u64>,
     /// What is taken apart, in ns.
     pub latency_ns: u64,
     /// The IRQ latency, in ns.
@@ -184,6 +192,7 @@ impl Breakdown {
             slot: sample.slot,
             seqnum: sample.seqnum,
             is_of_irq: sample.is_of_irq,
+            thread_ns: None,
             latency_ns,
             irq_ns: sample.irq.map(|irq| it.ns(irq.into())),
             rows: rows(&parts(&it.pieces), latency_ns),
@@ -191,6 +200,27 @@ impl Breakdown {
             from_idle: None,
             notes: Vec::new(),
         }
+    }
+
+    /// The same up to the return from user space; `it` is the activation up to there.
+    #[must_use]
+    pub fn to_user(mut self, it: &Activation) -> Self {
+        let (thread, whole) = (self.latency_ns, it.ns(it.sample.latency().into()));
+        let is_behind = |piece: &&Piece| piece.from >= thread;
+        let behind: Vec<_> = it.pieces.iter().filter(is_behind).cloned().collect();
+        for more in rows(&parts(&behind), whole.saturating_sub(thread)) {
+            match self.rows.iter_mut().find(|row| row.group == more.group) {
+                Some(row) => {
+                    row.ns += more.ns;
+                    row.parts.extend(more.parts);
+                }
+                None => self.rows.push(more),
+            }
+        }
+        self.rows.sort_by_key(|row| row.group);
+        self.thread_ns = Some(thread);
+        self.latency_ns = whole;
+        self
     }
 
     /// How much a row is of the whole, in percent.
@@ -357,6 +387,7 @@ mod tests {
             slot: 0,
             seqnum: 1,
             is_of_irq: false,
+            thread_ns: None,
             latency_ns: 80,
             irq_ns: Some(4),
             rows: rows(&parts(&pieces), 80),

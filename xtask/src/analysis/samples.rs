@@ -13,6 +13,10 @@ use crate::report::record::StopRecord;
 pub const THREAD: &str = "timerlat:timerlat_thread";
 /// Emitted in the timer's interrupt; timerlat only.
 pub const IRQ: &str = "timerlat:timerlat_irq";
+/// Emitted by a task's thread when it has come back from user space.
+pub const USER: &str = "timerlat:timerlat_user";
+/// What [`StopRecord::which`] says of the threshold where the return from user space was above it.
+const USER_STOP: &str = "user";
 /// What [`StopRecord::which`] says of the interrupt's threshold.
 const IRQ_STOP: &str = "IRQ";
 pub(super) const EXPIRE: &str = "timer:timer_expire";
@@ -36,8 +40,12 @@ pub struct Sample {
     pub irq: Option<u32>,
     /// Thread latency.
     pub thread: u32,
-    /// The time stamp of the thread's record.
+    /// The return from user space, if it is a task's thread and has come back.
+    pub user: Option<Returned>,
+    /// The time stamp of the thread's record; of that of its return, where the latency up to there is meant.
     pub recorded: u64,
+    /// Whether that is meant.
+    pub is_to_user: bool,
     /// Whether the interrupt found the CPU idle.
     pub is_from_idle: bool,
     /// Whether the run ended with the interrupt's sample: then `thread` is the IRQ latency, and `recorded` the time stamp of
@@ -45,7 +53,34 @@ pub struct Sample {
     pub is_of_irq: bool,
 }
 
+/// A return from user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Since the activation was due, in cycles.
+    pub latency: u32,
+    /// The time stamp of its record.
+    pub recorded: u64,
+}
+
 impl Sample {
+    /// The same up to the return from user space.
+    pub(super) fn to_user(self) -> Option<Self> {
+        Some(Self {
+            recorded: self.user?.recorded,
+            is_to_user: true,
+            ..self
+        })
+    }
+
+    /// What is measured, in cycles.
+    #[must_use]
+    pub fn latency(&self) -> u32 {
+        match self.user {
+            Some(user) if self.is_to_user => user.latency,
+            _ => self.thread,
+        }
+    }
+
     /// When it was due; if the trace does not say so, some instructions later.
     #[must_use]
     pub fn due(&self) -> u64 {
@@ -141,10 +176,24 @@ pub(super) fn read(trace: &mut Trace) -> Result<Samples> {
                         }
                     }),
                     thread: latency as u32,
+                    user: None,
+                    is_to_user: false,
                     recorded: record.ts,
                     is_from_idle: begun.is_some_and(|begun| begun.is_from_idle),
                     is_of_irq: false,
                 });
+            }
+            USER => {
+                let Some((slot, seqnum, latency)) = fields(&record) else {
+                    continue;
+                };
+                let own = samples.iter_mut().rfind(|it| u64::from(it.slot) == slot);
+                if let Some(own) = own.filter(|it| u64::from(it.seqnum) == seqnum) {
+                    own.user = Some(Returned {
+                        latency: latency as u32,
+                        recorded: record.ts,
+                    });
+                }
             }
             _ => {}
         }
@@ -162,6 +211,8 @@ pub(super) fn read(trace: &mut Trace) -> Result<Samples> {
             timer: expired.map(|(timer, _)| timer),
             irq: Some(begun.latency as u32),
             thread: begun.latency as u32,
+            user: None,
+            is_to_user: false,
             recorded: begun.recorded,
             is_from_idle: begun.is_from_idle,
             is_of_irq: true,
@@ -195,6 +246,11 @@ pub(super) fn of_stop(stop: &StopRecord, all: &[Sample], unfinished: &[Sample]) 
         _ => all.iter().rfind(is_it),
     };
     found.copied()
+}
+
+/// Whether it was the return from user space that hit it.
+pub(super) fn is_of_user(stop: &StopRecord) -> bool {
+    stop.which == USER_STOP
 }
 
 /// Removes the activations before those that the run has counted: its warm-up.
@@ -243,6 +299,8 @@ mod tests {
             timer: Some(256),
             irq: Some(4),
             thread,
+            user: None,
+            is_to_user: false,
             recorded: u64::from(seqnum) * 1000 + u64::from(thread) + 12,
             is_from_idle: true,
             is_of_irq: false,

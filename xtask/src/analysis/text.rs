@@ -36,12 +36,17 @@ fn write_into(out: &mut String, it: &Breakdown) -> fmt::Result {
             // Part of the rows above and below, so it has no share.
             writeln!(out, "  {:<NAME$}{:>TIME$}", "IRQ latency:", micros(ns))?;
         }
+        if group == Group::Switch
+            && let Some(ns) = it.thread_ns
+        {
+            writeln!(out, "  {:<NAME$}{:>TIME$}", "Thread latency:", micros(ns))?;
+        }
     }
     writeln!(out, "{}", "-".repeat(NAME + TIME + 14))?;
-    let whole = if it.is_of_irq {
-        "IRQ latency"
-    } else {
-        "Thread latency"
+    let whole = match it.thread_ns {
+        Some(_) => "User latency",
+        None if it.is_of_irq => "IRQ latency",
+        None => "Thread latency",
     };
     line(out, it, whole, it.latency_ns)?;
     let others = it.ns(Group::OtherCpus);

@@ -11,6 +11,7 @@ use super::collect::Results;
 use super::demux::CaptureCount;
 use super::folder;
 use crate::analysis;
+use crate::analysis::samples::Sample;
 use crate::counted::Verification;
 use crate::output;
 use crate::qemu::accel::Selected;
@@ -116,7 +117,8 @@ fn write_record(dir: &Path, run: &mut Run) -> Result<()> {
 /// Takes the values of large samples, which the guest counts in buckets of 1/256 of them, from the trace. Says whether it
 /// did: not where the trace does not have all of them.
 fn refine(dir: &Path, run: &mut Run) -> bool {
-    let is_rough = |it: &Distributions| !(it.irq.is_exact() && it.thread.is_exact());
+    let is_rough =
+        |it: &Distributions| !(it.irq.is_exact() && it.thread.is_exact() && it.user.is_exact());
     if !run.distributions.iter().any(is_rough) {
         return false;
     }
@@ -131,9 +133,12 @@ fn refine(dir: &Path, run: &mut Run) -> bool {
         let own = || samples.iter().filter(|it| it.slot as usize == slot.slot);
         let irq = all.irq.refined(own().filter_map(|it| it.irq).map(ns));
         let thread = all.thread.refined(own().map(|it| ns(it.thread)));
-        is_refined |= irq.is_some() || thread.is_some();
+        let returned = |it: &Sample| Some(ns(it.user?.latency));
+        let user = all.user.refined(own().filter_map(returned));
+        is_refined |= irq.is_some() || thread.is_some() || user.is_some();
         all.irq = irq.unwrap_or_else(|| all.irq.clone());
         all.thread = thread.unwrap_or_else(|| all.thread.clone());
+        all.user = user.unwrap_or_else(|| all.user.clone());
     }
     is_refined
 }

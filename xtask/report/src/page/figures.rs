@@ -21,13 +21,15 @@ pub(super) const COLUMNS: [(&str, &str); 7] = [
     ("max", "max"),
 ];
 
-/// One of the two latencies of a measured thread.
+/// One of the latencies of a measured thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Latency {
     /// Of the interrupt.
     Irq,
     /// Of the thread.
     Thread,
+    /// Until it has come back from user space.
+    User,
 }
 
 impl Latency {
@@ -36,6 +38,7 @@ impl Latency {
         match self {
             Self::Irq => "irq",
             Self::Thread => "thread",
+            Self::User => "user",
         }
     }
 
@@ -44,6 +47,7 @@ impl Latency {
         match self {
             Self::Irq => "IRQ",
             Self::Thread => "thread",
+            Self::User => "user",
         }
     }
 
@@ -52,6 +56,7 @@ impl Latency {
         match self {
             Self::Irq => "IRQ latency",
             Self::Thread => "Thread latency",
+            Self::User => "User latency",
         }
     }
 
@@ -60,6 +65,7 @@ impl Latency {
         match self {
             Self::Irq => Role::Irq,
             Self::Thread => Role::Thread,
+            Self::User => Role::User,
         }
     }
 
@@ -68,6 +74,7 @@ impl Latency {
         match self {
             Self::Irq => &both.irq,
             Self::Thread => &both.thread,
+            Self::User => &both.user,
         }
     }
 }
@@ -93,9 +100,11 @@ pub(super) fn slots(run: &Run) -> Vec<Slot> {
     let slots = run.record.slots.iter().zip(&run.distributions);
     let slot = |(slot, both): (&SlotRecord, &Distributions)| Slot {
         name: slot_name(run.record.config.workload, slot),
-        latencies: match both.irq.count() {
-            0 => &[Latency::Thread],
-            _ => &[Latency::Irq, Latency::Thread],
+        latencies: match (both.irq.count(), &slot.user) {
+            (0, None) => &[Latency::Thread],
+            (_, None) => &[Latency::Irq, Latency::Thread],
+            (0, Some(_)) => &[Latency::Thread, Latency::User],
+            (_, Some(_)) => &[Latency::Irq, Latency::Thread, Latency::User],
         },
     };
     slots.map(slot).collect()
@@ -163,7 +172,7 @@ pub(super) fn section(run: usize, source: &Source) -> String {
             }
             rows += &match latency {
                 Latency::Thread => cell(run, document, &format!("/cpus/{nr}/missed")),
-                Latency::Irq => "<td></td>".into(),
+                Latency::Irq | Latency::User => "<td></td>".into(),
             };
             rows += "</tr>";
             let without = format!("/cpus/{nr}/without_turns/{}", latency.key());

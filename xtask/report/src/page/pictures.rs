@@ -100,6 +100,7 @@ fn time(run: &Reported, index: usize, slot: &Slot) -> Result<String> {
         let cycles = |it: &Sample| match latency {
             Latency::Irq => it.irq,
             Latency::Thread => Some(it.thread),
+            Latency::User => it.user.map(|user| user.latency),
         };
         let point = |it: &Sample| Some((clock.ns(it.due()), clock.ns(cycles(it)?.into())));
         samples().filter_map(point).collect::<Vec<_>>()

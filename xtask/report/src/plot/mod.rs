@@ -58,6 +58,8 @@ pub enum Role {
     Mark,
     /// What matters less.
     Quiet,
+    /// The return from user space.
+    User,
     /// One of several runs or curves.
     Series(usize),
     /// A cause, by its place.
@@ -76,6 +78,7 @@ impl Role {
             Self::Thread => 4,
             Self::Mark => 5,
             Self::Quiet => 6,
+            Self::User => 7,
             Self::Series(nr) => 20 + (nr % NR_SERIES) as u8,
             Self::Cause(nr) => 40 + nr.min(19) as u8,
         }

@@ -16,6 +16,7 @@ const COLORS: &[(u8, &str, &str)] = &[
     (4, "#a3480f", "#f2995a"),
     (5, "#c2182b", "#ff7b86"),
     (6, "#b9c0c8", "#4d555e"),
+    (7, "#8a2f9e", "#d48ae6"),
     // Series.
     (20, "#1f63b5", "#6aaef5"),
     (21, "#b5560b", "#f4a052"),
@@ -40,6 +41,7 @@ const COLORS: &[(u8, &str, &str)] = &[
     (51, "#3f7d0c", "#93d35a"),
     (52, "#6f5a00", "#d6ba3f"),
     (53, "#3d444d", "#aab4be"),
+    (54, "#5c3d00", "#f0d9a8"),
 ];
 
 /// The style sheet of the colours, which follows the reader's wish for light or dark.

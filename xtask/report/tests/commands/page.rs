@@ -77,6 +77,7 @@ fn what_stopped_a_run_has_the_rows_of_its_document() {
         slot: 0,
         seqnum: 7,
         is_of_irq: false,
+        thread_ns: None,
         latency_ns: 353,
         irq_ns: Some(4),
         rows: vec![row(Group::BlockingThread, part), row(Group::Switch, switch)],

@@ -35,6 +35,8 @@ fn activation(irq: u32, thread: u32, at_deadline: State, during: Vec<Event>) -> 
             timer: Some(TIMER),
             irq: Some(irq),
             thread,
+            user: None,
+            is_to_user: false,
             recorded: 1000 + u64::from(thread) + 12,
             is_from_idle: false,
             is_of_irq: false,
