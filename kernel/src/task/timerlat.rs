@@ -17,6 +17,7 @@ use takt_abi::Error;
 use crate::arch::percpu;
 use crate::clock::Instant;
 use crate::config::MAX_CPUS;
+use crate::error;
 use crate::soft_timer::{Expiry, Timer};
 use crate::thread::{self, Thread};
 
@@ -64,18 +65,32 @@ static SESSION: AtomicU32 = AtomicU32::new(0);
 
 /// Has threads of tasks measured by this one from now on.
 ///
-/// # Context
-/// Threads, one at a time.
-pub fn offer(source: &'static Source) {
-    SOURCE.store(core::ptr::from_ref(source).cast_mut(), Release);
-}
-
-/// No thread is measured any more. Those that were are stopped, which may be later than this returns.
+/// # Errors
+/// [`InvalidState`](error::Error::InvalidState) if another one measures them.
 ///
 /// # Context
 /// Threads, one at a time.
-pub fn withdraw() {
-    SOURCE.store(core::ptr::null_mut(), Release);
+pub fn offer(source: &'static Source) -> Result<(), error::Error> {
+    let ours = core::ptr::from_ref(source).cast_mut();
+    match SOURCE.compare_exchange(core::ptr::null_mut(), ours, Release, Relaxed) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(error::Error::InvalidState),
+    }
+}
+
+/// This one measures no thread any more, if it did. Those that were measured are stopped, which may be later than this
+/// returns.
+///
+/// # Context
+/// Threads, one at a time.
+pub fn withdraw(source: &'static Source) {
+    let ours = core::ptr::from_ref(source).cast_mut();
+    if SOURCE
+        .compare_exchange(ours, core::ptr::null_mut(), Release, Relaxed)
+        .is_err()
+    {
+        return;
+    }
     SESSION.fetch_add(1, Release);
     for place in &PLACES {
         // There may be none, or it has ended.

@@ -4,6 +4,7 @@
 
 mod client;
 mod harm;
+mod measured;
 mod mix;
 
 use takt_user::abi::fault;
@@ -18,6 +19,7 @@ const CLIENT: u64 = 3;
 const VICTIM: u64 = 4;
 const BELL: u64 = 5;
 const SUPERVISOR: u64 = 6;
+const MEASURED: u64 = 7;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -28,6 +30,7 @@ fn main(argument: u64) {
         VICTIM => harm::run(what),
         BELL => mix::bell(),
         SUPERVISOR => mix::supervisor(),
+        MEASURED => measured::run(what),
         _ => exit(99),
     }
 }

@@ -245,7 +245,6 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     #[cfg(feature = "tasks")]
     if nr_threads == 0 && hooks.tasks.is_some() {
         user::wait_for_end()?;
-        takt_kernel::task::timerlat::withdraw();
         return wait(0);
     }
     if nr_threads == 0 {

@@ -37,7 +37,7 @@ pub(super) fn start(config: &Config, start: StartTasks) -> Result<u32, Error> {
     for (cpu, activation) in ACTIVATIONS.iter().enumerate() {
         activation.store(first(cpu), Relaxed);
     }
-    timerlat::offer(&SOURCE);
+    timerlat::offer(&SOURCE)?;
     start(config)
 }
 
@@ -52,6 +52,7 @@ pub(super) fn wait_for_end() -> Result<(), Error> {
             stop_now();
         }
     }
+    timerlat::withdraw(&SOURCE);
     Ok(())
 }
 

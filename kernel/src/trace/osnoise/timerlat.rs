@@ -3,6 +3,9 @@
 //! Both latencies count from the absolute time of the activation: the interrupt's to the time stamp taken by the third
 //! instruction of its entry, the thread's to its own reading of the clock, the first thing it does when it runs.
 
+#[cfg(feature = "tasks")]
+mod user;
+
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
@@ -55,13 +58,21 @@ static INSTANCES: [Instance; MAX_CPUS] = [const {
 }; MAX_CPUS];
 
 pub(in crate::trace) static TIMERLAT: Tracer =
-    Tracer::new(Name::Timerlat, &[&timerlat::ID], begin, end);
+    Tracer::new(Name::Timerlat, &[&timerlat::ID], begin, finish);
 
 fn begin() -> Result<(), Error> {
     for instance in &INSTANCES {
         instance.seqnum.store(0, Relaxed);
     }
+    #[cfg(feature = "tasks")]
+    user::begin()?;
     start(&NAMES, PRIO, false, body)
+}
+
+fn finish() -> Result<(), Error> {
+    #[cfg(feature = "tasks")]
+    user::end();
+    end()
 }
 
 /// In the timer's interrupt.
@@ -144,15 +155,21 @@ fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
         if reaches(Param::StopTracingTotal, latency) {
             stop(cpu);
         }
-        let period = period();
-        // What was missed meanwhile is skipped.
-        let after = Instant::now().cycles();
-        next += period;
-        if next <= after {
-            next += ((after - next) / period + 1) * period;
-        }
+        next = following(next);
     }
     Ok(())
+}
+
+/// The time of the activation behind that one. What was missed meanwhile is skipped.
+#[inline(always)]
+fn following(activation: u64) -> u64 {
+    let period = period();
+    let after = Instant::now().cycles();
+    let next = activation + period;
+    match next <= after {
+        true => next + ((after - next) / period + 1) * period,
+        false => next,
+    }
 }
 
 fn period() -> u64 {

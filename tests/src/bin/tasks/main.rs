@@ -3,6 +3,7 @@
 #![no_main]
 
 mod harm;
+mod measured;
 mod messages;
 mod ways;
 

@@ -1,0 +1,73 @@
+//! Threads of tasks in the place of the tracer's own, where the option `OSNOISE_WORKLOAD` is off.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_tracer::control::osnoise::{Flag, Param};
+
+use super::{INSTANCES, Instance, THREAD, expired, first, following, timerlat};
+use crate::clock::Instant;
+use crate::config::MAX_CPUS;
+use crate::error::Error;
+use crate::task::timerlat::{self as tasks, Source};
+use crate::trace::osnoise::threads::{has, reaches, stop};
+use crate::trace_event_irqs_on;
+
+const USER_RETURN: u32 = 2;
+
+static SOURCE: Source = Source {
+    opened: |cpu| {
+        place(cpu).0.store(first(cpu), Relaxed);
+        Ok(())
+    },
+    expired,
+    next,
+    woken,
+    closed: |_| {},
+};
+
+/// The time of each CPU's activation, in cycles.
+static ACTIVATIONS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
+
+fn place(cpu: usize) -> (&'static AtomicU64, &'static Instance) {
+    (&ACTIVATIONS[cpu % MAX_CPUS], &INSTANCES[cpu % MAX_CPUS])
+}
+
+/// Threads of tasks may be measured from now on, if the tracer has none of its own.
+pub(super) fn begin() -> Result<(), Error> {
+    match has(Flag::Workload) {
+        true => Ok(()),
+        false => tasks::offer(&SOURCE),
+    }
+}
+
+/// They may not any more.
+pub(super) fn end() {
+    tasks::withdraw(&SOURCE);
+}
+
+fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
+    let (activation, instance) = place(cpu);
+    let mut due = activation.load(Relaxed);
+    let seqnum = instance.seqnum.load(Relaxed);
+    if let Some(now) = back {
+        let latency = now.wrapping_sub(due);
+        trace_event_irqs_on!(timerlat, USER_RETURN, seqnum, latency);
+        if reaches(Param::StopTracingTotal, latency) {
+            stop(cpu);
+        }
+        due = following(due);
+        activation.store(due, Relaxed);
+    }
+    instance.seqnum.store(seqnum.wrapping_add(1), Relaxed);
+    Some(Instant::from_cycles(due))
+}
+
+fn woken(cpu: usize, due: Instant, now: Instant) {
+    let instance = place(cpu).1;
+    let latency = now.cycles() - due.cycles();
+    trace_event_irqs_on!(timerlat, THREAD, instance.seqnum.load(Relaxed), latency);
+    instance.show_stack(latency);
+    if reaches(Param::StopTracingTotal, latency) {
+        stop(cpu);
+    }
+}

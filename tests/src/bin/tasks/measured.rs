@@ -1,0 +1,75 @@
+//! Threads of tasks that timerlat measures: when that is possible, what is recorded, and that they end with it.
+
+use takt_abi::{Error, FaultKind};
+use takt_kernel::task::Ended;
+use takt_kernel::{time, trace};
+use takt_tests::harness::Failure;
+use takt_tests::{check, check_eq, target_test};
+use takt_tracer::control::osnoise::{Flag, Param};
+
+use crate::{CLIENT, SERVER, start};
+
+/// The role.
+const MEASURED: u64 = 7;
+/// What it is told besides the CPU: see the task.
+const WAITS: u32 = 0x100;
+const IS_LATE: u32 = 0x200;
+
+/// Opens a CPU's timerlat; gives the error's number, or 0.
+fn open(cpu: u32) -> Result<u64, Failure> {
+    match start((CLIENT.0, MEASURED), cpu)?.end()? {
+        Ended::Exited(code) => Ok(code),
+        Ended::Stopped(fault) => Err(Failure::new(format_args!("{fault}"))),
+    }
+}
+
+fn set_workload(on: bool) -> Result<(), Failure> {
+    let options = if on { Flag::Workload.bit() } else { 0 };
+    Ok(trace::osnoise::set(Param::Options, options)?)
+}
+
+target_test! {
+    /// Only while the tracer runs, without a workload of its own, on the thread's CPU, and for one thread at a time.
+    fn timerlat_is_opened_where_linux_opens_it(Shared) {
+        check_eq!(open(0)?, Error::InvalidArgument as u64);
+        trace::set_tracer("timerlat")?;
+        check_eq!(open(0)?, Error::InvalidArgument as u64);
+        set_workload(false)?;
+        check_eq!(open(1)?, Error::NotPermitted as u64);
+        check_eq!(open(0)?, 0);
+        let owner = start((SERVER.0, MEASURED), WAITS)?;
+        time::sleep_nanos(3_000_000)?;
+        check_eq!(open(0)?, Error::Busy as u64);
+        // The workload is switched on again.
+        set_workload(true)?;
+        let ended = owner.end()?;
+        check_eq!(open(0)?, Error::InvalidArgument as u64);
+        trace::set_tracer("nop")?;
+        check_eq!(killed(ended), true);
+        Ok(())
+    }
+
+    /// Three records an activation; what comes while the thread is at work is skipped; the tracer's end stops it, wherever it is.
+    fn timerlat_measures_up_to_user_space(Shared) {
+        set_workload(false)?;
+        trace::set_tracer("timerlat")?;
+        for (what, records) in [(WAITS, 15), (WAITS | IS_LATE, 7)] {
+            let owner = start((SERVER.0, MEASURED), what)?;
+            time::sleep_nanos(3_250_000)?;
+            trace::tracing_on();
+            let before = trace::counters_of(0).entries;
+            time::sleep_nanos(5_000_000)?;
+            let nr = trace::counters_of(0).entries - before;
+            check!((records - 1..=records + 1).contains(&nr), "{nr} records");
+            trace::set_tracer("nop")?;
+            check_eq!(killed(owner.end()?), true);
+            trace::set_tracer("timerlat")?;
+        }
+        trace::set_tracer("nop")?;
+        set_workload(true)
+    }
+}
+
+fn killed(ended: Ended) -> bool {
+    matches!(ended, Ended::Stopped(fault) if fault.kind == FaultKind::Killed)
+}
