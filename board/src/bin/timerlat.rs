@@ -147,7 +147,8 @@ fn measure(line: &CommandLine<'_>, config: &Config) -> ExitCode {
 fn start_own(config: &Config) -> Result<u32, takt_kernel::Error> {
     let cpus = (0..MAX_CPUS).filter(|cpu| config.cpus.has(*cpu) && smp::is_online(*cpu));
     let started = cpus.enumerate().map(|(number, cpu)| {
-        takt_kernel::task::start_on(number, cpu as u64, cpu, Some(config.prio)).map(|_| 1)
+        takt_kernel::task::start_on(number, cpu as u64, cpu, Some(config.prio_of(number as u8)))
+            .map(|_| 1)
     });
     started.sum()
 }

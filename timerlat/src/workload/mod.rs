@@ -238,6 +238,10 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
         #[cfg(feature = "tasks")]
         Workload::Timerlat if let Some(tasks) = hooks.tasks => user::start(config, tasks)?,
         Workload::Timerlat => timerlat::start(config)?,
+        #[cfg(feature = "tasks")]
+        Workload::Cyclictest if let Some(tasks) = hooks.tasks => {
+            user::start_cyclictest(config, tasks)?
+        }
         Workload::Cyclictest => cyclictest::start(config)?,
         Workload::None => 0,
     };

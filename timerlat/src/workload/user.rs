@@ -1,4 +1,7 @@
-//! timerlat of threads of tasks: each waits for its next activation by a call, and says by the next one that its work is done.
+//! timerlat and cyclictest of threads of tasks: each waits for its next activation by a call, and says by the next one that its
+//! work is done.
+//!
+//! cyclictest's threads read the clock themselves, in user space, and say by the next call when they ran.
 //!
 //! Source: Linux, `Documentation/trace/timerlat-tracer.rst`, "User-space interface".
 
@@ -6,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::task::abi;
 use takt_kernel::task::timerlat::{self, Source};
-use takt_kernel::time::{Instant, cycles_to_nanos, sleep_nanos};
+use takt_kernel::time::{Instant, cycles_to_nanos, nanos_to_cycles, sleep_nanos};
 use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::timerlat::{INSTANCES, expired, first};
@@ -19,10 +22,12 @@ use crate::stats::{MAX_SLOTS, Measure, SlotStats};
 
 /// The time of each CPU's activation, in cycles.
 static ACTIVATIONS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
+/// The time between two of them.
+static PERIODS: [AtomicU64; MAX_SLOTS] = [const { AtomicU64::new(0) }; MAX_SLOTS];
 /// The CPUs that are measured.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
-static SOURCE: Source = Source {
+static TIMERLAT: Source = Source {
     opened,
     expired,
     next,
@@ -30,14 +35,46 @@ static SOURCE: Source = Source {
     closed: |_| ended(),
 };
 
-/// Measures threads of tasks from now on, and has them started. Returns how many are waited for.
+static CYCLICTEST: Source = Source {
+    opened,
+    expired: |_, _| {},
+    next: next_cycle,
+    woken: |_, _, _| {},
+    closed: |_| ended(),
+};
+
+/// timerlat measures threads of tasks from now on, which are started. Returns how many are waited for.
 pub(super) fn start(config: &Config, start: StartTasks) -> Result<u32, Error> {
     status().has_user.store(1, Relaxed);
-    CPUS.store(config.cpus.0, Relaxed);
-    for (cpu, activation) in ACTIVATIONS.iter().enumerate() {
-        activation.store(first(cpu), Relaxed);
+    for cpu in 0..MAX_SLOTS {
+        let period = SHARED.period.load(Relaxed);
+        set(cpu, first(cpu), period);
     }
-    timerlat::offer(&SOURCE)?;
+    start_as(&TIMERLAT, config, start)
+}
+
+/// The same of cyclictest, which has a thread on each CPU.
+pub(super) fn start_cyclictest(config: &Config, start: StartTasks) -> Result<u32, Error> {
+    if config.threads != config.cpus.0.count_ones() {
+        return Err(Error::InvalidArgument);
+    }
+    let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus.has(*cpu));
+    for (n, cpu) in cpus.enumerate() {
+        let stagger = nanos_to_cycles(n as u64 * config.stagger_ns);
+        let interval = nanos_to_cycles(config.period_ns + n as u64 * config.distance_ns);
+        set(cpu, SHARED.start.load(Relaxed) + stagger, interval);
+    }
+    start_as(&CYCLICTEST, config, start)
+}
+
+fn set(cpu: usize, first: u64, period: u64) {
+    ACTIVATIONS[cpu].store(first, Relaxed);
+    PERIODS[cpu].store(period, Relaxed);
+}
+
+fn start_as(source: &'static Source, config: &Config, start: StartTasks) -> Result<u32, Error> {
+    CPUS.store(config.cpus.0, Relaxed);
+    timerlat::offer(source)?;
     start(config)
 }
 
@@ -52,12 +89,16 @@ pub(super) fn wait_for_end() -> Result<(), Error> {
             stop_now();
         }
     }
-    timerlat::withdraw(&SOURCE);
+    timerlat::withdraw(&TIMERLAT);
     Ok(())
 }
 
 fn slot(cpu: usize) -> (&'static AtomicU64, Option<&'static SlotStats>) {
     (&ACTIVATIONS[cpu % MAX_SLOTS], status().slot(cpu))
+}
+
+fn period(cpu: usize) -> u64 {
+    PERIODS[cpu % MAX_SLOTS].load(Relaxed)
 }
 
 fn opened(cpu: usize) -> Result<(), abi::Error> {
@@ -68,7 +109,7 @@ fn opened(cpu: usize) -> Result<(), abi::Error> {
     if !CpuMask(CPUS.load(Relaxed)).has(cpu) || is_over(now) {
         return Err(abi::Error::InvalidArgument);
     }
-    let (me, period) = (thread::current(), SHARED.period.load(Relaxed));
+    let (me, period) = (thread::current(), period(cpu));
     let prio = me.priority().map_err(|_| abi::Error::InvalidArgument)?;
     stats.open(
         smp::this_cpu() as u32,
@@ -88,23 +129,48 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
     let (activation, Some(stats)) = slot(cpu) else {
         return None;
     };
-    let seq = &INSTANCES[cpu % MAX_SLOTS].seq;
     let mut due = activation.load(Relaxed);
     if let Some(now) = back {
-        let (latency, number) = (now.wrapping_sub(due), seq.load(Relaxed));
-        trace_event_irqs_on!(events::timerlat_user, cpu as u32, number, latency as u32);
+        let latency = now.wrapping_sub(due);
+        let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
+        trace_event_irqs_on!(events::timerlat_user, cpu as u32, seq, latency as u32);
         if latency > SHARED.stop_thread.load(Relaxed) {
-            threshold_hit(Measure::User, cpu, latency, u64::from(number));
+            threshold_hit(Measure::User, cpu, latency, u64::from(seq));
         }
         if is_measured(due) && now >= due {
             status().user[cpu % MAX_SLOTS].record(cycles_to_nanos(latency));
         }
-        due = advance(stats, due, SHARED.period.load(Relaxed));
-        activation.store(due, Relaxed);
+        due = advance(stats, due, period(cpu));
     }
+    go_on(cpu, due)
+}
+
+/// The thread says when it ran.
+fn next_cycle(cpu: usize, back: Option<u64>, ran_at: u64) -> Option<Instant> {
+    let (activation, Some(stats)) = slot(cpu) else {
+        return None;
+    };
+    let mut due = activation.load(Relaxed);
+    if back.is_some() {
+        let latency = ran_at.wrapping_sub(due);
+        let seq = INSTANCES[cpu % MAX_SLOTS].seq.load(Relaxed);
+        trace_event_irqs_on!(events::timerlat_thread, cpu as u32, seq, latency as u32);
+        if latency > SHARED.stop_thread.load(Relaxed) {
+            threshold_hit(Measure::Thread, cpu, latency, u64::from(seq));
+        }
+        record(stats, None, due, ran_at);
+        due = advance(stats, due, period(cpu));
+    }
+    go_on(cpu, due)
+}
+
+/// The next activation is at that time, unless the run is over then.
+fn go_on(cpu: usize, due: u64) -> Option<Instant> {
     if is_over(due) {
         return None;
     }
+    let seq = &INSTANCES[cpu % MAX_SLOTS].seq;
+    ACTIVATIONS[cpu % MAX_SLOTS].store(due, Relaxed);
     seq.store(seq.load(Relaxed).wrapping_add(1), Relaxed);
     super::housekeeping(cpu, due);
     Some(Instant::from_cycles(due))

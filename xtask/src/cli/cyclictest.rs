@@ -122,6 +122,9 @@ pub struct Cyclictest {
     /// No effect: all memory is locked, always.
     #[arg(short, long, help_heading = "Measurement")]
     pub mlockall: bool,
+    /// Measure protected tasks, one on each CPU, which read the clock in user space (Takt's own flag).
+    #[arg(long, conflicts_with = "image", help_heading = "Measurement")]
+    pub user_threads: bool,
     /// What runs beside the measurement (Takt's own flag).
     #[arg(long, value_parser = named::<Load>(), default_value_t = Load::None, help_heading = "Measurement")]
     pub load: Load,
@@ -263,6 +266,10 @@ impl Cyclictest {
             (None, None) if !is_with_threads => 1,
             _ => nr_cpus,
         };
+        ensure!(
+            !self.user_threads || threads == nr_cpus,
+            "--user-threads: a protected task on each CPU, so as many threads as CPUs (-S, or -t and -a)"
+        );
         let by_loops = (self.interval.checked_mul(self.loops))
             .with_context(|| format!("--loops {} take longer than 500 years", self.loops))?;
         let distance = match self.histogram() {
@@ -295,6 +302,7 @@ impl Cyclictest {
             priority: (self.policy, self.priority),
             cpus,
             smp,
+            user_threads: self.user_threads,
             load: self.load,
             thread_threshold: self.breaktrace,
             event,

@@ -6,18 +6,7 @@ use clap::error::{ContextKind, ErrorKind};
 type Foreign = (&'static [&'static str], &'static str);
 
 /// Of `rtla timerlat`.
-const TIMERLAT: [Foreign; 7] = [
-    (
-        &[
-            "-u",
-            "-U",
-            "-k",
-            "--user-threads",
-            "--user-load",
-            "--kernel-threads",
-        ],
-        "there are no user tasks: the measured threads are the kernel's",
-    ),
+const TIMERLAT: [Foreign; 6] = [
     (&["-C", "--cgroup"], "there are no cgroups"),
     (
         &["-H", "--house-keeping"],
@@ -153,8 +142,6 @@ mod tests {
     #[test]
     fn who_types_a_foreign_flag_is_told_why_there_is_none() {
         for (words, says) in [
-            ("latency-run -u", Some("user tasks")),
-            ("latency-run --user-load -q", Some("user tasks")),
             ("latency-run --deepest-idle-state 0", Some("idle state")),
             ("osnoise top -P f:1", Some("priority 2")),
             ("osnoise hist --cgroup=x", Some("cgroups")),

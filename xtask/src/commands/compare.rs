@@ -179,7 +179,10 @@ fn measure(
     };
     match finished.measured {
         Ok(measured) => {
-            comparison.limits = verdict::limits(&of_takt, &measured.timerlat);
+            comparison.limits = verdict::limits(
+                (&of_takt, &threads),
+                (&measured.timerlat, &measured.cyclictest),
+            );
             comparison.linux.latencies = Latencies::of(&measured.timerlat, &measured.cyclictest);
             comparison.taint.extend(measured.taint);
             Ok(None)
@@ -232,6 +235,8 @@ fn latency_flags(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<LatencyR
     for (flag, is_set) in [("--quiet", flags.quiet), ("--no-install", flags.no_install)] {
         words.extend(is_set.then(|| flag.into()));
     }
+    // As Linux's: in user space.
+    words.extend((!is_timerlat && flags.image.is_none()).then(|| "--user-threads".into()));
     if is_timerlat {
         words.extend(["--warm-up".into(), format!("{}ns", flags.warm_up).into()]);
     }

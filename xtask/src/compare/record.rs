@@ -4,7 +4,7 @@ use serde::Serialize;
 use takt_timerlat::stats::ExactHistogram;
 
 use super::packages::Package;
-use super::verdict::Limit;
+use super::verdict::{self, Limit};
 use super::{PRIORITY, Settings};
 use crate::qemu::accel::Accel;
 use crate::report::Verdict;
@@ -157,7 +157,7 @@ impl Comparison {
     /// What errors, taints and limits say together: the worst of them.
     #[must_use]
     pub fn judge(&self) -> Verdict {
-        if self.error.is_some() || self.limits.len() != 4 {
+        if self.error.is_some() || self.limits.len() != verdict::NR {
             Verdict::Error
         } else if !self.taint.is_empty() {
             Verdict::Tainted

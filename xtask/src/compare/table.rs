@@ -209,6 +209,7 @@ fn limits(out: &mut String, limits: &[Limit]) -> fmt::Result {
     for limit in limits {
         let name = match &*limit.latency {
             "irq" => "IRQ latency",
+            "cyclictest" => "cyclictest",
             _ => "thread latency",
         };
         let bound = limit.linux_ns as f64 / limit.part as f64;
@@ -265,7 +266,7 @@ mod tests {
         );
         let (takt, takt_cyclictest) = distributions(4, takt_thread);
         let (linux, linux_cyclictest) = distributions(725, 4275);
-        c.limits = verdict::limits(&takt, &linux);
+        c.limits = verdict::limits((&takt, &takt_cyclictest), (&linux, &linux_cyclictest));
         c.takt = Takt {
             latencies: Latencies::of(&takt, &takt_cyclictest),
             ..Takt::default()

@@ -7,15 +7,15 @@ use crate::report::record::Distributions;
 
 /// Our IRQ latency must be below this part of the other's.
 pub const IRQ_PART: u64 = 10;
-/// Our thread latency must be below this part of the other's.
+/// Our thread latency must be below this part of the other's, and cyclictest's as well.
 pub const THREAD_PART: u64 = 15;
 
 /// One limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Of which latency: `irq` or `thread`.
+    /// Of which latency: `irq`, `thread` or `cyclictest`.
     pub latency: String,
-    /// Of which figure: `median` or `max`.
+    /// Of which figure: `min`, `median` or `max`.
     pub figure: String,
     /// Ours in ns.
     pub takt_ns: u64,
@@ -40,18 +40,32 @@ impl Limit {
     }
 }
 
-/// Median and maximum of both latencies. Without samples there are none.
+/// How many limits there are.
+pub const NR: usize = 7;
+
+/// What a system has: timerlat's latencies, and cyclictest's.
+pub type Measured<'m> = (&'m Distributions, &'m ExactHistogram);
+
+/// Median and maximum of timerlat's latencies, and cyclictest's minimum as well. Without samples there are none.
 #[must_use]
-pub fn limits(takt: &Distributions, linux: &Distributions) -> Vec<Limit> {
+pub fn limits(takt: Measured<'_>, linux: Measured<'_>) -> Vec<Limit> {
     type Figure = fn(&ExactHistogram) -> Option<u64>;
-    let figures: [(&str, Figure); 2] = [
+    let figures: [(&str, Figure); 3] = [
+        ("min", ExactHistogram::min),
         ("median", |all| all.percentile(500)),
         ("max", ExactHistogram::max),
     ];
     let mut limits = Vec::new();
-    for (latency, takt, linux, part) in [
-        ("irq", &takt.irq, &linux.irq, IRQ_PART),
-        ("thread", &takt.thread, &linux.thread, THREAD_PART),
+    for (latency, takt, linux, part, figures) in [
+        ("irq", &takt.0.irq, &linux.0.irq, IRQ_PART, &figures[1..]),
+        (
+            "thread",
+            &takt.0.thread,
+            &linux.0.thread,
+            THREAD_PART,
+            &figures[1..],
+        ),
+        ("cyclictest", takt.1, linux.1, THREAD_PART, &figures[..]),
     ] {
         for (figure, of) in figures {
             if let (Some(takt_ns), Some(linux_ns)) = (of(takt), of(linux)) {
@@ -77,7 +91,8 @@ mod tests {
     fn below_means_below() {
         let linux = distributions(&[700, 720, 800], &[4200, 4275, 5250]);
         let holds = |irq: &[u64], thread: &[u64]| -> Vec<bool> {
-            let limits = limits(&distributions(irq, thread), &linux);
+            let none = ExactHistogram::new();
+            let limits = limits((&distributions(irq, thread), &none), (&linux, &none));
             limits.iter().map(|limit| limit.holds).collect()
         };
         assert_eq!(holds(&[71, 71, 79], &[284, 284, 349]), [true; 4]);
@@ -94,6 +109,22 @@ mod tests {
     #[test]
     fn without_samples_nothing_holds() {
         let none = Distributions::default();
-        assert!(limits(&none, &distributions(&[1], &[1])).is_empty());
+        let some = distributions(&[1], &[1]);
+        assert!(limits((&none, &none.irq), (&some, &some.irq)).is_empty());
+    }
+
+    #[test]
+    fn cyclictest_has_a_minimum_too() {
+        let none = Distributions::default();
+        let of = |samples: &[u64]| distributions(samples, &[]).irq;
+        let (takt, linux) = (of(&[200, 240, 390]), of(&[3000, 3600, 5850]));
+        let limits = limits((&none, &takt), (&none, &linux));
+        let said: Vec<_> = limits.iter().map(|it| (&*it.figure, it.holds)).collect();
+        assert_eq!(said, [("min", false), ("median", false), ("max", false)]);
+        assert!(
+            limits
+                .iter()
+                .all(|it| it.latency == "cyclictest" && it.part == 15)
+        );
     }
 }

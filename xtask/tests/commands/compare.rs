@@ -60,7 +60,7 @@ fn both_stand_side_by_side_and_everything_is_kept() {
         json["takt"]["cyclictest"]["hist"],
         serde_json::json!([[78, 9], [90, 1]])
     );
-    assert_eq!(json["limits"].as_array().unwrap().len(), 4);
+    assert_eq!(json["limits"].as_array().unwrap().len(), 7);
     assert_eq!(
         json["linux"]["packages"][0]["sha256"]
             .as_str()

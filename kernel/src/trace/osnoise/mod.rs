@@ -29,7 +29,7 @@ use crate::error::Error;
 
 pub(super) use sampler::OSNOISE;
 pub use threads::get;
-pub(super) use timerlat::TIMERLAT;
+pub(super) use timerlat::tracer::TIMERLAT;
 
 use threads::{ENDS, TAKT_OSNOISE};
 

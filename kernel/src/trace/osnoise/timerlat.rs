@@ -3,6 +3,7 @@
 //! Both latencies count from the absolute time of the activation: the interrupt's to the time stamp taken by the third
 //! instruction of its entry, the thread's to its own reading of the clock, the first thing it does when it runs.
 
+pub(super) mod tracer;
 #[cfg(feature = "tasks")]
 mod user;
 
@@ -10,16 +11,14 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use takt_tracer::{event, event_class};
 
-use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
+use super::threads::{ENDS, get, has, names, reaches, start, stop};
 use crate::clock::{self, Instant};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
 use crate::thread::handle as thread;
 use crate::trace::stack::{self, MAX_FRAMES};
-use crate::trace::tracer::Tracer;
 use crate::{cpus, trace_event_irqs_off, trace_event_irqs_on};
-use takt_tracer::control::Tracer as Name;
 use takt_tracer::control::osnoise::{Flag, Param};
 
 event_class! {
@@ -57,22 +56,12 @@ static INSTANCES: [Instance; MAX_CPUS] = [const {
     }
 }; MAX_CPUS];
 
-pub(in crate::trace) static TIMERLAT: Tracer =
-    Tracer::new(Name::Timerlat, &[&timerlat::ID], begin, finish);
-
+/// The tracer's own threads begin, unless it is to have none.
 fn begin() -> Result<(), Error> {
     for instance in &INSTANCES {
         instance.seqnum.store(0, Relaxed);
     }
-    #[cfg(feature = "tasks")]
-    user::begin()?;
     start(&NAMES, PRIO, false, body)
-}
-
-fn finish() -> Result<(), Error> {
-    #[cfg(feature = "tasks")]
-    user::end();
-    end()
 }
 
 /// In the timer's interrupt.

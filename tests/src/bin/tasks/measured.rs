@@ -53,12 +53,12 @@ target_test! {
     fn timerlat_measures_up_to_user_space(Shared) {
         set_workload(false)?;
         trace::set_tracer("timerlat")?;
-        for (what, records) in [(WAITS, 15), (WAITS | IS_LATE, 7)] {
+        for (what, records) in [(WAITS, 18), (WAITS | IS_LATE, 9)] {
             let owner = start((SERVER.0, MEASURED), what)?;
             time::sleep_nanos(3_250_000)?;
             trace::tracing_on();
             let before = trace::counters_of(0).entries;
-            time::sleep_nanos(5_000_000)?;
+            time::sleep_nanos(6_000_000)?;
             let nr = trace::counters_of(0).entries - before;
             check!((records - 1..=records + 1).contains(&nr), "{nr} records");
             trace::set_tracer("nop")?;

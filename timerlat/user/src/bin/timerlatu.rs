@@ -1,6 +1,9 @@
-//! The task that `latency-run -u` measures: it waits for one activation after the other, and does no work.
+//! The task that `latency-run -u` and `cyclictest --user-threads` measure: it waits for one activation after the other, and reads
+//! the clock.
 #![no_std]
 #![no_main]
+
+use core::arch::x86_64::_rdtsc;
 
 use takt_user::{log, timerlat::Timerlat};
 
@@ -9,7 +12,13 @@ takt_user::entry!(main);
 fn main(cpu: u64) {
     match Timerlat::open(cpu as u32) {
         // Until it is stopped, at the end of the measurement.
-        Ok(timerlat) => while timerlat.wait().is_ok() {},
+        Ok(timerlat) => {
+            let mut ran_at = 0;
+            while timerlat.wait_after(ran_at).is_ok() {
+                // SAFETY: reads a counter.
+                ran_at = unsafe { _rdtsc() };
+            }
+        }
         Err(error) => log!("CPU {cpu} cannot be measured: {error:?}"),
     }
 }

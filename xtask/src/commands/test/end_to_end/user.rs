@@ -1,4 +1,4 @@
-//! `latency-run -u`: timerlat of threads in user space.
+//! timerlat and cyclictest of threads in user space.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -53,5 +53,46 @@ pub(super) fn latencies(stage: &Stage) -> Result<()> {
         head == "ns,irq_000,thr_000,usr_000,irq_001,thr_001,usr_001",
         "{head}"
     );
+    Ok(())
+}
+
+/// A task of a manifest is measured, with the time that its work takes, which an analysis names; a second one on its CPU is refused;
+/// beside a measurement of the kernel's threads both are.
+pub(super) fn tasks_of_a_manifest(stage: &Stage) -> Result<()> {
+    const TASKS: &str = "--manifest tests/tasks/measured.app.toml";
+    let run = |name: &str, flags: &str| stage.latency_run(name, &format!("{flags} {TASKS}"));
+    run("any", "-U -d 50ms")?.code(0)?;
+    let document = stage.document("any")?;
+    let cpu = &document["cpus"][0];
+    let figure = |which: &str| cpu[which]["max"].as_u64().unwrap_or(0);
+    // A round is three instructions at least.
+    ensure!(figure("user") > figure("thread") + 3000, "{document}");
+    ensure!(cpu["user"]["count"].as_u64() >= Some(48), "{document}");
+    let log = stage.xtask(&["log", &stage.dir("any")])?;
+    log.says("late: not measured: Busy")?
+        .says("task 'worker' was killed, since timerlat has ended")?;
+    run("stopped", "-U -d 50ms -a 2")?
+        .code(2)?
+        .says("Thread latency:")?
+        .says("User thread:")?
+        .says("cause        User thread, worker:")?;
+    run("beside", "-d 20ms -q")?.code(0)?;
+    let log = stage.xtask(&["log", &stage.dir("beside")])?;
+    log.says("worker: not measured: InvalidArgument")?;
+    Ok(())
+}
+
+/// cyclictest's thread reads the clock in user space: later than the kernel's, by no more than a call's way back.
+pub(super) fn cyclictest(stage: &Stage) -> Result<()> {
+    let max = |name: &str, flags: &str| -> Result<u64> {
+        let flags = format!("-D 50ms --event none -q {flags}");
+        stage.cyclictest(name, &flags)?.code(0)?;
+        let document = stage.document(name)?;
+        let max = document["cpus"][0]["thread"]["max"].as_u64();
+        max.context("no thread latency")
+    };
+    let (user, kernel) = (max("cyclic-user", "--user-threads")?, max("cyclic", "")?);
+    ensure!(user < 3573 / 15, "{user} ns");
+    ensure!(kernel < user, "{kernel} and {user} ns");
     Ok(())
 }
