@@ -51,6 +51,7 @@ pub mod named;
 pub mod osnoise;
 pub mod output;
 pub mod paths;
+pub mod prove;
 pub mod qemu;
 pub mod report;
 pub mod run;

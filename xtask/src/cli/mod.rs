@@ -10,6 +10,7 @@ mod image;
 mod latency_run;
 mod latency_sweep;
 mod osnoise;
+mod prove;
 mod report;
 mod tracefs;
 mod units;
@@ -30,6 +31,7 @@ pub use image::{Image, To};
 pub use latency_run::{LatencyRun, Parts};
 pub use latency_sweep::LatencySweep;
 pub use osnoise::{Osnoise, OsnoiseCommand, Sampling};
+pub use prove::Prove;
 pub use report::{
     History, HistoryCommand, HistoryCompare, HistoryFilter, HistoryList, HistoryMerge, HistoryPlot,
     HistoryPrune, HistoryShow, Metric, Report,
@@ -102,6 +104,8 @@ pub enum Command {
     Image(Image),
     /// Lists the functions that can be traced (ftrace: available_filter_functions).
     Functions(Functions),
+    /// Proves for stretches with interrupts off how many instructions they take at most.
+    Prove(Prove),
     /// Runs the fuzz targets for a bounded time.
     Fuzz(Fuzz),
     /// Does what CI does: format, lints, documentation, tests.

@@ -18,6 +18,7 @@ mod latency_sweep;
 mod log;
 mod new;
 mod osnoise;
+mod prove;
 mod run;
 mod runner;
 mod test;
@@ -59,6 +60,7 @@ pub fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Budget(flags) => budget::run(&flags),
         Command::Bench(flags) => bench::run(&flags),
         Command::Functions(flags) => functions::run(&flags),
+        Command::Prove(flags) => prove::run(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),
     }
 }

@@ -29,6 +29,7 @@ use core::mem::offset_of;
 use super::frame::{ExceptionFrame, TrapFrame};
 use super::percpu;
 use super::place::{TIMED, recorded_place_text};
+use super::proof::{handles, resumed, resumes};
 use super::sse::{keeps, where_uses_more};
 use crate::irq;
 use crate::thread::tcb::{self, Tcb};
@@ -131,10 +132,11 @@ global_asm!(
     "mov [rdx - {END} + {R14}], r14",
     "mov [rdx - {END} + {R15}], r15",
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_preempted",
-    "jmp [rax + {RESUME}]",
+    resumes!("jmp [rax + {RESUME}]"),
     //
     ".global takt_resume_preempted",
     "takt_resume_preempted:", // rax = the thread
+    resumed!(""),
     // The kernel needs no task's space.
     tasks!(
         "test byte ptr [rax - {END} + {RIP} + 8], 3",
@@ -252,7 +254,7 @@ global_asm!(
     ".global takt_resume_idle",
     ".balign {LABEL_ALIGN}",
     "takt_resume_idle:", // rax = the idle thread
-    "mov rsp, [rax + {STACK_TOP}]",
+    resumed!("mov rsp, [rax + {STACK_TOP}]"),
     keeps!("ldmxcsr [rax + {MXCSR}]"),
     "xor ebp, ebp",
     "call {idle}",
@@ -294,10 +296,10 @@ global_asm!(
     ".if {MAX_CPUS} > 1",
     "mov rax, [rcx + {SLOT_HANDLER}]",
     "mov rdi, [rcx + {SLOT_ARGUMENT}]",
-    "call rax",
+    handles!("call rax"),
     ".else",
     "mov rdi, [rcx + {SLOT_ARGUMENT}]",
-    "call [rcx + {SLOT_HANDLER}]",
+    handles!("call [rcx + {SLOT_HANDLER}]"),
     ".endif",
     "takt_irq_device_end:",
     "mov dword ptr [__lapic_page + 0xb0], 0",
@@ -422,7 +424,7 @@ global_asm!(
     ".global takt_resume_new",
     ".balign {LABEL_ALIGN}",
     "takt_resume_new:",
-    "mov rsp, [rax + {RSP}]",
+    resumed!("mov rsp, [rax + {RSP}]"),
     keeps!("ldmxcsr [rax + {MXCSR}]"),
     "xor ebp, ebp",
     "mov rdi, [rax + {ARG}]",

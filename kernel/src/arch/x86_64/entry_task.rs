@@ -15,6 +15,7 @@ use takt_abi::Call;
 use super::frame::ExceptionFrame;
 use super::percpu;
 use super::place::place_text;
+use super::proof::{resumed, resumes};
 use super::ring3::STUB;
 use super::space;
 use super::sse::keeps;
@@ -110,12 +111,13 @@ global_asm!(
     "sysretq",
     "takt_call_switch:", // rdx = the thread that is left
     "mov qword ptr [rdx + {RESUME}], offset takt_resume_call",
-    "jmp [rax + {RESUME}]",
+    resumes!("jmp [rax + {RESUME}]"),
     // A thread that waits in a call goes on: rax = its control block. Whoever is pending comes in between: the switch and the way
     // back are two stretches.
     ".global takt_resume_call",
     ".balign {LABEL_ALIGN}",
     "takt_resume_call:",
+    resumed!(""),
     "mov rsp, [rax + {STACK_TOP}]",
     "sub rsp, {FRAME}",
     place_text!("irq_enabling", "push -1"),
@@ -199,6 +201,7 @@ global_asm!(
     ".global takt_resume_fault",
     ".balign {LABEL_ALIGN}",
     "takt_resume_fault:",
+    resumed!(""),
     "mov rsp, [rax + {STACK_TOP}]",
     "sub rsp, {FRAME} + {EXCEPTION_END}",
     keeps!("ldmxcsr [rip + takt_mxcsr]"),

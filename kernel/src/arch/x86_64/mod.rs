@@ -17,6 +17,7 @@ pub(crate) mod msr;
 pub(crate) mod paging;
 pub(crate) mod percpu;
 pub(crate) mod place;
+pub(crate) mod proof;
 pub(crate) mod record;
 pub(crate) mod resume;
 #[cfg(feature = "tasks")]

@@ -7,6 +7,7 @@
 use core::arch::asm;
 use core::mem::offset_of;
 
+use super::proof::{resumed, resumes};
 use super::sse::keeps;
 use crate::thread::tcb::{Tcb, TcbRef};
 
@@ -38,9 +39,9 @@ pub(crate) unsafe fn switch(prev: TcbRef, next: TcbRef) {
             ".long 2f",
             "mov [rdx + {rsp}], rsp",
             keeps!("stmxcsr [rdx + {mxcsr}]"),
-            "jmp [rax + {resume}]",
+            resumes!("jmp [rax + {resume}]"),
             "2:",
-            "mov rsp, [rax + {rsp}]",
+            resumed!("mov rsp, [rax + {rsp}]"),
             keeps!("ldmxcsr [rax + {mxcsr}]"),
             "pop rbp",
             "pop rbx",
@@ -74,7 +75,7 @@ pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
     unsafe {
         asm!(
             "mov qword ptr [{idle} + {resume}], offset takt_resume_idle",
-            "jmp [rax + {resume}]",
+            resumes!("jmp [rax + {resume}]"),
             idle = in(reg) idle.as_ptr(),
             in("rax") next.as_ptr(),
             resume = const offset_of!(Tcb, resume),
@@ -94,7 +95,7 @@ pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
             "mov rsp, gs:[{irq_stack_top}]",
             "call {end}",
             "mov rax, r12",
-            "jmp [rax + {resume}]",
+            resumes!("jmp [rax + {resume}]"),
             irq_stack_top = const super::percpu::IRQ_STACK_TOP,
             end = sym crate::lock::end_abandoned,
             resume = const offset_of!(Tcb, resume),

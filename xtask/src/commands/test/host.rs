@@ -10,7 +10,7 @@ use crate::paths::{self, cargo};
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
 /// of the fuzz targets it is their seeds, and of the kernel what its documentation shows: above all what does not compile.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 24] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -29,6 +29,8 @@ const CRATES: [&str; 22] = [
     "xtask",
     "--package",
     "takt-report",
+    "--package",
+    "takt-prove",
     "--package",
     "takt-fuzz",
     "--features",

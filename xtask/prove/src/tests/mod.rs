@@ -1,0 +1,6 @@
+//! The analysis of planted code whose bounds are known, and of random programs against their execution.
+
+mod asm;
+mod machine;
+mod planted;
+mod random;

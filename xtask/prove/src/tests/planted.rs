@@ -1,0 +1,222 @@
+//! Code with known bounds.
+
+use super::asm::Asm;
+use crate::explore::Refusal;
+use crate::prove::{Stretch, prove_image};
+
+const EAX: u8 = 0;
+const ECX: u8 = 1;
+const EDX: u8 = 2;
+const EBX: u8 = 3;
+const ESI: u8 = 6;
+const JE: u8 = 4;
+const JNE: u8 = 5;
+
+fn stretches(asm: &mut Asm) -> Vec<Stretch> {
+    prove_image(&asm.image(), false).unwrap().stretches
+}
+
+/// The bound of the only stretch.
+fn bound(asm: &mut Asm) -> u64 {
+    let all = stretches(asm);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].refused.is_none(), "{all:?}");
+    all[0].bound.unwrap()
+}
+
+fn refusal(asm: &mut Asm) -> Refusal {
+    let all = stretches(asm);
+    assert!(all.iter().all(|it| it.bound.is_none()), "{all:?}");
+    all[0].refused.unwrap().why
+}
+
+#[test]
+fn a_straight_line_and_the_instruction_behind_sti() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().nops(5).sti().nops(1).ret();
+    // Five, sti, and the one in its shadow.
+    assert_eq!(bound(&mut asm), 7);
+}
+
+#[test]
+fn the_longer_branch_counts() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .test(ESI)
+        .jcc(JE, "short")
+        .nops(10)
+        .place("short")
+        .nops(1)
+        .sti()
+        .ret();
+    assert_eq!(bound(&mut asm), 2 + 10 + 1 + 2);
+}
+
+#[test]
+fn of_correlated_branches_one_is_taken() {
+    let mut asm = Asm::default();
+    // mov esi, esi: so that all of rsi is what is looked at.
+    asm.function("f").bytes(&[0x89, 0xf6]).cli();
+    asm.test(ESI).jcc(JE, "one").nops(10).place("one");
+    asm.test(ESI)
+        .jcc(JNE, "two")
+        .nops(7)
+        .place("two")
+        .sti()
+        .ret();
+    assert_eq!(bound(&mut asm), 2 + 10 + 2 + 2);
+}
+
+#[test]
+fn flags_that_are_kept_are_the_same() {
+    // With interrupts on it is a stretch up to popfq; what is called with interrupts off is a part of its caller's.
+    let mut asm = Asm::default();
+    asm.function("f").pushfq().cli().nops(3).popfq().ret();
+    asm.function("g")
+        .cli()
+        .nops(2)
+        .call("f")
+        .nops(4)
+        .sti()
+        .nops(1)
+        .ret();
+    let all = stretches(&mut asm);
+    let bounds: Vec<_> = all.iter().map(|it| it.bound).collect();
+    assert_eq!(bounds, [Some(4), Some(2 + 1 + 7 + 4 + 2)], "{all:?}");
+}
+
+#[test]
+fn counted_loops_nest() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .mov(ECX, 3)
+        .place("outer")
+        .mov(EDX, 4);
+    asm.place("inner").nops(2).dec(EDX).jcc(JNE, "inner");
+    asm.dec(ECX).jcc(JNE, "outer").sti().ret();
+    assert_eq!(bound(&mut asm), 1 + 3 * (1 + 4 * 4 + 2) + 2);
+}
+
+#[test]
+fn a_loop_without_a_bound_is_refused() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .place("on")
+        .nops(1)
+        .dec(ESI)
+        .jcc(JNE, "on")
+        .sti()
+        .ret();
+    assert_eq!(refusal(&mut asm), Refusal::Loop);
+    // By a counter that grows without being looked at, too.
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .mov(ECX, 0)
+        .place("on")
+        .arithmetic(0, ECX, 1)
+        .dec(ESI)
+        .jcc(JNE, "on")
+        .sti()
+        .ret();
+    assert_eq!(refusal(&mut asm), Refusal::Loop);
+}
+
+#[test]
+fn early_returns_and_tail_calls() {
+    let mut asm = Asm::default();
+    asm.function("early")
+        .test(ESI)
+        .jcc(JE, "out")
+        .nops(6)
+        .place("out")
+        .ret();
+    asm.function("tail").nops(2).jmp("early");
+    asm.function("f")
+        .cli()
+        .call("tail")
+        .call("early")
+        .sti()
+        .ret();
+    assert_eq!(bound(&mut asm), 1 + 3 + 9 + 1 + 9 + 2);
+}
+
+#[test]
+fn recursion_is_refused() {
+    let mut asm = Asm::default();
+    asm.function("again")
+        .dec(ESI)
+        .jcc(JE, "out")
+        .call("again")
+        .place("out")
+        .ret();
+    asm.function("f").cli().call("again").sti().ret();
+    assert_eq!(refusal(&mut asm), Refusal::Recursion);
+}
+
+#[test]
+fn an_indirect_call_is_refused_unless_it_is_known_where() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().bytes(&[0xff, 0xd6]).sti().ret();
+    assert_eq!(refusal(&mut asm), Refusal::Call);
+    let mut asm = Asm::default();
+    asm.function("g").nops(3).ret();
+    asm.function("f")
+        .cli()
+        .lea_rax("g")
+        .bytes(&[0xff, 0xd0])
+        .sti()
+        .ret();
+    assert_eq!(bound(&mut asm), 2 + 4 + 2);
+}
+
+#[test]
+fn what_is_called_may_come_back_with_interrupts_off() {
+    let mut asm = Asm::default();
+    asm.function("begin").cli().nops(2).ret();
+    asm.function("f").call("begin").nops(5).sti().ret();
+    assert_eq!(bound(&mut asm), 3 + 5 + 2);
+    // Where anybody may have called it, nothing is known of who goes on.
+    let mut asm = Asm::default();
+    asm.function("begin").cli().nops(2).ret();
+    asm.function("f").lea_rax("begin").ret();
+    assert_eq!(refusal(&mut asm), Refusal::Caller);
+}
+
+#[test]
+fn what_a_pointer_may_have_overwritten_is_not_known() {
+    // The counter lies on the stack, and its address is somewhere: `mov [rsi], rsp`, then a store to an address that is not known.
+    let with = |escape: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().mov(EAX, 2).push(EAX);
+        if escape {
+            asm.bytes(&[0x48, 0x89, 0x26]);
+        }
+        // mov [rbx], rbx
+        asm.bytes(&[0x48, 0x89, 0x1b]).pop(ECX);
+        asm.place("on").nops(1).dec(ECX).jcc(JNE, "on").sti().ret();
+        asm
+    };
+    assert_eq!(bound(&mut with(false)), 4 + 2 * 3 + 2);
+    assert_eq!(refusal(&mut with(true)), Refusal::Loop);
+}
+
+#[test]
+fn one_more_instruction_is_one_more() {
+    let with = |nr| {
+        let mut asm = Asm::default();
+        asm.function("f")
+            .cli()
+            .arithmetic(7, EBX, 5)
+            .jcc(JE, "rare")
+            .nops(3)
+            .sti()
+            .ret();
+        asm.place("rare").nops(nr).sti().ret();
+        bound(&mut asm)
+    };
+    assert_eq!(with(9) + 1, with(10));
+}

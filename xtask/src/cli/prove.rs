@@ -1,0 +1,29 @@
+//! Flags of `prove`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Flags of `prove`.
+#[derive(Debug, Args)]
+pub struct Prove {
+    /// Of this ELF file [default: Takt's own image].
+    #[arg(long, value_name = "ELF")]
+    pub image: Option<PathBuf>,
+    /// Any static key may be on or off at any time: tracing, and whatever else is switched on while the system runs. Without,
+    /// all are off.
+    #[arg(long)]
+    pub any_keys: bool,
+    /// Beside the bounds show what this sweep has met, which is to be of the same image: its folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub sweep: Option<PathBuf>,
+    /// Only stretches with this in the name of their function, or in their line.
+    #[arg(long, value_name = "TEXT")]
+    pub section: Option<String>,
+    /// Show the path that takes each bound, by function and line.
+    #[arg(long)]
+    pub path: bool,
+    /// Write what is found as JSON to this file as well; `-` is stdout, instead of the table.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}

@@ -1,0 +1,95 @@
+//! The table of bounds.
+
+use std::fmt::{self, Write};
+
+use super::{Proof, Stretch};
+
+/// What is shown besides the bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    /// The way that takes each bound.
+    pub path: bool,
+    /// What a sweep has met.
+    pub witness: bool,
+}
+
+/// The table.
+#[must_use]
+pub fn text(proof: &Proof, shown: Shown) -> String {
+    let mut out = String::new();
+    // Writing to a String does not fail.
+    let _ = write_into(&mut out, proof, shown);
+    out
+}
+
+fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
+    let (refused, bounded): (Vec<_>, Vec<_>) =
+        proof.stretches.iter().partition(|it| it.refused.is_some());
+    let keys = if proof.any_keys {
+        "any static key on or off"
+    } else {
+        "static keys off"
+    };
+    writeln!(
+        out,
+        "Stretches with interrupts off, in instructions: one CPU, {keys}\n"
+    )?;
+    match shown.witness {
+        true => writeln!(
+            out,
+            "{:>6} {:>8} {:>6}  begins at",
+            "bound", "witness", "ratio"
+        )?,
+        false => writeln!(out, "{:>6}  begins at", "bound")?,
+    }
+    for it in &bounded {
+        row(out, it, shown)?;
+    }
+    if !refused.is_empty() {
+        writeln!(out, "\nNo bound is proved of these, because of\n")?;
+    }
+    for it in &refused {
+        if let Some(why) = &it.refused {
+            writeln!(out, "  {}\n      {}: {}", it.place, why.why.name(), why.at)?;
+        }
+        if let (Some(met), true) = (it.witness, shown.witness) {
+            writeln!(out, "      met: {met}")?;
+        }
+    }
+    writeln!(
+        out,
+        "\n{} of {} stretches bounded, {} states",
+        bounded.len(),
+        proof.stretches.len(),
+        proof.states
+    )
+}
+
+fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
+    let bound = it.bound.map_or_else(|| "fault".into(), |it| it.to_string());
+    write!(out, "{bound:>6}")?;
+    if shown.witness {
+        let ratio = it
+            .witness
+            .zip(it.bound)
+            .map(|(met, bound)| bound as f64 / met as f64);
+        write!(
+            out,
+            " {:>8} {:>6}",
+            it.witness.map_or_else(String::new, |it| it.to_string()),
+            ratio.map_or_else(String::new, |it| format!("{it:.2}")),
+        )?;
+    }
+    write!(out, "  {}", it.place)?;
+    match it.handlers {
+        0 => writeln!(out)?,
+        1 => writeln!(out, ", and its handler")?,
+        nr => writeln!(out, ", and {nr} handlers")?,
+    }
+    if shown.path {
+        for step in &it.path {
+            writeln!(out, "           {step}")?;
+        }
+    }
+    Ok(())
+}
