@@ -64,7 +64,8 @@ impl Stack {
         frame.is_multiple_of(8) && self.bottom <= frame && frame < self.top.saturating_sub(15)
     }
 
-    /// What was interrupted: its instruction and its stack pointer. They lie where the CPU has pushed them.
+    /// What was interrupted: its instruction and its stack pointer. They lie where the CPU has pushed them. Nothing that is known if it
+    /// was a task in ring 3, which may have anything in both.
     #[inline(always)]
     fn interrupted(&self) -> Option<(usize, usize)> {
         match self.rank {
@@ -73,17 +74,23 @@ impl Stack {
                 let frame = unsafe {
                     ((self.top - descriptors::RESERVED - 40) as *const [usize; 5]).read_volatile()
                 };
-                Some((frame[0], frame[3]))
+                (!is_ring_3(frame[1])).then_some((frame[0], frame[3]))
             }
             Rank::Interrupt => {
                 let frame = TcbRef::current().frame();
                 // SAFETY: a trap frame lies right before every control block.
                 let frame = unsafe { frame.as_ref() }?;
-                Some((frame.rip as usize, frame.rsp as usize))
+                (!is_ring_3(frame.cs as usize)).then_some((frame.rip as usize, frame.rsp as usize))
             }
             Rank::Thread | Rank::Anything => None,
         }
     }
+}
+
+/// Whether code of this selector is a task's.
+#[inline(always)]
+const fn is_ring_3(cs: usize) -> bool {
+    cfg!(feature = "tasks") && cs & 3 != 0
 }
 
 /// A walk: an iterator over the addresses of the calls that are under way, the innermost first, and where an interrupt

@@ -7,6 +7,8 @@ use crate::arch::tsc;
 use crate::error::Error;
 use crate::sched;
 use crate::section;
+#[cfg(feature = "tasks")]
+use crate::switch::Handoff;
 use crate::thread::tcb::Wait;
 use crate::timers;
 use crate::wait;
@@ -28,6 +30,15 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
         wait::wait_until(section, Wait::Sleep, None, deadline.cycles());
     }
     Ok(())
+}
+
+/// [`sleep_until`] of a thread that may wait, as a first half whose second one is in assembly.
+#[cfg(feature = "tasks")]
+pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
+    if deadline.cycles() <= tsc::now() {
+        return Handoff::done(Ok(()));
+    }
+    wait::begin_sleep(deadline.cycles())
 }
 
 /// Sleeps for at least this many nanoseconds.

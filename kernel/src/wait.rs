@@ -138,6 +138,18 @@ pub(crate) fn finish(deadline: u64) -> Woken {
     woken
 }
 
+/// The running thread waits for its time-out alone, which is to be the end of a call's first half.
+#[cfg(feature = "tasks")]
+pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
+    let mut section = section::enter_thread();
+    announce(&mut section, Wait::Sleep, None);
+    section.leave_quietly();
+    if deadline != FOREVER {
+        arm_timeout(deadline);
+    }
+    begin_wait()
+}
+
 /// Not inlined, as the other steps: one instruction at least has to stand between `sti` and the next `cli`, or no
 /// interrupt comes in between.
 #[inline(never)]

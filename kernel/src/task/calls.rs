@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{Call, Error, FaultKind, MAX_LOG};
+use takt_abi::{Call, Error, FaultKind};
 
 use super::fault::Fault;
 use super::frame::Frame;
@@ -56,9 +56,9 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         }
         Call::Time => Ok(cycles_to_nanos(Instant::now().cycles())),
         Call::SleepUntil => {
+            frame.give(Ok(0));
             // A thread of a task may wait.
-            let _ = time::sleep_until(deadline(a));
-            Ok(0)
+            return given(frame, Ok(time::begin_sleep(deadline(a))));
         }
         Call::Call => return given(frame, task.call(a, Instant::NEVER)),
         Call::CallUntil => return given(frame, task.call(a, deadline(b))),
@@ -82,7 +82,11 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
             frame.give(Ok(0));
             return given(frame, task.notify(a, b));
         }
-        Call::Log => log(task, a, b).map(done),
+        Call::Log => {
+            // SAFETY: only the task's own thread uses it.
+            let log = unsafe { &mut *task.log.get() };
+            log.log(&task.program, a, b).map(done)
+        }
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
         Call::Panic => stop_at_call(task, frame, FaultKind::Panic, 0),
@@ -108,24 +112,6 @@ fn given(frame: &Frame, result: Result<Handoff, Error>) -> IrqExit {
             IrqExit::SAME
         }
     }
-}
-
-/// [`Call::Log`]: by way of the task's own buffer, so that what is logged does not change meanwhile.
-fn log(task: &Task, at: u64, len: u64) -> Result<(), Error> {
-    // SAFETY: only the task's own thread uses it.
-    let buffer = unsafe { &mut *task.log.get() };
-    let len = usize::try_from(len).unwrap_or(usize::MAX).min(MAX_LOG);
-    let text = &mut buffer[..len];
-    // SAFETY: the task's own thread, in the kernel.
-    if !unsafe { task.program.copy_from(at as usize, text) } {
-        return Err(Error::BadAddress);
-    }
-    let text = match core::str::from_utf8(text) {
-        Ok(text) => text,
-        Err(error) => core::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or(""),
-    };
-    defmt::info!("{=str}: {=str}", task.program.name, text);
-    Ok(())
 }
 
 /// Stops a task for what it called.

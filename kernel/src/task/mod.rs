@@ -7,6 +7,7 @@
 //! | `fault` | what a task was stopped for |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
+//! | `log` | lines of text that it logs |
 //! | `ipc` | messages and notifications |
 //! | [`timerlat`] | threads of tasks that timerlat measures |
 //! | `calls` | what comes in from ring 3 |
@@ -25,6 +26,7 @@ mod fault;
 pub(crate) mod frame;
 mod ipc;
 mod life;
+mod log;
 pub(crate) mod object;
 mod program;
 pub mod timerlat;

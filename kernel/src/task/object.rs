@@ -6,12 +6,13 @@ use core::sync::atomic::{
 };
 
 use spin::Once;
-use takt_abi::{FAULT, MAX_LOG, MESSAGE};
+use takt_abi::{FAULT, MESSAGE};
 
 use crate::arch::space::Space;
 use crate::sync::mutex_state::RawMutex;
 
 use super::fault::Ended;
+use super::log::Log;
 use super::program::Program;
 
 /// How many tasks an image can have.
@@ -36,11 +37,11 @@ pub struct Task {
     pub(crate) fault_value: AtomicU64,
     pub(crate) handles: Handles,
     pub(crate) port: Port,
-    pub(super) log: UnsafeCell<[u8; MAX_LOG]>,
+    pub(super) log: UnsafeCell<Log>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
 
-// SAFETY: the text for the log is the task's own thread's, and so is how it ended until the thread has.
+// SAFETY: what it logs is the task's own thread's, and so is how it ended until the thread has.
 unsafe impl Sync for Task {}
 
 /// What a task and those who send to it have in common; it changes inside sections only.
@@ -110,7 +111,7 @@ impl Task {
                 bits: AtomicU32::new(0),
                 caller: AtomicUsize::new(0),
             },
-            log: UnsafeCell::new([0; MAX_LOG]),
+            log: UnsafeCell::new(Log::new()),
             ended: UnsafeCell::new(None),
         }
     }

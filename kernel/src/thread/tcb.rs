@@ -174,8 +174,6 @@ pub(crate) const GS: usize = core::mem::offset_of!(Tcb, gs);
 pub(crate) const SPACE: usize = core::mem::offset_of!(Tcb, space);
 #[cfg(not(feature = "tasks"))]
 pub(crate) const GS: usize = 0;
-#[cfg(not(feature = "tasks"))]
-pub(crate) const SPACE: usize = 0;
 
 impl Tcb {
     /// Gives it its CPU.
@@ -451,8 +449,14 @@ impl TcbRef {
         woken: Woken,
         /// What the waker left, as it asks itself when it runs again.
         exchange: usize,
-        /// Where its stack begins, which does not change while it lives.
-        stack_top: usize,
+    }
+
+    /// Where its stack begins, which does not change while it lives.
+    #[cfg(feature = "tasks")]
+    #[inline(always)]
+    pub(crate) fn stack_top(self) -> usize {
+        // SAFETY: a block of the table, and an aligned field of a word, which is never read in halves.
+        unsafe { (*self.0.as_ptr()).stack_top }
     }
 
     /// The address space of its task, or null. The running thread's own does not change.

@@ -45,6 +45,9 @@ pub(crate) fn run(what: u64) {
             exit(told[..4].iter().fold(0, |sum, word| mix::add(sum, *word)));
         }
         11 => exit(mix::cost_of_notification(KEEPER)),
+        13 => exit(mix::cost_of_deadline()),
+        // Lines without end, and one that comes through all the same.
+        14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
         10 => {

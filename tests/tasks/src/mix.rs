@@ -249,3 +249,25 @@ pub(crate) fn cost_of_notification(bell: Peer) -> u64 {
     // The instructions between both readings, and one of these.
     bell.call([0; 6]).map_or(0, |words| words[0] - before - 7)
 }
+
+/// How many instructions behind a deadline a thread of a task runs that slept until then. A nanosecond is one of them.
+pub(crate) fn cost_of_deadline() -> u64 {
+    let deadline = time() + 100_000;
+    let at: u64;
+    // SAFETY: as in `echo`.
+    unsafe {
+        asm!(
+            "push rbx",
+            "push rbp",
+            "syscall",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "pop rbp",
+            "pop rbx",
+            inout("rax") 3u64 => at, inout("rsi") deadline => _, out("rdx") _, out("rcx") _, out("rdi") _, out("r8") _,
+            out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+        );
+    }
+    at - deadline
+}

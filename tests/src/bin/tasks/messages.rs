@@ -1,6 +1,7 @@
 //! Messages: calls and replies, rights, and what becomes of them when a task dies.
 
 use takt_kernel::task::{Ended, all};
+use takt_kernel::time::{Instant, cycles_to_nanos, sleep_until};
 use takt_tests::harness::{Failure, print};
 use takt_tests::{check, check_eq, note, target_test};
 
@@ -63,6 +64,15 @@ target_test! {
         server.succeeds()
     }
 
+    /// A task that logs without end: what is too much is dropped at once, so that it takes no long time either.
+    fn a_flood_of_lines_is_dropped(Alone) {
+        let begun = Instant::now();
+        start(CLIENT, 14)?.succeeds()?;
+        let took = cycles_to_nanos(Instant::now().cycles() - begun.cycles());
+        check!(took < 3_000_000, "a thousand lines took {took} ns");
+        Ok(())
+    }
+
     /// Exact instructions that the kernel takes for a call that does nothing, for a message and its reply between two address spaces,
     /// and from a fault to the supervisor.
     fn calls_are_short(Alone) {
@@ -79,6 +89,12 @@ target_test! {
         let costs = code_of(start(CLIENT, 7)?)?;
         supervisor.succeeds()?;
         let [fault, reply, restart] = [costs & 0xffff, costs >> 16 & 0xffff, costs >> 32];
+        // Of a thread of the kernel's, and of a task's.
+        let due = Instant::after_nanos(100_000);
+        sleep_until(due)?;
+        let kernel = Instant::now().cycles() - due.cycles();
+        let user = code_of(start(CLIENT, 13)?)?;
+        note!("from a deadline to a thread {kernel}, in ring 3 {user}");
         let bell = start(BELL, 0)?;
         let notify = code_of(start(CLIENT, 11)?)?;
         bell.succeeds()?;
@@ -97,6 +113,7 @@ target_test! {
             ("fault", fault),
             ("fault-reply", reply),
             ("restart", restart),
+            ("deadline", user),
         ];
         for (name, value) in all {
             print(format_args!("bench task-{name} insn {value}\n"));

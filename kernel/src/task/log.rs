@@ -1,0 +1,67 @@
+//! What a task logs: lines of text, so many in a time, so that others' lines have room in the log.
+
+use takt_abi::{Error, MAX_LOG};
+
+use super::program::Program;
+use crate::clock::{Instant, nanos_to_cycles};
+
+/// How many lines a task may log within [`PERIOD`]; what is above is dropped, and counted.
+const MAX_LINES: u32 = 64;
+/// Nanoseconds.
+const PERIOD: u64 = 100_000_000;
+
+/// What is kept of that.
+pub(super) struct Log {
+    /// By way of this, so that what is logged does not change meanwhile.
+    text: [u8; MAX_LOG],
+    /// When the time ends that lines are counted in, in cycles.
+    end: u64,
+    /// Lines in that time.
+    lines: u32,
+}
+
+impl Log {
+    pub(super) const fn new() -> Self {
+        Self {
+            text: [0; MAX_LOG],
+            end: 0,
+            lines: 0,
+        }
+    }
+
+    /// Counts a line, and says whether it may be logged.
+    fn may_log(&mut self, task: &str) -> bool {
+        let now = Instant::now().cycles();
+        if now >= self.end {
+            let dropped = self.lines.saturating_sub(MAX_LINES);
+            if dropped != 0 {
+                defmt::warn!("{=str}: {=u32} lines were dropped", task, dropped);
+            }
+            self.lines = 0;
+            self.end = now + nanos_to_cycles(PERIOD);
+        }
+        self.lines = self.lines.saturating_add(1);
+        self.lines <= MAX_LINES
+    }
+}
+
+impl Log {
+    /// [`Call::Log`](takt_abi::Call::Log), by the thread of the task of this program.
+    pub(super) fn log(&mut self, program: &Program, at: u64, len: u64) -> Result<(), Error> {
+        if !self.may_log(program.name) {
+            return Ok(());
+        }
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(MAX_LOG);
+        let text = &mut self.text[..len];
+        // SAFETY: the task's own thread, in the kernel.
+        if !unsafe { program.copy_from(at as usize, text) } {
+            return Err(Error::BadAddress);
+        }
+        let text = match core::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(error) => core::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or(""),
+        };
+        defmt::info!("{=str}: {=str}", program.name, text);
+        Ok(())
+    }
+}
