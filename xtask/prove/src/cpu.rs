@@ -286,6 +286,7 @@ impl Cpu<'_> {
     pub(crate) fn push(&self, state: &mut State, value: Value) {
         let (stack, sp) = state.sp();
         let sp = sp.wrapping_sub(8);
+        state.rax_is = None;
         state.registers[RSP] = Value::on_stack(stack, sp);
         if state.is_escaped(stack, sp) {
             state.escape(value, self.frames);
@@ -296,6 +297,7 @@ impl Cpu<'_> {
     pub(crate) fn pop(&self, state: &mut State) -> Value {
         let (stack, sp) = state.sp();
         let value = state.load(stack, sp, 8);
+        state.rax_is = None;
         state.registers[RSP] = Value::on_stack(stack, sp.wrapping_add(8));
         value
     }
@@ -303,6 +305,13 @@ impl Cpu<'_> {
     /// Executes one instruction that goes on behind itself, all but the place.
     pub(crate) fn step(&self, state: &mut State, decoded: &Decoded) {
         let it = &decoded.it;
+        for used in decoded.info.used_registers() {
+            // Who reads a part of an address may have made another of it.
+            if let Some((nr, ..4, _)) = general(used.register()) {
+                let value = state.registers[nr];
+                state.escape(value, self.frames);
+            }
+        }
         let rax_is = self.rax_is(state, decoded);
         if self.known(state, it).is_none() {
             self.unknown(state, decoded);
@@ -413,7 +422,8 @@ impl Cpu<'_> {
             }
             M::Lea => {
                 let sum = self.sum(state, it);
-                if sum.stack == 0 {
+                let is_whole = general(it.op_register(0)).is_some_and(|it| it.1 == 8);
+                if sum.stack == 0 || !is_whole {
                     self.escape_parts(state, it);
                 }
                 self.set_register(state, it.op_register(0), sum);

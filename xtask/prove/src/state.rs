@@ -352,6 +352,7 @@ impl State {
     /// An instruction loads again: what it has loaded before is something else.
     pub(crate) fn begin_load(&mut self, origin: u32) {
         let registers = self.registers.iter_mut();
+        let registers = registers.chain(self.vectors.iter_mut().flatten());
         let slots = self.slots.iter_mut().map(|it| &mut it.value);
         for before in registers.chain(slots).filter(|it| it.origin == origin) {
             before.origin = 0;

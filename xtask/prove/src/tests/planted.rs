@@ -220,3 +220,41 @@ fn one_more_instruction_is_one_more() {
     };
     assert_eq!(with(9) + 1, with(10));
 }
+
+#[test]
+fn a_compare_and_swap_of_what_was_just_loaded_succeeds() {
+    let with = |stores: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().place("again");
+        // mov eax, [rsi]
+        asm.bytes(&[0x8b, 0x06]);
+        if stores {
+            // mov [rbx], ecx: there, maybe.
+            asm.bytes(&[0x89, 0x0b]);
+        }
+        // lock cmpxchg [rsi], ecx
+        asm.bytes(&[0xf0, 0x0f, 0xb1, 0x0e]);
+        asm.jcc(JNE, "again").sti().ret();
+        asm
+    };
+    assert_eq!(bound(&mut with(false)), 3 + 2);
+    assert_eq!(refusal(&mut with(true)), Refusal::Loop);
+}
+
+#[test]
+fn a_loop_over_copies_of_a_word_that_was_compared_is_counted() {
+    let mut asm = Asm::default();
+    // mov rcx, [rsi]; mov rdx, rcx; cmp rcx, 4; ja out
+    asm.function("f")
+        .cli()
+        .bytes(&[0x48, 0x8b, 0x0e, 0x48, 0x89, 0xca]);
+    asm.bytes(&[0x48, 0x83, 0xf9, 0x04]).jcc(7, "out");
+    // test rdx, rdx; je out; then as often as it says
+    asm.bytes(&[0x48, 0x85, 0xd2]).jcc(JE, "out");
+    asm.place("on")
+        .nops(2)
+        .bytes(&[0x48, 0xff, 0xca])
+        .jcc(JNE, "on");
+    asm.place("out").sti().ret();
+    assert_eq!(bound(&mut asm), 6 + 4 * 4 + 2);
+}
