@@ -2,7 +2,8 @@
 //!
 //! A call is `syscall` with its number in `eax` and up to two arguments in `rsi` and `rdx`. A message is six words, in `rbx`,
 //! `rbp` and `r12` to `r15`. The result is an [`Error`]'s number or 0 in `rax`, a value in `rdx`, and for calls that receive
-//! the message in its registers. All other registers are lost, `gs` always.
+//! the message in its registers. Calls that are not about messages leave these as they were. All other registers are lost, `gs`
+//! always.
 #![no_std]
 
 /// Of all that is here. It rises with each change.

@@ -91,9 +91,9 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         Call::Renew => task.renew(a).map(done),
         Call::Panic => stop_at_call(task, frame, FaultKind::Panic, 0),
         Call::TimerlatOpen => timerlat::open(a).map(done),
-        Call::TimerlatWait => match timerlat::wait(a) {
+        Call::TimerlatWait => match timerlat::wait(a, frame) {
             Ok(None) => stop_at_call(task, frame, FaultKind::Killed, 0),
-            Ok(Some(due)) => Ok(due),
+            Ok(Some(handoff)) => return handoff.into_exit(),
             Err(error) => Err(error),
         },
         Call::TimerlatClose => timerlat::close().map(done),

@@ -14,11 +14,13 @@ use core::sync::atomic::{
 use spin::Once;
 use takt_abi::Error;
 
+use super::frame::Frame;
 use crate::arch::percpu;
 use crate::clock::Instant;
 use crate::config::MAX_CPUS;
 use crate::error;
 use crate::soft_timer::{Expiry, Timer};
+use crate::switch::Handoff;
 use crate::thread::{self, Thread};
 
 /// Who measures. Each function is told the CPU; all but `expired` run in the thread that is measured, in the kernel.
@@ -33,8 +35,8 @@ pub struct Source {
     /// It has come back from user space at that time, in TSC cycles, if it has been there since it was woken; the second is
     /// what it says of itself. Gives the time of the next activation, or none if there is to be no more: then it is stopped.
     pub next: fn(usize, Option<u64>, u64) -> Option<Instant>,
-    /// It was woken for the activation at the first time, and runs at the second.
-    pub woken: fn(usize, Instant, Instant),
+    /// It was woken for the activation at the first time, and runs at the second. Without it, it goes on in user space at once.
+    pub woken: Option<fn(usize, Instant, Instant)>,
     /// It is not measured any more.
     pub closed: fn(usize),
 }
@@ -151,10 +153,10 @@ fn prepare(source: &Source, cpu: usize, place: &Place) -> Result<(), Error> {
     (source.opened)(cpu)
 }
 
-/// [`Call::TimerlatWait`](takt_abi::Call::TimerlatWait): when the activation was due, in TSC cycles; none if the task is to
-/// be stopped.
+/// [`Call::TimerlatWait`](takt_abi::Call::TimerlatWait): into the frame goes when the activation was due, in TSC cycles. Gives the
+/// switch that there is to be; none if the task is to be stopped.
 #[inline(always)]
-pub(super) fn wait(own_time: u64) -> Result<Option<u64>, Error> {
+pub(super) fn wait(own_time: u64, frame: &Frame) -> Result<Option<Handoff>, Error> {
     let (cpu, place) = own();
     if !place.is_owned_by_me() {
         return Err(Error::NoHandle);
@@ -162,7 +164,7 @@ pub(super) fn wait(own_time: u64) -> Result<Option<u64>, Error> {
     let (Some(source), Some(timer)) = (source(), place.timer.get()) else {
         return Ok(None);
     };
-    let is_back = place.is_away.swap(false, Relaxed);
+    let is_back = place.is_away.swap(true, Relaxed);
     let back = is_back.then(|| Instant::now().cycles());
     if place.is_over() {
         return Ok(None);
@@ -170,7 +172,11 @@ pub(super) fn wait(own_time: u64) -> Result<Option<u64>, Error> {
     let Some(due) = (source.next)(cpu, back, own_time) else {
         return Ok(None);
     };
+    frame.give(Ok(due.cycles()));
     timer.arm(due);
+    let Some(woken) = source.woken else {
+        return Ok(Some(thread::begin_park()));
+    };
     let now = loop {
         // Without an end: it cannot time out.
         let _ = thread::park(Instant::NEVER);
@@ -184,9 +190,8 @@ pub(super) fn wait(own_time: u64) -> Result<Option<u64>, Error> {
             break now;
         }
     };
-    (source.woken)(cpu, due, now);
-    place.is_away.store(true, Relaxed);
-    Ok(Some(due.cycles()))
+    woken(cpu, due, now);
+    Ok(Some(Handoff::done(Ok(()))))
 }
 
 /// [`Call::TimerlatClose`](takt_abi::Call::TimerlatClose).

@@ -57,8 +57,9 @@ pub fn park(deadline: Instant) -> Result<(), Error> {
     Ok(())
 }
 
+/// The first half of [`park`] without an end.
 #[inline(never)]
-fn begin_park() -> Handoff {
+pub(crate) fn begin_park() -> Handoff {
     if !sched::may_block() {
         return Handoff::wrong_context();
     }

@@ -19,6 +19,8 @@ mod yields;
 
 pub use create::Builder;
 pub use exit::exit;
+#[cfg(feature = "tasks")]
+pub(crate) use handle::begin_park;
 pub use handle::{Policy, Thread, current, park};
 pub use stack::{Registration, Stack, for_each_stack};
 pub use table::{Info, State, Times, count_times, for_each};

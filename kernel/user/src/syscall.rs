@@ -63,6 +63,30 @@ fn syscall(call: Call, a: u64, b: u64, message: Message) -> Given {
     }
 }
 
+/// A call that leaves the message's registers as they were, in which the compiler may have what it likes.
+#[inline(always)]
+fn short(call: Call, a: u64, b: u64) -> Result<u64, Error> {
+    let (status, value);
+    // SAFETY: the kernel changes no memory of the task's, and no register but those that are said here.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") call as u64 => status,
+            inout("rsi") a => _,
+            inout("rdx") b => value,
+            out("rcx") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+    match Error::from_number(status) {
+        None => Ok(value),
+        Some(error) => Err(error),
+    }
+}
+
 fn plain(call: Call, a: u64, b: u64) -> Result<u64, Error> {
     syscall(call, a, b, NO_MESSAGE)
         .result()
@@ -78,19 +102,20 @@ pub fn null() {
 /// Lets a task of the same priority run.
 pub fn yield_now() {
     // It cannot fail.
-    let _ = plain(Call::Yield, 0, 0);
+    let _ = short(Call::Yield, 0, 0);
 }
 
 /// The time since the machine was switched on, in nanoseconds.
 #[must_use]
 pub fn time() -> u64 {
-    plain(Call::Time, 0, 0).unwrap_or_default()
+    short(Call::Time, 0, 0).unwrap_or_default()
 }
 
 /// Waits until the [`time`] is this.
+#[inline(always)]
 pub fn sleep_until(deadline: u64) {
     // It cannot fail.
-    let _ = plain(Call::SleepUntil, deadline, 0);
+    let _ = short(Call::SleepUntil, deadline, 0);
 }
 
 #[inline(always)]
@@ -161,17 +186,17 @@ pub fn reply_and_receive(message: Message, mask: u32, deadline: u64) -> Result<R
 }
 
 pub(crate) fn timerlat_open(cpu: u32) -> Result<(), Error> {
-    plain(Call::TimerlatOpen, cpu.into(), 0).map(|_| ())
+    short(Call::TimerlatOpen, cpu.into(), 0).map(|_| ())
 }
 
 #[inline(always)]
 pub(crate) fn timerlat_wait(ran_at: u64) -> Result<u64, Error> {
-    plain(Call::TimerlatWait, ran_at, 0)
+    short(Call::TimerlatWait, ran_at, 0)
 }
 
 pub(crate) fn timerlat_close() {
     // It is the task's.
-    let _ = plain(Call::TimerlatClose, 0, 0);
+    let _ = short(Call::TimerlatClose, 0, 0);
 }
 
 pub(crate) fn log(text: &[u8]) {

@@ -1,5 +1,7 @@
 //! What timerlat measures.
 
+use core::arch::x86_64::_rdtsc;
+
 use takt_user::timerlat::Timerlat;
 use takt_user::{exit, sleep_until, time};
 
@@ -8,8 +10,36 @@ const WAITS: u64 = 0x100;
 /// Besides that: it sleeps for longer than a period each time.
 const IS_LATE: u64 = 0x200;
 
+/// Instead: it sleeps some times, and ends with how late it was at most, in ns where the TSC counts them.
+const SLEEPS: u64 = 0x400;
+/// Instead: it computes for so long that the one that sleeps is done.
+const SPINS: u64 = 0x800;
+
+fn now() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { _rdtsc() }
+}
+
+fn lateness() -> u64 {
+    let begun = now().next_multiple_of(1_000_000);
+    let late = (1..10).map(|nr| {
+        let deadline = begun + nr * 1_000_000;
+        sleep_until(deadline);
+        now() - deadline
+    });
+    late.max().unwrap_or(0)
+}
+
 /// Opens the CPU's timerlat, and ends with the number of the error that it gives.
 pub(crate) fn run(what: u64) {
+    if what & SLEEPS != 0 {
+        exit(lateness());
+    }
+    if what & SPINS != 0 {
+        let begun = now();
+        while now() - begun < 12_000_000 {}
+        return;
+    }
     let timerlat = match Timerlat::open(what as u32 & 0xff) {
         Ok(timerlat) => timerlat,
         Err(error) => exit(error as u64),

@@ -31,7 +31,7 @@ static TIMERLAT: Source = Source {
     opened,
     expired,
     next,
-    woken,
+    woken: Some(woken),
     closed: |_| ended(),
 };
 
@@ -39,7 +39,7 @@ static CYCLICTEST: Source = Source {
     opened,
     expired: |_, _| {},
     next: next_cycle,
-    woken: |_, _, _| {},
+    woken: None,
     closed: |_| ended(),
 };
 

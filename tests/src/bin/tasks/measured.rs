@@ -3,8 +3,8 @@
 use takt_abi::{Error, FaultKind};
 use takt_kernel::task::Ended;
 use takt_kernel::{time, trace};
-use takt_tests::harness::Failure;
-use takt_tests::{check, check_eq, target_test};
+use takt_tests::harness::{Failure, print};
+use takt_tests::{check, check_eq, note, target_test};
 use takt_tracer::control::osnoise::{Flag, Param};
 
 use crate::{CLIENT, SERVER, start};
@@ -14,6 +14,8 @@ const MEASURED: u64 = 7;
 /// What it is told besides the CPU: see the task.
 const WAITS: u32 = 0x100;
 const IS_LATE: u32 = 0x200;
+const SLEEPS: u32 = 0x400;
+const SPINS: u32 = 0x800;
 
 /// Opens a CPU's timerlat; gives the error's number, or 0.
 fn open(cpu: u32) -> Result<u64, Failure> {
@@ -21,6 +23,11 @@ fn open(cpu: u32) -> Result<u64, Failure> {
         Ended::Exited(code) => Ok(code),
         Ended::Stopped(fault) => Err(Failure::new(format_args!("{fault}"))),
     }
+}
+
+/// How late a thread is at most that sleeps in user space, in instructions.
+fn lateness() -> Result<u64, Failure> {
+    open(SLEEPS)
 }
 
 fn set_workload(on: bool) -> Result<(), Failure> {
@@ -46,6 +53,19 @@ target_test! {
         check_eq!(open(0)?, Error::InvalidArgument as u64);
         trace::set_tracer("nop")?;
         check_eq!(killed(ended), true);
+        Ok(())
+    }
+
+    /// Exact instructions from a deadline to the thread that waits for it in user space, while the CPU is idle and beside one that
+    /// computes there.
+    fn deadlines_reach_user_space(Alone) {
+        let idle = lateness()?;
+        let spinner = start((SERVER.0, MEASURED), SPINS)?;
+        let busy = lateness()?;
+        spinner.succeeds()?;
+        note!("{idle} instructions, beside another {busy}");
+        check!(idle < busy && busy < 400, "{idle}, {busy}");
+        print(format_args!("bench task-deadline-busy insn {busy}\n"));
         Ok(())
     }
 

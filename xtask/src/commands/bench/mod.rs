@@ -172,8 +172,13 @@ fn measure(
     sizes::per_event(&mut values);
     tell!("Calling tasks …");
     let tasks = super::test::with_tasks("tasks", "tests/tasks/takt.app.toml")?;
-    let booted = folder.boot(&tasks, "capture=off test=messages::calls_are_short")?;
-    values.extend(images::lines(&booted.serial)?);
+    for test in [
+        "messages::calls_are_short",
+        "measured::deadlines_reach_user_space",
+    ] {
+        let booted = folder.boot(&tasks, &format!("capture=off test={test}"))?;
+        values.extend(images::lines(&booted.serial)?);
+    }
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
     Ok(values)

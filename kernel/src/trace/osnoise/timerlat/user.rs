@@ -21,7 +21,7 @@ static SOURCE: Source = Source {
     },
     expired,
     next,
-    woken,
+    woken: Some(woken),
     closed: |_| {},
 };
 
