@@ -6,7 +6,7 @@
 #![no_std]
 #![no_main]
 
-use takt_kernel::time::sleep_nanos;
+use takt_kernel::time::{Nanos, sleep};
 use takt_kernel::trace::{self, Event, events};
 use takt_kernel::{Error, trace_event, trace_marker};
 use takt_tracer::{event, event_class};
@@ -29,8 +29,8 @@ const BURSTS: u8 = 10;
 const DROPPED: u64 = 100;
 /// There is a text once in so many events.
 const MARKER: u32 = 64;
-/// How long the idle thread is given at a time to hand over what is complete, in nanoseconds.
-const PAUSE: u64 = 100_000;
+/// How long the idle thread is given at a time to hand over what is complete.
+const PAUSE: Nanos = Nanos::from_micros(100);
 
 /// Records until so many events were dropped. The idle thread, which would make room, does not run meanwhile.
 fn burst(burst: u8) {
@@ -59,7 +59,7 @@ fn bursts() -> Result<(), Error> {
     for number in 0..BURSTS {
         burst(number);
         while trace::has_full() {
-            sleep_nanos(PAUSE)?;
+            sleep(PAUSE)?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_board::drivers::hpet::Timer;
 use takt_board::drivers::rtc::{self, Alarm, Time};
 use takt_kernel::fault::ExitCode;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_kernel::{Error, irq};
 
 takt_board::entry!(main);
@@ -43,7 +43,7 @@ fn clocks() -> Result<(), Error> {
     alarm.set(later(now.time))?;
     let mut timer = Timer::take(0, irq::request("hpet", on_tick, 0)?, 0)?;
     timer.periodic(100_000_000)?;
-    alarm.wait_until(Instant::after_nanos(10_000_000_000))?;
+    alarm.wait_until(Instant::after(Nanos::from_secs(10)))?;
     timer.cancel();
     defmt::info!(
         "it is {}, {=u32} ticks later",

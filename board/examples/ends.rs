@@ -11,7 +11,7 @@ use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{preempt, thread_stack, trace, trace_event};
 use takt_tracer::{event, event_class};
 
@@ -89,10 +89,10 @@ fn loggers() {
     };
     for number in 0..INSTRUCTIONS {
         NUMBER.store(number, Relaxed);
-        timer.arm(Instant::now() + u64::from(number));
+        timer.arm(Instant::now() + Cycles::new(u64::from(number)));
         defmt::info!("thread {=u32}", number);
         // The log is handed over meanwhile.
-        if sleep_nanos(200_000).is_err() {
+        if sleep(Nanos::from_micros(200)).is_err() {
             return;
         }
     }

@@ -9,7 +9,7 @@ use core::hint::black_box;
 
 use takt_board::cmdline::CommandLine;
 use takt_board::control;
-use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
+use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_kernel::trace::{self, Event, events};
 use takt_kernel::{Error, irq, trace_event, trace_marker};
 use takt_tracer::control::gate;
@@ -105,7 +105,7 @@ fn live(line: &CommandLine<'_>) -> Result<(), Error> {
     control::start(line)?;
     let mut next = Instant::now();
     loop {
-        next = next + nanos_to_cycles(1_000_000);
+        next += Nanos::from_millis(1).to_cycles();
         sleep_until(next)?;
         raise();
     }

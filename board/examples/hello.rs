@@ -6,7 +6,7 @@
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
+use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_kernel::{thread_stack, trace, trace_event};
 use takt_tracer::event;
 
@@ -27,10 +27,10 @@ static READY: Semaphore = Semaphore::new(0, 16);
 
 /// Every millisecond, at absolute times, so that nothing drifts.
 fn sampler(nr_samples: usize) {
-    let period = nanos_to_cycles(1_000_000);
+    let period = Nanos::from_millis(1).to_cycles();
     let mut next = Instant::now();
     for n in 0..nr_samples {
-        next = next + period;
+        next += period;
         if sleep_until(next).is_err() {
             return;
         }
@@ -53,7 +53,7 @@ fn main(_command_line: &'static str) {
     };
     for _ in 0..5 {
         // At most 10 ms: a time-out is an error, not a hang.
-        match READY.take_until(Instant::after_nanos(10_000_000)) {
+        match READY.take_until(Instant::after(Nanos::from_millis(10))) {
             Ok(()) => defmt::info!("reading {=i16}", LATEST.lock().map_or(-1, |latest| *latest)),
             Err(error) => defmt::warn!("no reading: {}", error),
         }

@@ -9,7 +9,7 @@
 use takt_board::cmdline::CommandLine;
 use takt_board::drivers::watchdog::{I6300esb, Tco, Watchdog};
 use takt_kernel::fault::ExitCode;
-use takt_kernel::time::sleep_nanos;
+use takt_kernel::time::{Nanos, sleep};
 
 takt_board::entry!(main);
 
@@ -24,11 +24,11 @@ fn live_with(mut watchdog: impl Watchdog) -> Result<(), takt_kernel::Error> {
     let ms = watchdog.start(TIMEOUT_MS)?;
     defmt::info!("it bites after {=u32} ms", ms);
     for _ in 0..5 {
-        sleep_nanos(4 * SECOND_NS)?;
+        sleep(Nanos::new(4 * SECOND_NS))?;
         watchdog.feed();
     }
     defmt::info!("fed no more");
-    sleep_nanos(u64::from(ms) * 2_000_000)?;
+    sleep(Nanos::new(u64::from(ms) * 2_000_000))?;
     defmt::error!("the watchdog does not bite");
     takt_board::end(ExitCode::Failed);
 }

@@ -4,10 +4,14 @@
 //!
 //! Source: ACPI specification 6.4, 5.2.
 
-pub(crate) use ids::ApicIds;
+use heapless::Vec;
+use takt_kernel::config::MAX_CPUS;
+
+/// Local APIC ids; those of CPUs above what there is room for are not among them.
+pub(crate) type ApicIds = Vec<u32, MAX_CPUS>;
 
 /// What the tables say.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     /// Local APIC ids of the usable CPUs, the boot CPU among them.
     pub(crate) cpus: ApicIds,
@@ -51,9 +55,9 @@ pub(crate) struct Source {
 }
 
 /// I/O APICs, and the ISA interrupts that do not come in at the pin of their number, or not as ISA has it.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Wiring {
-    io_apics: [Option<IoApic>; MAX_IO_APICS],
+    io_apics: Vec<IoApic, MAX_IO_APICS>,
     overrides: [Option<Source>; NR_ISA],
 }
 
@@ -62,7 +66,7 @@ const NR_ISA: usize = 16;
 
 impl Wiring {
     pub(crate) fn io_apics(&self) -> impl Iterator<Item = IoApic> {
-        self.io_apics.into_iter().flatten()
+        self.io_apics.iter().copied()
     }
 
     /// Where an ISA interrupt comes in; `None` for numbers that there are not.
@@ -72,31 +76,6 @@ impl Wiring {
             gsi: irq.into(),
             flags: 0,
         }))
-    }
-}
-
-/// A short list of APIC ids.
-mod ids {
-    use takt_kernel::config::MAX_CPUS;
-
-    /// Up to `MAX_CPUS` ids.
-    #[derive(Clone, Copy, Debug, Default)]
-    pub(crate) struct ApicIds {
-        ids: [u32; MAX_CPUS],
-        len: usize,
-    }
-
-    impl ApicIds {
-        pub(crate) fn push(&mut self, id: u32) {
-            if let Some(slot) = self.ids.get_mut(self.len) {
-                *slot = id;
-                self.len += 1;
-            }
-        }
-
-        pub(crate) fn as_slice(&self) -> &[u32] {
-            &self.ids[..self.len]
-        }
     }
 }
 
@@ -220,15 +199,12 @@ fn read_madt(table: &[u8], found: &mut Tables) {
         };
         match (kind, len) {
             (0, 8..) if u32_at(entry, 4).is_some_and(|flags| flags & 1 != 0) => {
-                found.cpus.push(u32::from(entry[3]));
+                // Those above what there is room for are left out.
+                let _ = found.cpus.push(u32::from(entry[3]));
             }
             (1, 12..) => {
-                let slots = &mut found.wiring.io_apics;
-                let free = slots.iter_mut().find(|slot| slot.is_none());
-                if let (Some(slot), Some(address), Some(first)) =
-                    (free, u32_at(entry, 4), u32_at(entry, 8))
-                {
-                    *slot = Some(IoApic { address, first });
+                if let (Some(address), Some(first)) = (u32_at(entry, 4), u32_at(entry, 8)) {
+                    let _ = found.wiring.io_apics.push(IoApic { address, first });
                 }
             }
             (2, 10..) if entry[2] == 0 => {

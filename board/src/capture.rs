@@ -12,8 +12,9 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use spin::Mutex;
 use takt_kernel::config::{MAX_CPUS, TRACE_NR_SUBS};
 use takt_kernel::fault::ExitCode;
+use takt_kernel::smp;
+use takt_kernel::time::{self, Nanos};
 use takt_kernel::trace::{self, SUB_BUFFER, SubBuffer};
-use takt_kernel::{smp, time};
 use takt_timerlat::stats::Status;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
 
@@ -27,7 +28,7 @@ pub(crate) use text::text;
 
 /// Under a hypervisor the hand-over takes real time: it is put off if the next timer is closer than this,
 /// unless a quarter of the ring is full.
-const MARGIN_NS: u64 = 100_000;
+const MARGIN: Nanos = Nanos::from_micros(100);
 
 const BUSY: &[u8] =
     b"the end of the trace was not handed over: another thread is at it and does not run\n";
@@ -178,7 +179,7 @@ pub(crate) fn idle() {
         return;
     }
     // With activations closer together than the margin the ring would fill up; then the hand-over must not wait.
-    if time::nanos_until_next() > MARGIN_NS || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 {
+    if time::until_next_deadline() > MARGIN || trace::nr_full() > TRACE_NR_SUBS as u64 / 4 {
         hand_over_of(smp::this_cpu());
     }
 }
@@ -201,7 +202,7 @@ pub fn finish(code: ExitCode) {
     // Another thread may be at it, perhaps one that this one keeps from running.
     let is_free = (0..TRIES).any(|_| {
         CONSOLE.try_lock().is_some() || {
-            let _ = time::sleep_nanos(1_000_000);
+            let _ = time::sleep(Nanos::from_millis(1));
             false
         }
     });

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use takt_kernel::config::{CONTROL_STACK_SIZE, MAX_CPUS, RTT_LINES_SIZE};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Cycles, Instant, Nanos};
 use takt_kernel::{Error, config, smp, thread_stack, trace};
 use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::control::{ControlBlock, gate};
@@ -68,7 +68,7 @@ pub fn start(line: &CommandLine<'_>) -> Result<(), Error> {
         block.is_listening.store(1, Relaxed);
         let period = match has_gate {
             true => NO_PERIOD,
-            false => time::nanos_to_cycles(period.max(MIN_PERIOD_NS)),
+            false => Nanos::new(period.max(MIN_PERIOD_NS)).to_cycles().get(),
         };
         let thread = Builder::new("control", PRIORITY)?.spawn(&STACK, listen, period as usize)?;
         // What it does is not what anybody wants to see of the system.
@@ -98,7 +98,7 @@ fn listen(period: usize) {
         if period as u64 == NO_PERIOD {
             crate::gate::pass();
         } else {
-            next = next + period as u64;
+            next += Cycles::new(period as u64);
             if time::sleep_until(next).is_err() {
                 return;
             }
@@ -125,7 +125,7 @@ fn listen(period: usize) {
 /// Carries out a setting. `stands_at` is the time from which one that lets time pass counts.
 fn carry_out(setting: Setting<'_>, stands_at: &mut Instant) -> Result<(), Errno> {
     if let Setting::Pass(nanos) = setting {
-        *stands_at = *stands_at + time::nanos_to_cycles(nanos);
+        *stands_at += Nanos::new(nanos).to_cycles();
         return Ok(time::sleep_until(*stands_at)?);
     }
     let done = tracing::carry_out(setting);

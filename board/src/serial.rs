@@ -109,7 +109,7 @@ impl Read for Serial {
             return Ok(0);
         }
         while !self.read_ready()? {
-            if takt_kernel::time::sleep_nanos(100_000).is_err() {
+            if takt_kernel::time::sleep(takt_kernel::time::Nanos::from_micros(100)).is_err() {
                 core::hint::spin_loop();
             }
         }

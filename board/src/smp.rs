@@ -10,7 +10,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use spin::Once;
 use takt_kernel::config::{IDLE_STACK_SIZE, MAX_CPUS};
 use takt_kernel::machine::{self, Text};
-use takt_kernel::{boot, smp, thread_stack, time};
+use takt_kernel::time::{self, Nanos};
+use takt_kernel::{boot, smp, thread_stack};
 
 use crate::acpi::ApicIds;
 
@@ -173,12 +174,12 @@ fn start_one(number: usize, apic_id: u32) -> bool {
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     // SAFETY: ACPI lists the CPU, and it does not run yet.
     unsafe { machine::send_init(apic_id) };
-    let _ = time::sleep_nanos(10_000_000);
+    let _ = time::sleep(Nanos::from_millis(10));
     for _ in 0..2 {
         // SAFETY: it waits since INIT, and at that page is the trampoline, which goes to `boot::secondary`.
         unsafe { machine::send_startup(apic_id, TRAMPOLINE_PAGE) };
         for _ in 0..100 {
-            let _ = time::sleep_nanos(500_000);
+            let _ = time::sleep(Nanos::from_micros(500));
             if smp::is_online(number) {
                 return true;
             }

@@ -6,7 +6,7 @@ use takt_kernel::config::{MAIN_STACK_SIZE, MAX_CPUS};
 use takt_kernel::fault::{self, ExitCode};
 use takt_kernel::machine::{self, Machine};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{boot as kernel_boot, thread_stack};
 
 use crate::acpi::{self, Root};
@@ -22,7 +22,7 @@ use crate::tracing::Stage;
 use crate::{clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
-const MAX_HALT_MARGIN_NS: u64 = 1_000_000;
+const MAX_HALT_MARGIN: Nanos = Nanos::from_millis(1);
 
 struct Pc;
 
@@ -175,13 +175,13 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         _ => told.rsdp,
     };
     // The only CPU and its timer are known without them.
-    let tables = match cfg!(feature = "devices") || MAX_CPUS > 1 {
+    let mut tables = match cfg!(feature = "devices") || MAX_CPUS > 1 {
         true => acpi::read(rsdp),
         false => acpi::Tables::default(),
     };
     #[cfg(feature = "devices")]
     {
-        crate::ioapic::init(tables.wiring);
+        crate::ioapic::init(core::mem::take(&mut tables.wiring));
         crate::pci::init(tables.ecam);
         crate::drivers::init(&tables);
     }
@@ -189,7 +189,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
-    time::set_halt_margin(time::nanos_to_cycles(margin.min(MAX_HALT_MARGIN_NS)));
+    time::set_halt_margin(Nanos::new(margin).min(MAX_HALT_MARGIN).to_cycles());
     #[cfg(feature = "capture")]
     capture::start_as_told(line.get("capture"), command_line);
     defmt::info!(

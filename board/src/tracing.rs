@@ -352,13 +352,14 @@ fn stack_after_events(_: bool) -> Result<(), Errno> {
 /// What the latency tracers keep.
 #[cfg(feature = "latency-tracers")]
 fn latencies(setting: Setting<'_>) -> Result<(), Errno> {
+    use takt_kernel::time::Nanos;
     use takt_kernel::trace::{hwlat, latency};
 
     match setting {
-        Setting::MaxLatency(nanos) => latency::set_max(nanos),
-        Setting::Thresh(nanos) => latency::set_thresh(nanos),
-        Setting::HwlatWindow(nanos) => hwlat::set_window(nanos, hwlat::window().1)?,
-        Setting::HwlatWidth(nanos) => hwlat::set_window(hwlat::window().0, nanos)?,
+        Setting::MaxLatency(nanos) => latency::set_max(Nanos::new(nanos)),
+        Setting::Thresh(nanos) => latency::set_thresh(Nanos::new(nanos)),
+        Setting::HwlatWindow(nanos) => hwlat::set_window(Nanos::new(nanos), hwlat::window().1)?,
+        Setting::HwlatWidth(nanos) => hwlat::set_window(hwlat::window().0, Nanos::new(nanos))?,
         _ => return Err(Errno::NoEntry),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The clock: instants in cycles of the TSC, and how long a cycle is.
+//! The clock: instants in cycles of the TSC, lengths of time in cycles and in nanoseconds, and how long a cycle is.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,12 +11,133 @@ static CYCLES_MULT: AtomicU64 = AtomicU64::new(1 << 32);
 /// Cycles to nanoseconds: `(cycles * mult) >> 32`.
 static NANOS_MULT: AtomicU64 = AtomicU64::new(1 << 32);
 
+/// What both units of time can do. Sums and products end at the longest time, differences at none: what is too long to
+/// count never comes.
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+        #[repr(transparent)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// No time.
+            pub const ZERO: Self = Self(0);
+            /// The longest time that can be counted.
+            pub const MAX: Self = Self(u64::MAX);
+
+            /// So many of them.
+            #[inline(always)]
+            #[must_use]
+            pub const fn new(count: u64) -> Self {
+                Self(count)
+            }
+
+            /// How many they are.
+            #[inline(always)]
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+
+        impl core::ops::Add for $name {
+            type Output = Self;
+
+            #[inline(always)]
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+
+        impl core::ops::Sub for $name {
+            type Output = Self;
+
+            #[inline(always)]
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+
+        impl core::ops::Mul<u64> for $name {
+            type Output = Self;
+
+            #[inline(always)]
+            fn mul(self, times: u64) -> Self {
+                Self(self.0.saturating_mul(times))
+            }
+        }
+
+        impl core::ops::Div<u64> for $name {
+            type Output = Self;
+
+            /// # Panics
+            /// If `parts` is 0.
+            #[inline(always)]
+            fn div(self, parts: u64) -> Self {
+                Self(self.0 / parts)
+            }
+        }
+    };
+}
+
+unit! {
+    /// A length of time in cycles of the TSC: what the kernel counts in.
+    Cycles
+}
+
+unit! {
+    /// A length of time in nanoseconds: what people and settings count in.
+    Nanos
+}
+
+impl Cycles {
+    /// In nanoseconds, rounded down; [`Nanos::MAX`] for what is more.
+    #[inline]
+    #[must_use]
+    pub fn to_nanos(self) -> Nanos {
+        Nanos(scale(self.0, &NANOS_MULT))
+    }
+}
+
+impl Nanos {
+    /// So many microseconds.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_micros(count: u64) -> Self {
+        Self(count.saturating_mul(1_000))
+    }
+
+    /// So many milliseconds.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_millis(count: u64) -> Self {
+        Self(count.saturating_mul(1_000_000))
+    }
+
+    /// So many seconds.
+    #[inline(always)]
+    #[must_use]
+    pub const fn from_secs(count: u64) -> Self {
+        Self(count.saturating_mul(1_000_000_000))
+    }
+
+    /// In cycles of the TSC, rounded down; [`Cycles::MAX`] for what is more.
+    #[inline]
+    #[must_use]
+    pub fn to_cycles(self) -> Cycles {
+        Cycles(scale(self.0, &CYCLES_MULT))
+    }
+}
+
 /// A point in time, in cycles of the TSC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(transparent)]
 pub struct Instant(u64);
 
 impl Instant {
+    /// When the counter was 0: the machine's start, or a moment before.
+    pub const ZERO: Self = Self(0);
     /// Later than everything: no time-out.
     pub const NEVER: Self = Self(u64::MAX);
 
@@ -41,20 +162,37 @@ impl Instant {
         self.0
     }
 
-    /// This many nanoseconds from now.
+    /// This long from now.
     #[must_use]
-    pub fn after_nanos(nanos: u64) -> Self {
-        Self::now() + nanos_to_cycles(nanos)
+    pub fn after(time: Nanos) -> Self {
+        Self::now() + time.to_cycles()
     }
 }
 
-impl core::ops::Add<u64> for Instant {
+impl core::ops::Add<Cycles> for Instant {
     type Output = Self;
 
-    /// An instant that many cycles later.
+    /// So much later, at most [`Instant::NEVER`].
     #[inline(always)]
-    fn add(self, cycles: u64) -> Self {
-        Self(self.0.saturating_add(cycles))
+    fn add(self, time: Cycles) -> Self {
+        Self(self.0.saturating_add(time.0))
+    }
+}
+
+impl core::ops::AddAssign<Cycles> for Instant {
+    #[inline(always)]
+    fn add_assign(&mut self, time: Cycles) {
+        *self = *self + time;
+    }
+}
+
+impl core::ops::Sub for Instant {
+    type Output = Cycles;
+
+    /// How long it is after `earlier`; no time if it is before.
+    #[inline(always)]
+    fn sub(self, earlier: Self) -> Cycles {
+        Cycles(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -77,18 +215,4 @@ pub fn tsc_hz() -> u64 {
 fn scale(value: u64, mult: &AtomicU64) -> u64 {
     let scaled = (u128::from(value) * u128::from(mult.load(Relaxed))) >> 32;
     u64::try_from(scaled).unwrap_or(u64::MAX)
-}
-
-/// Nanoseconds to cycles, rounded down; `u64::MAX` for what is more.
-#[inline]
-#[must_use]
-pub fn nanos_to_cycles(nanos: u64) -> u64 {
-    scale(nanos, &CYCLES_MULT)
-}
-
-/// Cycles to nanoseconds, rounded down; `u64::MAX` for what is more.
-#[inline]
-#[must_use]
-pub fn cycles_to_nanos(cycles: u64) -> u64 {
-    scale(cycles, &NANOS_MULT)
 }

@@ -132,8 +132,8 @@ pub const STACK_TABLES: usize = number(option_env!("TAKT_STACK_TABLES"), 16);
 // The symbol's value tells the linker.
 core::arch::global_asm!(".global takt_stack_tables", ".set takt_stack_tables, {}", const STACK_TABLES);
 
-/// Default quantum of round-robin threads, in nanoseconds.
-pub const RR_QUANTUM_NS: u64 = 10_000_000;
+/// Default quantum of round-robin threads.
+pub const RR_QUANTUM: crate::clock::Nanos = crate::clock::Nanos::from_millis(10);
 
 /// Longest chain of mutexes along which priority is inherited.
 pub const MAX_PI_CHAIN: usize = takt_scheduler::pi::MAX_CHAIN;

@@ -13,7 +13,7 @@ use crate::thread::tcb::Wait;
 use crate::timers;
 use crate::wait;
 
-pub use crate::clock::{Instant, cycles_to_nanos, nanos_to_cycles, set_tsc_hz, tsc_hz};
+pub use crate::clock::{Cycles, Instant, Nanos, set_tsc_hz, tsc_hz};
 pub use crate::idle::set_halt_margin;
 pub use crate::soft_timer::{Expiry, Timer};
 
@@ -41,12 +41,12 @@ pub(crate) fn begin_sleep(deadline: Instant) -> Handoff {
     wait::begin_sleep(deadline.cycles())
 }
 
-/// Sleeps for at least this many nanoseconds.
+/// Sleeps for at least so long.
 ///
 /// # Errors
 /// As [`sleep_until`].
-pub fn sleep_nanos(nanos: u64) -> Result<(), Error> {
-    sleep_until(Instant::after_nanos(nanos))
+pub fn sleep(time: Nanos) -> Result<(), Error> {
+    sleep_until(Instant::after(time))
 }
 
 /// Busy delay and sleep for embedded-hal drivers: sleeps where that is allowed, spins elsewhere.
@@ -55,7 +55,7 @@ pub struct Delay;
 
 impl embedded_hal::delay::DelayNs for Delay {
     fn delay_ns(&mut self, ns: u32) {
-        let end = Instant::after_nanos(u64::from(ns));
+        let end = Instant::after(Nanos::new(u64::from(ns)));
         // Waking a thread costs about a microsecond; below that spinning is more exact.
         if ns < 2_000 || sleep_until(end).is_err() {
             while Instant::now() < end {
@@ -65,8 +65,8 @@ impl embedded_hal::delay::DelayNs for Delay {
     }
 }
 
-/// Time from now to the next deadline of this CPU, in nanoseconds.
+/// How long it is from now to the next deadline of this CPU; [`Nanos::MAX`] or nearly so if there is none.
 #[must_use]
-pub fn nanos_until_next() -> u64 {
-    cycles_to_nanos(timers::next_deadline().cycles().saturating_sub(tsc::now()))
+pub fn until_next_deadline() -> Nanos {
+    (timers::next_deadline() - Instant::now()).to_nanos()
 }

@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use takt_kernel::thread::{Builder, Policy, Thread, Times};
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_kernel::{Error, thread_stack};
 
 /// How many workers there can be at once.
@@ -56,11 +56,11 @@ pub fn spawn(
 pub fn spawn_rr(
     slot: usize,
     priority: u8,
-    quantum_ns: u64,
+    quantum: Nanos,
     entry: fn(usize),
     argument: usize,
 ) -> Result<Thread, Error> {
-    let builder = Builder::new(NAMES[slot], priority)?.policy(Policy::RoundRobin(quantum_ns));
+    let builder = Builder::new(NAMES[slot], priority)?.policy(Policy::RoundRobin(quantum));
     builder.spawn(&STACKS[slot], entry, argument)
 }
 
@@ -77,13 +77,13 @@ pub fn join(threads: &[Thread]) -> Result<(), Error> {
 /// The time that many milliseconds from now.
 #[must_use]
 pub fn after_ms(ms: u64) -> Instant {
-    Instant::after_nanos(ms * 1_000_000)
+    Instant::after(Nanos::new(ms * 1_000_000))
 }
 
 /// The time that many microseconds from now.
 #[must_use]
 pub fn after_us(us: u64) -> Instant {
-    Instant::after_nanos(us * 1000)
+    Instant::after(Nanos::new(us * 1000))
 }
 
 /// Uses exactly `instructions` (rounded up to even) of CPU time, however often it is preempted.

@@ -1,6 +1,6 @@
 //! Time, in cycles of the TSC.
 
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Cycles, Instant, Nanos};
 
 use crate::result::code;
 
@@ -18,19 +18,19 @@ pub extern "C" fn takt_now() -> u64 {
 /// The time this many nanoseconds from now, in cycles.
 #[unsafe(no_mangle)]
 pub extern "C" fn takt_after_ns(nanos: u64) -> u64 {
-    Instant::after_nanos(nanos).cycles()
+    Instant::after(Nanos::new(nanos)).cycles()
 }
 
 /// Nanoseconds in cycles, rounded down.
 #[unsafe(no_mangle)]
 pub extern "C" fn takt_ns_to_cycles(nanos: u64) -> u64 {
-    time::nanos_to_cycles(nanos)
+    Nanos::new(nanos).to_cycles().get()
 }
 
 /// Cycles in nanoseconds, rounded down.
 #[unsafe(no_mangle)]
 pub extern "C" fn takt_cycles_to_ns(cycles: u64) -> u64 {
-    time::cycles_to_nanos(cycles)
+    Cycles::new(cycles).to_nanos().get()
 }
 
 /// Sleeps until an absolute time; returns at once if that is past. `TAKT_OK` or `TAKT_WRONG_CONTEXT`.
@@ -42,5 +42,5 @@ pub extern "C" fn takt_sleep_until(deadline: u64) -> i32 {
 /// Sleeps for at least this many nanoseconds. `TAKT_OK` or `TAKT_WRONG_CONTEXT`.
 #[unsafe(no_mangle)]
 pub extern "C" fn takt_sleep_ns(nanos: u64) -> i32 {
-    code(time::sleep_nanos(nanos))
+    code(time::sleep(Nanos::new(nanos)))
 }

@@ -237,7 +237,7 @@ fn publish() {
         slot.prio.store(u32::from(info.priority), Relaxed);
         slot.cpu.store(info.cpu, Relaxed);
         if let Some(times) = info.times {
-            slot.runtime_cycles.store(times.cycles, Relaxed);
+            slot.runtime_cycles.store(times.cycles.get(), Relaxed);
             slot.switches.store(times.switches, Relaxed);
         }
         let state = match info.state {

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spin::{Mutex, Once};
 use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{smp, trace};
 use takt_timerlat::stats::Status;
 use takt_timerlat::stats::machine::Machine;
@@ -29,11 +29,11 @@ use crate::serial::Serial;
 use crate::uart::{DATA_READY, TRANSMIT_EMPTY};
 
 /// An access to the UART takes a microsecond or two, in which no interrupt is taken: none is made so close to a timer.
-const MARGIN_NS: u64 = 20_000;
+const MARGIN: Nanos = Nanos::from_micros(20);
 /// With timers closer than that all the time, the line still gets on every now and then, so that the host sees life.
-const OVERDUE_NS: u64 = 100_000_000;
+const OVERDUE: Nanos = Nanos::from_millis(100);
 /// How often it is said who sends and how far the run has come.
-const HELLO_NS: u64 = 1_000_000_000;
+const HELLO: Nanos = Nanos::from_secs(1);
 /// How long the UART is waited for, in looks at it, which take a microsecond on real machines and on emulated ones: a
 /// second or more.
 const PATIENCE: u32 = 1_000_000;
@@ -125,9 +125,9 @@ pub(super) fn turn() {
         return;
     };
     let began = Instant::now().cycles();
-    let is_overdue = began.wrapping_sub(line.moved) > time::nanos_to_cycles(OVERDUE_NS);
+    let is_overdue = began.wrapping_sub(line.moved) > OVERDUE.to_cycles().get();
     // Whoever reports a fault has the port for itself: other CPUs stop within a byte.
-    let may = || super::has_port() && (is_overdue || time::nanos_until_next() > MARGIN_NS);
+    let may = || super::has_port() && (is_overdue || time::until_next_deadline() > MARGIN);
     if !may() {
         return;
     }
@@ -220,7 +220,7 @@ impl Line {
 
     /// Makes the next frame of a run that goes on; false if there is nothing to send.
     fn fill(&mut self, now: u64) -> bool {
-        if now.wrapping_sub(self.greeted) > time::nanos_to_cycles(HELLO_NS) {
+        if now.wrapping_sub(self.greeted) > HELLO.to_cycles().get() {
             self.greeted = now;
             self.is_news = true;
             self.greet();
@@ -397,7 +397,7 @@ pub(super) fn finish(code: u32) -> bool {
     // Another thread may be at it, perhaps one that this one keeps from running.
     let line = (0..TRIES).find_map(|_| {
         LINE.try_lock().or_else(|| {
-            let _ = time::sleep_nanos(1_000_000);
+            let _ = time::sleep(Nanos::from_millis(1));
             None
         })
     });

@@ -17,7 +17,7 @@ use heapless::String;
 use spin::Once;
 use takt_kernel::machine::{self, Window};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{Error, thread_stack};
 use takt_timerlat::stats::Status;
 
@@ -29,16 +29,16 @@ use screen::{COLUMNS, Screen, Style};
 /// Above the loads, which would not let it run, and below everything else.
 const PRIORITY: u8 = 5;
 /// Between two looks at the keys.
-const LOOK_NS: u64 = 100_000_000;
+const LOOK: Nanos = Nanos::from_millis(100);
 /// Looks between two tables.
 const LOOKS: u32 = 10;
 /// Bytes that a 16550 takes at a time, and how long it then sends at 115,200 baud.
 const FIFO: usize = 16;
-const FIFO_NS: u64 = 1_500_000;
+const FIFO_TIME: Nanos = Nanos::from_micros(1_500);
 /// How often that time is waited for a port that does not send.
 const PATIENCE: u32 = 20;
 /// How long the end waits for the console, should it have much to print.
-const LAST_NS: u64 = 5_000_000_000;
+const LAST: Nanos = Nanos::from_secs(5);
 
 thread_stack!(static STACK: 8192);
 
@@ -148,7 +148,7 @@ fn send(bytes: &[u8]) {
         while port.write_ready() != Ok(true) && left > 0 {
             left -= 1;
             // Before threads run there is nobody to give way to.
-            if time::sleep_nanos(FIFO_NS).is_err() {
+            if time::sleep(FIFO_TIME).is_err() {
                 break;
             }
         }
@@ -182,7 +182,7 @@ pub fn finish() {
     };
     IS_OVER.store(true, Relaxed);
     // One that does not end in time is not waited for any longer: the results matter more.
-    let _ = thread.join(Instant::after_nanos(LAST_NS));
+    let _ = thread.join(Instant::after(LAST));
 }
 
 fn run(_: usize) {
@@ -197,7 +197,7 @@ fn run(_: usize) {
         if look.is_multiple_of(LOOKS) || is_over {
             console.show(status);
         }
-        if is_over || time::sleep_nanos(LOOK_NS).is_err() {
+        if is_over || time::sleep(LOOK).is_err() {
             return;
         }
     }

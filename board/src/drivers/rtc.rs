@@ -10,7 +10,7 @@ use embedded_hal::delay::DelayNs;
 use spin::Once;
 use takt_kernel::machine::Port;
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Delay, Instant};
+use takt_kernel::time::{Delay, Instant, Nanos};
 use takt_kernel::{Error, irq};
 
 use crate::ioapic::{Line, Pin};
@@ -42,7 +42,7 @@ const ALARM: u8 = 1 << 5;
 const PM: u8 = 1 << 7;
 
 /// An update lasts 2 ms.
-const PATIENCE_NS: u64 = 100_000_000;
+const PATIENCE: Nanos = Nanos::from_millis(100);
 
 /// Index and data port belong together.
 static PORTS: IrqLock<Ports> = IrqLock::new(Ports(()));
@@ -201,7 +201,7 @@ impl Raw {
 /// # Context
 /// Any but NMIs; it may take 2 ms, in which a thread sleeps.
 pub fn now() -> Result<DateTime, Error> {
-    let deadline = Instant::after_nanos(PATIENCE_NS);
+    let deadline = Instant::after(PATIENCE);
     let mut last = None;
     while Instant::now() < deadline {
         // Twice the same: whoever holds the machine up between two registers (SMIs) does so for less than a second.

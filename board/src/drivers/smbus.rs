@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{ErrorKind, ErrorType, I2c, NoAcknowledgeSource, Operation};
 use takt_kernel::machine::Port;
-use takt_kernel::time::{Delay, Instant};
+use takt_kernel::time::{Delay, Instant, Nanos};
 
 use crate::machine;
 use crate::pci::Function;
@@ -66,7 +66,7 @@ const ENABLE: u32 = 1 << 0;
 const I2C_FORMAT: u32 = 1 << 2;
 
 /// The longest that a device may hold the clock is 25 ms.
-const PATIENCE_NS: u64 = 50_000_000;
+const PATIENCE: Nanos = Nanos::from_millis(50);
 const POLL_US: u32 = 50;
 
 /// Why a transaction did not come about.
@@ -190,7 +190,7 @@ impl SmBus {
 
     /// Waits until one of these bits of the status is set; or until the controller is idle if there are none.
     fn wait_for(&self, bits: u8) -> Result<u8, Error> {
-        let deadline = Instant::after_nanos(PATIENCE_NS);
+        let deadline = Instant::after(PATIENCE);
         loop {
             let status = self.read_register(STATUS);
             let is_reached = match bits {
@@ -215,7 +215,7 @@ impl SmBus {
         read: impl Iterator<Item = &'b mut u8>,
         nr_read: usize,
     ) -> Result<(), Error> {
-        let deadline = Instant::after_nanos(PATIENCE_NS);
+        let deadline = Instant::after(PATIENCE);
         claim(
             || self.read_register(STATUS),
             || {

@@ -44,6 +44,7 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use takt_kernel::config::{LOG_MESSAGE_SIZE, NR_LOG_MESSAGES, RTT_UP_SIZE};
 use takt_kernel::context::{self, NR_CONTEXTS};
 use takt_kernel::preempt;
+use takt_kernel::time::Instant;
 
 use crate::rtt::Up;
 use messages::{Messages, Step};
@@ -193,5 +194,5 @@ unsafe impl defmt::Logger for Nobody {
 
 defmt::timestamp!(
     "{=u64:us}",
-    takt_kernel::time::cycles_to_nanos(takt_kernel::time::Instant::now().cycles()) / 1000
+    (Instant::now() - Instant::ZERO).to_nanos().get() / 1000
 );

@@ -11,7 +11,7 @@ use super::object::Task;
 use super::timerlat;
 use crate::arch::frame::ExceptionFrame;
 use crate::arch::ring3;
-use crate::clock::{Instant, cycles_to_nanos, nanos_to_cycles};
+use crate::clock::{Instant, Nanos};
 use crate::switch::{Handoff, IrqExit};
 use crate::thread::tcb::TcbRef;
 use crate::{thread, time};
@@ -31,7 +31,7 @@ fn current() -> &'static Task {
 fn deadline(nanos: u64) -> Instant {
     match nanos {
         u64::MAX => Instant::NEVER,
-        nanos => Instant::from_cycles(nanos_to_cycles(nanos)),
+        nanos => Instant::ZERO + Nanos::new(nanos).to_cycles(),
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
             thread::yield_now();
             Ok(0)
         }
-        Call::Time => Ok(cycles_to_nanos(Instant::now().cycles())),
+        Call::Time => Ok((Instant::now() - Instant::ZERO).to_nanos().get()),
         Call::SleepUntil => {
             frame.give(Ok(0));
             // A thread of a task may wait.

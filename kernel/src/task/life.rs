@@ -9,6 +9,7 @@ use super::frame::Frame;
 use super::object::{Port, Task, all};
 use super::timerlat;
 use crate::arch::{percpu, ring3};
+use crate::clock::Nanos;
 use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
@@ -23,7 +24,7 @@ const TOP: u8 = 99;
 /// How often a supervisor is told of a fault that does not hear it, and nanoseconds in between: as long as it may take to begin
 /// anew itself.
 const ATTEMPTS: u32 = 100;
-const PAUSE: u64 = 1_000_000;
+const PAUSE: Nanos = Nanos::from_millis(1);
 
 /// Starts a task, which is told the argument. Its thread is to be joined before it is started again.
 ///
@@ -152,7 +153,7 @@ impl Task {
                 }
             }
             // It may be about to begin anew, or be called by whom it waits for.
-            let _ = time::sleep_nanos(PAUSE);
+            let _ = time::sleep(PAUSE);
             told = self.tell(supervisor, fault);
         }
         false

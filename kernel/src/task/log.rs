@@ -3,12 +3,11 @@
 use takt_abi::{Error, MAX_LOG};
 
 use super::program::Program;
-use crate::clock::{Instant, nanos_to_cycles};
+use crate::clock::{Instant, Nanos};
 
 /// How many lines a task may log within [`PERIOD`]; what is above is dropped, and counted.
 const MAX_LINES: u32 = 64;
-/// Nanoseconds.
-const PERIOD: u64 = 100_000_000;
+const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// What is kept of that.
 pub(super) struct Log {
@@ -38,7 +37,7 @@ impl Log {
                 defmt::warn!("{=str}: {=u32} lines were dropped", task, dropped);
             }
             self.lines = 0;
-            self.end = now + nanos_to_cycles(PERIOD);
+            self.end = now + PERIOD.to_cycles().get();
         }
         self.lines = self.lines.saturating_add(1);
         self.lines <= MAX_LINES

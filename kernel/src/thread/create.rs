@@ -106,8 +106,8 @@ impl Builder {
         };
         let thread = create(self.name, place, stack, entry, argument).thread()?;
         #[cfg(feature = "round-robin")]
-        if let Policy::RoundRobin(ns) = self.policy {
-            thread.make_round_robin(ns);
+        if let Policy::RoundRobin(quantum) = self.policy {
+            thread.make_round_robin(quantum);
         }
         Ok(thread)
     }

@@ -11,6 +11,8 @@ use super::tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
+#[cfg(feature = "round-robin")]
+use crate::clock::Nanos;
 use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
@@ -24,8 +26,8 @@ pub enum Policy {
     /// Runs until it waits or yields (`SCHED_FIFO`).
     Fifo,
     #[cfg(feature = "round-robin")]
-    /// Gives way after this many nanoseconds (`SCHED_RR`); 0 stands for [`RR_QUANTUM_NS`](crate::config::RR_QUANTUM_NS).
-    RoundRobin(u64),
+    /// Gives way after so long (`SCHED_RR`); [`Nanos::ZERO`] stands for [`RR_QUANTUM`](crate::config::RR_QUANTUM).
+    RoundRobin(Nanos),
 }
 
 /// A thread. The handle outlives the thread; calls then fail with [`Error::NoSuchThread`].
@@ -150,14 +152,16 @@ impl Thread {
 
     #[cfg(feature = "round-robin")]
     /// Gives it a quantum; before it is started.
-    pub(super) fn make_round_robin(self, ns: u64) {
+    pub(super) fn make_round_robin(self, quantum: Nanos) {
         let mut section = section::enter();
         if let Ok(t) = self.block(&mut section) {
             t.round_robin = 1;
-            t.quantum = crate::clock::nanos_to_cycles(match ns {
-                0 => crate::config::RR_QUANTUM_NS,
-                _ => ns,
-            });
+            t.quantum = match quantum {
+                Nanos::ZERO => crate::config::RR_QUANTUM,
+                quantum => quantum,
+            }
+            .to_cycles()
+            .get();
             let cpu = t.cpu;
             section.cpu(cpu).watch(true);
         }

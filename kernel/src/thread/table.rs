@@ -9,7 +9,7 @@ use super::tcb::{self, EXITED, TcbRef};
 use crate::arch::descriptors::GUARD;
 use crate::arch::percpu::CpuRef;
 use crate::arch::tsc;
-use crate::clock::Instant;
+use crate::clock::{Cycles, Instant};
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::COUNTS_TIMES;
 use crate::error::Error;
@@ -19,8 +19,8 @@ use crate::sync::raw_mutex::{Long, RawMutex};
 /// What a thread has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Cycles spent running.
-    pub cycles: u64,
+    /// How long it ran.
+    pub cycles: Cycles,
     /// How often it was switched to.
     pub switches: u64,
 }
@@ -78,7 +78,7 @@ pub(super) fn times_of(kernel: &mut Kernel, thread: TcbRef) -> Option<Times> {
     let now = if runs(kernel, thread) { tsc::now() } else { 0 };
     let t = kernel.look_at(thread);
     COUNTS_TIMES.load(Relaxed).then(|| Times {
-        cycles: t.runtime.wrapping_add(now),
+        cycles: Cycles::new(t.runtime.wrapping_add(now)),
         switches: t.switches,
     })
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::jump_label::{self, Writable};
-use crate::clock::Instant;
+use crate::clock::{Instant, Nanos};
 use crate::compact::apart;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -175,7 +175,7 @@ fn pause() -> bool {
     tracing_off();
     if crate::cpus::nr_online() > 1 {
         // Another CPU may be in a write that began before.
-        let end = apart(Instant::after_nanos)(PAUSE_NS);
+        let end = apart(Instant::after)(PAUSE);
         while Instant::now() < end {
             core::hint::spin_loop();
         }
@@ -184,7 +184,7 @@ fn pause() -> bool {
 }
 
 /// A write takes less than this.
-const PAUSE_NS: u64 = 10_000;
+const PAUSE: Nanos = Nanos::from_micros(10);
 
 /// Whether this CPU records.
 #[must_use]

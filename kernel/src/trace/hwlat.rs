@@ -13,7 +13,7 @@ use takt_tracer::{event, event_class};
 
 use super::latency;
 use crate::arch::{interrupts, percpu, tsc};
-use crate::clock::{self, Instant};
+use crate::clock::{Instant, Nanos};
 use crate::compact::apart;
 use crate::error::Error;
 use crate::probe;
@@ -46,29 +46,32 @@ static THREAD: AtomicU32 = AtomicU32::new(0);
 
 thread_stack!(static STACK: 16384);
 
-/// Sets how often the clock is watched and for how long, in nanoseconds: `hwlat_detector/window` and `width`.
+/// Sets how often the clock is watched and for how long: `hwlat_detector/window` and `width`.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] unless the width is above 0 and below the window.
 ///
 /// # Context
 /// Any. Takes effect with the next window.
-pub fn set_window(window: u64, width: u64) -> Result<(), Error> {
-    if width == 0 || width >= window {
+pub fn set_window(window: Nanos, width: Nanos) -> Result<(), Error> {
+    if width == Nanos::ZERO || width >= window {
         return Err(Error::InvalidArgument);
     }
-    WINDOW.store(window, Relaxed);
-    WIDTH.store(width, Relaxed);
+    WINDOW.store(window.get(), Relaxed);
+    WIDTH.store(width.get(), Relaxed);
     Ok(())
 }
 
-/// How often the clock is watched and for how long, in nanoseconds.
+/// How often the clock is watched and for how long.
 ///
 /// # Context
 /// Any.
 #[must_use]
-pub fn window() -> (u64, u64) {
-    (WINDOW.load(Relaxed), WIDTH.load(Relaxed))
+pub fn window() -> (Nanos, Nanos) {
+    (
+        Nanos::new(WINDOW.load(Relaxed)),
+        Nanos::new(WIDTH.load(Relaxed)),
+    )
 }
 
 /// What was seen in a width of time, in cycles.
@@ -118,7 +121,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
 
 #[inline(always)]
 fn cycles(nanos: u64) -> u64 {
-    apart(clock::nanos_to_cycles)(nanos)
+    apart(Nanos::to_cycles)(Nanos::new(nanos)).get()
 }
 
 fn body(_: usize) {

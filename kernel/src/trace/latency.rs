@@ -16,7 +16,7 @@ use crate::arch::jump_label::{self, Key, number};
 use crate::arch::place::TIMED;
 use crate::arch::stop::Text;
 use crate::arch::{divert, percpu};
-use crate::clock;
+use crate::clock::{self, Cycles, Nanos};
 use crate::compact::{based, counted, rolled};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -55,21 +55,21 @@ static MAX: &AtomicU64 = &TAKT_LATENCY.max;
 /// `tracing_thresh` in cycles.
 pub(super) static THRESH: &AtomicU64 = &TAKT_LATENCY.thresh;
 
-/// The greatest latency since the tracer was chosen or the maximum was set, in nanoseconds: `tracing_max_latency`.
+/// The greatest latency since the tracer was chosen or the maximum was set: `tracing_max_latency`.
 ///
 /// # Context
 /// Any.
 #[must_use]
-pub fn max() -> u64 {
-    clock::cycles_to_nanos(MAX.load(Relaxed))
+pub fn max() -> Nanos {
+    Cycles::new(MAX.load(Relaxed)).to_nanos()
 }
 
-/// Sets the maximum, in nanoseconds; what is longer is kept from here on. 0 forgets the one that is kept.
+/// Sets the maximum; what is longer is kept from here on. [`Nanos::ZERO`] forgets the one that is kept.
 ///
 /// # Context
 /// Threads.
-pub fn set_max(nanos: u64) {
-    set_max_cycles(cycles_of(nanos));
+pub fn set_max(latency: Nanos) {
+    set_max_cycles(cycles_of(latency.get()));
 }
 
 #[inline(never)]
@@ -84,25 +84,25 @@ pub(super) fn set_max_cycles(cycles: u64) {
     });
 }
 
-/// `tracing_thresh` in nanoseconds.
+/// `tracing_thresh`.
 ///
 /// # Context
 /// Any.
 #[must_use]
-pub fn thresh() -> u64 {
-    clock::cycles_to_nanos(THRESH.load(Relaxed))
+pub fn thresh() -> Nanos {
+    Cycles::new(THRESH.load(Relaxed)).to_nanos()
 }
 
-/// With a threshold other than 0, in nanoseconds, every stretch that is not shorter is kept, not only a new maximum.
+/// With a threshold other than [`Nanos::ZERO`] every stretch that is not shorter is kept, not only a new maximum.
 ///
 /// # Context
 /// Threads.
-pub fn set_thresh(nanos: u64) {
-    THRESH.store(cycles_of(nanos), Relaxed);
+pub fn set_thresh(thresh: Nanos) {
+    THRESH.store(cycles_of(thresh.get()), Relaxed);
 }
 
 /// The least number of cycles that is not less than so many nanoseconds, so that what is set is what is read. Exact,
-/// which `nanos_to_cycles` is not for long times.
+/// which [`Nanos::to_cycles`] is not for long times.
 #[inline(never)]
 fn cycles_of(nanos: u64) -> u64 {
     const NANOS: u64 = 1_000_000_000;

@@ -18,7 +18,7 @@ use heapless::String;
 use takt_board::cmdline::CommandLine;
 use takt_board::serial::Serial;
 pub use takt_kernel::Error;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_kernel::{thread, thread_stack};
 
 /// Priority of the thread that runs a test.
@@ -26,7 +26,7 @@ pub const PRIORITY: u8 = 50;
 /// Priority of the thread that waits for its end.
 const RUNNER_PRIORITY: u8 = 99;
 /// How long a test that shares a boot may take, in nanoseconds of the guest's time.
-const LIMIT_NS: u64 = 5_000_000_000;
+const LIMIT: Nanos = Nanos::from_secs(5);
 
 /// How a test is booted and what it has to come to.
 #[derive(Clone, Copy, Debug)]
@@ -350,7 +350,7 @@ fn test_thread(test: usize) {
 fn run_one(test: &'static Test) -> Outcome {
     // The others have a boot each, and the host's patience.
     let limit = match test.expect {
-        Expect::Shared => Instant::after_nanos(LIMIT_NS),
+        Expect::Shared => Instant::after(LIMIT),
         _ => Instant::NEVER,
     };
     let thread = thread::Builder::new("test", PRIORITY)?.spawn(

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use takt_board::cmdline::CommandLine;
 use takt_kernel::sync::Mutex;
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_kernel::{preempt, thread};
 use takt_timerlat::{sweep_begin, sweep_end};
 
@@ -72,7 +72,7 @@ fn sampled(_: usize, expiry: Expiry) {
     WORST.fetch_max(expiry.at.cycles() - expiry.deadline.cycles(), Relaxed);
     SAMPLES.fetch_add(1, Relaxed);
     if let Some(timer) = SAMPLER.get() {
-        timer.arm(expiry.deadline + nanos_to_cycles(PERIOD));
+        timer.arm(expiry.deadline + Nanos::new(PERIOD).to_cycles());
     }
 }
 
@@ -83,11 +83,11 @@ fn sample(hours: u64, at: u64) {
         return;
     };
     SAMPLER.call_once(|| timer);
-    let begin = Instant::now().cycles() + nanos_to_cycles(PERIOD);
-    timer.arm(Instant::from_cycles(begin));
+    let begin = Instant::after(Nanos::new(PERIOD));
+    timer.arm(begin);
     for round in 0..hours * 3_600_000_000_000 / PERIOD {
-        let offset = nanos_to_cycles(round * PERIOD + PERIOD / 2);
-        if sleep_until(Instant::from_cycles(begin + offset)).is_err() {
+        let offset = Nanos::new(round * PERIOD + PERIOD / 2).to_cycles();
+        if sleep_until(begin + offset).is_err() {
             return;
         }
         filler(at);
@@ -133,7 +133,7 @@ fn main(command_line: &'static str) {
                 drop(guard);
             }
             "interrupt" => {
-                timer.arm(Instant::now() + 300);
+                timer.arm(Instant::now() + Cycles::new(300));
                 while !HAS_EXPIRED.load(Relaxed) {
                     core::hint::spin_loop();
                 }

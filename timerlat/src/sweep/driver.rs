@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_kernel::machine::marks;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::{Error, irq, thread_stack, trace};
 
 use super::block::{Place, ROOM, SweepBlock, SweepState, VERSION};
@@ -145,7 +145,7 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
     SHARED.step.store(plan.step, Relaxed);
     SHARED
         .window
-        .store(nanos_to_cycles(plan.window_ns), Relaxed);
+        .store(Nanos::new(plan.window_ns).to_cycles().get(), Relaxed);
     Builder::new("sweep", plan.priority)?.spawn(&STACKS[0], measured, 0)?;
     MEASURED.take()?;
     // A halted CPU executes nothing that an interrupt could come between, and time passes all the same.
@@ -156,7 +156,7 @@ pub fn start(plan: &Plan, subject: Subject, block: &'static SweepBlock) -> Resul
     match subject {
         Subject::Marked => Ok(()),
         Subject::Entry(entry) => {
-            repeat(0, |_| {}, || entry());
+            repeat(Nanos::ZERO, |_| {}, || entry());
             Ok(())
         }
         Subject::Workload(number) => {
@@ -175,11 +175,11 @@ fn busy() {
     marks::stand_still()
 }
 
-/// Runs a stretch until all arrivals are measured. `prepare` is told when it will begin, at least `within` nanoseconds
+/// Runs a stretch until all arrivals are measured. `prepare` is told when it will begin, at least `within`
 /// later.
-pub(super) fn repeat(within: u64, mut prepare: impl FnMut(u64), mut stretch: impl FnMut()) {
+pub(super) fn repeat(within: Nanos, mut prepare: impl FnMut(u64), mut stretch: impl FnMut()) {
     while SHARED.is_on.load(Relaxed) {
-        prepare(plan(nanos_to_cycles(within)));
+        prepare(plan(within.to_cycles()));
         begin();
         stretch();
         end();
@@ -187,7 +187,7 @@ pub(super) fn repeat(within: u64, mut prepare: impl FnMut(u64), mut stretch: imp
 }
 
 /// Says when the next run begins: so many cycles from now, and those that arming the timer takes.
-fn plan(within: u64) -> u64 {
+fn plan(within: Cycles) -> u64 {
     // The same place in the ring each time.
     if trace::is_on() {
         trace::forget(|_| {});
@@ -195,12 +195,12 @@ fn plan(within: u64) -> u64 {
     // And the queue of timers: whoever arms one among others leaves it prepared.
     let timers = || [&TIMER, &OTHER].into_iter().filter_map(spin::Once::get);
     for timer in timers() {
-        timer.arm(Instant::now() + FAR);
+        timer.arm(Instant::now() + Cycles::new(FAR));
     }
     for timer in timers() {
         timer.cancel();
     }
-    let begin = Instant::now().cycles() + within + LEAD;
+    let begin = Instant::now().cycles() + within.get() + LEAD;
     SHARED.planned.store(begin, Relaxed);
     begin
 }
@@ -227,7 +227,7 @@ pub fn begin() {
 fn begin_run() {
     let begin = match SHARED.planned.swap(0, Relaxed) {
         0 => {
-            let begin = plan(0);
+            let begin = plan(Cycles::ZERO);
             SHARED.planned.store(0, Relaxed);
             begin
         }

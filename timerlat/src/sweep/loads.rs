@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder};
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_until};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_kernel::{Error, thread_stack};
 
 use super::driver::repeat;
@@ -43,7 +43,7 @@ fn interrupt(_: usize, expiry: Expiry) {
     if IS_ON.load(Relaxed)
         && let Some(timer) = TIMER.get()
     {
-        timer.arm(expiry.at + nanos_to_cycles(pause / PAUSE_PART));
+        timer.arm(expiry.at + Nanos::new(pause / PAUSE_PART).to_cycles());
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn sweep(name: &str, window: u64) -> Result<(), Error> {
         }
         WINDOW_END.store(begin + window, Relaxed);
     };
-    repeat(4 * SETTLE, prepare, || {
+    repeat(SETTLE * 4, prepare, || {
         for go in &GO[..nr] {
             let _ = go.give();
         }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
 use takt_kernel::thread::{self, Builder, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, thread_stack, trace, yield_now};
 
 use super::driver::repeat;
@@ -29,10 +29,10 @@ const TIMERS: usize = 64;
 /// Timers that expire at once.
 const AT_ONCE: usize = 16;
 
-/// Time for all threads to come to rest, in nanoseconds.
-pub(super) const SETTLE: u64 = 5_000;
-/// Later than the end of any run, in nanoseconds.
-const LATER: u64 = 3_000_000_000;
+/// Time for all threads to come to rest.
+pub(super) const SETTLE: Nanos = Nanos::from_micros(5);
+/// Later than the end of any run.
+const LATER: Nanos = Nanos::from_secs(3);
 
 const STACK_SIZE: usize = 8192;
 thread_stack!(static STACKS: [STACK_SIZE; AT_ONCE + 1]);
@@ -45,7 +45,7 @@ fn spawn(slot: usize, priority: u8, entry: fn(usize)) -> Result<Thread, Error> {
 
 pub(super) fn settle() {
     // It fails in interrupts only.
-    let _ = sleep_nanos(SETTLE);
+    let _ = sleep(SETTLE);
 }
 
 /// Calls that cannot fail as they are used here: what they give would show as a stretch that is not the same each time.
@@ -63,7 +63,9 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
             spawn(0, HIGH, |_| while THERE.take().is_ok() {})?;
             simple(|| ignore(THERE.give()));
         }
-        "semaphore-timeout" => simple(|| ignore(THERE.take_until(Instant::after_nanos(1_000)))),
+        "semaphore-timeout" => {
+            simple(|| ignore(THERE.take_until(Instant::after(Nanos::from_micros(1)))))
+        }
         "mutex" => simple(|| drop(MUTEXES[0].lock())),
         "mutex-contended" => chain(1)?,
         "mutex-chain" => chain(CHAIN)?,
@@ -80,19 +82,19 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
         "timer" => arm_and_cancel()?,
         "timer-many" => {
             for number in 0..TIMERS as u64 {
-                Timer::new(|_, _| {}, 0)?.arm(Instant::after_nanos(LATER * (1 + number % 7)));
+                Timer::new(|_, _| {}, 0)?.arm(Instant::after(LATER * (1 + number % 7)));
             }
             arm_and_cancel()?;
         }
         "timers-at-once" => timers_at_once()?,
-        "sleep" => simple(|| ignore(sleep_nanos(1_000))),
+        "sleep" => simple(|| ignore(sleep(Nanos::from_micros(1)))),
         "thread" => simple(|| create_and_join(LOW)),
         "thread-contended" => simple(|| create_and_join(HIGH)),
         "thread-end" => thread_end()?,
         "priority" => {
             let thread = spawn(0, LOW, |_| ignore(thread::park(Instant::NEVER)))?;
             repeat(
-                2 * SETTLE,
+                SETTLE * 2,
                 |_| settle(),
                 || {
                     ignore(thread.set_priority(HIGH));
@@ -106,7 +108,7 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
                     yield_now();
                 }
             })?;
-            repeat(0, |_| yield_now(), yield_now);
+            repeat(Nanos::ZERO, |_| yield_now(), yield_now);
         }
         "suspend" => {
             let thread = spawn(0, LOW, |_| {
@@ -115,7 +117,7 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
                 }
             })?;
             repeat(
-                0,
+                Nanos::ZERO,
                 |_| {},
                 || {
                     ignore(thread.suspend());
@@ -131,7 +133,7 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
             fill();
             // Its first record opens a sub-buffer, which is a stretch of its own.
             let prepare = |_| trace::record_marker("none");
-            repeat(0, prepare, || {
+            repeat(Nanos::ZERO, prepare, || {
                 trace::record_marker("one");
                 trace::record_marker("another, longer");
             });
@@ -143,7 +145,7 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
 }
 
 fn simple(stretch: impl FnMut()) {
-    repeat(0, |_| {}, stretch);
+    repeat(Nanos::ZERO, |_| {}, stretch);
 }
 
 static THERE: Semaphore = Semaphore::new(0, 1);
@@ -175,7 +177,7 @@ fn chain(length: usize) -> Result<(), Error> {
             settle();
         }
     };
-    repeat(2 * SETTLE * length as u64, prepare, || {
+    repeat(SETTLE * (2 * length as u64), prepare, || {
         // The first owner is ready then, but less important than this thread.
         ignore(RELEASE.give());
         drop(MUTEXES[length - 1].lock());
@@ -194,7 +196,7 @@ fn event_flags() -> Result<(), Error> {
             {}
         })?;
     }
-    repeat(2 * SETTLE, |_| settle(), || FLAGS.set((1 << WAITERS) - 1));
+    repeat(SETTLE * 2, |_| settle(), || FLAGS.set((1 << WAITERS) - 1));
     Ok(())
 }
 
@@ -209,7 +211,7 @@ fn condvar() -> Result<(), Error> {
         })?;
     }
     repeat(
-        2 * SETTLE,
+        SETTLE * 2,
         |_| settle(),
         || {
             CHANGED.notify_all();
@@ -221,7 +223,7 @@ fn condvar() -> Result<(), Error> {
 fn arm_and_cancel() -> Result<(), Error> {
     let timer = Timer::new(|_, _| {}, 0)?;
     simple(|| {
-        timer.arm(Instant::after_nanos(LATER));
+        timer.arm(Instant::after(LATER));
         timer.cancel();
     });
     Ok(())
@@ -245,7 +247,7 @@ fn timers_at_once() -> Result<(), Error> {
             timer.arm(Instant::from_cycles(begin + 200));
         }
     };
-    repeat(2 * SETTLE, prepare, || {
+    repeat(SETTLE * 2, prepare, || {
         while EXPIRED.load(Relaxed) < AT_ONCE as u32 {
             core::hint::spin_loop();
         }
@@ -283,7 +285,7 @@ fn thread_end() -> Result<(), Error> {
             ignore(next.give());
         }
     };
-    repeat(3 * SETTLE, prepare, || {
+    repeat(SETTLE * 3, prepare, || {
         ignore(RELEASE.give());
         // The thread ends while this one sleeps.
         settle();
@@ -318,7 +320,7 @@ fn trace_slow() {
             trace::record_marker(LONG);
         }
     };
-    repeat(20_000, prepare, || {
+    repeat(Nanos::from_micros(20), prepare, || {
         trace::record_marker(LONG);
         trace::record_marker(LONG);
     });

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_kernel::time::{Instant, nanos_to_cycles, sleep_until};
+use takt_kernel::time::{Cycles, Instant, Nanos, sleep_until};
 use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
@@ -27,8 +27,9 @@ pub(super) fn start(config: &Config) -> Result<u32, Error> {
     let mut cpus = (0..MAX_SLOTS).filter(is_measured).cycle();
     for (n, name) in NAMES.iter().enumerate().take(config.threads as usize) {
         let interval = config.period_ns + n as u64 * config.distance_ns;
-        INTERVALS[n].store(nanos_to_cycles(interval), Relaxed);
-        let start = SHARED.start.load(Relaxed) + nanos_to_cycles(n as u64 * config.stagger_ns);
+        INTERVALS[n].store(Nanos::new(interval).to_cycles().get(), Relaxed);
+        let start =
+            SHARED.start.load(Relaxed) + Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();
         STARTS[n].store(start, Relaxed);
         let cpu = cpus.next().unwrap_or(0);
         spawn(name, config.prio_of(n as u8), config, cpu, n, thread_main)?;
@@ -56,7 +57,7 @@ fn run(slot: usize) -> Result<(), Error> {
         cpu as u32,
         u32::from(me.id()),
         u32::from(prio),
-        takt_kernel::time::cycles_to_nanos(interval),
+        Cycles::new(interval).to_nanos().get(),
     );
     let mut abs = STARTS[slot % MAX_SLOTS].load(Relaxed);
     let mut seq = 0u32;

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use takt_kernel::config::WORKLOAD_STACK_SIZE;
 use takt_kernel::sync::{Mutex, Queue};
 use takt_kernel::thread::{Builder, Stack};
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles, sleep_nanos};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, preempt, smp, thread_stack};
 
 use super::{hooks, plant};
@@ -151,7 +151,7 @@ fn start_interrupts(cpu: usize) {
         return;
     };
     TIMERS[cpu % MAX_CPUS].call_once(|| timer);
-    timer.arm(Instant::after_nanos(100_000));
+    timer.arm(Instant::after(Nanos::from_micros(100)));
 }
 
 /// The interrupt's work; says how many nanoseconds are to pass until the next one.
@@ -164,7 +164,7 @@ pub(crate) fn interrupt_work(cpu: usize) -> u64 {
 fn interrupt(cpu: usize, expiry: Expiry) {
     let pause = interrupt_work(cpu);
     if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {
-        timer.arm(expiry.at + nanos_to_cycles(pause));
+        timer.arm(expiry.at + Nanos::new(pause).to_cycles());
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn lock_low_round(cpu: usize, part: u64) {
     }
     // Full is fine: the receiver is slower on purpose.
     send(cpu, COMPUTED[cpu].load(Relaxed));
-    let _ = sleep_nanos(23_000 / part);
+    let _ = sleep(Nanos::new(23_000 / part));
 }
 
 /// One round of the more important thread.
@@ -207,11 +207,11 @@ pub(crate) fn lock_high_round(cpu: usize, part: u64) {
         *count += 1;
     }
     let _ = QUEUES[cpu].try_receive();
-    let _ = sleep_nanos(31_000 / part);
+    let _ = sleep(Nanos::new(31_000 / part));
 }
 
 fn planted(section_ns: usize) {
-    if plant::run(section_ns as u64).is_err() {
+    if plant::run(Nanos::new(section_ns as u64)).is_err() {
         defmt::error!("load: the planting thread cannot sleep");
     }
 }

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::config::{self, WORKLOAD_STACK_SIZE};
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{self, Instant};
+use takt_kernel::time::{self, Cycles, Instant, Nanos};
 use takt_kernel::{Error, smp, thread, thread_stack, trace};
 
 use crate::config::{self as measurement, Config, LOAD_PRIORITY, Load, Workload};
@@ -110,9 +110,13 @@ fn threshold_hit(which: Measure, slot: usize, cycles: u64, seq: u64) {
     if status.state.load(Relaxed) == RunState::Running as u32 {
         status.set_state(RunState::Threshold);
         let cpu = status.slot(slot).map_or(0, |slot| slot.cpu.load(Relaxed));
-        status
-            .stop
-            .set(which, cpu, slot as u32, time::cycles_to_nanos(cycles), seq);
+        status.stop.set(
+            which,
+            cpu,
+            slot as u32,
+            Cycles::new(cycles).to_nanos().get(),
+            seq,
+        );
     }
     stop_now();
 }
@@ -140,9 +144,9 @@ fn record(slot: &SlotStats, irq: Option<u64>, abs: u64, now: u64) {
                 .store(slot.negative.load(Relaxed) + 1, Relaxed);
         } else {
             if let Some(irq) = irq {
-                slot.irq.record(time::cycles_to_nanos(irq));
+                slot.irq.record(Cycles::new(irq).to_nanos().get());
             }
-            slot.thread.record(time::cycles_to_nanos(now - abs));
+            slot.thread.record(Cycles::new(now - abs).to_nanos().get());
         }
     }
 }
@@ -202,35 +206,32 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     }
     STATUS.call_once(|| status);
     HOOKS.call_once(|| hooks);
-    let cycles = |ns: u64| {
-        if ns == 0 {
-            u64::MAX
-        } else {
-            time::nanos_to_cycles(ns)
-        }
+    let cycles = |ns: u64| Nanos::new(ns).to_cycles().get();
+    let limit = |ns: u64| match ns {
+        0 => u64::MAX,
+        ns => cycles(ns),
     };
-    SHARED.stop_irq.store(cycles(config.stop_irq_ns), Relaxed);
+    SHARED.stop_irq.store(limit(config.stop_irq_ns), Relaxed);
     SHARED
         .stop_thread
-        .store(cycles(config.stop_thread_ns), Relaxed);
-    let period = time::nanos_to_cycles(config.period_ns);
+        .store(limit(config.stop_thread_ns), Relaxed);
+    let period = cycles(config.period_ns);
     SHARED.period.store(period, Relaxed);
     // The threads are set up before the first activation.
-    let lead = time::nanos_to_cycles(1_000_000).max(period);
+    let lead = cycles(1_000_000).max(period);
     let align = match config.align_ns {
         0 => period,
-        ns => time::nanos_to_cycles(ns),
+        ns => cycles(ns),
     };
-    let start = (Instant::now().cycles() + lead).next_multiple_of(align.max(1))
-        + time::nanos_to_cycles(config.offset_ns);
-    let measure_from = start + time::nanos_to_cycles(config.warmup_ns);
+    let start =
+        (Instant::now().cycles() + lead).next_multiple_of(align.max(1)) + cycles(config.offset_ns);
+    let measure_from = start + cycles(config.warmup_ns);
     SHARED.start.store(start, Relaxed);
     SHARED.measure_from.store(measure_from, Relaxed);
     if config.duration_ns != 0 {
-        SHARED.end.store(
-            measure_from + time::nanos_to_cycles(config.duration_ns),
-            Relaxed,
-        );
+        SHARED
+            .end
+            .store(measure_from + cycles(config.duration_ns), Relaxed);
     }
     status.started_tsc.store(measure_from, Relaxed);
     load::start(config)?;
@@ -296,8 +297,8 @@ fn ended() {
     let _ = ENDED.give();
 }
 
-/// How long a turn of a measured thread is under round robin, in nanoseconds: Linux's default.
-const QUANTUM_NS: u64 = 100_000_000;
+/// How long a turn of a measured thread is under round robin: Linux's default.
+const QUANTUM: Nanos = Nanos::from_millis(100);
 
 /// Creates the thread of slot `slot` on `cpu`.
 fn spawn(
@@ -312,7 +313,7 @@ fn spawn(
     thread::Builder::new(name, prio)?
         .policy(match config.policy {
             measurement::Policy::Fifo => thread::Policy::Fifo,
-            measurement::Policy::RoundRobin => thread::Policy::RoundRobin(QUANTUM_NS),
+            measurement::Policy::RoundRobin => thread::Policy::RoundRobin(QUANTUM),
         })
         .cpu(cpu)
         .spawn(stack, entry, slot)

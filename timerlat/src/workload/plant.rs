@@ -1,7 +1,7 @@
 //! The load `plant`: sections of a length that is known, with interrupts off and with preemption off in turn, in functions of
 //! their own. An analysis of a latency has to name them.
 
-use takt_kernel::time::{Instant, nanos_to_cycles, sleep_nanos};
+use takt_kernel::time::{Cycles, Instant, Nanos, sleep};
 use takt_kernel::{Error, preempt};
 
 use super::load;
@@ -10,37 +10,37 @@ use super::load;
 const PAUSE: u64 = 150_000;
 const SPREAD: u64 = 1 << 16;
 
-/// Computes until a section of so many cycles that begins now is over.
+/// Computes until a section of that length that begins now is over.
 #[inline(always)]
-fn spend(cycles: u64) {
-    let end = Instant::now() + cycles;
+fn spend(length: Cycles) {
+    let end = Instant::now() + length;
     while Instant::now() < end {}
 }
 
 /// A section with interrupts off.
 #[inline(never)]
-fn planted_irqs_off(cycles: u64) {
+fn planted_irqs_off(length: Cycles) {
     let guard = preempt::irq_save();
-    spend(cycles);
+    spend(length);
     guard.restore();
 }
 
 /// A section with preemption off.
 #[inline(never)]
-fn planted_preempt_off(cycles: u64) {
+fn planted_preempt_off(length: Cycles) {
     let _guard = preempt::disable();
-    spend(cycles);
+    spend(length);
 }
 
-/// Runs sections of so many nanoseconds for ever.
-pub(super) fn run(section_ns: u64) -> Result<(), Error> {
-    let cycles = nanos_to_cycles(section_ns);
+/// Runs sections of that length for ever.
+pub(super) fn run(section: Nanos) -> Result<(), Error> {
+    let length = section.to_cycles();
     let mut state = load::SEED;
     loop {
-        for section in [planted_irqs_off, planted_preempt_off] {
+        for planted in [planted_irqs_off, planted_preempt_off] {
             state = load::step(state);
-            sleep_nanos(PAUSE + state % SPREAD)?;
-            section(cycles);
+            sleep(Nanos::new(PAUSE + state % SPREAD))?;
+            planted(length);
         }
     }
 }

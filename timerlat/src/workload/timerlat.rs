@@ -9,7 +9,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread;
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_kernel::{Error, smp, trace_event_irqs_off, trace_event_irqs_on};
 
 use super::{SHARED, account, ended, events, is_over, spawn, status, threshold_hit};
@@ -102,7 +102,7 @@ fn run(slot: usize) -> Result<(), Error> {
         cpu as u32,
         u32::from(me.id()),
         u32::from(prio),
-        takt_kernel::time::cycles_to_nanos(period),
+        Cycles::new(period).to_nanos().get(),
     );
     let mut abs = first(cpu);
     while !is_over(abs) {

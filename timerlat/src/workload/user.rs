@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::task::abi;
 use takt_kernel::task::timerlat::{self, Source};
-use takt_kernel::time::{Instant, cycles_to_nanos, nanos_to_cycles, sleep_nanos};
+use takt_kernel::time::{Cycles, Instant, Nanos, sleep};
 use takt_kernel::{Error, smp, thread, trace_event_irqs_on};
 
 use super::timerlat::{INSTANCES, expired, first};
@@ -60,8 +60,9 @@ pub(super) fn start_cyclictest(config: &Config, start: StartTasks) -> Result<u32
     }
     let cpus = (0..MAX_SLOTS).filter(|cpu| config.cpus.has(*cpu));
     for (n, cpu) in cpus.enumerate() {
-        let stagger = nanos_to_cycles(n as u64 * config.stagger_ns);
-        let interval = nanos_to_cycles(config.period_ns + n as u64 * config.distance_ns);
+        let stagger = Nanos::new(n as u64 * config.stagger_ns).to_cycles().get();
+        let interval = config.period_ns + n as u64 * config.distance_ns;
+        let interval = Nanos::new(interval).to_cycles().get();
         set(cpu, SHARED.start.load(Relaxed) + stagger, interval);
     }
     start_as(&CYCLICTEST, config, start)
@@ -78,13 +79,13 @@ fn start_as(source: &'static Source, config: &Config, start: StartTasks) -> Resu
     start(config)
 }
 
-/// How often it is looked whether a run is over whose threads nobody waits for, in nanoseconds.
-const LOOK: u64 = 100_000_000;
+/// How often it is looked whether a run is over whose threads nobody waits for.
+const LOOK: Nanos = Nanos::from_millis(100);
 
 /// Waits until the run is over, whoever is measured.
 pub(super) fn wait_for_end() -> Result<(), Error> {
     while !is_over(Instant::now().cycles()) {
-        sleep_nanos(LOOK)?;
+        sleep(LOOK)?;
         if (hooks().command)() == Some(b's') {
             stop_now();
         }
@@ -115,7 +116,7 @@ fn opened(cpu: usize) -> Result<(), abi::Error> {
         smp::this_cpu() as u32,
         u32::from(me.id()),
         u32::from(prio),
-        cycles_to_nanos(period),
+        Cycles::new(period).to_nanos().get(),
     );
     // What there was before it came is missed.
     let due = activation.load(Relaxed);
@@ -138,7 +139,7 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
             threshold_hit(Measure::User, cpu, latency, u64::from(seq));
         }
         if is_measured(due) && now >= due {
-            status().user[cpu % MAX_SLOTS].record(cycles_to_nanos(latency));
+            status().user[cpu % MAX_SLOTS].record(Cycles::new(latency).to_nanos().get());
         }
         due = advance(stats, due, period(cpu));
     }

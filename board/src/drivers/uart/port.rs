@@ -1,7 +1,7 @@
 //! [`Port`]: what a thread has of an open serial port.
 
 use embedded_io::{ErrorType, Read, ReadReady, Write, WriteReady};
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 
 use super::{CHUNK, Counts, Error, Inputs, ON_RECEIVED, ON_ROOM, OUT2, Outputs, Uart};
 use crate::ioapic::Line;
@@ -169,7 +169,7 @@ impl<const RECEIVE: usize, const TRANSMIT: usize> Write for Port<RECEIVE, TRANSM
             if nr == 0 && status & IDLE != 0 {
                 return Ok(());
             }
-            sleep_nanos(byte_ns * (nr as u64 + 1))?;
+            sleep(Nanos::new(byte_ns * (nr as u64 + 1)))?;
         }
     }
 }

@@ -7,7 +7,7 @@ use heapless::Vec;
 use spin::Once;
 use takt_kernel::Error as KernelError;
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 
 use super::super::Error;
 use super::{BUFFER, Buffers, CONSOLE, attach};
@@ -20,7 +20,7 @@ const TRANSMIT_QUEUE: u16 = 1;
 /// Buffers of each direction.
 const NR: usize = 4;
 /// How long it takes at most to see that everything is sent.
-const FLUSH_POLL_NS: u64 = 100_000;
+const FLUSH_POLL: Nanos = Nanos::from_micros(100);
 
 /// What was received and not read to its end.
 struct Rest {
@@ -277,7 +277,7 @@ impl Write for Port {
     /// Waits until the host has everything.
     fn flush(&mut self) -> Result<(), Error> {
         while self.state.with(State::reclaim) < NR {
-            sleep_nanos(FLUSH_POLL_NS)?;
+            sleep(FLUSH_POLL)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 use takt_kernel::sync::{EventFlags, Mode};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_kernel::{Error, thread_stack};
 
 const LINK: u32 = 1 << 0;
@@ -17,7 +17,7 @@ fn bring_up(_: usize) {
 pub fn example() -> Result<u32, Error> {
     let thread = Builder::new("starter", 40)?.spawn(&STACK, bring_up, 0)?;
     // Until both are set; ten milliseconds at most.
-    let flags = UP.wait(LINK | CLOCK, Mode::All, Instant::after_nanos(10_000_000))?;
+    let flags = UP.wait(LINK | CLOCK, Mode::All, Instant::after(Nanos::from_millis(10)))?;
     thread.join(Instant::NEVER)?;
     Ok(flags)
 }

@@ -6,7 +6,7 @@ use takt_tracer::{event, event_class};
 
 use super::noise::Interference;
 use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
-use crate::clock::{self, Instant};
+use crate::clock::{Instant, Nanos};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::preempt;
@@ -41,10 +41,10 @@ event! {
 /// Below everything that is to be measured against, as Linux's threads, which are not real-time threads at first; but above
 /// what only computes, or it would never run again once it has slept.
 const PRIO: u8 = 2;
-/// The threshold in nanoseconds while `tracing_thresh` is 0, as in Linux.
-const DEFAULT_THRESH: u64 = 1_000;
-/// How long the thread sleeps at least between two samplings, in nanoseconds, as in Linux.
-const PAUSE: u64 = 1_000_000;
+/// The threshold while `tracing_thresh` is 0, as in Linux.
+const DEFAULT_THRESH: Nanos = Nanos::from_micros(1);
+/// How long the thread sleeps at least between two samplings, as in Linux.
+const PAUSE: Nanos = Nanos::from_millis(1);
 
 static NAMES: [&str; MAX_CPUS] = names!("osnoise");
 
@@ -59,8 +59,8 @@ fn body(cpu: usize) {
     while !ENDS.load(core::sync::atomic::Ordering::Relaxed) {
         let begun = Instant::now();
         sample(cpu);
-        let period = clock::nanos_to_cycles(get(Param::Period));
-        let pause = clock::nanos_to_cycles(PAUSE);
+        let period = Nanos::new(get(Param::Period)).to_cycles();
+        let pause = PAUSE.to_cycles();
         let next = (begun + period).max(Instant::now() + pause);
         // Woken early it ends.
         let _ = crate::thread::handle::park(next);
@@ -77,7 +77,7 @@ struct Seen {
 
 /// Samples for the runtime.
 fn sample(cpu: usize) {
-    let runtime = clock::nanos_to_cycles(get(Param::Runtime));
+    let runtime = Nanos::new(get(Param::Runtime)).to_cycles().get();
     let before = Interference::now();
     let (seen, took) = if has(Flag::IrqDisable) {
         let _guard = preempt::irq_save();
@@ -127,7 +127,7 @@ fn look() -> (u64, Interference) {
 fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
     let mut seen = Seen::default();
     let thresh = match latency::THRESH.load(core::sync::atomic::Ordering::Relaxed) {
-        0 => clock::nanos_to_cycles(DEFAULT_THRESH),
+        0 => DEFAULT_THRESH.to_cycles().get(),
         thresh => thresh,
     };
     let (begun, mut met) = look();

@@ -6,7 +6,7 @@ use takt_tracer::control::osnoise::{Flag, OsnoiseBlock, Param};
 
 use super::listening;
 use super::noise::THREADS;
-use crate::clock::{self, Instant};
+use crate::clock::{Cycles, Instant};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::thread::create::Builder;
@@ -44,7 +44,7 @@ pub(super) fn has(flag: Flag) -> bool {
 /// Whether what took so many cycles reaches a limit, which 0 is not.
 pub(super) fn reaches(param: Param, cycles: u64) -> bool {
     let limit = get(param);
-    limit != 0 && clock::cycles_to_nanos(cycles) >= limit
+    limit != 0 && Cycles::new(cycles).to_nanos().get() >= limit
 }
 
 /// A limit was reached: recording stops, so that the trace ends with what led to it.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use takt_tracer::{event, event_class};
 
 use super::threads::{ENDS, get, has, names, reaches, start, stop};
-use crate::clock::{self, Instant};
+use crate::clock::{Instant, Nanos};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
@@ -162,14 +162,17 @@ fn following(activation: u64) -> u64 {
 }
 
 fn period() -> u64 {
-    clock::nanos_to_cycles(get(Param::TimerlatPeriod)).max(1)
+    Nanos::new(get(Param::TimerlatPeriod))
+        .to_cycles()
+        .get()
+        .max(1)
 }
 
 /// The first activation, far enough away: on a multiple of the period if the CPUs are to be aligned. Else they are
 /// staggered, between the multiples, where other periodic threads may be: activations at once would measure one another.
 fn first(cpu: usize) -> u64 {
     let period = period();
-    let lead = clock::nanos_to_cycles(1_000_000);
+    let lead = Nanos::from_millis(1).to_cycles().get();
     let first = (Instant::now().cycles() + lead).next_multiple_of(period);
     match has(Flag::TimerlatAlign) {
         true => first,

@@ -5,11 +5,11 @@
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::Builder;
 use takt_kernel::thread_stack;
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer};
 
 takt_board::entry!(main);
 
-const PERIOD_NS: u64 = 1_000_000;
+const PERIOD: Nanos = Nanos::from_millis(1);
 const NR_TICKS: u32 = 10;
 /// More important than the first thread.
 const PRIORITY: u8 = 60;
@@ -31,7 +31,7 @@ fn ticks(_: usize) {
     };
     let mut next = Instant::now();
     for _ in 0..NR_TICKS {
-        next = next + nanos_to_cycles(PERIOD_NS);
+        next += PERIOD.to_cycles();
         timer.arm(next);
         if TICK.take().is_err() {
             return;

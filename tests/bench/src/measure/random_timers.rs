@@ -1,6 +1,6 @@
 //! Software timers while others are armed at random deadlines: what arming and cancelling take on average, and at most.
 
-use takt_kernel::time::{Instant, Timer};
+use takt_kernel::time::{Cycles, Instant, Timer};
 
 use super::timers::MOST;
 use crate::clock::{average, stamp};
@@ -22,7 +22,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        far + (self.0 >> 20) % SPAN
+        far + Cycles::new((self.0 >> 20) % SPAN)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Software timers while many are armed.
 
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 
 use super::random_timers;
 use crate::clock::{Value, stamp};
@@ -33,19 +33,19 @@ const IN_A_ROW: u64 = 6;
 pub(super) fn all() {
     let first = timer(expired);
     let mut others = [None::<Timer>; MOST];
-    let far = Instant::after_nanos(3_000_000_000);
+    let far = Instant::after(Nanos::from_secs(3));
     let mut nr_armed = 1;
     for nr in [1, 10, 100, 1000] {
         while nr_armed < nr {
             let other = timer(nothing);
-            other.arm(far + 1000 * nr_armed as u64);
+            other.arm(far + Cycles::new(1000 * nr_armed as u64));
             others[nr_armed] = Some(other);
             nr_armed += 1;
         }
         // Once not measured, so that the code is the same in every round.
         let (mut insert, mut cancel) = (0, 0);
         for _ in 0..2 {
-            let deadline = Instant::now() + 1_000_000;
+            let deadline = Instant::now() + Cycles::new(1_000_000);
             let before = stamp();
             first.arm(deadline);
             let between = stamp();
@@ -57,8 +57,11 @@ pub(super) fn all() {
                 fail("cancel", takt_kernel::Error::InvalidState);
             }
         }
-        first.arm(Instant::after_nanos(100_000));
-        must("expiry", FIRED.take_until(Instant::after_nanos(1_000_000)));
+        first.arm(Instant::after(Nanos::from_micros(100)));
+        must(
+            "expiry",
+            FIRED.take_until(Instant::after(Nanos::from_millis(1))),
+        );
         insn(format_args!("timer-insert-{nr}"), insert);
         insn(format_args!("timer-cancel-{nr}"), cancel);
         insn(format_args!("timer-expire-{nr}"), EXPIRED.get());
@@ -67,7 +70,7 @@ pub(super) fn all() {
             insn(format_args!("timer-expire-row-{nr}"), EXPIRED.get());
             for (number, other) in others.iter().enumerate().skip(1).take(IN_A_ROW as usize) {
                 if let Some(other) = other {
-                    other.arm(far + 1000 * number as u64);
+                    other.arm(far + Cycles::new(1000 * number as u64));
                 }
             }
         }
@@ -82,11 +85,11 @@ pub(super) fn all() {
 /// Does not wait meanwhile, since arming the time-out, or the idle thread, would have it done beforehand.
 #[inline(never)]
 fn in_a_row(others: &[Option<Timer>], last: Timer) {
-    let begin = Instant::now() + 100_000;
+    let begin = Instant::now() + Cycles::new(100_000);
     for (number, other) in others.iter().flatten().enumerate() {
-        other.arm(begin + 2_000 * number as u64);
+        other.arm(begin + Cycles::new(2_000 * number as u64));
     }
-    last.arm(begin + 2_000 * IN_A_ROW);
+    last.arm(begin + Cycles::new(2_000 * IN_A_ROW));
     while FIRED.try_take().is_err() {
         core::hint::spin_loop();
     }

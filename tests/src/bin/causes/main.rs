@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use takt_board::cmdline::CommandLine;
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_kernel::{
     Error, irq, preempt, thread, thread_stack, trace_event_irqs_off, trace_event_irqs_on,
 };
@@ -132,7 +132,7 @@ fn holder(_: usize) {
         if wanted != last {
             last = wanted;
             match IS_KERNELS.load(Relaxed) {
-                true => timer.arm(Instant::now() + 500),
+                true => timer.arm(Instant::now() + Cycles::new(500)),
                 false => hold(),
             }
         }
@@ -244,7 +244,7 @@ fn main(text: &'static str) {
     for (case, seq) in plan::cases(nr as u32).zip(1..) {
         SEQ.store(seq, Relaxed);
         ROUNDS.store(case.more_important, Relaxed);
-        let deadline = Instant::now() + AHEAD;
+        let deadline = Instant::now() + Cycles::new(AHEAD);
         DEADLINE.store(deadline.cycles(), Relaxed);
         let _ = GO.give();
         if has_holder {

@@ -4,7 +4,7 @@ use core::hint::black_box;
 
 use heapless::Vec;
 use takt_kernel::config::GRAPH_DEPTH;
-use takt_kernel::time::sleep_nanos;
+use takt_kernel::time::{Nanos, sleep};
 use takt_kernel::trace::function::graph::graph_counters;
 use takt_kernel::trace::function::{self, Filter, entry, events};
 use takt_kernel::trace::{self, Event, Mode};
@@ -279,7 +279,7 @@ target_test! {
         function::start_graph()?;
         trace::tracing_on();
         for number in 0..200 {
-            sleep_nanos(10_000)?;
+            sleep(Nanos::from_micros(10))?;
             if number % 10 == 0 {
                 let thread = worker::spawn(0, PRIORITY + 1, nests, 0)?;
                 worker::join(&[thread])?;

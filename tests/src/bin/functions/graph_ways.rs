@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed};
 use heapless::{LinearMap, Vec};
 use takt_kernel::config::GRAPH_DEPTH;
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep, sleep_until};
 use takt_kernel::trace::function::graph::graph_counters;
 use takt_kernel::trace::function::{self, Filter, set_profile};
 use takt_kernel::trace::{self, Mode};
@@ -248,7 +248,7 @@ fn in_interrupt(_: usize, _: Expiry) {
 fn in_another_thread(_: usize) {
     while THERE.take().is_ok() && GO_ON.load(Relaxed) {
         let at = CALLS.load(Relaxed);
-        let _ = sleep_until(Instant::now() + u64::from(at));
+        let _ = sleep_until(Instant::now() + Cycles::new(u64::from(at)));
         caller(1);
         CALLS.store(0, Relaxed);
     }
@@ -421,7 +421,7 @@ target_test! {
         for at in 0..SWEPT {
             CALLS.store(0, Relaxed);
             trace::tracing_on();
-            timer.arm(Instant::now() + u64::from(100 + at));
+            timer.arm(Instant::now() + Cycles::new(u64::from(100 + at)));
             let mut nr = 0;
             while CALLS.load(Relaxed) == 0 {
                 check_eq!(caller(nr), nr + 2);
@@ -471,7 +471,7 @@ target_test! {
         for _ in 0..100 {
             THERE.give()?;
             BACK.take()?;
-            sleep_nanos(5_000)?;
+            sleep(Nanos::from_micros(5))?;
         }
         trace::tracing_off();
         function::stop()?;

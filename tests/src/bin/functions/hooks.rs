@@ -2,10 +2,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
+use takt_kernel::Error;
+use takt_kernel::time::{self, Nanos};
 use takt_kernel::trace::function::{
     self, Filter, HookId, MAX_HOOKS, register_function_hook, unregister_function_hook,
 };
-use takt_kernel::{Error, time};
 use takt_tests::{check, check_eq, check_err, interrupt, target_test};
 
 use crate::records::{address, caller, leaf, other};
@@ -111,7 +112,7 @@ target_test! {
         let hook = register_function_hook(first, &Filter::ALL)?;
         let another = register_function_hook(second, &Filter::ALL)?;
         for _ in 0..20 {
-            time::sleep_nanos(100_000)?;
+            time::sleep(Nanos::from_micros(100))?;
         }
         unregister_function_hook(another)?;
         unregister_function_hook(hook)?;

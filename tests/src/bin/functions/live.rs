@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::trace::function::{
     self, Filter, entry, register_function_hook, unregister_function_hook,
 };
@@ -28,7 +28,7 @@ static BACK: Semaphore = Semaphore::new(0, 10);
 static MUTEX: Mutex<u32> = Mutex::new(0);
 
 fn before_long() -> Instant {
-    Instant::after_nanos(20_000_000_000)
+    Instant::after(Nanos::from_secs(20))
 }
 
 fn ping(_: usize) {
@@ -57,7 +57,7 @@ fn locks(_: usize) {
             LOCKED.fetch_add(1, Relaxed);
             yield_now();
         }
-        let _ = sleep_nanos(3_000);
+        let _ = sleep(Nanos::from_micros(3));
     }
 }
 
@@ -95,7 +95,7 @@ fn at_work(last: usize, least: u32, change: fn(u32) -> Result<(), Failure>) -> R
     let mut too_late = before_long();
     let mut number = 0;
     while number < TIMES || (!is_enough() && Instant::now() < too_late) {
-        timer.arm(Instant::after_nanos(7_000));
+        timer.arm(Instant::after(Nanos::from_micros(7)));
         change(number)?;
         number += 1;
         if number == TIMES {
@@ -103,7 +103,7 @@ fn at_work(last: usize, least: u32, change: fn(u32) -> Result<(), Failure>) -> R
         }
         if number >= TIMES {
             // Longer than the sleeps of a change: in those the others may not have run at all.
-            sleep_nanos(1_000_000)?;
+            sleep(Nanos::from_millis(1))?;
         }
     }
     let recorded = recorded();
@@ -124,17 +124,17 @@ fn functions(number: u32) -> Result<(), Failure> {
     let is_looked_at = number.is_multiple_of(16);
     function::start()?;
     check!(!is_looked_at || entry::nr_patched() > 50);
-    sleep_nanos(10_000)?;
+    sleep(Nanos::from_micros(10))?;
     if number.is_multiple_of(4) {
         let before = HOOKED.load(Relaxed);
         let hook = register_function_hook(hooked, &Filter::ALL)?;
-        sleep_nanos(10_000)?;
+        sleep(Nanos::from_micros(10))?;
         unregister_function_hook(hook)?;
         check!(HOOKED.load(Relaxed) != before);
     }
     function::stop()?;
     check!(!is_looked_at || entry::nr_patched() == 0);
-    sleep_nanos(5_000)?;
+    sleep(Nanos::from_micros(5))?;
     Ok(())
 }
 
@@ -142,9 +142,9 @@ fn functions(number: u32) -> Result<(), Failure> {
 /// than a short sleep; others have the CPU only if the thread does sleep.
 fn graph(_: u32) -> Result<(), Failure> {
     function::start_graph()?;
-    sleep_nanos(200_000)?;
+    sleep(Nanos::from_micros(200))?;
     function::stop()?;
-    sleep_nanos(50_000)?;
+    sleep(Nanos::from_micros(50))?;
     Ok(())
 }
 
@@ -158,7 +158,7 @@ fn keys(number: u32) -> Result<(), Failure> {
     for id in ids {
         check!(trace::enable(id.number(), number.is_multiple_of(2))? > 0);
     }
-    sleep_nanos(5_000)?;
+    sleep(Nanos::from_micros(5))?;
     Ok(())
 }
 

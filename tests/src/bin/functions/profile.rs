@@ -3,8 +3,9 @@
 use core::arch::asm;
 use core::hint::black_box;
 
+use takt_kernel::Error;
+use takt_kernel::time::{self, Nanos};
 use takt_kernel::trace::function::{self, Filter, graph::graph_counters, profile_of, set_profile};
-use takt_kernel::{Error, time};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, target_test, worker};
 use takt_tracer::profile::View;
@@ -35,7 +36,7 @@ fn takes_by_number(number: u32) -> u32 {
 /// Sleeps for as many microseconds.
 #[inline(never)]
 fn sleeps(us: u32) -> u32 {
-    u32::from(time::sleep_nanos(u64::from(us) * 1000).is_ok())
+    u32::from(time::sleep(Nanos::new(u64::from(us) * 1000)).is_ok())
 }
 
 fn begin(functions: &[fn(u32) -> u32]) -> Result<(), Error> {
@@ -61,7 +62,7 @@ fn of(function: fn(u32) -> u32) -> View {
 fn calls_leaf(times: usize) {
     for number in 0..times {
         leaf(number as u32);
-        let _ = time::sleep_nanos(3_000);
+        let _ = time::sleep(Nanos::from_micros(3));
     }
 }
 

@@ -3,10 +3,11 @@
 use core::hint::black_box;
 
 use heapless::Vec;
+use takt_kernel::Error;
+use takt_kernel::time::{self, Nanos};
 use takt_kernel::trace::function::{self, Filter, events};
 use takt_kernel::trace::stack::kernel_stack;
 use takt_kernel::trace::{self, Event, Mode};
-use takt_kernel::{Error, time};
 use takt_tests::drained::drain;
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::wire;
@@ -96,7 +97,7 @@ target_test! {
     fn behind_every_function(Shared) {
         begin(&Filter::ALL)?;
         for _ in 0..20 {
-            time::sleep_nanos(100_000)?;
+            time::sleep(Nanos::from_micros(100))?;
         }
         let entries = finish()?;
         check_eq!(entries.len(), 16);

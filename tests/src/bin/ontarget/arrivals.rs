@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{NR, after_us, burn, join, spawn};
@@ -36,7 +36,7 @@ pub(crate) fn at_every_instruction(
     let timer = Timer::new(interrupt, 0)?;
     for arrival in 0..WINDOW {
         let begin = Instant::now();
-        timer.arm(begin + 100 + arrival);
+        timer.arm(begin + Cycles::new(100 + arrival));
         operation();
         burn(WINDOW + 500);
         check!(!timer.cancel(), "the interrupt at {arrival} did not come");
@@ -155,7 +155,7 @@ fn permits_meanwhile(second: fn(usize, Expiry), expected: [u32; 2]) -> Outcome {
     let mut rounds = 0;
     at_every_instruction(
         second,
-        || first.arm(Instant::now() + 400),
+        || first.arm(Instant::now() + Cycles::new(400)),
         |arrival| {
             rounds += 1;
             let had = [0, 1].map(|slot| WOKEN[slot].load(Relaxed));
@@ -217,7 +217,7 @@ fn takes_one_and_ends(slot: usize) {
 target_test! {
     /// A timer is armed among many while an interrupt moves others: each is armed once, and in its place.
     fn armed_meanwhile(Alone) {
-        FAR.store(Instant::after_nanos(3_600_000_000_000).cycles() as usize, Relaxed);
+        FAR.store(Instant::after(Nanos::from_secs(3_600)).cycles() as usize, Relaxed);
         for number in 0..TIMERS {
             armed(number).arm(far(number));
         }
@@ -251,7 +251,7 @@ target_test! {
             |_, _| *MADE.lock() = spawn(0, PRIORITY + 2, runs_once, 1).ok(),
             || {
                 *ENDING.lock() = spawn(0, PRIORITY + 1, takes_one_and_ends, 0).ok();
-                begin_it.arm(Instant::now() + 400);
+                begin_it.arm(Instant::now() + Cycles::new(400));
             },
             |arrival| {
                 rounds += 1;
@@ -331,7 +331,7 @@ target_test! {
             burn(200);
             FLAGS.clear(1);
             let before = woken();
-            let deadline = Instant::now() + 4_000 + arrival;
+            let deadline = Instant::now() + Cycles::new(4_000 + arrival);
             DEADLINE_OF_FIRST.store(usize::MAX, Relaxed);
             for (slot, thread) in threads.iter().enumerate() {
                 let mine = if slot == 1 { deadline.cycles() as usize } else { usize::MAX };

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_kernel::irq;
-use takt_kernel::time::{Instant, sleep_until};
+use takt_kernel::time::{Cycles, Instant, sleep_until};
 use takt_tests::harness::PRIORITY;
 use takt_tests::worker::{join, spawn};
 use takt_tests::{check, check_eq, note, target_test};
@@ -37,13 +37,13 @@ target_test! {
     /// each, and the last one a day after the first. Booted with 128 ns an instruction.
     fn day_at_100_hz(Slow) {
         let spinner = spawn(0, PRIORITY - 1, pass_time, 0)?;
-        let start = Instant::now() + PERIOD_NS;
+        let start = Instant::now() + Cycles::new(PERIOD_NS);
         sleep_until(start)?;
         let interrupts = irq::count(0);
         let (mut least, mut most) = (u64::MAX, 0);
         let mut at = start;
         for _ in 0..TICKS {
-            at = at + PERIOD_NS;
+            at = at + Cycles::new(PERIOD_NS);
             sleep_until(at)?;
             let late = Instant::now().cycles().wrapping_sub(at.cycles());
             (least, most) = (least.min(late), most.max(late));

@@ -7,7 +7,7 @@ use takt_board::parallel::Pin;
 use takt_board::serial::Serial;
 use takt_kernel::machine::{Port, PortReadOnly};
 use takt_kernel::preempt;
-use takt_kernel::time::{Delay, Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Delay, Expiry, Instant, Timer};
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, target_test};
@@ -97,7 +97,7 @@ target_test! {
         let timer = Timer::new(set_seven, 0)?;
         for offset in 0..300 {
             let Ok(()) = seven.set_low();
-            timer.arm(Instant::now() + offset);
+            timer.arm(Instant::now() + Cycles::new(offset));
             let Ok(()) = pulse(&mut zero);
             burn(1_000);
             check_eq!(data_register(), 0x81);

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::Thread;
-use takt_kernel::time::{Expiry, Timer, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Timer, sleep_until};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_us, join, spawn};
@@ -117,7 +117,7 @@ target_test! {
         let mut nr_seen = [0; OWNERS + 1];
         for later in 0..1_500 {
             let deadline = after_us(20);
-            let at = deadline + later;
+            let at = deadline + Cycles::new(later);
             timer.arm(at);
             check_err!(MUTEXES[OWNERS - 1].lock_until(deadline), TimedOut);
             while CAME_AT.load(Relaxed) != at.cycles() {}

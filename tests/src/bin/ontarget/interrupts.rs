@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::irq::{self, Nmi};
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Timer, sleep_until};
 use takt_kernel::{Error, context, machine, preempt};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
@@ -143,7 +143,7 @@ target_test! {
             for (i, byte) in bytes.iter_mut().enumerate() {
                 *byte = i as u8;
             }
-            timer.arm(Instant::now() + offset);
+            timer.arm(Instant::now() + Cycles::new(offset));
             let (to, len) = core::hint::black_box((1, 60));
             bytes.copy_within(..len, to);
             check!(bytes[0] == 0 && bytes[1..61].iter().enumerate().all(|(i, byte)| usize::from(*byte) == i));

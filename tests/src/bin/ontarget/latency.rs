@@ -11,7 +11,7 @@ use spin::Once;
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::time::sleep_until;
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::trace::latency::{self, Latency};
 use takt_kernel::trace::{self, Event, events, hwlat, set_tracer, tracers};
 use takt_kernel::{Error, irq, machine, preempt, thread};
@@ -306,13 +306,13 @@ target_test! {
         let timer = lingering_timer();
         let mut missed = 0;
         for offset in (0..600).step_by(5) {
-            latency::set_max(0);
-            let deadline = Instant::now() + 5_000 + offset;
+            latency::set_max(Nanos::ZERO);
+            let deadline = Instant::now() + Cycles::new(5_000 + offset);
             timer.arm(deadline);
-            while Instant::now() < deadline + 1000 {
+            while Instant::now() < deadline + Cycles::new(1000) {
                 drop(preempt::disable());
             }
-            missed += u32::from(latency::max() < LONG);
+            missed += u32::from(latency::max() < Nanos::new(LONG));
         }
         choose("nop")?;
         check_eq!(missed, 0);
@@ -326,13 +326,13 @@ target_test! {
         let timer = lingering_timer();
         for name in ["irqsoff", "preemptirqsoff"] {
             for offset in 0..20 {
-                timer.arm(Instant::now() + 10_000 + 7_919 * offset);
+                timer.arm(Instant::now() + Cycles::new(10_000 + 7_919 * offset));
                 choose(name)?;
-                timer.arm(Instant::now() + 500 + 5_003 * offset);
+                timer.arm(Instant::now() + Cycles::new(500 + 5_003 * offset));
                 choose("nop")?;
                 let found = latency::max();
                 // Rewriting the code keeps interrupts off itself, but that is not watched.
-                check!(found < 10_000, "{name}: {found} ns");
+                check!(found < Nanos::from_micros(10), "{name}: {found:?}");
             }
         }
         Ok(())
@@ -366,7 +366,7 @@ target_test! {
         let last = latency::max();
         choose("nop")?;
         check_eq!(meanwhile, first);
-        check_eq!(last - first, 2 * LONG);
+        check_eq!(last - first, Nanos::new(2 * LONG));
         Ok(())
     }
 
@@ -377,29 +377,29 @@ target_test! {
         let first = latency::max();
         without_irqs(LONG / 2);
         check_eq!(latency::max(), first);
-        latency::set_max(0);
+        latency::set_max(Nanos::ZERO);
         check!(latency::last().is_none());
         without_irqs(LONG / 2);
         let second = latency::max();
-        check!(second < first && second > LONG / 2);
-        latency::set_max(2 * LONG);
+        check!(second < first && second > Nanos::new(LONG / 2));
+        latency::set_max(Nanos::new(2 * LONG));
         without_irqs(LONG);
-        check_eq!(latency::max(), 2 * LONG);
-        latency::set_thresh(LONG / 4);
+        check_eq!(latency::max(), Nanos::new(2 * LONG));
+        latency::set_thresh(Nanos::new(LONG / 4));
         without_irqs(LONG / 3);
         let kept = || latency::last().map_or(0, |last| last.cycles);
-        check!((LONG / 3..second).contains(&kept()), "{} instructions", kept());
+        check!((LONG / 3..second.get()).contains(&kept()), "{} instructions", kept());
         without_irqs(LONG / 8);
-        check!((LONG / 3..second).contains(&kept()), "{} instructions", kept());
-        check_eq!(latency::max(), 2 * LONG);
-        latency::set_thresh(0);
+        check!((LONG / 3..second.get()).contains(&kept()), "{} instructions", kept());
+        check_eq!(latency::max(), Nanos::new(2 * LONG));
+        latency::set_thresh(Nanos::ZERO);
         choose("nop")?;
         Ok(())
     }
 
     /// Choosing a tracer: the list, the current one, a name that is none, and nothing more once it is `nop`.
     fn tracers_are_chosen(Shared) {
-        hwlat::set_window(4_000_000, 1_000_000)?;
+        hwlat::set_window(Nanos::from_millis(4), Nanos::from_millis(1))?;
         let names = [
             "nop", "sched_switch", "irqsoff", "preemptoff", "preemptirqsoff", "wakeup", "wakeup_rt", "hwlat",
         ];
@@ -431,7 +431,7 @@ target_test! {
             check_eq!(trace::is_enabled(id), wanted);
         }
         trace::enable(id, false)?;
-        latency::set_max(0);
+        latency::set_max(Nanos::ZERO);
         without_irqs(LONG);
         without_preemption(LONG);
         check!(latency::last().is_none());
@@ -442,8 +442,8 @@ target_test! {
     fn hwlat_finds_what_software_cannot_explain(Shared) {
         // SAFETY: it computes.
         unsafe { irq::set_nmi_handler(|_| burn(30_000)) };
-        check_err!(hwlat::set_window(1000, 1000), InvalidArgument);
-        hwlat::set_window(4_000_000, 2_000_000)?;
+        check_err!(hwlat::set_window(Nanos::from_micros(1), Nanos::from_micros(1)), InvalidArgument);
+        hwlat::set_window(Nanos::from_millis(4), Nanos::from_millis(2))?;
         choose("hwlat")?;
         sleep_until(after_us(9000))?;
         let nothing = latency::last();
@@ -454,7 +454,7 @@ target_test! {
         choose("nop")?;
         // SAFETY: it does nothing.
         unsafe { irq::set_nmi_handler(|_| {}) };
-        hwlat::set_window(1_000_000_000, 500_000_000)?;
+        hwlat::set_window(Nanos::from_secs(1), Nanos::from_millis(500))?;
         check!(nothing.is_none(), "{nothing:?}");
         let cycles = gap.map_or(0, |gap| gap.cycles);
         check!((30_000..30_300).contains(&cycles), "{cycles} instructions");

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{self, Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::time::{self, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, preempt, smp, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
@@ -23,7 +23,7 @@ fn spawn_on(cpu: usize, entry: fn(usize), argument: usize) -> Result<Thread, Err
 }
 
 fn before_long() -> Instant {
-    Instant::after_nanos(10_000_000_000)
+    Instant::after(Nanos::from_secs(10))
 }
 
 static ENDED: AtomicU32 = AtomicU32::new(0);
@@ -48,7 +48,7 @@ fn busy(_: usize) {
             // Over before it has begun.
             let _ = PERMITS.take_until(Instant::from_cycles(0));
         }
-        let _ = sleep_nanos(1_000);
+        let _ = sleep(Nanos::from_micros(1));
         ROUNDS.fetch_add(1, Relaxed);
     }
 }
@@ -66,7 +66,7 @@ fn within(millis: u32, is_so: impl Fn() -> bool) -> Result<bool, Error> {
         if is_so() {
             return Ok(true);
         }
-        sleep_nanos(1_000_000)?;
+        sleep(Nanos::from_millis(1))?;
     }
     Ok(is_so())
 }
@@ -138,7 +138,7 @@ fn parks(_: usize) {
 }
 
 fn sleeps_long(_: usize) {
-    let _ = sleep_nanos(5_000_000_000);
+    let _ = sleep(Nanos::from_secs(5));
 }
 
 fn counts(_: usize) {
@@ -193,9 +193,9 @@ target_test! {
             goes_on(&ROUNDS)?;
         }
         thread.suspend()?;
-        sleep_nanos(5_000_000)?;
+        sleep(Nanos::from_millis(5))?;
         let rounds = ROUNDS.load(Relaxed);
-        sleep_nanos(20_000_000)?;
+        sleep(Nanos::from_millis(20))?;
         check_eq!(ROUNDS.load(Relaxed), rounds);
         thread.resume()?;
         goes_on(&ROUNDS)?;
@@ -212,11 +212,11 @@ target_test! {
         let less = Builder::new("less", PRIORITY - 1)?.cpu(1).spawn(&STACKS[2], counts_turns, 0)?;
         let thread = spawn_on(1, keeps_the_cpu, 0)?;
         while STEP.load(Relaxed) != 1 {
-            sleep_nanos(100_000)?;
+            sleep(Nanos::from_micros(100))?;
         }
         thread.suspend()?;
         // The other CPU's interrupt comes while it must not switch.
-        sleep_nanos(10_000_000)?;
+        sleep(Nanos::from_millis(10))?;
         let turns = TURNS.load(Relaxed);
         STEP.store(2, Relaxed);
         // A second at most: left to itself, that CPU's timer comes after four.
@@ -239,8 +239,8 @@ target_test! {
             return Err(Failure::new(format_args!("no timer")));
         };
         for round in 1..=20 {
-            sleep_nanos(2_000_000)?;
-            timer.arm(Instant::after_nanos(3_000_000));
+            sleep(Nanos::from_millis(2))?;
+            timer.arm(Instant::after(Nanos::from_millis(3)));
             // A second at most: left to itself, that CPU's timer comes after four.
             within(1_000, || EXPIRED.load(Relaxed) == round)?;
             check_eq!((EXPIRED.load(Relaxed), EARLY.load(Relaxed)), (round, 0));
@@ -253,14 +253,14 @@ target_test! {
         two_cpus()?;
         let owner = Builder::new("owner", PRIORITY - 2)?.cpu(1).spawn(&STACKS[1], holds_for_a_step, 0)?;
         while STEP.load(Relaxed) != 1 {
-            sleep_nanos(100_000)?;
+            sleep(Nanos::from_micros(100))?;
         }
         let middle = Builder::new("middle", PRIORITY - 1)?.cpu(1).spawn(&STACKS[2], counts_turns, 0)?;
         while TURNS.load(Relaxed) == 0 {
-            sleep_nanos(100_000)?;
+            sleep(Nanos::from_micros(100))?;
         }
         STEP.store(2, Relaxed);
-        sleep_nanos(5_000_000)?;
+        sleep(Nanos::from_millis(5))?;
         check_eq!(STEP.load(Relaxed), 2);
         let counter = COUNTER.lock_until(before_long())?;
         // The other CPU gives the mutex away first and loses its boost next.
@@ -282,10 +282,10 @@ target_test! {
                 IDLE_TURNS.fetch_add(1, Relaxed);
             }
         });
-        time::set_halt_margin(time::nanos_to_cycles(1_000));
+        time::set_halt_margin(Nanos::from_micros(1).to_cycles());
         let sleeper = spawn_on(1, sleeps_long, 0)?;
         let thread = Builder::new("parks", PRIORITY)?.cpu(1).spawn(&STACKS[2], parks, 0)?;
-        sleep_nanos(10_000_000)?;
+        sleep(Nanos::from_millis(10))?;
         for _ in 0..20 {
             let turns = IDLE_TURNS.load(Relaxed);
             thread.unpark()?;

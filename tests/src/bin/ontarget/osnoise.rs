@@ -2,7 +2,7 @@
 
 use takt_board::carry_out;
 use takt_kernel::config::MAX_CPUS;
-use takt_kernel::time::Timer;
+use takt_kernel::time::{Nanos, Timer};
 use takt_kernel::trace::{self, tracers};
 use takt_kernel::{Error, smp, thread, time};
 use takt_tests::{check, check_eq, target_test};
@@ -97,20 +97,20 @@ target_test! {
         check_eq!(set("osnoise=timerlat_period,100000"), Ok(()));
         check_eq!(set("ftrace=timerlat"), Ok(()));
         trace::tracing_on();
-        time::sleep_nanos(2_000_000)?;
+        time::sleep(Nanos::from_millis(2))?;
         let before = entries();
-        time::sleep_nanos(1_000_000)?;
+        time::sleep(Nanos::from_millis(1))?;
         let in_ten = entries() - before;
         check!((20..=22).contains(&in_ten), "{in_ten} records of ten activations");
         check_eq!(set("osnoise=timerlat_period,1000000"), Ok(()));
-        time::sleep_nanos(1_000_000)?;
+        time::sleep(Nanos::from_millis(1))?;
         let before = entries();
-        time::sleep_nanos(3_000_000)?;
+        time::sleep(Nanos::from_millis(3))?;
         let in_three = entries() - before;
         check!((6..=8).contains(&in_three), "{in_three} records of three activations");
         // Every latency is as long as that.
         check_eq!(set("osnoise=stop_tracing_total,1"), Ok(()));
-        time::sleep_nanos(2_000_000)?;
+        time::sleep(Nanos::from_millis(2))?;
         check!(!trace::is_wanted());
         reset()?;
         Ok(())

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::Error;
 use takt_kernel::thread;
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_tests::harness::Failure;
 use takt_tests::worker::{after_us, burn};
 use takt_tests::{check, check_eq, target_test};
@@ -28,7 +28,7 @@ fn expired(number: usize, expiry: Expiry) {
     );
     let again = AGAIN.load(Relaxed);
     if number == 0 && again != 0 {
-        timers()[1].arm(expiry.deadline + again);
+        timers()[1].arm(expiry.deadline + Cycles::new(again));
     }
 }
 
@@ -74,14 +74,14 @@ target_test! {
             "one after the other",
             |timers, at| {
                 timers[0].arm(at);
-                timers[1].arm(at + 3_001);
+                timers[1].arm(at + Cycles::new(3_001));
             },
             [ENTRY; 2],
         )?;
         is_exact(
             "in front of another",
             |timers, at| {
-                timers[0].arm(at + 5_003);
+                timers[0].arm(at + Cycles::new(5_003));
                 timers[1].arm(at);
             },
             [ENTRY; 2],
@@ -89,9 +89,9 @@ target_test! {
         is_exact(
             "moved",
             |timers, at| {
-                timers[0].arm(at + 5_003);
-                timers[1].arm(at + 7_019);
-                timers[0].arm(at + 1);
+                timers[0].arm(at + Cycles::new(5_003));
+                timers[1].arm(at + Cycles::new(7_019));
+                timers[0].arm(at + Cycles::new(1));
             },
             [ENTRY; 2],
         )?;
@@ -100,7 +100,7 @@ target_test! {
             "behind one that was cancelled",
             |timers, at| {
                 timers[1].arm(at);
-                timers[0].arm(at + 2_003);
+                timers[0].arm(at + Cycles::new(2_003));
                 timers[1].cancel();
             },
             [ENTRY, NONE],
@@ -119,7 +119,7 @@ target_test! {
         let mut nr_exact = 0;
         for distance in 0..200 {
             LATE[0].store(NONE, Relaxed);
-            timer.arm(Instant::now() + distance);
+            timer.arm(Instant::now() + Cycles::new(distance));
             burn(1_000);
             let late = LATE[0].load(Relaxed);
             check!((ENTRY..ENTRY + 300).contains(&late), "{distance} before: {late}");
@@ -141,7 +141,7 @@ target_test! {
             }
             let deadline = after_us(20);
             first.arm(deadline);
-            second.arm(deadline + distance);
+            second.arm(deadline + Cycles::new(distance));
             burn(50_000);
             check_eq!(LATE[0].load(Relaxed), ENTRY);
             let late = LATE[1].load(Relaxed);

@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Timer, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Nanos, Timer, sleep_until};
 use takt_kernel::{irq, yield_now};
 use takt_tests::contents::{Contents, hold};
 use takt_tests::harness::PRIORITY;
@@ -86,7 +86,7 @@ fn storm(_: usize, expiry: Expiry) {
     if !STOP.load(Relaxed)
         && let Some(timer) = STORM_TIMER.get()
     {
-        timer.arm(expiry.at + 3_001 + count % 97);
+        timer.arm(expiry.at + Cycles::new(3_001 + count % 97));
     }
 }
 
@@ -122,8 +122,8 @@ target_test! {
         STOP.store(false, Relaxed);
         let threads = [
             spawn(0, PRIORITY + 10, visitor, 7)?,
-            spawn_rr(1, PRIORITY - 1, 50_000, holder, 1)?, spawn_rr(2, PRIORITY - 1, 50_000, holder, 2)?,
-            spawn_rr(3, PRIORITY - 1, 50_000, holder, 3)?, spawn_rr(4, PRIORITY - 1, 50_000, holder, 4)?,
+            spawn_rr(1, PRIORITY - 1, Nanos::from_micros(50), holder, 1)?, spawn_rr(2, PRIORITY - 1, Nanos::from_micros(50), holder, 2)?,
+            spawn_rr(3, PRIORITY - 1, Nanos::from_micros(50), holder, 3)?, spawn_rr(4, PRIORITY - 1, Nanos::from_micros(50), holder, 4)?,
         ];
         let before = irq::count(0);
         STORM_TIMER.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(after_us(10));

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::count_times;
-use takt_kernel::time::{Instant, sleep_until};
+use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_kernel::yield_now;
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{note, take};
@@ -13,7 +13,8 @@ use takt_tests::{check, check_eq, note, target_test};
 
 const RR: u8 = PRIORITY - 10;
 /// A quantum in these tests, in nanoseconds.
-const QUANTUM: u64 = 1_000_000;
+const QUANTUM_NS: u64 = 1_000_000;
+const QUANTUM: Nanos = Nanos::new(QUANTUM_NS);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static TURNS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
@@ -57,22 +58,22 @@ fn reset() {
 /// Works for two and a half quanta and notes begin and end.
 fn two_and_a_half(number: usize) {
     note(number as u32);
-    burn(QUANTUM / 2);
+    burn(QUANTUM_NS / 2);
     note(10 + number as u32);
-    burn(2 * QUANTUM);
+    burn(2 * QUANTUM_NS);
     note(20 + number as u32);
 }
 
 /// Uses the CPU for a fifth of a quantum whenever it gets a permit.
 fn interloper(_: usize) {
     while GO.take().is_ok() && !STOP.load(Relaxed) {
-        burn(QUANTUM / 5);
+        burn(QUANTUM_NS / 5);
     }
 }
 
 fn fifo(number: usize) {
     note(number as u32);
-    burn(5 * QUANTUM);
+    burn(5 * QUANTUM_NS);
     note(10 + number as u32);
 }
 
@@ -94,15 +95,15 @@ target_test! {
         }
         sleep_until(after_ms(90))?;
         STOP.store(true, Relaxed);
-        let mut times = [0; 3];
+        let mut times = [0u64; 3];
         for (time, thread) in times.iter_mut().zip(&threads) {
-            *time = times_of(thread)?.cycles;
+            *time = times_of(thread)?.cycles.get();
         }
         count_times(false)?;
         join(&threads)?;
         let (longest, shortest) = (LONGEST.load(Relaxed), SHORTEST.load(Relaxed));
         note!("three threads got {times:?} ns; stretches from {shortest} to {longest} ns");
-        check!(shortest >= QUANTUM && longest <= QUANTUM + 1_000, "stretches from {shortest} to {longest} ns");
+        check!(shortest >= QUANTUM_NS && longest <= QUANTUM_NS + 1_000, "stretches from {shortest} to {longest} ns");
         for (number, time) in times.iter().enumerate() {
             check!(time.abs_diff(30_000_000) <= 50_000, "thread {number} got {time} ns");
             let turns = TURNS[number].load(Relaxed);
@@ -130,7 +131,7 @@ target_test! {
             GO.give()?;
         }
         STOP.store(true, Relaxed);
-        let times = [times_of(&threads[0])?.cycles, times_of(&threads[1])?.cycles];
+        let times = [times_of(&threads[0])?.cycles.get(), times_of(&threads[1])?.cycles.get()];
         count_times(false)?;
         join(&threads)?;
         GO.give()?;
@@ -138,9 +139,9 @@ target_test! {
         // A stretch has a quantum of the thread's own time and up to two visits of the more important one.
         let (longest, shortest) = (LONGEST.load(Relaxed), SHORTEST.load(Relaxed));
         note!("two threads got {times:?} ns; stretches with visits from {shortest} to {longest} ns");
-        check!(shortest >= QUANTUM + QUANTUM / 5, "shortest {shortest} ns");
-        check!(longest <= QUANTUM + 2 * (QUANTUM / 5) + 3_000, "longest {longest} ns");
-        check!(times[0].abs_diff(times[1]) <= QUANTUM + 2_000, "shares {times:?}");
+        check!(shortest >= QUANTUM_NS + QUANTUM_NS / 5, "shortest {shortest} ns");
+        check!(longest <= QUANTUM_NS + 2 * (QUANTUM_NS / 5) + 3_000, "longest {longest} ns");
+        check!(times[0].abs_diff(times[1]) <= QUANTUM_NS + 2_000, "shares {times:?}");
         Ok(())
     }
 
@@ -165,7 +166,7 @@ target_test! {
 
     /// The longest quantum that there is does not end.
     fn endless_quantum(Shared) {
-        let threads = [spawn_rr(0, RR, u64::MAX, fifo, 1)?, spawn_rr(1, RR, u64::MAX, fifo, 2)?];
+        let threads = [spawn_rr(0, RR, Nanos::MAX, fifo, 1)?, spawn_rr(1, RR, Nanos::MAX, fifo, 2)?];
         join(&threads)?;
         check_eq!(take(), [1, 11, 2, 12]);
         Ok(())

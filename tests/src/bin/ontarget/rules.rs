@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::machine::ModelSink;
 use takt_kernel::thread::{self, Builder};
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::trace::rules::{self, Arguments};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, irq, thread_stack, trace_event, trace_event_irqs_off};
@@ -315,7 +315,7 @@ fn storm(_: usize, expiry: Expiry) {
     if GO_ON.load(Relaxed)
         && let Some(timer) = STORM.get()
     {
-        timer.arm(expiry.at + 30_011 + irq::count(0) % 61);
+        timer.arm(expiry.at + Cycles::new(30_011 + irq::count(0) % 61));
     }
 }
 
@@ -418,13 +418,13 @@ target_test! {
         check_eq!(takt_board::smp::start(2), 2);
         begin()?;
         trace::set_mode(Mode::Overwrite);
-        STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::after_nanos(100_000));
+        STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::after(Nanos::from_micros(100)));
         let mut threads = [None, None];
         for (cpu, thread) in threads.iter_mut().enumerate() {
             *thread = Some(Builder::new("emits", PRIORITY - 1)?.cpu(cpu).spawn(&STACKS[cpu], emits, cpu)?);
         }
         // A busy host may keep a CPU from running: then the changes go on, ten seconds at most.
-        let end = Instant::after_nanos(10_000_000_000);
+        let end = Instant::after(Nanos::from_secs(10));
         let got_on = || ROUNDS.iter().all(|nr| nr.load(Relaxed) > 100) && SEEN.load(Relaxed) > 1_000;
         for round in 0.. {
             if round >= 1_000 && (got_on() || Instant::now() > end) {
@@ -432,16 +432,16 @@ target_test! {
             }
             rules::register(sees, nothing)?;
             if round % 20 == 0 {
-                sleep_nanos(200_000)?;
+                sleep(Nanos::from_micros(200))?;
             }
             rules::unregister()?;
             if round % 20 == 10 {
-                sleep_nanos(200_000)?;
+                sleep(Nanos::from_micros(200))?;
             }
         }
         GO_ON.store(false, Relaxed);
         for thread in threads.into_iter().flatten() {
-            thread.join(Instant::after_nanos(10_000_000_000))?;
+            thread.join(Instant::after(Nanos::from_secs(10)))?;
         }
         switch(false)?;
         let seen = SEEN.load(Relaxed);

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_board::capture;
 use takt_kernel::irq::{self, Nmi};
-use takt_kernel::time::{Expiry, Instant, Timer, nanos_to_cycles};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, trace_event};
 use takt_tests::harness::{self, Outcome};
@@ -93,9 +93,9 @@ const ROUND: u32 = 1_000;
 /// How many rounds the thread may be ahead of the NMIs: bounds what is recorded.
 const AHEAD: u32 = 64;
 /// Between two interrupts, at least.
-const PAUSE_NS: u64 = 10_000;
+const PAUSE: Nanos = Nanos::from_micros(10);
 /// Without an NMI for so long, of the guest's time, there are none.
-const PATIENCE_NS: u64 = 60_000_000_000;
+const PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// The longest text.
 const MAX_TEXT: u32 = 40;
@@ -132,7 +132,7 @@ fn in_interrupt(_: usize, _: Expiry) {
         && let Some(timer) = STORM.get()
     {
         let odd = u64::from(NEXT[Writer::Interrupt as usize].load(Relaxed) % 61);
-        timer.arm(Instant::now() + nanos_to_cycles(PAUSE_NS) + odd);
+        timer.arm(Instant::now() + PAUSE.to_cycles() + Cycles::new(odd));
     }
 }
 
@@ -161,12 +161,12 @@ fn switch(on: bool) -> Result<(), Error> {
 /// Waits until the NMIs have caught up with the thread's rounds.
 fn wait_for_nmis(round: u32) -> Outcome {
     let mut seen = NR_NMIS.load(Relaxed);
-    let mut limit = Instant::after_nanos(PATIENCE_NS);
+    let mut limit = Instant::after(PATIENCE);
     while NR_NMIS.load(Relaxed) + AHEAD < round {
         burn(1_000);
         if NR_NMIS.load(Relaxed) != seen {
             seen = NR_NMIS.load(Relaxed);
-            limit = Instant::after_nanos(PATIENCE_NS);
+            limit = Instant::after(PATIENCE);
         }
         check!(Instant::now() < limit, "no NMI comes any more after {seen}");
     }
@@ -184,7 +184,7 @@ fn storm(mode: Mode, between: fn(u32)) -> Outcome {
     RUNS.store(true, Relaxed);
     trace::tracing_on();
     let timer = STORM.call_once(|| Timer::new(in_interrupt, 0).expect("there are timers left"));
-    timer.arm(Instant::now() + nanos_to_cycles(PAUSE_NS));
+    timer.arm(Instant::now() + PAUSE.to_cycles());
     harness::ask_for_nmis();
     let mut round = 0;
     while NR_NMIS.load(Relaxed) < NMIS_WANTED {

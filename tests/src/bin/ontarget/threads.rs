@@ -3,7 +3,7 @@
 use takt_kernel::config::{MAX_CPUS, MAX_THREADS};
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::{self, Builder, Thread};
-use takt_kernel::time::{Instant, sleep_nanos, sleep_until};
+use takt_kernel::time::{Cycles, Instant, Nanos, sleep, sleep_until};
 use takt_kernel::{Error, thread_stack, yield_now};
 use takt_tests::harness::PRIORITY;
 use takt_tests::journal::{len, note, take};
@@ -26,7 +26,7 @@ fn waiter(number: usize) {
 }
 
 fn sleeper(number: usize) {
-    let _ = sleep_nanos(100_000);
+    let _ = sleep(Nanos::from_micros(100));
     note(number as u32);
 }
 
@@ -44,12 +44,12 @@ fn suspends_itself(number: usize) {
 fn sleeps_after_burning(_: usize) {
     for _ in 0..10 {
         burn(100_000);
-        let _ = sleep_nanos(50_000);
+        let _ = sleep(Nanos::from_micros(50));
     }
 }
 
 fn exits_after_100us(code: usize) {
-    let _ = sleep_nanos(100_000);
+    let _ = sleep(Nanos::from_micros(100));
     thread::exit(code);
 }
 
@@ -244,15 +244,16 @@ target_test! {
             let thread = spawn(0, PRIORITY + 1, sleeps_after_burning, 0)?;
             sleep_until(after_ms(2))?;
             let counted = times(&thread)?;
-            note!("10 bursts of 100,000 instructions took {} ns and {} switches", counted.cycles, counted.switches);
+            let took = counted.cycles.get();
+            note!("10 bursts of 100,000 instructions took {took} ns and {} switches", counted.switches);
             check_eq!(counted.switches, 11);
-            check!((1_000_000..1_010_000).contains(&counted.cycles), "{} ns", counted.cycles);
+            check!((1_000_000..1_010_000).contains(&took), "{took} ns");
             join(&[thread])?;
             let before = times(&thread::current())?;
-            check!(before.switches <= 12 && before.cycles < 10_000, "{before:?}");
+            check!(before.switches <= 12 && before.cycles < Cycles::new(10_000), "{before:?}");
             burn(50_000);
             let after = times(&thread::current())?;
-            check!((50_000..50_500).contains(&(after.cycles - before.cycles)));
+            check!((50_000..50_500).contains(&(after.cycles - before.cycles).get()));
             check_eq!(after.switches, before.switches);
             thread::count_times(false)?;
             check_eq!(thread::current().times()?, None);

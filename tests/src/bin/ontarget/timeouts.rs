@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use takt_kernel::preempt;
 use takt_kernel::sync::{Condvar, EventFlags, Mode, Mutex, Queue, Semaphore};
 use takt_kernel::thread;
-use takt_kernel::time::{Instant, Timer, sleep_nanos, sleep_until};
+use takt_kernel::time::{Cycles, Instant, Nanos, Timer, sleep, sleep_until};
 use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_ms, after_us, burn, join, spawn};
@@ -39,12 +39,12 @@ fn in_time(what: &str, wait: impl FnOnce(Instant) -> Outcome) -> Outcome {
 
 fn hold_for_2ms(_: usize) {
     let guard = LOCK.lock();
-    let _ = sleep_nanos(2_000_000);
+    let _ = sleep(Nanos::from_millis(2));
     drop(guard);
 }
 
 fn sleep_for_2ms(_: usize) {
-    let _ = sleep_nanos(2_000_000);
+    let _ = sleep(Nanos::from_millis(2));
 }
 
 fn waiter(number: usize) {
@@ -115,7 +115,7 @@ target_test! {
         let mut least = u64::MAX;
         let mut most = 0;
         for i in 0..200u64 {
-            let until = Instant::now() + 20_000 + 1_237 * i;
+            let until = Instant::now() + Cycles::new(20_000 + 1_237 * i);
             sleep_until(until)?;
             let late = Instant::now().cycles() - until.cycles();
             (least, most) = (least.min(late), most.max(late));
@@ -131,7 +131,7 @@ target_test! {
         let past = Instant::from_cycles(1);
         let before = Instant::now();
         sleep_until(past)?;
-        check!(Instant::now() < before + 200, "sleeping until a past time took time");
+        check!(Instant::now() < before + Cycles::new(200), "sleeping until a past time took time");
         check_err!(SEMAPHORE.take_until(past), TimedOut);
         check_err!(FLAGS.wait(1, Mode::Any, past), TimedOut);
         check_err!(QUEUE.receive_until(past), TimedOut);
@@ -202,7 +202,7 @@ target_test! {
     fn waiting_in_the_wrong_place(Shared) {
         let guard = preempt::disable();
         check_err!(SEMAPHORE.take(), WrongContext);
-        check_err!(sleep_nanos(10), WrongContext);
+        check_err!(sleep(Nanos::new(10)), WrongContext);
         check_err!(QUEUE.receive(), WrongContext);
         check_err!(FLAGS.wait(1, Mode::Any, Instant::NEVER), WrongContext);
         check_err!(thread::park(Instant::NEVER), WrongContext);
@@ -211,7 +211,7 @@ target_test! {
         drop(guard);
         let guard = preempt::irq_save();
         check_err!(SEMAPHORE.take(), WrongContext);
-        check_err!(sleep_nanos(10), WrongContext);
+        check_err!(sleep(Nanos::new(10)), WrongContext);
         check_err!(QUEUE.receive(), WrongContext);
         check_err!(FLAGS.wait(1, Mode::Any, Instant::NEVER), WrongContext);
         check_err!(thread::park(Instant::NEVER), WrongContext);
@@ -219,7 +219,7 @@ target_test! {
         drop(guard);
         interrupt::raise(|| {
             let errors = [
-                SEMAPHORE.take().err(), sleep_nanos(10).err(), QUEUE.receive().err(), thread::park(Instant::NEVER).err(),
+                SEMAPHORE.take().err(), sleep(Nanos::new(10)).err(), QUEUE.receive().err(), thread::park(Instant::NEVER).err(),
                 FLAGS.wait(1, Mode::Any, Instant::NEVER).err(), thread::current().suspend().err(),
             ];
             let right = errors.iter().filter(|error| **error == Some(takt_kernel::Error::WrongContext)).count();
@@ -227,13 +227,13 @@ target_test! {
         });
         check_eq!(take(), [6]);
         takt_board::set_idle_hook(|| {
-            let errors = [SEMAPHORE.take().err(), sleep_nanos(10).err(), thread::park(Instant::NEVER).err()];
+            let errors = [SEMAPHORE.take().err(), sleep(Nanos::new(10)).err(), thread::park(Instant::NEVER).err()];
             takt_kernel::yield_now();
             if errors.iter().all(|error| *error == Some(takt_kernel::Error::WrongContext)) {
                 REFUSED_IN_IDLE.store(true, Relaxed);
             }
         });
-        sleep_nanos(100_000)?;
+        sleep(Nanos::from_micros(100))?;
         check!(REFUSED_IN_IDLE.load(Relaxed));
         Ok(())
     }
@@ -258,6 +258,6 @@ target_test! {
 
 /// Lets the others begin, then keeps the CPU past the joiner's time-out and ends.
 fn burn_300us_after_sleep(number: usize) {
-    let _ = sleep_nanos(60_000);
+    let _ = sleep(Nanos::from_micros(60));
     burn_300us(number);
 }

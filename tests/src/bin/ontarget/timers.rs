@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::config::MAX_TIMERS;
 use takt_kernel::thread;
-use takt_kernel::time::{self, Expiry, Instant, Timer, sleep_until};
+use takt_kernel::time::{self, Cycles, Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_tests::journal::{note, take};
 use takt_tests::worker::{after_ms, after_us, burn};
 use takt_tests::{check, check_eq, check_err, interrupt, target_test};
@@ -37,7 +37,7 @@ fn rearms(_: usize, expiry: Expiry) {
     if takt_tests::journal::len() < 10
         && let Some(timer) = PERIODIC.get()
     {
-        timer.arm(expiry.deadline + 10_000);
+        timer.arm(expiry.deadline + Cycles::new(10_000));
     }
 }
 
@@ -131,7 +131,7 @@ target_test! {
         let timer = *PERIODIC.call_once(|| Timer::new(rearms, 0).expect("there are timers left"));
         let start = after_us(50);
         timer.arm(start);
-        sleep_until(start + 95_000)?;
+        sleep_until(start + Cycles::new(95_000))?;
         check_eq!(take(), [1; 10]);
         check!(!timer.cancel());
         Ok(())
@@ -171,10 +171,10 @@ target_test! {
     fn conversions_do_not_wrap(Alone) {
         let hz = time::tsc_hz();
         time::set_tsc_hz(2_000_000_000);
-        let cycles = [1, 1 << 40, 1 << 63, u64::MAX].map(time::nanos_to_cycles);
-        let never = Instant::after_nanos(u64::MAX);
+        let cycles = [1, 1 << 40, 1 << 63, u64::MAX].map(|nanos| Nanos::new(nanos).to_cycles().get());
+        let never = Instant::after(Nanos::MAX);
         time::set_tsc_hz(500_000_000);
-        let nanos = [1, 1 << 40, 1 << 63, u64::MAX].map(time::cycles_to_nanos);
+        let nanos = [1, 1 << 40, 1 << 63, u64::MAX].map(|cycles| Cycles::new(cycles).to_nanos().get());
         time::set_tsc_hz(hz);
         check_eq!(cycles, [2, 1 << 41, u64::MAX, u64::MAX]);
         check_eq!(nanos, [2, 1 << 41, u64::MAX, u64::MAX]);
@@ -197,11 +197,11 @@ target_test! {
             let start = after_ms(2);
             for (i, timer) in timers.iter().enumerate() {
                 // 389 is prime to 1024: every place once.
-                timer.arm(start + (i as u64 * 389 % 1024) / 4 * 1_000);
+                timer.arm(start + Cycles::new((i as u64 * 389 % 1024) / 4 * 1_000));
             }
             let cancelled = timers.iter().step_by(3).filter(|timer| timer.cancel()).count();
             check_eq!(cancelled, MAX_TIMERS.div_ceil(3));
-            sleep_until(start + 400_000)?;
+            sleep_until(start + Cycles::new(400_000))?;
             check_eq!(EXPIRED.load(Relaxed) as usize, MAX_TIMERS - cancelled);
             check_eq!((OUT_OF_ORDER.load(Relaxed), EARLY.load(Relaxed)), (0, 0));
         }

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::irq::{self, Nmi};
 use takt_kernel::machine::{self, JumpEntry};
-use takt_kernel::time::{Expiry, Instant, Timer};
+use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
 use takt_kernel::{Error, trace_event, trace_marker};
 use takt_tests::drained::drain;
@@ -177,7 +177,7 @@ fn storm(_: usize, expiry: Expiry) {
     if RUNS.load(Relaxed)
         && let Some(timer) = STORM.get()
     {
-        timer.arm(expiry.at + 1_201 + irq::count(0) % 61);
+        timer.arm(expiry.at + Cycles::new(1_201 + irq::count(0) % 61));
     }
 }
 
@@ -315,7 +315,7 @@ target_test! {
         unsafe { irq::set_nmi_handler(in_nmi) };
         RUNS.store(true, Relaxed);
         let before = trace::counters_of(0);
-        STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::now() + 1_000);
+        STORM.call_once(|| Timer::new(storm, 0).expect("there are timers left")).arm(Instant::now() + Cycles::new(1_000));
         let mut found = Found::default();
         for round in 0..60u32 {
             for number in 0..500 {

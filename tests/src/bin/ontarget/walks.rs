@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{self, Thread};
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::worker::{after_us, burn, join, spawn, times};
 use takt_tests::{check, target_test};
@@ -39,7 +39,7 @@ static NR_INVERSIONS: AtomicU64 = AtomicU64::new(0);
 /// Waits for mutex 1 now and then, for a short time.
 fn wants(_: usize) {
     for n in 0..1500 {
-        let _ = sleep_until(Instant::after_nanos(3_000 + 7 * n));
+        let _ = sleep_until(Instant::after(Nanos::new(3_000 + 7 * n)));
         let _ = LOOK.give();
         IS_WAITING.store(true, Relaxed);
         let _ = MUTEXES[1].lock_until(after_us(20));
@@ -91,7 +91,7 @@ fn raises(_: usize) {
     let mut round = 0;
     while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
         round += 1;
-        wakes.arm(Instant::now() + 100 + round * 13 % 500);
+        wakes.arm(Instant::now() + Cycles::new(100 + round * 13 % 500));
         if let Some(thread) = THREADS[0].get() {
             NR_BEFORE.store(nr_switches(thread), Relaxed);
             NR_RAISED.fetch_add(IS_LOCKING.load(Relaxed), Relaxed);
@@ -205,7 +205,7 @@ fn lowers(_: usize) {
     let mut round = 0;
     while PERMITS[0].take().is_ok() && END.load(Relaxed) == 0 {
         round += 1;
-        stops.arm(Instant::now() + 100 + round * 13 % 500);
+        stops.arm(Instant::now() + Cycles::new(100 + round * 13 % 500));
         if let Some(thread) = THREADS[0].get() {
             let _ = thread.set_priority(PRIORITY - 5);
         }

@@ -8,7 +8,7 @@ use takt_board::pci::{self, Bar, Capability, Function};
 use takt_kernel::irq::{self, NR_DEVICE_VECTORS};
 use takt_kernel::machine::{self, Port};
 use takt_kernel::smp;
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, check_err, target_test};
@@ -213,7 +213,7 @@ target_test! {
             register(base, 0xc0).write(u32::MAX);
             cause.write(LINK);
             // The device sends one in 128 us at most.
-            sleep_nanos(1_000_000)?;
+            sleep(Nanos::from_millis(1))?;
             Ok(came())
         };
         check_eq!((raised()?, raised()?), (1, 1));
@@ -237,7 +237,7 @@ target_test! {
                 if NR.load(Relaxed) != 0 {
                     break;
                 }
-                sleep_nanos(100_000)?;
+                sleep(Nanos::from_micros(100))?;
             }
             Ok((NR.swap(0, Relaxed), CPU.load(Relaxed)))
         };
@@ -252,7 +252,7 @@ target_test! {
         let msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
         msi.set_cpu(1)?;
         register(base, 0x60).write(1);
-        sleep_nanos(1_000_000)?;
+        sleep(Nanos::from_millis(1))?;
         check_eq!((NR.load(Relaxed), CPU.load(Relaxed)), (1, 1));
         check_err!(msi.set_cpu(7), InvalidArgument);
         Ok(())

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::irq;
 use takt_kernel::sync::Semaphore;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep_until};
 use takt_tests::contents::{Contents, hold};
 use takt_tests::harness::{Outcome, PRIORITY};
 use takt_tests::worker::{after_ms, after_us, join, spawn, spawn_rr};
@@ -26,7 +26,7 @@ fn storm(_: usize, expiry: Expiry) {
     if !STOP.load(Relaxed)
         && let Some(timer) = TIMER.get()
     {
-        timer.arm(expiry.at + 3_001 + count % 97);
+        timer.arm(expiry.at + Cycles::new(3_001 + count % 97));
     }
 }
 
@@ -97,10 +97,10 @@ fn under_the_storm(body: fn(usize)) -> Outcome {
     STOP.store(false, Relaxed);
     let threads = [
         spawn(0, PRIORITY + 10, visitor, 7)?,
-        spawn_rr(1, PRIORITY - 1, 50_000, body, 1)?,
-        spawn_rr(2, PRIORITY - 1, 50_000, body, 2)?,
-        spawn_rr(3, PRIORITY - 1, 50_000, body, 3)?,
-        spawn_rr(4, PRIORITY - 1, 50_000, body, 4)?,
+        spawn_rr(1, PRIORITY - 1, Nanos::from_micros(50), body, 1)?,
+        spawn_rr(2, PRIORITY - 1, Nanos::from_micros(50), body, 2)?,
+        spawn_rr(3, PRIORITY - 1, Nanos::from_micros(50), body, 3)?,
+        spawn_rr(4, PRIORITY - 1, Nanos::from_micros(50), body, 4)?,
     ];
     let before = irq::count(0);
     let timer = TIMER.call_once(|| Timer::new(storm, 0).expect("there are timers left"));

@@ -2,7 +2,7 @@
 
 use takt_abi::FaultKind::{self, *};
 use takt_kernel::task::{Ended, Fault, all};
-use takt_kernel::time::{Expiry, Instant, Timer, cycles_to_nanos, sleep_nanos};
+use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, target_test};
 
@@ -88,11 +88,11 @@ target_test! {
             let victim = start(VICTIM, what)?;
             for _ in 0..20 {
                 let begun = Instant::now();
-                timer.arm(Instant::after_nanos(5_000));
-                sleep_nanos(10_000)?;
-                let took = cycles_to_nanos(Instant::now().cycles() - begun.cycles());
-                let late = took.saturating_sub(10_000);
-                check!(late < 1000, "{late} ns late");
+                timer.arm(Instant::after(Nanos::from_micros(5)));
+                sleep(Nanos::from_micros(10))?;
+                let took = (Instant::now() - begun).to_nanos();
+                let late = took - Nanos::from_micros(10);
+                check!(late < Nanos::from_micros(1), "{late:?} late");
             }
             check!(matches!(victim.end()?, Ended::Stopped(_)), "{what} was not stopped");
         }

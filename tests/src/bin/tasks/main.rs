@@ -9,7 +9,7 @@ mod ways;
 
 use takt_kernel::task::{self, Ended};
 use takt_kernel::thread::Thread;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_tests::harness::{Failure, Outcome};
 
 takt_board::entry!(takt_tests::harness::main);
@@ -32,7 +32,7 @@ pub(crate) fn start((number, role): (usize, u64), what: u32) -> Result<Started, 
 impl Started {
     /// Waits for its end, and says how that was.
     pub(crate) fn end(self) -> Result<Ended, Failure> {
-        let limit = Instant::after_nanos(1_000_000_000);
+        let limit = Instant::after(Nanos::from_secs(1));
         self.0.join(limit)?;
         let ended = task::all()[self.1].ended();
         ended.ok_or_else(|| Failure::new(format_args!("it has not ended")))

@@ -2,7 +2,8 @@
 
 use takt_abi::{Error, FaultKind};
 use takt_kernel::task::Ended;
-use takt_kernel::{time, trace};
+use takt_kernel::time::{self, Nanos};
+use takt_kernel::trace;
 use takt_tests::harness::{Failure, print};
 use takt_tests::{check, check_eq, note, target_test};
 use takt_tracer::control::osnoise::{Flag, Param};
@@ -45,7 +46,7 @@ target_test! {
         check_eq!(open(1)?, Error::NotPermitted as u64);
         check_eq!(open(0)?, 0);
         let owner = start((SERVER.0, MEASURED), WAITS)?;
-        time::sleep_nanos(3_000_000)?;
+        time::sleep(Nanos::from_millis(3))?;
         check_eq!(open(0)?, Error::Busy as u64);
         // The workload is switched on again.
         set_workload(true)?;
@@ -75,10 +76,10 @@ target_test! {
         trace::set_tracer("timerlat")?;
         for (what, records) in [(WAITS, 18), (WAITS | IS_LATE, 9)] {
             let owner = start((SERVER.0, MEASURED), what)?;
-            time::sleep_nanos(3_250_000)?;
+            time::sleep(Nanos::from_micros(3_250))?;
             trace::tracing_on();
             let before = trace::counters_of(0).entries;
-            time::sleep_nanos(6_000_000)?;
+            time::sleep(Nanos::from_millis(6))?;
             let nr = trace::counters_of(0).entries - before;
             check!((records - 1..=records + 1).contains(&nr), "{nr} records");
             trace::set_tracer("nop")?;

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use takt_kernel::task::{Ended, all};
 use takt_kernel::thread::{self, count_times, yield_now};
-use takt_kernel::time::{Instant, cycles_to_nanos, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::{Failure, Outcome};
 use takt_tests::{check, check_eq, target_test, worker};
 
@@ -45,14 +45,15 @@ fn nobody_inherits() -> Outcome {
 /// What two clients find that call two servers in random sequences, of which one calls the other.
 fn mixed(seed: u32) -> Result<[u64; 2], Failure> {
     // Both clients begin right behind a whole step of theirs.
-    sleep_nanos(STEP - cycles_to_nanos(Instant::now().cycles()) % STEP)?;
+    let now = (Instant::now() - Instant::ZERO).to_nanos().get();
+    sleep(Nanos::new(STEP - now % STEP))?;
     let servers = [start(UPPER, 0xff)?, start(SERVER, 0xff)?];
     let clients = [
         start(CLIENT, MIX | seed << 8)?,
         start(SECOND, MIX | (seed + 1) << 8)?,
     ];
     let [first, second] = clients.map(sum_of);
-    sleep_nanos(1_000_000)?;
+    sleep(Nanos::from_millis(1))?;
     nobody_inherits()?;
     start(CLIENT, 10)?.succeeds()?;
     for server in servers {
@@ -68,7 +69,7 @@ fn disturb(_: usize) {
     let mut pause = 0;
     while GOES_ON.load(Relaxed) {
         pause = (pause + 37) % 1009;
-        let _ = sleep_nanos(500 + pause);
+        let _ = sleep(Nanos::new(500 + pause));
     }
 }
 

@@ -9,7 +9,7 @@ use takt_board::drivers::speaker::{Error as SpeakerError, Speaker};
 use takt_kernel::irq;
 use takt_kernel::irq::NR_DEVICE_VECTORS;
 use takt_kernel::machine::Port;
-use takt_kernel::time::{Instant, cycles_to_nanos, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, check_err, target_test};
@@ -24,7 +24,7 @@ extern "C" fn on_hpet(_: usize, at: Instant) {
 
 /// How many interrupts came while so many nanoseconds passed.
 fn came(ns: u64) -> Result<u32, Failure> {
-    sleep_nanos(ns)?;
+    sleep(Nanos::new(ns))?;
     Ok(NR.swap(0, Relaxed))
 }
 
@@ -37,7 +37,7 @@ target_test! {
     fn time_of_day_and_alarm(Slow) {
         let before = rtc::now()?;
         check_eq!((before.year, before.month, before.day), (2026, 1, 1));
-        sleep_nanos(3_000_000_000)?;
+        sleep(Nanos::from_secs(3))?;
         let now = rtc::now()?;
         let passed = seconds(now.time) - seconds(before.time);
         check!((2..=4).contains(&passed), "{passed} s");
@@ -51,13 +51,13 @@ target_test! {
         let at = Time { second: now.time.second + 5, ..now.time };
         check!(at.second < 60, "the machine took long to boot");
         alarm.set(at)?;
-        check_err!(alarm.wait_until(Instant::after_nanos(3_000_000_000)), TimedOut);
-        alarm.wait_until(Instant::after_nanos(3_000_000_000))?;
+        check_err!(alarm.wait_until(Instant::after(Nanos::from_secs(3))), TimedOut);
+        alarm.wait_until(Instant::after(Nanos::from_secs(3)))?;
         check_eq!(rtc::now()?.time, at);
         // Not any more.
         alarm.set(Time { second: at.second + 2, ..at })?;
         alarm.clear();
-        check_err!(alarm.wait_until(Instant::after_nanos(4_000_000_000)), TimedOut);
+        check_err!(alarm.wait_until(Instant::after(Nanos::from_secs(4))), TimedOut);
         Ok(())
     }
 
@@ -77,7 +77,7 @@ target_test! {
             let before = Instant::now();
             timer.one_shot(ns)?;
             check_eq!(came(3 * ns)?, 1);
-            let took = cycles_to_nanos(AT.load(Relaxed) - before.cycles());
+            let took = (Instant::from_cycles(AT.load(Relaxed)) - before).to_nanos().get();
             // One of its counts is 10 ns.
             check!((ns - 10..ns + 2_000).contains(&took), "{ns} ns took {took} ns");
         }
@@ -112,7 +112,7 @@ target_test! {
         check_eq!(read() & 3, 3);
         // Changes of the output in 10 ms.
         let (mut nr, mut last) = (0, read() & 0x20);
-        let end = Instant::after_nanos(10_000_000);
+        let end = Instant::after(Nanos::from_millis(10));
         while Instant::now() < end {
             let now = read() & 0x20;
             nr += u32::from(now != last);

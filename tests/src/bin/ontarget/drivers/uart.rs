@@ -7,7 +7,7 @@ use takt_board::drivers::uart::{Counts, Inputs, Outputs, Port, Uart};
 use takt_kernel::irq::NR_DEVICE_VECTORS;
 use takt_kernel::preempt;
 use takt_kernel::thread::Builder;
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_kernel::{Error, thread_stack};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, check_err, target_test};
@@ -75,7 +75,7 @@ fn writer(_: usize) {
     };
     for at in 0..MANY {
         // Nothing tells this side that the receiver's ring or FIFO is full.
-        while at - NR.load(Relaxed) >= 16 && sleep_nanos(10_000).is_ok() {}
+        while at - NR.load(Relaxed) >= 16 && sleep(Nanos::from_micros(10)).is_ok() {}
         if port.write_all(&[at as u8]).is_err() {
             return;
         }
@@ -100,7 +100,7 @@ target_test! {
         let mut bytes = [0; 32];
         check_eq!((port.read_ready(), port.write_ready()), (Ok(false), Ok(true)));
         check_eq!((port.read(&mut []), port.write(&[])), (Ok(0), Ok(0)));
-        check_err!(said(port.read_until(&mut bytes, Instant::after_nanos(1_000_000))), TimedOut);
+        check_err!(said(port.read_until(&mut bytes, Instant::after(Nanos::from_millis(1)))), TimedOut);
         let guard = preempt::disable();
         let refused = said(port.read(&mut bytes));
         drop(guard);
@@ -119,7 +119,7 @@ target_test! {
         }
         check_eq!(port.flush(), Ok(()));
         // The last ones come by the receiver's time-out.
-        sleep_nanos(1_000_000)?;
+        sleep(Nanos::from_millis(1))?;
         let mut expected = 0u16;
         while port.read_ready() == Ok(true) {
             let nr = said(port.read(&mut bytes))?;
@@ -145,7 +145,7 @@ target_test! {
         PORT.call_once(|| port);
         let reader = Builder::new("reader", 60)?.spawn(&READER_STACK, reader, 0)?;
         let writer = Builder::new("writer", 60)?.cpu(1).spawn(&WRITER_STACK, writer, 0)?;
-        let limit = Instant::after_nanos(20_000_000_000);
+        let limit = Instant::after(Nanos::from_secs(20));
         for cpu in [1, 0].into_iter().cycle() {
             if NR.load(Relaxed) >= MANY || Instant::now() > limit {
                 break;
@@ -153,7 +153,7 @@ target_test! {
             if let Some(line) = port.line() {
                 line.set_cpu(cpu)?;
             }
-            sleep_nanos(1_000_000)?;
+            sleep(Nanos::from_millis(1))?;
         }
         check_eq!(port.counts(), Counts::default());
         check_eq!(NR.load(Relaxed), MANY);

@@ -7,7 +7,7 @@ use takt_board::drivers::uart::{Counts, Uart};
 use takt_board::drivers::virtio::{CONSOLE, Console, ENTROPY, Entropy};
 use takt_board::pci::{self, Function};
 use takt_kernel::irq::NR_DEVICE_VECTORS;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_kernel::{Error, preempt};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, check_err, target_test};
@@ -55,7 +55,7 @@ target_test! {
         check_eq!((console.read_ready(), console.write_ready()), (Ok(false), Ok(true)));
         check_eq!((console.read(&mut []), console.write(&[])), (Ok(0), Ok(0)));
         let mut bytes = [0; 8];
-        check_err!(said(console.read_until(&mut bytes, Instant::after_nanos(1_000_000))), TimedOut);
+        check_err!(said(console.read_until(&mut bytes, Instant::after(Nanos::from_millis(1)))), TimedOut);
         let guard = preempt::disable();
         let refused = said(console.read(&mut bytes));
         drop(guard);

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use takt_board::drivers::watchdog::{I6300esb, Tco, Watchdog};
 use takt_kernel::irq::{self, Nmi};
-use takt_kernel::time::sleep_nanos;
+use takt_kernel::time::{Nanos, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, check_err, target_test};
 
@@ -16,7 +16,9 @@ fn bitten(_: &Nmi) {
 
 /// How often it has bitten when so much of the time has passed.
 fn bites(timeout_ms: u32, percent: u32) -> Result<u32, Failure> {
-    sleep_nanos(u64::from(timeout_ms) * 10_000 * u64::from(percent))?;
+    sleep(Nanos::new(
+        u64::from(timeout_ms) * 10_000 * u64::from(percent),
+    ))?;
     Ok(NR.swap(0, Relaxed))
 }
 

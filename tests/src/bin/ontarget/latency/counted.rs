@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::Thread;
-use takt_kernel::time::{Expiry, Timer};
+use takt_kernel::time::{Expiry, Nanos, Timer};
 use takt_kernel::trace::latency;
 use takt_kernel::{Error, preempt};
 use takt_tests::harness::{PRIORITY, is_untraced, print};
@@ -200,7 +200,7 @@ fn one(tracer: &str, name: &str, plant: fn(), wakes: bool) -> Result<(), Error> 
     };
     if !is_untraced() {
         choose(tracer)?;
-        latency::set_max(0);
+        latency::set_max(Nanos::ZERO);
     }
     takt_counted_mark();
     core::hint::black_box(plant)();

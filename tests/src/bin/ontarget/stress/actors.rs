@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::sync::Mode;
 use takt_kernel::thread;
-use takt_kernel::time::{Expiry, Instant, Timer, sleep_nanos, sleep_until};
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer, sleep, sleep_until};
 use takt_kernel::{irq, preempt, yield_now};
 use takt_tests::worker::{burn, times};
 
@@ -255,7 +255,7 @@ fn expired(number: usize, expiry: Expiry) {
         alarm.resumes.store(false, Relaxed);
     } else if let Some(timer) = alarm.timer.get() {
         // It has not come to suspend itself yet.
-        alarm.arm(*timer, Instant::after_nanos(5_000));
+        alarm.arm(*timer, Instant::after(Nanos::from_micros(5)));
     }
 }
 
@@ -284,7 +284,10 @@ fn arm(number: usize, timer: Timer, random: &mut Random) {
     let is_taken_back = random.below(2) == 0 && timer.cancel();
     let mut tries = 0;
     while !is_taken_back && alarm.nr_expired.load(Relaxed) == before && tries < 1_000 {
-        demand(sleep_nanos(100_000).is_ok(), "a thread cannot sleep");
+        demand(
+            sleep(Nanos::from_micros(100)).is_ok(),
+            "a thread cannot sleep",
+        );
         tries += 1;
     }
     let nr = alarm.nr_expired.load(Relaxed).wrapping_sub(before);
@@ -322,7 +325,7 @@ pub(super) fn start_storm() {
     match Timer::new(storm, 0) {
         Ok(timer) => PERIODIC
             .call_once(|| timer)
-            .arm(Instant::after_nanos(10_000)),
+            .arm(Instant::after(Nanos::from_micros(10))),
         Err(_) => demand(false, "there is no timer left"),
     }
 }
@@ -358,6 +361,6 @@ fn storm(_: usize, expiry: Expiry) {
         // Where interrupts are slow, it takes a quarter of the CPU all the same.
         let now = Instant::now();
         let pause = 20_001 + count % 1_009 + 3 * (now.cycles() - expiry.at.cycles());
-        timer.arm(now + pause);
+        timer.arm(now + Cycles::new(pause));
     }
 }

@@ -16,7 +16,7 @@ mod quiet;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_kernel::thread::{self, Builder, Policy, Thread};
-use takt_kernel::time::{self, Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_kernel::{Error, thread_stack};
 use takt_tests::harness::{self, Failure};
 use takt_tests::{check, check_eq, note, target_test};
@@ -29,7 +29,7 @@ use model::{
 thread_stack!(static STACKS: [8192; NR]);
 
 /// How often is looked whether something happens.
-const TICK_NS: u64 = 1_000_000;
+const TICK: Nanos = Nanos::from_millis(1);
 /// The number of the worker that receives up to the end.
 const RECEIVER: usize = 13;
 
@@ -73,7 +73,7 @@ fn create(number: usize) -> Result<Thread, Error> {
     WORKERS[number].set_base(priority);
     let mut builder = Builder::new(part(number).0, priority)?.cpu(cpu);
     if number % 4 == 1 && !is_equal {
-        builder = builder.policy(Policy::RoundRobin(20_000));
+        builder = builder.policy(Policy::RoundRobin(Nanos::from_micros(20)));
     }
     builder.create(&STACKS[number], work, number)
 }
@@ -106,18 +106,18 @@ fn patience() -> u64 {
 /// Waits until enough operations are done; fails if nothing happens any more.
 fn watch(wanted: u64) -> Result<(), Failure> {
     let (mut seen, mut since) = (0, Instant::now());
-    let mut pause = TICK_NS;
+    let mut pause = TICK;
     while model::wrong().is_none() && seen < wanted {
         let before = Instant::now();
-        sleep_nanos(pause)?;
+        sleep(pause)?;
         let now = Instant::now();
         // Where a sleep takes long because the CPUs keep each other, this one is not to be busy with looking.
-        let took = time::cycles_to_nanos(now.cycles() - before.cycles());
-        pause = TICK_NS + 8 * took.saturating_sub(pause);
+        let took = (now - before).to_nanos();
+        pause = TICK + (took - pause) * 8;
         let total = TOTAL.load(Relaxed);
         if total != seen {
             (seen, since) = (total, now);
-        } else if time::cycles_to_nanos(now.cycles() - since.cycles()) > patience() {
+        } else if (now - since).to_nanos() > Nanos::new(patience()) {
             tell();
             check!(false, "nothing happens any more, after {total} operations");
         }
@@ -128,7 +128,7 @@ fn watch(wanted: u64) -> Result<(), Failure> {
 
 fn join(number: usize) -> Result<(), Failure> {
     if let Some(thread) = WORKERS[number].thread.get()
-        && let Err(error) = thread.join(Instant::after_nanos(patience()))
+        && let Err(error) = thread.join(Instant::after(Nanos::new(patience())))
     {
         tell();
         check!(
@@ -164,7 +164,7 @@ target_test! {
         }
         actors::start_storm();
         watch(operations)?;
-        let nanos = time::cycles_to_nanos(Instant::now().cycles() - begin.cycles());
+        let nanos = (Instant::now() - begin).to_nanos().get();
         if let Some(what) = model::wrong() {
             tell();
             check!(false, "{what}");
@@ -172,7 +172,7 @@ target_test! {
         for number in (0..NR).filter(|number| *number != RECEIVER) {
             join(number)?;
         }
-        let sent = QUEUE.send_until(END, Instant::after_nanos(patience()));
+        let sent = QUEUE.send_until(END, Instant::after(Nanos::new(patience())));
         check!(sent.is_ok(), "the queue stays full");
         join(RECEIVER)?;
         if let Some(what) = model::wrong() {

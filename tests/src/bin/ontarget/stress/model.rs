@@ -7,7 +7,7 @@ use takt_kernel::Error;
 use takt_kernel::preempt;
 use takt_kernel::sync::{Condvar, EventFlags, Mutex, MutexGuard, Queue, Semaphore};
 use takt_kernel::thread::{self, State, Thread};
-use takt_kernel::time::{Instant, sleep_nanos};
+use takt_kernel::time::{Instant, Nanos, sleep};
 use takt_tests::worker::burn;
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -98,7 +98,7 @@ impl Random {
     }
 
     pub(super) fn soon(&mut self) -> Instant {
-        Instant::after_nanos(self.below(40_000))
+        Instant::after(Nanos::new(self.below(40_000)))
     }
 
     pub(super) fn priority(&mut self) -> u8 {
@@ -225,7 +225,10 @@ impl Worker {
             self.steps(Step::AwaitsItsPriority);
             let mut tries = 0;
             while !is_its_own() && tries < 200 && !stops() {
-                demand(sleep_nanos(100_000).is_ok(), "a thread cannot sleep");
+                demand(
+                    sleep(Nanos::from_micros(100)).is_ok(),
+                    "a thread cannot sleep",
+                );
                 tries += 1;
             }
             demand(

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::{Condvar, Mode, Mutex, Semaphore};
 use takt_kernel::thread::{self, Builder, Policy, Stack, Thread};
-use takt_kernel::time::{Instant, sleep_until};
+use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_kernel::{Error, thread_stack};
 
 use super::model::{
@@ -17,7 +17,7 @@ fn done(number: usize, random: &mut Random) {
     WORKERS[number].done();
     if random.below(3) == 0 {
         WORKERS[number].steps(Step::Sleeps);
-        let until = Instant::after_nanos(random.below(200_000));
+        let until = Instant::after(Nanos::new(random.below(200_000)));
         demand(sleep_until(until).is_ok(), "a thread cannot sleep");
     }
 }
@@ -240,7 +240,7 @@ fn child(number: usize) {
             "a child gets no permit",
         ),
         1 => demand(
-            sleep_until(Instant::after_nanos(number as u64 % 20_000)).is_ok(),
+            sleep_until(Instant::after(Nanos::new(number as u64 % 20_000))).is_ok(),
             "a child cannot sleep",
         ),
         _ => {}
@@ -255,7 +255,7 @@ fn create(
 ) -> Result<Thread, Error> {
     let mut builder = Builder::new("child", random.priority())?.cpu(number % NR_CPUS.load(Relaxed));
     if random.below(2) == 0 {
-        builder = builder.policy(Policy::RoundRobin(20_000));
+        builder = builder.policy(Policy::RoundRobin(Nanos::from_micros(20)));
     }
     let thread = builder.create(stack, child, number)?;
     if random.below(2) == 0 {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::Builder;
 use takt_kernel::thread_stack;
-use takt_kernel::time::Instant;
+use takt_kernel::time::{Instant, Nanos};
 use takt_tests::check;
 use takt_tests::harness::{Failure, PRIORITY};
 
@@ -37,10 +37,10 @@ pub(super) fn wake_each(cpus: usize, patience: u64) -> Result<(), Failure> {
         for round in 1..=NR {
             ENDS.store(round == NR, Relaxed);
             THERE.give()?;
-            let answer = BACK.take_until(Instant::after_nanos(patience));
+            let answer = BACK.take_until(Instant::after(Nanos::new(patience)));
             check!(answer.is_ok(), "CPU {cpu} does not answer in round {round}");
         }
-        other.join(Instant::after_nanos(patience))?;
+        other.join(Instant::after(Nanos::new(patience)))?;
     }
     Ok(())
 }

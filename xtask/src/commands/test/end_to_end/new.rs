@@ -80,7 +80,7 @@ fn has_a_budget(dir: &Path) -> Result<()> {
     let main = fs::read_to_string(&path)?;
     let more = main.replacen(
         "    defmt::info!(",
-        "    defmt::info!(\"{=u64}\", takt_kernel::time::nanos_until_next());\n    defmt::info!(",
+        "    defmt::info!(\"{=u64}\", takt_kernel::time::until_next_deadline().get());\n    defmt::info!(",
         1,
     );
     ensure!(more != main, "the template is another");
