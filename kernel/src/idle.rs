@@ -36,23 +36,9 @@ pub fn set_halt_margin(margin: Cycles) {
     HALT_MARGIN.store(margin.get(), Relaxed);
 }
 
-/// The idle thread clears up behind timers that have expired, a section for each step.
-#[inline(always)]
-fn tidy() {
-    let cpu = CpuRef::this();
-    // SAFETY: reads a byte; a stale one only has it done in vain or the next time.
-    while unsafe { (*cpu.sched.get()).timers.wants_tidying() } {
-        core::hint::cold_path();
-        let mut section = section::enter_thread();
-        section.cpu(cpu).timers.tidy();
-        section.leave_quietly();
-    }
-}
-
 /// The idle thread waits for an interrupt.
 #[inline(always)]
 fn idle_wait() {
-    tidy();
     let margin = HALT_MARGIN.load(Relaxed);
     if margin == 0 {
         arm_for_idle();

@@ -42,7 +42,7 @@ pub(crate) fn insert_and_leave<K: Kind>(
     section.leave_quietly();
 }
 
-/// Where others are armed. A place among the earliest is at hand.
+/// Where others are armed. Most places are at hand.
 #[inline(never)]
 fn insert_among<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
     if deadline == u64::MAX {
@@ -50,27 +50,21 @@ fn insert_among<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, dead
         cancel(&mut section, cpu, id);
         return section.leave_quietly();
     }
-    let mut insertion = Insertion::NEW;
     let timers = &mut section.cpu(cpu).timers;
-    match timers.insert_in_front(id, deadline, &mut insertion) {
+    match timers.insert_at_hand(id, deadline) {
         Some(inserted) => end_insertion(section, cpu, id, deadline, inserted),
-        None => insert_behind(section, cpu, id, deadline, &mut insertion),
+        None => insert_in_steps(section, cpu, id, deadline),
     }
 }
 
 /// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_behind<K: Kind>(
-    mut section: Section<K>,
-    cpu: CpuRef,
-    id: TimerId,
-    deadline: u64,
-    insertion: &mut Insertion,
-) {
+fn insert_in_steps<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
+    let mut insertion = Insertion::NEW;
     loop {
         section = section.anew();
         let timers = &mut section.cpu(cpu).timers;
-        if let Some(inserted) = timers.insert_step(id, deadline, insertion) {
+        if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
             return end_insertion(section, cpu, id, deadline, inserted);
         }
     }

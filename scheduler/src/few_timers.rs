@@ -76,15 +76,6 @@ impl<const N: usize> FewTimers<N> {
         self.deadline_of(id).is_some()
     }
 
-    /// Whether [`tidy`](Self::tidy) has something to do.
-    #[must_use]
-    pub fn wants_tidying(&self) -> bool {
-        false
-    }
-
-    /// Nothing is ever left to do.
-    pub fn tidy(&mut self) {}
-
     /// Arms a timer, or moves an armed one.
     pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");
@@ -115,12 +106,7 @@ impl<const N: usize> FewTimers<N> {
     }
 
     /// [`insert`](Self::insert), at once.
-    pub fn insert_in_front(
-        &mut self,
-        id: TimerId,
-        deadline: u64,
-        _: &mut Insertion,
-    ) -> Option<Inserted> {
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: u64) -> Option<Inserted> {
         Some(self.insert(id, deadline))
     }
 

@@ -1,33 +1,39 @@
-//! Timers in the order of their deadlines: a list with faster lanes above it, which the searches build themselves.
+//! Timers in the order of their deadlines: a list, and an index that says where to look in it.
 //!
-//! Lane 0 names every timer, each further lane some of those of the lane below. A search begins in the highest lane and
-//! goes on one below where the next timer would be too late. One that has walked [`SPACING`] steps along a lane raises
-//! the timer that these lead to into the lane above: so the lanes are as dense as the searches need them, without chance,
-//! and putting a timer in or taking one out touches its neighbours only. A search may be left after any step and gone on
-//! with later, whatever has been put in and taken out meanwhile.
+//! Time is divided into slots of equal length, a power of two of cycles, and the index names for each slot a timer of it.
+//! A search begins at the timer that its own slot names, or the next one before it that names any, and walks from there: a
+//! step or two where the slots are as long as the deadlines are apart. Slots that turn out to be too long or too short for
+//! that have their length changed ([`TimerList::fit`]). So what it takes to find a place does not depend on how many timers
+//! there are, but on how they are spread: of many with deadlines close together, and others far away, it walks along those.
+//! A search may be left after any step and gone on with later, whatever has been put in and taken out meanwhile.
 //!
 //! # Invariants
-//! * Each lane is a ring through 0, which is no timer and later than all, and is in order of deadlines.
-//! * A timer of height `h` stands in the lanes below `h`; one of height 0 is not in the list.
-//! * Lanes from `nr_lanes` on are empty.
-//! * What a lane above 0 names is a timer that stands in that lane by its height, or a *relic*: one that was taken out as
-//!   the first of all. Relics are the first ones of their lane, and `has_relics` says that there may be some. None is left
-//!   when a search begins, and when it goes on.
+//! * The list is a ring through 0, which is no timer and later than all, and is in order of deadlines.
+//! * `is_in` says of each timer whether it stands in the list.
+//! * The index may say anything: what it names is looked at before it is used. But what is put in or taken out leaves it
+//!   such that a slot that has timers names the last of them, unless the slots were changed since they came.
 //!
 //! # Source
-//! After W. Pugh, "Skip Lists: A Probabilistic Alternative to Balanced Trees", CACM 33(6), 1990.
+//! After R. Brown, "Calendar Queues: A Fast O(1) Priority Queue Implementation for the Simulation Event Set Problem",
+//! CACM 31(10), 1988; here the calendar only finds the places, and the events stand in one list.
 
 use crate::TimerId;
 
-/// More would make some searches shorter where there are thousands of timers, and each part of the list's care longer: to
-/// take out the tallest, to look for relics.
-const LANES: usize = 4;
-/// Steps along a lane after which the one above is wanted: the highest then has some ten of 2,000 timers.
-const SPACING: usize = 6;
+/// Slots that are told apart: timers further behind the earliest are looked for step by step.
+const SLOTS: usize = 1024;
+const WORDS: usize = SLOTS / 64;
+/// The length of a slot at the beginning, as a power of two of cycles: some 65 microseconds.
+const FIRST_SPAN: u32 = 16;
 /// The most steps of [`TimerList::seek`] at a time.
-const STEPS: isize = 5;
+const STEPS: usize = 3;
+/// Steps back inside a slot from which on it is too long.
+const MANY: u64 = 3;
+/// Where slots are made longer, two to this power or twice as many reach as far as the deadline that had none.
+const FAR: u32 = 2;
+/// How many more searches show that slots have the wrong length than the right one, until it is changed.
+const PATIENCE: u32 = 8;
 
-/// The neighbours in a lane.
+/// The neighbours in the list.
 #[derive(Clone, Copy, Debug)]
 struct Neighbours {
     next: u16,
@@ -41,46 +47,60 @@ impl Neighbours {
 /// Where a search stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
+    /// A timer, or 0, which is before all.
     at: usize,
-    lane: usize,
-    /// The last timer passed in the lane above.
-    above: usize,
-    /// Steps along the lane since then.
-    walked: usize,
-    /// [`STEPS`]: as a number that is not known where it is used, or the compiler writes the loop down so many times.
-    steps: isize,
+    has_begun: bool,
+    /// The deadline is not too far behind the earliest to have a slot.
+    has_slot: bool,
+    /// Steps back inside the slot.
+    walked: u64,
 }
 
 impl Place {
-    /// Before all.
+    /// A search that has not begun.
     pub(crate) const START: Self = Self {
         at: 0,
-        lane: LANES,
-        above: 0,
+        has_begun: false,
+        has_slot: true,
         walked: 0,
-        steps: STEPS,
     };
 }
 
 /// The timers, of the numbers `1..N`. `N` is a power of two from 2 to 2048.
 #[derive(Clone, Debug)]
 pub(crate) struct TimerList<const N: usize> {
-    nr_lanes: usize,
-    has_relics: bool,
+    /// The length of a slot: a power of two of cycles.
+    span: u32,
+    /// Searches that have shown that slots are too long or too short, less those that have not.
+    misfits: u32,
+    /// How many there may be.
+    patience: u32,
+    /// The last change made slots longer.
+    was_longer: bool,
+    /// The slots that name a timer.
+    named: [u64; WORDS],
+    /// The words of `named` that are not 0, and perhaps others.
+    words: u32,
+    names: [u16; SLOTS],
     deadlines: [u64; N],
-    lanes: [[Neighbours; N]; LANES],
-    heights: [u8; N],
+    links: [Neighbours; N],
+    is_in: [bool; N],
 }
 
 impl<const N: usize> TimerList<N> {
     pub(crate) const fn new() -> Self {
         assert!(N.is_power_of_two() && N >= 2 && N <= 2048);
         let mut list = Self {
-            nr_lanes: 1,
-            has_relics: false,
+            span: FIRST_SPAN,
+            misfits: 0,
+            patience: PATIENCE,
+            was_longer: true,
+            named: [0; WORDS],
+            words: 0,
+            names: [0; SLOTS],
             deadlines: [0; N],
-            lanes: [[Neighbours::NONE; N]; LANES],
-            heights: [0; N],
+            links: [Neighbours::NONE; N],
+            is_in: [false; N],
         };
         list.deadlines[0] = u64::MAX;
         list
@@ -88,24 +108,20 @@ impl<const N: usize> TimerList<N> {
 
     /// Empties a list in place, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
-        self.nr_lanes = 1;
-        self.has_relics = false;
-        for lane in &mut self.lanes {
-            lane[0] = Neighbours::NONE;
-        }
-        self.heights.fill(0);
+        self.span = FIRST_SPAN;
+        self.misfits = 0;
+        self.patience = PATIENCE;
+        self.was_longer = true;
+        self.named.fill(0);
+        self.words = 0;
+        self.links[0] = Neighbours::NONE;
+        self.is_in.fill(false);
         self.deadlines[0] = u64::MAX;
     }
 
     #[inline(always)]
-    const fn height(&self, id: usize) -> usize {
-        self.heights[id & (N - 1)] as usize
-    }
-
-    /// The first timer of the lowest lane.
-    #[inline(always)]
-    const fn first(&self) -> usize {
-        self.lanes[0][0].next as usize & (N - 1)
+    const fn next(&self, id: usize) -> usize {
+        self.links[id & (N - 1)].next as usize & (N - 1)
     }
 
     #[inline(always)]
@@ -113,10 +129,21 @@ impl<const N: usize> TimerList<N> {
         self.deadlines[id & (N - 1)]
     }
 
+    #[inline(always)]
+    const fn has(&self, id: usize) -> bool {
+        self.is_in[id & (N - 1)]
+    }
+
+    /// The slot of a deadline, as a number that goes on behind [`SLOTS`].
+    #[inline(always)]
+    const fn slot(&self, deadline: u64) -> u64 {
+        deadline >> (self.span & 63)
+    }
+
     /// Whether a timer is in the list.
     #[inline(always)]
     pub(crate) const fn contains(&self, id: TimerId) -> bool {
-        self.height(id.index()) != 0
+        self.has(id.index())
     }
 
     /// The deadline of a timer that is in the list.
@@ -128,191 +155,251 @@ impl<const N: usize> TimerList<N> {
     /// Deadline of the earliest timer; [`u64::MAX`] if there is none.
     #[inline(always)]
     pub(crate) const fn earliest(&self) -> u64 {
-        self.deadline_at(self.first())
+        self.deadline_at(self.next(0))
     }
 
-    /// Takes the earliest timer out, the one at hand where the list is not empty. In the other lanes it stays, as a relic:
-    /// this is done in interrupts.
+    /// Takes the earliest timer out, the one at hand where the list is not empty. The index is left as it is: this is done
+    /// in interrupts.
     #[inline(always)]
     pub(crate) const fn take_first(&mut self) -> (u64, TimerId) {
-        let id = self.first();
-        self.has_relics |= self.heights[id] > 1;
-        self.heights[id] = 0;
-        let next = self.lanes[0][id].next;
-        self.lanes[0][0].next = next;
-        self.lanes[0][next as usize & (N - 1)].prev = 0;
+        let id = self.next(0);
+        self.is_in[id] = false;
+        let next = self.links[id].next;
+        self.links[0].next = next;
+        self.links[next as usize & (N - 1)].prev = 0;
         (self.deadlines[id], TimerId::new(id as u16))
     }
 
     /// Goes some steps on from `place` to the last timer whose deadline is not after `deadline`; says whether it is
-    /// there. A place where no such timer stands any more is as good as [`Place::START`]; one that a search has walked
-    /// far to is made easier to find for the next one.
+    /// there, and was already.
     #[inline(always)]
     pub(crate) fn seek(&mut self, deadline: u64, place: &mut Place) -> bool {
-        if place.walked >= SPACING || self.has_relics {
-            self.tidy_or_raise(deadline, place);
-            return false;
+        let at = place.at & (N - 1);
+        let is_before = at == 0 || self.deadlines[at] <= deadline;
+        if is_before && self.deadline_at(self.next(at)) > deadline {
+            return true;
         }
-        let (mut at, mut lane) = (place.at & (N - 1), place.lane);
-        if at != 0 && !self.is_on_the_way(at, lane, deadline) {
-            (at, lane) = (0, LANES);
-            place.above = 0;
-            place.walked = 0;
+        match is_before {
+            false => self.go_back(deadline, place),
+            true => self.go_on(deadline, place),
         }
-        lane = if lane < self.nr_lanes {
-            lane
-        } else {
-            self.nr_lanes - 1
-        };
-        let mut left = place.steps;
-        let mut from = left + place.walked as isize;
-        let (mut row, mut below) = (&self.lanes[0], self.lanes[..=lane].iter());
-        if let Some(highest) = below.next_back() {
-            row = highest;
-        }
-        while left > 0 {
-            let next = row[at].next as usize & (N - 1);
-            if self.deadlines[next] <= deadline {
-                at = next;
-            } else if let Some(lower) = below.next_back() {
-                row = lower;
-                place.above = at;
-                // As much work as two steps, and none along this lane.
-                left -= 1;
-                from = left - 1;
-            } else {
+        false
+    }
+
+    /// Inside a slot.
+    fn go_back(&mut self, deadline: u64, place: &mut Place) {
+        let mut at = place.at & (N - 1);
+        for _ in 0..STEPS {
+            at = self.links[at].prev as usize & (N - 1);
+            place.walked += 1;
+            if at == 0 || self.deadlines[at] <= deadline {
                 break;
             }
-            left -= 1;
         }
         place.at = at;
-        place.lane = below.len();
-        place.walked = (from - left) as usize;
-        left > 0
+        if place.walked == MANY {
+            core::hint::cold_path();
+            self.misfit(deadline, place);
+        }
     }
 
-    /// Whether a timer stands in a lane and is not after `deadline`.
-    #[inline(always)]
-    const fn is_on_the_way(&self, id: usize, lane: usize, deadline: u64) -> bool {
-        self.height(id) > lane && self.deadline_at(id) <= deadline
+    /// Along timers that the index does not name: it does from now on.
+    fn go_on(&mut self, deadline: u64, place: &mut Place) {
+        for _ in 0..STEPS {
+            let next = self.next(place.at);
+            if self.deadlines[next] > deadline {
+                return;
+            }
+            place.at = next;
+            if place.has_slot {
+                self.name(next);
+            }
+        }
+        if !place.has_slot {
+            core::hint::cold_path();
+            self.misfit(deadline, place);
+        }
     }
 
-    /// Whether a search of a moment ago has found what is still the place.
+    /// Whether a search is still to be begun, by [`look_up`](Self::look_up), or anew since its timer has gone.
     #[inline(always)]
-    pub(crate) const fn is_place(&self, deadline: u64, place: &Place) -> bool {
-        let at = place.at;
-        place.lane == 0
-            && (at == 0 || self.is_on_the_way(at, 0, deadline))
-            && self.deadline_at(self.lanes[0][at & (N - 1)].next as usize) > deadline
+    pub(crate) const fn is_to_begin(&self, place: &Place) -> bool {
+        !place.has_begun || place.at != 0 && !self.has(place.at)
+    }
+
+    /// Begins a search at the timer that the index names for a deadline's slot or the next one before, or before all;
+    /// does not yet, if that one has gone.
+    #[inline(always)]
+    pub(crate) fn look_up(&mut self, deadline: u64, place: &mut Place) {
+        *place = Place {
+            has_begun: true,
+            ..Place::START
+        };
+        self.misfits = self.misfits.saturating_sub(1);
+        let first = self.slot(self.earliest());
+        let mut slot = self.slot(deadline);
+        let mut ahead = slot.wrapping_sub(first);
+        if ahead >= SLOTS as u64 {
+            core::hint::cold_path();
+            if slot < first {
+                return;
+            }
+            place.has_slot = false;
+            ahead = SLOTS as u64 - 1;
+            slot = first + ahead;
+        }
+        let mut index = slot as usize / 64 % WORDS;
+        let mut word = self.named[index] & (u64::MAX >> (63 - slot % 64));
+        if word == 0 {
+            // The next one before, round to this one itself.
+            let words = (self.words | self.words << WORDS) & ((1 << (index + WORDS)) - 1);
+            if words == 0 {
+                return;
+            }
+            index = words.ilog2() as usize % WORDS;
+            word = self.named[index];
+            if word == 0 {
+                core::hint::cold_path();
+                place.has_begun = false;
+                self.words &= !(1 << index);
+                return;
+            }
+        }
+        let found = 64 * index + word.ilog2() as usize;
+        let named = self.names[found] as usize & (N - 1);
+        let back = (slot as usize).wrapping_sub(found) % SLOTS;
+        if back as u64 > ahead {
+            // It is ahead of the deadline, and none is behind.
+            core::hint::cold_path();
+        } else if self.has(named) && self.slot(self.deadlines[named]) == slot - back as u64 {
+            place.at = named;
+        } else {
+            core::hint::cold_path();
+            place.has_begun = false;
+            self.unname(found);
+        }
+    }
+
+    #[inline(always)]
+    const fn unname(&mut self, place: usize) {
+        self.named[place / 64 % WORDS] &= !(1 << (place % 64));
+    }
+
+    /// Has a timer's slot name it.
+    #[inline(always)]
+    const fn name(&mut self, id: usize) {
+        let place = self.slot(self.deadlines[id]) as usize % SLOTS;
+        self.names[place] = id as u16;
+        self.named[place / 64] |= 1 << (place % 64);
+        self.words |= 1 << (place / 64);
     }
 
     /// Puts a timer behind the one where a search has ended.
     #[inline(always)]
     pub(crate) const fn insert(&mut self, id: TimerId, deadline: u64, place: &Place) {
-        self.insert_behind(place.at, id, deadline);
+        let id = id.index() & (N - 1);
+        self.put_behind(place.at, id, deadline);
+        // Where the search went back it is not the last of its slot.
+        if place.has_slot && place.walked == 0 {
+            self.name(id);
+        }
+    }
+
+    /// Puts a timer that is not before all in, if its place is next to the one that its slot names; says whether it was.
+    #[inline(always)]
+    pub(crate) const fn insert_near(&mut self, id: TimerId, deadline: u64) -> bool {
+        let slot = self.slot(deadline);
+        let place = slot as usize % SLOTS;
+        let named = self.names[place] as usize & (N - 1);
+        if !self.has(named) || self.slot(self.deadlines[named]) != slot {
+            return false;
+        }
+        let id = id.index() & (N - 1);
+        let mut at = named;
+        if self.deadlines[at] <= deadline {
+            if self.deadline_at(self.next(at)) <= deadline {
+                return false;
+            }
+            self.names[place] = id as u16;
+        } else {
+            at = self.links[at].prev as usize & (N - 1);
+            if self.deadlines[at] > deadline {
+                at = self.links[at].prev as usize & (N - 1);
+                if self.deadlines[at] > deadline {
+                    return false;
+                }
+            }
+        }
+        self.put_behind(at, id, deadline);
+        true
     }
 
     /// Puts a timer that is not after any other before all.
     #[inline(always)]
     pub(crate) const fn insert_first(&mut self, id: TimerId, deadline: u64) {
-        self.insert_behind(0, id, deadline);
+        let id = id.index() & (N - 1);
+        self.put_behind(0, id, deadline);
+        if self.slot(self.deadline_at(self.next(id))) != self.slot(deadline) {
+            self.name(id);
+        }
     }
 
     #[inline(always)]
-    const fn insert_behind(&mut self, behind: usize, id: TimerId, deadline: u64) {
-        let id = id.index() & (N - 1);
+    const fn put_behind(&mut self, behind: usize, id: usize, deadline: u64) {
         self.deadlines[id] = deadline;
-        self.heights[id] = 1;
-        link(&mut self.lanes[0], id, behind);
+        self.is_in[id] = true;
+        link(&mut self.links, id, behind);
     }
 
     /// Takes a timer out that is in the list.
     #[inline(always)]
     pub(crate) fn remove(&mut self, id: TimerId) {
         let id = id.index() & (N - 1);
-        let height = core::mem::replace(&mut self.heights[id], 0);
-        unlink(&mut self.lanes[0], id);
-        if height > 1 {
-            self.remove_above(id, height.into());
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn remove_above(&mut self, id: usize, height: usize) {
-        if let Some(lanes) = self.lanes.get_mut(1..height) {
-            for lane in lanes {
-                unlink(lane, id);
+        self.is_in[id] = false;
+        let prev = self.links[id].prev as usize & (N - 1);
+        unlink(&mut self.links, id);
+        let slot = self.slot(self.deadlines[id]);
+        let place = slot as usize % SLOTS;
+        if self.names[place] == id as u16 {
+            self.names[place] = prev as u16;
+            if self.slot(self.deadlines[prev]) != slot {
+                self.unname(place);
             }
         }
     }
 
+    /// A search for a deadline is a long one: slots are too long if it has one, and else too short. After some of them
+    /// they are given another length: some two timers to a slot here, or slots as far as there.
     #[cold]
     #[inline(never)]
-    fn tidy_or_raise(&mut self, deadline: u64, place: &mut Place) {
-        if self.has_relics {
-            self.tidy();
+    fn misfit(&mut self, deadline: u64, place: &Place) {
+        // What has no slot is looked for along all the others of that kind.
+        self.misfits += if place.has_slot { 2 } else { 4 };
+        if self.misfits < 2 * self.patience {
+            return;
+        }
+        self.fit(if place.has_slot {
+            let last = self.names[self.slot(deadline) as usize % SLOTS];
+            let last = self.deadline_at(last.into());
+            let passed = last.saturating_sub(self.deadline_at(place.at));
+            (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
         } else {
-            self.raise(deadline, place);
-        }
+            let distance = deadline.saturating_sub(self.earliest());
+            (distance | 1).ilog2().saturating_sub(FAR)
+        });
     }
 
-    /// Whether relics may be left.
-    #[inline(always)]
-    pub(crate) const fn has_relics(&self) -> bool {
-        self.has_relics
-    }
-
-    /// Takes a relic out, of the highest lane that has one; or there is none any more.
-    #[inline(never)]
-    pub(crate) fn tidy(&mut self) {
-        let mut number = self.nr_lanes;
-        while number > 1 {
-            number -= 1;
-            let Some(lane) = self.lanes.get_mut(number) else {
-                return;
-            };
-            let first = lane[0].next as usize & (N - 1);
-            if first == 0 {
-                if number + 1 == self.nr_lanes {
-                    self.nr_lanes = number;
-                }
-            } else if self.heights[first] as usize <= number {
-                return unlink(lane, first);
-            }
+    /// Gives slots another length, and names no timer until searches come by. Takes more misfits the next time if slots
+    /// become shorter and longer in turn: no length is right for all deadlines.
+    fn fit(&mut self, span: u32) {
+        let is_longer = span > self.span;
+        if is_longer != self.was_longer {
+            self.patience = self.patience.saturating_mul(2);
         }
-        self.has_relics = false;
-    }
-
-    /// Has the timer that [`SPACING`] steps lead to from the one above stand in that lane too, if what the search has found
-    /// is still so.
-    fn raise(&mut self, deadline: u64, place: &mut Place) {
-        place.walked -= SPACING;
-        let above = place.above & (N - 1);
-        let number = place.lane + 1;
-        let (Some(row), Some(lane)) = (self.lanes.get(place.lane), self.lanes.get(number)) else {
-            return;
-        };
-        let next = lane[above].next as usize & (N - 1);
-        let is_there = above == 0 || self.height(above) > number;
-        if !is_there || self.deadlines[next] <= deadline {
-            return;
-        }
-        // By the list's own links: of equals either may be before the other.
-        let mut id = above;
-        for _ in 0..SPACING {
-            id = row[id].next as usize & (N - 1);
-            if id == 0 {
-                return;
-            }
-        }
-        if self.height(id) != number || self.deadlines[id] > deadline {
-            return;
-        }
-        link(&mut self.lanes[number], id, above);
-        self.heights[id] += 1;
-        place.above = id;
-        self.nr_lanes = self.nr_lanes.max(number + 1);
+        self.was_longer = is_longer;
+        self.misfits = 0;
+        self.span = span;
+        self.named.fill(0);
     }
 
     /// Checks the invariants, in O(N); for tests.
@@ -320,65 +407,45 @@ impl<const N: usize> TimerList<N> {
     /// # Errors
     /// What is not as it has to be.
     pub(crate) fn verify(&self) -> Result<(), &'static str> {
-        // Where each timer stands in lane 0, from 1 on.
-        let mut places = [0; N];
-        for (number, lane) in self.lanes.iter().enumerate() {
-            let (mut at, mut place, mut nr_live) = (0, 0, 0);
-            for nr in 0.. {
-                let next = lane[at].next as usize;
-                if lane[next].prev as usize != at {
-                    return Err("a ring is not one");
-                }
-                if next == 0 {
-                    break;
-                }
-                if nr > N || number >= self.nr_lanes.max(1) {
-                    return Err("a lane has too many timers");
-                }
-                if self.height(next) > number {
-                    nr_live += 1;
-                    if number == 0 {
-                        places[next] = nr_live;
-                        if at != 0 && self.deadlines[at] > self.deadlines[next] {
-                            return Err("the list is not in order");
-                        }
-                    } else if places[next] <= place {
-                        return Err("a lane is not in the list's order");
-                    }
-                    place = places[next];
-                } else if number == 0 || nr_live != 0 || !self.has_relics {
-                    return Err("a relic where none can be");
-                }
-                at = next;
+        let (mut at, mut nr) = (0, 0);
+        loop {
+            let next = self.next(at);
+            if self.links[next].prev as usize != at {
+                return Err("the ring is not one");
             }
-            if nr_live
-                != self
-                    .heights
-                    .iter()
-                    .filter(|h| **h as usize > number)
-                    .count()
-            {
-                return Err("a timer is not in its lanes");
+            if next == 0 {
+                break;
             }
+            nr += 1;
+            if nr > N || !self.is_in[next] {
+                return Err("the list has what is not in it");
+            }
+            if at != 0 && self.deadlines[at] > self.deadlines[next] {
+                return Err("the list is not in order");
+            }
+            at = next;
+        }
+        if nr != self.is_in.iter().filter(|is_in| **is_in).count() {
+            return Err("a timer is not in the list");
         }
         Ok(())
     }
 }
 
 #[inline(always)]
-const fn link<const N: usize>(lane: &mut [Neighbours; N], id: usize, behind: usize) {
-    let next = lane[behind & (N - 1)].next;
-    lane[id & (N - 1)] = Neighbours {
+const fn link<const N: usize>(links: &mut [Neighbours; N], id: usize, behind: usize) {
+    let next = links[behind & (N - 1)].next;
+    links[id & (N - 1)] = Neighbours {
         next,
         prev: behind as u16,
     };
-    lane[behind & (N - 1)].next = id as u16;
-    lane[next as usize & (N - 1)].prev = id as u16;
+    links[behind & (N - 1)].next = id as u16;
+    links[next as usize & (N - 1)].prev = id as u16;
 }
 
 #[inline(always)]
-const fn unlink<const N: usize>(lane: &mut [Neighbours; N], id: usize) {
-    let Neighbours { next, prev } = lane[id & (N - 1)];
-    lane[prev as usize & (N - 1)].next = next;
-    lane[next as usize & (N - 1)].prev = prev;
+const fn unlink<const N: usize>(links: &mut [Neighbours; N], id: usize) {
+    let Neighbours { next, prev } = links[id & (N - 1)];
+    links[prev as usize & (N - 1)].next = next;
+    links[next as usize & (N - 1)].prev = prev;
 }

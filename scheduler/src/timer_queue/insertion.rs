@@ -20,8 +20,6 @@ pub enum Inserted {
 #[derive(Clone, Copy, Debug)]
 pub struct Insertion {
     place: Place,
-    /// The search has come to its end.
-    is_found: bool,
     /// It was armed and the earliest.
     was_first: bool,
 }
@@ -30,7 +28,6 @@ impl Insertion {
     /// One that has not begun.
     pub const NEW: Self = Self {
         place: Place::START,
-        is_found: false,
         was_first: false,
     };
 
@@ -102,25 +99,22 @@ impl<const N: usize> TimerQueue<N> {
         insertion.result(Inserted::Earliest)
     }
 
-    /// The first step of [`insert`](Self::insert) into a queue that is not empty, and the only one if the timer is not
-    /// armed and its place is in front. As [`insert_step`](Self::insert_step).
+    /// [`insert`](Self::insert) into a queue that is not empty, if the timer is not armed and its place is at hand: in
+    /// front, or next to a timer that the list's index names. Else nothing, and nothing is changed.
     #[inline(always)]
-    pub fn insert_in_front(
-        &mut self,
-        id: TimerId,
-        deadline: u64,
-        insertion: &mut Insertion,
-    ) -> Option<Inserted> {
+    pub fn insert_at_hand(&mut self, id: TimerId, deadline: u64) -> Option<Inserted> {
         if self.first.is(id) || self.is_later(id) {
             core::hint::cold_path();
-            self.begin_move(id, insertion);
             return None;
         }
-        if deadline >= self.list.earliest() {
-            return None;
+        if deadline < self.list.earliest() {
+            self.nr_others += 1;
+            return Some(self.put_in_front(Entry::new(id, deadline)));
         }
-        self.nr_others += 1;
-        Some(insertion.result(self.put_in_front(Entry::new(id, deadline))))
+        self.list.insert_near(id, deadline).then(|| {
+            self.nr_others += 1;
+            Inserted::Later
+        })
     }
 
     /// One step of [`insert`](Self::insert) of any timer but timer 0, with any deadline but [`u64::MAX`]; gives its
@@ -135,8 +129,11 @@ impl<const N: usize> TimerQueue<N> {
     ) -> Option<Inserted> {
         debug_assert!(id.raw() != 0, "timer 0 needs no steps");
         debug_assert!(deadline != u64::MAX, "never is no deadline");
-        if !insertion.is_found {
-            insertion.is_found = self.list.seek(deadline, &mut insertion.place);
+        if self.list.is_to_begin(&insertion.place) {
+            self.list.look_up(deadline, &mut insertion.place);
+            return None;
+        }
+        if !self.list.seek(deadline, &mut insertion.place) {
             return None;
         }
         if self.is_empty() {
@@ -144,13 +141,14 @@ impl<const N: usize> TimerQueue<N> {
             self.first = Entry::new(id, deadline);
             return Some(insertion.result(Inserted::Earliest));
         }
-        let is_in_front = self.insert_in_front(id, deadline, insertion);
-        if is_in_front.is_some() || !insertion.is_found {
-            return is_in_front;
-        }
-        insertion.is_found = false;
-        if !self.list.is_place(deadline, &insertion.place) {
+        if self.first.is(id) || self.is_later(id) {
+            core::hint::cold_path();
+            self.begin_move(id, insertion);
             return None;
+        }
+        if deadline < self.list.earliest() {
+            self.nr_others += 1;
+            return Some(insertion.result(self.put_in_front(Entry::new(id, deadline))));
         }
         self.nr_others += 1;
         self.list.insert(id, deadline, &insertion.place);
@@ -162,7 +160,6 @@ impl<const N: usize> TimerQueue<N> {
     #[inline(never)]
     fn begin_move(&mut self, id: TimerId, insertion: &mut Insertion) {
         insertion.was_first |= self.cancel(id) == Cancelled::Earliest;
-        insertion.is_found = false;
     }
 
     /// Whether a timer other than timer 0 is armed and not the earliest.

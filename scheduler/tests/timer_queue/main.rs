@@ -19,8 +19,6 @@ enum Op {
     Begin(u16, u64),
     /// One step of one of those that have begun.
     Step(usize),
-    /// What the kernel does when it has the time. No one may notice.
-    Tidy,
 }
 
 fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -38,7 +36,6 @@ fn ops(nr_timers: u16, nr_deadlines: u64, len: usize) -> impl Strategy<Value = V
         2 => (0..nr_deadlines).prop_map(Op::Rearm),
         3 => (0..nr_timers, deadline()).prop_map(|(id, deadline)| Op::Begin(id, deadline)),
         8 => (0..100usize).prop_map(Op::Step),
-        1 => Just(Op::Tidy),
     ];
     prop::collection::vec(op, 1..len)
 }
@@ -73,7 +70,6 @@ fn run<const N: usize>(ops: &[Op]) {
                 }
             }
             Op::Begin(id, deadline) => begun.push(Begun::new(id, deadline)),
-            Op::Tidy => queue.tidy(),
             Op::Step(_) if begun.is_empty() => {}
             Op::Step(which) => {
                 let which = which % begun.len();

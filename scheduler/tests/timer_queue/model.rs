@@ -123,10 +123,10 @@ impl Begun {
             return true;
         }
         let was_armed = queue.is_armed(tid(self.id));
-        let is_in_front = self.is_new && !queue.is_empty();
+        let may_be_at_hand = self.is_new && !queue.is_empty();
         self.is_new = false;
-        let done = if is_in_front {
-            queue.insert_in_front(tid(self.id), self.deadline, &mut self.insertion)
+        let done = if may_be_at_hand {
+            queue.insert_at_hand(tid(self.id), self.deadline)
         } else {
             queue.insert_step(tid(self.id), self.deadline, &mut self.insertion)
         };

@@ -60,6 +60,10 @@ pub const WORKLOADS: &[Named] = &[
     primitive("timer", "arm and cancel, no other timer is armed"),
     primitive("timer-many", "arm and cancel with 64 others in the queue"),
     primitive(
+        "timer-between",
+        "arm where no other of them is near, and cancel",
+    ),
+    primitive(
         "timers-at-once",
         "16 timers expire at the same time, each wakes a thread",
     ),

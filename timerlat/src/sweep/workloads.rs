@@ -33,6 +33,8 @@ const AT_ONCE: usize = 16;
 pub(super) const SETTLE: Nanos = Nanos::from_micros(5);
 /// Later than the end of any run.
 const LATER: Nanos = Nanos::from_secs(3);
+/// Between two deadlines of several timers.
+const NEAR: Nanos = Nanos::from_millis(1);
 
 const STACK_SIZE: usize = 8192;
 thread_stack!(static STACKS: [STACK_SIZE; AT_ONCE + 1]);
@@ -85,6 +87,18 @@ pub(super) fn sweep(name: &str) -> Result<(), Error> {
                 Timer::new(|_, _| {}, 0)?.arm(Instant::after(LATER * (1 + number % 7)));
             }
             arm_and_cancel()?;
+        }
+        "timer-between" => {
+            for number in 0..TIMERS as u64 {
+                Timer::new(|_, _| {}, 0)?.arm(Instant::after(LATER + NEAR * (number % 31)));
+            }
+            // Always the same time: it is not to come nearer to the others'.
+            let deadline = Instant::after(LATER + NEAR * 29 / 2);
+            let timer = Timer::new(|_, _| {}, 0)?;
+            simple(|| {
+                timer.arm(deadline);
+                timer.cancel();
+            });
         }
         "timers-at-once" => timers_at_once()?,
         "sleep" => simple(|| ignore(sleep(Nanos::from_micros(1)))),
