@@ -6,7 +6,7 @@ use crate::arch::tsc;
 
 /// Frequency of the TSC in Hz; set once at boot.
 static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
-/// Nanoseconds to cycles: `(ns * mult) >> shift`.
+/// Nanoseconds to cycles: `(ns * mult) >> 32`.
 static CYCLES_MULT: AtomicU64 = AtomicU64::new(1 << 32);
 /// Cycles to nanoseconds: `(cycles * mult) >> 32`.
 static NANOS_MULT: AtomicU64 = AtomicU64::new(1 << 32);

@@ -65,7 +65,7 @@ impl embedded_hal::delay::DelayNs for Delay {
     }
 }
 
-/// How long it is from now to the next deadline of this CPU; [`Nanos::MAX`] or nearly so if there is none.
+/// How long it is from now to the next deadline of this CPU; centuries if there is none.
 #[must_use]
 pub fn until_next_deadline() -> Nanos {
     (timers::next_deadline() - Instant::now()).to_nanos()

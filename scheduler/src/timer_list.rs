@@ -187,6 +187,7 @@ impl<const N: usize> TimerList<N> {
     }
 
     /// Inside a slot.
+    #[inline(never)]
     fn go_back(&mut self, deadline: u64, place: &mut Place) {
         let mut at = place.at & (N - 1);
         for _ in 0..STEPS {
@@ -204,6 +205,7 @@ impl<const N: usize> TimerList<N> {
     }
 
     /// Along timers that the index does not name: it does from now on.
+    #[inline(never)]
     fn go_on(&mut self, deadline: u64, place: &mut Place) {
         for _ in 0..STEPS {
             let next = self.next(place.at);
@@ -229,7 +231,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Begins a search at the timer that the index names for a deadline's slot or the next one before, or before all;
     /// does not yet, if that one has gone.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn look_up(&mut self, deadline: u64, place: &mut Place) {
         *place = Place {
             has_begun: true,
@@ -375,13 +377,21 @@ impl<const N: usize> TimerList<N> {
     fn misfit(&mut self, deadline: u64, place: &Place) {
         // What has no slot is looked for along all the others of that kind.
         self.misfits += if place.has_slot { 2 } else { 4 };
-        if self.misfits < 2 * self.patience {
+        if self.misfits < self.patience.saturating_mul(2) {
             return;
         }
         self.fit(if place.has_slot {
             let last = self.names[self.slot(deadline) as usize % SLOTS];
             let last = self.deadline_at(last.into());
-            let passed = last.saturating_sub(self.deadline_at(place.at));
+            let here = match place.at {
+                0 => deadline,
+                at => self.deadline_at(at),
+            };
+            let passed = last.saturating_sub(here);
+            if passed == 0 {
+                // All at once: no length would tell them apart.
+                return;
+            }
             (self.span.saturating_sub(1)).min((2 * (passed / MANY) + 1).ilog2())
         } else {
             let distance = deadline.saturating_sub(self.earliest());

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{Error, NOTIFICATIONS, rights};
+use takt_abi::{Error, NOTIFICATIONS, WORDS, rights};
 use takt_scheduler::Placement;
 
 use super::frame::Frame;
@@ -152,7 +152,11 @@ impl Port {
         self.served.announce(&mut section);
         if !self.is_open(&section) {
             section.leave_quietly();
-            return self.served.check_and_lend().map_err(|_| Error::Deadlock);
+            return self.served.check_and_lend().map_err(|_| {
+                // The task may have taken the message before.
+                self.forget_me();
+                Error::Deadlock
+            });
         }
         // It waits for nobody, so there is no circle.
         self.open.store(0, Relaxed);
@@ -173,13 +177,18 @@ impl Port {
         if woken != Woken::TimedOut {
             return Ok(Handoff::done(Ok(())));
         }
+        self.forget_me();
+        Err(Error::TimedOut)
+    }
+
+    /// The running thread waits no longer: a reply to its message goes nowhere, whatever it asks for next.
+    fn forget_me(&self) {
         let section = section::enter_thread();
         let me = TcbRef::current().as_ptr() as usize;
         if self.caller.load(Relaxed) == me {
             self.caller.store(GONE, Relaxed);
         }
         section.leave_quietly();
-        Err(Error::TimedOut)
     }
 
     /// Adds notifications.
@@ -199,7 +208,9 @@ impl Port {
         self.bits.store(all & !mask, Relaxed);
         self.open.store(0, Relaxed);
         let thread = self.thread();
-        Frame::of(thread).give(Ok(u64::from(all & mask)));
+        let frame = Frame::of(thread);
+        frame.set_message(&[0; WORDS]);
+        frame.give(Ok(u64::from(all & mask)));
         let tid = section.look_at(thread).tid;
         Ok(switch::wake_taken(section, tid))
     }
@@ -280,7 +291,9 @@ impl Port {
             let Some(first) = self.served.first(&mut section) else {
                 return section.leave_quietly();
             };
-            Frame::of(first).give(Err(Error::Dead));
+            let frame = Frame::of(first);
+            frame.set_message(&[0; WORDS]);
+            frame.give(Err(Error::Dead));
             // It cannot fail.
             let _ = self.served.serve(section, first).finish();
         }

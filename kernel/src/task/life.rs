@@ -21,7 +21,7 @@ use crate::wait;
 /// The highest priority.
 const TOP: u8 = 99;
 
-/// How often a supervisor is told of a fault that does not hear it, and nanoseconds in between: as long as it may take to begin
+/// How often a supervisor is told of a fault that does not hear it, and the time in between: as long as it may take to begin
 /// anew itself.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Nanos = Nanos::from_millis(1);
@@ -58,14 +58,17 @@ pub fn start_on(
         return Err(Error::InvalidState);
     }
     let before = task.argument.swap(argument, Relaxed);
-    task.priority
-        .store(priority.unwrap_or(task.program.priority), Relaxed);
+    let priority = priority.unwrap_or(task.program.priority);
+    let priority_before = task.priority.swap(priority, Relaxed);
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
     Builder::new(task.program.name, TOP)?
         .cpu(cpu)
         .spawn(task.program.stack, live, number)
         // It may yet begin anew, by its supervisor's word.
-        .inspect_err(|_| task.argument.store(before, Relaxed))
+        .inspect_err(|_| {
+            task.argument.store(before, Relaxed);
+            task.priority.store(priority_before, Relaxed);
+        })
 }
 
 impl Task {
@@ -95,12 +98,20 @@ impl Task {
         unsafe { ring3::enter(&self.space, entry, stack, self.argument.load(Relaxed)) }
     }
 
-    /// Its thread ends its life: nobody can send to it any more, and whoever is told that it is dead finds how it ended.
+    /// Its thread ends its life: nobody can send to it any more, and whoever has joined the thread finds how it ended.
     fn end(&self, ended: Ended) {
         timerlat::release();
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
         self.port.close();
+    }
+
+    /// A line about its fault, one of those that it may log: a task that faults over and over is not to fill the log.
+    fn log_fault(&self, fault: &Fault) {
+        // SAFETY: only the task's own thread uses it.
+        if unsafe { &mut *self.log.get() }.may_log(self.program.name) {
+            fault.log(self.program.name);
+        }
     }
 
     /// Its thread is done with it, after the end of its last life.
@@ -217,11 +228,11 @@ fn stop(task: &'static Task, fault: &Fault, is_told: bool) -> ! {
         supervisor.is_some_and(|it| it.priority.load(Relaxed) < task.priority.load(Relaxed));
     // One that is has not run yet, and is not to wait for that.
     if !is_less_important {
-        fault.log(task.program.name);
+        task.log_fault(fault);
     }
     let restarts = told.is_some_and(|(port, told)| task.is_to_restart(port, fault, told));
     if is_less_important {
-        fault.log(task.program.name);
+        task.log_fault(fault);
     }
     if restarts {
         task.generation.store(task.generation() + 1, Relaxed);

@@ -29,7 +29,7 @@ impl Log {
     }
 
     /// Counts a line, and says whether it may be logged.
-    fn may_log(&mut self, task: &str) -> bool {
+    pub(super) fn may_log(&mut self, task: &str) -> bool {
         let now = Instant::now().cycles();
         if now >= self.end {
             let dropped = self.lines.saturating_sub(MAX_LINES);

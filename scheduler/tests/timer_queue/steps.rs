@@ -67,7 +67,7 @@ fn searches_make_later_ones_short() {
     }
 }
 
-/// Timers expire off a list with lanes in a row, and nobody clears up before the next ones are armed, the same ones and
+/// Timers expire off a list in a row, and nobody clears up before the next ones are armed, the same ones and
 /// others, far away and near.
 #[test]
 fn those_that_expired_are_in_nobodys_way() {
@@ -118,7 +118,7 @@ fn those_that_expired_are_in_nobodys_way() {
 }
 
 /// Several insertions at once, each a step at a time, while timers are cancelled and expire: with few deadlines, so that
-/// many are equal. The lanes stay in order, and no search goes round.
+/// many are equal. The list stays in order, and no search goes round.
 #[test]
 fn steps_that_others_come_between() {
     const N: usize = 128;

@@ -25,7 +25,7 @@ use takt_kernel::{thread, thread_stack};
 pub const PRIORITY: u8 = 50;
 /// Priority of the thread that waits for its end.
 const RUNNER_PRIORITY: u8 = 99;
-/// How long a test that shares a boot may take, in nanoseconds of the guest's time.
+/// How long a test that shares a boot may take of the guest's time.
 const LIMIT: Nanos = Nanos::from_secs(5);
 
 /// How a test is booted and what it has to come to.

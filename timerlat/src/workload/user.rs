@@ -104,7 +104,7 @@ fn period(cpu: usize) -> u64 {
 
 fn opened(cpu: usize) -> Result<(), abi::Error> {
     let now = Instant::now().cycles();
-    let (activation, Some(stats)) = slot(cpu) else {
+    let (_, Some(stats)) = slot(cpu) else {
         return Err(abi::Error::InvalidArgument);
     };
     if !CpuMask(CPUS.load(Relaxed)).has(cpu) || is_over(now) {
@@ -118,12 +118,20 @@ fn opened(cpu: usize) -> Result<(), abi::Error> {
         u32::from(prio),
         Cycles::new(period).to_nanos().get(),
     );
-    // What there was before it came is missed.
-    let due = activation.load(Relaxed);
-    if due <= now {
-        activation.store(skip(stats, due, now, period), Relaxed);
-    }
+    first_of(cpu, stats, now);
     Ok(())
+}
+
+/// The first activation of a thread that comes now: what there was before is missed.
+fn first_of(cpu: usize, stats: &SlotStats, now: u64) -> u64 {
+    let activation = &ACTIVATIONS[cpu % MAX_SLOTS];
+    let due = activation.load(Relaxed);
+    if due > now {
+        return due;
+    }
+    let due = skip(stats, due, now, period(cpu));
+    activation.store(due, Relaxed);
+    due
 }
 
 fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
@@ -142,6 +150,8 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
             status().user[cpu % MAX_SLOTS].record(Cycles::new(latency).to_nanos().get());
         }
         due = advance(stats, due, period(cpu));
+    } else {
+        due = first_of(cpu, stats, Instant::now().cycles());
     }
     go_on(cpu, due)
 }

@@ -307,7 +307,7 @@ impl Cpu<'_> {
         let it = &decoded.it;
         for used in decoded.info.used_registers() {
             // Who reads a part of an address may have made another of it.
-            if let Some((nr, ..4, _)) = general(used.register()) {
+            if let Some((nr, ..8, _)) = general(used.register()) {
                 let value = state.registers[nr];
                 state.escape(value, self.frames);
             }

@@ -370,7 +370,7 @@ impl<'e> Explorer<'e> {
                             Next::Refused(refusal, next) if !is_last => {
                                 self.refuse(from, cost, refusal, ip, &next)
                             }
-                            Next::Refused(..) => {}
+                            Next::Refused(_, next) => self.leave_out(ip, next.frame),
                         }
                     }
                     return;
@@ -379,7 +379,10 @@ impl<'e> Explorer<'e> {
         }
     }
 
+    /// A way is not looked at any further: neither the stretch that it is part of has a bound, nor is it known in which
+    /// states what lies behind it begins.
     fn refuse(&mut self, from: u32, cost: u64, refusal: Refusal, ip: u64, state: &State) {
+        self.leave_out(ip, state.frame);
         if state.interrupts != Interrupts::On {
             self.edge(from, cost, To::Refused(refusal, ip));
         }
@@ -415,6 +418,7 @@ impl<'e> Explorer<'e> {
                     frames: &self.frames,
                     marks: self.marks,
                 };
+                let before = state.clone();
                 let value = cpu.pop(state).plain();
                 (state.flags, state.source) = (Flags::default(), Source::None);
                 state.ip = it.next_ip();
@@ -435,7 +439,10 @@ impl<'e> Explorer<'e> {
                     }
                     (false, _) => {
                         if was_on {
-                            let to = self.state(State { ip, ..off });
+                            let to = self.state(State {
+                                interrupts: Interrupts::Off,
+                                ..before
+                            });
                             self.start(ip, to);
                         } else {
                             self.edge(from, cost, To::Refused(Refusal::Flags, ip));

@@ -201,11 +201,13 @@ impl Source {
         }
     }
 
-    /// The register and the most that it is where a condition holds, if the whole word was looked at.
-    pub(crate) fn most(self, condition: ConditionCode) -> Option<(usize, u64)> {
+    /// A register and the most that so many of its low bytes are where a condition holds.
+    pub(crate) fn most(self, condition: ConditionCode) -> Option<(usize, u32, u64)> {
         match (self, condition) {
-            (Self::Less(Word::Register(nr), _, by @ 1..), ConditionCode::b) => Some((nr, by - 1)),
-            (Self::Less(Word::Register(nr), _, by), ConditionCode::be) => Some((nr, by)),
+            (Self::Less(Word::Register(nr), size, by @ 1..), ConditionCode::b) => {
+                Some((nr, size, by - 1))
+            }
+            (Self::Less(Word::Register(nr), size, by), ConditionCode::be) => Some((nr, size, by)),
             _ => None,
         }
     }

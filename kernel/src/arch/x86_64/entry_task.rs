@@ -176,6 +176,11 @@ global_asm!(
     "push rsi",
     "push 0x202",
     "push rdi",
+    // The message's words: what the kernel had there is not for the task, whoever answers its first call.
+    ".rept 6",
+    "push 0",
+    ".endr",
+    "add rsp, 48",
     "mov rcx, [rax + {SPACE}]",
     "lea r11, [rip + 2f]",
     "jmp takt_space_enter",

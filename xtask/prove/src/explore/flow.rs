@@ -10,7 +10,7 @@ use crate::cpu::Cpu;
 use crate::flags::Flags;
 use crate::image::Decoded;
 use crate::state::{Frame, Interrupts, RSP, State};
-use crate::value::Value;
+use crate::value::{Value, mask};
 
 /// Values that a word may be for each to be looked at by itself.
 const FEW: u64 = 8;
@@ -41,6 +41,8 @@ impl Explorer<'_> {
                 if it.has_rep_prefix() || it.has_repne_prefix() {
                     match repeated(it, &state) {
                         Some(more) => *cost += more,
+                        // However long it takes, it is part of no stretch.
+                        None if state.interrupts == Interrupts::On => {}
                         None => after.push(Next::Refused(Refusal::Repeat, state.clone())),
                     }
                     if !after.is_empty() {
@@ -95,7 +97,9 @@ impl Explorer<'_> {
                             continue;
                         }
                         learn(&mut state.flags, condition);
-                        if let Some((nr, most)) = state.source.most(condition)
+                        // What stands above the bytes that were looked at is nothing.
+                        if let Some((nr, size, most)) = state.source.most(condition)
+                            && state.registers[nr].max() <= mask(size)
                             && let Some(each) = few(state.registers[nr], most)
                         {
                             for value in each {

@@ -10,6 +10,7 @@ const EDX: u8 = 2;
 const EBX: u8 = 3;
 const ESI: u8 = 6;
 const JE: u8 = 4;
+const JA: u8 = 7;
 const JNE: u8 = 5;
 
 fn stretches(asm: &mut Asm) -> Vec<Stretch> {
@@ -257,4 +258,54 @@ fn a_loop_over_copies_of_a_word_that_was_compared_is_counted() {
         .jcc(JNE, "on");
     asm.place("out").sti().ret();
     assert_eq!(bound(&mut asm), 6 + 4 * 4 + 2);
+}
+
+#[test]
+fn a_compare_of_the_low_byte_says_nothing_of_the_rest() {
+    let mut asm = Asm::default();
+    // cmp cl, 3
+    asm.function("f").bytes(&[0x80, 0xf9, 3]).jcc(JA, "out");
+    asm.cli()
+        .place("on")
+        .dec(ECX)
+        .jcc(JNE, "on")
+        .sti()
+        .place("out")
+        .ret();
+    assert_eq!(refusal(&mut asm), Refusal::Loop);
+}
+
+#[test]
+fn what_is_refused_with_interrupts_on_hides_no_way_behind_it() {
+    let mut asm = Asm::default();
+    asm.function("f").test(ESI).jcc(JE, "short");
+    // An instruction that is not known here: lgdt [rdi].
+    asm.bytes(&[0x0f, 0x01, 0x17]).mov(ECX, 20).jmp("both");
+    asm.place("short").mov(ECX, 2).place("both");
+    asm.cli().place("on").dec(ECX).jcc(JNE, "on").sti().ret();
+    let all = stretches(&mut asm);
+    assert!(
+        all.iter()
+            .any(|it| it.bound.is_none() || it.bound >= Some(40)),
+        "{all:?}"
+    );
+    // A repeated instruction takes as long as it likes there.
+    let mut asm = Asm::default();
+    asm.function("f").test(ESI).jcc(JE, "short");
+    // mov ecx, esi; rep stosb
+    asm.bytes(&[0x89, 0xf1, 0xf3, 0xaa])
+        .mov(ECX, 20)
+        .jmp("both");
+    asm.place("short").mov(ECX, 2).place("both");
+    asm.cli().place("on").dec(ECX).jcc(JNE, "on").sti().ret();
+    assert_eq!(bound(&mut asm), 2 * 20 + 2);
+}
+
+#[test]
+fn flags_that_are_not_known_are_refused_whatever_lies_behind_them() {
+    let mut asm = Asm::default();
+    // push rcx; push rdi
+    asm.function("f").mov(ECX, 0x246).bytes(&[0x51, 0x57]);
+    asm.popfq().nops(50).pop(ECX).ret();
+    assert_eq!(refusal(&mut asm), Refusal::Flags);
 }

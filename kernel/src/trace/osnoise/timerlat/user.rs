@@ -55,6 +55,9 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
         if reaches(Param::StopTracingTotal, latency) {
             stop(cpu);
         }
+    }
+    // Of one that waits for the first time the next counts: what came before is no latency of its.
+    if back.is_some() || due <= Instant::now().cycles() {
         due = following(due);
         activation.store(due, Relaxed);
     }
