@@ -70,3 +70,12 @@ impl embedded_hal::delay::DelayNs for Delay {
 pub fn until_next_deadline() -> Nanos {
     (timers::next_deadline() - Instant::now()).to_nanos()
 }
+
+/// Has this CPU forget what it has learnt of where timers lie. Never needed, but from here on arming timers takes the same
+/// whenever it is done, as seen from `origin`: for measurements that are repeated.
+///
+/// # Context
+/// Threads and interrupt handlers.
+pub fn forget(origin: Instant) {
+    timers::forget(origin);
+}

@@ -10,7 +10,7 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 use crate::cpus::{self, is_smp};
 use crate::probe::trace;
-use crate::section::{Kernel, Kind, Section};
+use crate::section::{self, Kernel, Kind, Section};
 
 /// Arms a timer of a CPU's queue, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
@@ -118,6 +118,13 @@ pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
         trace!(timer_cancel, u32::from(id.raw()));
     }
     was_armed
+}
+
+/// See [`time::forget`](crate::time::forget).
+pub(crate) fn forget(origin: Instant) {
+    let mut section = section::enter();
+    section.cpu(CpuRef::this()).timers.forget(origin.cycles());
+    section.leave_quietly();
 }
 
 /// The next deadline of this CPU; [`Instant::NEVER`] if there is none.

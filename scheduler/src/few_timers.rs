@@ -76,6 +76,9 @@ impl<const N: usize> FewTimers<N> {
         self.deadline_of(id).is_some()
     }
 
+    /// There is nothing to forget.
+    pub fn forget(&mut self, _: u64) {}
+
     /// Arms a timer, or moves an armed one.
     pub fn insert(&mut self, id: TimerId, deadline: u64) -> Inserted {
         debug_assert!(id.index() < N, "the queue has no timer of this id");

@@ -69,6 +69,8 @@ impl Place {
 /// The timers, of the numbers `1..N`. `N` is a power of two from 2 to 2048.
 #[derive(Clone, Debug)]
 pub(crate) struct TimerList<const N: usize> {
+    /// Where a slot begins.
+    origin: u64,
     /// The length of a slot: a power of two of cycles.
     span: u32,
     /// Searches that have shown that slots are too long or too short, less those that have not.
@@ -91,6 +93,7 @@ impl<const N: usize> TimerList<N> {
     pub(crate) const fn new() -> Self {
         assert!(N.is_power_of_two() && N >= 2 && N <= 2048);
         let mut list = Self {
+            origin: 0,
             span: FIRST_SPAN,
             misfits: 0,
             patience: PATIENCE,
@@ -108,12 +111,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Empties a list in place, whatever its bytes are.
     pub(crate) fn reset(&mut self) {
-        self.span = FIRST_SPAN;
-        self.misfits = 0;
-        self.patience = PATIENCE;
-        self.was_longer = true;
-        self.named.fill(0);
-        self.words = 0;
+        self.forget(0);
         self.links[0] = Neighbours::NONE;
         self.is_in.fill(false);
         self.deadlines[0] = u64::MAX;
@@ -137,7 +135,7 @@ impl<const N: usize> TimerList<N> {
     /// The slot of a deadline, as a number that goes on behind [`SLOTS`].
     #[inline(always)]
     const fn slot(&self, deadline: u64) -> u64 {
-        deadline >> (self.span & 63)
+        deadline.wrapping_sub(self.origin) >> (self.span & 63)
     }
 
     /// Whether a timer is in the list.
@@ -156,6 +154,18 @@ impl<const N: usize> TimerList<N> {
     #[inline(always)]
     pub(crate) const fn earliest(&self) -> u64 {
         self.deadline_at(self.next(0))
+    }
+
+    /// Forgets all that searches have left: the index, and how long slots are. `origin` is where one begins, before all
+    /// deadlines: so what comes is the same whenever it comes.
+    pub(crate) fn forget(&mut self, origin: u64) {
+        self.origin = origin;
+        self.span = FIRST_SPAN;
+        self.misfits = 0;
+        self.patience = PATIENCE;
+        self.was_longer = true;
+        self.named.fill(0);
+        self.words = 0;
     }
 
     /// Takes the earliest timer out, the one at hand where the list is not empty. The index is left as it is: this is done
@@ -207,7 +217,7 @@ impl<const N: usize> TimerList<N> {
     /// Along timers that the index does not name: it does from now on.
     #[inline(never)]
     fn go_on(&mut self, deadline: u64, place: &mut Place) {
-        for _ in 0..STEPS {
+        for _ in 1..STEPS {
             let next = self.next(place.at);
             if self.deadlines[next] > deadline {
                 return;

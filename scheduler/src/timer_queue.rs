@@ -195,6 +195,12 @@ impl<const N: usize> TimerQueue<N> {
         }
     }
 
+    /// Forgets what earlier searches have left, and takes the same steps for the next ones whenever they come: `origin`
+    /// is a time from which on all deadlines count, none of them before it.
+    pub fn forget(&mut self, origin: u64) {
+        self.list.forget(origin);
+    }
+
     /// Checks the list's invariants, in O(N); for tests.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ pub(super) fn linux_rt(stage: &Stage) -> Result<()> {
         }
     }
     let limits = json["limits"].as_array().context("no limits")?;
-    ensure!(limits.len() == 4, "{} limits", limits.len());
+    ensure!(limits.len() == 7, "{} limits", limits.len());
     for limit in limits {
         ensure!(limit["holds"] == true, "{limit}");
     }
