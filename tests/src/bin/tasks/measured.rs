@@ -81,7 +81,8 @@ target_test! {
             let before = trace::counters_of(0).entries;
             time::sleep(Nanos::from_millis(6))?;
             let nr = trace::counters_of(0).entries - before;
-            check!((records - 1..=records + 1).contains(&nr), "{nr} records");
+            // Of six periods, which may cut an activation at either end.
+            check!((records - 2..=records + 2).contains(&nr), "{nr} records");
             trace::set_tracer("nop")?;
             check_eq!(killed(owner.end()?), true);
             trace::set_tracer("timerlat")?;
