@@ -132,8 +132,9 @@ pub(crate) fn cost_of_calls() -> [u64; 2] {
     [null, call]
 }
 
-/// Waits for a message; gives the time of the first instruction behind that, and the message's third word.
-fn received() -> [u64; 2] {
+/// Waits for a message, or for these notifications; gives the time of the first instruction behind that, and the message's third
+/// word.
+fn received(notifications: u64) -> [u64; 2] {
     let (at, word): (u64, u64);
     // SAFETY: as in `echo`.
     unsafe {
@@ -147,7 +148,7 @@ fn received() -> [u64; 2] {
             "or rax, rdx",
             "pop rbp",
             "pop rbx",
-            inout("rax") 5u64 => at, inout("rsi") 0u64 => _, out("rdx") _, out("rcx") _, out("rdi") _, out("r8") _,
+            inout("rax") 5u64 => at, inout("rsi") notifications => _, out("rdx") _, out("rcx") _, out("rdi") _, out("r8") _,
             out("r9") _, out("r10") _, out("r11") _, out("r12") word, out("r13") _, out("r14") _, out("r15") _,
         );
     }
@@ -184,16 +185,16 @@ fn replied(first: u64) -> [u64; 2] {
 /// Supervises a task that faults with the time in its message's third word, in two lives. Whoever calls then is told how many
 /// instructions there were from a fault to here, in the kernel for the reply, and from the reply to the next life.
 pub(crate) fn supervisor() {
-    let [at, faulted] = received();
+    let [at, faulted] = received(0);
     // The other one's before it faults, and the reading here.
     let fault = at - faulted - 3;
     // Before the other one has come to its log, and then after it.
     let [before, behind] = replied(takt_user::abi::fault::RESTART);
     let reply = behind - before - 6;
-    received();
+    received(0);
     sleep_until(time() + 100_000);
     let [before, _] = replied(takt_user::abi::fault::RESTART);
-    let [_, again] = received();
+    let [_, again] = received(0);
     let restart = again - before;
     replied(takt_user::abi::fault::STOP);
     if receive(0, NEVER).is_err() || takt_user::reply([fault, reply, restart, 0, 0, 0]).is_err() {
@@ -203,26 +204,7 @@ pub(crate) fn supervisor() {
 
 /// Waits for a notification, and says to whoever calls then when it came.
 pub(crate) fn bell() {
-    let at = {
-        let at: u64;
-        // SAFETY: as in `echo`.
-        unsafe {
-            asm!(
-                "push rbx",
-                "push rbp",
-                "mov rdx, -1",
-                "syscall",
-                "rdtsc",
-                "shl rdx, 32",
-                "or rax, rdx",
-                "pop rbp",
-                "pop rbx",
-                inout("rax") 5u64 => at, inout("rsi") 1u64 => _, out("rdx") _, out("rcx") _, out("rdi") _, out("r8") _,
-                out("r9") _, out("r10") _, out("r11") _, out("r12") _, out("r13") _, out("r14") _, out("r15") _,
-            );
-        }
-        at
-    };
+    let [at, _] = received(1);
     if receive(0, NEVER).is_err() || takt_user::reply([at; 6]).is_err() {
         exit(1);
     }

@@ -108,12 +108,23 @@ global_asm!(
     "sysretq",
     ".endm",
     //
-    // The thread in r10, which waits, is made the running one; it is more important than all that are ready, by its rank in rax.
-    ".macro TAKT_IPC_PREEMPT",
-    "mov dword ptr [r10 + {WOKEN}], {READY}",
-    "movzx ecx, word ptr [r10 + {CONTEXT}]", // its id is in ch
-    "mov gs:[{PREEMPT}], cx",
-    "mov gs:[{CURRENT}], r10",
+    // The running thread, of the number and priority in r11 and esi, waits to be served by the port in r9, and its thread in r10
+    // inherits.
+    ".macro TAKT_IPC_LEND",
+    "mov [rdi + {WAIT_QUEUE}], r9",
+    "mov [rdi + {BLOCKED_ON}], r9",
+    "mov [r9 + {SOLE}], r11w",
+    "mov [rdi + {WAIT_PRIO}], sil",
+    "bts qword ptr [r10 + {INHERITS}], rsi",
+    "mov byte ptr [r10 + rsi + {COUNTS}], 1",
+    "mov r11b, {SOME}",
+    "mov [r9 + {TOP}], r11w",
+    "mov dword ptr [r9 + {OPEN}], 0",
+    "mov [r9 + {CALLER}], rdi",
+    ".endm",
+    //
+    // The run queue's first is the thread whose number is in ch, alone at its rank in rax.
+    ".macro TAKT_IPC_FIRST",
     "bts qword ptr gs:[{LEVELS}], rax",
     "mov gs:[rax + {HEAD}], ch",
     "movzx ecx, ch",
@@ -121,6 +132,15 @@ global_asm!(
     "or eax, ecx",
     "mov gs:[{RUNNING}], ax",
     "mov gs:[{BEST}], ax",
+    ".endm",
+    //
+    // The thread in r10, which waits, is made the running one; it is more important than all that are ready, by its rank in rax.
+    ".macro TAKT_IPC_PREEMPT",
+    "mov dword ptr [r10 + {WOKEN}], {READY}",
+    "movzx ecx, word ptr [r10 + {CONTEXT}]", // its id is in ch
+    "mov gs:[{PREEMPT}], cx",
+    "mov gs:[{CURRENT}], r10",
+    "TAKT_IPC_FIRST",
     ".endm",
     //
     // rsi = the handle.
@@ -146,17 +166,8 @@ global_asm!(
     "mov rdx, [r8 + rsi * 8 + {VALUES}]",
     "mov dword ptr [rdi + {WOKEN}], {WAITING_IN_QUEUE}",
     "mov qword ptr [rdi + {RESUME}], offset takt_resume_call",
-    "mov [rdi + {WAIT_QUEUE}], r9",
-    "mov [rdi + {BLOCKED_ON}], r9",
-    "mov [r9 + {SOLE}], r11w",
     "movzx esi, byte ptr [rdi + {PRIO}]",
-    "mov [rdi + {WAIT_PRIO}], sil",
-    "bts qword ptr [r10 + {INHERITS}], rsi",
-    "mov byte ptr [r10 + rsi + {COUNTS}], 1",
-    "mov r11b, {SOME}",
-    "mov [r9 + {TOP}], r11w",
-    "mov dword ptr [r9 + {OPEN}], 0",
-    "mov [r9 + {CALLER}], rdi",
+    "TAKT_IPC_LEND",
     // The receiver runs.
     "mov dword ptr [r10 + {WOKEN}], {READY}",
     "movzx ecx, word ptr [r10 + {CONTEXT}]", // its id is in ch
@@ -173,13 +184,7 @@ global_asm!(
     "TAKT_IPC_GO",
     "3:", // it is more important
     "btr qword ptr gs:[{LEVELS}], rsi",
-    "bts qword ptr gs:[{LEVELS}], rax",
-    "mov gs:[rax + {HEAD}], ch",
-    "movzx ecx, ch",
-    "shl eax, 8",
-    "or eax, ecx",
-    "mov gs:[{RUNNING}], ax",
-    "mov gs:[{BEST}], ax",
+    "TAKT_IPC_FIRST",
     "jmp 2b",
     //
     // rsi = notifications, rdx = time-out.
@@ -385,17 +390,8 @@ global_asm!(
     "mov dword ptr [r8 + {OWN_LIFE}], 0",
     "mov dword ptr [rdi + {WOKEN}], {ANNOUNCED}",
     "mov qword ptr [rdi + {RESUME}], offset takt_resume_fault",
-    "mov [rdi + {WAIT_QUEUE}], r9",
-    "mov [rdi + {BLOCKED_ON}], r9",
     "movzx r11d, word ptr [rdi + {TID}]", // and its priority
-    "mov [r9 + {SOLE}], r11w",
-    "mov [rdi + {WAIT_PRIO}], sil",
-    "bts qword ptr [r10 + {INHERITS}], rsi",
-    "mov byte ptr [r10 + rsi + {COUNTS}], 1",
-    "mov r11b, {SOME}",
-    "mov [r9 + {TOP}], r11w",
-    "mov dword ptr [r9 + {OPEN}], 0",
-    "mov [r9 + {CALLER}], rdi",
+    "TAKT_IPC_LEND",
     // The supervisor runs, before all others.
     "TAKT_IPC_PREEMPT",
     "mov rdx, [r8 + {FAULT_VALUE}]",
