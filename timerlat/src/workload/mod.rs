@@ -250,13 +250,17 @@ pub fn run(config: &Config, status: &'static Status, hooks: Hooks) -> Result<(),
     #[cfg(feature = "tasks")]
     if nr_threads == 0 && hooks.tasks.is_some() {
         user::wait_for_end()?;
+        user::withdraw();
         return wait(0);
     }
     if nr_threads == 0 {
         // Without a look at the host in between: it would be noise.
         time::sleep_until(Instant::from_cycles(SHARED.end.load(Relaxed)))?;
     }
-    wait(nr_threads)
+    wait(nr_threads)?;
+    #[cfg(feature = "tasks")]
+    user::withdraw();
+    Ok(())
 }
 
 /// Waits until all measured threads have ended.

@@ -90,8 +90,13 @@ pub(super) fn wait_for_end() -> Result<(), Error> {
             stop_now();
         }
     }
-    timerlat::withdraw(&TIMERLAT);
     Ok(())
+}
+
+/// No thread of a task is measured any more.
+pub(super) fn withdraw() {
+    timerlat::withdraw(&TIMERLAT);
+    timerlat::withdraw(&CYCLICTEST);
 }
 
 fn slot(cpu: usize) -> (&'static AtomicU64, Option<&'static SlotStats>) {
@@ -107,7 +112,12 @@ fn opened(cpu: usize) -> Result<(), abi::Error> {
     let (_, Some(stats)) = slot(cpu) else {
         return Err(abi::Error::InvalidArgument);
     };
-    if !CpuMask(CPUS.load(Relaxed)).has(cpu) || is_over(now) {
+    if !CpuMask(CPUS.load(Relaxed)).has(cpu) {
+        return Err(abi::Error::InvalidArgument);
+    }
+    if is_over(now) {
+        // The run may wait for it: another CPU's thread was too late, or the host said so, before it came.
+        ended();
         return Err(abi::Error::InvalidArgument);
     }
     let (me, period) = (thread::current(), period(cpu));
