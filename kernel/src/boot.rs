@@ -32,6 +32,11 @@ pub unsafe extern "C" fn map_stacks() {
         // SAFETY: the caller's duty: nothing runs on the stack yet, and the memory is its own.
         unsafe { paging::map_stack(stack, memory, size) }
     };
+    #[cfg(feature = "tasks")]
+    // SAFETY: the caller's duty.
+    unsafe {
+        crate::arch::ports::open(|cpu| percpu::of(cpu).tss.get());
+    };
     descriptors::map_stacks(&mut map);
     stack::map_stacks(&mut map);
 }

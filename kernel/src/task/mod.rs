@@ -31,6 +31,7 @@ pub(crate) mod object;
 mod program;
 pub mod timerlat;
 
+pub use crate::arch::ports::Ports;
 pub use fault::{Ended, Fault};
 pub use life::{start, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};

@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 
 use takt_abi::REGION;
 
+use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
 use crate::thread::Stack;
 
@@ -81,6 +82,8 @@ pub struct Program {
     pub supervisor: Option<usize>,
     /// Its handles.
     pub peers: &'static [Peer],
+    /// The ports that it may use.
+    pub ports: Option<&'static Ports>,
     /// Its thread's stack in the kernel.
     pub stack: &'static Stack<KERNEL_STACK_SIZE>,
 }
@@ -114,7 +117,7 @@ impl Program {
     /// As [`Space::map`].
     pub(super) unsafe fn map(&self, space: &Space) {
         // SAFETY: the caller's duty, here and below.
-        unsafe { space.begin(self.base) };
+        unsafe { space.begin(self.base, self.ports) };
         for segment in self.segments {
             let access = match segment.is_code {
                 true => Access::Execute,

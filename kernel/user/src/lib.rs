@@ -15,6 +15,7 @@
 //! ```
 #![no_std]
 
+pub mod device;
 #[cfg(feature = "task")]
 mod memory;
 mod syscall;

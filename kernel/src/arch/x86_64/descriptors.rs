@@ -208,6 +208,10 @@ pub(crate) unsafe fn init() {
     ] {
         let _ = gdt.append(task);
     }
+    #[cfg(feature = "tasks")]
+    // SAFETY: this CPU's own, which it is about to be told of; `boot::map_stacks` has mapped it.
+    let tss = unsafe { super::ports::descriptor(block.number() as usize, tss) };
+    #[cfg(not(feature = "tasks"))]
     // SAFETY: the block is static, so the TSS lives as long as the CPU runs.
     let tss = unsafe { Descriptor::tss_segment_unchecked(block.tss.get()) };
     let tss = gdt.append(tss);

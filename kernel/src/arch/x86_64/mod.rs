@@ -17,6 +17,8 @@ pub(crate) mod msr;
 pub(crate) mod paging;
 pub(crate) mod percpu;
 pub(crate) mod place;
+#[cfg(feature = "tasks")]
+pub(crate) mod ports;
 pub(crate) mod proof;
 pub(crate) mod record;
 pub(crate) mod resume;

@@ -301,6 +301,17 @@ pub(crate) fn load() {
     unsafe { Cr3::write(level4, Cr3Flags::empty()) };
 }
 
+/// Has the first table lead to another one.
+///
+/// # Safety
+/// On the boot CPU before others run; the entry is free, and what the table maps is in no one else's way.
+#[cfg(feature = "tasks")]
+pub(super) unsafe fn set_level4(index: usize, level3: u64) {
+    // SAFETY: only the boot CPU runs, by the caller's promise.
+    let tables = unsafe { &mut *TABLES.0.get() };
+    set(&mut tables.level4, index, level3, Flags::WRITABLE);
+}
+
 /// The table of what the kernel maps, for the tables of address spaces.
 #[cfg(feature = "tasks")]
 pub(super) fn level3() -> u64 {

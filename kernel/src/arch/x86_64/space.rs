@@ -11,6 +11,7 @@ use takt_abi::{FIRST_REGION, REGION};
 use x86_64::structures::paging::{PageTable, PageTableFlags as Flags};
 
 use super::paging::{self, PAGE};
+use super::ports::{self, Ports};
 
 /// The tables of an address space, and what of the FPU its threads have there while another space is in force.
 #[repr(C)]
@@ -82,11 +83,11 @@ impl Space {
         }
     }
 
-    /// Gives it the region at `base`, whose pages [`map`](Self::map) fills.
+    /// Gives it the region at `base`, whose pages [`map`](Self::map) fills, and these ports.
     ///
     /// # Safety
     /// It is in force nowhere, after [`boot::memory`](crate::boot::memory).
-    pub(crate) unsafe fn begin(&self, base: usize) {
+    pub(crate) unsafe fn begin(&self, base: usize, ports: Option<&'static Ports>) {
         // SAFETY: no one else uses it, by the caller's promise.
         let tables = unsafe { &mut *self.tables.get() };
         let task = Flags::WRITABLE | Flags::USER_ACCESSIBLE;
@@ -98,6 +99,14 @@ impl Space {
         paging::set(&mut tables.level3, (offset >> 30) & 511, level2, task);
         let level1 = &raw const tables.level1 as u64;
         paging::set(&mut tables.level2, (offset / REGION) & 511, level1, task);
+        // SAFETY: as above; the ports are this space's alone.
+        let segments = ports.map_or(ports::none(), |ports| unsafe { ports.fill() });
+        paging::set(
+            &mut tables.level2,
+            ports::entry(),
+            segments,
+            Flags::WRITABLE,
+        );
         // SAFETY: as above.
         unsafe { *self.cr3.get() = tables as *mut Tables as usize };
     }

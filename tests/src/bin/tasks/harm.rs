@@ -80,6 +80,27 @@ target_test! {
         Ok(())
     }
 
+    /// Ports to the byte: those that the manifest gives it, and none beside them, however wide it reads; other tasks' neither.
+    fn a_task_has_its_ports_alone(Shared) {
+        const OWN: [(u32, u32); 4] = [(0x1237, 1), (0x1238, 1), (0x1237, 2), (0xffff, 1)];
+        const OTHERS: [(u32, u32); 10] = [
+            (0x1236, 1), (0x1239, 1), (0x1236, 2), (0x1238, 2), (0x1235, 4), (0x1237, 4), (0xfffe, 1), (0xffff, 2), (0x2f8, 1), (0, 1),
+        ];
+        for (port, bytes) in OWN {
+            start(VICTIM, bytes << 16 | port)?.succeeds()?;
+        }
+        for (port, bytes) in OTHERS {
+            check_eq!((port, bytes, stopped(bytes << 16 | port)?.kind), (port, bytes, GeneralProtection));
+        }
+        // Nor has another task what this one has.
+        let keeper = start((KEEPER.0, VICTIM.1), 1 << 16 | 0x1237)?;
+        check!(matches!(keeper.end()?, Ended::Stopped(fault) if fault.kind == GeneralProtection));
+        start((KEEPER.0, VICTIM.1), 1 << 16 | 0x2fe)?.succeeds()?;
+        let keeper = start((KEEPER.0, VICTIM.1), 1 << 16 | 0x2ff)?;
+        check!(matches!(keeper.end()?, Ended::Stopped(fault) if fault.kind == GeneralProtection));
+        Ok(())
+    }
+
     /// While a task goes round with a `gs`, a direction and an alignment of its own, interrupts come as ever, and the timer of
     /// a more important thread is exact.
     fn interrupts_do_not_mind(Shared) {

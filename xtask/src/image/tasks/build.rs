@@ -60,7 +60,10 @@ pub(super) fn build(
     for arg in LINK {
         flags += &format!(" -C link-arg={arg}");
     }
-    flags += &format!(" -C link-arg=-Wl,--defsym=__task_base={:#x}", base(number));
+    let given = manifest.given(task);
+    for (name, value) in given.chain([("task_base".to_owned(), base(number))]) {
+        flags += &format!(" -C link-arg=-Wl,--defsym=__{name}={value:#x}");
+    }
     cargo
         .envs(build::variables(false))
         .env("RUSTFLAGS", flags)

@@ -1,11 +1,15 @@
 //! The manifest, `takt.app.toml`: which tasks there are, and what each is given.
 
+mod device;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+
+use device::Device;
 
 /// The highest priority of a thread.
 const MAX_PRIORITY: u8 = 99;
@@ -25,6 +29,9 @@ pub struct Manifest {
     /// The tasks. A task's number is its place.
     #[serde(rename = "task")]
     pub tasks: Vec<Task>,
+    /// The devices that tasks have.
+    #[serde(rename = "device", default)]
+    pub devices: Vec<Device>,
     /// Where it is.
     #[serde(skip)]
     pub path: PathBuf,
@@ -110,18 +117,12 @@ impl Manifest {
             );
         }
         for (number, task) in manifest.tasks.iter().enumerate() {
-            let at = |key: &str| places.line(number, key);
+            let at = |key: &str| places.line("task", number, key);
             let name = &task.name;
             if !names.insert(name) {
                 bail!("line {}: there are two tasks named `{name}`", at("name"));
             }
-            let is_word = |name: &str| {
-                !name.is_empty()
-                    && name
-                        .chars()
-                        .all(|it| it.is_ascii_alphanumeric() || "-_".contains(it))
-            };
-            if !is_word(name) {
+            if !is_word(name, "-_") {
                 bail!(
                     "line {}: `{name}` is no name: letters, digits, - and _",
                     at("name")
@@ -157,7 +158,32 @@ impl Manifest {
                 }
             }
         }
+        for (number, device) in manifest.devices.iter().enumerate() {
+            let at = |key: &str| places.line("device", number, key);
+            if manifest.number(&device.task).is_none() {
+                bail!("line {}: there is no task `{}`", at("task"), device.task);
+            }
+            device
+                .check(&manifest.devices[..number])
+                .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
+        }
         Ok(manifest)
+    }
+
+    /// What a task finds by symbols of these names, behind `__`.
+    pub fn given(&self, task: &Task) -> impl Iterator<Item = (String, u64)> {
+        let devices = self.devices_of(task);
+        devices.flat_map(|device| {
+            let name = &device.name;
+            let ports = device.ports.iter().enumerate();
+            ports.map(move |(number, ports)| (format!("takt_port_{name}_{number}"), ports.first))
+        })
+    }
+
+    /// The devices of a task.
+    pub fn devices_of(&self, task: &Task) -> impl Iterator<Item = &Device> {
+        let name = task.name.clone();
+        self.devices.iter().filter(move |it| it.task == name)
     }
 
     /// The number of another task.
@@ -192,6 +218,12 @@ fn located(said: &str, text: &str) -> anyhow::Error {
     }
 }
 
+/// Whether it is a name, of letters, digits and these.
+fn is_word(name: &str, others: &str) -> bool {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || others.contains(it);
+    !name.is_empty() && name.chars().all(is_part)
+}
+
 /// Whether a line gives this key its value.
 fn is_key(line: &str, key: &str) -> bool {
     let line = line.trim_start().strip_prefix(key);
@@ -200,30 +232,43 @@ fn is_key(line: &str, key: &str) -> bool {
 
 /// Where what stands in a manifest.
 struct Places<'t> {
-    /// The line of each task's heading, and the lines behind it with their numbers.
-    tasks: Vec<(usize, Vec<(usize, &'t str)>)>,
+    tables: Vec<Table<'t>>,
+}
+
+struct Table<'t> {
+    name: &'t str,
+    /// The line of its heading.
+    heading: usize,
+    /// The lines behind it, with their numbers.
+    lines: Vec<(usize, &'t str)>,
 }
 
 impl<'t> Places<'t> {
     fn of(text: &'t str) -> Self {
-        let mut tasks: Vec<(usize, Vec<_>)> = Vec::new();
+        let mut tables: Vec<Table<'_>> = Vec::new();
         for (at, line) in text.lines().enumerate() {
-            if line.trim_start().starts_with("[[task]]") {
-                tasks.push((at + 1, Vec::new()));
-            } else if let Some((_, lines)) = tasks.last_mut() {
-                lines.push((at + 1, line));
+            let heading = line.trim_start().strip_prefix("[[");
+            if let Some((name, _)) = heading.and_then(|it| it.split_once("]]")) {
+                tables.push(Table {
+                    name: name.trim(),
+                    heading: at + 1,
+                    lines: Vec::new(),
+                });
+            } else if let Some(table) = tables.last_mut() {
+                table.lines.push((at + 1, line));
             }
         }
-        Self { tasks }
+        Self { tables }
     }
 
-    /// The line of a task's key; that of its heading if it is written in an unusual way.
-    fn line(&self, task: usize, key: &str) -> usize {
-        let Some((heading, lines)) = self.tasks.get(task) else {
+    /// The line of a key in the table of this name and number; that of its heading if it is written in an unusual way.
+    fn line(&self, name: &str, number: usize, key: &str) -> usize {
+        let mut of_name = self.tables.iter().filter(|it| it.name == name);
+        let Some(table) = of_name.nth(number) else {
             return 1;
         };
-        let found = lines.iter().find(|(_, line)| is_key(line, key));
-        found.map_or(*heading, |(at, _)| *at)
+        let found = table.lines.iter().find(|(_, line)| is_key(line, key));
+        found.map_or(table.heading, |(at, _)| *at)
     }
 }
 
@@ -240,6 +285,109 @@ mod tests {
         let manifest = Manifest::parse(Path::new("m"), GOOD).unwrap();
         assert_eq!(manifest.number("b"), Some(1));
         assert_eq!(manifest.tasks[1].peers[0].rights, [Right::Call]);
+    }
+
+    /// Behind the tasks, from line 14 on.
+    const DEVICES: &str = "[[device]]\nname = \"c\"\ntask = \"a\"\nports = [{ first = 0x2f8, count = 8 }]\n\
+                           interrupt = { isa = 3, notification = 1 }\n\n\
+                           [[device]]\nname = \"d\"\ntask = \"b\"\nports = [{ first = 0x2e8, count = 8 }]\n\
+                           interrupt = { pin = 16, notification = 1 }\n";
+
+    #[test]
+    fn errors_about_devices_name_the_line() {
+        let good = GOOD.to_owned() + DEVICES;
+        let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+        let all: Vec<_> = manifest.devices_of(&manifest.tasks[1]).collect();
+        assert_eq!(all[0].ports[0].range(), 0x2e8..0x2f0);
+        for (old, new, words) in [
+            (
+                "task = \"b\"\np",
+                "task = \"z\"\np",
+                "line 22: there is no task `z`",
+            ),
+            (
+                "name = \"d\"",
+                "name = \"c\"",
+                "line 21: there are two devices",
+            ),
+            (
+                "name = \"d\"",
+                "name = \"d-d\"",
+                "line 21: `d-d` is no name",
+            ),
+            // Where the other one's begin and end.
+            (
+                "0x2e8, count = 8",
+                "0x2e8, count = 17",
+                "line 23: port 0x2f8 is a port of `c`",
+            ),
+            (
+                "0x2e8, count = 8",
+                "0x2ff, count = 1",
+                "line 23: port 0x2ff is a port of `c`",
+            ),
+            (
+                "0x2f8, count = 8 }",
+                "0x2f8, count = 8 }, { first = 0x2ff, count = 1 }",
+                "line 17: port 0x2ff",
+            ),
+            ("0x2e8, count = 8", "0x2e8, count = 0", "line 23: no ports"),
+            (
+                "0x2e8, count = 8",
+                "0xffff, count = 2",
+                "line 23: there are ports up to",
+            ),
+            (
+                "0x2e8, count = 8",
+                "0xcff, count = 1",
+                "line 23: the ports 0xcf8 to 0xcff are those of PCI's",
+            ),
+            (
+                "0x2e8, count = 8",
+                "0x1f, count = 1",
+                "line 23: the ports 0x0 to 0x1f are a DMA",
+            ),
+            (
+                "0x2e8, count = 8",
+                "0x100, count = 0x300",
+                "line 23: the ports 0x3b0 to",
+            ),
+            (
+                "0x2e8, count = 8",
+                "0x3ff, count = 1",
+                "line 23: the ports 0x3f8 to 0x3ff are COM1's",
+            ),
+            ("0x2e8, count = 8", "-1, count = 1", "line 23"),
+            ("pin = 16", "isa = 3", "line 24: it is the interrupt of `c`"),
+            (
+                "pin = 16",
+                "isa = 0",
+                "line 24: the interrupt 0 is the interval timer's",
+            ),
+            ("pin = 16", "isa = 16", "line 24: ISA's interrupts go to 15"),
+            ("pin = 16, ", "", "line 24: an interrupt has `isa` or `pin`"),
+            ("pin = 16", "pin = 16, isa = 5", "line 24: an interrupt has"),
+            (
+                "16, notification = 1",
+                "16, notification = 3",
+                "line 24: a notification is one bit",
+            ),
+            (
+                "16, notification = 1",
+                "16, notification = 0x40000000",
+                "line 24: a notification is one bit",
+            ),
+            (
+                "task = \"b\"\np",
+                "task = \"a\"\np",
+                "line 24: the notification is that of `c`",
+            ),
+        ] {
+            assert_ne!(good.replace(old, new), good, "{old}");
+            let error = Manifest::parse(Path::new("m"), &good.replace(old, new)).unwrap_err();
+            let said = format!("{error:#}");
+            assert!(said.contains(words), "`{new}` gave: {said}");
+        }
     }
 
     #[test]

@@ -162,12 +162,21 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             statics,
             "thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);"
         )?;
+        let ranges = ports(manifest, task)?;
+        let mut ports = "None".to_owned();
+        if !ranges.is_empty() {
+            ports = format!("Some(&PORTS_{number})");
+            writeln!(
+                statics,
+                "static PORTS_{number}: takt_kernel::task::Ports = takt_kernel::task::Ports::new(&[{ranges}]);"
+            )?;
+        }
         let supervisor = task.supervisor.as_ref().and_then(|it| manifest.number(it));
         writeln!(
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, peers: PEERS_{number}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, peers: PEERS_{number}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             program.entry,
@@ -202,6 +211,16 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         format!("{statics}static TASKS: [Task; {nr}] = [\n{tasks}];\n").as_bytes(),
     )?;
     Ok(source)
+}
+
+/// A task's ports, as ranges of Rust.
+fn ports(manifest: &Manifest, task: &Task) -> Result<String> {
+    let mut ranges = String::new();
+    for ports in manifest.devices_of(task).flat_map(|it| &it.ports) {
+        let last = ports.range().end - 1;
+        write!(ranges, "{:#x}..={last:#x}, ", ports.first)?;
+    }
+    Ok(ranges)
 }
 
 fn peers(manifest: &Manifest, task: &Task) -> Result<String> {

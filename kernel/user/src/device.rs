@@ -1,0 +1,85 @@
+//! Devices that the manifest gives a task.
+
+use core::arch::asm;
+
+/// A port of a device; [`port!`](crate::port) gives it by the device's name. One that the task was not given stops it (#GP).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Port(u16);
+
+/// Reads and writes of one width.
+macro_rules! accesses {
+    ($($read:ident $write:ident $type:ty: $in:literal $out:literal $register:tt,)*) => {
+        impl Port {
+            $(
+                /// Reads it.
+                ///
+                /// # Safety
+                /// A device may write to memory for that.
+                #[inline(always)]
+                #[must_use]
+                pub unsafe fn $read(self) -> $type {
+                    let value;
+                    // SAFETY: the caller's duty.
+                    unsafe { asm!($in, in("dx") self.0, out($register) value, options(nostack, preserves_flags)) };
+                    value
+                }
+
+                /// Writes it.
+                ///
+                /// # Safety
+                /// As for reading.
+                #[inline(always)]
+                pub unsafe fn $write(self, value: $type) {
+                    // SAFETY: the caller's duty.
+                    unsafe { asm!($out, in("dx") self.0, in($register) value, options(nostack, preserves_flags)) };
+                }
+            )*
+        }
+    };
+}
+
+accesses! {
+    read_u8 write_u8 u8: "in al, dx" "out dx, al" "al",
+    read_u16 write_u16 u16: "in ax, dx" "out dx, ax" "ax",
+    read_u32 write_u32 u32: "in eax, dx" "out dx, eax" "eax",
+}
+
+impl Port {
+    /// The one of this number.
+    #[must_use]
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// The one so far behind it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn behind(self, offset: u16) -> Self {
+        Self(self.0.wrapping_add(offset))
+    }
+}
+
+/// The number that the manifest gives the task by a name. A task that was not given it does not link.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! given {
+    ($($name:literal),+) => {{
+        unsafe extern "C" {
+            #[link_name = concat!("__takt_", $($name),+)]
+            static GIVEN: u8;
+        }
+        // Its address is the number.
+        &raw const GIVEN as usize
+    }};
+}
+
+/// The first port of the device of this name; of several ranges, the one of that number.
+#[macro_export]
+macro_rules! port {
+    ($device:literal) => {
+        $crate::port!($device, 0)
+    };
+    ($device:literal, $range:literal) => {
+        $crate::device::Port::new($crate::given!("port_", $device, "_", $range) as u16)
+    };
+}

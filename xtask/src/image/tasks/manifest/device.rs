@@ -1,0 +1,198 @@
+//! Devices that a manifest gives to tasks, and what is nobody's to give.
+
+use std::ops::Range;
+
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+use takt_abi::NOTIFICATIONS;
+
+use super::is_word;
+
+/// A device.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// What the task calls it, and traces its interrupt.
+    pub name: String,
+    /// Whose it is.
+    pub task: String,
+    /// Its ports.
+    #[serde(default)]
+    pub ports: Vec<Ports>,
+    /// Its interrupt.
+    pub interrupt: Option<Interrupt>,
+}
+
+/// Ports one behind the other.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ports {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// An interrupt.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupt {
+    /// Its number on the ISA bus.
+    pub isa: Option<u8>,
+    /// Or the I/O APICs' pin of a PCI function: level-triggered, active low.
+    pub pin: Option<u32>,
+    /// The notification that the task receives.
+    pub notification: u32,
+}
+
+/// Ports that are no task's.
+const REFUSED_PORTS: &[(Range<u64>, &str)] = &[
+    (0x00..0x20, "a DMA controller's"),
+    (0x20..0x22, "an interrupt controller's"),
+    (0x40..0x44, "the interval timer's"),
+    (0x61..0x62, "those of NMIs and the speaker"),
+    (0x64..0x65, "those of the machine's reset"),
+    (0x70..0x78, "those of the clock and of NMIs"),
+    (0x80..0x90, "a DMA controller's"),
+    (0x92..0x93, "those of the machine's reset"),
+    (0xa0..0xa2, "an interrupt controller's"),
+    (0xb2..0xb4, "those of SMIs"),
+    (0xc0..0xe0, "a DMA controller's"),
+    (0xf4..0xf8, "those that end QEMU"),
+    (0x3b0..0x3e0, "the console's screen's"),
+    (0x3f8..0x400, "COM1's, which the kernel writes to"),
+    (0x402..0x405, "those that the host holds the guest by"),
+    (0x4d0..0x4d2, "an interrupt controller's"),
+    (0x510..0x51c, "QEMU's fw_cfg's, which writes to memory"),
+    (0x600..0x680, "those of power management"),
+    (0xcf8..0xd00, "those of PCI's configuration space"),
+];
+
+/// ISA's interrupts that are no task's.
+const REFUSED_LINES: [(u8, &str); 4] = [
+    (0, "the interval timer's"),
+    (2, "an interrupt controller's"),
+    (8, "the clock's"),
+    (13, "the FPU's"),
+];
+
+impl Ports {
+    /// As the numbers that they are.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.count)
+    }
+
+    fn check(self) -> Result<()> {
+        let range = self.range();
+        ensure!(!range.is_empty(), "no ports");
+        ensure!(range.end <= 0x1_0000, "there are ports up to 0xffff");
+        for (refused, whose) in REFUSED_PORTS {
+            if overlaps(&range, refused) {
+                bail!(
+                    "the ports {:#x} to {:#x} are {whose}",
+                    refused.start,
+                    refused.end - 1
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Interrupt {
+    fn check(self) -> Result<()> {
+        ensure!(
+            self.isa.is_some() != self.pin.is_some(),
+            "an interrupt has `isa` or `pin`"
+        );
+        if let Some(isa) = self.isa {
+            ensure!(isa < 16, "ISA's interrupts go to 15");
+            if let Some((_, whose)) = REFUSED_LINES.iter().find(|(line, _)| *line == isa) {
+                bail!("the interrupt {isa} is {whose}");
+            }
+        }
+        ensure!(
+            self.notification.is_power_of_two() && self.notification & NOTIFICATIONS != 0,
+            "a notification is one bit of the lowest {}",
+            NOTIFICATIONS.count_ones()
+        );
+        Ok(())
+    }
+
+    /// Whether both are the same line.
+    fn is_same(self, other: Self) -> bool {
+        (self.isa, self.pin) == (other.isa, other.pin)
+    }
+}
+
+/// Whether two ranges have something in common.
+fn overlaps<T: Ord>(a: &Range<T>, b: &Range<T>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Device {
+    /// Looks whether it can be given away; the others are those above it. An error comes with the key that it is about.
+    pub(super) fn check(&self, others: &[Self]) -> Result<(), (&'static str, anyhow::Error)> {
+        self.check_name(others).map_err(|error| ("name", error))?;
+        self.check_ports(others).map_err(|error| ("ports", error))?;
+        self.check_interrupt(others)
+            .map_err(|error| ("interrupt", error))
+    }
+
+    fn check_name(&self, others: &[Self]) -> Result<()> {
+        let name = &self.name;
+        ensure!(
+            is_word(name, "_"),
+            "`{name}` is no name of a device: letters, digits and _"
+        );
+        ensure!(
+            others.iter().all(|other| other.name != *name),
+            "there are two devices named `{name}`"
+        );
+        Ok(())
+    }
+
+    fn check_ports(&self, others: &[Self]) -> Result<()> {
+        for (number, ports) in self.ports.iter().enumerate() {
+            ports.check()?;
+            let own = self.ports[..number].iter().map(|it| (it, self));
+            let theirs = others
+                .iter()
+                .flat_map(|it| it.ports.iter().map(move |ports| (ports, it)));
+            for (other, device) in own.chain(theirs) {
+                if overlaps(&ports.range(), &other.range()) {
+                    bail!(
+                        "port {:#x} is a port of `{}` already",
+                        ports.first.max(other.first),
+                        device.name
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_interrupt(&self, others: &[Self]) -> Result<()> {
+        let Some(own) = self.interrupt else {
+            return Ok(());
+        };
+        own.check()?;
+        for other in others {
+            let Some(interrupt) = other.interrupt else {
+                continue;
+            };
+            ensure!(
+                !own.is_same(interrupt),
+                "it is the interrupt of `{}` already",
+                other.name
+            );
+            ensure!(
+                other.task != self.task || own.notification != interrupt.notification,
+                "the notification is that of `{}` already",
+                other.name
+            );
+        }
+        Ok(())
+    }
+}
