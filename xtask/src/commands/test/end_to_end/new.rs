@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use super::stage::Done;
-use crate::image::build::{TARGET, disturbs};
+use super::stage::{Done, is_kept_from_cargo};
+use crate::image::build::TARGET;
 use crate::paths::{self, cargo};
 
 /// Cargo in the application's folder. What it builds is kept, for the next time.
@@ -22,7 +22,7 @@ fn in_folder(dir: &Path, words: &[&str]) -> Result<Done> {
 fn cargo_in(dir: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(cargo());
     for (name, _) in std::env::vars_os() {
-        if disturbs(&name.to_string_lossy()) || name == "RUSTFLAGS" {
+        if is_kept_from_cargo(&name) || name == "RUSTFLAGS" {
             command.env_remove(name);
         }
     }

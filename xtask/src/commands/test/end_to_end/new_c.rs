@@ -7,8 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Stage;
-use super::stage::Done;
-use crate::image::build::disturbs;
+use super::stage::{Done, is_kept_from_cargo};
 use crate::setup;
 
 /// What a program is told that does wrong, and the end of one that runs over its stack. Its `main` returns the number of the
@@ -19,7 +18,7 @@ const ERRORS: &str = include_str!("c_errors.c");
 fn make(dir: &Path, words: &[&str]) -> Result<Done> {
     let mut command = Command::new("make");
     for (name, _) in std::env::vars_os() {
-        if disturbs(&name.to_string_lossy()) {
+        if is_kept_from_cargo(&name) {
             command.env_remove(name);
         }
     }

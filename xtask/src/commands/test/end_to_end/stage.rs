@@ -1,5 +1,6 @@
 //! [`Stage`]: where commands are typed and looked at.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::scratch::Scratch;
+use crate::image::build::disturbs;
 use crate::paths;
 
 /// A test's own folder, and the history of its runs there. Beside it is the finished run that all look at, `first`.
@@ -85,6 +87,12 @@ impl Done {
         );
         Ok(self)
     }
+}
+
+/// Whether a variable would change what is built in a folder of an application. How cargo builds what runs on the host is not
+/// among them: with another word of that it would build this program anew.
+pub(super) fn is_kept_from_cargo(name: &OsStr) -> bool {
+    name != "CARGO_INCREMENTAL" && disturbs(&name.to_string_lossy())
 }
 
 /// Waits until something holds; gives up after a minute.
