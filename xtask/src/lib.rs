@@ -10,7 +10,7 @@
 //! | [`image`] | building the kernel image and reading its ELF file |
 //! | [`media`] | what real machines boot from |
 //! | [`qemu`] | command line, process, accelerator, the shared RAM file |
-//! | [`guest`] | reading the guest's memory: status block, RTT, its log |
+//! | [`guest`] | reading what a guest has written: its image, memory, log and trace |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
 //! | [`report`] | the results as text, JSON and CSV |
 //! | [`budget`] | latencies, costs and sizes beside their budgets |
@@ -31,8 +31,8 @@
     reason = "`output` and `term` write what can fail: into a closed pipe, onto a full disk"
 )]
 
-#[macro_use]
-pub mod term;
+#[macro_use(tell)]
+extern crate takt_base;
 
 pub mod analysis;
 pub mod attach;
@@ -42,15 +42,12 @@ pub mod commands;
 pub mod compare;
 pub mod counted;
 pub mod export;
-pub mod guest;
 pub mod history;
 pub mod image;
-pub mod input;
 pub mod media;
 pub mod named;
 pub mod osnoise;
 pub mod output;
-pub mod paths;
 pub mod prove;
 pub mod qemu;
 pub mod report;
@@ -60,6 +57,9 @@ pub mod setup;
 pub mod sweep;
 mod tool;
 pub mod tracefs;
+
+pub use takt_base::{input, paths, term};
+pub use takt_guest as guest;
 
 use std::process::ExitCode;
 

@@ -8,8 +8,8 @@ use object::write::{Object, Symbol, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
-use xtask::guest::rtt;
-use xtask::image::Elf;
+use takt_guest::Elf;
+use takt_guest::rtt;
 
 /// Where the RTT block lies in the guest's RAM. The memory that a target fills begins at 0.
 pub(crate) const RTT: u64 = 0x40;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+pub use takt_tracefs::options::Columns;
 use takt_tracer::decode::{Item, Names, Record, Role, write_item};
 
 use super::{Export, Facts};
@@ -30,53 +31,24 @@ const TASK_WIDTH: usize = 14;
 /// Of a thread's name, so much stands in a line.
 const COMM_WIDTH: usize = 7;
 
-/// What is shown, as ftrace's options of these names (with `funcgraph-` before them) say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are the options")]
-pub struct Columns {
-    pub overhead: bool,
-    pub cpu: bool,
-    pub proc: bool,
-    pub duration: bool,
-    pub abstime: bool,
-    pub irqs: bool,
-    pub tail: bool,
-}
-
 /// What stands before the text of a marker elsewhere.
 const MARK: &str = "tracing_mark_write: ";
 
-impl Default for Columns {
-    fn default() -> Self {
-        Self {
-            overhead: true,
-            cpu: true,
-            proc: false,
-            duration: true,
-            abstime: false,
-            irqs: true,
-            tail: false,
-        }
+/// The two lines above the columns.
+fn header(of: Columns) -> String {
+    let columns = [
+        (of.abstime, "      TIME         ", "       |           "),
+        (of.cpu, " CPU", " |  "),
+        (of.proc, "  TASK/PID       ", "   |    |        "),
+        (of.duration, "  DURATION   ", "   |   |      "),
+    ];
+    let mut lines = ["#".to_owned(), "#".to_owned()];
+    for (_, above, below) in columns.iter().filter(|(is_shown, ..)| *is_shown) {
+        lines[0] += above;
+        lines[1] += below;
     }
-}
-
-impl Columns {
-    /// The two lines above the columns.
-    fn header(self) -> String {
-        let columns = [
-            (self.abstime, "      TIME         ", "       |           "),
-            (self.cpu, " CPU", " |  "),
-            (self.proc, "  TASK/PID       ", "   |    |        "),
-            (self.duration, "  DURATION   ", "   |   |      "),
-        ];
-        let mut lines = ["#".to_owned(), "#".to_owned()];
-        for (_, above, below) in columns.iter().filter(|(is_shown, ..)| *is_shown) {
-            lines[0] += above;
-            lines[1] += below;
-        }
-        let [above, below] = lines;
-        format!("{above}               FUNCTION CALLS\n{below}               |   |   |   |\n")
-    }
+    let [above, below] = lines;
+    format!("{above}               FUNCTION CALLS\n{below}               |   |   |   |\n")
 }
 
 /// On whose stack a function runs.
@@ -391,7 +363,7 @@ impl<W: Write> Graph<W> {
 
 impl<W: Write> Export for Graph<W> {
     fn begin(&mut self, _: Facts) -> io::Result<()> {
-        let columns = self.columns.header();
+        let columns = header(self.columns);
         write!(self.out, "# tracer: function_graph\n#\n{columns}")
     }
 

@@ -2,17 +2,13 @@
 
 pub mod build;
 pub mod disassembly;
-pub mod elf;
 pub mod elsewhere;
-pub mod events;
 pub mod functions;
 pub mod lean;
 pub mod library;
-pub mod signature;
 pub mod small;
-pub mod symbolize;
 pub mod tasks;
 
 pub use build::{Built, Recipe};
-pub use elf::Elf;
 pub use lean::Kept;
+pub use takt_guest::{Elf, elf, events, signature, symbolize};

@@ -2,7 +2,6 @@
 
 mod build;
 mod manifest;
-mod names;
 mod pack;
 
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 pub use manifest::Manifest;
-pub use names::Names;
+pub use takt_guest::tasks::Names;
 
 use crate::paths;
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Accel;
 
-/// Guest RAM in MiB.
-pub const RAM_MIB: u64 = 64;
+pub use takt_guest::ram::RAM_MIB;
 
 /// A machine to boot. All of its files are named here, so that a run is repeated by repeating the
 /// command.

@@ -9,7 +9,6 @@ mod pin;
 pub mod pipe;
 pub mod process;
 pub mod qmp;
-pub mod ram;
 pub mod registers;
 mod served;
 
@@ -19,9 +18,9 @@ pub use exit::GuestExit;
 pub use gate::Gate;
 pub use process::Process;
 pub use qmp::Qmp;
-pub use ram::Ram;
 pub use registers::Registers;
 pub use served::Served;
+pub use takt_guest::ram::{self, Ram};
 
 use std::env;
 use std::ffi::OsString;

@@ -28,7 +28,6 @@ pub mod counts;
 pub mod guest;
 pub mod launch;
 pub mod mount;
-pub mod options;
 pub mod session;
 pub mod shell;
 mod snapshot;
@@ -39,9 +38,9 @@ mod errors;
 pub mod files;
 mod format;
 mod render;
-pub mod syntax;
 
 pub use session::Session;
+pub use takt_tracefs::{options, syntax};
 
 /// What an access comes to: the numbers of errors are Linux's.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;

@@ -2,8 +2,8 @@
 //!
 //! Input: one byte, bit 0 of which asks for repaired checksums, and the stream.
 
+use takt_guest::frames::FrameReader;
 use takt_tracer::wire::FrameHeader;
-use xtask::run::frames::FrameReader;
 
 use crate::sample;
 

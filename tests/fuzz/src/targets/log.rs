@@ -2,7 +2,7 @@
 //!
 //! Input: one byte, bit 0 of which chooses the encoding (0: rzCOBS, the guest's; 1: raw), and the log's bytes.
 
-use xtask::guest::log::Decoder;
+use takt_guest::log::Decoder;
 
 use crate::image;
 

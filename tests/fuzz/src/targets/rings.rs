@@ -3,10 +3,10 @@
 //! Input: how many CPUs, where their memory begins, how far apart it is, where in it the ring's control words are (`u64`
 //! each), bytes of a sub-buffer and number of them (`u32`), and the guest's memory from address 0 on.
 
+use takt_guest::Elf;
+use takt_guest::percpu::PerCpu;
+use takt_guest::rings;
 use takt_tracer::ring::Word;
-use xtask::guest::percpu::PerCpu;
-use xtask::guest::rings;
-use xtask::image::Elf;
 
 use crate::image;
 use crate::sample::{self, SUB};

@@ -2,9 +2,9 @@
 //!
 //! Input: the guest's memory from address 0 on. The block is at 0x40.
 
-use xtask::guest::rtt::{ID, Rtt};
-use xtask::image::Elf;
-use xtask::qemu::Ram;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::rtt::{ID, Rtt};
 
 use crate::image::{self, RTT};
 

@@ -2,8 +2,8 @@
 //!
 //! Input: what a user types.
 
-use xtask::tracefs::options::{NAMES, Options, split};
-use xtask::tracefs::syntax::{Command, parse};
+use takt_tracefs::options::{NAMES, Options, split};
+use takt_tracefs::syntax::{Command, parse};
 
 /// Parses, writes it out again with every word quoted, and parses that.
 ///

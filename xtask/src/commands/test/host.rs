@@ -10,7 +10,7 @@ use crate::paths::{self, cargo};
 
 /// What is tested, with the features that its tests need. Of the board these are the modules that know no machine,
 /// of the fuzz targets it is their seeds, and of the kernel what its documentation shows: above all what does not compile.
-const CRATES: [&str; 24] = [
+const CRATES: [&str; 30] = [
     "test",
     "--no-fail-fast",
     "--package",
@@ -27,6 +27,12 @@ const CRATES: [&str; 24] = [
     "takt-board",
     "--package",
     "xtask",
+    "--package",
+    "takt-base",
+    "--package",
+    "takt-guest",
+    "--package",
+    "takt-tracefs",
     "--package",
     "takt-report",
     "--package",

@@ -218,7 +218,7 @@ fn columns_are_ftraces_options() {
     ];
     let all = Columns::default();
     assert_eq!(
-        all.header(),
+        header(all),
         "# CPU  DURATION                  FUNCTION CALLS\n# |     |   |                     |   |   |   |\n"
     );
     let all_on = Columns {
@@ -254,7 +254,7 @@ fn columns_are_ftraces_options() {
     };
     assert_eq!(shown(&lines, none), ["f1() {", "}"]);
     assert_eq!(
-        none.header(),
+        header(none),
         "#               FUNCTION CALLS\n#               |   |   |   |\n"
     );
 }

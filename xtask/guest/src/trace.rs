@@ -10,9 +10,9 @@ use takt_timerlat::stats::MAX_CPUS;
 use takt_tracer::decode::{EventTable, Item, Names, Threads, TraceFile, write_item};
 use takt_tracer::wire::{FileHeader, FrameHeader};
 
-use crate::image::symbolize::{Inlined, SymbolNames};
-use crate::image::{Elf, events};
-use crate::input;
+use crate::symbolize::{Inlined, SymbolNames};
+use crate::{Elf, events};
+use takt_base::input;
 
 /// The symbol whose value is the image's number of CPUs (`takt_kernel::config`).
 const NR_IDLE: &str = "takt_max_cpus";

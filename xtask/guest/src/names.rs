@@ -2,8 +2,8 @@
 
 use takt_timerlat::stats::view::Memory;
 
-use crate::image::Elf;
-use crate::qemu::Ram;
+use crate::Elf;
+use crate::Ram;
 
 /// Longer names are garbage.
 const MAX_NAME: u64 = 64;

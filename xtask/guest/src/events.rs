@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use takt_tracer::decode::EventTable;
 
-use super::Elf;
-use crate::term::WithHelp;
+use crate::Elf;
+use takt_base::term::WithHelp;
 
 /// The section with the descriptions. It is not loaded.
 const SECTION: &str = ".takt.meta";

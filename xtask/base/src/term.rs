@@ -23,6 +23,7 @@ impl Write for Stderr {
 }
 
 /// Writes a line to [`Stderr`]: in the place of `eprintln`, which panics where that cannot be done.
+#[macro_export]
 macro_rules! tell {
     ($($text:tt)*) => {
         $crate::term::write_stderr(&(format!($($text)*) + "\n"))

@@ -1,22 +1,40 @@
-//! Reading the guest's memory.
+//! Reading what a guest has written: its image, its memory and what it sends. Nothing that is read here is trusted.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`elf`] | an image's ELF file |
+//! | [`symbolize`], [`signature`] | what its debug information says of functions |
+//! | [`events`], [`tasks`] | the trace events and the protected tasks of an image |
+//! | [`ram`] | the guest's RAM as a file |
+//! | [`percpu`], [`names`], [`stacks`] | CPUs, threads and stacks in it |
+//! | [`rtt`], [`rings`] | the log and the trace in it that were not sent yet |
+//! | [`frames`] | the stream that a guest sends |
+//! | [`log`](mod@log), [`trace`] | both of them decoded |
+#![forbid(unsafe_code)]
 
+pub mod elf;
+pub mod events;
+pub mod frames;
 pub mod log;
 pub mod names;
 pub mod percpu;
+pub mod ram;
 pub mod rings;
 pub mod rtt;
+pub mod signature;
 pub mod stacks;
-
+pub mod symbolize;
+pub mod tasks;
 pub mod trace;
+
+pub use elf::Elf;
+pub use ram::Ram;
 
 use std::io;
 
 use anyhow::Result;
 use takt_timerlat::stats::view::Memory;
 use takt_timerlat::stats::{Status, StatusView};
-
-use crate::image::Elf;
-use crate::qemu::Ram;
 
 /// Frames that the guest could not get rid of; none if the image does not count them.
 ///

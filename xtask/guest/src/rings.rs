@@ -7,9 +7,9 @@ use takt_tracer::ring::Word;
 use takt_tracer::ring::observer::{Observed, Observer, RingView};
 
 use super::percpu::PerCpu;
-use crate::image::Elf;
-use crate::qemu::Ram;
-use crate::qemu::command::RAM_MIB;
+use crate::Elf;
+use crate::Ram;
+use crate::ram::RAM_MIB;
 
 /// The symbols whose values are a sub-buffer's size and their number in a ring (`takt_kernel::config`).
 pub const SUB_SIZE: &str = "takt_trace_sub_size";

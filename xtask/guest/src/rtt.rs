@@ -15,8 +15,8 @@ use std::io;
 
 use takt_timerlat::stats::view::Memory;
 
-use crate::image::Elf;
-use crate::qemu::Ram;
+use crate::Elf;
+use crate::Ram;
 
 /// Name of the symbol.
 pub const SYMBOL: &str = "_SEGGER_RTT";

@@ -6,8 +6,8 @@ use addr2line::gimli::{
     DwAt, Dwarf, Unit, UnitOffset,
 };
 
-use super::Elf;
-use super::elf::Slice;
+use crate::Elf;
+use crate::elf::Slice;
 
 /// A result of more bytes than this is written where a hidden argument points to.
 const IN_REGISTERS: u64 = 16;

@@ -13,13 +13,13 @@ use takt_timerlat::stats::Status;
 use takt_timerlat::sweep::SweepBlock;
 use takt_tracer::control::ControlBlock;
 
-use crate::input;
-use crate::term::Help;
+use takt_base::input;
+use takt_base::term::Help;
 
 /// Bytes of the debug information.
-pub(super) type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
+pub type Slice<'e> = gimli::EndianSlice<'e, gimli::RunTimeEndian>;
 /// The same, which holds on to the image.
-pub(super) type Owned = gimli::EndianArcSlice<gimli::RunTimeEndian>;
+pub type Owned = gimli::EndianArcSlice<gimli::RunTimeEndian>;
 
 /// An image's ELF file, read.
 #[derive(Debug)]
@@ -104,7 +104,12 @@ impl Elf {
         Self::parse(path, data).with_context(|| format!("{} is not an image", path.display()))
     }
 
-    pub(super) fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
+    /// Reads these bytes; `path` is where they are said to be from.
+    ///
+    /// # Errors
+    ///
+    /// If they are no such file.
+    pub fn parse(path: &Path, data: Vec<u8>) -> Result<Self> {
         let file = object::File::parse(&*data)?;
         let symbols = file
             .symbols()
@@ -256,7 +261,7 @@ impl Elf {
     }
 
     /// Where in the file so many bytes of code begin.
-    pub(super) fn offset_of_code(&self, address: u64, len: usize) -> Option<usize> {
+    pub fn offset_of_code(&self, address: u64, len: usize) -> Option<usize> {
         let range = self.range_of_code(address)?;
         (range.len() >= len && range.end <= self.data.len()).then_some(range.start)
     }
@@ -278,7 +283,7 @@ impl Elf {
     /// # Errors
     ///
     /// If it makes no sense.
-    pub(super) fn dwarf(&self) -> gimli::Result<gimli::Dwarf<Slice<'_>>> {
+    pub fn dwarf(&self) -> gimli::Result<gimli::Dwarf<Slice<'_>>> {
         gimli::Dwarf::load(|id| {
             let data = self.section(id.name()).unwrap_or_default();
             Ok(Slice::new(data, gimli::RunTimeEndian::Little))

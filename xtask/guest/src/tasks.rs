@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use takt_abi::{FIRST_REGION, REGION};
 
-use crate::image::Elf;
-use crate::image::symbolize::Symbolizer;
+use crate::Elf;
+use crate::symbolize::Symbolizer;
 
 /// Of each task the bytes of its file, 4 of their number before them.
 const SECTION: &str = ".takt.task_elf";

@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use defmt_decoder::{DecodeError, Encoding, Frame, Locations, StreamDecoder, Table};
 use serde::Serialize;
 
-use crate::image::Elf;
-use crate::image::tasks::Names;
-use crate::term;
+use crate::Elf;
+use crate::tasks::Names;
+use takt_base::term;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
 /// guest that died may have left anything.
@@ -86,7 +86,7 @@ impl Decoder {
                 .into_owned(),
             file: place.map(|place| {
                 let file = place.file.to_string_lossy();
-                crate::paths::shown_source(&file).to_owned()
+                takt_base::paths::shown_source(&file).to_owned()
             }),
             line: place.map(|place| place.line),
             module: place.map(|place| place.module.clone()),

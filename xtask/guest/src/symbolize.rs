@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object, ObjectSection};
 
-use super::Elf;
-use super::elf::{Owned, Slice};
+use crate::Elf;
+use crate::elf::{Owned, Slice};
 
 /// The functions of an image by address.
 #[derive(Debug)]
@@ -276,9 +276,9 @@ fn place_text(place: &addr2line::Location<'_>) -> String {
         .map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }
 
-/// As [`crate::paths::shown_source`]; those of the standard library from `library/` on.
+/// As [`takt_base::paths::shown_source`]; those of the standard library from `library/` on.
 fn shorten(file: &str) -> &str {
-    let shown = crate::paths::shown_source(file);
+    let shown = takt_base::paths::shown_source(file);
     shown.find("/library/").map_or(shown, |at| &shown[at + 1..])
 }
 

@@ -4,8 +4,8 @@ use std::io;
 
 use takt_timerlat::stats::view::Memory;
 
-use crate::image::Elf;
-use crate::qemu::Ram;
+use crate::Elf;
+use crate::Ram;
 
 /// More CPUs than this no image has.
 const MAX_CPUS: u64 = 256;

@@ -2,7 +2,32 @@
 
 use takt_tracer::control::Setting;
 
-use crate::export::graph::Columns;
+/// What is shown of a graph of functions, as ftrace's options of these names (with `funcgraph-` before them) say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the options")]
+pub struct Columns {
+    pub overhead: bool,
+    pub cpu: bool,
+    pub proc: bool,
+    pub duration: bool,
+    pub abstime: bool,
+    pub irqs: bool,
+    pub tail: bool,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self {
+            overhead: true,
+            cpu: true,
+            proc: false,
+            duration: true,
+            abstime: false,
+            irqs: true,
+            tail: false,
+        }
+    }
+}
 
 /// How a trace is shown, as ftrace's options of these names say; `graph` are those of function_graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

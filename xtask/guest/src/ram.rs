@@ -13,8 +13,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use takt_timerlat::stats::view::Memory;
 
-use super::command::RAM_MIB;
-use crate::paths;
+use takt_base::paths;
+
+/// Guest RAM in MiB.
+pub const RAM_MIB: u64 = 64;
 
 /// A file of the size of the guest's RAM. Its name is gone as soon as QEMU has it open, or when
 /// this is dropped at the latest.

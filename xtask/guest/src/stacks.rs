@@ -6,8 +6,8 @@ use takt_timerlat::stats::view::Memory;
 use takt_tracer::frame::words_to_return;
 
 use super::names::Threads;
-use crate::image::Elf;
-use crate::qemu::Ram;
+use crate::Elf;
+use crate::Ram;
 
 /// More calls than this are no stack.
 const MAX_CALLS: usize = 256;
