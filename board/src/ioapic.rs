@@ -205,6 +205,13 @@ impl Line {
         ROUTED.with(|_| register(self.io_apic, self.index).write(self.low | MASKED));
     }
 
+    /// Its I/O APIC, the register there that masks it, and what that is while the line is unmasked and masked.
+    #[cfg(all(feature = "image", feature = "tasks"))]
+    pub(crate) fn registers(&self) -> (*mut u32, u32, [u32; 2]) {
+        let io_apic = self.io_apic.address as usize as *mut u32;
+        (io_apic, self.index, [self.low, self.low | MASKED])
+    }
+
     /// Has the next ones come to another CPU.
     ///
     /// # Errors

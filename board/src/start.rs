@@ -182,6 +182,8 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     #[cfg(feature = "devices")]
     {
         crate::ioapic::init(core::mem::take(&mut tables.wiring));
+        #[cfg(feature = "tasks")]
+        crate::tasks::wire_all();
         crate::pci::init(tables.ecam);
         crate::drivers::init(&tables);
     }

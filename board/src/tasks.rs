@@ -5,6 +5,10 @@ use takt_kernel::task::{self, Ended};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::Instant;
 
+mod lines;
+
+pub(crate) use lines::wire_all;
+
 mod packed {
     include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
 

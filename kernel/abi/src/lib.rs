@@ -7,7 +7,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -93,6 +93,8 @@ numbers! {
     TimerlatClose = 15,
     /// As [`Call::Call`], but waits for the reply until the time `rdx` at most.
     CallUntil = 16,
+    /// Lets the device's interrupts come again whose notifications are `rsi`.
+    Acknowledge = 17,
 }
 
 numbers! {

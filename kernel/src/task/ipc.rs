@@ -19,7 +19,7 @@ use super::program::Peer;
 use crate::clock::Instant;
 use crate::probe::trace;
 use crate::sched;
-use crate::section::{self, Kernel};
+use crate::section::{self, Kernel, Kind, Section};
 use crate::switch::{self, Handoff};
 use crate::thread::tcb::{TcbRef, Wait, Woken};
 use crate::wait;
@@ -199,11 +199,27 @@ impl Port {
             section.leave_quietly();
             return Err(error);
         }
+        Ok(self.add(section, bits))
+    }
+
+    /// Adds those of a device, in its handler, unless the task is dead.
+    #[inline(always)]
+    pub(super) fn raise(&self, bits: u32) {
+        let section = section::enter_irq();
+        if self.life.load(Relaxed) == 0 {
+            return section.release();
+        }
+        // A switch is the interrupt's end.
+        let _ = self.add(section, bits).finish_staying();
+    }
+
+    #[inline(always)]
+    fn add<K: Kind>(&self, section: Section<K>, bits: u32) -> Handoff {
         let all = self.bits.load(Relaxed) | bits;
         let mask = self.mask.load(Relaxed);
         if all & mask == 0 || !self.is_open(&section) {
             self.bits.store(all, Relaxed);
-            return Ok(Handoff::stay(section, Ok(())));
+            return Handoff::stay(section, Ok(()));
         }
         self.bits.store(all & !mask, Relaxed);
         self.open.store(0, Relaxed);
@@ -212,7 +228,7 @@ impl Port {
         frame.set_message(&[0; WORDS]);
         frame.give(Ok(u64::from(all & mask)));
         let tid = section.look_at(thread).tid;
-        Ok(switch::wake_taken(section, tid))
+        switch::wake_taken(section, tid)
     }
 
     /// [`Call::Receive`](takt_abi::Call::Receive), by the task's thread.

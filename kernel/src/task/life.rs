@@ -88,6 +88,7 @@ impl Task {
     /// Its thread begins a life, which may be another one.
     fn begin(&'static self) -> ! {
         self.renew_all();
+        self.route();
         // SAFETY: the task's own thread, in the kernel.
         unsafe { self.program.refresh() };
         self.port.open_for(self.generation());
@@ -104,6 +105,7 @@ impl Task {
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
         self.port.close();
+        self.mask();
     }
 
     /// A line about its fault, one of those that it may log: a task that faults over and over is not to fill the log.

@@ -9,6 +9,8 @@
 //! | `life` | how a task begins, is stopped and begins anew |
 //! | `log` | lines of text that it logs |
 //! | `ipc` | messages and notifications |
+//! | `gate` | how a line of interrupts is masked |
+//! | `device` | interrupts of devices that tasks have |
 //! | [`timerlat`] | threads of tasks that timerlat measures |
 //! | `calls` | what comes in from ring 3 |
 //!
@@ -22,8 +24,10 @@
 //! * A task's thread keeps the port's mutex from its beginning to its end.
 
 pub(crate) mod calls;
+mod device;
 mod fault;
 pub(crate) mod frame;
+pub(crate) mod gate;
 mod ipc;
 mod life;
 mod log;
@@ -32,9 +36,10 @@ mod program;
 pub mod timerlat;
 
 pub use crate::arch::ports::Ports;
+pub use device::{Lines, set_lines};
 pub use fault::{Ended, Fault};
 pub use life::{start, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
-pub use program::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment};
+pub use program::{Aligned, Interrupt, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Source};
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;

@@ -12,6 +12,7 @@ use crate::arch::space::Space;
 use crate::sync::mutex_state::RawMutex;
 
 use super::fault::Ended;
+use super::gate::Gate;
 use super::log::Log;
 use super::program::Program;
 
@@ -37,6 +38,7 @@ pub struct Task {
     pub(crate) fault_value: AtomicU64,
     pub(crate) handles: Handles,
     pub(crate) port: Port,
+    pub(crate) gate: Gate,
     pub(super) log: UnsafeCell<Log>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
@@ -111,6 +113,7 @@ impl Task {
                 bits: AtomicU32::new(0),
                 caller: AtomicUsize::new(0),
             },
+            gate: Gate::new(),
             log: UnsafeCell::new(Log::new()),
             ended: UnsafeCell::new(None),
         }

@@ -58,6 +58,27 @@ pub struct Peer {
     pub badge: u32,
 }
 
+/// An interrupt of a device that a task has.
+pub struct Interrupt {
+    /// The device's name.
+    pub device: &'static str,
+    /// Where it comes in.
+    pub source: Source,
+    /// The notification that the task receives.
+    pub notification: u32,
+    /// Its number among all interrupts of tasks.
+    pub number: usize,
+}
+
+/// Where an interrupt comes in.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// On the ISA bus, with this number.
+    Isa(u8),
+    /// At this pin of the I/O APICs, level-triggered and active low: a PCI function's.
+    Pin(u32),
+}
+
 /// A program.
 pub struct Program {
     /// Its name.
@@ -82,6 +103,10 @@ pub struct Program {
     pub supervisor: Option<usize>,
     /// Its handles.
     pub peers: &'static [Peer],
+    /// Its devices' interrupts.
+    pub interrupts: &'static [Interrupt],
+    /// The notifications of all of these.
+    pub interrupt_notifications: u32,
     /// The ports that it may use.
     pub ports: Option<&'static Ports>,
     /// Its thread's stack in the kernel.

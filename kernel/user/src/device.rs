@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use crate::{Error, syscall};
+
 /// A port of a device; [`port!`](crate::port) gives it by the device's name. One that the task was not given stops it (#GP).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port(u16);
@@ -71,6 +73,24 @@ macro_rules! given {
         // Its address is the number.
         &raw const GIVEN as usize
     }};
+}
+
+/// Lets the devices' interrupts come again whose notifications these are. Each is masked from when it comes until then, and at
+/// the beginning of a life. Whoever acknowledges an interrupt of the ISA bus, which is told once when it begins, looks behind that
+/// what the device wants, or may miss what came in between.
+///
+/// # Errors
+/// [`Error::NoHandle`] if one is no interrupt of the task's.
+pub fn acknowledge(notifications: u32) -> Result<(), Error> {
+    syscall::acknowledge(notifications)
+}
+
+/// The notification of the interrupt of the device of this name.
+#[macro_export]
+macro_rules! interrupt {
+    ($device:literal) => {
+        $crate::given!("interrupt_", $device) as u32
+    };
 }
 
 /// The first port of the device of this name; of several ranges, the one of that number.

@@ -185,6 +185,11 @@ pub fn reply_and_receive(message: Message, mask: u32, deadline: u64) -> Result<R
     ))
 }
 
+#[inline(always)]
+pub(crate) fn acknowledge(notifications: u32) -> Result<(), Error> {
+    short(Call::Acknowledge, notifications.into(), 0).map(|_| ())
+}
+
 pub(crate) fn timerlat_open(cpu: u32) -> Result<(), Error> {
     short(Call::TimerlatOpen, cpu.into(), 0).map(|_| ())
 }

@@ -3,6 +3,7 @@
 #![no_main]
 
 mod client;
+mod driver;
 mod harm;
 mod measured;
 mod mix;
@@ -20,6 +21,7 @@ const VICTIM: u64 = 4;
 const BELL: u64 = 5;
 const SUPERVISOR: u64 = 6;
 const MEASURED: u64 = 7;
+const DRIVER: u64 = 8;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -31,6 +33,7 @@ fn main(argument: u64) {
         BELL => mix::bell(),
         SUPERVISOR => mix::supervisor(),
         MEASURED => measured::run(what),
+        DRIVER => driver::run(what),
         _ => exit(99),
     }
 }

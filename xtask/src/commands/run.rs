@@ -15,8 +15,9 @@ use super::{log, trace};
 use crate::cli::Run;
 use crate::image::elsewhere::Elsewhere;
 use crate::image::symbolize::Symbolizer;
+use crate::image::tasks::Manifest;
 use crate::image::{Elf, Recipe, elsewhere};
-use crate::qemu::command::shell;
+use crate::qemu::command::{escape, shell};
 use crate::qemu::{Accel, Machine, Ram};
 use crate::report::load::Facts;
 use crate::run::boot::boot;
@@ -29,6 +30,9 @@ use crate::{input, output, paths, setup, term};
 
 /// The kernel's events that are recorded unless the user says otherwise.
 const KERNEL_EVENTS: [&str; 6] = ["sched", "irq", "timer", "mutex", "task", "print"];
+
+/// COM2's first port.
+const COM2: u64 = 0x2f8;
 
 /// How long a guest without a console may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +53,7 @@ pub(super) fn run(flags: &Run) -> Result<ExitCode> {
     )?;
     let ram = Ram::create(run_folder.path())?;
     let machine = machine(flags, &elf, run_folder.path(), &ram)?;
-    let more = more(flags);
+    let more = more(flags, run_folder.path())?;
     let command = format!("{} {}\n", machine.to_shell(), shell(&more));
     fs::write(run_folder.path().join(folder::CMDLINE), command)?;
     let console = flags.serial.as_ref().map(Console::open).transpose()?;
@@ -94,9 +98,16 @@ pub(super) fn show(elf: &Elf, dir: &Path, has_seen_serial: bool) -> Result<()> {
     log.and(trace).and(serial()).map(drop)
 }
 
-/// More arguments for QEMU.
-fn more(flags: &Run) -> Vec<OsString> {
-    flags.qemu.split_whitespace().map(Into::into).collect()
+/// More arguments for QEMU: the user's, and COM2 if a task has it.
+fn more(flags: &Run, dir: &Path) -> Result<Vec<OsString>> {
+    let mut more: Vec<_> = flags.qemu.split_whitespace().map(Into::into).collect();
+    let manifest = flags.manifest.as_deref().map(Manifest::read).transpose()?;
+    if manifest.is_some_and(|it| it.has_port(COM2)) {
+        let sent = dir.join(folder::COM2);
+        let link = format!("file,id=com2,path={}", escape(&sent));
+        more.extend(["-chardev", &link, "-serial", "chardev:com2"].map(Into::into));
+    }
+    Ok(more)
 }
 
 fn image(flags: &Run) -> Result<Elf> {

@@ -37,6 +37,8 @@ pub const IMAGE: &str = "takt.elf";
 pub const CMDLINE: &str = "qemu-cmdline.txt";
 /// What the guest wrote to its serial port.
 pub const SERIAL: &str = "serial.txt";
+/// What the guest wrote to COM2, where a task has it.
+pub const COM2: &str = "com2.txt";
 /// What QEMU itself said; there only if it said something.
 pub const MESSAGES: &str = "qemu-messages.txt";
 

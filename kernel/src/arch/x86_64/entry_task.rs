@@ -22,7 +22,12 @@ use super::sse::keeps;
 use crate::config::MAX_CPUS;
 use crate::task::calls;
 use crate::task::frame::Frame;
+use crate::task::gate::{self, Gate};
+use crate::task::object::Task;
 use crate::thread::tcb::{self, Tcb};
+
+/// Where a task's gate is behind its space.
+const GATE: isize = offset_of!(Task, gate) as isize - offset_of!(Task, space) as isize;
 
 global_asm!(
     ".section .text.hot.task, \"ax\"",
@@ -53,6 +58,9 @@ global_asm!(
     "je takt_ipc_reply_only",
     "test rax, rax", // nothing to do, and nothing was changed
     "jz takt_call_null",
+    "cmp rax, {ACKNOWLEDGE}",
+    "je takt_acknowledge",
+    "takt_call_rest:",
     "mov rsp, gs:[{CURRENT}]",
     "mov rsp, [rsp + {STACK_TOP}]",
     "push gs:[{TASK_RSP}]",
@@ -126,6 +134,25 @@ global_asm!(
     "cli",
     "jmp takt_call_leave",
     "takt_call_null:",
+    "mov rsp, gs:[{TASK_RSP}]",
+    "sysretq",
+    // The first of its interrupts comes again, whose notification is rsi. Where more is to be done, nothing is done here.
+    "takt_acknowledge:",
+    "cmp dword ptr [takt_listeners], 0", // with several CPUs that is so
+    "jne takt_call_rest",
+    "mov rdi, gs:[{CURRENT}]",
+    "mov r8, [rdi + {SPACE}]",
+    "mov edi, [r8 + {NOTIFICATION}]",
+    "cmp rdi, rsi",
+    "jne takt_call_rest",
+    "mov rdi, [r8 + {IO_APIC}]",
+    "mov eax, [r8 + {REGISTER}]",
+    "mov [rdi], eax",
+    "mov eax, [r8 + {UNMASKED}]",
+    "mov [rdi + 4 * {DATA}], eax",
+    ".irp r, eax,edx,edi,r8d",
+    "xor \\r, \\r",
+    ".endr",
     "mov rsp, gs:[{TASK_RSP}]",
     "sysretq",
     //
@@ -240,6 +267,12 @@ global_asm!(
     LABEL_ALIGN = const if cfg!(feature = "function") { 64 } else { 1 },
     key = sym crate::probe::places::IRQ_ON,
     CALL = const Call::Call as u8,
+    ACKNOWLEDGE = const Call::Acknowledge as u8,
+    NOTIFICATION = const GATE + offset_of!(Gate, notification) as isize,
+    REGISTER = const GATE + offset_of!(Gate, register) as isize,
+    UNMASKED = const GATE + offset_of!(Gate, unmasked) as isize,
+    IO_APIC = const GATE + offset_of!(Gate, io_apic) as isize,
+    DATA = const gate::DATA,
     NOTIFY = const Call::Notify as u8,
     REPLY = const Call::Reply as u8,
     REPLY_AND_RECEIVE = const Call::ReplyAndReceive as u8,

@@ -2,6 +2,7 @@
 #![no_std]
 #![no_main]
 
+mod devices;
 mod harm;
 mod measured;
 mod messages;

@@ -17,6 +17,8 @@ const MAX_PRIORITY: u8 = 99;
 const PAGE: u64 = 4096;
 /// As the kernel has it.
 const MAX_PEERS: usize = 16;
+/// As many as there are vectors for their interrupts.
+const MAX_DEVICES: usize = 32;
 /// Tasks, as the kernel has it.
 const MAX_TASKS: usize = 64;
 
@@ -158,6 +160,11 @@ impl Manifest {
                 }
             }
         }
+        let nr = manifest.devices.len();
+        ensure!(
+            nr <= MAX_DEVICES,
+            "{nr} devices are more than {MAX_DEVICES}"
+        );
         for (number, device) in manifest.devices.iter().enumerate() {
             let at = |key: &str| places.line("device", number, key);
             if manifest.number(&device.task).is_none() {
@@ -170,13 +177,25 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Whether a task has this port.
+    #[must_use]
+    pub fn has_port(&self, port: u64) -> bool {
+        let mut ports = self.devices.iter().flat_map(|it| &it.ports);
+        ports.any(|it| it.range().contains(&port))
+    }
+
     /// What a task finds by symbols of these names, behind `__`.
     pub fn given(&self, task: &Task) -> impl Iterator<Item = (String, u64)> {
         let devices = self.devices_of(task);
         devices.flat_map(|device| {
             let name = &device.name;
             let ports = device.ports.iter().enumerate();
-            ports.map(move |(number, ports)| (format!("takt_port_{name}_{number}"), ports.first))
+            let ports = ports.map(move |(number, it)| (format!("port_{name}_{number}"), it.first));
+            let interrupt = device.interrupt.iter();
+            let interrupt =
+                interrupt.map(move |it| (format!("interrupt_{name}"), it.notification.into()));
+            let all = ports.chain(interrupt);
+            all.map(|(given, value)| (format!("takt_{given}"), value))
         })
     }
 

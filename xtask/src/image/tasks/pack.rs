@@ -119,7 +119,7 @@ impl Program {
 pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Result<PathBuf> {
     let mut statics = String::from(
         "// Made by xtask.\n\
-         use takt_kernel::task::{Aligned, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Task};\n\
+         use takt_kernel::task::{Aligned, Interrupt, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Task};\n\
          use takt_kernel::thread_stack;\n",
     );
     let mut tasks = String::new();
@@ -162,6 +162,13 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             statics,
             "thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);"
         )?;
+        writeln!(
+            statics,
+            "static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
+            interrupts(manifest, task)?
+        )?;
+        let told = manifest.devices_of(task).filter_map(|it| it.interrupt);
+        let told = told.fold(0, |all, it| all | it.notification);
         let ranges = ports(manifest, task)?;
         let mut ports = "None".to_owned();
         if !ranges.is_empty() {
@@ -176,7 +183,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, peers: PEERS_{number}, ports: {ports}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, peers: PEERS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             program.entry,
@@ -221,6 +228,26 @@ fn ports(manifest: &Manifest, task: &Task) -> Result<String> {
         write!(ranges, "{:#x}..={last:#x}, ", ports.first)?;
     }
     Ok(ranges)
+}
+
+/// A task's interrupts, as Rust. Their numbers are those of their devices.
+fn interrupts(manifest: &Manifest, task: &Task) -> Result<String> {
+    let mut text = String::new();
+    for (number, device) in manifest.devices.iter().enumerate() {
+        let Some(interrupt) = device.interrupt.filter(|_| device.task == task.name) else {
+            continue;
+        };
+        let source = match (interrupt.isa, interrupt.pin) {
+            (Some(isa), _) => format!("Isa({isa})"),
+            (None, pin) => format!("Pin({})", pin.unwrap_or_default()),
+        };
+        write!(
+            text,
+            "Interrupt {{ device: {:?}, source: takt_kernel::task::Source::{source}, notification: {:#x}, number: {number} }}, ",
+            device.name, interrupt.notification
+        )?;
+    }
+    Ok(text)
 }
 
 fn peers(manifest: &Manifest, task: &Task) -> Result<String> {

@@ -1,4 +1,4 @@
-//! A control loop of 1 kHz. Every tenth turn it gives the valve a set point, and it goes on without one.
+//! A control loop of 1 kHz. Every tenth turn it gives the valve a set point, by the driver of a serial port, and it goes on without one.
 #![no_std]
 #![no_main]
 
@@ -6,7 +6,7 @@ use takt_user::{Error, Peer, exit, log, sleep_until, time};
 
 takt_user::entry!(main);
 
-const VALVE: Peer = Peer::new(0);
+const UART: Peer = Peer::new(0);
 const LOGGER: Peer = Peer::new(1);
 
 /// Nanoseconds.
@@ -15,7 +15,7 @@ const PERIOD: u64 = 1_000_000;
 const TOLERANCE: u64 = 20_000;
 
 fn main(turns: u64) {
-    let (mut missed, mut without_valve, mut latest) = (0, 0, 0);
+    let (mut missed, mut without_uart, mut latest) = (0, 0, 0);
     let mut next = time();
     for turn in 0..turns {
         next += PERIOD;
@@ -26,22 +26,24 @@ fn main(turns: u64) {
         if turn % 10 != 0 {
             continue;
         }
-        match VALVE.call([turn / 10, 0, 0, 0, 0, 0]) {
+        let set_point = [turn / 10, 0, 0, 0, 0, 0];
+        let mut answer = UART.call(set_point);
+        // It lives anew.
+        if answer == Err(Error::Stale) {
+            answer = UART.renew().and_then(|()| UART.call(set_point));
+        }
+        match answer {
             Ok(_) => {}
-            // It was stopped, or lives anew: the next set point is for the new one.
-            Err(Error::Dead | Error::Stale) => {
-                without_valve += 1;
-                let _ = VALVE.renew();
-            }
+            Err(Error::Dead | Error::Stale) => without_uart += 1,
             Err(error) => {
-                log!("no answer of the valve: {error:?}");
+                log!("no answer of the driver: {error:?}");
                 exit(1);
             }
         }
         let _ = LOGGER.notify(1);
     }
     log!(
-        "{turns} turns, {missed} missed, the latest by {latest} ns, {without_valve} set points without the valve"
+        "{turns} turns, {missed} missed, the latest by {latest} ns, {without_uart} set points without the driver"
     );
     exit(u64::from(missed != 0));
 }

@@ -1,5 +1,7 @@
 //! Protected tasks: one is stopped for what it does, and the others go on. The image is that of the on-target tests.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
@@ -15,11 +17,18 @@ pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
     const PLANT: &str = "board/examples/plant/takt.app.toml";
     words(PLANT, "plant")?
         .code(0)?
-        .says("task 'valve' stopped: #PF page fault writing 0x0000000001000000, not permitted")?
-        .says(" = valve::main (board/examples/plant/src/bin/valve.rs:")?
+        .says("task 'uart' stopped: #PF page fault writing 0x0000000001000000, not permitted")?
+        .says(" = uart::main (board/examples/plant/src/bin/uart.rs:")?
         .says("supervisor: task 1 stopped at ")?
         .says("control: 300 turns, 0 missed")?
         .says(": task_fault: ")?;
+    let sent = std::fs::read_to_string(Path::new(&stage.dir("plant")).join("com2.txt"))?;
+    // All that was sent but what the driver was stopped for.
+    let expected = (0..30).filter(|it| *it != 7);
+    let expected: String = expected
+        .map(|it| format!("valve to {it} per mille\n"))
+        .collect();
+    ensure!(sent == expected, "the valve was sent {sent}");
     let wrong = std::fs::read_to_string(crate::paths::workspace().join(PLANT))?;
     let wrong = wrong.replacen("supervisor = \"supervisor\"", "supervisor = \"nobody\"", 1);
     let path = stage.dir("wrong.app.toml");
