@@ -10,6 +10,8 @@ use crate::value::{Value, mask};
 
 /// Most entries of a table of constants that are looked at.
 const TABLE: u64 = 1 << 10;
+/// No object lies below.
+const FIRST_PAGE: u64 = 1 << 12;
 /// The interrupt flag's bit.
 pub(crate) const IF: u64 = 1 << 9;
 
@@ -138,7 +140,10 @@ impl Cpu<'_> {
                 value
             }
             Address::At(value) => {
-                self.escape_parts(state, it);
+                match value.maybe_stack() {
+                    Some((stack, offset)) => self.escape_read(state, stack, offset, size),
+                    None => self.escape_parts(state, it),
+                }
                 self.constants(state, it, value, size)
             }
             Address::Segment => {
@@ -216,7 +221,10 @@ impl Cpu<'_> {
                 state.store(stack, offset, size, value);
             }
             Address::At(at) => {
-                self.escape_parts(state, it);
+                match at.maybe_stack() {
+                    Some((stack, offset)) => state.forget(stack, offset, offset + i64::from(size)),
+                    None => self.escape_parts(state, it),
+                }
                 state.escape(value, self.frames);
                 if at.as_constant().is_none() {
                     state.store_anywhere();
@@ -311,6 +319,12 @@ impl Cpu<'_> {
                 let value = state.registers[nr];
                 state.escape(value, self.frames);
             }
+        }
+        if let Some(nr) = pointer(it)
+            && state.registers[nr].max() != 0
+        {
+            let value = state.registers[nr].nonzero();
+            state.set_equal(nr, value);
         }
         let rax_is = self.rax_is(state, decoded);
         if self.known(state, it).is_none() {
@@ -540,11 +554,11 @@ impl Cpu<'_> {
                     Some(true) => new,
                     Some(false) => old,
                     None => {
-                        if old != new {
-                            state.escape(old, self.frames);
-                            state.escape(new, self.frames);
+                        let value = old.join(new);
+                        for it in [old, new].into_iter().filter(|it| !value.leads_where(*it)) {
+                            state.escape(it, self.frames);
                         }
-                        old.join(new)
+                        value
                     }
                 };
                 self.set_operand(state, it, 0, size, value);
@@ -803,6 +817,38 @@ impl Cpu<'_> {
             (state.flags, state.source) = Default::default();
         }
     }
+}
+
+/// The register by which an instruction reads or writes memory close behind where that points to, so that it is no null
+/// pointer: nothing lies in the first page.
+fn pointer(it: &Instruction) -> Option<usize> {
+    let accesses = it.op_kinds().any(|it| it == OpKind::Memory)
+        && !matches!(
+            it.mnemonic(),
+            M::Lea
+                | M::Nop
+                | M::Invlpg
+                | M::Clflush
+                | M::Clflushopt
+                | M::Bt
+                | M::Bts
+                | M::Btr
+                | M::Btc
+        )
+        && !is_prefetch(it.mnemonic())
+        && !matches!(it.memory_segment(), Register::GS | Register::FS)
+        && it.memory_index() == Register::None
+        && it.memory_displacement64() < FIRST_PAGE;
+    let (nr, size, _) = general(it.memory_base()).filter(|_| accesses)?;
+    (size == 8).then_some(nr)
+}
+
+fn is_prefetch(mnemonic: M) -> bool {
+    use M::*;
+    matches!(
+        mnemonic,
+        Prefetch | Prefetchnta | Prefetcht0 | Prefetcht1 | Prefetcht2 | Prefetchw | Prefetchwt1
+    )
 }
 
 fn is_set(mnemonic: M) -> bool {

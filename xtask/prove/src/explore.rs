@@ -13,15 +13,14 @@ use crate::flags::{Flags, Source};
 use crate::hash::BuildQuick;
 use crate::image::Image;
 use crate::live::{FLAGS, Live};
+use crate::looked::Rung;
 use crate::marks::Marks;
-use crate::state::{Frames, Interrupts, State};
+use crate::state::{Frames, Interrupts, RSP, State};
 use crate::value::Value;
 use flow::Next;
 
-/// States at one instruction in one call, before what differs is forgotten.
-const MOST_ALIKE: u32 = 64;
-/// The same with interrupts on.
-const MOST_ALIKE_ON: u32 = 6;
+/// How often they are joined, before what differs is forgotten altogether.
+const MOST_JOINS: u32 = 16;
 /// Calls within each other.
 const MOST_CALLS: u32 = 60;
 /// What a call counts as of a function that is not the kernel's.
@@ -91,6 +90,16 @@ pub(crate) struct Edge {
 /// States at the same place, which may be joined.
 type Alike = (u64, Interrupts, u32, (u32, i64));
 
+/// What is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine<'e> {
+    pub(crate) image: &'e Image,
+    pub(crate) calls: &'e Calls,
+    pub(crate) live: &'e Live,
+    pub(crate) marks: &'e Marks,
+    pub(crate) keys: Keys,
+}
+
 /// All states, and what is still to be looked at.
 #[derive(Debug)]
 pub(crate) struct Explorer<'e> {
@@ -99,7 +108,7 @@ pub(crate) struct Explorer<'e> {
     live: &'e Live,
     marks: &'e Marks,
     keys: Keys,
-    most: usize,
+    rung: Rung,
     pub(crate) frames: Frames,
     pub(crate) states: Vec<State>,
     pub(crate) edges: Vec<Vec<Edge>>,
@@ -107,8 +116,11 @@ pub(crate) struct Explorer<'e> {
     pub(crate) starts: BTreeMap<u64, BTreeSet<u32>>,
     /// Those that change the interrupt flag that were come to.
     pub(crate) visited: BTreeSet<u64>,
-    /// Regions of which not all was looked at.
-    pub(crate) cut: BTreeSet<u64>,
+    /// Where it goes on behind what was not looked at, and where it would have come back to: with which interrupt flag, and in
+    /// what state besides is not known.
+    pub(crate) lost: BTreeSet<(u64, Interrupts)>,
+    /// Functions whose calls were passed over.
+    pub(crate) passed: BTreeSet<u64>,
     /// Regions that were left with interrupts off, to a caller of whom nothing is known.
     pub(crate) returned_off: BTreeSet<u64>,
     /// Functions that may come back with interrupts off: calls of them are followed.
@@ -120,28 +132,28 @@ pub(crate) struct Explorer<'e> {
 }
 
 impl<'e> Explorer<'e> {
-    pub(crate) fn new(
-        image: &'e Image,
-        calls: &'e Calls,
-        live: &'e Live,
-        marks: &'e Marks,
-        followed: &'e BTreeSet<u64>,
-        keys: Keys,
-        most: usize,
-    ) -> Self {
+    pub(crate) fn new(machine: Machine<'e>, followed: &'e BTreeSet<u64>, rung: Rung) -> Self {
+        let Machine {
+            image,
+            calls,
+            live,
+            marks,
+            keys,
+        } = machine;
         Self {
             image,
             calls,
             live,
             marks,
             keys,
-            most,
+            rung,
             frames: Frames::new(),
             states: Vec::new(),
             edges: Vec::new(),
             starts: BTreeMap::new(),
             visited: BTreeSet::new(),
-            cut: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            passed: BTreeSet::new(),
             returned_off: BTreeSet::new(),
             followed,
             known: HashMap::default(),
@@ -167,34 +179,35 @@ impl<'e> Explorer<'e> {
         self.starts.entry(place).or_default().insert(state);
     }
 
-    /// Looks at all that can be reached.
-    pub(crate) fn run(&mut self) {
-        let before = self.states.len();
+    /// Looks at what can be reached; whether that is all.
+    pub(crate) fn run(&mut self) -> bool {
         while let Some(nr) = self.work.pop() {
-            if self.states.len() - before > self.most {
+            if self.states.len() > self.rung.most {
                 self.work.push(nr);
                 self.cut();
-                return;
+                return false;
             }
             self.expand(nr);
         }
+        true
     }
 
     /// What is left to do is not done: there is no bound where it leads from, and of what may begin behind it nothing is known.
     fn cut(&mut self) {
         for nr in std::mem::take(&mut self.work) {
-            let State {
-                ip,
-                interrupts,
-                frame,
-                ..
-            } = self.states[nr as usize];
-            if interrupts != Interrupts::On {
-                let to = To::Refused(Refusal::States, ip);
+            let state = self.states[nr as usize].clone();
+            if state.interrupts != Interrupts::On {
+                let to = To::Refused(Refusal::States, state.ip);
                 self.edges[nr as usize] = vec![Edge { cost: 0, to }];
             }
-            self.leave_out(ip, frame);
+            self.lose(Some(state.ip), &state);
         }
+    }
+
+    /// Begins on the way, in what is known nothing of but the place.
+    pub(crate) fn on_the_way(&mut self, ip: u64, interrupts: Interrupts) {
+        let state = self.unknown(ip, interrupts, ANY_STACK);
+        self.state(state);
     }
 
     /// As if a stretch began behind an instruction in any state.
@@ -219,15 +232,16 @@ impl<'e> Explorer<'e> {
         }
         let alike = (state.ip, state.interrupts, state.frame, state.sp());
         let most = if state.interrupts == Interrupts::On {
-            MOST_ALIKE_ON
+            self.rung.alike_on
         } else {
-            MOST_ALIKE
+            self.rung.alike
         };
         let (nr, joined) = self.alike.entry(alike).or_default();
         if *nr >= most {
+            *nr = nr.saturating_add(1);
             match joined {
                 Some(joined) => {
-                    joined.join(&state, &self.frames);
+                    joined.join(&state, &self.frames, *nr > most + MOST_JOINS);
                     state = joined.clone();
                 }
                 None => *joined = Some(state.clone()),
@@ -252,15 +266,15 @@ impl<'e> Explorer<'e> {
         nr
     }
 
-    /// What may begin behind a place is not looked at.
-    fn leave_out(&mut self, ip: u64, frame: u32) {
-        self.cut.insert(self.image.region(ip));
-        let outwards = self.frames.outwards(frame);
-        let regions = outwards.map(|it| {
-            self.image
-                .region(if it.is_root() { it.callee } else { it.back })
-        });
-        self.cut.extend(regions);
+    /// A way is lost that goes on there, or in one of the calls that are under way.
+    fn lose(&mut self, ip: Option<u64>, state: &State) {
+        let callers = self.frames.outwards(state.frame).filter(|it| !it.is_root());
+        let places = ip.into_iter().chain(callers.map(|it| it.back));
+        let interrupts = match state.interrupts {
+            Interrupts::On => Interrupts::On,
+            Interrupts::Off | Interrupts::Shadow => Interrupts::Off,
+        };
+        self.lost.extend(places.map(|it| (it, interrupts)));
     }
 
     /// The number of a state that is known already.
@@ -271,11 +285,11 @@ impl<'e> Explorer<'e> {
             .find(|it| self.states[*it as usize] == *state)
     }
 
-    /// Forgets what is not used any more. An address on a stack is kept: nobody would know of whom it is.
+    /// Forgets what is not used any more.
     fn shorten(&self, state: &mut State) {
         let live = self.live.at(state.ip);
         for (nr, value) in state.registers.iter_mut().enumerate() {
-            if live >> nr & 1 == 0 && value.stack == 0 {
+            if live >> nr & 1 == 0 && nr != RSP {
                 *value = Value::UNKNOWN;
             }
         }
@@ -312,7 +326,7 @@ impl<'e> Explorer<'e> {
             }
             is_first = false;
             let Some(decoded) = image.at(ip) else {
-                return self.refuse(from, cost, Refusal::NoCode, ip, &state);
+                return self.refuse(from, cost, Refusal::NoCode, ip, &state, None);
             };
             if matches!(decoded.it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq) {
                 self.visited.insert(ip);
@@ -352,10 +366,10 @@ impl<'e> Explorer<'e> {
                             state = next;
                             continue;
                         }
-                        Some(Next::Refused(refusal, next)) => {
-                            return self.refuse(from, cost, refusal, ip, &next);
+                        Some(Next::Refused(refusal, next, on)) => {
+                            return self.refuse(from, cost, refusal, ip, &next, on);
                         }
-                        None => return,
+                        Some(Next::Endless(_)) | None => return,
                     }
                 }
                 _ => {
@@ -367,10 +381,16 @@ impl<'e> Explorer<'e> {
                                 }
                                 self.go(from, cost, next);
                             }
-                            Next::Refused(refusal, next) if !is_last => {
-                                self.refuse(from, cost, refusal, ip, &next)
+                            Next::Refused(refusal, next, on) if !is_last => {
+                                self.refuse(from, cost, refusal, ip, &next, on)
                             }
-                            Next::Refused(_, next) => self.leave_out(ip, next.frame),
+                            Next::Endless(refusal) => {
+                                self.edge(from, cost, To::Refused(refusal, ip));
+                            }
+                            Next::Refused(_, mut next, on) => {
+                                next.interrupts = Interrupts::On;
+                                self.lose(on, &next);
+                            }
                         }
                     }
                     return;
@@ -379,10 +399,18 @@ impl<'e> Explorer<'e> {
         }
     }
 
-    /// A way is not looked at any further: neither the stretch that it is part of has a bound, nor is it known in which
-    /// states what lies behind it begins.
-    fn refuse(&mut self, from: u32, cost: u64, refusal: Refusal, ip: u64, state: &State) {
-        self.leave_out(ip, state.frame);
+    /// A way is not looked at any further: the stretch that it is part of has no bound. What lies behind it, which begins
+    /// there, is looked at with nothing known.
+    fn refuse(
+        &mut self,
+        from: u32,
+        cost: u64,
+        refusal: Refusal,
+        ip: u64,
+        state: &State,
+        on: Option<u64>,
+    ) {
+        self.lose(on, state);
         if state.interrupts != Interrupts::On {
             self.edge(from, cost, To::Refused(refusal, ip));
         }
@@ -446,6 +474,7 @@ impl<'e> Explorer<'e> {
                             self.start(ip, to);
                         } else {
                             self.edge(from, cost, To::Refused(Refusal::Flags, ip));
+                            self.lose(Some(state.ip), &before);
                         }
                         self.on(State {
                             interrupts: Interrupts::On,

@@ -17,6 +17,7 @@ mod hash;
 mod image;
 mod live;
 mod longest;
+mod looked;
 mod marks;
 mod prove;
 mod state;

@@ -1,5 +1,5 @@
-//! Which registers and flags are still used from an instruction on. What is not used need not be known, so that states that
-//! differ in it only are one; a mistake here would cost precision and nothing else.
+//! Which registers and flags may still be used from an instruction on. What is not used need not be known, so that states that
+//! differ in it only are one, and an address on a stack that is left there leads nobody to its frame.
 
 use std::collections::HashMap;
 
@@ -12,56 +12,22 @@ use crate::image::{Decoded, Image};
 /// The bit of the flags, behind those of the registers.
 pub(crate) const FLAGS: u32 = 1 << 16;
 const ALL: u32 = 2 * FLAGS - 1;
-/// rax, rdx, rbx, rsp, rbp, r12 to r15: what a function of Rust's gives back.
-const RETURNED: u32 = 0xf03d;
+/// rbx, rsp, rbp, r12 to r15: what a function of Rust's keeps.
+const KEPT: u32 = 0xf038;
+/// rax, rcx, rdx: in these it gives something back, if its callers use it.
+const RETURNED: u32 = 0x7;
 
 /// By address, a bit for each register.
 #[derive(Debug)]
 pub(crate) struct Live(HashMap<u64, u32>);
 
 impl Live {
-    pub(crate) fn new(image: &Image) -> Self {
-        let mut live: HashMap<u64, u32> = HashMap::new();
-        let mut tables: HashMap<u64, Vec<u64>> = HashMap::new();
-        let all: Vec<_> = image.all().collect();
-        let uses: Vec<_> = all.iter().map(|it| used(it)).collect();
-        loop {
-            let mut has_changed = false;
-            for (decoded, (reads, writes)) in all.iter().zip(&uses).rev() {
-                let it = &decoded.it;
-                let at = |to: u64| live.get(&to).copied().unwrap_or(0);
-                let next = at(it.next_ip());
-                let mut after = match it.flow_control() {
-                    FlowControl::Next | FlowControl::Interrupt => next,
-                    FlowControl::ConditionalBranch => next | at(it.near_branch_target()),
-                    FlowControl::UnconditionalBranch => at(it.near_branch_target()),
-                    FlowControl::Call => next | at(it.near_branch_target()),
-                    FlowControl::Return if is_of_rust(image, it.ip()) => RETURNED,
-                    FlowControl::Exception => 0,
-                    FlowControl::IndirectBranch => {
-                        let targets = tables
-                            .entry(it.ip())
-                            .or_insert_with(|| table(image, it.ip()).unwrap_or_default());
-                        if targets.is_empty() {
-                            ALL
-                        } else {
-                            targets.iter().map(|to| at(*to)).fold(0, |a, b| a | b)
-                        }
-                    }
-                    _ => ALL,
-                };
-                if let Some((to, _)) = decoded.branch {
-                    after |= at(to);
-                }
-                let now = reads | after & !writes;
-                if live.insert(it.ip(), now) != Some(now) {
-                    has_changed = true;
-                }
-            }
-            if !has_changed {
-                return Self(live);
-            }
-        }
+    /// Of an image of which those static branches are taken that `is_taken` says by their keys.
+    pub(crate) fn new(image: &Image, is_taken: impl Fn(u16) -> bool) -> Self {
+        let flow = Flow::new(image, is_taken);
+        // What a function uses by itself, then with what is used of what it gives back.
+        let own = flow.live(None);
+        Self(flow.live(Some(&own)))
     }
 
     /// What is used from there on.
@@ -70,8 +36,102 @@ impl Live {
     }
 }
 
-fn is_of_rust(image: &Image, ip: u64) -> bool {
-    image.name(ip).contains("::")
+/// How one instruction comes to the next, and what each uses.
+struct Flow<'i> {
+    image: &'i Image,
+    all: Vec<&'i Decoded>,
+    uses: Vec<(u32, u32)>,
+    tables: HashMap<u64, Vec<u64>>,
+    branches: HashMap<u64, u64>,
+}
+
+impl<'i> Flow<'i> {
+    fn new(image: &'i Image, is_taken: impl Fn(u16) -> bool) -> Self {
+        let all: Vec<_> = image.all().collect();
+        let indirect = all
+            .iter()
+            .filter(|it| it.it.flow_control() == FlowControl::IndirectBranch);
+        let taken = all.iter().filter_map(|it| {
+            let (to, key) = it.branch?;
+            is_taken(key).then_some((it.it.ip(), to))
+        });
+        Self {
+            image,
+            uses: all.iter().map(|it| used(it)).collect(),
+            tables: indirect
+                .filter_map(|it| Some((it.it.ip(), table(image, it.it.ip())?)))
+                .collect(),
+            branches: taken.collect(),
+            all,
+        }
+    }
+
+    /// What is used from each instruction on. `own` is what functions use by themselves; without it that is found out.
+    fn live(&self, own: Option<&HashMap<u64, u32>>) -> HashMap<u64, u32> {
+        let mut live: HashMap<u64, u32> = HashMap::new();
+        // By region: what is used behind calls of it.
+        let mut behind: HashMap<u64, u32> = HashMap::new();
+        if own.is_some() {
+            behind.extend(self.image.taken.iter().map(|it| (*it, RETURNED)));
+        }
+        let mut is_changing = true;
+        while std::mem::take(&mut is_changing) {
+            for (decoded, (reads, writes)) in self.all.iter().zip(&self.uses).rev() {
+                let it = &decoded.it;
+                let at = |to: u64| live.get(&to).copied().unwrap_or(0);
+                let next = at(it.next_ip());
+                let to = it.near_branch_target();
+                let region = self.image.region(it.ip());
+                let mut after = match it.flow_control() {
+                    FlowControl::Next | FlowControl::Interrupt => next,
+                    FlowControl::ConditionalBranch => next | at(to),
+                    FlowControl::UnconditionalBranch => at(to),
+                    FlowControl::Call => next | own.map_or_else(|| at(to), |it| used_by(it, to)),
+                    FlowControl::Return if own.is_none() => 0,
+                    FlowControl::Return
+                        if it.mnemonic() == Mnemonic::Ret && self.is_of_rust(region) =>
+                    {
+                        KEPT | behind.get(&region).copied().unwrap_or(0) & RETURNED
+                    }
+                    FlowControl::Exception => 0,
+                    FlowControl::IndirectBranch => match self.tables.get(&it.ip()) {
+                        Some(targets) => targets.iter().map(|to| at(*to)).fold(0, |a, b| a | b),
+                        None => ALL,
+                    },
+                    _ => ALL,
+                };
+                if let Some(to) = self.branches.get(&it.ip()) {
+                    after |= at(*to);
+                }
+                let now = reads | after & !writes;
+                is_changing |= live.insert(it.ip(), now) != Some(now);
+                if own.is_none() {
+                    continue;
+                }
+                // What is called comes back here, and where it is jumped to, to where this one would.
+                let (to, used) = match it.flow_control() {
+                    FlowControl::Call => (to, next),
+                    FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+                        (to, behind.get(&region).copied().unwrap_or(0))
+                    }
+                    FlowControl::Next => (it.next_ip(), behind.get(&region).copied().unwrap_or(0)),
+                    _ => continue,
+                };
+                let before = behind.entry(self.image.region(to)).or_default();
+                is_changing |= *before | used != *before;
+                *before |= used;
+            }
+        }
+        live
+    }
+
+    fn is_of_rust(&self, region: u64) -> bool {
+        self.image.name(region).contains("::")
+    }
+}
+
+fn used_by(own: &HashMap<u64, u32>, function: u64) -> u32 {
+    own.get(&function).copied().unwrap_or(ALL)
 }
 
 /// What an instruction reads, and what it writes whole.

@@ -11,7 +11,7 @@ pub(crate) const RSP: usize = 4;
 pub(crate) const ROOT_STACK: u32 = 1;
 
 /// The interrupt flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Interrupts {
     /// Interrupts are on.
     On,
@@ -30,6 +30,14 @@ pub(crate) struct Slot {
     /// Bytes.
     pub(crate) size: u32,
     pub(crate) value: Value,
+}
+
+impl Slot {
+    /// Whether both have a byte in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        let end = |it: &Self| it.offset + i64::from(it.size);
+        self.stack == other.stack && self.offset < end(other) && other.offset < end(self)
+    }
 }
 
 /// A part of a stack that something may point to that is not followed.
@@ -218,7 +226,7 @@ impl State {
     /// An address on a stack is from now on somewhere where it is not followed: whoever writes through a pointer that is not
     /// known may write to the frame that it is in. If others lie in that frame, they are as well.
     pub(crate) fn escape(&mut self, value: Value, frames: &Frames) {
-        let Some((stack, offset)) = value.as_stack() else {
+        let Some((stack, offset)) = value.maybe_stack() else {
             return;
         };
         if self.is_escaped(stack, offset) {
@@ -359,9 +367,21 @@ impl State {
         }
     }
 
-    /// What is true of both, which are at the same instruction in the same call.
-    pub(crate) fn join(&mut self, other: &Self, frames: &Frames) {
+    /// What is true of both, which are at the same instruction in the same call; of what differs nothing if `is_widened`.
+    pub(crate) fn join(&mut self, other: &Self, frames: &Frames, is_widened: bool) {
         let mut lost = Vec::new();
+        let mut joined = |mine: Value, others: Value| {
+            let value = match mine.join(others) {
+                it if is_widened && it != mine && it.stack == 0 => Value::UNKNOWN,
+                it => it,
+            };
+            lost.extend(
+                [mine, others]
+                    .into_iter()
+                    .filter(|it| !value.leads_where(*it)),
+            );
+            value
+        };
         let vectors = self
             .vectors
             .iter_mut()
@@ -373,31 +393,34 @@ impl State {
             .zip(&other.registers)
             .chain(vectors)
         {
-            if mine != others {
-                lost.extend([*mine, *others]);
-                *mine = mine.join(*others);
-            }
+            *mine = joined(*mine, *others);
         }
         let mut kept = Vec::new();
-        for slot in &self.slots {
-            let same = other
-                .slots
-                .iter()
-                .find(|it| (it.stack, it.offset, it.size) == (slot.stack, slot.offset, slot.size));
-            match same {
-                Some(it) if it.value == slot.value => kept.push(*slot),
-                Some(it) => {
-                    lost.extend([slot.value, it.value]);
-                    let value = slot.value.join(it.value);
-                    if value != Value::of_size(slot.size) {
-                        kept.push(Slot { value, ..*slot });
+        let mut partly = Vec::new();
+        for (slots, theirs) in [(&self.slots, &other.slots), (&other.slots, &self.slots)] {
+            for slot in slots {
+                let mut over = theirs.iter().filter(|it| it.overlaps(slot));
+                let value = match (over.next(), over.next()) {
+                    // Nothing is known there in the other one.
+                    (None, _) => joined(slot.value, Value::of_size(slot.size)),
+                    (Some(it), None) if (it.offset, it.size) == (slot.offset, slot.size) => {
+                        if std::ptr::eq(slots, &other.slots) {
+                            continue;
+                        }
+                        joined(slot.value, it.value)
                     }
+                    _ => {
+                        partly.push(slot.value);
+                        continue;
+                    }
+                };
+                if value != Value::of_size(slot.size) && value != Value::UNKNOWN {
+                    kept.push(Slot { value, ..*slot });
                 }
-                None => lost.push(slot.value),
             }
         }
-        let only_there = other.slots.iter().filter(|it| !self.slots.contains(it));
-        lost.extend(only_there.map(|it| it.value));
+        kept.sort_unstable_by_key(|it| (it.stack, it.offset));
+        lost.extend(partly);
         self.slots = kept;
         self.escaped.extend(&other.escaped);
         self.escaped.sort_unstable();

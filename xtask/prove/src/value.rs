@@ -1,9 +1,10 @@
 //! [`Value`]: what is known of a word of 64 bits.
 
-/// What is known of a word: bits of it, that it is not zero, or that it is an address on a stack.
+/// What is known of a word: bits of it, that it is not zero, or that it is an address on a stack, or is that or no such address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Value {
-    /// A stack by its number, 0 for none: then `bits` is the offset from where it began, and all of `known` is set.
+    /// A stack by its number, 0 for none: then `bits` is the offset from where it began. All of `known` is set, or nothing
+    /// where it may also be no address on a stack.
     pub(crate) stack: u32,
     /// The instruction that has loaded it, 0 for none: words of the same one are equal.
     pub(crate) origin: u32,
@@ -72,11 +73,34 @@ impl Value {
 
     /// The stack and the offset there.
     pub(crate) const fn as_stack(self) -> Option<(u32, i64)> {
+        if self.known == u64::MAX {
+            self.maybe_stack()
+        } else {
+            None
+        }
+    }
+
+    /// The stack and the offset there, if it is an address on a stack, which it need not be.
+    pub(crate) const fn maybe_stack(self) -> Option<(u32, i64)> {
         if self.stack == 0 {
             None
         } else {
             Some((self.stack, self.bits.cast_signed()))
         }
+    }
+
+    /// That address on a stack, or none on any.
+    const fn or_none(stack: u32, offset: i64) -> Self {
+        Self {
+            least: 0,
+            known: 0,
+            ..Self::on_stack(stack, offset)
+        }
+    }
+
+    /// Whether who has this has all that the other one leads to.
+    pub(crate) fn leads_where(self, other: Self) -> bool {
+        other.stack == 0 || self.maybe_stack() == other.maybe_stack()
     }
 
     /// Whether it is known to be different from zero.
@@ -110,7 +134,7 @@ impl Value {
         if self.stack == 0 {
             self
         } else {
-            Self::UNKNOWN.nonzero()
+            Self::UNKNOWN.at_least(self.least)
         }
     }
 
@@ -171,6 +195,13 @@ impl Value {
         if self == other {
             return self;
         }
+        if let Some((stack, offset)) = self.maybe_stack().or(other.maybe_stack())
+            && [self, other]
+                .iter()
+                .all(|it| it.stack == 0 || it.maybe_stack() == Some((stack, offset)))
+        {
+            return Self::or_none(stack, offset).at_least(self.least.min(other.least));
+        }
         let (a, b) = (self.plain(), other.plain());
         let result = Self::bits(a.known & b.known & !(a.bits ^ b.bits), a.bits);
         let result = result.at_least(a.least.min(b.least));
@@ -183,8 +214,16 @@ impl Value {
 
     /// What is known of both at once, of the same word. `None` if that is nothing: they contradict each other.
     pub(crate) fn meet(self, other: Self) -> Option<Self> {
-        if self.stack != 0 {
+        if self.as_stack().is_some() {
             return (other.max() != 0).then_some(self);
+        }
+        if self.stack != 0 {
+            // No stack is at 0.
+            return Some(if other.max() == 0 {
+                other
+            } else {
+                self.at_least(other.least)
+            });
         }
         if (self.bits ^ other.bits) & self.known & other.known != 0 {
             return None;
@@ -223,6 +262,12 @@ impl Value {
             if let (Some(by), Some((stack, offset))) = (self.as_constant(), other.as_stack()) {
                 return Self::on_stack(stack, offset.wrapping_add(by.cast_signed()));
             }
+            if let (Some((stack, offset)), Some(by)) = (self.maybe_stack(), other.as_constant()) {
+                return Self::or_none(stack, offset.wrapping_add(by.cast_signed()));
+            }
+            if let (Some(by), Some((stack, offset))) = (self.as_constant(), other.maybe_stack()) {
+                return Self::or_none(stack, offset.wrapping_add(by.cast_signed()));
+            }
         }
         let (a, b) = (self.plain().truncate(size), other.plain().truncate(size));
         let low = a.low_bits(b);
@@ -243,6 +288,9 @@ impl Value {
         if size == 8 {
             if let (Some((stack, offset)), Some(by)) = (self.as_stack(), other.as_constant()) {
                 return Self::on_stack(stack, offset.wrapping_sub(by.cast_signed()));
+            }
+            if let (Some((stack, offset)), Some(by)) = (self.maybe_stack(), other.as_constant()) {
+                return Self::or_none(stack, offset.wrapping_sub(by.cast_signed()));
             }
             if let (Some((one, a)), Some((two, b))) = (self.as_stack(), other.as_stack())
                 && one == two

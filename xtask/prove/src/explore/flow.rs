@@ -20,8 +20,10 @@ const FEW: u64 = 8;
 pub(super) enum Next {
     /// In this state.
     On(State),
-    /// Not, because of this.
-    Refused(Refusal, State),
+    /// Not, because of this. What would come then begins there.
+    Refused(Refusal, State, Option<u64>),
+    /// There is no bound, because of this, to how long it takes until it does.
+    Endless(Refusal),
 }
 
 impl Explorer<'_> {
@@ -43,10 +45,7 @@ impl Explorer<'_> {
                         Some(more) => *cost += more,
                         // However long it takes, it is part of no stretch.
                         None if state.interrupts == Interrupts::On => {}
-                        None => after.push(Next::Refused(Refusal::Repeat, state.clone())),
-                    }
-                    if !after.is_empty() {
-                        return Vec::new();
+                        None => after.push(Next::Endless(Refusal::Repeat)),
                     }
                 }
                 if let Some((to, key)) = decoded.branch
@@ -131,8 +130,9 @@ impl Explorer<'_> {
             }
             FlowControl::IndirectCall => match self.targets(&mut state, it) {
                 Some(targets) => self.call(state, &targets, next_ip, after),
-                None if state.interrupts == Interrupts::On && self.image.is_compiled(next_ip) => {}
-                None if state.interrupts == Interrupts::On => {
+                // Behind `sti` they are on in what is called.
+                None if state.interrupts != Interrupts::Off && self.image.is_compiled(next_ip) => {}
+                None if state.interrupts != Interrupts::Off => {
                     self.pass_call(&mut state);
                     state.ip = next_ip;
                     after.push(Next::On(state));
@@ -143,7 +143,7 @@ impl Explorer<'_> {
                     *cost += HANDLER;
                     after.push(Next::On(state));
                 }
-                None => after.push(Next::Refused(Refusal::Call, state)),
+                None => after.push(Next::Refused(Refusal::Call, state, Some(next_ip))),
             },
             FlowControl::IndirectBranch => {
                 let marks = self.marks;
@@ -161,7 +161,7 @@ impl Explorer<'_> {
                         }
                     }
                     None if state.interrupts == Interrupts::On => self.leave(state, ip, after),
-                    None => after.push(Next::Refused(Refusal::Jump, state)),
+                    None => after.push(Next::Refused(Refusal::Jump, state, None)),
                 }
             }
             FlowControl::Return => self.back(state, it, after),
@@ -173,7 +173,7 @@ impl Explorer<'_> {
             {
                 return vec![(ip, true)];
             }
-            _ => after.push(Next::Refused(Refusal::Instruction, state)),
+            _ => after.push(Next::Refused(Refusal::Instruction, state, Some(next_ip))),
         }
         Vec::new()
     }
@@ -216,10 +216,11 @@ impl Explorer<'_> {
     }
 
     /// A jump, out of a function maybe: with interrupts on that is the end of the function that it leaves.
-    fn jump(&self, mut state: State, ip: u64, to: u64, after: &mut Vec<Next>) {
+    fn jump(&mut self, mut state: State, ip: u64, to: u64, after: &mut Vec<Next>) {
         let is_elsewhere =
             self.image.region(to) != self.image.region(ip) && self.calls.is_function(to);
         if state.interrupts == Interrupts::On && is_elsewhere && !self.followed.contains(&to) {
+            self.passed.insert(to);
             return self.leave(state, ip, after);
         }
         state.ip = to;
@@ -284,15 +285,20 @@ impl Explorer<'_> {
         }
         let depth = self.frames.get(state.frame).depth + 1;
         if depth > MOST_CALLS {
-            after.push(Next::Refused(Refusal::Depth, state));
+            for to in targets {
+                after.push(Next::Refused(Refusal::Depth, state.clone(), Some(*to)));
+            }
+            self.lose(Some(back), &state);
             return;
         }
         for to in targets {
             if is_on && !self.followed.contains(to) {
+                self.passed.insert(*to);
                 continue;
             }
             if self.frames.outwards(state.frame).any(|it| it.callee == *to) {
-                after.push(Next::Refused(Refusal::Recursion, state.clone()));
+                after.push(Next::Refused(Refusal::Recursion, state.clone(), Some(*to)));
+                self.lose(Some(back), &state);
                 continue;
             }
             let mut state = state.clone();
@@ -336,11 +342,11 @@ impl Explorer<'_> {
             state.ip = to;
             after.push(Next::On(state));
         } else if !frame.is_root() {
-            after.push(Next::Refused(Refusal::Return, state));
+            after.push(Next::Refused(Refusal::Return, state, None));
         } else if state.interrupts != Interrupts::On {
             // Its callers are followed to here. Who calls it by its address is not known.
             if frame.callee == 0 || self.calls.is_by_address(frame.callee) {
-                after.push(Next::Refused(Refusal::Caller, state.clone()));
+                after.push(Next::Refused(Refusal::Caller, state.clone(), None));
             }
             self.returned_off.insert(frame.callee);
         }

@@ -1,0 +1,324 @@
+//! [`look_at_all`]: all that can be reached with interrupts off, root by root, on all CPUs of the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, ensure};
+use iced_x86::Mnemonic;
+
+use crate::explore::{Explorer, Machine, Refusal, To};
+use crate::image::Image;
+use crate::longest::{Bound, Longest};
+use crate::state::Interrupts;
+
+/// How often it is begun anew with more calls followed.
+const MOST_ROUNDS: usize = 24;
+
+/// How exact a root is looked at: the first of these by which all of it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rung {
+    /// States at one instruction in one call, before what differs is forgotten.
+    pub(crate) alike: u32,
+    /// The same with interrupts on.
+    pub(crate) alike_on: u32,
+    /// States that are looked at.
+    pub(crate) most: usize,
+}
+
+const RUNGS: [Rung; 4] = [
+    Rung {
+        alike: 64,
+        alike_on: 6,
+        most: 20_000,
+    },
+    Rung {
+        alike: 12,
+        alike_on: 3,
+        most: 20_000,
+    },
+    Rung {
+        alike: 3,
+        alike_on: 1,
+        most: 30_000,
+    },
+    Rung {
+        alike: 0,
+        alike_on: 0,
+        most: 60_000,
+    },
+];
+
+/// Where looking begins, with nothing known but the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Root {
+    /// A function, with interrupts on.
+    Function(u64),
+    /// Where an interrupt comes in.
+    Entry(u64),
+    /// On a way that was not looked at to its end.
+    Lost(u64, Interrupts),
+    /// Behind an instruction that switches interrupts off.
+    Behind(u64),
+}
+
+/// What is known of a stretch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// The most instructions, and the way: the first instructions of its blocks, then its last one.
+    pub(crate) most: Option<(u64, Vec<u64>)>,
+    /// The most calls of handlers.
+    pub(crate) handlers: u64,
+    /// Why there is no bound, and where.
+    pub(crate) refused: Option<(Refusal, u64)>,
+}
+
+/// What was found from one root, or from all.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Stretches by the instruction that they begin with, or behind.
+    pub(crate) stretches: BTreeMap<u64, Known>,
+    /// States that were looked at.
+    pub(crate) states: usize,
+    /// Instructions that change the interrupt flag that were come to.
+    visited: BTreeSet<u64>,
+    /// Where it goes on behind what was not looked at.
+    lost: BTreeSet<(u64, Interrupts)>,
+    /// Functions that may come back with interrupts off.
+    returned_off: BTreeSet<u64>,
+    /// Functions whose calls were passed over.
+    passed: BTreeSet<u64>,
+}
+
+impl Known {
+    fn add(&mut self, other: &Self) {
+        self.handlers = self.handlers.max(other.handlers);
+        self.refused = self.refused.or(other.refused);
+        let most = |it: &Self| it.most.as_ref().map(|it| it.0);
+        if most(self) < most(other) {
+            self.most.clone_from(&other.most);
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, other: &Self) {
+        for (begin, known) in &other.stretches {
+            self.stretches.entry(*begin).or_default().add(known);
+        }
+        self.states += other.states;
+        self.visited.extend(&other.visited);
+        self.lost.extend(&other.lost);
+    }
+}
+
+/// Where interrupts come in: a symbol, how many entries there are, and the bytes from one to the next.
+const ENTRIES: [(&str, u64, u64); 6] = [
+    ("takt_irq_timer", 1, 0),
+    ("takt_irq_early_timer", 1, 0),
+    ("takt_irq_kick", 1, 0),
+    ("takt_irq_spurious", 1, 0),
+    ("takt_irq_stubs", 33, 16),
+    ("takt_call_stubs", 1, 0),
+];
+
+/// Where an image begins, in code of 32 bits.
+const BOOT: &str = "boot_start32";
+
+/// Looks at all that can be reached with interrupts off: from functions that switch them off, from where interrupts come in,
+/// from where a way goes on that was not looked at, and from behind what was come to in none of these ways.
+///
+/// # Errors
+///
+/// If it is not found out which functions come back with interrupts off.
+pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
+    let (image, calls) = (machine.image, machine.calls);
+    let is_ending = |it: u64| calls.is_fatal(image.region(it)) || is_boot(image, it);
+    let switches = |mnemonic| matches!(mnemonic, Mnemonic::Cli | Mnemonic::Popfq);
+    let places: Vec<_> = image
+        .all()
+        .filter(|it| switches(it.it.mnemonic()))
+        .map(|it| it.it.ip())
+        .filter(|it| !is_ending(*it))
+        .collect();
+    let mut found: BTreeMap<Root, Found> = BTreeMap::new();
+    let mut followed = BTreeSet::new();
+    for _ in 0..MOST_ROUNDS {
+        let mut regions: BTreeSet<_> = places.iter().map(|it| image.region(*it)).collect();
+        regions.extend(calls.callers(&followed));
+        // In what reports a fault the system ends.
+        let functions: BTreeSet<_> = regions
+            .iter()
+            .flat_map(|it| calls.entries(*it))
+            .filter(|it| !calls.is_fatal(*it) && !is_boot(image, *it))
+            .collect();
+        // A function all of whose calls are followed is looked at there.
+        let is_inside =
+            |it: &u64| followed.contains(it) && !calls.is_by_address(*it) && calls.is_called(*it);
+        let mut roots: BTreeSet<_> = functions
+            .into_iter()
+            .filter(|it| !is_inside(it))
+            .map(Root::Function)
+            .chain(entries(image))
+            .collect();
+        let all = loop {
+            look(machine, &followed, &roots, &mut found);
+            let mut all = Found::default();
+            for root in &roots {
+                all.add(&found[root]);
+            }
+            let before = roots.len();
+            roots.extend(all.lost.iter().map(|(at, flag)| Root::Lost(*at, *flag)));
+            if roots.len() == before {
+                break all;
+            }
+        };
+        let unknown = places.iter().filter(|it| !all.visited.contains(it));
+        let behind: BTreeSet<_> = unknown.map(|it| Root::Behind(*it)).collect();
+        look(machine, &followed, &behind, &mut found);
+        roots.extend(behind);
+        // Behind a lost way nobody knows by what state it would be so.
+        let returned = roots
+            .iter()
+            .filter(|it| !matches!(it, Root::Lost(..)))
+            .flat_map(|it| &found[it].returned_off);
+        let more: BTreeSet<u64> = returned.copied().filter(|it| *it != 0).collect();
+        let before = followed.len();
+        followed.extend(&more);
+        if followed.len() == before {
+            let mut all = Found::default();
+            for root in &roots {
+                all.add(&found[root]);
+            }
+            return Ok(all);
+        }
+        found.retain(|root, it| roots.contains(root) && it.passed.is_disjoint(&more));
+    }
+    ensure!(
+        false,
+        "whose calls have to be followed is not found out in {MOST_ROUNDS} rounds"
+    );
+    unreachable!("ensured")
+}
+
+/// Code of 32 bits, by which an image begins.
+fn is_boot(image: &Image, ip: u64) -> bool {
+    image.name(ip) == BOOT
+}
+
+fn entries(image: &Image) -> impl Iterator<Item = Root> {
+    ENTRIES
+        .into_iter()
+        .filter_map(|(name, nr, distance)| Some((image.symbol(name)?, nr, distance)))
+        .flat_map(|(first, nr, distance)| (0..nr).map(move |nr| Root::Entry(first + nr * distance)))
+}
+
+/// Looks at those roots that were not looked at before.
+fn look(
+    machine: Machine<'_>,
+    followed: &BTreeSet<u64>,
+    roots: &BTreeSet<Root>,
+    found: &mut BTreeMap<Root, Found>,
+) {
+    let new: Vec<_> = roots
+        .iter()
+        .copied()
+        .filter(|it| !found.contains_key(it))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(found);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(root) = new.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let one = look_from(machine, followed, *root);
+                    all.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(*root, one);
+                }
+            });
+        }
+    });
+}
+
+/// Looks at all that is reached from one root, as exact as that can be done.
+fn look_from(machine: Machine<'_>, followed: &BTreeSet<u64>, root: Root) -> Found {
+    let mut states = 0;
+    for rung in RUNGS {
+        let mut explorer = Explorer::new(machine, followed, rung);
+        match root {
+            Root::Function(at) => {
+                explorer.root(at, Interrupts::On);
+            }
+            Root::Entry(at) => {
+                let state = explorer.root(at, Interrupts::Off);
+                explorer.start(at, state);
+            }
+            Root::Lost(at, interrupts) => explorer.on_the_way(at, interrupts),
+            Root::Behind(at) => {
+                if let Some(it) = machine.image.at(at) {
+                    explorer.begin_anywhere(at, it.it.next_ip());
+                }
+            }
+        }
+        let is_all = explorer.run();
+        states += explorer.states.len();
+        if is_all || rung.alike == 0 {
+            return Found {
+                states,
+                ..told(explorer)
+            };
+        }
+    }
+    unreachable!("the last rung is of no states alike")
+}
+
+fn told(explorer: Explorer<'_>) -> Found {
+    let longest = Longest::new(&explorer);
+    let mut stretches: BTreeMap<u64, Known> = BTreeMap::new();
+    for (begin, states) in &explorer.starts {
+        let known = stretches.entry(*begin).or_default();
+        for state in states {
+            known.add(&match longest.of(*state) {
+                Bound::Fatal => Known::default(),
+                Bound::Refused(why, at) => Known {
+                    refused: Some((why, at)),
+                    ..Known::default()
+                },
+                Bound::Most(most, _, handlers) => Known {
+                    most: Some((most, way(&explorer, &longest, *state))),
+                    handlers,
+                    refused: None,
+                },
+            });
+        }
+    }
+    Found {
+        stretches,
+        states: explorer.states.len(),
+        visited: explorer.visited,
+        lost: explorer.lost,
+        returned_off: explorer.returned_off,
+        passed: explorer.passed,
+    }
+}
+
+/// The longest way from a state.
+fn way(explorer: &Explorer<'_>, longest: &Longest, from: u32) -> Vec<u64> {
+    let mut path = Vec::new();
+    let mut state = from;
+    while let Bound::Most(_, edge, _) = longest.of(state) {
+        path.push(explorer.states[state as usize].ip);
+        match explorer.edges[state as usize][edge as usize].to {
+            To::State(to) => state = to,
+            To::End(ip) => {
+                path.push(ip);
+                break;
+            }
+            To::Fatal(_) | To::Refused(..) => break,
+        }
+    }
+    path
+}
