@@ -437,3 +437,32 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_that_one_of_two_states_has_costs_what_lies_there_only_when_it_is_used() {
+        let mut frames = Frames::new();
+        let frame = frames.root(0x1000);
+        let mut one = State::unknown(0x1000, frame, Interrupts::Off, ROOT_STACK);
+        one.registers[RSP] = Value::on_stack(ROOT_STACK, -64);
+        one.store(ROOT_STACK, -8, 8, Value::constant(7));
+        let mut other = one.clone();
+        one.registers[2] = Value::on_stack(ROOT_STACK, -32);
+        other.store(ROOT_STACK, -32, 8, Value::on_stack(ROOT_STACK, -40));
+        one.join(&other, &frames, false);
+        assert!(!one.is_escaped(ROOT_STACK, -8));
+        assert_eq!(one.registers[2].maybe_stack(), Some((ROOT_STACK, -32)));
+        assert_eq!(one.load(ROOT_STACK, -8, 8), Value::constant(7));
+        let slot = one.load(ROOT_STACK, -32, 8);
+        assert_eq!(slot.maybe_stack(), Some((ROOT_STACK, -40)));
+        // With another address it is lost where it leads to.
+        other.registers[2] = Value::on_stack(ROOT_STACK, -48);
+        one.join(&other, &frames, false);
+        assert!(one.is_escaped(ROOT_STACK, -8));
+        one.store_anywhere();
+        assert!(one.load(ROOT_STACK, -8, 8).as_constant().is_none());
+    }
+}

@@ -1,10 +1,11 @@
 //! [`Value`]: what is known of a word of 64 bits.
 
-/// What is known of a word: bits of it, that it is not zero, or that it is an address on a stack, or is that or no such address.
+/// What is known of a word: bits of it, that it is not zero, or that it is an address on a stack, or is that or something of
+/// which nothing is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Value {
     /// A stack by its number, 0 for none: then `bits` is the offset from where it began. All of `known` is set, or nothing
-    /// where it may also be no address on a stack.
+    /// where it may also be something else.
     pub(crate) stack: u32,
     /// The instruction that has loaded it, 0 for none: words of the same one are equal.
     pub(crate) origin: u32,
@@ -89,7 +90,7 @@ impl Value {
         }
     }
 
-    /// That address on a stack, or none on any.
+    /// That address on a stack, or something else.
     const fn or_none(stack: u32, offset: i64) -> Self {
         Self {
             least: 0,
@@ -429,5 +430,36 @@ mod tests {
                 assert!(holds(a.truncate(1), *one));
             }
         }
+    }
+
+    #[test]
+    fn an_address_on_a_stack_is_followed_where_it_is_not_sure() {
+        let address = Value::on_stack(1, -8);
+        let joined = address.join(Value::UNKNOWN);
+        assert_eq!(
+            (joined.as_stack(), joined.maybe_stack()),
+            (None, Some((1, -8)))
+        );
+        assert_eq!(joined.as_constant(), None);
+        assert!(!joined.is_nonzero() && joined.max() == u64::MAX);
+        assert!(address.join(Value::constant(1)).is_nonzero());
+        for it in [address, joined, Value::constant(3)] {
+            assert!(joined.leads_where(it) && joined.join(it).leads_where(it));
+        }
+        let moved = joined
+            .add(Value::constant(4), 8)
+            .sub(Value::constant(16), 8);
+        assert_eq!(
+            (moved.as_stack(), moved.maybe_stack()),
+            (None, Some((1, -20)))
+        );
+        // Zero is no stack's, anything else may be.
+        assert_eq!(joined.meet(Value::constant(0)), Some(Value::constant(0)));
+        let nonzero = joined.meet(Value::UNKNOWN.nonzero()).unwrap();
+        assert!(nonzero.is_nonzero() && nonzero.leads_where(address));
+        // Of two of them nothing is left.
+        let other = joined.join(Value::on_stack(1, 8));
+        assert!(other.maybe_stack().is_none() && !other.leads_where(address));
+        assert!(joined.truncate(4).maybe_stack().is_none());
     }
 }

@@ -309,3 +309,84 @@ fn flags_that_are_not_known_are_refused_whatever_lies_behind_them() {
     asm.popfq().nops(50).pop(ECX).ret();
     assert_eq!(refusal(&mut asm), Refusal::Flags);
 }
+
+/// The stretch that begins behind a place.
+fn of<'s>(all: &'s [Stretch], asm: &Asm, place: &str) -> &'s Stretch {
+    let at = asm.address(place);
+    all.iter().find(|it| it.begin == at).unwrap()
+}
+
+#[test]
+fn what_was_read_by_a_pointer_is_behind_no_null_pointer() {
+    let with = |reads: &[u8]| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().bytes(reads);
+        // test rsi, rsi
+        asm.bytes(&[0x48, 0x85, 0xf6]).jcc(JE, "null").sti().ret();
+        asm.place("null").nops(20).sti().ret();
+        bound(&mut asm)
+    };
+    // mov eax, [rsi + 8], lea rax, [rsi + 8], mov eax, [rsi + 0x1000]
+    assert_eq!(with(&[0x8b, 0x46, 8]), 3 + 2);
+    assert_eq!(with(&[0x48, 0x8d, 0x46, 8]), 3 + 20 + 2);
+    assert_eq!(with(&[0x8b, 0x86, 0, 0x10, 0, 0]), 3 + 20 + 2);
+}
+
+#[test]
+fn behind_what_is_refused_nothing_is_known() {
+    // call rsi, then another stretch: with a loop that ebx is to count, and without.
+    let with = |loops: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").mov(EBX, 3).place("first").cli();
+        asm.bytes(&[0xff, 0xd6]).sti().nops(1).place("second").cli();
+        if loops {
+            asm.place("on").dec(EBX).jcc(JNE, "on");
+        }
+        asm.nops(4).sti().ret();
+        let all = stretches(&mut asm);
+        assert_eq!(of(&all, &asm, "first").refused.unwrap().why, Refusal::Call);
+        let second = of(&all, &asm, "second");
+        (second.bound, second.refused.map(|it| it.why))
+    };
+    assert_eq!(with(false), (Some(4 + 2), None));
+    assert_eq!(with(true), (None, Some(Refusal::Loop)));
+}
+
+#[test]
+fn what_is_lost_in_a_call_is_lost_in_its_caller() {
+    let mut asm = Asm::default();
+    // call rsi
+    asm.function("g").bytes(&[0xff, 0xd6]).ret();
+    asm.function("f").mov(EBX, 3).place("first").cli().call("g");
+    asm.sti().nops(1).place("second").cli();
+    asm.place("on").dec(EBX).jcc(JNE, "on").sti().ret();
+    let all = stretches(&mut asm);
+    assert_eq!(of(&all, &asm, "first").refused.unwrap().why, Refusal::Call);
+    assert_eq!(of(&all, &asm, "second").refused.unwrap().why, Refusal::Loop);
+}
+
+#[test]
+fn behind_a_repeated_instruction_it_goes_on() {
+    let mut asm = Asm::default();
+    // rep stosb
+    asm.function("f").mov(EBX, 3).place("first").cli();
+    asm.bytes(&[0xf3, 0xaa]).sti().nops(1).place("second").cli();
+    asm.place("on").dec(EBX).jcc(JNE, "on").sti().ret();
+    let all = stretches(&mut asm);
+    let first = of(&all, &asm, "first");
+    assert_eq!(first.refused.unwrap().why, Refusal::Repeat);
+    assert_eq!(of(&all, &asm, "second").bound, Some(3 * 2 + 2));
+}
+
+#[test]
+fn a_thread_begins_behind_sti_by_a_call_of_what_is_not_known() {
+    let mut asm = Asm::default();
+    // call rsi
+    asm.function("f").cli().nops(2).sti().bytes(&[0xff, 0xd6]);
+    asm.cli().nops(1).sti().ret();
+    let all = stretches(&mut asm);
+    assert_eq!(
+        all.iter().map(|it| it.bound).collect::<Vec<_>>(),
+        [Some(4), Some(3)]
+    );
+}
