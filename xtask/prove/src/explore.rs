@@ -270,9 +270,10 @@ impl<'e> Explorer<'e> {
     fn lose(&mut self, ip: Option<u64>, state: &State) {
         let callers = self.frames.outwards(state.frame).filter(|it| !it.is_root());
         let places = ip.into_iter().chain(callers.map(|it| it.back));
+        // Behind the instruction that follows `sti` they are on.
         let interrupts = match state.interrupts {
-            Interrupts::On => Interrupts::On,
-            Interrupts::Off | Interrupts::Shadow => Interrupts::Off,
+            Interrupts::Off => Interrupts::Off,
+            Interrupts::On | Interrupts::Shadow => Interrupts::On,
         };
         self.lost.extend(places.map(|it| (it, interrupts)));
     }
@@ -387,10 +388,7 @@ impl<'e> Explorer<'e> {
                             Next::Endless(refusal) => {
                                 self.edge(from, cost, To::Refused(refusal, ip));
                             }
-                            Next::Refused(_, mut next, on) => {
-                                next.interrupts = Interrupts::On;
-                                self.lose(on, &next);
-                            }
+                            Next::Refused(_, next, on) => self.lose(on, &next),
                         }
                     }
                     return;
