@@ -118,6 +118,8 @@ unsafe fn ask_loader(info: u64, magic: u32) -> Told {
         Ok(loader) => loader,
         Err(why) => panic!("{why}"),
     };
+    #[cfg(feature = "tasks")]
+    crate::tasks::check_ram(&loader.memory);
     let image = machine::image_range();
     Told {
         protocol: loader.protocol,
@@ -184,7 +186,11 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
         crate::ioapic::init(core::mem::take(&mut tables.wiring));
         #[cfg(feature = "tasks")]
         crate::tasks::wire_all();
+        #[cfg(feature = "tasks")]
+        let ecam = tables.ecam;
         crate::pci::init(tables.ecam);
+        #[cfg(feature = "tasks")]
+        crate::tasks::check_memory(ecam.as_ref());
         crate::drivers::init(&tables);
     }
     let (clocks, sources) = clocks::find(&line, &tables);

@@ -6,8 +6,10 @@ use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::Instant;
 
 mod lines;
+mod memory;
 
 pub(crate) use lines::wire_all;
+pub(crate) use memory::{check as check_memory, check_ram};
 
 mod packed {
     include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
@@ -18,6 +20,10 @@ mod packed {
 
     pub(super) const fn arguments() -> &'static [u64] {
         ARGUMENTS
+    }
+
+    pub(super) const fn without_dma() -> &'static [(usize, usize)] {
+        WITHOUT_DMA
     }
 
     pub(super) const fn until() -> Option<usize> {

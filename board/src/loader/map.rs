@@ -64,6 +64,13 @@ impl<'a> MemoryMap<'a> {
         })
     }
 
+    /// Whether some of these addresses are RAM, the firmware's or broken memory among it.
+    #[cfg(any(feature = "tasks", test))]
+    pub(crate) fn has_ram(&self, addresses: &Range<u64>) -> bool {
+        let mut ranges = self.ranges().filter(|(_, kind)| matches!(kind, 1 | 3..=5));
+        ranges.any(|(range, _)| range.start < addresses.end && addresses.start < range.end)
+    }
+
     /// Bytes of RAM.
     pub(crate) fn ram(&self) -> u64 {
         self.ranges()
@@ -158,6 +165,9 @@ pub(super) mod tests {
         );
         assert_eq!(map.ram(), 0x9f000 + 0x70_0000 + 0x100_0000 + 0x10_0000);
         assert_eq!(MemoryMap::UNKNOWN.check(0..1 << 40), Ok(()));
+        let has_ram = |range: Range<u64>| map.has_ram(&range);
+        assert!(has_ram(0x9efff..0x9f000) && has_ram(0x8f_ffff..0x90_0000));
+        assert!(!has_ram(0x9f000..0x10_0000) && !has_ram(0x1a0_0000..1 << 32));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use spin::Once;
 use takt_abi::Error;
 
 use super::object::Task;
-use super::program::Interrupt;
+use super::program::{Interrupt, Mapped};
 use crate::arch::percpu;
 use crate::cpus::is_smp;
 
@@ -38,6 +38,15 @@ pub fn set_lines(lines: &'static dyn Lines) {
 }
 
 impl Task {
+    /// Devices' memory that it has: physical addresses and sizes.
+    pub fn device_memory(&self) -> impl Iterator<Item = (usize, usize)> {
+        let mappings = self.program.mappings.iter();
+        mappings.filter_map(|it| match it.memory {
+            Mapped::Device(address, size) => Some((address, size)),
+            Mapped::Region(..) => None,
+        })
+    }
+
     /// The interrupts that it has.
     #[must_use]
     pub fn interrupts(&self) -> &'static [Interrupt] {

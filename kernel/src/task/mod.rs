@@ -40,6 +40,8 @@ pub use device::{Lines, set_lines};
 pub use fault::{Ended, Fault};
 pub use life::{start, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
-pub use program::{Aligned, Interrupt, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Source};
+pub use program::{
+    Aligned, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Peer, Program, Segment, Source,
+};
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;

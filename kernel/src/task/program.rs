@@ -15,11 +15,11 @@ pub const KERNEL_STACK_SIZE: usize = 8192;
 #[repr(C, align(4096))]
 pub struct Aligned<T: ?Sized>(pub T);
 
-/// Memory that a task writes to, on pages of its own: its data and behind them its stack.
+/// Memory that tasks write to, on pages of its own: a task's data and behind them its stack, or what tasks share.
 #[repr(C, align(4096))]
 pub struct Memory<const SIZE: usize>(UnsafeCell<[u8; SIZE]>);
 
-// SAFETY: only the task that has it uses it, and the kernel while that does not run.
+// SAFETY: only tasks that have it use it, and the kernel while the one that has data and stack there does not run.
 unsafe impl<const SIZE: usize> Sync for Memory<SIZE> {}
 
 impl<const SIZE: usize> Memory<SIZE> {
@@ -79,6 +79,25 @@ pub enum Source {
     Pin(u32),
 }
 
+/// Memory that a task has besides its own: never executable.
+pub struct Mapping {
+    /// Where the task has it.
+    pub at: usize,
+    /// What it is.
+    pub memory: Mapped,
+}
+
+/// What is mapped.
+pub enum Mapped {
+    /// A region that tasks share, for this one to write to as well or not. It keeps what is in it whoever dies.
+    Region(&'static UnsafeCell<[u8]>, bool),
+    /// A device's, by its physical address and size.
+    Device(usize, usize),
+}
+
+// SAFETY: only the tasks use what it points to, by their own rules.
+unsafe impl Sync for Mapping {}
+
 /// A program.
 pub struct Program {
     /// Its name.
@@ -103,6 +122,8 @@ pub struct Program {
     pub supervisor: Option<usize>,
     /// Its handles.
     pub peers: &'static [Peer],
+    /// Memory besides.
+    pub mappings: &'static [Mapping],
     /// Its devices' interrupts.
     pub interrupts: &'static [Interrupt],
     /// The notifications of all of these.
@@ -151,6 +172,19 @@ impl Program {
             let bytes = segment.bytes;
             // SAFETY: as above.
             unsafe { space.map(segment.at, bytes.as_ptr(), bytes.len(), access) };
+        }
+        for mapping in self.mappings {
+            let (memory, size, access) = match mapping.memory {
+                Mapped::Region(memory, true) => {
+                    (memory.get().cast(), memory.get().len(), Access::Write)
+                }
+                Mapped::Region(memory, false) => {
+                    (memory.get().cast(), memory.get().len(), Access::Read)
+                }
+                Mapped::Device(address, size) => (address as *mut u8, size, Access::Device),
+            };
+            // SAFETY: as above.
+            unsafe { space.map(mapping.at, memory, size, access) };
         }
         let data = self.memory();
         // SAFETY: as above.

@@ -93,6 +93,39 @@ macro_rules! interrupt {
     };
 }
 
+/// The memory that the manifest names so; `$name` in two parts.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! memory_named {
+    ($($name:literal),+) => {
+        ::core::ptr::slice_from_raw_parts_mut(
+            $crate::given!($($name),+) as *mut u8,
+            $crate::given!("size_", $($name),+),
+        )
+    };
+}
+
+/// The region of this name that the task shares with others: a pointer to its bytes. Writing where the manifest allows to read is a
+/// fault.
+#[macro_export]
+macro_rules! region {
+    ($name:literal) => {
+        $crate::memory_named!("region_", $name)
+    };
+}
+
+/// The memory of the device of this name; of several ranges, the one of that number. Its registers are read and written by volatile
+/// accesses.
+#[macro_export]
+macro_rules! memory {
+    ($device:literal) => {
+        $crate::memory!($device, 0)
+    };
+    ($device:literal, $range:literal) => {
+        $crate::memory_named!("memory_", $device, "_", $range)
+    };
+}
+
 /// The first port of the device of this name; of several ranges, the one of that number.
 #[macro_export]
 macro_rules! port {

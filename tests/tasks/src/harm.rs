@@ -3,9 +3,18 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use takt_user::abi::{FIRST_REGION, REGION};
 use takt_user::exit;
 
 pub(crate) const WRITE: u64 = 1;
+
+/// In the high half of what it is told: reads, writes or executes in the page of this number of those that tasks have.
+const PEEK: u64 = 8;
+const POKE: u64 = 9;
+const EXECUTE: u64 = 10;
+
+/// Where the task state segments are.
+const SEGMENTS: usize = FIRST_REGION + 511 * REGION;
 
 /// In the kernel's image.
 const KERNEL: usize = 0x100_0000;
@@ -39,9 +48,28 @@ fn read_port(port: u16, bytes: u64) {
     reason = "each is a harm of its own"
 )]
 pub(crate) fn run(which: u64) {
-    if which > 0xffff {
-        read_port(which as u16, which >> 16);
-        exit(0);
+    let page = FIRST_REGION + 4096 * (which as usize & 0xffff) + 0x410;
+    match which >> 16 {
+        0 => {}
+        PEEK => {
+            // SAFETY: none: it may stop the task, which is the test.
+            let value = unsafe { (page as *const u32).read_volatile() };
+            exit(value.into());
+        }
+        POKE => {
+            // SAFETY: as above.
+            unsafe { (page as *mut u32).write_volatile(0x5eed) };
+            exit(0);
+        }
+        EXECUTE => {
+            // SAFETY: as above.
+            let code = unsafe { core::mem::transmute::<usize, extern "C" fn()>(page) };
+            code();
+        }
+        bytes => {
+            read_port(which as u16, bytes);
+            exit(0);
+        }
     }
     let own = &raw const SEED as usize;
     // SAFETY: none: each stops the task, which is the test, or leaves registers that only the kernel could mind.
@@ -107,6 +135,11 @@ pub(crate) fn run(which: u64) {
             }
             19 => {
                 asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq", "nop");
+                0
+            }
+            20 => (SEGMENTS as *const u8).read_volatile().into(),
+            21 => {
+                (SEGMENTS as *mut u8).write_volatile(0);
                 0
             }
             23 => {

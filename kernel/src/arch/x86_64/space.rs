@@ -60,6 +60,8 @@ pub(crate) enum Access {
     Write,
     /// Code.
     Execute,
+    /// A device's memory: uncached.
+    Device,
 }
 
 /// Where [`Space`] has what assembly needs.
@@ -128,6 +130,9 @@ impl Space {
                 Access::Read => Flags::NO_EXECUTE,
                 Access::Write => Flags::NO_EXECUTE | Flags::WRITABLE,
                 Access::Execute => Flags::empty(),
+                Access::Device => {
+                    Flags::NO_EXECUTE | Flags::WRITABLE | Flags::NO_CACHE | Flags::WRITE_THROUGH
+                }
             };
         // SAFETY: no one else uses it, by the caller's promise.
         let tables = unsafe { &mut *self.tables.get() };

@@ -6,10 +6,12 @@ use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_tests::harness::Failure;
 use takt_tests::{check, check_eq, target_test};
 
-use crate::{KEEPER, VICTIM, start};
+use crate::{KEEPER, SERVER, VICTIM, start};
 
 /// Where the victim's region lies.
 const OWN: core::ops::Range<u64> = 0x80_0060_0000..0x80_0080_0000;
+/// The last region's place, which is no task's.
+const SEGMENTS: u64 = 0x80_3fe0_0000;
 /// In the kernel's image.
 const KERNEL: u64 = 0x100_0000;
 
@@ -35,6 +37,9 @@ const HARM: &[(u32, FaultKind, Option<u64>)] = &[
     (17, GeneralProtection, None),
     (18, GeneralProtection, None),
     (19, Debug, None),
+    // Where the task state segments are.
+    (20, PageFault, Some(SEGMENTS)),
+    (21, PageFault, Some(SEGMENTS)),
     (23, X87, None),
     (24, IllegalCall, Some(999)),
     (25, Panic, None),
@@ -46,9 +51,22 @@ const HARM: &[(u32, FaultKind, Option<u64>)] = &[
 
 /// Has the victim do harm, and says how it was stopped.
 fn stopped(what: u32) -> Result<Fault, Failure> {
-    match start(VICTIM, what)?.end()? {
+    stopped_as(VICTIM, what)
+}
+
+/// The same of this task.
+fn stopped_as((task, _): (usize, u64), what: u32) -> Result<Fault, Failure> {
+    match start((task, VICTIM.1), what)?.end()? {
         Ended::Stopped(fault) => Ok(fault),
-        Ended::Exited(code) => Err(Failure::new(format_args!("{what} ended with {code}"))),
+        Ended::Exited(code) => Err(Failure::new(format_args!("{what:#x} ended with {code}"))),
+    }
+}
+
+/// What this task ends with.
+fn code_of((task, _): (usize, u64), what: u32) -> Result<u64, Failure> {
+    match start((task, VICTIM.1), what)?.end()? {
+        Ended::Exited(code) => Ok(code),
+        Ended::Stopped(fault) => Err(Failure::new(format_args!("{what:#x}: {fault}"))),
     }
 }
 
@@ -93,11 +111,42 @@ target_test! {
             check_eq!((port, bytes, stopped(bytes << 16 | port)?.kind), (port, bytes, GeneralProtection));
         }
         // Nor has another task what this one has.
-        let keeper = start((KEEPER.0, VICTIM.1), 1 << 16 | 0x1237)?;
-        check!(matches!(keeper.end()?, Ended::Stopped(fault) if fault.kind == GeneralProtection));
-        start((KEEPER.0, VICTIM.1), 1 << 16 | 0x2fe)?.succeeds()?;
-        let keeper = start((KEEPER.0, VICTIM.1), 1 << 16 | 0x2ff)?;
-        check!(matches!(keeper.end()?, Ended::Stopped(fault) if fault.kind == GeneralProtection));
+        check_eq!(stopped_as(KEEPER, 1 << 16 | 0x1237)?.kind, GeneralProtection);
+        check_eq!(code_of(KEEPER, 1 << 16 | 0x2fe)?, 0);
+        check_eq!(stopped_as(KEEPER, 1 << 16 | 0x2ff)?.kind, GeneralProtection);
+        Ok(())
+    }
+
+    /// A region is its tasks' alone, each as the manifest says; it keeps what is in it. A device's memory is the device's.
+    fn regions_are_shared_as_they_are_declared(Shared) {
+        const PEEK: u32 = 8 << 16;
+        const POKE: u32 = 9 << 16;
+        const EXECUTE: u32 = 10 << 16;
+        // Below the stack and a page of nothing, by the number of the page; behind another page the device's.
+        const SHARED: [u32; 3] = [0x1fd, 0x3fd, 0x7fd];
+        const DEVICE: u32 = SHARED[2] - 2;
+        const FAULTS: &[((usize, u64), u32, u64)] = &[
+            (SERVER, POKE | SHARED[1], 7),
+            (SERVER, EXECUTE | SHARED[1], 0x15),
+            (VICTIM, EXECUTE | SHARED[2], 0x15),
+            (VICTIM, EXECUTE | DEVICE, 0x15),
+            (VICTIM, PEEK | SHARED[1], 4),
+            (VICTIM, PEEK | (SHARED[2] + 1), 4),
+            (VICTIM, PEEK | (SHARED[2] - 1), 4),
+            (VICTIM, PEEK | (DEVICE - 1), 4),
+            (KEEPER, PEEK | SHARED[0], 4),
+            (SERVER, PEEK | (SHARED[1] - 2), 4),
+        ];
+        start(VICTIM, POKE | SHARED[2])?.succeeds()?;
+        check_eq!(code_of(SERVER, PEEK | SHARED[1])?, 0x5eed);
+        for &(task, what, code) in FAULTS {
+            let fault = stopped_as(task, what)?;
+            check_eq!((what, fault.kind, fault.code), (what, PageFault, code));
+        }
+        // SAFETY: a register of the chip set, which is only read.
+        let register = unsafe { (0xfed1_f410 as *const u32).read_volatile() };
+        check!(register != 0 && register != u32::MAX, "{register:#x}");
+        check_eq!(code_of(VICTIM, PEEK | DEVICE)?, register.into());
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The manifest, `takt.app.toml`: which tasks there are, and what each is given.
 
 mod device;
+mod region;
 
 use std::collections::HashSet;
 use std::fs;
@@ -8,8 +9,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use takt_abi::REGION;
 
 use device::Device;
+pub(super) use device::Dma;
+use region::Region;
+pub(super) use region::{Mapped, Source};
+
+use super::build::base;
 
 /// The highest priority of a thread.
 const MAX_PRIORITY: u8 = 99;
@@ -31,6 +38,9 @@ pub struct Manifest {
     /// The tasks. A task's number is its place.
     #[serde(rename = "task")]
     pub tasks: Vec<Task>,
+    /// What tasks share.
+    #[serde(rename = "region", default)]
+    pub regions: Vec<Region>,
     /// The devices that tasks have.
     #[serde(rename = "device", default)]
     pub devices: Vec<Device>,
@@ -174,6 +184,19 @@ impl Manifest {
                 .check(&manifest.devices[..number])
                 .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
         }
+        for (number, region) in manifest.regions.iter().enumerate() {
+            let at = |key: &str| places.line("region", number, key);
+            let tasks = |name: &str| manifest.number(name).is_some();
+            region
+                .check(&manifest.regions[..number], tasks)
+                .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
+        }
+        for (number, task) in manifest.tasks.iter().enumerate() {
+            manifest
+                .mapped(number)
+                .with_context(|| format!("line {}", places.line("task", number, "name")))
+                .with_context(|| format!("the task `{}`", task.name))?;
+        }
         Ok(manifest)
     }
 
@@ -187,16 +210,54 @@ impl Manifest {
     /// What a task finds by symbols of these names, behind `__`.
     pub fn given(&self, task: &Task) -> impl Iterator<Item = (String, u64)> {
         let devices = self.devices_of(task);
-        devices.flat_map(|device| {
+        let all = devices.flat_map(|device| {
             let name = &device.name;
             let ports = device.ports.iter().enumerate();
             let ports = ports.map(move |(number, it)| (format!("port_{name}_{number}"), it.first));
             let interrupt = device.interrupt.iter();
             let interrupt =
                 interrupt.map(move |it| (format!("interrupt_{name}"), it.notification.into()));
-            let all = ports.chain(interrupt);
-            all.map(|(given, value)| (format!("takt_{given}"), value))
-        })
+            ports.chain(interrupt)
+        });
+        let number = self.number(&task.name);
+        let mapped = number
+            .and_then(|it| self.mapped(it).ok())
+            .unwrap_or_default();
+        let mapped = mapped.into_iter().flat_map(|it| {
+            let size = (format!("size_{}", it.name), it.size);
+            [(it.name, it.at), size]
+        });
+        all.chain(mapped)
+            .map(|(given, value)| (format!("takt_{given}"), value))
+    }
+
+    /// The memory that a task has besides its own, and where: below its stack and the page under that.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for it.
+    pub(super) fn mapped(&self, number: usize) -> Result<Vec<Mapped>> {
+        let task = &self.tasks[number];
+        let regions = self.regions.iter().enumerate();
+        let regions = regions.filter_map(|(nr, it)| it.mapped(nr, &task.name));
+        let devices = self.devices_of(task).flat_map(Device::mapped);
+        let mut all: Vec<_> = regions.chain(devices).collect();
+        let mut free = base(number) + REGION as u64;
+        let mut room = REGION as u64;
+        let mut take = |size: u64| {
+            // A page between each two is not mapped.
+            let size = size.saturating_add(PAGE);
+            room = room
+                .checked_sub(size)
+                .context("its stack, regions and devices have no room in its 2 MiB")?;
+            free -= size;
+            anyhow::Ok(free + PAGE)
+        };
+        take(task.stack)?;
+        for mapped in &mut all {
+            mapped.at = take(mapped.size)?;
+        }
+        Ok(all)
     }
 
     /// The devices of a task.
@@ -311,6 +372,127 @@ mod tests {
                            interrupt = { isa = 3, notification = 1 }\n\n\
                            [[device]]\nname = \"d\"\ntask = \"b\"\nports = [{ first = 0x2e8, count = 8 }]\n\
                            interrupt = { pin = 16, notification = 1 }\n";
+
+    /// Behind the tasks, from line 14 on.
+    const MEMORY: &str = "[[device]]\nname = \"c\"\ntask = \"a\"\ndma = \"none\"\n\
+                          memory = [{ first = 0xfed40000, size = 0x2000 }]\n\n\
+                          [[device]]\nname = \"d\"\ntask = \"b\"\ndma = \"trusted\"\n\
+                          memory = [{ first = 0xfed50000, size = 0x1000 }]\n\n\
+                          [[region]]\nname = \"e\"\nsize = 8192\ntasks = [{ task = \"a\", access = \"write\" }, \
+                          { task = \"b\", access = \"read\" }]\n";
+
+    #[test]
+    fn errors_about_memory_name_the_line() {
+        let good = GOOD.to_owned() + MEMORY;
+        let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+        let given: Vec<_> = manifest.given(&manifest.tasks[1]).collect();
+        let end = base(1) + REGION as u64;
+        let region = end - 8192 - 4096 - 8192;
+        let device = region - 4096 - 4096;
+        let expected = [
+            ("region_e", region),
+            ("size_region_e", 8192),
+            ("memory_d_0", device),
+            ("size_memory_d_0", 4096),
+        ];
+        assert_eq!(
+            given,
+            expected.map(|(name, value)| (format!("takt_{name}"), value))
+        );
+        for (old, new, words) in [
+            (
+                "0xfed50000, size",
+                "0xfed41000, size",
+                "line 24: the memory at 0xfed41000 is memory of `c`",
+            ),
+            (
+                "0xfed50000, size = 0x1000",
+                "0xfed3f000, size = 0x2000",
+                "line 24: the memory at 0xfed40000 is memory of `c`",
+            ),
+            (
+                "0xfed50000, size = 0x1000",
+                "0xfed3f000, size = 0x1001",
+                "line 24: a device's memory is whole pages",
+            ),
+            (
+                "0xfed50000",
+                "0xfed50800",
+                "line 24: a device's memory is whole pages",
+            ),
+            (
+                "0xfed50000, size = 0x1000",
+                "0xfed50000, size = 0",
+                "line 24: no memory",
+            ),
+            (
+                "0xfed50000",
+                "0xfee00000",
+                "line 24: the memory from 0xfee00000 on is the local APICs'",
+            ),
+            (
+                "0xfed50000",
+                "0xfec00000",
+                "line 24: the memory from 0xfec00000 on is the I/O APICs'",
+            ),
+            (
+                "0xfed50000",
+                "0x1000000",
+                "line 24: the memory from 0x1000000 on is the machine's",
+            ),
+            (
+                "0xfed50000",
+                "0xbffff000",
+                "line 24: the memory from 0xbffff000 on is the machine's",
+            ),
+            (
+                "0xfed50000",
+                "0x100000000",
+                "line 24: the memory from 0x100000000 on is beyond",
+            ),
+            (
+                "dma = \"trusted\"\n",
+                "",
+                "line 21: `d` may be able to write to any memory",
+            ),
+            (
+                "size = 8192\ntasks",
+                "size = 8193\ntasks",
+                "line 28: a region is whole pages",
+            ),
+            (
+                "size = 8192\ntasks",
+                "size = 0\ntasks",
+                "line 28: a region is whole pages",
+            ),
+            (
+                "size = 8192\ntasks",
+                "size = 0x200000\ntasks",
+                "line 2: its stack, regions and devices have no room",
+            ),
+            (
+                "name = \"e\"",
+                "name = \"e-e\"",
+                "line 27: `e-e` is no name",
+            ),
+            (
+                "task = \"b\", access",
+                "task = \"z\", access",
+                "line 29: there is no task `z`",
+            ),
+            (
+                "task = \"b\", access",
+                "task = \"a\", access",
+                "line 29: `a` has it twice",
+            ),
+            ("\"read\"", "\"execute\"", "line 29"),
+        ] {
+            assert_ne!(good.replace(old, new), good, "{old}");
+            let error = Manifest::parse(Path::new("m"), &good.replace(old, new)).unwrap_err();
+            let said = format!("{error:#}");
+            assert!(said.contains(words), "`{new}` gave: {said}");
+        }
+    }
 
     #[test]
     fn errors_about_devices_name_the_line() {

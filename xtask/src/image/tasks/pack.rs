@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use takt_abi::REGION;
 
 use super::build::base;
-use super::manifest::{Manifest, Right, Task};
+use super::manifest::{Dma, Manifest, Mapped, Right, Source, Task};
 
 const PAGE: usize = 4096;
 
@@ -78,7 +78,7 @@ impl Program {
 
     /// Looks whether a task's pages and its stack lie in the region of task `number`, each by itself, and whether it begins in
     /// its code: the kernel maps and enters what stands here.
-    fn check(&self, number: usize, task: &Task) -> Result<()> {
+    fn check(&self, number: usize, task: &Task, mapped: &[Mapped]) -> Result<()> {
         let name = &task.name;
         let region = base(number)..base(number) + REGION as u64;
         // One page below the stack is not mapped.
@@ -89,7 +89,8 @@ impl Program {
             .iter()
             .map(|it| (it.at, pages(it.bytes.len())));
         let data = (self.data_size > 0).then_some((self.data.at, self.data_size as u64));
-        let mut all: Vec<_> = fixed.chain(data).collect();
+        let mapped = mapped.iter().map(|it| (it.at, it.size));
+        let mut all: Vec<_> = fixed.chain(data).chain(mapped).collect();
         all.sort_unstable();
         for (at, len) in all.into_iter().rev() {
             ensure!(
@@ -119,13 +120,21 @@ impl Program {
 pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Result<PathBuf> {
     let mut statics = String::from(
         "// Made by xtask.\n\
-         use takt_kernel::task::{Aligned, Interrupt, KERNEL_STACK_SIZE, Memory, Peer, Program, Segment, Task};\n\
+         use takt_kernel::task::{Aligned, Interrupt, KERNEL_STACK_SIZE, Mapping, Memory, Peer, Program, Segment, Task};\n\
          use takt_kernel::thread_stack;\n",
     );
+    for (number, region) in manifest.regions.iter().enumerate() {
+        let size = region.size;
+        writeln!(
+            statics,
+            "static REGION_{number}: Memory<{size}> = Memory::new();"
+        )?;
+    }
     let mut tasks = String::new();
     let mut elves = String::new();
     for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
-        program.check(number, task)?;
+        let mapped = manifest.mapped(number)?;
+        program.check(number, task, &mapped)?;
         let mut segments = String::new();
         for (nr, segment) in program.segments.iter().enumerate() {
             let mut bytes = segment.bytes.clone();
@@ -164,6 +173,11 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         )?;
         writeln!(
             statics,
+            "static MAPPINGS_{number}: &[Mapping] = &[{}];",
+            mappings(&mapped)?
+        )?;
+        writeln!(
+            statics,
             "static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
             interrupts(manifest, task)?
         )?;
@@ -183,7 +197,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, peers: PEERS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             program.entry,
@@ -210,7 +224,9 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     let until = manifest.until.as_ref().and_then(|it| manifest.number(it));
     writeln!(
         statics,
-        "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};"
+        "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};\n\
+         const WITHOUT_DMA: &[(usize, usize)] = &[{}];",
+        without_dma(manifest)?
     )?;
     let source = dir.join("tasks.rs");
     update(
@@ -230,6 +246,23 @@ fn ports(manifest: &Manifest, task: &Task) -> Result<String> {
     Ok(ranges)
 }
 
+/// The memory that a task has besides its own, as Rust.
+fn mappings(mapped: &[Mapped]) -> Result<String> {
+    let mut text = String::new();
+    for mapped in mapped {
+        let memory = match mapped.source {
+            Source::Region(number, writes) => format!("Region(REGION_{number}.cell(), {writes})"),
+            Source::Device(first) => format!("Device({first:#x}, {:#x})", mapped.size),
+        };
+        write!(
+            text,
+            "Mapping {{ at: {:#x}, memory: takt_kernel::task::Mapped::{memory} }}, ",
+            mapped.at
+        )?;
+    }
+    Ok(text)
+}
+
 /// A task's interrupts, as Rust. Their numbers are those of their devices.
 fn interrupts(manifest: &Manifest, task: &Task) -> Result<String> {
     let mut text = String::new();
@@ -246,6 +279,19 @@ fn interrupts(manifest: &Manifest, task: &Task) -> Result<String> {
             "Interrupt {{ device: {:?}, source: takt_kernel::task::Source::{source}, notification: {:#x}, number: {number} }}, ",
             device.name, interrupt.notification
         )?;
+    }
+    Ok(text)
+}
+
+/// The memory of devices of which the manifest says that they do not write to memory, as addresses and sizes of Rust.
+fn without_dma(manifest: &Manifest) -> Result<String> {
+    let mut text = String::new();
+    let devices = manifest.devices.iter();
+    for memory in devices
+        .filter(|it| it.dma != Some(Dma::Trusted))
+        .flat_map(|it| &it.memory)
+    {
+        write!(text, "({:#x}, {:#x}), ", memory.first, memory.size)?;
     }
     Ok(text)
 }

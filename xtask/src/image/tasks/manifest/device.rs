@@ -6,7 +6,8 @@ use anyhow::{Result, bail, ensure};
 use serde::Deserialize;
 use takt_abi::NOTIFICATIONS;
 
-use super::is_word;
+use super::region::{Mapped, Source};
+use super::{PAGE, is_word};
 
 /// A device.
 #[derive(Debug, Deserialize)]
@@ -19,6 +20,11 @@ pub struct Device {
     /// Its ports.
     #[serde(default)]
     pub ports: Vec<Ports>,
+    /// Its memory.
+    #[serde(default)]
+    pub memory: Vec<Memory>,
+    /// Whether it can write to memory itself, where that is not known.
+    pub dma: Option<Dma>,
     /// Its interrupt.
     pub interrupt: Option<Interrupt>,
 }
@@ -31,6 +37,26 @@ pub struct Ports {
     pub first: u64,
     /// How many.
     pub count: u64,
+}
+
+/// Whole pages of a device's memory.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The first one's physical address.
+    pub first: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// Whether a device masters the bus.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Dma {
+    /// It cannot.
+    None,
+    /// It can: whoever drives it can write to any memory, and is trusted not to.
+    Trusted,
 }
 
 /// An interrupt.
@@ -68,6 +94,22 @@ const REFUSED_PORTS: &[(Range<u64>, &str)] = &[
     (0xcf8..0xd00, "those of PCI's configuration space"),
 ];
 
+/// Where PCI's functions have their ports: below are those of the chip set and of ISA.
+const FIRST_PCI_PORT: u64 = 0x1000;
+
+/// Physical memory that is no task's. The machine's own memory may go on above the first 3 GiB: that is known at boot.
+const REFUSED_MEMORY: &[(Range<u64>, &str)] = &[
+    (0..3 << 30, "the machine's memory and the kernel's"),
+    (0xfec0_0000..0xfed0_0000, "the I/O APICs'"),
+    (0xfed0_0000..0xfed0_1000, "the HPET's"),
+    (
+        0xfee0_0000..0xfef0_0000,
+        "the local APICs' and that of messages to them",
+    ),
+    (0xff00_0000..1 << 32, "the firmware's"),
+    (1 << 32..u64::MAX, "beyond 4 GiB"),
+];
+
 /// ISA's interrupts that are no task's.
 const REFUSED_LINES: [(u8, &str); 4] = [
     (0, "the interval timer's"),
@@ -93,6 +135,32 @@ impl Ports {
                     "the ports {:#x} to {:#x} are {whose}",
                     refused.start,
                     refused.end - 1
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// As the addresses that they are.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.size)
+    }
+
+    fn check(self) -> Result<()> {
+        let range = self.range();
+        ensure!(!range.is_empty(), "no memory");
+        ensure!(
+            (self.first | self.size).is_multiple_of(PAGE),
+            "a device's memory is whole pages of {PAGE} bytes"
+        );
+        for (refused, whose) in REFUSED_MEMORY {
+            if overlaps(&range, refused) {
+                bail!(
+                    "the memory from {:#x} on is {whose}",
+                    refused.start.max(range.start)
                 );
             }
         }
@@ -136,8 +204,22 @@ impl Device {
     pub(super) fn check(&self, others: &[Self]) -> Result<(), (&'static str, anyhow::Error)> {
         self.check_name(others).map_err(|error| ("name", error))?;
         self.check_ports(others).map_err(|error| ("ports", error))?;
+        self.check_memory(others)
+            .map_err(|error| ("memory", error))?;
+        self.check_dma().map_err(|error| ("name", error))?;
         self.check_interrupt(others)
             .map_err(|error| ("interrupt", error))
+    }
+
+    /// What of its memory its task is to have, at no address yet.
+    pub(super) fn mapped(&self) -> impl Iterator<Item = Mapped> {
+        let memory = self.memory.iter().enumerate();
+        memory.map(|(number, it)| Mapped {
+            name: format!("memory_{}_{number}", self.name),
+            at: 0,
+            size: it.size,
+            source: Source::Device(it.first),
+        })
     }
 
     fn check_name(&self, others: &[Self]) -> Result<()> {
@@ -170,6 +252,37 @@ impl Device {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn check_memory(&self, others: &[Self]) -> Result<()> {
+        for (number, memory) in self.memory.iter().enumerate() {
+            memory.check()?;
+            let own = self.memory[..number].iter().map(|it| (it, self));
+            let theirs = others
+                .iter()
+                .flat_map(|it| it.memory.iter().map(move |memory| (memory, it)));
+            for (other, device) in own.chain(theirs) {
+                if overlaps(&memory.range(), &other.range()) {
+                    bail!(
+                        "the memory at {:#x} is memory of `{}` already",
+                        memory.first.max(other.first),
+                        device.name
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_dma(&self) -> Result<()> {
+        let is_behind = |it: &Ports| it.range().end > FIRST_PCI_PORT;
+        let may_master = !self.memory.is_empty() || self.ports.iter().any(is_behind);
+        ensure!(
+            self.dma.is_some() || !may_master,
+            "`{}` may be able to write to any memory: say dma = \"none\", or \"trusted\" if it is",
+            self.name
+        );
         Ok(())
     }
 
