@@ -30,6 +30,14 @@ pub struct Elf {
     pub data: Arc<[u8]>,
     symbols: HashMap<String, u64>,
     segments: Vec<Segment>,
+    code: Vec<Code>,
+}
+
+/// A section of code: its addresses, and where they lie in the file.
+#[derive(Clone, Debug)]
+struct Code {
+    addresses: Range<u64>,
+    offset: u64,
 }
 
 /// A loaded range: virtual addresses and where they lie in RAM.
@@ -130,10 +138,17 @@ impl Elf {
             })
             .collect();
         segments.extend(stacks(&file).unwrap_or_default());
+        let code = file.sections().filter_map(|section| {
+            let (offset, size) = section.file_range()?;
+            let start = section.address();
+            let addresses = start..start.checked_add(size)?;
+            (section.kind() == SectionKind::Text).then_some(Code { addresses, offset })
+        });
         Ok(Self {
             path: path.to_owned(),
             symbols,
             segments,
+            code: code.collect(),
             data: data.into(),
         })
     }
@@ -268,14 +283,15 @@ impl Elf {
 
     /// Where in the file the code from an address on lies, up to the end of its section.
     fn range_of_code(&self, address: u64) -> Option<Range<usize>> {
-        let file = object::File::parse(&*self.data).ok()?;
-        let section = file.sections().find(|section| {
-            section.kind() == SectionKind::Text
-                && (section.address()..section.address() + section.size()).contains(&address)
-        })?;
-        let (at, size) = section.file_range()?;
-        let begin = at + (address - section.address());
-        Some(usize::try_from(begin).ok()?..usize::try_from(at + size).ok()?)
+        let is_in = |code: &&Code| code.addresses.contains(&address);
+        let Code { addresses, offset } = self.code.iter().find(is_in)?;
+        let in_file = |address| {
+            offset
+                .checked_add(address - addresses.start)?
+                .try_into()
+                .ok()
+        };
+        Some(in_file(address)?..in_file(addresses.end)?)
     }
 
     /// The debug information; empty if there is none.

@@ -62,7 +62,9 @@ struct Line {
 impl Line {
     fn parse(line: &str) -> Option<Self> {
         let (_, places) = line.strip_prefix("Trace ")?.split_once('[')?;
-        let mut places = places.split(['/', ']']);
+        let (places, _) = places.split_once(']')?;
+        // By one character: twice as fast as by any of several, and there are millions of lines.
+        let mut places = places.split('/');
         let number = |text| u64::from_str_radix(text, 16).ok();
         Some(Self {
             ip: places.nth(1).and_then(number)?,
