@@ -31,6 +31,10 @@ fn recurse(depth: u64) -> u64 {
 }
 
 /// Reads this many bytes from a port.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one of them is carried out"
+)]
 fn read_port(port: u16, bytes: u64) {
     // SAFETY: none: it may stop the task, which is the test.
     unsafe {

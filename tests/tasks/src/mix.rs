@@ -32,7 +32,7 @@ pub(crate) fn run(seed: u64) {
         (state >> 20) % below
     };
     // Each client has another handle for that.
-    let bell = Peer::new(if seed % 2 == 0 { 4 } else { 1 });
+    let bell = Peer::new(if seed.is_multiple_of(2) { 4 } else { 1 });
     next();
     let mut sum = seed;
     for _ in 0..400 {

@@ -21,6 +21,7 @@ pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
         .says(" = uart::main (board/examples/plant/src/bin/uart.rs:")?
         .says("supervisor: task 1 stopped at ")?
         .says("control: 300 turns, 0 missed")?
+        .says("logger: 30 set points, 1 faults, turns late by ")?
         .says(": task_fault: ")?;
     let sent = std::fs::read_to_string(Path::new(&stage.dir("plant")).join("com2.txt"))?;
     // All that was sent but what the driver was stopped for.
