@@ -180,10 +180,12 @@ impl RunQueue {
     #[cfg_attr(feature = "fast-paths", inline(always))]
     pub const fn pick_next(&mut self) -> Next {
         let best = self.best;
-        if best.is(self.running) {
+        let is_running = best.is(self.running);
+        // Its level as well: it may have left, and have become ready with another priority before a switch.
+        self.running = best;
+        if is_running {
             return Next::Stay;
         }
-        self.running = best;
         Next::Switch(best.tid)
     }
 

@@ -342,6 +342,18 @@ fn a_preempted_thread_goes_on_before_its_equals() {
     assert_eq!(run_queue.block_current(&mut links), tid(1));
 }
 
+/// It has left, and another CPU has made it ready with another priority, before a switch was possible.
+#[test]
+fn a_thread_that_stays_is_where_it_was_made_ready() {
+    let (mut run_queue, mut links) = with_ready(&[(1, 50)]);
+    run_queue.leave_current(&mut links);
+    let _ = run_queue.wakeup(&mut links, tid(1), prio(60));
+    assert_eq!(run_queue.pick_next(), Next::Stay);
+    assert_eq!(run_queue.current_priority(), Some(prio(60)));
+    run_queue.leave_current(&mut links);
+    assert_eq!(order(&run_queue, &links), []);
+}
+
 #[test]
 fn yielding_alone_changes_nothing() {
     let (mut run_queue, mut links) = with_ready(&[(1, 50), (2, 40)]);
