@@ -19,6 +19,8 @@
 //! * So may it between two portions of a check. Of the threads that close a cycle, the one that
 //!   began to wait last finds it: the other waits last at least as long. A cycle that is found
 //!   may be none if a thread has ceased to wait since the check began; then it is made again.
+//! * A cycle that the waiter is not in is one of others that has yet to be found by them: it is
+//!   no reason to refuse the waiter.
 //!
 //! # Source
 //! L. Sha, R. Rajkumar, J. P. Lehoczky: Priority Inheritance Protocols, IEEE Transactions on
@@ -92,6 +94,8 @@ pub struct Check {
     waiter: ThreadId,
     next: Option<ThreadId>,
     nr_threads: usize,
+    /// The first thread beyond [`MAX_CHAIN`].
+    beyond: Option<ThreadId>,
 }
 
 impl Check {
@@ -103,15 +107,16 @@ impl Check {
             waiter,
             next: owner,
             nr_threads: 0,
+            beyond: None,
         }
     }
 
-    /// Looks at so many threads more. When it has come to the end, gives the number of threads in
-    /// the chain.
+    /// Looks at so many threads more. When it has come to the end, or goes round among others, gives
+    /// the number of threads in the chain as far as it counts.
     ///
     /// # Errors
     /// [`PiError::Deadlock`] if the chain comes back to the waiter, [`PiError::ChainTooLong`] if it
-    /// does not end within [`MAX_CHAIN`] threads (as one with a cycle beyond the waiter never does).
+    /// ends behind more than [`MAX_CHAIN`] threads.
     pub fn go_on<W: PiWorld>(
         &mut self,
         world: &W,
@@ -122,13 +127,25 @@ impl Check {
             if owner == self.waiter {
                 return Err(PiError::Deadlock);
             }
-            if self.nr_threads == MAX_CHAIN {
-                return Err(PiError::ChainTooLong);
+            if self.nr_threads >= MAX_CHAIN {
+                core::hint::cold_path();
+                if self.beyond == Some(owner) {
+                    return Ok(Some(MAX_CHAIN));
+                }
+                // Where `beyond` is one of a cycle, which has one thread more at most.
+                if self.nr_threads == 2 * MAX_CHAIN + 1 {
+                    return Err(PiError::ChainTooLong);
+                }
+                self.beyond.get_or_insert(owner);
             }
             self.nr_threads += 1;
             self.next = owner_of_blocker(world, owner);
         }
-        Ok(self.next.is_none().then_some(self.nr_threads))
+        match self.next {
+            Some(_) => Ok(None),
+            None if self.nr_threads > MAX_CHAIN => Err(PiError::ChainTooLong),
+            None => Ok(Some(self.nr_threads)),
+        }
     }
 }
 

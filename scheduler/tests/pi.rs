@@ -303,6 +303,23 @@ fn a_longer_chain_is_refused() {
     world.check();
 }
 
+/// Others wait for each other in a circle, which one of them has yet to find: whoever waits for one of these is not refused.
+#[test]
+fn a_circle_of_others_is_theirs() {
+    for (nr, tail) in [(2, 1), (2, 9), (3, 2), (9, 9), (16, 1), (17, 16)] {
+        let mut world = chain(nr + tail);
+        // Thread 0 closes the circle of the first ones.
+        world.threads[0].blocked_on = Some(nr - 1);
+        for portion in [1, 2, 5, usize::MAX] {
+            let checked = world.check_wait(nr + tail, nr + tail - 1, portion);
+            assert_eq!(checked, Ok(MAX_CHAIN), "{nr} behind {tail}");
+        }
+        world.threads[0].blocked_on = None;
+        let checked = world.check_wait(nr + tail, nr + tail - 1, 1);
+        assert_eq!(checked.is_ok(), nr + tail <= MAX_CHAIN);
+    }
+}
+
 #[test]
 fn a_chain_that_grew_at_its_end_is_walked_in_portions() {
     let depth = 3 * MAX_CHAIN;

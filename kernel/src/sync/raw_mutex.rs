@@ -15,7 +15,7 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use takt_scheduler::ThreadId;
-use takt_scheduler::pi::{Check, PiError};
+use takt_scheduler::pi::{Check, MAX_CHAIN, PiError};
 
 use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
@@ -80,7 +80,7 @@ impl RawMutex {
     /// Waits as announced: looks for deadlocks, lends its priority along the chain of owners, and waits at last.
     #[inline(never)]
     fn wait_in_steps(&self, deadline: Instant, long: Long) -> Result<(), Error> {
-        self.check(long)?;
+        self.check(long, || false)?;
         self.lend_and_wait_in_steps(deadline)
     }
 
@@ -137,8 +137,10 @@ impl RawMutex {
     }
 
     /// Looks for a circle that the announced wait closes; takes the wait back if there is one. A wait that is over
-    /// meanwhile closes none.
-    pub(super) fn check(&self, long: Long) -> Result<(), Error> {
+    /// meanwhile closes none, and neither does one of which `is_older` says that the owner began to wait after it: asked inside a
+    /// section.
+    #[inline(never)]
+    pub(super) fn check(&self, long: Long, is_older: impl Fn() -> bool) -> Result<(), Error> {
         let me = TcbRef::current().tid();
         let nr_ended = pi::nr_ended();
         let mut check = Check::new(me, self.owner());
@@ -148,14 +150,17 @@ impl RawMutex {
             let mut is_done = true;
             if woken == Woken::Not {
                 let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
-                if seen.is_err() && nr_ended != pi::nr_ended() {
+                if seen == Err(PiError::Deadlock) && nr_ended != pi::nr_ended() {
                     // Some thread of the chain may have gone on since, so that what was seen was not at one time.
                     check = Check::new(me, self.owner());
-                    seen = check.go_on(&pi::World::of(&section), usize::MAX);
+                    seen = check.go_on(&pi::World::of(&section), MAX_CHAIN + 1);
                 }
                 is_done = match seen {
                     Ok(depth) => depth.is_some(),
                     Err(PiError::ChainTooLong) if long == Long::Accepted => true,
+                    // Not at one time either: it may have gone round among others, of which one has found that.
+                    Err(PiError::ChainTooLong) if nr_ended != pi::nr_ended() => true,
+                    Err(PiError::Deadlock) if is_older() => true,
                     Err(error) => {
                         section.leave_quietly();
                         return match self.take_back() {

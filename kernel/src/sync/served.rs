@@ -58,9 +58,9 @@ impl RawMutex {
     }
 
     /// The running thread, which has announced its wait, looks whether it closes a circle; then it waits no longer. Else it lends
-    /// its priority to the owner and to those that it waits for.
-    pub(crate) fn check_and_lend(&self) -> Result<(), Error> {
-        self.check(Long::Refused)?;
+    /// its priority to the owner and to those that it waits for. A circle that there is once `is_taken` says so the owner closes.
+    pub(crate) fn check_and_lend(&self, is_taken: impl Fn() -> bool) -> Result<(), Error> {
+        self.check(Long::Refused, is_taken)?;
         if let Some(owner) = self.owner() {
             // As in `lock`.
             let _ = pi::walk(owner);

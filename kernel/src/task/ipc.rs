@@ -152,7 +152,9 @@ impl Port {
         self.served.announce(&mut section);
         if !self.is_open(&section) {
             section.leave_quietly();
-            return self.served.check_and_lend().map_err(|_| {
+            // Whom the task calls once it has taken the message, on another CPU perhaps, it finds itself.
+            let is_taken = || self.caller.load(Relaxed) == me.as_ptr() as usize;
+            return self.served.check_and_lend(is_taken).map_err(|_| {
                 // The task may have taken the message before.
                 self.forget_me();
                 Error::Deadlock
