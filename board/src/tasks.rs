@@ -1,6 +1,7 @@
 //! The image's protected tasks, as xtask has packed them.
 
 use takt_kernel::Error;
+use takt_kernel::smp;
 use takt_kernel::task::{self, Ended};
 use takt_kernel::thread::{self, Thread};
 use takt_kernel::time::Instant;
@@ -49,20 +50,28 @@ pub fn count() -> usize {
     task::all().len()
 }
 
-/// Starts a task as the manifest says.
+/// Starts all tasks as the manifest says, each with its argument; none of them runs before all live. `started` is told each one's
+/// thread, in the order of the manifest.
 ///
 /// # Errors
-/// As [`task::start`].
+/// As [`task::start_all`]. If a task's CPU is not there the log says so.
 ///
 /// # Context
-/// Threads.
-pub fn start(number: usize) -> Result<Thread, Error> {
-    let argument = packed::arguments().get(number);
-    task::start(number, *argument.ok_or(Error::InvalidArgument)?)
+/// As [`task::start_all`].
+pub fn start_all(started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
+    for task in task::all().iter().filter(|it| !smp::is_online(it.cpu())) {
+        let (name, cpu) = (task.name(), task.cpu() as u32);
+        defmt::error!(
+            "task '{=str}' is for CPU {=u32}, which is not there",
+            name,
+            cpu
+        );
+    }
+    task::start_all(packed::arguments(), started)
 }
 
-/// Starts every task with its argument, in the order of the manifest, and waits for the end of the one that the manifest names as
-/// `until`, or of all.
+/// Starts the CPUs that the tasks are for, and every task, and waits for the end of the one that the manifest names as `until`, or
+/// of all.
 ///
 /// # Panics
 /// If a task cannot be started, or one that is waited for did not end with code 0.
@@ -71,22 +80,26 @@ pub fn start(number: usize) -> Result<Thread, Error> {
 /// The main thread, whose priority it lowers.
 pub fn run() {
     let tasks = task::all();
+    let nr_cpus = tasks.iter().map(|it| it.cpu() + 1).max().unwrap_or(1);
+    crate::smp::start(nr_cpus);
     // All are there before one of them runs.
     let _ = thread::current().set_priority(STARTING);
-    let start = |(number, argument): (usize, &u64)| match task::start(number, *argument) {
-        Ok(thread) => (number, thread),
-        Err(error) => panic!("task '{}' does not start: {error:?}", tasks[number].name()),
-    };
-    let started = packed::arguments().iter().enumerate().map(start);
-    let threads: heapless::Vec<_, { takt_kernel::task::MAX_TASKS }> = started.collect();
+    let mut threads: heapless::Vec<_, { task::MAX_TASKS }> = heapless::Vec::new();
+    let started = start_all(|thread| {
+        // There are no more tasks than that.
+        let _ = threads.push(thread);
+    });
+    if let Err((number, error)) = started {
+        panic!("task '{}' does not start: {error:?}", tasks[number].name());
+    }
     let _ = thread::current().set_priority(0);
-    for (number, thread) in &threads {
-        if packed::until().is_some_and(|until| until != *number) {
+    for (number, thread) in threads.iter().enumerate() {
+        if packed::until().is_some_and(|until| until != number) {
             continue;
         }
         let _ = thread.join(Instant::NEVER);
-        let name = tasks[*number].name();
-        match tasks[*number].ended() {
+        let name = tasks[number].name();
+        match tasks[number].ended() {
             Some(Ended::Exited(0)) => {}
             Some(Ended::Exited(code)) => panic!("task '{name}' ended with {code}"),
             Some(Ended::Stopped(fault)) => panic!("task '{name}' was stopped: {fault}"),

@@ -156,8 +156,7 @@ fn start_own(config: &Config) -> Result<u32, takt_kernel::Error> {
 /// Starts all tasks as the manifest says; whichever asks for it is measured.
 #[cfg(feature = "tasks")]
 fn start_all(_: &Config) -> Result<u32, takt_kernel::Error> {
-    let mut tasks = 0..takt_board::tasks::count();
-    tasks.try_for_each(|number| takt_board::tasks::start(number).map(drop))?;
+    takt_board::tasks::start_all(drop).map_err(|(_, error)| error)?;
     Ok(0)
 }
 

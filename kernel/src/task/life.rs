@@ -6,13 +6,14 @@ use takt_abi::{WORDS, fault};
 
 use super::fault::{Ended, Fault};
 use super::frame::Frame;
-use super::object::{Port, Task, all};
+use super::object::{MAX_TASKS, Port, Task, all};
 use super::timerlat;
-use crate::arch::{percpu, ring3};
+use crate::arch::ring3;
 use crate::clock::Nanos;
 use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
+use crate::sync::Semaphore;
 use crate::thread::tcb::TcbRef;
 use crate::thread::{self, Builder, Thread};
 use crate::time;
@@ -26,24 +27,63 @@ const TOP: u8 = 99;
 const ATTEMPTS: u32 = 100;
 const PAUSE: Nanos = Nanos::from_millis(1);
 
-/// Starts a task, which is told the argument. Its thread is to be joined before it is started again.
+/// Starts a task on its CPU; it is told the argument. Its thread is to be joined before it is started again.
 ///
-/// It lives when the call returns, unless the caller has the highest priority; its memory is prepared at that priority.
+/// On the caller's CPU it lives when the call returns, unless the caller has the highest priority; its memory is prepared at that
+/// priority.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if there is none of this number; [`Error::InvalidState`] if it lives;
+/// [`Error::InvalidArgument`] if there is none of this number, or its CPU is not there; [`Error::InvalidState`] if it lives;
 /// [`Error::OutOfResources`].
 ///
 /// # Context
 /// Threads.
 pub fn start(number: usize, argument: u64) -> Result<Thread, Error> {
-    start_on(number, argument, percpu::cpu(), None)
+    let cpu = all().get(number).map_or(0, |task| task.program.cpu);
+    start_on(number, argument, cpu, None)
 }
 
-/// As [`start`], on this CPU, and with this priority if it is not to have the one that its manifest says.
+/// Tasks that [`start_all`] has started and that live since.
+static ALIVE: Semaphore = Semaphore::new(0, MAX_TASKS as u32);
+/// Of these those that may go on.
+static GO_ON: Semaphore = Semaphore::new(0, MAX_TASKS as u32);
+
+/// Starts as many tasks as there are arguments, each as [`start`] does; none of them runs before all live, on whichever CPUs
+/// they are. `started` is told each one's thread, in their order.
 ///
 /// # Errors
-/// As [`start`]; [`Error::InvalidArgument`] also if there is no such CPU.
+/// As [`start`], with the number of the task; those before it were started.
+///
+/// # Context
+/// A thread that is more important than the tasks, one at a time.
+pub fn start_all(arguments: &[u64], mut started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
+    let mut result = Ok(());
+    let mut nr = 0;
+    for (number, argument) in arguments.iter().enumerate() {
+        let cpu = all().get(number).map_or(0, |task| task.program.cpu);
+        match spawn(number, *argument, cpu, None, live_with_all) {
+            Ok(thread) => started(thread),
+            Err(error) => {
+                result = Err((number, error));
+                break;
+            }
+        }
+        nr += 1;
+    }
+    // Neither can fail in a thread.
+    for _ in 0..nr {
+        let _ = ALIVE.take();
+    }
+    for _ in 0..nr {
+        let _ = GO_ON.give();
+    }
+    result
+}
+
+/// As [`start`], on this CPU and not on that of its manifest, and with this priority if it is not to have that.
+///
+/// # Errors
+/// As [`start`].
 ///
 /// # Context
 /// Threads.
@@ -52,6 +92,16 @@ pub fn start_on(
     argument: u64,
     cpu: usize,
     priority: Option<u8>,
+) -> Result<Thread, Error> {
+    spawn(number, argument, cpu, priority, live)
+}
+
+fn spawn(
+    number: usize,
+    argument: u64,
+    cpu: usize,
+    priority: Option<u8>,
+    entry: fn(usize),
 ) -> Result<Thread, Error> {
     let task = all().get(number).ok_or(Error::InvalidArgument)?;
     if task.is_alive() {
@@ -63,7 +113,7 @@ pub fn start_on(
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
     Builder::new(task.program.name, TOP)?
         .cpu(cpu)
-        .spawn(task.program.stack, live, number)
+        .spawn(task.program.stack, entry, number)
         // It may yet begin anew, by its supervisor's word.
         .inspect_err(|_| {
             task.argument.store(before, Relaxed);
@@ -87,11 +137,20 @@ impl Task {
 
     /// Its thread begins a life, which may be another one.
     fn begin(&'static self) -> ! {
-        self.renew_all();
+        self.prepare();
+        self.run()
+    }
+
+    /// From here on it lives.
+    fn prepare(&self) {
         self.route();
         // SAFETY: the task's own thread, in the kernel.
         unsafe { self.program.refresh() };
         self.port.open_for(self.generation());
+    }
+
+    fn run(&'static self) -> ! {
+        self.renew_all();
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         let (entry, stack) = (self.program.entry, self.program.stack_top());
@@ -182,9 +241,26 @@ impl Task {
 
 /// The thread of a task.
 fn live(number: usize) {
-    let Some(task) = all().get(number) else {
-        return;
-    };
+    if let Some(task) = all().get(number) {
+        come_to(task);
+        task.begin()
+    }
+}
+
+/// The same of one that begins together with others.
+fn live_with_all(number: usize) {
+    if let Some(task) = all().get(number) {
+        come_to(task);
+        task.prepare();
+        // Neither can fail in a thread.
+        let _ = ALIVE.give();
+        let _ = GO_ON.take();
+        task.run()
+    }
+}
+
+/// The running thread is the task's from now on.
+fn come_to(task: &'static Task) {
     let me = TcbRef::current();
     task.port.thread.store(me.as_ptr() as usize, Relaxed);
     task.port.served.keep();
@@ -196,7 +272,6 @@ fn live(number: usize) {
     // SAFETY: inside a section, and `install` has completed the tables.
     unsafe { ring3::set_space(section.thread(me), &task.space) };
     section.leave_quietly();
-    task.begin()
 }
 
 /// [`Task::stop`].

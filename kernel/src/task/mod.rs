@@ -38,7 +38,7 @@ pub mod timerlat;
 pub use crate::arch::ports::Ports;
 pub use device::{Lines, set_lines};
 pub use fault::{Ended, Fault};
-pub use life::{start, start_on};
+pub use life::{start, start_all, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{
     Aligned, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Peer, Program, Segment, Source,

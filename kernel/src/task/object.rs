@@ -142,9 +142,16 @@ impl Task {
         self.program.name
     }
 
+    /// The CPU that its manifest has it run on.
+    #[must_use]
+    pub fn cpu(&self) -> usize {
+        self.program.cpu
+    }
+
     /// Whether it lives.
     #[inline(always)]
-    pub(super) fn is_alive(&self) -> bool {
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
         self.port.life.load(Relaxed) != 0
     }
 

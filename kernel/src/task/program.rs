@@ -104,6 +104,8 @@ pub struct Program {
     pub name: &'static str,
     /// Its thread's priority.
     pub priority: u8,
+    /// The CPU that it runs on.
+    pub cpu: usize,
     /// Its first instruction.
     pub entry: usize,
     /// Where its region begins.

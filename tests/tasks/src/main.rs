@@ -7,6 +7,7 @@ mod driver;
 mod harm;
 mod measured;
 mod mix;
+mod spread;
 
 use takt_user::abi::fault;
 use takt_user::{NEVER, Peer, exit, receive, reply_and_receive, sleep_until, time};
@@ -22,6 +23,12 @@ const BELL: u64 = 5;
 const SUPERVISOR: u64 = 6;
 const MEASURED: u64 = 7;
 const DRIVER: u64 = 8;
+/// Of tasks on several CPUs.
+const HUB: u64 = 18;
+const NODE: u64 = 9;
+const ASKS: u64 = 10;
+const ASKS_AND_DIES: u64 = 11;
+const LENDS: u64 = 12;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -34,6 +41,11 @@ fn main(argument: u64) {
         SUPERVISOR => mix::supervisor(),
         MEASURED => measured::run(what),
         DRIVER => driver::run(what),
+        HUB => spread::hub(),
+        NODE => spread::server(),
+        ASKS => spread::client(what, true),
+        ASKS_AND_DIES => spread::client(what, false),
+        LENDS => spread::lender(what),
         _ => exit(99),
     }
 }

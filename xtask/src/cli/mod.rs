@@ -202,9 +202,9 @@ pub struct Run {
     /// More cargo features of the package.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub features: Vec<String>,
-    /// CPUs of the guest, 1 to 8.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8), default_value_t = 1)]
-    pub smp: u8,
+    /// CPUs of the guest, 1 to 8 [default: 1; with --manifest as many as its tasks are for].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub smp: Option<u8>,
     /// More of QEMU's own arguments, with spaces between them, for devices that the guest is to have: '-device i6300esb'.
     #[arg(
         long,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use takt_tracer::decode::{EventDef, EventTable};
 use takt_tracer::event::Layout;
 
@@ -156,6 +156,22 @@ fn default_events(table: &EventTable) -> Vec<String> {
     wanted.map(|event| event.name.clone()).collect()
 }
 
+/// How many CPUs the guest has: enough for its tasks.
+fn smp(flags: &Run) -> Result<u8> {
+    let needed = match &flags.manifest {
+        Some(manifest) => Manifest::read(manifest)?.nr_cpus(),
+        None => 1,
+    };
+    let smp = flags.smp.unwrap_or(needed);
+    ensure!(
+        smp >= needed,
+        "the manifest has a task for CPU {}, but --smp {smp} ends at CPU {}",
+        needed - 1,
+        smp - 1
+    );
+    Ok(smp)
+}
+
 /// The machine to boot, with its image in the run folder and how it is booted.
 fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
     let table = crate::image::events::table(elf)?;
@@ -177,7 +193,7 @@ fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
             format!("events={} mode=capture{}", ids.join(","), clock_keys(accel)),
             &words::translate(&flags.append, elf)?.line,
         ),
-        smp: flags.smp,
+        smp: smp(flags)?,
         accel,
     };
     Ok(machine)

@@ -6,6 +6,7 @@ mod devices;
 mod harm;
 mod measured;
 mod messages;
+mod spread;
 mod ways;
 
 use takt_kernel::task::{self, Ended};

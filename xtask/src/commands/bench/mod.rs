@@ -185,6 +185,9 @@ fn measure(
         })?;
         values.extend(images::lines(&booted.serial)?);
     }
+    let words = "capture=off cpus=2 test=spread::calls_between_cpus_are_measured";
+    let booted = folder.boot_on(2, &tasks, words, |arguments| arguments)?;
+    values.extend(images::lines(&booted.serial)?);
     tell!("Tracing functions …");
     functions::measure(&folder, &mut values)?;
     Ok(values)

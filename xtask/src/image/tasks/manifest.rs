@@ -26,6 +26,8 @@ const PAGE: u64 = 4096;
 const MAX_PEERS: usize = 16;
 /// As many as there are vectors for their interrupts.
 const MAX_DEVICES: usize = 32;
+/// As the machines of `run` have at most.
+const MAX_CPUS: u8 = 8;
 /// Tasks, as the kernel has it.
 const MAX_TASKS: usize = 64;
 
@@ -64,6 +66,9 @@ pub struct Task {
     pub features: Vec<String>,
     /// Its thread's priority, 0 to 99.
     pub priority: u8,
+    /// The CPU that it runs on.
+    #[serde(default)]
+    pub cpu: u8,
     /// Bytes of its stack.
     pub stack: u64,
     /// The number that it is told at its beginning.
@@ -142,6 +147,9 @@ impl Manifest {
             }
             if task.priority > MAX_PRIORITY {
                 bail!("line {}: priorities go to {MAX_PRIORITY}", at("priority"));
+            }
+            if task.cpu >= MAX_CPUS {
+                bail!("line {}: CPUs go to {}", at("cpu"), MAX_CPUS - 1);
             }
             if task.stack == 0 || !task.stack.is_multiple_of(PAGE) {
                 bail!(
@@ -266,6 +274,13 @@ impl Manifest {
         self.devices.iter().filter(move |it| it.task == name)
     }
 
+    /// How many CPUs there have to be for all tasks.
+    #[must_use]
+    pub fn nr_cpus(&self) -> u8 {
+        let cpus = self.tasks.iter().map(|task| task.cpu + 1);
+        cpus.max().unwrap_or(1)
+    }
+
     /// The number of another task.
     fn other(&self, own: usize, name: &str) -> Result<usize> {
         let number = self
@@ -365,6 +380,10 @@ mod tests {
         let manifest = Manifest::parse(Path::new("m"), GOOD).unwrap();
         assert_eq!(manifest.number("b"), Some(1));
         assert_eq!(manifest.tasks[1].peers[0].rights, [Right::Call]);
+        assert_eq!(manifest.nr_cpus(), 1);
+        let other = GOOD.replace("priority = 4", "priority = 4\ncpu = 2");
+        let manifest = Manifest::parse(Path::new("m"), &other).unwrap();
+        assert_eq!((manifest.tasks[0].cpu, manifest.nr_cpus()), (0, 3));
     }
 
     /// Behind the tasks, from line 14 on.
@@ -598,6 +617,7 @@ mod tests {
             ("priority = 4", "priority = 100", "line 10: priorities"),
             ("priority = 4", "priority = 1000", "line 10"),
             ("stack = 8192", "stack = 8000", "line 11: a stack"),
+            ("stack = 8192", "cpu = 8", "line 11: CPUs go to 7"),
             (
                 "supervisor = \"a\"",
                 "supervisor = \"c\"",

@@ -195,11 +195,12 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         let supervisor = task.supervisor.as_ref().and_then(|it| manifest.number(it));
         writeln!(
             tasks,
-            "Task::new(Program {{ name: {:?}, priority: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
+            "Task::new(Program {{ name: {:?}, priority: {}, cpu: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
              supervisor: {supervisor:?}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
+            task.cpu,
             program.entry,
             base(number),
             program.data.at,

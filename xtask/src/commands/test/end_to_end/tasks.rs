@@ -30,14 +30,28 @@ pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
         .map(|it| format!("valve to {it} per mille\n"))
         .collect();
     ensure!(sent == expected, "the valve was sent {sent}");
-    let wrong = std::fs::read_to_string(crate::paths::workspace().join(PLANT))?;
-    let wrong = wrong.replacen("supervisor = \"supervisor\"", "supervisor = \"nobody\"", 1);
+    let plant = std::fs::read_to_string(crate::paths::workspace().join(PLANT))?;
+    let wrong = plant.replacen("supervisor = \"supervisor\"", "supervisor = \"nobody\"", 1);
     let path = stage.dir("wrong.app.toml");
     std::fs::write(&path, wrong)?;
     let done = words(&path, "none")?.code(1)?;
     let said = "there is no task `nobody`";
     let has = |text: &str| done.stderr.contains(text);
     ensure!(has("line 22") && has(said), "{}", done.stderr);
+    // Its tasks on two CPUs.
+    let spread = plant.replacen("name = \"control\"\n", "name = \"control\"\ncpu = 1\n", 1);
+    ensure!(spread != plant, "the manifest has no task `control`");
+    let path = stage.dir("spread.app.toml");
+    std::fs::write(&path, spread)?;
+    words(&path, "spread")?
+        .code(0)?
+        .says("task 'uart' stopped: #PF page fault writing")?
+        .says("control: 300 turns, 0 missed")?;
+    let dir = stage.dir("few");
+    let few = ["run", "--manifest", &path, "--smp", "1", "-o", &dir];
+    let done = stage.xtask(&few)?.code(1)?;
+    let said = "the manifest has a task for CPU 1, but --smp 1 ends at CPU 0";
+    ensure!(done.stderr.contains(said), "{}", done.stderr);
     Ok(())
 }
 
