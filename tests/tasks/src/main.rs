@@ -4,6 +4,7 @@
 
 mod client;
 mod driver;
+mod fuzz;
 mod harm;
 mod measured;
 mod mix;
@@ -29,6 +30,12 @@ const NODE: u64 = 9;
 const ASKS: u64 = 10;
 const ASKS_AND_DIES: u64 = 11;
 const LENDS: u64 = 12;
+/// Of one that does whatever it can, and of those beside it.
+const FUZZES: u64 = 13;
+const FUZZ_KEEPER: u64 = 14;
+const FUZZ_SERVER: u64 = 15;
+const OBSERVES: u64 = 16;
+const CONTROLS: u64 = 17;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -46,6 +53,11 @@ fn main(argument: u64) {
         ASKS => spread::client(what, true),
         ASKS_AND_DIES => spread::client(what, false),
         LENDS => spread::lender(what),
+        FUZZES => fuzz::run(),
+        FUZZ_KEEPER => fuzz::keeper(what),
+        FUZZ_SERVER => fuzz::server(),
+        OBSERVES => fuzz::observer(),
+        CONTROLS => fuzz::control(),
         _ => exit(99),
     }
 }

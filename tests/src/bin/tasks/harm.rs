@@ -1,10 +1,11 @@
 //! What tasks must not do: each stops the task with the exact kind and address, and nothing else.
 
 use takt_abi::FaultKind::{self, *};
-use takt_kernel::task::{Ended, Fault, all};
+use takt_kernel::task::{Ended, Fault, all, start_on};
+use takt_kernel::thread;
 use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
 use takt_tests::harness::Failure;
-use takt_tests::{check, check_eq, target_test};
+use takt_tests::{check, check_eq, check_err, note, target_test};
 
 use crate::{KEEPER, SERVER, VICTIM, start};
 
@@ -167,6 +168,51 @@ target_test! {
             check!(matches!(victim.end()?, Ended::Stopped(_)), "{what} was not stopped");
         }
         Ok(())
+    }
+
+    /// One that was started with a priority of its own has that in each life, also where it could not be started once more meanwhile.
+    fn a_life_begins_with_the_priority_of_the_first(Shared) {
+        let keeper = start(KEEPER, 2)?;
+        let (number, role) = VICTIM;
+        let victim = start_on(number, role << 32 | 34, 0, Some(33))?;
+        check_err!(start_on(number, 0, 0, Some(77)), InvalidState);
+        let priority = || {
+            let mut found = None;
+            thread::for_each(|info| {
+                if info.name == all()[number].name() {
+                    found = Some(info.priority);
+                }
+            });
+            found
+        };
+        let first = all()[number].generation();
+        check_eq!(priority(), Some(33));
+        // The keeper is more important than this thread, and the victim is not.
+        while all()[number].generation() == first {
+            sleep(Nanos::from_micros(1))?;
+        }
+        while !all()[number].is_alive() {
+            sleep(Nanos::from_micros(1))?;
+        }
+        check_eq!(priority(), Some(33));
+        victim.join(Instant::after(Nanos::from_secs(1)))?;
+        start(crate::CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
+    }
+
+    /// A task that faults over and over has no more lines in the log than one that logs.
+    fn a_flood_of_faults_is_not_logged(Alone) {
+        const LIVES: u32 = 1000;
+        let keeper = start(KEEPER, LIVES)?;
+        let begun = Instant::now();
+        let victim = start(VICTIM, 9)?;
+        let ended = victim.end()?;
+        let each = (Instant::now() - begun).to_nanos() / u64::from(LIVES);
+        check!(matches!(ended, Ended::Stopped(_)), "it was {ended:?}");
+        note!("{each:?} a life");
+        check!(each < Nanos::from_micros(4), "a life takes {each:?}");
+        start(crate::CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
     }
 
     /// Its supervisor has it begin anew twice: its data are as at first, each time.

@@ -3,6 +3,7 @@
 #![no_main]
 
 mod devices;
+mod fuzz;
 mod harm;
 mod measured;
 mod messages;

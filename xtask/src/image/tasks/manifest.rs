@@ -617,7 +617,7 @@ mod tests {
             ("priority = 4", "priority = 100", "line 10: priorities"),
             ("priority = 4", "priority = 1000", "line 10"),
             ("stack = 8192", "stack = 8000", "line 11: a stack"),
-            ("stack = 8192", "cpu = 8", "line 11: CPUs go to 7"),
+            ("stack = 8192", "stack = 8192\ncpu = 8", "line 12: CPUs"),
             (
                 "supervisor = \"a\"",
                 "supervisor = \"c\"",

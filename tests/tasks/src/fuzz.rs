@@ -1,0 +1,445 @@
+//! A task that does whatever a program can do, at random: calls with anything in the registers, and instructions that stop it. The
+//! others of this file are beside it and must not notice.
+
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use takt_user::abi::{Call, Error, fault};
+use takt_user::{Message, NEVER, Peer, exit, receive, reply, reply_and_receive, sleep_until, time};
+
+/// In a message's first word, what no random one has: the second word is how many operations were done since the last one. The reply's
+/// first word is not 0 when it is time to end, the second one counts the lives of whoever asks, and the third is the seed.
+const REPORT: u64 = 0x7a4b_0f5e_11d3_9c27;
+/// Likewise: the same of those who do nothing but look.
+const LOOK: u64 = REPORT + 1;
+/// Likewise: the server is to end.
+const QUIT: u64 = REPORT + 2;
+
+/// So many operations at most between two reports.
+const OPERATIONS: u64 = 64;
+
+const SERVER: Peer = Peer::new(0);
+const KEEPER: Peer = Peer::new(1);
+
+fn answered(received: Option<Message>) -> takt_user::Received {
+    let received = match received {
+        Some(said) => reply_and_receive(said, 0, NEVER),
+        None => receive(0, NEVER),
+    };
+    match received {
+        Ok(received) => received,
+        Err(error) => exit(100 + error as u64),
+    }
+}
+
+/// Supervises all; ends when so many operations were reported and all who look have been told so.
+pub(crate) fn keeper(what: u64) {
+    let (nr, seed) = (what & 0xff_ffff, what >> 24);
+    let (mut done, mut lives) = (0, 0);
+    // A bit for each badge that was told so.
+    let mut told: u32 = 0;
+    let mut said = None;
+    while told.count_ones() < 3 {
+        let Some(call) = answered(said).call else {
+            said = None;
+            continue;
+        };
+        let message = call.message;
+        // Whoever fuzzes may wait for one of the others: these are told behind it.
+        let is_over = done >= nr && (message[0] == REPORT || told != 0);
+        said = Some(match message[0] {
+            _ if call.is_fault => [fault::RESTART, 0, 0, 0, 0, 0],
+            REPORT => {
+                done += message[1];
+                lives += u64::from(message[1] == 0);
+                told |= u32::from(is_over) << call.badge;
+                [u64::from(is_over), lives, seed, 0, 0, 0]
+            }
+            LOOK => {
+                told |= u32::from(is_over) << call.badge;
+                [u64::from(is_over); 6]
+            }
+            _ => message,
+        });
+    }
+    if reply(said.unwrap_or_default()).is_err() {
+        exit(1);
+    }
+}
+
+/// Answers whatever it is sent, sometimes late, and dies of some messages.
+pub(crate) fn server() {
+    let mut said = None;
+    loop {
+        let Some(call) = answered(said).call else {
+            said = None;
+            continue;
+        };
+        let message = call.message;
+        said = Some(message);
+        match message[0] % 64 {
+            _ if message[0] == QUIT => {
+                let _ = reply(message);
+                return;
+            }
+            0..4 => sleep_until(time() + message[1] % 10_000),
+            4 => {
+                // SAFETY: none: it stops the task.
+                unsafe { asm!("ud2") };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sleeps until each of some deadlines, and ends with how late it was at most, in nanoseconds.
+pub(crate) fn control() {
+    const PERIOD: u64 = 100_000;
+    let keeper = Peer::new(0);
+    let mut deadline = time() + PERIOD;
+    let mut latest = 0;
+    loop {
+        sleep_until(deadline);
+        latest = (time() - deadline).max(latest);
+        deadline += PERIOD;
+        // It is to be there in time for each of them.
+        match keeper.call([LOOK; 6]) {
+            Ok(words) if words[0] != 0 => exit(latest),
+            Ok(_) => {}
+            Err(error) => exit(1 << 32 | error as u64),
+        }
+    }
+}
+
+global_asm!(
+    // rdi = 14 registers and behind them 16 SSE registers. Holds them for a while, and stores what they are then.
+    ".text",
+    "takt_fuzz_hold:",
+    ".irp r, rbx,rbp,r12,r13,r14,r15",
+    "push \\r",
+    ".endr",
+    "mov [rip + takt_fuzz_saved], rdi",
+    "mov qword ptr [rip + takt_fuzz_rounds], 20000",
+    ".set at, 0",
+    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+    "movups xmm\\n, [rdi + 112 + 16 * \\n]",
+    ".endr",
+    ".irp r, rax,rbx,rcx,rdx,rsi,rbp,r8,r9,r10,r11,r12,r13,r14,r15",
+    "mov \\r, [rdi + at]",
+    ".set at, at + 8",
+    ".endr",
+    "mov rdi, rax",
+    "2: dec qword ptr [rip + takt_fuzz_rounds]",
+    "jnz 2b",
+    // Its first one is kept twice.
+    "xor rax, rdi",
+    "lea rdi, [rdi + rax]",
+    "push rdi",
+    "mov rdi, [rip + takt_fuzz_saved]",
+    "pop qword ptr [rdi]",
+    ".set at, 8",
+    ".irp r, rbx,rcx,rdx,rsi,rbp,r8,r9,r10,r11,r12,r13,r14,r15",
+    "mov [rdi + at], \\r",
+    ".set at, at + 8",
+    ".endr",
+    ".irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15",
+    "movups [rdi + 112 + 16 * \\n], xmm\\n",
+    ".endr",
+    ".irp r, r15,r14,r13,r12,rbp,rbx",
+    "pop \\r",
+    ".endr",
+    "ret",
+    //
+    // rdi = 14 registers, of which others are there behind it; rsi = flags, rdx = a stack, or 0 for this one.
+    "takt_fuzz_call:",
+    ".irp r, rbx,rbp,r12,r13,r14,r15",
+    "push \\r",
+    ".endr",
+    "mov [rip + takt_fuzz_saved], rdi",
+    "mov [rip + takt_fuzz_stack], rsp",
+    "test rdx, rdx",
+    "cmovz rdx, rsp",
+    "mov rax, [rdi]",
+    "mov rbx, [rdi + 8]",
+    "mov rbp, [rdi + 40]",
+    ".set at, 48",
+    ".irp r, r8,r9,r10,r11,r12,r13,r14,r15",
+    "mov \\r, [rdi + at]",
+    ".set at, at + 8",
+    ".endr",
+    "push rsi",
+    "popfq",
+    "mov rsp, rdx",
+    "mov rdx, [rdi + 24]",
+    "mov rsi, [rdi + 32]",
+    "mov rdi, [rdi + 16]",
+    "syscall",
+    "mov rsp, [rip + takt_fuzz_stack]",
+    "push rdi",
+    "mov rdi, [rip + takt_fuzz_saved]",
+    "pop qword ptr [rdi + 16]",
+    "mov [rdi], rax",
+    "mov [rdi + 24], rdx",
+    "mov [rdi + 32], rsi",
+    ".set at, 48",
+    ".irp r, r8,r9,r10,r11,r12,r13,r14,r15",
+    "mov [rdi + at], \\r",
+    ".set at, at + 8",
+    ".endr",
+    "mov [rdi + 8], rbx",
+    "mov [rdi + 40], rbp",
+    "push 0x202",
+    "popfq",
+    ".irp r, r15,r14,r13,r12,rbp,rbx",
+    "pop \\r",
+    ".endr",
+    "ret",
+    //
+    ".balign 4",
+    "takt_fuzz_int:",
+    ".set vector, 0",
+    ".rept 256",
+    ".byte 0xcd, vector",
+    "ret",
+    ".balign 4",
+    ".set vector, vector + 1",
+    ".endr",
+    //
+    ".bss",
+    ".balign 8",
+    "takt_fuzz_saved: .quad 0",
+    "takt_fuzz_stack: .quad 0",
+    "takt_fuzz_rounds: .quad 0",
+    ".text",
+);
+
+unsafe extern "C" {
+    fn takt_fuzz_hold(registers: &mut [u64; 46]);
+    fn takt_fuzz_call(registers: &mut [u64; 14], flags: u64, stack: u64);
+    static takt_fuzz_int: [u8; 4 * 256];
+}
+
+/// Not zero, and nobody else's.
+static SEEN: [AtomicU64; 32] = [const { AtomicU64::new(0x5eed) }; 32];
+
+/// Has numbers in all registers and in memory while others run, and finds them there again; calls the one that fuzzes, which may wait
+/// for that.
+pub(crate) fn observer() {
+    let fuzzer = Peer::new(2);
+    for round in 0_u64.. {
+        let word = |at: usize| (round ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let expected: [u64; 46] = core::array::from_fn(word);
+        let mut registers = expected;
+        for (at, seen) in SEEN.iter().enumerate() {
+            seen.store(word(at), Relaxed);
+        }
+        // SAFETY: it keeps what a function has to keep.
+        unsafe { takt_fuzz_hold(&mut registers) };
+        if registers != expected {
+            exit(1);
+        }
+        if (SEEN.iter().enumerate()).any(|(at, seen)| seen.load(Relaxed) != word(at)) {
+            exit(2);
+        }
+        if fuzzer.renew().is_ok() {
+            match fuzzer.call_until(expected[..6].try_into().unwrap_or_default(), time() + 5_000) {
+                Ok(_) | Err(Error::TimedOut | Error::Dead | Error::Stale) => {}
+                Err(error) => exit(100 + error as u64),
+            }
+        }
+        match KEEPER.call([LOOK; 6]) {
+            Ok(words) if words[0] != 0 => return,
+            Ok(_) => {}
+            Err(error) => exit(200 + error as u64),
+        }
+    }
+}
+
+/// A random number generator: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
+
+    /// Something that may be a number, a handle, a time or an address.
+    fn argument(&mut self) -> u64 {
+        const OWN: u64 = 0x80_0060_0000;
+        let near = self.below(17);
+        let around = |at: u64| at.wrapping_add(near).wrapping_sub(8);
+        match self.below(16) {
+            0..5 => self.below(20),
+            5 => self.next(),
+            6 => 1 << self.below(64),
+            7 => (1 << self.below(64)) - 1,
+            8 => around(OWN),
+            9 => around(OWN + (2 << 20)),
+            10 => around(OWN + (2 << 20) - (self.below(4) << 12)),
+            11 => around(0x100_0000 + (self.below(1024) << 12)),
+            12 => around(1 << 47),
+            13 => around(self.below(8) << 61),
+            14 => time() + self.below(20_000),
+            _ => NEVER,
+        }
+    }
+}
+
+/// What gives a message.
+const MESSAGES: [u64; 4] = [
+    Call::Call as u64,
+    Call::CallUntil as u64,
+    Call::Receive as u64,
+    Call::ReplyAndReceive as u64,
+];
+
+/// Calls something with anything; ends the task if what comes back cannot be.
+fn call(random: &mut Random) {
+    let mut registers: [u64; 14] = core::array::from_fn(|_| random.argument());
+    let calls = Call::ALL.len() as u64;
+    let number = match random.below(256) {
+        0 => random.argument(),
+        _ => random.below(calls),
+    };
+    // These end the life; no one ends a sleep.
+    if [Call::Exit as u64, Call::Panic as u64].contains(&number) && random.below(64) != 0 {
+        return;
+    }
+    registers[0] = number;
+    if number == Call::Exit as u64 {
+        return;
+    }
+    if number == Call::SleepUntil as u64 {
+        registers[4] = time() + random.below(20_000);
+    }
+    let before = registers;
+    let flags = 0x202 | [0, 0x400, 0x4_0000, 0x4000, 0x4_4400, 0x8d5][random.below(6) as usize];
+    let stack = if random.below(4) == 0 {
+        random.argument()
+    } else {
+        0
+    };
+    // SAFETY: it keeps what a function has to keep.
+    unsafe { takt_fuzz_call(&mut registers, flags, stack) };
+    let is_known = registers[0] == 0 || Error::from_number(registers[0]).is_some();
+    // rdi, rsi, r8 to r10
+    let is_own = |at: usize| registers[at] == 0 || registers[at] == before[at];
+    if !is_known || ![2, 4, 6, 7, 8].into_iter().all(is_own) {
+        exit(3);
+    }
+    // rbx, rbp, r12 to r15: the message, or as they were.
+    let is_kept = |at: usize| registers[at] == before[at];
+    if !MESSAGES.contains(&number) && ![1, 5, 10, 11, 12, 13].into_iter().all(is_kept) {
+        exit(4);
+    }
+}
+
+/// Does something that mostly stops the task.
+#[expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "each is a harm of its own"
+)]
+fn harm(random: &mut Random) {
+    let (word, other, small) = (random.argument(), random.argument(), random.below(0x60));
+    // SAFETY: none: each stops the task, or leaves registers that only the kernel could mind.
+    unsafe {
+        match random.below(24) {
+            0 => {
+                (word as *const u8).read_volatile();
+            }
+            1 => (word as *mut u64).write_volatile(other),
+            2 => asm!("jmp {}", in(reg) word),
+            3 => asm!("mov ds, {:e}", in(reg) small),
+            4 => asm!("mov es, {:e}", in(reg) small),
+            5 => asm!("mov fs, {:e}", in(reg) small),
+            6 => asm!("mov gs, {:e}", in(reg) small),
+            7 => asm!("mov ss, {:e}", "nop", in(reg) small),
+            8 => asm!("wrgsbase {}", in(reg) word),
+            9 => asm!("wrfsbase {}", in(reg) word),
+            10 => {
+                let stub = (&raw const takt_fuzz_int) as u64 + 4 * (word & 255);
+                asm!("call {}", in(reg) stub);
+            }
+            11 => {
+                let far = [other, small];
+                asm!(".byte 0x48, 0xff, 0x18", in("rax") &far); // call far
+            }
+            12 => {
+                let far = [other, small];
+                asm!(".byte 0x48, 0xff, 0x28", in("rax") &far); // jmp far
+            }
+            13 => asm!("sysenter"),
+            14 => asm!("sysretq", in("rcx") word, in("r11") other),
+            15 => {
+                asm!("push {s}", "push {a}", "push {b}", "push {s}", "push {a}", "iretq", s = in(reg) small, a = in(reg) word, b = in(reg) other)
+            }
+            16 => {
+                asm!("mov r12, rsp", "mov rsp, {}", "mov ecx, 3000", "2: dec ecx", "jnz 2b", "mov rsp, r12", in(reg) word, out("ecx") _, out("r12") _)
+            }
+            17 => asm!("mov rsp, {}", "ud2", in(reg) word),
+            18 => {
+                asm!("pushfq", "xor [rsp], {}", "popfq", "nop", "nop", "push 0x202", "popfq", in(reg) word & 0x24_4dd5)
+            }
+            19 => {
+                asm!("fninit", "fldcw [{}]", "fldz", "fldz", "fdivp", "fwait", in(reg) &(word as u16))
+            }
+            20 => asm!("ldmxcsr [{}]", in(reg) &(word as u32)),
+            21 => asm!("in al, dx", in("dx") word as u16, out("al") _),
+            22 => {
+                asm!("std", "wrgsbase {}", "mov ecx, 3000", "2: dec ecx", "jnz 2b", "cld", in(reg) small << 12, out("ecx") _)
+            }
+            _ => match word % 8 {
+                0 => asm!("hlt"),
+                1 => asm!("wrmsr", in("ecx") word as u32, in("eax") other as u32, in("edx") 0),
+                2 => asm!("mov cr4, {}", in(reg) word),
+                3 => asm!("lidt [{}]", in(reg) &[word, other]),
+                4 => asm!("swapgs"),
+                5 => asm!("clac"),
+                6 => asm!("mov dr7, {}", in(reg) word),
+                _ => asm!("invlpg [{}]", in(reg) word),
+            },
+        }
+    }
+}
+
+/// Fuzzes, in one life after the other, each with numbers of its own.
+pub(crate) fn run() {
+    let report = |nr| match KEEPER.call([REPORT, nr, 0, 0, 0, 0]) {
+        Ok(words) => words,
+        Err(error) => exit(100 + error as u64),
+    };
+    let mut told = report(0);
+    let mut random = Random((told[1] << 20 | told[2]).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    while told[0] == 0 {
+        let mut nr = 0;
+        while nr < OPERATIONS {
+            match random.below(512) {
+                0 => {
+                    // What it was about to report.
+                    told = report(nr + 1);
+                    nr = 0;
+                    if told[0] != 0 {
+                        break;
+                    }
+                    harm(&mut random);
+                }
+                1 => {
+                    let _ = SERVER.renew();
+                }
+                _ => call(&mut random),
+            }
+            nr += 1;
+        }
+        told = report(nr);
+    }
+    while SERVER.renew().is_err() || SERVER.call([QUIT; 6]).is_err() {
+        sleep_until(time() + 10_000);
+    }
+}
