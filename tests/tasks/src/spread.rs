@@ -60,7 +60,9 @@ fn next(mut said: Option<Message>, word: u64) -> Received {
     };
     loop {
         let received = match said.take() {
-            Some(said) if word % 3 == 0 => reply(said).and_then(|()| receive(BITS, deadline)),
+            Some(said) if word.is_multiple_of(3) => {
+                reply(said).and_then(|()| receive(BITS, deadline))
+            }
             Some(said) => reply_and_receive(said, BITS, deadline),
             None => receive(BITS, deadline),
         };
