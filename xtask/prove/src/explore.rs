@@ -87,8 +87,18 @@ pub(crate) struct Edge {
     pub(crate) to: To,
 }
 
-/// States at the same place, which may be joined.
-type Alike = (u64, Interrupts, u32, (u32, i64));
+/// States at the same place, which may be joined: not those of which it is known that rax is zero with those of which it is
+/// known that it is not. By that it is told who has come back with interrupts off.
+type Alike = (u64, Interrupts, u32, (u32, i64), Option<bool>);
+
+fn alike(state: &State) -> Alike {
+    let rax = state.registers[0];
+    let is_zero = match rax.max() {
+        0 => Some(true),
+        _ => rax.is_nonzero().then_some(false),
+    };
+    (state.ip, state.interrupts, state.frame, state.sp(), is_zero)
+}
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -230,13 +240,13 @@ impl<'e> Explorer<'e> {
         if let Some(nr) = self.find(&state) {
             return nr;
         }
-        let alike = (state.ip, state.interrupts, state.frame, state.sp());
+        let key = alike(&state);
         let most = if state.interrupts == Interrupts::On {
             self.rung.alike_on
         } else {
             self.rung.alike
         };
-        let (nr, joined) = self.alike.entry(alike).or_default();
+        let (nr, joined) = self.alike.entry(key).or_default();
         if *nr >= most {
             *nr = nr.saturating_add(1);
             match joined {
@@ -248,8 +258,7 @@ impl<'e> Explorer<'e> {
             }
             let all = std::mem::take(joined);
             self.shorten(&mut state);
-            let alike = (state.ip, state.interrupts, state.frame, state.sp());
-            if let Some((_, joined)) = self.alike.get_mut(&alike) {
+            if let Some((_, joined)) = self.alike.get_mut(&key) {
                 *joined = all;
             }
             if let Some(nr) = self.find(&state) {
