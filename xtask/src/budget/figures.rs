@@ -1,8 +1,9 @@
-//! The figures: the benchmark's rows, and what a sweep of every primitive finds.
+//! The figures: the benchmark's rows, what a sweep of every primitive finds, and the bounds of sections.
 
 use std::collections::BTreeMap;
 
 use super::file::Functions;
+use crate::prove::Proof;
 use crate::sweep::analysis::Kind;
 use crate::sweep::document::{Document, Stretch};
 
@@ -30,6 +31,33 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
     (figures, functions)
 }
 
+/// Bounds, and what has none.
+const OF_PROOF: [&str; 2] = ["bound.", "unbounded."];
+
+/// Whether a figure is one of [`of_proof`].
+#[must_use]
+pub fn is_of_proof(name: &str) -> bool {
+    OF_PROOF.iter().any(|it| name.starts_with(it))
+}
+
+/// The figures of bounds, by function: the longest of its stretches, and how many of them have no bound. Where they stand in
+/// it says nothing, since that changes with each line.
+#[must_use]
+pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
+    let [bound, unbounded] = OF_PROOF;
+    let mut figures = BTreeMap::new();
+    for stretch in &proof.stretches {
+        let function = stretch.function();
+        if let Some(most) = stretch.bound {
+            let longest = figures.entry(format!("{bound}{function}")).or_insert(0);
+            *longest = most.max(*longest);
+        } else if stretch.refused.is_some() {
+            *figures.entry(format!("{unbounded}{function}")).or_insert(0) += 1;
+        }
+    }
+    figures
+}
+
 const KINDS: [(&str, Kind); 3] = [
     ("interrupts-off", Kind::IrqsOff),
     ("in-an-interrupt", Kind::Interrupt),
@@ -51,4 +79,71 @@ fn values(stretch: &Stretch) -> impl Iterator<Item = (&'static str, u64)> {
 fn longest(stretch: &Stretch, kind: Kind) -> u64 {
     let of_kind = stretch.sections.iter().filter(|it| it.kind == kind);
     of_kind.map(|it| u64::from(it.length)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, compare};
+    use crate::prove::{Refused, Stretch, Why};
+
+    fn stretch(place: &str, bound: Option<u64>) -> Stretch {
+        Stretch {
+            begin: 0x100,
+            place: place.into(),
+            is_entry: false,
+            bound,
+            handlers: 0,
+            refused: bound.is_none().then(|| Refused {
+                why: Why::Loop,
+                at: String::new(),
+            }),
+            witness: None,
+            workload: None,
+            path: Vec::new(),
+        }
+    }
+
+    fn figures(stretches: Vec<Stretch>) -> BTreeMap<String, u64> {
+        let proof = Proof {
+            schema: crate::prove::SCHEMA,
+            any_keys: false,
+            states: 1,
+            stretches,
+        };
+        of_proof(&proof)
+    }
+
+    #[test]
+    fn a_bound_that_grew_or_is_none_any_more_is_above_its_budget() {
+        let all = |long, other| {
+            figures(vec![
+                stretch("f::g (f.rs:1)", Some(7)),
+                stretch("f::g (f.rs:9)", long),
+                stretch("f::h (f.rs:20)", other),
+                stretch("takt_stub+0x4", None),
+            ])
+        };
+        let before = all(Some(20), Some(3));
+        let expected = [
+            ("bound.f::g", 20),
+            ("bound.f::h", 3),
+            ("unbounded.takt_stub", 1),
+        ];
+        assert_eq!(
+            before,
+            expected.map(|(name, value)| (name.into(), value)).into()
+        );
+        assert!(before.keys().all(|it| is_of_proof(it)) && !is_of_proof("bench.bound"));
+        let budget = Budget::new("r".into(), "c".into(), before.clone(), BTreeMap::new());
+        let compare = |now| compare::compare(&budget, &now, &BTreeMap::new());
+        assert!(compare(before).is_kept());
+        let found = compare(all(Some(21), Some(3)));
+        assert_eq!(found.grown.len(), 1);
+        assert_eq!(
+            (&*found.grown[0].name, found.grown[0].now),
+            ("bound.f::g", 21)
+        );
+        assert!(!compare(all(Some(20), None)).is_of_same());
+    }
 }

@@ -11,7 +11,7 @@ use super::bench;
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
 use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand, BudgetFlags};
-use crate::image::Elf;
+use crate::image::{Elf, Recipe};
 use crate::run::provenance;
 use crate::sweep::What;
 use crate::sweep::document::Document;
@@ -34,8 +34,11 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             if let Some(file) = json {
                 output::check_writable(file)?;
             }
-            let budget = Budget::read(&path, &compiler)?;
-            setup::ensure_qemu(!flags.no_install)?;
+            let mut budget = Budget::read(&path, &compiler)?;
+            if flags.bounds {
+                budget.figures.retain(|name, _| figures::is_of_proof(name));
+                budget.functions.clear();
+            }
             let (figures, functions) = measure(flags)?;
             let found = compare::compare(&budget, &figures, &functions);
             if !json.as_deref().is_some_and(output::is_stdout) {
@@ -61,10 +64,16 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         BudgetCommand::Update(flags) => {
-            setup::ensure_qemu(!flags.no_install)?;
             // That which is built now, whatever happens to the sources in the minutes to come.
-            let revision = provenance::git_revision_of(&dir);
-            let (figures, functions) = measure(flags)?;
+            let mut revision = provenance::git_revision_of(&dir);
+            let (mut figures, mut functions) = measure(flags)?;
+            if flags.bounds {
+                // What was not measured stays as it was.
+                let before = Budget::read(&path, &compiler)?;
+                let is_other = |(name, _): &(String, u64)| !figures::is_of_proof(name);
+                figures.extend(before.figures.into_iter().filter(is_other));
+                (revision, functions) = (before.revision, before.functions);
+            }
             if let Ok(before) = Budget::read(&path, &compiler) {
                 let found = compare::compare(&before, &figures, &functions);
                 output::print(&found.text())?;
@@ -121,10 +130,22 @@ pub(super) fn begin(dir: &Path, image: &Path) -> Result<()> {
 }
 
 fn measure(flags: &BudgetFlags) -> Result<Figures> {
+    if flags.bounds {
+        return Ok((bounds()?, BTreeMap::new()));
+    }
+    setup::ensure_qemu(!flags.no_install)?;
     match &flags.image {
         Some(image) => of_image(&Elf::open(image)?, flags.jobs),
         None => of_takt(flags.jobs),
     }
+}
+
+/// The bounds of Takt's own image.
+fn bounds() -> Result<BTreeMap<String, u64>> {
+    let image = Recipe::takt(0).build()?.path;
+    Ok(figures::of_proof(&super::prove::prove_image(
+        &image, false,
+    )?))
 }
 
 /// Of an application: what its image takes, and what a sweep of the stretches that it marks finds.
@@ -166,6 +187,8 @@ fn of_takt(jobs: Option<u16>) -> Result<Figures> {
     for (name, value) in values {
         all.insert(format!("bench.{name}"), value);
     }
+    tell!("Looking for bounds …");
+    all.extend(bounds()?);
     tell!("Sweeping every primitive …");
     let document = super::latency_sweep::primitives(jobs)?;
     let (of_sweep, mut functions) = complete(&document)?;

@@ -1,6 +1,7 @@
 //! `prove`: a bound for each stretch with interrupts off. What finds them is a program of its own, `takt-prove`, built when it
 //! is first needed.
 
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -21,20 +22,13 @@ const PACKAGE: Package = Package {
     needs: "cargo xtask doctor says whether all is there",
 };
 
-/// Analyses, and prints.
-pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
-    if let Some(file) = &flags.json {
-        output::check_writable(file)?;
-    }
-    let image = match &flags.image {
-        Some(path) => path.clone(),
-        None => Recipe::takt(0).build()?.path,
-    };
-    let elf = Elf::open(&image)?;
+/// Analyses an image; with `any_keys` static keys may be on.
+pub(super) fn prove_image(image: &Path, any_keys: bool) -> Result<Proof> {
+    let elf = Elf::open(image)?;
     let program = bring_up_to_date(&PACKAGE)?;
     let mut command = Command::new(&program);
-    command.arg(&image).stderr(Stdio::inherit());
-    if flags.any_keys {
+    command.arg(image).stderr(Stdio::inherit());
+    if any_keys {
         command.arg("any");
     }
     let done = command
@@ -45,7 +39,19 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
         "{} has not come to its end",
         program.display()
     );
-    let mut proof = Proof::read(&done.stdout, &elf)?;
+    Proof::read(&done.stdout, &elf)
+}
+
+/// Analyses, and prints.
+pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
+    if let Some(file) = &flags.json {
+        output::check_writable(file)?;
+    }
+    let image = match &flags.image {
+        Some(path) => path.clone(),
+        None => Recipe::takt(0).build()?.path,
+    };
+    let mut proof = prove_image(&image, flags.any_keys)?;
     if let Some(sweep) = &flags.sweep {
         proof
             .compare(sweep)

@@ -131,6 +131,15 @@ pub struct Stretch {
     pub path: Vec<String>,
 }
 
+impl Stretch {
+    /// The function that it begins in.
+    #[must_use]
+    pub fn function(&self) -> &str {
+        let function = self.place.split(" (").next().unwrap_or_default();
+        function.split('+').next().unwrap_or_default()
+    }
+}
+
 /// Why there is no bound.
 #[derive(Debug, Serialize)]
 pub struct Refused {
