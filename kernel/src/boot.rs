@@ -110,7 +110,7 @@ fn go_on_idle() -> ! {
     // SAFETY: everything stands.
     unsafe { interrupts::enable() };
     if percpu::resched_now() {
-        crate::section::enter_thread().leave();
+        crate::section::own_thread().leave();
     }
     idle::idle_loop()
 }

@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use takt_scheduler::{RunQueue, ThreadId};
+use takt_scheduler::{Links, RunQueue, ThreadId};
 
-use crate::config::TIMER_IDS;
+use crate::config::{MAX_THREADS, TIMER_IDS};
 use crate::parts::WATCHERS;
 
 /// Whether threads' run times are counted.
@@ -25,6 +25,9 @@ pub(crate) struct CpuSched {
     pub(crate) nr_watchers: u32,
     /// What the hardware timer is set to, or `u64::MAX`.
     pub(crate) armed: u64,
+    /// Of the run queue. A table for each CPU, since each changes its own at any time; and apart from that of the wait queues,
+    /// since a thread may stand in both.
+    pub(crate) links: Links<MAX_THREADS>,
 }
 
 impl CpuSched {
@@ -49,6 +52,7 @@ impl CpuSched {
     pub(crate) fn reset(&mut self) {
         self.rq = RunQueue::new(ThreadId::new(0));
         self.timers.reset();
+        self.links.reset();
         self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
         self.armed = u64::MAX;
     }

@@ -64,7 +64,7 @@ pub(crate) fn set_online() {
     ONLINE.fetch_or(1 << percpu::cpu(), Release);
 }
 
-/// Makes another CPU look at its run queue and timers.
+/// Makes another CPU do what is wanted of it ([`other_cpu`](crate::other_cpu)).
 #[cold]
 pub(crate) fn kick(cpu: CpuRef) {
     apic::send(
@@ -73,12 +73,45 @@ pub(crate) fn kick(cpu: CpuRef) {
     );
 }
 
-/// Makes a reschedule due on `cpu`.
+/// [`kick`] when this CPU gives up the kernel lock, which is held the shorter for that.
+///
+/// # Context
+/// Inside a section with the lock.
+pub(crate) fn kick_behind_section(cpu: CpuRef) {
+    // Changed by this CPU alone, with interrupts off.
+    let kicks = &CpuRef::this().kicks;
+    kicks.store(kicks.load(Relaxed) | 1 << cpu.number(), Relaxed);
+}
+
+/// Sends the kicks that were left for the end of a section.
+pub(crate) extern "C" fn send_kicks() {
+    let kicks = &CpuRef::this().kicks;
+    let due = kicks.load(Relaxed);
+    kicks.store(0, Relaxed);
+    bits(due).for_each(|cpu| kick(CpuRef::of(cpu)));
+}
+
+/// Odd while the CPUs are to stand still; each time another number.
+pub(crate) static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A bit for each CPU that stands still.
+pub(crate) static STOPPED: AtomicU32 = AtomicU32::new(0);
+
+/// Stands still as long as someone patches (`arch::stop`).
+///
+/// # Context
+/// The handler of a kick, or who waits for another CPU's call; with interrupts off and without the kernel lock.
 #[inline(always)]
-pub(crate) fn resched(cpu: CpuRef) {
-    if is_smp!() && cpu != CpuRef::this() {
-        kick(cpu);
-        return;
+pub(crate) fn stand_still() {
+    loop {
+        let generation = GENERATION.load(Acquire);
+        if generation & 1 == 0 {
+            return;
+        }
+        STOPPED.fetch_or(1 << percpu::cpu(), Release);
+        while GENERATION.load(Acquire) == generation {
+            core::hint::spin_loop();
+        }
+        core::arch::x86_64::__cpuid(0);
     }
-    percpu::set_need_resched();
 }

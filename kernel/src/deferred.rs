@@ -7,7 +7,7 @@
 //! interrupt waiting for more than one of its sections, however much it is.
 //!
 //! That is one operation's own work. A handler that finds what another has left of the same object, or a thread's search
-//! under way, first does all of that. And it goes for this CPU's interrupts: timers' functions keep the kernel's lock.
+//! under way, first does all of that.
 //!
 //! # Invariants
 //! * An object stands in the list iff its [`Work`] says so, and only while it has something to do, for which threads wait
@@ -22,7 +22,7 @@ use takt_scheduler::{ThreadId, TimerId};
 use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_THREADS, MAX_TIMERS};
-use crate::section::{self, Kernel, Kind, Section};
+use crate::section::{self, Any, Kernel, Kind, Section};
 use crate::timers;
 
 /// Each CPU's timer for it, behind those of software timers.
@@ -35,7 +35,7 @@ pub(crate) struct Work {
     prev: Cell<*const Work>,
     /// Whose it is, while it is in the list.
     object: Cell<*const ()>,
-    go_on: unsafe fn(*const ()),
+    go_on: unsafe fn(*const (), Section<Any>),
 }
 
 // SAFETY: the cells change inside a section only.
@@ -44,8 +44,9 @@ unsafe impl Sync for Work {}
 unsafe impl Send for Work {}
 
 impl Work {
-    /// Nothing to do. `go_on`, which is told the object, does some of it at least, and takes it off the list with the last.
-    pub(crate) const fn new(go_on: unsafe fn(*const ())) -> Self {
+    /// Nothing to do. `go_on`, which is told the object, does a step of it in the section that it is given and ends that,
+    /// and takes it off the list with the last. Behind that section the object may be gone.
+    pub(crate) const fn new(go_on: unsafe fn(*const (), Section<Any>)) -> Self {
         Self {
             is_queued: Cell::new(false),
             next: Cell::new(core::ptr::null()),
@@ -160,21 +161,29 @@ fn arm<K: Kind>(mut section: Section<K>) {
     if section.cpu(cpu).timers.is_armed(TIMER) {
         return section.leave_quietly();
     }
-    timers::insert_and_leave(section, cpu, TIMER, tsc::now());
+    timers::insert_and_leave(section.narrow(), TIMER, tsc::now());
 }
 
 /// Does some of it: of the first object in the list, and of one walk. Neither keeps the other waiting.
 ///
 /// # Context
-/// A timer's function, inside the timer interrupt's section: so no other CPU comes in between, and the object is still there
-/// when its turn has come.
+/// A timer's function.
 pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
-    let section = section::enter();
-    let first = listed(&section, LIST.first.get());
-    section.leave_quietly();
-    if let Some(work) = first {
-        // SAFETY: the object is alive while its work is in the list, and the function is its own.
-        unsafe { (work.go_on)(work.object.get()) };
+    let mut first: *const Work = core::ptr::null();
+    loop {
+        let section = section::enter();
+        let place = LIST.first.get();
+        let work = listed(&section, place).filter(|_| first.is_null() || first == place);
+        let Some(work) = work else {
+            section.leave_quietly();
+            break;
+        };
+        first = place;
+        // SAFETY: in the list's section the object is alive, and the function is its own.
+        unsafe { (work.go_on)(work.object.get(), section) };
+        if must_give_way() {
+            break;
+        }
     }
     if let Some(tid) = take_walk() {
         walk(tid);

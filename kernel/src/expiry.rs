@@ -5,17 +5,19 @@
 
 use takt_scheduler::{ThreadId, TimerId};
 
+use crate::arch::apic;
 use crate::arch::interrupts::{KICK_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{apic, stop};
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::cpus::{self, is_smp};
 use crate::deferred;
+use crate::other_cpu;
 use crate::parts::{MUTEXES, WATCHERS};
 use crate::probe::{self, trace};
 use crate::quantum;
 use crate::sched;
-use crate::section::{self, Irq, Kernel, Section};
+use crate::section::{self, Irq, Kernel, Scheduled, Section};
 use crate::soft_timer::{self, Expiry};
 use crate::switch::{self, IrqExit};
 use crate::sync::pi;
@@ -38,10 +40,10 @@ pub(crate) extern "C" fn timer_interrupt_idle(at: u64) -> ! {
 }
 
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn handle_timer(at: u64) -> Section<Irq> {
+fn handle_timer(at: u64) -> Section<Irq, Scheduled> {
     apic::end_of_interrupt();
     let cpu = CpuRef::this();
-    let mut section = section::enter_irq();
+    let mut section = section::own_irq();
     percpu::count(&cpu.nr_irqs);
     probe::timer_entry(at);
     expire(&mut section, cpu, at);
@@ -49,17 +51,17 @@ fn handle_timer(at: u64) -> Section<Irq> {
     section
 }
 
-/// The handler of a kick: whatever was woken here, and timers that others set.
+/// The handler of a kick: does what other CPUs want of this one.
 pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
     apic::end_of_interrupt();
-    stop::stand_still();
+    cpus::stand_still();
     let cpu = CpuRef::this();
-    let mut section = section::enter_irq();
+    let mut section = section::own_irq();
     percpu::count(&cpu.nr_irqs);
     // Nobody kicks the only CPU that there can be.
     if MAX_CPUS > 1 {
         probe::kick_entry(at);
-        expire(&mut section, cpu, at);
+        settle(&mut section, cpu);
         // Should nothing have changed, `pick_next` lets the running thread stay.
         percpu::set_need_resched();
         trace!(irq_handler_exit, u32::from(KICK_VECTOR));
@@ -67,19 +69,35 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
     switch::irq_exit(section)
 }
 
+/// Does what other CPUs have left word of.
+fn settle(scheduled: &mut Scheduled, cpu: CpuRef) {
+    other_cpu::for_each_woken(cpu, |thread| {
+        // A block may be another CPU's thread's by now.
+        if thread.cpu() == cpu {
+            sched::settle(scheduled, thread);
+        }
+    });
+    scheduled.nest(|| other_cpu::serve(cpu));
+    other_cpu::for_each_walk(cpu, |thread| {
+        if MUTEXES {
+            walk(scheduled, thread.tid());
+        }
+    });
+}
+
 /// Runs every timer whose deadline is not after `at`, and sets the hardware to the next.
 ///
 /// But it ends after the one under way when another interrupt is pending: that comes next, and the timers that are due go
 /// on behind it. So several that expire at once keep no device waiting for more than one of them.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn expire(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
-    let first = kernel.cpu(cpu).timers.pop_expired(at);
+fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
+    let first = scheduled.cpu(cpu).timers.pop_expired(at);
     if let Some(first) = first
-        && run(kernel, cpu, first, at)
+        && run(scheduled, cpu, first, at)
     {
-        expire_others(kernel, cpu, at);
+        expire_others(scheduled, cpu, at);
     }
-    let sched = kernel.cpu(cpu);
+    let sched = scheduled.cpu(cpu);
     sched.armed = sched.timers.earliest_deadline();
     // With nothing to wait for, whoever was woken will soon set it, or the idle thread will.
     if sched.armed != u64::MAX {
@@ -90,10 +108,10 @@ pub(crate) fn expire(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
 /// Apart, since one timer at a time is what most interrupts find.
 #[cold]
 #[inline(never)]
-fn expire_others(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
+fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
     while !apic::is_other_pending() {
-        let next = kernel.cpu(cpu).timers.pop_further_expired(at);
-        if !next.is_some_and(|next| run(kernel, cpu, next, at)) {
+        let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
+        if !next.is_some_and(|next| run(scheduled, cpu, next, at)) {
             return;
         }
     }
@@ -101,7 +119,7 @@ fn expire_others(kernel: &mut Kernel, cpu: CpuRef, at: u64) {
 
 /// Runs a timer that has expired; says whether the next one is due as well.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
+fn run(scheduled: &mut Scheduled, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64) -> bool {
     trace!(timer_expire, id.raw(), deadline);
     let index = id.index();
     if index >= MAX_THREADS {
@@ -109,48 +127,71 @@ fn run(kernel: &mut Kernel, cpu: CpuRef, (id, deadline): (TimerId, u64), at: u64
             deadline: Instant::from_cycles(deadline),
             at: Instant::from_cycles(at),
         };
-        soft_timer::expired(kernel, id, expiry);
+        soft_timer::expired(scheduled, id, expiry);
     } else if !WATCHERS || id != quantum::TIMER {
-        timed_out(kernel, ThreadId::new(index as u8));
+        timed_out(scheduled, ThreadId::new(index as u8));
     } else {
-        quantum::quantum_expired(kernel, cpu);
+        quantum::quantum_expired(scheduled, cpu);
     }
-    kernel.cpu(cpu).timers.earliest_deadline() <= at
+    scheduled.cpu(cpu).timers.earliest_deadline() <= at
 }
 
 /// A thread's time-out has come.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn timed_out(kernel: &mut Kernel, tid: ThreadId) {
+fn timed_out(scheduled: &mut Scheduled, tid: ThreadId) {
     let thread = TcbRef::of(tid);
-    let t = kernel.look_at(thread);
+    let t = scheduled.look_at(thread);
     if t.woken != Woken::Not {
         // It was woken and has not come to disarm it.
         return;
     }
-    let waits_for_mutex = MUTEXES && !t.blocked_on.is_null();
-    if !t.wait_queue.is_null() {
-        wait::leave_queue(kernel, thread);
-        if waits_for_mutex {
-            return timed_out_of_mutex(kernel, thread);
-        }
+    if !t.wait_queue.is_null() || is_smp!() && t.wait.is_shared() {
+        return timed_out_of_object(scheduled, thread);
     }
-    sched::wake(kernel, thread, Woken::TimedOut);
+    sched::wake(scheduled, thread, Woken::TimedOut);
 }
 
-/// The rest of [`timed_out`] of a thread that has waited for a mutex. What the owners along the chain have inherited through
-/// it is taken back by this interrupt and not by the thread, which may not run for long.
+/// [`timed_out`] of a thread that waits for what others may give it. Apart, since the calls that it takes would have the way of
+/// every timer keep registers.
+#[inline(never)]
+fn timed_out_of_object(scheduled: &mut Scheduled, thread: TcbRef) {
+    let owner = scheduled.with_kernel(|kernel| {
+        // Another CPU may have been first.
+        if is_smp!() && kernel.look_at(thread).woken != Woken::Not {
+            return None;
+        }
+        let waits_for_mutex = MUTEXES && !kernel.look_at(thread).blocked_on.is_null();
+        wait::leave_queue(kernel, thread);
+        kernel.thread(thread).woken = Woken::TimedOut;
+        Some(if waits_for_mutex {
+            waiter_gone(kernel, thread)
+        } else {
+            None
+        })
+    });
+    let Some(owner) = owner else { return };
+    sched::wake(scheduled, thread, Woken::TimedOut);
+    if let Some(owner) = owner {
+        walk(scheduled, owner);
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn timed_out_of_mutex(kernel: &mut Kernel, t: TcbRef) {
-    let owner = kernel
+fn waiter_gone(kernel: &mut Kernel, t: TcbRef) -> Option<ThreadId> {
+    kernel
         .mutex_of(t)
-        .and_then(|mutex| mutex.waiter_gone(kernel, t));
-    sched::wake(kernel, t, Woken::TimedOut);
-    if let Some(owner) = owner {
-        kernel.nest(|| {
-            let _ = pi::walk(owner);
-        });
-    }
+        .and_then(|mutex| mutex.waiter_gone(kernel, t))
+}
+
+/// What the owners along the chain have inherited through a waiter is taken back by this interrupt and not by that thread, which
+/// may not run for long.
+#[cold]
+#[inline(never)]
+fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
+    scheduled.nest(|| {
+        let _ = pi::walk(owner);
+    });
 }
 
 /// The function of the timer for what was deferred.

@@ -14,7 +14,7 @@ use crate::{cpus, machine, probe, section, timers};
 /// as a sign of life every few seconds.
 #[inline(always)]
 fn arm_for_idle() {
-    let mut section = section::enter_thread();
+    let mut section = section::own_thread();
     if section.cpu(CpuRef::this()).armed == u64::MAX {
         apic::arm(u64::MAX);
     }

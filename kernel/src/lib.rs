@@ -48,6 +48,7 @@ mod expiry;
 mod guards;
 mod idle;
 mod lock;
+mod other_cpu;
 mod parts;
 mod probe;
 mod quantum;

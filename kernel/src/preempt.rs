@@ -142,7 +142,7 @@ impl IrqGuard {
         }
         // A wake-up inside made a switch due. Interrupts are enabled, and said to be, at its end.
         if percpu::resched_now() {
-            section::enter_irqs_off().leave();
+            section::own_irqs_off().leave();
             return;
         }
         probe::section_ends();

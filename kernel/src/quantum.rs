@@ -4,10 +4,9 @@
 
 use takt_scheduler::{Cancelled, Policy, Resched, TimerId};
 
-use crate::arch::percpu::CpuRef;
+use crate::arch::percpu::{self, CpuRef};
 use crate::arch::tsc;
-use crate::cpus::resched;
-use crate::section::Kernel;
+use crate::section::Scheduled;
 use crate::thread::tcb::TcbRef;
 use crate::timers;
 
@@ -18,59 +17,59 @@ pub(crate) const TIMER: TimerId = TimerId::new(0);
 /// its quantum timed.
 #[cold]
 #[inline(never)]
-pub(crate) fn quantum_needed(kernel: &mut Kernel, woken: TcbRef) {
+pub(crate) fn quantum_needed(scheduled: &mut Scheduled, woken: TcbRef) {
     let cpu = woken.cpu();
-    let running = kernel.running_on(cpu);
+    let running = scheduled.running_on(cpu);
     if running.round_robin != 0 && running.prio == woken.prio() {
-        start_quantum(kernel, cpu);
+        start_quantum(scheduled, cpu);
     }
 }
 
 #[cold]
-pub(crate) fn start_quantum(kernel: &mut Kernel, cpu: CpuRef) {
-    let running = kernel.running_on(cpu);
+pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
+    let running = scheduled.running_on(cpu);
     let left = match running.quantum_left {
         0 => running.quantum,
         left => left,
     };
     let is_round_robin = running.round_robin != 0;
-    let (rq, links) = kernel.ready(cpu);
-    if is_round_robin && rq.has_peer(links) && !kernel.cpu(cpu).timers.is_armed(TIMER) {
-        timers::insert(kernel, cpu, TIMER, tsc::now().saturating_add(left));
+    let (rq, links) = scheduled.ready(cpu);
+    if is_round_robin && rq.has_peer(links) && !scheduled.cpu(cpu).timers.is_armed(TIMER) {
+        timers::insert(scheduled, TIMER, tsc::now().saturating_add(left));
     }
 }
 
 /// The running thread's quantum is over.
 #[cold]
 #[inline(never)]
-pub(crate) fn quantum_expired(kernel: &mut Kernel, cpu: CpuRef) {
-    let running = kernel.running_on(cpu);
+pub(crate) fn quantum_expired(scheduled: &mut Scheduled, cpu: CpuRef) {
+    let running = scheduled.running_on(cpu);
     running.quantum_left = 0;
     let policy = if running.round_robin != 0 {
         Policy::RoundRobin
     } else {
         Policy::Fifo
     };
-    let (rq, links) = kernel.ready(cpu);
+    let (rq, links) = scheduled.ready(cpu);
     if rq.quantum_expired(links, policy) == Resched::Preempt {
-        resched(cpu);
+        percpu::set_need_resched();
     }
 }
 
 /// A round-robin thread is left or taken up: its quantum stops or goes on. The run queue counts `next` as running.
 #[cold]
-pub(crate) fn switch_quantum(kernel: &mut Kernel, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
-    if kernel.look_at(prev).round_robin != 0 {
-        let end = kernel.cpu(cpu).timers.deadline_of(TIMER);
-        let left = kernel.thread(prev);
+pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+    if scheduled.look_at(prev).round_robin != 0 {
+        let end = scheduled.cpu(cpu).timers.deadline_of(TIMER);
+        let left = scheduled.thread(prev);
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
         left.quantum_left = match end {
             Some(end) if left.state == 0 => end.saturating_sub(tsc::now()),
             _ => 0,
         };
-        let _: Cancelled = kernel.cpu(cpu).timers.cancel(TIMER);
+        let _: Cancelled = scheduled.cpu(cpu).timers.cancel(TIMER);
     }
-    if kernel.look_at(next).round_robin != 0 {
-        start_quantum(kernel, cpu);
+    if scheduled.look_at(next).round_robin != 0 {
+        start_quantum(scheduled, cpu);
     }
 }

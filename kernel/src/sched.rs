@@ -1,6 +1,6 @@
 //! Who is ready: wake-ups, changes of priority, suspending, yielding.
 //!
-//! Everything here runs inside a kernel section and changes run queues; [`switch`](crate::switch) carries out what that
+//! Everything here runs inside a section and changes run queues; [`switch`](crate::switch) carries out what that
 //! makes due. Trace points: `sched_waking` when a wake-up is begun, `sched_wakeup` when the thread stands in its run queue,
 //! `prio_change`.
 
@@ -9,28 +9,28 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_scheduler::{Placement, Priority, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::cpus::resched;
+use crate::other_cpu;
 use crate::probe::{self, trace};
 use crate::quantum;
-use crate::section::{self, Kernel};
-use crate::thread::tcb::{SUSPENDED, Tcb, TcbRef, WAITING, Woken};
+use crate::section::{self, Kernel, Kind, Scheduled, Section};
+use crate::thread::tcb::{RELEASED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 
-/// A waiting thread becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
+/// A waiting thread of this CPU becomes ready; one that has not begun to wait yet (see [`wait`](crate::wait)) will not. Its wait
 /// queue, if any, no longer holds it.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
-    if kernel.thread(thread).state == WAITING {
-        wake_waiting(kernel, thread, woken);
+pub(crate) fn wake(scheduled: &mut Scheduled, thread: TcbRef, woken: Woken) {
+    if scheduled.thread(thread).state == WAITING {
+        wake_waiting(scheduled, thread, woken);
     } else {
-        wake_not_ready(kernel, thread, woken);
+        wake_not_ready(scheduled, thread, woken);
     }
 }
 
 /// [`wake`] of a thread that is suspended as well, or does not wait yet. Apart: what it needs would be kept at hand for it.
 #[cold]
 #[inline(never)]
-fn wake_not_ready(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
-    let t = kernel.thread(thread);
+fn wake_not_ready(scheduled: &mut Scheduled, thread: TcbRef, woken: Woken) {
+    let t = scheduled.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
     t.woken = woken;
     t.state &= !WAITING;
@@ -38,32 +38,73 @@ fn wake_not_ready(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
 
 /// [`wake`] of a thread that waits, and that nothing else keeps from running.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_waiting(kernel: &mut Kernel, thread: TcbRef, woken: Woken) {
-    let t = kernel.thread(thread);
+pub(crate) fn wake_waiting(scheduled: &mut Scheduled, thread: TcbRef, woken: Woken) {
+    let t = scheduled.thread(thread);
     trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
     t.woken = woken;
     t.state = 0;
-    enqueue(kernel, thread);
+    enqueue(scheduled, thread);
 }
 
-/// Makes a thread ready that was just taken out of its wait queue.
+/// [`wake`] of a thread of any CPU that has what it waited for, as the last that a section does with an object.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn wake_taken(kernel: &mut Kernel, t: TcbRef) {
-    kernel.thread(t).wait_queue = core::ptr::null();
-    wake(kernel, t, Woken::Object);
+pub(crate) fn wake_anywhere<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+    if t.is_elsewhere() {
+        core::hint::cold_path();
+        wake_elsewhere(&mut section, t);
+        return section.narrow();
+    }
+    let mut section = section.narrow();
+    wake(&mut section, t, Woken::Object);
+    section
+}
+
+/// [`wake_anywhere`] of another CPU's thread.
+#[inline(never)]
+fn wake_elsewhere(kernel: &mut Kernel, thread: TcbRef) {
+    let t = kernel.thread(thread);
+    trace!(sched_waking, t.tid.raw(), t.prio.rank(), t.cpu.number());
+    t.woken = Woken::Object;
+    other_cpu::wake(thread);
+}
+
+/// Makes a thread ready that was just taken out of its wait queue, as the last that a section does with an object.
+#[cfg_attr(feature = "fast-paths", inline(always))]
+pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section<K, Scheduled> {
+    section.thread(t).wait_queue = core::ptr::null();
+    wake_anywhere(section, t)
+}
+
+/// A thread of this CPU becomes ready, if another CPU has released it or ended its wait.
+pub(crate) fn settle(scheduled: &mut Scheduled, thread: TcbRef) {
+    // With the lock, since whoever has ended the wait may still be in its section.
+    let is_over = scheduled.with_kernel(|kernel| kernel.look_at(thread).is_wait_over());
+    let t = scheduled.thread(thread);
+    let before = t.state;
+    t.state &= !RELEASED;
+    if is_over {
+        if t.wait == Wait::Park {
+            t.forget_token();
+        }
+        t.woken = Woken::Object;
+        t.state &= !WAITING;
+    }
+    if before != 0 && t.state == 0 {
+        enqueue(scheduled, thread);
+    }
 }
 
 /// Puts a thread that has become ready into its run queue.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn enqueue(kernel: &mut Kernel, t: TcbRef) {
+pub(crate) fn enqueue(scheduled: &mut Scheduled, t: TcbRef) {
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
-    if probe::is_wakeup_recorded(kernel.look_at(t)) {
-        probe::record_wakeup(kernel.look_at(t));
+    if probe::is_wakeup_recorded(scheduled.look_at(t)) {
+        probe::record_wakeup(scheduled.look_at(t));
     }
-    let (rq, links) = kernel.ready(cpu);
+    let (rq, links) = scheduled.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Preempt => resched(cpu),
-        Resched::Keep if kernel.cpu(cpu).is_watched() => quantum::quantum_needed(kernel, t),
+        Resched::Preempt => percpu::set_need_resched(),
+        Resched::Keep if scheduled.cpu(cpu).is_watched() => quantum::quantum_needed(scheduled, t),
         Resched::Keep => {}
     }
 }
@@ -90,19 +131,25 @@ pub(crate) fn nr_moved() -> u32 {
     NR_MOVED.load(Relaxed)
 }
 
-/// Gives a thread another effective priority and moves it in the queue that it stands in.
+/// Gives a thread of this CPU another effective priority and moves it in the queue that it stands in, as the last that a
+/// section does with objects.
 ///
 /// One that has announced its wait and has not begun it stands in two, and is moved in its run queue only:
 /// [`TcbRef::is_misplaced`] says so then, and [`move_waiting`] does the other; it does so itself if it goes on before that
 /// ([`lend_again`](crate::sync::pi::lend_again)). The owner of a mutex that it waits for has yet to
 /// learn of it as well ([`RawMutex::waiter_moved`](crate::sync::raw_mutex::RawMutex::waiter_moved)).
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn requeue(kernel: &mut Kernel, tid: ThreadId, to: Priority, placement: Placement) {
+pub(crate) fn requeue<K: Kind>(
+    mut section: Section<K>,
+    tid: ThreadId,
+    to: Priority,
+    placement: Placement,
+) -> Section<K, Scheduled> {
     let thread = TcbRef::of(tid);
-    let t = kernel.thread(thread);
+    let t = section.thread(thread);
     if t.is_idle() {
         // It stands in no queue. Whoever waits for its mutex is not ready, and it runs when no one else is.
-        return;
+        return section.narrow();
     }
     let from = t.prio;
     trace!(
@@ -115,10 +162,14 @@ pub(crate) fn requeue(kernel: &mut Kernel, tid: ThreadId, to: Priority, placemen
     t.prio = to;
     t.is_reprioritized = true;
     if t.state == 0 {
-        requeue_ready(kernel, thread, from, placement);
-    } else if !t.wait_queue.is_null() {
-        requeue_waiting(kernel, thread);
+        let mut section = section.narrow();
+        requeue_ready(&mut section, thread, from, placement);
+        return section;
     }
+    if !t.wait_queue.is_null() {
+        requeue_waiting(&mut section, thread);
+    }
+    section.narrow()
 }
 
 /// Moves a thread in its wait queue to where its priority has it.
@@ -133,14 +184,14 @@ pub(crate) fn move_waiting(tid: ThreadId) {
 }
 
 /// Moves a ready thread within its run queue.
-fn requeue_ready(kernel: &mut Kernel, t: TcbRef, from: Priority, placement: Placement) {
+fn requeue_ready(scheduled: &mut Scheduled, t: TcbRef, from: Priority, placement: Placement) {
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
-    let (rq, links) = kernel.ready(cpu);
+    let (rq, links) = scheduled.ready(cpu);
     if rq.set_priority(links, tid, from, prio, placement) == Resched::Preempt {
-        resched(cpu);
-    } else if kernel.cpu(cpu).is_watched() {
+        percpu::set_need_resched();
+    } else if scheduled.cpu(cpu).is_watched() {
         // It, or the running thread, may now have a peer.
-        quantum::start_quantum(kernel, cpu);
+        quantum::start_quantum(scheduled, cpu);
     }
 }
 
@@ -159,25 +210,25 @@ fn requeue_waiting(kernel: &mut Kernel, thread: TcbRef) {
 
 /// The running thread `t` of this CPU is no longer ready, for this reason, but still runs.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn unready(kernel: &mut Kernel, cpu: CpuRef, t: TcbRef, reason: u8) {
-    kernel.thread(t).state |= reason;
-    let (rq, links) = kernel.ready(cpu);
+pub(crate) fn unready(scheduled: &mut Scheduled, cpu: CpuRef, t: TcbRef, reason: u8) {
+    scheduled.thread(t).state |= reason;
+    let (rq, links) = scheduled.ready(cpu);
     rq.leave_current(links);
 }
 
-/// Suspends another thread: it runs no more until resumed, whatever wakes it.
-pub(crate) fn suspend_other(kernel: &mut Kernel, thread: TcbRef) {
-    let t: &mut Tcb = kernel.thread(thread);
+/// Suspends another thread of this CPU: it runs no more until resumed, whatever wakes it.
+pub(crate) fn suspend_other(scheduled: &mut Scheduled, thread: TcbRef) {
+    let t: &mut Tcb = scheduled.thread(thread);
     let was_ready = t.state == 0;
     t.state |= SUSPENDED;
     if !was_ready {
         return;
     }
     let (cpu, tid, prio) = (t.cpu, t.tid, t.prio);
-    let (rq, links) = kernel.ready(cpu);
-    let runs_elsewhere = rq.current() == tid;
+    let (rq, links) = scheduled.ready(cpu);
+    let runs = rq.current() == tid;
     rq.dequeue(links, tid, prio);
-    if runs_elsewhere {
-        resched(cpu);
+    if runs {
+        percpu::set_need_resched();
     }
 }

@@ -1,17 +1,19 @@
-//! The kernel section: interrupts off and, once more than one CPU runs, the kernel lock held.
+//! The kernel section: interrupts off and, for what is not this CPU's alone, the kernel lock held.
 //!
-//! Run queues, timer queues, wait queues and threads' states change inside a section only, and only a section lends them
-//! ([`Kernel`]). Sections are short; a wake-up that makes a switch due is carried out when the section ends. The lock is a
-//! ticket lock behind a static key: one CPU pays one NOP.
+//! Run queues, timer queues, wait queues and threads' states change inside a section only, and only a section lends them. One
+//! without the lock lends what this CPU schedules ([`Scheduled`]): nobody else changes that, so that interrupts that are off are
+//! enough. One with the lock lends the objects as well ([`Kernel`]). What other CPUs schedule none lends:
+//! [`other_cpu`](crate::other_cpu) has them do it. Sections are short; a wake-up that makes a switch due is carried out when the
+//! section ends. The lock is behind a static key: one CPU pays one NOP at each end.
 //!
 //! # Kinds
 //! A section's type says what was the case before it, and so how it ends:
 //!
 //! | | interrupts were | begun by |
 //! |---|---|---|
-//! | `Section<Thread>` | on | [`enter_thread`], [`enter_to_switch`], [`enter_irqs_off`] |
-//! | `Section<Irq>` | off | [`enter_irq`] |
-//! | `Section<Any>` | on or off, which a flag says | [`enter`] |
+//! | `Section<Thread>` | on | [`enter_thread`], [`own_thread`], [`own_irqs_off`] |
+//! | `Section<Irq>` | off | [`own_irq`] |
+//! | `Section<Any>` | on or off, which a flag says | [`enter`], [`own`] |
 //!
 //! Each end takes the section by value: [`leave`](Section::leave), [`leave_quietly`](Section::leave_quietly),
 //! [`release`](Section::release) for a switch. One that is dropped panics.
@@ -24,15 +26,14 @@ mod lent;
 
 use core::ops::{Deref, DerefMut};
 
-use crate::arch::{interrupts, percpu};
-use crate::cpus::is_smp;
-use crate::lock::{self, lock, lock_thread, unlock};
+use crate::arch::interrupts;
+use crate::arch::percpu;
+use crate::lock;
 use crate::probe;
 
 pub(crate) use crate::waiters::Waiters;
-pub(crate) use lent::Kernel;
-#[cfg(feature = "tasks")]
-pub(crate) use lent::READY_LINKS;
+use lent::Begun;
+pub(crate) use lent::{Kernel, Lent, Scheduled};
 
 /// How a section began, and so how it ends.
 pub(crate) trait Kind: Copy {
@@ -40,7 +41,14 @@ pub(crate) trait Kind: Copy {
     fn were_enabled(self) -> bool;
 
     /// What there was before it is there again: begins another one in the same way.
-    fn enter_again(self) -> Section<Self>;
+    #[inline(always)]
+    fn enter_again<L: Lent>(self) -> Section<Self, L> {
+        if self.were_enabled() {
+            interrupts::disable();
+            probe::section_begun();
+        }
+        Section::begun(self)
+    }
 }
 
 /// In a thread, with interrupts on.
@@ -58,22 +66,12 @@ impl Kind for Thread {
     fn were_enabled(self) -> bool {
         true
     }
-
-    #[inline(always)]
-    fn enter_again(self) -> Section<Self> {
-        enter_thread()
-    }
 }
 
 impl Kind for Irq {
     #[inline(always)]
     fn were_enabled(self) -> bool {
         false
-    }
-
-    #[inline(always)]
-    fn enter_again(self) -> Section<Self> {
-        enter_irq()
     }
 }
 
@@ -82,42 +80,32 @@ impl Kind for Any {
     fn were_enabled(self) -> bool {
         interrupts::are_enabled_in(self.0)
     }
-
-    #[inline(always)]
-    fn enter_again(self) -> Section<Self> {
-        if self.were_enabled() {
-            let _ = enter_thread().into_kind();
-        } else {
-            let _ = enter_irq().into_kind();
-        }
-        Section::begun(self)
-    }
 }
 
-/// Interrupts are off and the kernel's data are this CPU's alone.
+/// Interrupts are off and what is lent is this CPU's alone.
 #[must_use = "a section must be left"]
-pub(crate) struct Section<K: Kind> {
-    kernel: Kernel,
+pub(crate) struct Section<K: Kind, L: Lent = Kernel> {
+    lent: L,
     kind: K,
 }
 
-impl<K: Kind> Deref for Section<K> {
-    type Target = Kernel;
+impl<K: Kind, L: Lent> Deref for Section<K, L> {
+    type Target = L;
 
     #[inline(always)]
-    fn deref(&self) -> &Kernel {
-        &self.kernel
+    fn deref(&self) -> &L {
+        &self.lent
     }
 }
 
-impl<K: Kind> DerefMut for Section<K> {
+impl<K: Kind, L: Lent> DerefMut for Section<K, L> {
     #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Kernel {
-        &mut self.kernel
+    fn deref_mut(&mut self) -> &mut L {
+        &mut self.lent
     }
 }
 
-impl<K: Kind> Drop for Section<K> {
+impl<K: Kind, L: Lent> Drop for Section<K, L> {
     #[inline(always)]
     fn drop(&mut self) {
         dropped();
@@ -134,61 +122,90 @@ fn dropped() -> ! {
 /// Begins a section in any context but NMI.
 #[inline(always)]
 pub(crate) fn enter() -> Section<Any> {
-    let flags = interrupts::flags();
+    begin()
+}
+
+/// The same for what this CPU schedules.
+#[inline(always)]
+pub(crate) fn own() -> Section<Any, Scheduled> {
+    begin()
+}
+
+#[inline(always)]
+fn begin<L: Lent>() -> Section<Any, L> {
+    let kind = Any(interrupts::flags());
     interrupts::disable();
-    probe::section_begun_with(flags);
-    let kind = Any(flags);
-    if is_smp!() {
-        if kind.were_enabled() {
-            lock::lock_thread_smp();
-        } else {
-            lock::lock_smp();
-        }
-    }
+    probe::section_begun_with(kind.0);
     Section::begun(kind)
 }
 
 /// Begins a section in a thread, where interrupts are known to be on.
 #[inline(always)]
 pub(crate) fn enter_thread() -> Section<Thread> {
-    interrupts::disable();
-    probe::section_begun();
-    lock_thread();
-    Section::begun(Thread)
+    Thread.enter_again()
 }
 
-/// Begins a section of a thread in order to switch.
-///
-/// Not as a thread that is about to change its state: one that is not ready any more, because it has begun to wait,
-/// has ended or was suspended by another CPU, leaves here, and no further interrupt need come to it.
+/// The same for what this CPU schedules.
 #[inline(always)]
-pub(crate) fn enter_to_switch() -> Section<Thread> {
-    interrupts::disable();
-    probe::section_begun();
-    enter_irqs_off()
+pub(crate) fn own_thread() -> Section<Thread, Scheduled> {
+    Thread.enter_again()
 }
 
-/// Begins a section where interrupts were switched off before and are to be on after it.
+/// Begins a section where interrupts were switched off before and are to be on after it, in order to switch.
 #[inline(always)]
-pub(crate) fn enter_irqs_off() -> Section<Thread> {
-    lock();
+pub(crate) fn own_irqs_off() -> Section<Thread, Scheduled> {
     Section::begun(Thread)
 }
 
 /// Begins a section in an interrupt handler, where interrupts are known to be off.
+#[cfg(feature = "tasks")]
 #[inline(always)]
 pub(crate) fn enter_irq() -> Section<Irq> {
-    lock();
     Section::begun(Irq)
 }
 
-impl<K: Kind> Section<K> {
+/// The same for what this CPU schedules.
+#[inline(always)]
+pub(crate) fn own_irq() -> Section<Irq, Scheduled> {
+    Section::begun(Irq)
+}
+
+impl Scheduled {
+    /// Does something with all that sections protect.
+    #[inline(always)]
+    pub(crate) fn with_kernel<R>(&mut self, act: impl FnOnce(&mut Kernel) -> R) -> R {
+        lock::lock();
+        let result = act(&mut Kernel::new(Begun::new()));
+        lock::unlock();
+        result
+    }
+
+    /// Calls a function that may enter sections of its own. Nothing lent is in use meanwhile.
+    #[inline(always)]
+    pub(crate) fn nest<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        act()
+    }
+}
+
+impl<K: Kind, L: Lent> Section<K, L> {
     #[inline(always)]
     fn begun(kind: K) -> Self {
+        if L::IS_LOCKED {
+            lock::lock();
+        }
         Self {
-            kernel: Kernel::new(),
+            lent: L::new(Begun::new()),
             kind,
         }
+    }
+
+    /// The same section, of which only what this CPU schedules is still needed.
+    #[inline(always)]
+    pub(crate) fn narrow(self) -> Section<K, Scheduled> {
+        if L::IS_LOCKED {
+            lock::unlock();
+        }
+        Section::begun(self.into_kind())
     }
 
     /// How it began; it is over as far as types go.
@@ -220,8 +237,7 @@ impl<K: Kind> Section<K> {
     /// Ends the section without looking whether a switch is due: nothing was woken inside.
     #[inline(always)]
     pub(crate) fn leave_quietly(self) {
-        unlock();
-        if self.into_kind().were_enabled() {
+        if self.narrow().into_kind().were_enabled() {
             probe::section_ends();
             // SAFETY: interrupts were on when the section began.
             unsafe { interrupts::enable() };
@@ -242,8 +258,7 @@ impl<K: Kind> Section<K> {
     /// them.
     #[inline(always)]
     pub(crate) fn release(self) {
-        unlock();
-        let _ = self.into_kind();
+        let _ = self.narrow().into_kind();
     }
 
     /// Ends the section and begins another one, where interrupts were on before it: what is pending comes in between.
@@ -257,22 +272,13 @@ impl<K: Kind> Section<K> {
         interrupts::let_in();
         kind.enter_again()
     }
-
-    /// The same section, of which all that is left to do is a switch.
-    #[inline(always)]
-    pub(crate) fn into_switching(self) -> Section<Irq> {
-        let _ = self.into_kind();
-        Section::begun(Irq)
-    }
 }
 
-impl Section<Thread> {
-    /// Ends a thread's section and begins another one, for a thread that may not be ready any more (see
-    /// [`enter_to_switch`]): what is pending comes in between.
+impl<K: Kind> Section<K, Scheduled> {
+    /// The same section, of which all that is left to do is a switch.
     #[inline(always)]
-    pub(crate) fn interrupted(self) -> Self {
-        self.leave_quietly();
-        interrupts::let_in();
-        enter_to_switch()
+    pub(crate) fn into_switching(self) -> Section<Irq, Scheduled> {
+        let _ = self.into_kind();
+        Section::begun(Irq)
     }
 }

@@ -13,7 +13,8 @@ use crate::clock::Instant;
 use crate::config::MAX_CPUS;
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
-use crate::section::{self, Kernel};
+use crate::other_cpu;
+use crate::section::{self, Scheduled};
 use crate::thread::handle::{self, Thread};
 use crate::timers;
 
@@ -139,11 +140,16 @@ impl Timer {
     ///
     /// # Context
     /// Threads and interrupt handlers. With interrupts on the place among many timers is looked for in short sections,
-    /// else in one stretch.
+    /// else in one stretch. On another CPU than the timer's this waits with interrupts off until that CPU has taken an
+    /// interrupt.
     #[inline(always)]
     pub fn arm(&self, deadline: Instant) {
-        let cpu = self.cpu();
-        timers::insert_and_leave(section::enter(), cpu, self.id, deadline.cycles());
+        other_cpu::call(
+            || self.cpu(),
+            || {
+                timers::insert_and_leave(section::own(), self.id, deadline.cycles());
+            },
+        );
     }
 
     /// Disarms it; says whether it was armed.
@@ -151,10 +157,15 @@ impl Timer {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn cancel(&self) -> bool {
-        let mut section = section::enter();
-        let was_armed = timers::cancel(&mut section, self.cpu(), self.id);
-        section.leave_quietly();
-        was_armed
+        other_cpu::call(
+            || self.cpu(),
+            || {
+                let mut section = section::own();
+                let was_armed = timers::cancel(&mut section, self.id);
+                section.leave_quietly();
+                was_armed
+            },
+        )
     }
 
     /// The CPU whose timer it is.
@@ -216,13 +227,13 @@ pub(crate) unsafe fn init(deferred: fn(usize, Expiry)) {
 
 /// Calls the timer's function and wakes its thread, inside the timer interrupt's section.
 #[inline(always)]
-pub(crate) fn expired(kernel: &mut Kernel, id: TimerId, expiry: Expiry) {
+pub(crate) fn expired(scheduled: &mut Scheduled, id: TimerId, expiry: Expiry) {
     let index = id.index() - MAX_THREADS;
     // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
     let slot = unsafe { &*place_of(index) };
     // SAFETY: a slot that was handed out has a function.
     let function = unsafe { slot.function.unwrap_unchecked() };
-    kernel.nest(|| function(slot.argument, expiry));
+    scheduled.nest(|| function(slot.argument, expiry));
     // There may be none, or it has ended.
-    let _ = handle::unpark(kernel, slot.wakes);
+    let _ = handle::unpark(scheduled, slot.wakes);
 }

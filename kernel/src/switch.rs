@@ -15,12 +15,11 @@ use takt_scheduler::{Next, Resched, ThreadId};
 
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{interrupts, switch, tsc};
-use crate::cpus::{self, is_smp};
 use crate::error::{self, Error};
 use crate::probe;
 use crate::quantum;
 use crate::sched;
-use crate::section::{self, Any, Irq, Kernel, Kind, Section, Thread};
+use crate::section::{self, Any, Irq, Kind, Lent, Scheduled, Section, Thread};
 use crate::thread::tcb::{self, TcbRef, WAITING, Woken};
 
 /// A switch that is noted: only the registers are still those of the thread that is left. Interrupts are off, and the
@@ -53,7 +52,7 @@ pub(crate) struct IrqExit {
 /// the section.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn to<K: Kind>(
-    mut section: Section<K>,
+    mut section: Section<K, Scheduled>,
     cpu: CpuRef,
     prev: TcbRef,
     next: TcbRef,
@@ -70,7 +69,7 @@ pub(crate) fn to<K: Kind>(
 /// The same where the switch is recorded, or something else is to be done at each. What else there may be is apart: a call of
 /// it would have this function keep registers.
 #[inline(never)]
-fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
+fn to_watched(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
     if section.cpu(CpuRef::this()).is_watched() {
         return to_counted(section, prev, next);
     }
@@ -80,7 +79,7 @@ fn to_watched(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
 }
 
 #[inline(never)]
-fn to_counted(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
+fn to_counted(mut section: Section<Irq, Scheduled>, prev: TcbRef, next: TcbRef) -> Switch {
     commit(&mut section, prev, next);
     section.release();
     Switch { prev, next }
@@ -88,19 +87,19 @@ fn to_counted(mut section: Section<Irq>, prev: TcbRef, next: TcbRef) -> Switch {
 
 /// Notes the switch, and does all that is to be done at one. The section goes on, but ends without another.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn commit(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
+pub(crate) fn commit(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
     let cpu = CpuRef::this();
-    if kernel.cpu(cpu).is_watched() {
-        watched(kernel, cpu, prev, next);
+    if scheduled.cpu(cpu).is_watched() {
+        watched(scheduled, cpu, prev, next);
     }
-    record(kernel, prev, next);
+    record(scheduled, prev, next);
 }
 
 /// Notes the switch, with a record of it if it is recorded.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn record(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
+fn record(scheduled: &mut Scheduled, prev: TcbRef, next: TcbRef) {
     // Right before: a record in between would say that `prev` runs, behind the one that says that `next` does.
-    let (left, taken) = kernel.two_threads(prev, next);
+    let (left, taken) = scheduled.two_threads(prev, next);
     if probe::is_switch_recorded(taken) {
         probe::record_switch(left, taken);
     }
@@ -111,23 +110,23 @@ fn record(kernel: &mut Kernel, prev: TcbRef, next: TcbRef) {
 /// of the next one's; their quanta.
 #[cold]
 #[inline(never)]
-fn watched(kernel: &mut Kernel, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
+fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     let now = tsc::now();
-    let (left, taken) = kernel.two_threads(prev, next);
+    let (left, taken) = scheduled.two_threads(prev, next);
     left.runtime = left.runtime.wrapping_add(now);
     taken.runtime = taken.runtime.wrapping_sub(now);
     taken.switches += 1;
-    quantum::switch_quantum(kernel, cpu, prev, next);
+    quantum::switch_quantum(scheduled, cpu, prev, next);
 }
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn to_chosen<K: Kind>(
-    section: Section<K>,
+    section: Section<K, Scheduled>,
     cpu: CpuRef,
     prev: TcbRef,
     next: Next,
-) -> Result<Switch, Section<K>> {
+) -> Result<Switch, Section<K, Scheduled>> {
     match next {
         Next::Switch(tid) => Ok(to(section, cpu, prev, TcbRef::of(tid))),
         Next::Stay => {
@@ -140,7 +139,7 @@ fn to_chosen<K: Kind>(
 
 /// [`to`] the most important thread of this CPU, if that is another; else the section goes on.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn to_best<K: Kind>(mut section: Section<K>) -> Result<Switch, Section<K>> {
+fn to_best<K: Kind>(mut section: Section<K, Scheduled>) -> Result<Switch, Section<K, Scheduled>> {
     let cpu = CpuRef::this();
     let next = section.cpu(cpu).rq.pick_next();
     to_chosen(section, cpu, TcbRef::current(), next)
@@ -170,7 +169,10 @@ impl Handoff {
 
     /// The calling thread goes on with this result.
     #[inline(always)]
-    pub(crate) fn stay<K: Kind>(section: Section<K>, result: Result<(), Error>) -> Self {
+    pub(crate) fn stay<K: Kind, L: Lent>(
+        section: Section<K, L>,
+        result: Result<(), Error>,
+    ) -> Self {
         section.leave_quietly();
         Self::done(result)
     }
@@ -193,21 +195,21 @@ impl Handoff {
 
     /// The end of a call that may have made a switch due, as [`Section::leave`] is one.
     #[inline(always)]
-    pub(crate) fn end<K: Kind>(section: Section<K>) -> Self {
+    pub(crate) fn end<K: Kind, L: Lent>(section: Section<K, L>) -> Self {
         if section.is_switch_due() {
-            return Self::to_best(section);
+            return Self::to_best(section.narrow());
         }
         Self::stay(section, Ok(()))
     }
 
     /// [`end`](Self::end) of a call whose section is long: the switch has a section of its own.
     #[inline(always)]
-    pub(crate) fn end_apart<K: Kind>(section: Section<K>) -> Self {
+    pub(crate) fn end_apart<K: Kind, L: Lent>(section: Section<K, L>) -> Self {
         let were_enabled = section.is_from_enabled();
         section.leave_quietly();
         // An interrupt in between has taken the switch already, if it was due.
         if were_enabled && percpu::resched_now() {
-            return Self::to_best(section::enter_to_switch());
+            return Self::to_best(section::own_thread());
         }
         Self::done(Ok(()))
     }
@@ -215,7 +217,7 @@ impl Handoff {
     /// The calling thread, which nothing keeps from being switched out, gives way to the most important one, if that is
     /// another.
     #[inline(always)]
-    fn to_best<K: Kind>(section: Section<K>) -> Self {
+    fn to_best<K: Kind>(section: Section<K, Scheduled>) -> Self {
         match to_best(section) {
             Ok(switch) => Self::switch(switch),
             Err(section) => Self::stay(section, Ok(())),
@@ -225,7 +227,7 @@ impl Handoff {
     /// The calling thread `prev` of CPU `cpu` gives way to who was chosen.
     #[inline(always)]
     pub(crate) fn to_chosen(
-        section: Section<Thread>,
+        section: Section<Thread, Scheduled>,
         cpu: CpuRef,
         prev: TcbRef,
         next: Next,
@@ -276,7 +278,11 @@ impl Handoff {
 /// A thread that an interrupt has preempted gets all of its registers back, which takes long: the switch to such a one has a
 /// section of its own.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn blocked(mut section: Section<Thread>, cpu: CpuRef, prev: TcbRef) -> Handoff {
+pub(crate) fn blocked(
+    mut section: Section<Thread, Scheduled>,
+    cpu: CpuRef,
+    prev: TcbRef,
+) -> Handoff {
     let next = TcbRef::of(section.cpu(cpu).rq.best());
     if switch::is_preempted(next) {
         core::hint::cold_path();
@@ -289,14 +295,14 @@ pub(crate) fn blocked(mut section: Section<Thread>, cpu: CpuRef, prev: TcbRef) -
 /// The caller's section ends, and another one begins with the switch. Who is woken in between goes on, and who is preempted
 /// there has waited when it comes back. Not by [`preempt`], whose return would lie on the way of whoever is woken.
 #[inline(never)]
-fn blocked_apart(section: Section<Thread>) -> Handoff {
+fn blocked_apart(section: Section<Thread, Scheduled>) -> Handoff {
     percpu::set_need_resched();
-    Handoff::to_best(section.interrupted())
+    Handoff::to_best(section.anew())
 }
 
-/// The end of a section that has made `t` ready: puts it into its run queue, and switches to it if that is due.
+/// The end of a section that has made `t`, a thread of this CPU, ready: puts it into its run queue, and switches to it if that is due.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
+pub(crate) fn woken<K: Kind>(mut section: Section<K, Scheduled>, t: TcbRef) -> Handoff {
     // Read once: behind the place, which has seen the block, they could be others.
     let (cpu, tid, prio) = (t.cpu(), t.tid(), t.prio());
     if probe::is_wakeup_recorded(section.look_at(t)) {
@@ -306,7 +312,6 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
     match rq.wakeup(links, tid, prio) {
         Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section),
         Resched::Keep => Handoff::stay(section, Ok(())),
-        Resched::Preempt if is_smp!() => woken_there(cpu, section),
         Resched::Preempt if !section.is_from_enabled() => {
             percpu::set_need_resched();
             section.release();
@@ -325,21 +330,15 @@ pub(crate) fn woken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
 }
 
 #[inline(never)]
-fn woken_watched<K: Kind>(t: TcbRef, mut section: Section<K>) -> Handoff {
+fn woken_watched<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
     sched::enqueue(&mut section, t);
     Handoff::end(section)
 }
 
 #[inline(never)]
-fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K>) -> Handoff {
+fn woken_peer<K: Kind>(t: TcbRef, mut section: Section<K, Scheduled>) -> Handoff {
     quantum::quantum_needed(&mut section, t);
     Handoff::stay(section, Ok(()))
-}
-
-#[inline(never)]
-fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
-    cpus::resched(cpu);
-    Handoff::end(section)
 }
 
 /// The end of a section that took a thread out of its wait queue, as [`wake_taken`](sched::wake_taken) in the middle of
@@ -347,6 +346,10 @@ fn woken_there<K: Kind>(cpu: CpuRef, section: Section<K>) -> Handoff {
 #[cfg_attr(feature = "fast-paths", inline(always))]
 pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, tid: ThreadId) -> Handoff {
     let t = TcbRef::of(tid);
+    if t.is_elsewhere() {
+        core::hint::cold_path();
+        return wake_taken_watched(section, t);
+    }
     let block = section.thread(t);
     if block.state != WAITING || crate::static_branch!(probe::events::sched_waking::ID) {
         return wake_taken_watched(section, t);
@@ -354,13 +357,12 @@ pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, tid: ThreadId) -> Han
     block.wait_queue = core::ptr::null();
     block.woken = Woken::Object;
     block.state = 0;
-    woken(section, t)
+    woken(section.narrow(), t)
 }
 
 #[inline(never)]
-fn wake_taken_watched<K: Kind>(mut section: Section<K>, t: TcbRef) -> Handoff {
-    sched::wake_taken(&mut section, t);
-    Handoff::end(section)
+fn wake_taken_watched<K: Kind>(section: Section<K>, t: TcbRef) -> Handoff {
+    Handoff::end(sched::wake_taken(section, t))
 }
 
 /// [`wake_taken`] at the end of a section that is long without it: a switch has a section of its own.
@@ -371,7 +373,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     if block.state != WAITING
         || crate::static_branch!(probe::events::sched_waking::ID)
         || probe::is_wakeup_recorded(block)
-        || is_smp!()
+        || t.is_elsewhere()
     {
         return wake_taken_apart_watched(section, t);
     }
@@ -381,7 +383,7 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
     let (cpu, tid, prio) = (block.cpu, block.tid, block.prio);
     let (rq, links) = section.ready(cpu);
     match rq.wakeup(links, tid, prio) {
-        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section),
+        Resched::Keep if section.cpu(cpu).is_watched() => woken_peer(t, section.narrow()),
         Resched::Keep => Handoff::stay(section, Ok(())),
         Resched::Preempt => {
             percpu::set_need_resched();
@@ -391,9 +393,8 @@ pub(crate) fn wake_taken_apart(mut section: Section<Any>, tid: ThreadId) -> Hand
 }
 
 #[inline(never)]
-fn wake_taken_apart_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
-    sched::wake_taken(&mut section, t);
-    Handoff::end_apart(section)
+fn wake_taken_apart_watched(section: Section<Any>, t: TcbRef) -> Handoff {
+    Handoff::end_apart(sched::wake_taken(section, t))
 }
 
 /// A section has ended that made a switch due, and nothing forbids it: take it now, unless an interrupt has.
@@ -408,7 +409,7 @@ fn wake_taken_apart_watched(mut section: Section<Any>, t: TcbRef) -> Handoff {
 )]
 pub(crate) fn preempt() {
     // Switching cannot fail.
-    let _ = Handoff::to_best(section::enter_to_switch()).finish();
+    let _ = Handoff::to_best(section::own_thread()).finish();
 }
 
 /// `preempt_enable` found a switch due.
@@ -427,12 +428,12 @@ pub(crate) extern "C" fn preempt_schedule() {
 
 /// The end of a device's interrupt that has left the hardirq and found a reschedule due.
 pub(crate) extern "C" fn irq_schedule() -> IrqExit {
-    irq_exit_to_best(section::enter_irq())
+    irq_exit_to_best(section::own_irq())
 }
 
 /// The end of an interrupt: leaves the hardirq and the section, and chooses the next thread if that is due.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-pub(crate) fn irq_exit(section: Section<Irq>) -> IrqExit {
+pub(crate) fn irq_exit(section: Section<Irq, Scheduled>) -> IrqExit {
     if percpu::hardirq_exit() {
         return irq_exit_to_best(section);
     }
@@ -443,7 +444,7 @@ pub(crate) fn irq_exit(section: Section<Irq>) -> IrqExit {
 /// The end of an interrupt that found the idle thread waiting: goes on with the next thread, or with the idle thread
 /// anew.
 #[inline(always)]
-pub(crate) fn irq_exit_from_halt(section: Section<Irq>) -> ! {
+pub(crate) fn irq_exit_from_halt(section: Section<Irq, Scheduled>) -> ! {
     let idle = TcbRef::current();
     let next = irq_exit(section).next.unwrap_or(idle);
     // SAFETY: interrupts are off, `irq_exit` made `next` the current thread, and the idle thread's state was given up
@@ -452,7 +453,7 @@ pub(crate) fn irq_exit_from_halt(section: Section<Irq>) -> ! {
 }
 
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn irq_exit_to_best(section: Section<Irq>) -> IrqExit {
+fn irq_exit_to_best(section: Section<Irq, Scheduled>) -> IrqExit {
     match to_best(section) {
         Ok(Switch { prev, next }) => IrqExit {
             next: Some(next),

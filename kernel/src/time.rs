@@ -26,8 +26,7 @@ pub fn sleep_until(deadline: Instant) -> Result<(), Error> {
         return Err(Error::WrongContext);
     }
     if deadline.cycles() > tsc::now() {
-        let section = section::enter_thread();
-        wait::wait_until(section, Wait::Sleep, None, deadline.cycles());
+        wait::wait_alone_until(section::own_thread(), Wait::Sleep, deadline.cycles());
     }
     Ok(())
 }

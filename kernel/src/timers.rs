@@ -8,17 +8,16 @@ use takt_scheduler::{Inserted, Insertion, TimerId};
 use crate::arch::apic;
 use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
-use crate::cpus::{self, is_smp};
 use crate::probe::trace;
-use crate::section::{self, Kernel, Kind, Section};
+use crate::section::{self, Kind, Scheduled, Section};
 
-/// Arms a timer of a CPU's queue, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
+/// Arms a timer of this CPU's, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
 #[inline(always)]
-pub(crate) fn insert(kernel: &mut Kernel, cpu: CpuRef, id: TimerId, deadline: u64) {
+pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: u64) {
     trace!(timer_start, id.raw(), deadline);
-    if kernel.cpu(cpu).timers.insert(id, deadline) != Inserted::Later {
-        arm_earliest(kernel, cpu);
+    if scheduled.cpu(CpuRef::this()).timers.insert(id, deadline) != Inserted::Later {
+        arm_earliest(scheduled);
     }
 }
 
@@ -26,94 +25,83 @@ pub(crate) fn insert(kernel: &mut Kernel, cpu: CpuRef, id: TimerId, deadline: u6
 /// their own, unless interrupts were off before.
 #[inline(always)]
 pub(crate) fn insert_and_leave<K: Kind>(
-    mut section: Section<K>,
-    cpu: CpuRef,
+    mut section: Section<K, Scheduled>,
     id: TimerId,
     deadline: u64,
 ) {
-    let timers = &mut section.cpu(cpu).timers;
+    let timers = &mut section.cpu(CpuRef::this()).timers;
     if !timers.is_empty() {
-        return insert_among(section, cpu, id, deadline);
+        return insert_among(section, id, deadline);
     }
     // At once, where it is known that no other is armed.
     let _: Inserted = timers.insert(id, deadline);
     trace!(timer_start, id.raw(), deadline);
-    arm_first(&mut section, cpu, deadline);
+    arm_first(&mut section, deadline);
     section.leave_quietly();
 }
 
 /// Where others are armed. Most places are at hand.
 #[inline(never)]
-fn insert_among<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
+fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: u64) {
     if deadline == u64::MAX {
         core::hint::cold_path();
-        cancel(&mut section, cpu, id);
+        cancel(&mut section, id);
         return section.leave_quietly();
     }
-    let timers = &mut section.cpu(cpu).timers;
+    let timers = &mut section.cpu(CpuRef::this()).timers;
     match timers.insert_at_hand(id, deadline) {
-        Some(inserted) => end_insertion(section, cpu, id, deadline, inserted),
-        None => insert_in_steps(section, cpu, id, deadline),
+        Some(inserted) => end_insertion(section, id, deadline, inserted),
+        None => insert_in_steps(section, id, deadline),
     }
 }
 
 /// Looks for a timer's place, in sections of few steps each.
 #[inline(never)]
-fn insert_in_steps<K: Kind>(mut section: Section<K>, cpu: CpuRef, id: TimerId, deadline: u64) {
+fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: u64) {
     let mut insertion = Insertion::NEW;
     loop {
         section = section.anew();
-        let timers = &mut section.cpu(cpu).timers;
+        let timers = &mut section.cpu(CpuRef::this()).timers;
         if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {
-            return end_insertion(section, cpu, id, deadline, inserted);
+            return end_insertion(section, id, deadline, inserted);
         }
     }
 }
 
 #[inline(always)]
 fn end_insertion<K: Kind>(
-    mut section: Section<K>,
-    cpu: CpuRef,
+    mut section: Section<K, Scheduled>,
     id: TimerId,
     deadline: u64,
     inserted: Inserted,
 ) {
     trace!(timer_start, id.raw(), deadline);
     if inserted != Inserted::Later {
-        arm_earliest(&mut section, cpu);
+        arm_earliest(&mut section);
     }
     section.leave_quietly();
 }
 
 /// Sets the hardware to a timer that is the earliest.
 #[inline(always)]
-fn arm_first(kernel: &mut Kernel, cpu: CpuRef, deadline: u64) {
-    if is_smp!() && cpu != CpuRef::this() {
-        // Its timer can be set by its own CPU only: the interrupt makes it look.
-        cpus::kick(cpu);
-        return;
-    }
-    kernel.cpu(cpu).armed = deadline;
+fn arm_first(scheduled: &mut Scheduled, deadline: u64) {
+    scheduled.cpu(CpuRef::this()).armed = deadline;
     apic::arm(deadline);
 }
 
 /// The earliest timer is another now, or has moved.
 #[cold]
 #[inline(never)]
-fn arm_earliest(kernel: &mut Kernel, cpu: CpuRef) {
-    if cpu != CpuRef::this() {
-        cpus::kick(cpu);
-        return;
-    }
-    let sched = kernel.cpu(cpu);
+fn arm_earliest(scheduled: &mut Scheduled) {
+    let sched = scheduled.cpu(CpuRef::this());
     sched.armed = sched.timers.earliest_deadline();
     apic::arm(sched.armed);
 }
 
 /// Disarms a timer. The hardware is left as it is: an interrupt for nothing costs less than setting it anew each time.
 #[inline(always)]
-pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
-    let was_armed = kernel.cpu(cpu).timers.cancel(id).was_armed();
+pub(crate) fn cancel(scheduled: &mut Scheduled, id: TimerId) -> bool {
+    let was_armed = scheduled.cpu(CpuRef::this()).timers.cancel(id).was_armed();
     if was_armed {
         trace!(timer_cancel, u32::from(id.raw()));
     }
@@ -122,7 +110,7 @@ pub(crate) fn cancel(kernel: &mut Kernel, cpu: CpuRef, id: TimerId) -> bool {
 
 /// See [`time::forget`](crate::time::forget).
 pub(crate) fn forget(origin: Instant) {
-    let mut section = section::enter();
+    let mut section = section::own();
     section.cpu(CpuRef::this()).timers.forget(origin.cycles());
     section.leave_quietly();
 }

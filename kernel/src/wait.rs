@@ -16,6 +16,7 @@
 //!   wakes it.
 //! * [`WAITING`] is set iff the thread was taken out of its run queue because of the wait.
 
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use takt_scheduler::{ThreadId, TimerId};
@@ -26,74 +27,112 @@ use crate::cpus::is_smp;
 use crate::error::Error;
 use crate::parts::MUTEXES;
 use crate::sched;
-use crate::section::{self, Any, Kernel, Kind, Section, Thread, Waiters};
+use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
 use crate::sync::pi;
-use crate::thread::tcb::{TcbRef, WAITING, Wait, Woken};
+use crate::thread::tcb::{Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::timers;
 
 /// A deadline that never comes.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
-/// The calling thread waits without a time-out, in `queue` if one is given, as the last act of a call's first half.
+/// The calling thread waits without a time-out in a queue, as the last act of a call's first half.
 #[inline(always)]
-pub(crate) fn block(mut section: Section<Thread>, wait: Wait, queue: Option<&Waiters>) -> Handoff {
-    if let Some(waiters) = queue
-        && !waiters.is_empty(&mut section)
-    {
+pub(crate) fn block(mut section: Section<Thread>, waiters: &Waiters) -> Handoff {
+    if !waiters.is_empty(&mut section) {
         core::hint::cold_path();
         return block_behind_others(section, waiters);
     }
-    block_in(section, wait, queue)
+    block_in(section, waiters)
 }
 
 /// [`block`] where others may wait. Apart, since the call that it takes would have the other way keep registers.
 #[inline(never)]
 pub(crate) fn block_behind_others(section: Section<Thread>, waiters: &Waiters) -> Handoff {
-    block_in(section, Wait::Queue, Some(waiters))
+    block_in(section, waiters)
 }
 
 #[inline(always)]
-fn block_in(mut section: Section<Thread>, wait: Wait, queue: Option<&Waiters>) -> Handoff {
-    let (me, cpu) = (TcbRef::current(), CpuRef::this());
-    stand_in(&mut section, me, wait, queue);
+fn block_in(mut section: Section<Thread>, waiters: &Waiters) -> Handoff {
+    let me = TcbRef::current();
+    stand_in(&mut section, me, waiters);
+    block_as(section.narrow(), me)
+}
+
+/// The same in no queue.
+#[inline(always)]
+pub(crate) fn block_alone(mut section: Section<Thread, Scheduled>, wait: Wait) -> Handoff {
+    let me = TcbRef::current();
+    wait_for(&mut section, me, wait, core::ptr::null());
+    block_as(section, me)
+}
+
+#[inline(always)]
+fn block_as(mut section: Section<Thread, Scheduled>, me: TcbRef) -> Handoff {
+    let cpu = CpuRef::this();
     sched::unready(&mut section, cpu, me, WAITING);
     switch::blocked(section, cpu, me)
 }
 
-/// What the thread waits for. Until it does no longer it borrows the object that the queue is part of.
+/// The thread stands in a queue. Until it does no longer it borrows the object that the queue is part of.
 #[inline(always)]
-fn stand_in(kernel: &mut Kernel, thread: TcbRef, wait: Wait, queue: Option<&Waiters>) {
-    if let Some(waiters) = queue {
-        let t = kernel.look_at(thread);
-        let (tid, prio) = (t.tid, t.prio);
-        let (queue, links) = kernel.waiting(waiters);
-        queue.push_back(links, tid, prio);
-        kernel.thread(thread).wait_prio = prio;
-    }
-    let t = kernel.thread(thread);
-    t.wait = wait;
-    t.wait_queue = queue.map_or(core::ptr::null(), core::ptr::from_ref);
+fn stand_in(kernel: &mut Kernel, thread: TcbRef, waiters: &Waiters) {
+    let t = kernel.look_at(thread);
+    let (tid, prio) = (t.tid, t.prio);
+    let (queue, links) = kernel.waiting(waiters);
+    queue.push_back(links, tid, prio);
+    kernel.thread(thread).wait_prio = prio;
+    wait_for(kernel, thread, Wait::Queue, waiters);
 }
 
-/// The calling thread announces a wait, which [`finish`] carries out. It must come to that.
+/// What the thread waits for.
 #[inline(always)]
-pub(crate) fn announce(kernel: &mut Kernel, wait: Wait, queue: Option<&Waiters>) {
+fn wait_for(scheduled: &mut Scheduled, thread: TcbRef, wait: Wait, queue: *const Waiters) {
+    let t = scheduled.thread(thread);
+    t.wait = wait;
+    t.wait_queue = queue;
+}
+
+/// The calling thread `me` announces a wait in a queue, which [`finish`] carries out. It must come to that.
+#[inline(always)]
+pub(crate) fn announce(kernel: &mut Kernel, me: TcbRef, waiters: &Waiters) {
+    begin(kernel, me);
+    stand_in(kernel, me, waiters);
+}
+
+/// The same in no queue.
+#[inline(always)]
+pub(crate) fn announce_alone(scheduled: &mut Scheduled, wait: Wait) {
     let me = TcbRef::current();
-    let t = kernel.thread(me);
+    begin(scheduled, me);
+    wait_for(scheduled, me, wait, core::ptr::null());
+}
+
+#[inline(always)]
+fn begin(scheduled: &mut Scheduled, me: TcbRef) {
+    let t = scheduled.thread(me);
     t.woken = Woken::Not;
     t.is_reprioritized = false;
-    stand_in(kernel, me, wait, queue);
 }
 
-/// Waits in steps, of which the object's section is the first.
+/// Waits in steps in a queue. The object's section is the first.
 pub(crate) fn wait_until<K: Kind>(
     mut section: Section<K>,
-    wait: Wait,
-    queue: Option<&Waiters>,
+    waiters: &Waiters,
     deadline: u64,
 ) -> Woken {
-    announce(&mut section, wait, queue);
+    announce(&mut section, TcbRef::current(), waiters);
+    section.leave();
+    finish(deadline)
+}
+
+/// The same in no queue.
+pub(crate) fn wait_alone_until(
+    mut section: Section<Thread, Scheduled>,
+    wait: Wait,
+    deadline: u64,
+) -> Woken {
+    announce_alone(&mut section, wait);
     section.leave();
     finish(deadline)
 }
@@ -113,7 +152,7 @@ pub(crate) fn wait_in(
         return Handoff::stay(section, Err(Error::WrongContext));
     }
     section.thread(me).exchange = exchange;
-    announce(&mut section, Wait::Queue, Some(queue));
+    announce(&mut section, me, queue);
     section.leave_quietly();
     if deadline != Instant::NEVER {
         return Handoff::done(finish(deadline.cycles()).result());
@@ -141,8 +180,8 @@ pub(crate) fn finish(deadline: u64) -> Woken {
 /// The running thread waits for its time-out alone, which is to be the end of a call's first half.
 #[cfg(feature = "tasks")]
 pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
-    let mut section = section::enter_thread();
-    announce(&mut section, Wait::Sleep, None);
+    let mut section = section::own_thread();
+    announce_alone(&mut section, Wait::Sleep);
     section.leave_quietly();
     if deadline != FOREVER {
         arm_timeout(deadline);
@@ -155,10 +194,10 @@ pub(crate) fn begin_sleep(deadline: u64) -> Handoff {
 #[inline(never)]
 fn arm_timeout(deadline: u64) {
     let me = TcbRef::current();
-    let (cpu, id) = (me.cpu(), timeout_id(me.tid()));
-    let section = section::enter_thread();
+    let id = timeout_id(me.tid());
+    let section = section::own_thread();
     if section.look_at(me).woken == Woken::Not {
-        timers::insert_and_leave(section, cpu, id, deadline);
+        timers::insert_and_leave(section, id, deadline);
     } else {
         section.leave_quietly();
     }
@@ -167,8 +206,8 @@ fn arm_timeout(deadline: u64) {
 #[inline(never)]
 fn disarm_timeout() {
     let me = TcbRef::current();
-    let mut section = section::enter_thread();
-    timers::cancel(&mut section, me.cpu(), timeout_id(me.tid()));
+    let mut section = section::own_thread();
+    timers::cancel(&mut section, timeout_id(me.tid()));
     section.leave_quietly();
 }
 
@@ -184,20 +223,24 @@ fn wait_announced() -> Woken {
 #[inline(always)]
 pub(crate) fn begin_wait() -> Handoff {
     let me = TcbRef::current();
-    let mut section = section::enter_thread();
+    let mut section = section::own_thread();
     let mut t = section.thread(me);
     while MUTEXES && t.is_reprioritized {
         core::hint::cold_path();
         t.is_reprioritized = false;
         section.leave_quietly();
         pi::lend_again();
-        section = section::enter_thread();
+        section = section::own_thread();
         t = section.thread(me);
     }
-    if t.woken == Woken::Not && *t.token.get_mut() && t.wait == Wait::Park {
+    if t.woken == Woken::Not && t.token.load(Relaxed) && t.wait == Wait::Park {
         t.woken = Woken::Object;
     }
     if t.woken != Woken::Not {
+        if is_smp!() {
+            // Another CPU may still be in the section in which it has ended the wait, and use what this thread lent it.
+            section.with_kernel(|_| ());
+        }
         return Handoff::stay(section, Ok(()));
     }
     let cpu = CpuRef::this();
@@ -211,14 +254,16 @@ fn timeout_id(tid: ThreadId) -> TimerId {
     TimerId::new(u16::from(tid.raw()))
 }
 
-/// Takes the most important thread out of a wait queue and makes it ready; says whether there was one.
+/// Takes the most important thread out of a wait queue and makes it ready; gives the section back as it was if there is none.
 #[inline(always)]
-pub(crate) fn wake_first(kernel: &mut Kernel, queue: &Waiters) -> bool {
-    let Some(tid) = queue.pop(kernel) else {
-        return false;
-    };
-    sched::wake_taken(kernel, TcbRef::of(tid));
-    true
+pub(crate) fn wake_first<K: Kind>(
+    mut section: Section<K>,
+    queue: &Waiters,
+) -> Result<Section<K, Scheduled>, Section<K>> {
+    match queue.pop(&mut section) {
+        Some(tid) => Ok(sched::wake_taken(section, TcbRef::of(tid))),
+        None => Err(section),
+    }
 }
 
 /// Takes a thread out of the queue that it stands in.
@@ -239,13 +284,39 @@ impl TcbRef {
     /// notification that it forgets.
     #[inline(always)]
     pub(crate) fn forget_token(self) {
-        // SAFETY: an atomic of a block of the table; it is changed here and inside sections only, each time by one instruction.
+        // SAFETY: an atomic of a block of the table.
         let token = unsafe { &(*self.as_ptr()).token };
-        if is_smp!() {
-            core::hint::cold_path();
-            token.swap(false, SeqCst);
-        } else {
-            token.store(false, Relaxed);
-        }
+        forget(token);
+    }
+}
+
+impl Tcb {
+    /// Whether what the thread waits for has come, from another CPU. In a section with the kernel lock.
+    pub(crate) fn is_wait_over(&self) -> bool {
+        self.state & WAITING != 0
+            && match self.wait {
+                Wait::Sleep => false,
+                Wait::Park => self.token.load(Relaxed),
+                // It may have begun to wait without an announcement.
+                Wait::Queue => self.wait_queue.is_null(),
+                Wait::Join => self.woken != Woken::Not,
+                #[cfg(feature = "tasks")]
+                Wait::Message => self.woken != Woken::Not,
+            }
+    }
+
+    /// As [`TcbRef::forget_token`].
+    pub(crate) fn forget_token(&self) {
+        forget(&self.token);
+    }
+}
+
+#[inline(always)]
+fn forget(token: &AtomicBool) {
+    if is_smp!() {
+        core::hint::cold_path();
+        token.swap(false, SeqCst);
+    } else {
+        token.store(false, Relaxed);
     }
 }

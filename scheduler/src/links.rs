@@ -36,6 +36,16 @@ impl<const N: usize> Links<N> {
         }
     }
 
+    /// Makes it a table of which no thread is queued, whatever the bytes were before. One thread after the other: so it keeps
+    /// to general registers.
+    pub fn reset(&mut self) {
+        for id in 0..N {
+            let id = core::hint::black_box(id);
+            self.next[id % N] = id as u8;
+            self.prev[id % N] = id as u8;
+        }
+    }
+
     /// The thread after `tid`.
     #[inline(always)]
     pub(crate) const fn next(&self, tid: ThreadId) -> ThreadId {

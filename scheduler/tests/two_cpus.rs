@@ -1,60 +1,46 @@
-//! Two CPUs under every order of their steps and every visibility of their stores that the memory model allows: the kernel
-//! lock excludes, and no wake-up from one CPU for a thread of another is lost.
+//! Two CPUs under every order of their steps and every visibility of their stores that the memory model allows: sections with
+//! the kernel lock exclude each other, no wake-up from one CPU for a thread of another is lost, whatever else may end the
+//! wait, what the thread lent is its own again when it goes on, and two CPUs that call each other come to an end.
 //!
-//! The decisions are the scheduler's own. The lock and what is around the decisions are written down here step by step as the
-//! kernel has them in assembly and in `kernel::{lock, wait, sched, smp}`; an interrupt from the other CPU is loom's
-//! `Notify`, as a halt with interrupts enabled behind the last look (`sti`, `hlt`) takes it.
+//! The decisions are the scheduler's own. What is around them is written down here step by step as the kernel has it in
+//! `kernel::{lock, wait, sched, expiry, other_cpu}`; an interrupt from the other CPU is loom's `Notify`, as a halt with
+//! interrupts enabled behind the last look (`sti`, `hlt`) takes it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{
     AtomicU32,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use takt_scheduler::{Links, Next, Priority, Resched, RunQueue, ThreadId};
 
-/// The kernel lock: tickets, and the CPU that holds it, which may take it once more.
+/// The kernel lock, which is tickets.
 struct Lock {
     next: AtomicU32,
     serving: AtomicU32,
-    owner: AtomicU32,
-    depth: AtomicU32,
 }
-
-const NOBODY: u32 = u32::MAX;
 
 impl Lock {
     fn new() -> Self {
         Self {
             next: AtomicU32::new(0),
             serving: AtomicU32::new(0),
-            owner: AtomicU32::new(NOBODY),
-            depth: AtomicU32::new(0),
         }
     }
 
-    fn lock(&self, cpu: u32) {
-        if self.owner.load(Relaxed) == cpu {
-            self.depth.store(self.depth.load(Relaxed) + 1, Relaxed);
-            return;
-        }
+    fn lock(&self) {
         // `lock xadd`.
         let ticket = self.next.fetch_add(1, SeqCst);
+        fence(SeqCst);
         // Every load of this architecture acquires, every store releases.
         while self.serving.load(Acquire) != ticket {
             thread::yield_now();
         }
-        self.owner.store(cpu, Relaxed);
     }
 
     fn unlock(&self) {
-        let depth = self.depth.load(Relaxed);
-        if depth != 0 {
-            self.depth.store(depth - 1, Relaxed);
-            return;
-        }
-        self.owner.store(NOBODY, Relaxed);
         self.serving.store(self.serving.load(Relaxed) + 1, Release);
     }
 }
@@ -63,28 +49,42 @@ impl Lock {
 const WAITER: ThreadId = ThreadId::new(2);
 const IDLE: ThreadId = ThreadId::new(1);
 
-/// What the lock protects.
-struct Shared {
+/// What CPU 1 schedules, and no other CPU changes.
+struct Scheduled {
     rq: RunQueue,
     links: Links<4>,
-    /// What is waited for has come.
-    has_come: bool,
-    /// The waiter stands in the object's queue.
-    is_queued: bool,
     /// It is not ready.
     is_waiting: bool,
-    /// Counts sections.
-    nr: u32,
+}
+
+/// How the wait has ended.
+const NOT: u32 = 0;
+const BY_OBJECT: u32 = 1;
+const TIMED_OUT: u32 = 2;
+
+/// What the kernel lock protects.
+struct Object {
+    /// What is waited for.
+    has_come: bool,
+    /// The waiter stands in the queue.
+    is_queued: bool,
 }
 
 struct Machine {
     lock: Lock,
-    shared: UnsafeCell<Shared>,
+    scheduled: UnsafeCell<Scheduled>,
+    object: UnsafeCell<Object>,
+    /// Changed with the lock, and read by CPU 1 without.
+    woken: AtomicU32,
+    /// What the waiter lends whoever ends its wait.
+    lent: UnsafeCell<u32>,
+    /// That CPU 1 is to look at the waiter.
+    inbox: AtomicU32,
     /// The interrupt that CPU 0 sends to CPU 1.
     kick: Notify,
 }
 
-// SAFETY: the lock is to exclude; the model checker says if it does not.
+// SAFETY: what they do is to exclude each other; the model checker says if it does not.
 unsafe impl Sync for Machine {}
 // SAFETY: as above.
 unsafe impl Send for Machine {}
@@ -102,114 +102,234 @@ impl Machine {
         assert_eq!(rq.pick_next(), Next::Switch(WAITER));
         Self {
             lock: Lock::new(),
-            shared: UnsafeCell::new(Shared {
+            scheduled: UnsafeCell::new(Scheduled {
                 rq,
                 links,
+                is_waiting: false,
+            }),
+            object: UnsafeCell::new(Object {
                 has_come: false,
                 is_queued: false,
-                is_waiting: false,
-                nr: 0,
             }),
+            woken: AtomicU32::new(NOT),
+            lent: UnsafeCell::new(0),
+            inbox: AtomicU32::new(0),
             kick: Notify::new(),
         }
     }
 
-    /// A section of a CPU.
-    fn section<R>(&self, cpu: u32, act: impl FnOnce(&mut Shared) -> R) -> R {
-        self.lock.lock(cpu);
-        let result = self.shared.with_mut(|shared| {
+    /// A section with the kernel lock.
+    fn section<R>(&self, act: impl FnOnce(&mut Object) -> R) -> R {
+        self.lock.lock();
+        let result = self.object.with_mut(|object| {
             // SAFETY: checked.
-            act(unsafe { &mut *shared })
+            act(unsafe { &mut *object })
         });
         self.lock.unlock();
         result
     }
 
-    /// CPU 0: what is waited for comes. Who stands in the queue is woken, and its CPU told if it has to look.
-    fn give(&self) {
-        self.section(0, |shared| {
-            shared.has_come = true;
-            if !shared.is_queued {
-                return;
-            }
-            shared.is_queued = false;
-            if shared.is_waiting {
-                shared.is_waiting = false;
-                match shared.rq.wakeup(&mut shared.links, WAITER, priority()) {
-                    Resched::Preempt => self.kick.notify(),
-                    Resched::Keep => {}
-                }
-            }
-        });
+    /// A section of CPU 1 for what it schedules.
+    fn own<R>(&self, act: impl FnOnce(&mut Scheduled) -> R) -> R {
+        self.scheduled.with_mut(|scheduled| {
+            // SAFETY: checked.
+            act(unsafe { &mut *scheduled })
+        })
     }
 
-    /// CPU 1: the waiter announces its wait in a section and carries it out in another; then the idle thread runs, until an
-    /// interrupt has something else chosen.
-    fn wait(&self) {
-        let is_there = self.section(1, |shared| {
-            shared.is_queued = !shared.has_come;
-            shared.has_come
-        });
-        if is_there {
-            return;
-        }
-        let blocks = self.section(1, |shared| {
-            // Woken in between it is out of the queue.
-            if !shared.is_queued {
-                return false;
+    fn use_what_is_lent(&self) {
+        // SAFETY: checked.
+        self.lent.with_mut(|lent| unsafe { *lent += 1 });
+    }
+
+    /// CPU 0: what is waited for comes. For who stands in the queue word is left, and its CPU is kicked behind the section.
+    fn give(&self) {
+        let is_woken = self.section(|object| {
+            object.has_come = true;
+            let is_queued = core::mem::take(&mut object.is_queued);
+            if is_queued {
+                self.woken.store(BY_OBJECT, Relaxed);
+                self.inbox.fetch_or(1, AcqRel);
+                self.use_what_is_lent();
             }
-            shared.is_waiting = true;
-            assert_eq!(shared.rq.block_current(&mut shared.links), IDLE);
-            true
+            is_queued
         });
-        let mut runs = !blocks;
-        while !runs {
-            self.kick.wait();
-            runs = self.section(1, |shared| {
-                let _ = shared.rq.pick_next();
-                shared.rq.current() == WAITER
-            });
+        if is_woken {
+            self.kick.notify();
         }
     }
+
+    /// CPU 1: the waiter announces its wait with the kernel lock and begins it in a section of its own; then the idle thread
+    /// runs, until an interrupt has the waiter chosen. The time-out comes at once, if there is one.
+    fn wait(&self, has_timeout: bool) -> u32 {
+        let is_there = self.section(|object| {
+            object.is_queued = !object.has_come;
+            object.has_come
+        });
+        if is_there {
+            return BY_OBJECT;
+        }
+        let blocks = self.woken.load(Relaxed) == NOT;
+        if blocks {
+            self.own(|it| {
+                it.is_waiting = true;
+                assert_eq!(it.rq.block_current(&mut it.links), IDLE);
+            });
+        } else {
+            // Whoever ended the wait may still be in its section.
+            self.section(|_| ());
+        }
+        if blocks && has_timeout {
+            self.time_out();
+        }
+        while !self.runs() {
+            self.kick.wait();
+            self.settle();
+        }
+        self.use_what_is_lent();
+        self.woken.load(Relaxed)
+    }
+
+    fn runs(&self) -> bool {
+        self.own(|it| it.rq.current() == WAITER)
+    }
+
+    /// The kick's interrupt.
+    fn settle(&self) {
+        if self.inbox.swap(0, AcqRel) == 0 {
+            return;
+        }
+        let is_over = self.section(|_| self.woken.load(Relaxed) != NOT);
+        if is_over {
+            self.wake();
+        }
+    }
+
+    /// The timer's interrupt of CPU 1.
+    fn time_out(&self) {
+        if self.woken.load(Relaxed) != NOT {
+            return;
+        }
+        let is_first = self.section(|object| {
+            let is_first = self.woken.load(Relaxed) == NOT;
+            if is_first {
+                object.is_queued = false;
+                self.woken.store(TIMED_OUT, Relaxed);
+            }
+            is_first
+        });
+        if is_first {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        self.own(|it| {
+            if core::mem::take(&mut it.is_waiting) {
+                let _ = it.rq.wakeup(&mut it.links, WAITER, priority());
+                let _ = it.rq.pick_next();
+            }
+        });
+    }
+}
+
+fn wakes(has_timeout: bool) {
+    loom::model(move || {
+        let machine = Arc::new(Machine::new());
+        let other = machine.clone();
+        let cpu = thread::spawn(move || other.wait(has_timeout));
+        machine.give();
+        let woken = cpu.join().unwrap();
+        assert!(woken == BY_OBJECT || has_timeout && woken == TIMED_OUT);
+        machine.section(|object| assert!(object.has_come && !object.is_queued));
+        machine.own(|it| assert!(!it.is_waiting && it.rq.current() == WAITER));
+    });
 }
 
 #[test]
 fn a_wake_up_for_the_other_cpu_is_not_lost() {
-    loom::model(|| {
-        let machine = Arc::new(Machine::new());
-        let other = machine.clone();
-        let cpu = thread::spawn(move || other.wait());
-        machine.give();
-        cpu.join().unwrap();
-        machine.section(0, |shared| {
-            assert!(shared.has_come && !shared.is_queued && !shared.is_waiting);
-            assert_eq!(shared.rq.current(), WAITER);
-        });
-    });
+    wakes(false);
 }
 
-/// Sections of two CPUs, one of them nested: the model checker says if they overlap.
+/// Of a wake-up and a time-out one ends the wait, and none is done twice.
+#[test]
+fn a_wake_up_and_a_time_out_end_a_wait_once() {
+    wakes(true);
+}
+
 #[test]
 fn sections_exclude_each_other() {
     loom::model(|| {
         let machine = Arc::new(Machine::new());
         let other = machine.clone();
-        // SAFETY: checked.
-        let add = |machine: &Machine| machine.shared.with_mut(|it| unsafe { (*it).nr += 1 });
         let cpu = thread::spawn(move || {
-            for _ in 0..2 {
-                other.lock.lock(1);
-                add(&other);
-                other.lock.unlock();
-            }
+            other.section(|it| it.is_queued ^= true);
         });
-        machine.lock.lock(0);
-        machine.lock.lock(0);
-        add(&machine);
-        machine.lock.unlock();
-        add(&machine);
-        machine.lock.unlock();
+        for _ in 0..2 {
+            machine.section(|it| it.is_queued ^= true);
+        }
         cpu.join().unwrap();
-        machine.section(0, |shared| assert_eq!(shared.nr, 4));
+        machine.section(|it| assert!(it.is_queued));
+    });
+}
+
+/// What two CPUs have each other call: a place each, with the other's number and 1 while it is wanted.
+struct Calls {
+    wanted_of: [AtomicU32; 2],
+    /// How often a CPU was called, which only that CPU changes.
+    called: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: the model checker says if two CPUs use one at once.
+unsafe impl Sync for Calls {}
+// SAFETY: as above.
+unsafe impl Send for Calls {}
+
+impl Calls {
+    /// CPU `this` has the other call something, and serves it meanwhile.
+    fn call(&self, this: usize) {
+        let other = 1 - this;
+        self.wanted_of[this].store(other as u32 + 1, Release);
+        while self.wanted_of[this].load(Acquire) != 0 {
+            self.serve(this);
+            thread::yield_now();
+        }
+    }
+
+    /// The other CPU's call comes by an interrupt at the latest when its own is over.
+    fn call_and_be_called(&self, this: usize) {
+        self.call(this);
+        // SAFETY: checked.
+        while self.called[this].with(|called| unsafe { *called }) == 0 {
+            self.serve(this);
+            thread::yield_now();
+        }
+    }
+
+    fn serve(&self, this: usize) {
+        let place = &self.wanted_of[1 - this];
+        if place.load(Acquire) == this as u32 + 1 {
+            // SAFETY: checked.
+            self.called[this].with_mut(|called| unsafe { *called += 1 });
+            place.store(0, Release);
+        }
+    }
+}
+
+#[test]
+fn two_cpus_that_call_each_other_come_to_an_end() {
+    loom::model(|| {
+        let calls = Arc::new(Calls {
+            wanted_of: [AtomicU32::new(0), AtomicU32::new(0)],
+            called: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        });
+        let other = calls.clone();
+        let cpu = thread::spawn(move || other.call_and_be_called(1));
+        calls.call_and_be_called(0);
+        cpu.join().unwrap();
+        for called in &calls.called {
+            // SAFETY: both are done.
+            assert_eq!(called.with(|called| unsafe { *called }), 1);
+        }
     });
 }

@@ -1,10 +1,10 @@
 //! The ends of a section where a switch may be due.
 
-use super::{Kind, Section};
+use super::{Kind, Lent, Section};
 use crate::arch::percpu;
 use crate::switch::preempt;
 
-impl<K: Kind> Section<K> {
+impl<K: Kind, L: Lent> Section<K, L> {
     /// Ends the section and switches threads if one that was woken inside is more important.
     ///
     /// Whoever keeps interrupts off around this section does not expect to be switched out: the switch then waits until
@@ -17,13 +17,5 @@ impl<K: Kind> Section<K> {
         if were_enabled && percpu::resched_now() {
             preempt();
         }
-    }
-
-    /// Ends the section and begins another one. A switch that is due comes in between, where interrupts were on before it.
-    #[inline(always)]
-    pub(crate) fn leave_and_enter(self) -> Self {
-        let kind = self.kind();
-        self.leave();
-        kind.enter_again()
     }
 }

@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
 
 use takt_scheduler::{Links, RunQueue, ThreadId, WaitQueue};
 
@@ -12,34 +13,89 @@ use crate::sync::mutex_state::RawMutex;
 use crate::thread::tcb::{Tcb, TcbRef};
 use crate::waiters::Waiters;
 
-/// A thread may stand in its run queue and, before it has begun to wait, in a wait queue already: a table for each.
-pub(crate) struct Shared(UnsafeCell<Links<MAX_THREADS>>);
+/// The links of all wait queues. Those of the run queues are the CPUs'.
+struct WaitLinks(UnsafeCell<Links<MAX_THREADS>>);
 
 // SAFETY: reached through a section's `Kernel` only.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for WaitLinks {}
 
-pub(crate) static READY_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
-static WAIT_LINKS: Shared = Shared(UnsafeCell::new(Links::new()));
+static WAIT_LINKS: WaitLinks = WaitLinks(UnsafeCell::new(Links::new()));
 
-/// What a section protects, lent by the section: each reference to it ends with the borrow it was given by.
+/// What a section lends: each reference to it ends with the borrow it was given by.
 ///
 /// # Invariants
-/// Whoever has one is inside a section, and nothing that another one lent is in use. Sections nest where a timer's function
-/// is called, which [`Kernel::nest`] takes care of.
-pub(crate) struct Kernel {
+/// Whoever has one is inside a section, and nothing that another one lent is in use. Sections of one CPU nest where a
+/// timer's function is called, which [`Scheduled::nest`] takes care of.
+pub(crate) trait Lent {
+    /// Whether such a section has the kernel lock.
+    const IS_LOCKED: bool;
+
+    /// For a section that begins, or goes on as another kind.
+    fn new(begun: Begun) -> Self;
+}
+
+/// Only a section lends.
+pub(crate) struct Begun(());
+
+impl Begun {
+    /// For a section.
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self(())
+    }
+}
+
+/// What this CPU schedules: its run queue, its timers, and the states of its threads.
+pub(crate) struct Scheduled {
     /// Not made elsewhere, and not sent to another CPU.
     _private: PhantomData<*const ()>,
 }
 
-impl Kernel {
-    /// For a section that begins.
+/// The objects as well, with what of a thread is theirs: where and for what it waits and how that ended, what it holds and
+/// inherits, and who waits for its end. The rest of other CPUs' threads is to look at, and may be about to change.
+pub(crate) struct Kernel {
+    scheduled: Scheduled,
+}
+
+impl Lent for Scheduled {
+    const IS_LOCKED: bool = false;
+
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    fn new(_: Begun) -> Self {
         Self {
             _private: PhantomData,
         }
     }
+}
 
+impl Lent for Kernel {
+    const IS_LOCKED: bool = true;
+
+    #[inline(always)]
+    fn new(begun: Begun) -> Self {
+        Self {
+            scheduled: Scheduled::new(begun),
+        }
+    }
+}
+
+impl Deref for Kernel {
+    type Target = Scheduled;
+
+    #[inline(always)]
+    fn deref(&self) -> &Scheduled {
+        &self.scheduled
+    }
+}
+
+impl DerefMut for Kernel {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Scheduled {
+        &mut self.scheduled
+    }
+}
+
+impl Scheduled {
     /// A thread's control block.
     #[inline(always)]
     pub(crate) fn thread(&mut self, thread: TcbRef) -> &mut Tcb {
@@ -68,9 +124,10 @@ impl Kernel {
         (one, other)
     }
 
-    /// What a CPU schedules.
+    /// What this CPU schedules.
     #[inline(always)]
     pub(crate) fn cpu(&mut self, cpu: CpuRef) -> &mut CpuSched {
+        debug_assert!(cpu == CpuRef::this(), "what another CPU schedules");
         // SAFETY: the block of a CPU. By the invariant no other reference to its `sched` is in use.
         unsafe { &mut *cpu.sched.get() }
     }
@@ -82,14 +139,15 @@ impl Kernel {
         self.thread(TcbRef::of(running))
     }
 
-    /// A CPU's run queue, and the links of all run queues.
+    /// A CPU's run queue and its links.
     #[inline(always)]
     pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS>) {
-        // SAFETY: reached here only, and the reference ends with the borrow.
-        let links = unsafe { &mut *READY_LINKS.0.get() };
-        (&mut self.cpu(cpu).rq, links)
+        let sched = self.cpu(cpu);
+        (&mut sched.rq, &mut sched.links)
     }
+}
 
+impl Kernel {
     /// The threads that wait in a queue, and the links of all wait queues.
     #[inline(always)]
     pub(crate) fn waiting<'k>(
@@ -128,12 +186,6 @@ impl Kernel {
     pub(crate) fn held_by<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
         // SAFETY: the list holds contended mutexes, which their waiters borrow. Whoever asks uses it in this section only.
         unsafe { self.look_at(thread).held.as_ref() }
-    }
-
-    /// Calls a function that may enter sections of its own. Nothing lent is in use meanwhile.
-    #[inline(always)]
-    pub(crate) fn nest<R>(&mut self, act: impl FnOnce() -> R) -> R {
-        act()
     }
 }
 

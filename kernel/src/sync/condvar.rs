@@ -13,8 +13,8 @@ use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::sched;
-use crate::section::{self, Kernel, Kind, Section, Waiters};
-use crate::thread::tcb::Wait;
+use crate::section::{self, Any, Kind, Scheduled, Section, Waiters};
+use crate::thread::tcb::TcbRef;
 use crate::wait;
 
 /// A condition that threads wait for with a mutex held; one mutex at a time, as everywhere.
@@ -90,7 +90,7 @@ impl Condvar {
         let mutex = guard.raw();
         let mut section = section::enter_thread();
         // The thread stands in the queue before the mutex is free, so no notification is missed.
-        wait::announce(&mut section, Wait::Queue, Some(self.waiting()));
+        wait::announce(&mut section, TcbRef::current(), self.waiting());
         section.leave_quietly();
         let unlocked = mutex.unlock();
         debug_assert!(
@@ -114,10 +114,14 @@ impl Condvar {
     /// # Context
     /// Threads and interrupt handlers.
     pub fn notify_one(&self) -> bool {
-        let mut section = section::enter();
-        let woken = wait::wake_first(&mut section, self.waiting());
-        section.leave();
-        woken
+        match wait::wake_first(section::enter(), self.waiting()) {
+            Ok(section) => section.leave(),
+            Err(section) => {
+                section.leave_quietly();
+                return false;
+            }
+        }
+        true
     }
 
     /// Wakes all who wait now, the most important first; says how many. A section for each: what they do when they run
@@ -155,9 +159,18 @@ impl Condvar {
 
     #[inline(never)]
     fn wake_some_notified<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
-        while self.wake_next(&mut section) {
-            section = section.leave_and_enter();
+        let kind = section.kind();
+        loop {
+            match self.wake_next(section) {
+                Ok(woken) => woken.leave(),
+                Err(section) => return self.all_are_woken(section),
+            }
+            section = kind.enter_again();
         }
+    }
+
+    #[inline(always)]
+    fn all_are_woken<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
         self.rest.done(&mut section);
         section
     }
@@ -166,34 +179,42 @@ impl Condvar {
     #[cold]
     #[inline(never)]
     fn wake_while_calm<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
-        while self.wake_next(&mut section) {
+        let kind = section.kind();
+        loop {
+            match self.wake_next(section) {
+                Ok(woken) => woken.leave(),
+                Err(section) => return self.all_are_woken(section),
+            }
+            section = kind.enter_again();
             let is_more = !self.notified().is_empty(&mut section);
             if is_more && deferred::must_give_way() {
-                let kind = section.kind();
                 self.rest.queue(section, self);
                 return kind.enter_again();
             }
-            section = section.leave_and_enter();
         }
-        self.rest.done(&mut section);
-        section
     }
 
     /// Wakes the first of those who are notified; says whether there was one.
     #[inline(always)]
-    fn wake_next(&self, kernel: &mut Kernel) -> bool {
-        let is_woken = wait::wake_first(kernel, self.notified());
-        if is_woken {
-            self.nr_woken.fetch_add(1, Relaxed);
-        }
-        is_woken
+    fn wake_next<K: Kind>(&self, section: Section<K>) -> Result<Section<K, Scheduled>, Section<K>> {
+        let woken = wait::wake_first(section, self.notified())?;
+        self.nr_woken.fetch_add(1, Relaxed);
+        Ok(woken)
     }
 
     /// # Safety
-    /// It is told of a condition that is alive.
-    unsafe fn go_on(object: *const ()) {
+    /// It is told of a condition that is alive until the section ends.
+    unsafe fn go_on(object: *const (), mut section: Section<Any>) {
         // SAFETY: the caller's duty.
         let condition = unsafe { &*object.cast::<Self>() };
-        condition.wake_while_calm(section::enter()).leave();
+        let next = condition.notified().pop(&mut section);
+        if condition.notified().is_empty(&mut section) {
+            condition.rest.done(&mut section);
+        }
+        let Some(next) = next else {
+            return section.leave_quietly();
+        };
+        condition.nr_woken.fetch_add(1, Relaxed);
+        sched::wake_taken(section, TcbRef::of(next)).leave();
     }
 }

@@ -26,8 +26,8 @@ use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::preempt;
 use crate::sched;
-use crate::section::{self, Kernel, Kind, Waiters};
-use crate::thread::tcb::{TcbRef, Wait};
+use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
+use crate::thread::tcb::TcbRef;
 use crate::wait;
 
 /// What a waiter wants of its bits.
@@ -191,13 +191,11 @@ impl EventFlags {
     }
 
     /// # Safety
-    /// It is told of flags that are alive.
-    unsafe fn go_on(object: *const ()) {
+    /// It is told of flags that are alive until the section ends.
+    unsafe fn go_on(object: *const (), section: Section<Any>) {
         // SAFETY: the caller's duty.
         let flags = unsafe { &*object.cast::<Self>() };
-        if flags.look_at_next() {
-            flags.search_while_calm();
-        }
+        flags.look_at_one(section).leave();
     }
 
     /// Begins the search, or begins it anew.
@@ -239,23 +237,23 @@ impl EventFlags {
     /// That section. It begins here, behind the registers that the function keeps.
     #[inline(never)]
     fn look_in<K: Kind>(&self, kind: K) {
-        let mut section = kind.enter_again();
-        self.look_at_one(&mut section);
-        section.leave();
+        self.look_at_one(kind.enter_again()).leave();
     }
 
     #[inline(always)]
-    fn look_at_one(&self, kernel: &mut Kernel) {
+    fn look_at_one<K: Kind>(&self, mut section: Section<K>) -> Section<K, Scheduled> {
         let search = self.search.load(Relaxed);
         if search == NO_SEARCH {
-            return;
+            return section.narrow();
         }
+        let kernel: &mut Kernel = &mut section;
         let tid = ThreadId::new(search as u8);
         let t = kernel.look_at(TcbRef::of(tid));
         // One that has left and waits anew has carried the search to its end before.
         let is_there = core::ptr::eq(t.wait_queue, &self.waiters);
         if !is_there || self.nr_moved.load(Relaxed) != sched::nr_moved() {
-            return self.begin_anew(kernel);
+            self.begin_anew(kernel);
+            return section.narrow();
         }
         let prio = t.wait_prio;
         let (waiters, links) = kernel.waiting(&self.waiters);
@@ -278,8 +276,9 @@ impl EventFlags {
             t.exchange = flags as usize;
             let (waiters, links) = kernel.waiting(&self.waiters);
             waiters.remove(links, tid, prio);
-            sched::wake_taken(kernel, thread);
+            return sched::wake_taken(section, thread);
         }
+        section.narrow()
     }
 
     /// Gives the flags if the condition holds, as they were before any clearing.
@@ -343,8 +342,7 @@ impl EventFlags {
         let t = section.thread(me);
         t.exchange = wanted.mask as usize;
         t.exchange2 = wanted.mode;
-        let queue = Some(&self.waiters);
-        wait::wait_until(section, Wait::Queue, queue, deadline.cycles())
+        wait::wait_until(section, &self.waiters, deadline.cycles())
             .result()
             .map(|()| me.exchange() as u32)
     }

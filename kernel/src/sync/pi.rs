@@ -11,9 +11,10 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
+use crate::other_cpu;
 use crate::probe::{self, events};
 use crate::sched;
-use crate::section::{self, Any, Kernel, Section};
+use crate::section::{self, Any, Kernel, Scheduled, Section};
 use crate::switch::{self, Handoff};
 use crate::thread::tcb::{TcbRef, WAITING, Woken};
 
@@ -70,27 +71,32 @@ pub(crate) fn nr_ended() -> u32 {
 /// second queue, and one for the owner behind it to learn of that.
 ///
 /// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
-/// own walk. With interrupts off the rest is left to a later interrupt where another is pending.
+/// own walk. With interrupts off the rest is left to a later interrupt where another is pending, and from another CPU's thread
+/// on it is left to that CPU.
 #[inline(never)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
     let mut walk = Walk::new(from);
     while let Some(tid) = walk.pending() {
+        let thread = TcbRef::of(tid);
+        if thread.is_elsewhere() {
+            other_cpu::walk(thread);
+            break;
+        }
         let mut section = section::enter();
         let change = walk.step(&World::of(&section));
-        match &change {
-            Ok(Some(change)) => {
-                sched::requeue(&mut section, change.tid, change.to, change.placement);
-            }
+        let section = match &change {
+            Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),
             // Whoever has changed it may have been interrupted before it told the owner.
             Ok(None) => {
                 tell_owner_in(&mut section, tid);
+                section.narrow()
             }
-            Err(_) => {}
-        }
+            Err(_) => section.narrow(),
+        };
         section.leave();
         let is_changed = change?.is_some();
         // It may be over by the time that it is acted upon.
-        let is_misplaced = TcbRef::of(tid).is_misplaced();
+        let is_misplaced = thread.is_misplaced();
         if is_misplaced {
             core::hint::cold_path();
             sched::move_waiting(tid);
@@ -148,7 +154,7 @@ pub(super) fn lend_and_wait(mutex: &RawMutex) -> Option<Handoff> {
         if rq.leave_current_to(links, tid, from) {
             section.thread(owner).prio = prio;
             section.thread(me).state = WAITING;
-            return Some(switch::blocked(section, cpu, me));
+            return Some(switch::blocked(section.narrow(), cpu, me));
         }
     }
     core::hint::cold_path();
@@ -181,15 +187,15 @@ pub(super) fn give_way(mut section: Section<Any>, me: TcbRef, heir: TcbRef) -> H
     if !gives_way_simply(&section, heir, me, cpu) {
         return give_way_in_steps(section, heir);
     }
-    let t = section.look_at(me);
-    let (base, tid) = (t.base, section.look_at(heir).tid);
+    section.thread(heir).wait_queue = core::ptr::null();
+    let mut section = section.narrow();
+    let (base, tid) = (me.base(), heir.tid());
     let (rq, links) = section.ready(cpu);
     if !rq.hand_priority_to(links, tid, base) {
-        return give_way_in_steps(section, heir);
+        return wake_and_give_way(section, heir);
     }
     section.thread(me).prio = base;
     let woken = section.thread(heir);
-    woken.wait_queue = core::ptr::null();
     woken.woken = Woken::Object;
     woken.state = 0;
     percpu::set_need_resched();
@@ -216,8 +222,18 @@ fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> b
 
 /// [`give_way`] in sections of their own, whatever else the running thread has.
 #[inline(never)]
-pub(super) fn give_way_in_steps(mut section: Section<Any>, heir: TcbRef) -> Handoff {
-    sched::wake_taken(&mut section, heir);
+pub(super) fn give_way_in_steps(section: Section<Any>, heir: TcbRef) -> Handoff {
+    end_in_steps(sched::wake_taken(section, heir))
+}
+
+#[inline(never)]
+fn wake_and_give_way(mut section: Section<Any, Scheduled>, heir: TcbRef) -> Handoff {
+    sched::wake(&mut section, heir, Woken::Object);
+    end_in_steps(section)
+}
+
+#[inline(always)]
+fn end_in_steps(section: Section<Any, Scheduled>) -> Handoff {
     section.leave();
     let me = TcbRef::current();
     if me.prio() != me.base() {

@@ -25,9 +25,9 @@ use crate::error::Error;
 use crate::preempt;
 use crate::probe::trace;
 use crate::sched;
-use crate::section::{self, Any, Kernel, Section};
+use crate::section::{self, Any, Kernel, Scheduled, Section, Thread};
 use crate::switch::Handoff;
-use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Wait, Woken};
+use crate::thread::tcb::{EXITED, HANDLE, TcbRef, Woken};
 use crate::wait;
 
 pub(crate) use super::mutex_state::RawMutex;
@@ -131,7 +131,7 @@ impl RawMutex {
             u32::from(t.prio.rank()),
             self as *const Self as u32
         );
-        wait::announce(kernel, Wait::Queue, Some(&self.waiters));
+        wait::announce(kernel, me, &self.waiters);
         self.note_top(kernel, owner);
         Ok(true)
     }
@@ -239,13 +239,14 @@ impl RawMutex {
     }
 
     /// The running thread, which owns it and is about to end, lets a waiter go, which will see that it is not the owner.
-    pub(crate) fn let_go(&self, kernel: &mut Kernel) {
-        let waiter = self.waiters.pop(kernel);
-        self.waiter_left(kernel);
-        if let Some(waiter) = waiter.map(TcbRef::of) {
-            kernel.thread(waiter).blocked_on = core::ptr::null();
-            sched::wake_taken(kernel, waiter);
-        }
+    pub(crate) fn let_go(&self, mut section: Section<Thread>) -> Section<Thread, Scheduled> {
+        let waiter = self.waiters.pop(&mut section);
+        self.waiter_left(&mut section);
+        let Some(waiter) = waiter.map(TcbRef::of) else {
+            return section.narrow();
+        };
+        section.thread(waiter).blocked_on = core::ptr::null();
+        sched::wake_taken(section, waiter)
     }
 
     /// A waiter was taken out of the queue, which does not become the owner.

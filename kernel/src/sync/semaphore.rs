@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::sched;
 use crate::section::{self, Section, Thread, Waiters};
 use crate::switch::{self, Handoff};
-use crate::thread::tcb::Wait;
 use crate::wait;
 
 const CONTENDED: i32 = -1;
@@ -170,8 +169,7 @@ impl Semaphore {
         if self.contend() {
             return Handoff::stay(section, Ok(()));
         }
-        let queue = Some(&self.waiters);
-        let woken = wait::wait_until(section, Wait::Queue, queue, deadline.cycles());
+        let woken = wait::wait_until(section, &self.waiters, deadline.cycles());
         Handoff::done(woken.result())
     }
 
@@ -232,5 +230,5 @@ fn begin_take(semaphore: &Semaphore, deadline: Instant) -> Handoff {
         core::hint::cold_path();
         return semaphore.begin_take_again(section);
     }
-    wait::block(section, Wait::Queue, Some(&semaphore.waiters))
+    wait::block(section, &semaphore.waiters)
 }

@@ -14,7 +14,7 @@ use super::raw_mutex::{Long, RawMutex, my_handle};
 use crate::error::Error;
 use crate::section::{self, Any, Kernel, Section};
 use crate::switch::Handoff;
-use crate::thread::tcb::{TcbRef, Wait};
+use crate::thread::tcb::TcbRef;
 use crate::wait;
 
 /// Where the only waiter is, for assembly (see [`WaitQueue::SOLE`]); the waiters are what begins with the mutex.
@@ -52,8 +52,9 @@ impl RawMutex {
 
     /// The running thread announces that it waits to be served.
     pub(crate) fn announce(&self, kernel: &mut Kernel) {
-        kernel.thread(TcbRef::current()).blocked_on = self;
-        wait::announce(kernel, Wait::Queue, Some(&self.waiters));
+        let me = TcbRef::current();
+        kernel.thread(me).blocked_on = self;
+        wait::announce(kernel, me, &self.waiters);
         self.note_owners_top(kernel);
     }
 

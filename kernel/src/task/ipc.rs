@@ -17,6 +17,7 @@ use super::frame::Frame;
 use super::object::{GONE, MAX_PEERS, NO_LIFE, Port, Task, all};
 use super::program::Peer;
 use crate::clock::Instant;
+use crate::other_cpu;
 use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Kernel, Kind, Section};
@@ -164,9 +165,18 @@ impl Port {
         self.open.store(0, Relaxed);
         self.take(&mut section, me, 0);
         let (thread, prio) = (self.thread(), section.look_at(me).prio);
-        if prio.is_more_important_than(section.look_at(thread).prio) {
-            sched::requeue(&mut section, thread.tid(), prio, Placement::Tail);
+        let lends = prio.is_more_important_than(section.look_at(thread).prio);
+        if thread.is_elsewhere() {
+            if lends {
+                other_cpu::walk_when_woken(thread);
+            }
+            sched::wake_anywhere(section, thread).leave();
+            return Ok(());
         }
+        let mut section = match lends {
+            true => sched::requeue(section, thread.tid(), prio, Placement::Tail),
+            false => section.narrow(),
+        };
         sched::wake(&mut section, thread, Woken::Object);
         section.leave();
         Ok(())
@@ -257,9 +267,11 @@ impl Port {
         self.open.store(self.life.load(Relaxed), Relaxed);
         if deadline == Instant::NEVER {
             section.thread(me).woken = Woken::Not;
-            return Ok(wait::block(section, Wait::Sleep, None));
+            return Ok(wait::block_alone(section.narrow(), Wait::Message));
         }
-        if wait::wait_until(section, Wait::Sleep, None, deadline.cycles()) != Woken::TimedOut {
+        wait::announce_alone(&mut section, Wait::Message);
+        section.leave();
+        if wait::finish(deadline.cycles()) != Woken::TimedOut {
             return Ok(Handoff::done(Ok(())));
         }
         let section = section::enter_thread();

@@ -1,15 +1,17 @@
 //! The end of a thread.
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
-use super::table;
 use super::tcb::{EXITED, TcbRef, Woken};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::switch::{is_preempted, leave_for_good};
+use crate::arch::switch::{is_preempted, leave_for_good, leave_for_good_by};
 use crate::cpus::is_smp;
 use crate::parts::MUTEXES;
 use crate::probe::{self, trace};
-use crate::section::{self, Kernel, Section, Thread};
+use crate::section::{self, Kernel, Scheduled, Section, Thread};
 use crate::{preempt, sched, switch};
 
 /// Ends the calling thread. Its number is free again once it was joined.
@@ -26,27 +28,29 @@ pub fn exit(code: usize) -> ! {
     section.thread(me).exit_code = code;
     // Who waits for a mutex that the thread keeps would wait for ever. A section for each waiter.
     while MUTEXES && let Some(held) = section.held_by(me) {
-        held.let_go(&mut section);
-        section = section.leave_and_enter();
+        held.let_go(section).leave();
+        section = section::enter_thread();
     }
     trace!(thread_exit, u32::from(me.tid().raw()));
-    let joiner = section.look_at(me).joiner;
-    if let Some(joiner) = joiner.map(TcbRef::of) {
-        // Unless its time-out woke it already and it has not run since.
-        if section.look_at(joiner).woken == Woken::Not {
-            sched::wake(&mut section, joiner, Woken::Object);
-        }
-    }
-    leave(section, me)
+    // Unless its time-out woke it already and it has not run since.
+    let joiner = (section.look_at(me).joiner.map(TcbRef::of))
+        .filter(|joiner| section.look_at(*joiner).woken == Woken::Not);
+    leave(section, me, joiner)
 }
 
-/// The running thread, which has ended, gives way for good. Neither its stack nor its block is touched once the section
-/// is over in which it leaves them: another CPU may use them at once.
+/// The running thread, which has ended, gives way for good, and wakes who waits for that.
 #[inline(always)]
-fn leave(mut section: Section<Thread>, me: TcbRef) -> ! {
+fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! {
+    if is_smp!() {
+        begin_to_leave(me);
+    }
     section.thread(me).state = 0;
     let cpu = CpuRef::this();
     sched::unready(&mut section, cpu, me, EXITED);
+    let mut section = match joiner {
+        Some(joiner) => sched::wake_anywhere(section, joiner),
+        None => section.narrow(),
+    };
     let next = TcbRef::of(section.cpu(cpu).rq.best());
     if is_preempted(next) {
         core::hint::cold_path();
@@ -56,38 +60,65 @@ fn leave(mut section: Section<Thread>, me: TcbRef) -> ! {
 }
 
 #[inline(always)]
-fn leave_to_best(mut section: Section<Thread>, me: TcbRef) -> ! {
-    let in_use = section.look_at(me).stack_top as *const AtomicBool;
-    // SAFETY: the flag lies at the stack's top. Whoever takes the stack or the block next needs the kernel's section,
-    // which ends only when this CPU has left both.
-    unsafe { &*in_use }.store(false, Relaxed);
+fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
+    let in_use = in_use(me);
     let next = TcbRef::of(section.cpu(CpuRef::this()).rq.pick_other());
     switch::commit(&mut section, me, next);
-    // Its end is on the next stack.
-    core::mem::forget(section);
-    // SAFETY: interrupts are off, and `commit` made `next` the current thread.
+    section.release();
+    if is_smp!() {
+        // SAFETY: interrupts are off, and `commit` made `next` the current thread.
+        unsafe { leave_for_good_by(next, has_left) };
+    }
+    // With interrupts off nobody else comes to use the stack before it is left.
+    in_use.store(false, Relaxed);
+    // SAFETY: as above.
     unsafe { leave_for_good(next) }
 }
 
 /// With the switch in a section of its own, where the next thread gets all of its registers back, as
 /// [`switch::blocked`] does it for those that wait. An interrupt that comes in between does not switch: the thread itself
-/// leaves its stack, and until then counts as running ([`is_leaving`]).
+/// leaves its stack.
 #[cold]
 #[inline(never)]
-fn leave_apart(section: Section<Thread>, me: TcbRef) -> ! {
+fn leave_apart(section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     percpu::set_need_resched();
     let guard = preempt::disable();
-    let section = section.interrupted();
+    let section = section.anew();
     // The switch enables preemption, as it does for whoever is next.
     probe::preemption_enabling();
     core::mem::forget(guard);
     leave_to_best(section, me)
 }
 
+/// The flag at the top of a thread's stack that says that it is in use.
+#[inline(always)]
+fn in_use(thread: TcbRef) -> &'static AtomicBool {
+    // SAFETY: a thread that has a stack has that flag, and it stays where it is.
+    unsafe { &*(thread.stack_top() as *const AtomicBool) }
+}
+
+/// The running thread has ended, and is still on its stack.
+#[cold]
+fn begin_to_leave(me: TcbRef) {
+    CpuRef::this().leaving.store(me.stack_top(), Relaxed);
+}
+
+/// It is no longer. Other CPUs may use stack and block as soon as they see that.
+extern "C" fn has_left() {
+    let leaving = &CpuRef::this().leaving;
+    let in_use = leaving.load(Relaxed) as *const AtomicBool;
+    // SAFETY: `begin_to_leave` has put it there.
+    unsafe { &*in_use }.store(false, Release);
+    leaving.store(0, Release);
+}
+
 /// Whether a thread that has ended is still on its stack, on another CPU. Soon it is not.
 #[inline(always)]
-pub(super) fn is_leaving(kernel: &mut Kernel, thread: TcbRef) -> bool {
-    is_smp!() && kernel.look_at(thread).state & EXITED != 0 && table::runs(kernel, thread)
+pub(super) fn is_leaving(kernel: &Kernel, thread: TcbRef) -> bool {
+    is_smp!() && {
+        let t = kernel.look_at(thread);
+        t.state & EXITED != 0 && t.cpu.leaving.load(Acquire) == t.stack_top
+    }
 }
 
 /// First Rust code of a thread.

@@ -1,21 +1,24 @@
 //! A thread's handle: starting, waiting for its end, suspending, resuming, priorities; and parking.
 
 use core::num::NonZeroU32;
+use core::sync::atomic::Ordering::Relaxed;
 
 use takt_scheduler::{Priority, ThreadId};
 
 use super::exit;
 use super::ids::give_id_back;
-use super::table::{Times, times_of};
-use super::tcb::{CREATED, EXITED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
+use super::table::{Times, times_of, watch};
+use super::tcb::{CREATED, EXITED, RELEASED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
 #[cfg(feature = "round-robin")]
 use crate::clock::Nanos;
+use crate::cpus::is_smp;
 use crate::error::Error;
+use crate::other_cpu;
 use crate::sched;
-use crate::section::{self, Any, Kernel, Section};
+use crate::section::{self, Any, Kernel, Scheduled, Section};
 use crate::switch::{self, Handoff};
 use crate::sync::pi;
 use crate::wait;
@@ -65,13 +68,13 @@ pub(crate) fn begin_park() -> Handoff {
     if !sched::may_block() {
         return Handoff::wrong_context();
     }
-    let mut section = section::enter_thread();
-    let token = section.thread(TcbRef::current()).token.get_mut();
-    if *token {
-        *token = false;
+    let mut section = section::own_thread();
+    let me = section.thread(TcbRef::current());
+    if me.token.load(Relaxed) {
+        me.forget_token();
         return Handoff::stay(section, Ok(()));
     }
-    wait::block(section, Wait::Park, None)
+    wait::block_alone(section, Wait::Park)
 }
 
 /// [`park`] in steps.
@@ -80,12 +83,12 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     if !sched::may_block() {
         return Err(Error::WrongContext);
     }
-    let section = section::enter_thread();
-    let woken = wait::wait_until(section, Wait::Park, None, deadline.cycles());
-    let mut section = section::enter_thread();
-    let token = section.thread(TcbRef::current()).token.get_mut();
+    let woken = wait::wait_alone_until(section::own_thread(), Wait::Park, deadline.cycles());
+    let mut section = section::own_thread();
+    let me = section.thread(TcbRef::current());
     // A notification that came after the time-out, before this thread ran, counts.
-    let is_notified = core::mem::replace(token, false) || woken == Woken::Object;
+    let is_notified = me.token.load(Relaxed) || woken == Woken::Object;
+    me.forget_token();
     section.leave_quietly();
     if is_notified {
         Ok(())
@@ -94,33 +97,41 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     }
 }
 
-/// [`Thread::unpark`] of the thread with this handle, inside a section.
+/// [`Thread::unpark`] of the thread with this handle, inside a section. A thread of this CPU does not end meanwhile, so that
+/// what is seen of it here is of one moment.
 #[inline(always)]
-pub(crate) fn unpark(kernel: &mut Kernel, handle: u32) -> Result<(), Error> {
+pub(crate) fn unpark(scheduled: &mut Scheduled, handle: u32) -> Result<(), Error> {
     let thread = TcbRef::of(ThreadId::new(handle as u8));
-    let t = kernel.look_at(thread);
-    if t.handle != handle {
+    if thread.handle() != handle {
         return Err(Error::NoSuchThread);
     }
-    if t.is_parked() {
-        sched::wake_waiting(kernel, thread, Woken::Object);
-    } else {
-        notify(kernel, thread);
+    if scheduled.look_at(thread).is_parked() && !thread.is_elsewhere() {
+        sched::wake_waiting(scheduled, thread, Woken::Object);
+        return Ok(());
     }
-    Ok(())
+    notify(scheduled, thread, handle)
 }
 
-/// A notification for a thread that is not just parked.
+/// A notification for a thread that is not just parked, or is another CPU's.
 #[cold]
 #[inline(never)]
-fn notify(kernel: &mut Kernel, thread: TcbRef) {
-    let t = kernel.thread(thread);
-    if t.state & WAITING != 0 && t.wait == Wait::Park {
-        // Suspended as well.
-        sched::wake(kernel, thread, Woken::Object);
-    } else {
-        *t.token.get_mut() = true;
-    }
+fn notify(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), Error> {
+    scheduled.with_kernel(|kernel| {
+        let t = kernel.thread(thread);
+        if t.handle != handle {
+            return Err(Error::NoSuchThread);
+        }
+        if thread.is_elsewhere() {
+            t.token.store(true, Relaxed);
+            other_cpu::wake(thread);
+        } else if t.state & WAITING != 0 && t.wait == Wait::Park {
+            // Suspended as well.
+            sched::wake(kernel, thread, Woken::Object);
+        } else {
+            t.token.store(true, Relaxed);
+        }
+        Ok(())
+    })
 }
 
 impl Thread {
@@ -162,10 +173,9 @@ impl Thread {
             }
             .to_cycles()
             .get();
-            let cpu = t.cpu;
-            section.cpu(cpu).watch(true);
         }
         section.leave_quietly();
+        watch(self.place().cpu(), true);
     }
 
     /// Where its control block is.
@@ -177,9 +187,9 @@ impl Thread {
     /// Its control block, if it still exists.
     #[inline(always)]
     fn block(self, kernel: &mut Kernel) -> Result<&mut Tcb, Error> {
-        let t = kernel.thread(self.place());
-        if t.handle == self.handle.get() {
-            Ok(t)
+        let thread = self.place();
+        if thread.handle() == self.handle() {
+            Ok(kernel.thread(thread))
         } else {
             Err(Error::NoSuchThread)
         }
@@ -202,6 +212,24 @@ impl Thread {
         self.release(CREATED)
     }
 
+    /// Does on its CPU what may make a switch due.
+    #[inline(always)]
+    fn there(self, act: impl FnOnce(Self) -> Handoff) -> Handoff {
+        if let Some(cpu) = self.elsewhere() {
+            core::hint::cold_path();
+            return Handoff::done(other_cpu::call(|| cpu, || act(self).finish()));
+        }
+        act(self)
+    }
+
+    /// Its CPU, if that is another, while it exists.
+    #[inline(always)]
+    fn elsewhere(self) -> Option<CpuRef> {
+        let thread = self.place();
+        (is_smp!() && thread.handle() == self.handle() && thread.is_elsewhere())
+            .then(|| thread.cpu())
+    }
+
     /// Suspends it until [`Thread::resume`]; waits that are under way go on meanwhile.
     ///
     /// # Errors
@@ -209,7 +237,8 @@ impl Thread {
     /// it is the calling thread with preemption or interrupts disabled.
     ///
     /// # Context
-    /// Threads and interrupt handlers.
+    /// Threads and interrupt handlers. Where the thread is another CPU's, this waits with interrupts off until that CPU has
+    /// taken an interrupt.
     #[inline(always)]
     pub fn suspend(&self) -> Result<(), Error> {
         self.begin_suspend().finish()
@@ -219,21 +248,30 @@ impl Thread {
     fn begin_suspend(self) -> Handoff {
         let me = TcbRef::current();
         // The running thread's own handle does not change.
-        if me.handle() != self.handle() || !sched::may_block_as(me) {
+        if me.handle() != self.handle() {
+            if is_smp!() {
+                return self.begin_suspend_among_others();
+            }
             return self.begin_suspend_other();
         }
-        let mut section = section::enter_thread();
+        if !sched::may_block_as(me) {
+            return Handoff::wrong_context();
+        }
+        let mut section = section::own_thread();
         let cpu = CpuRef::this();
         sched::unready(&mut section, cpu, me, SUSPENDED);
         let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
         Handoff::switch(switch::to(section, cpu, me, next))
     }
 
+    #[cold]
+    #[inline(never)]
+    fn begin_suspend_among_others(self) -> Handoff {
+        self.there(Self::begin_suspend_other)
+    }
+
     #[inline(never)]
     fn begin_suspend_other(self) -> Handoff {
-        if self == current() {
-            return Handoff::wrong_context();
-        }
         let mut section = section::enter();
         let t = match self.block(&mut section) {
             Ok(t) => t,
@@ -249,13 +287,45 @@ impl Thread {
     /// Takes away one reason for which the thread does not run, which is mostly the only one.
     #[inline(always)]
     fn release(self, reason: u8) -> Handoff {
+        if is_smp!() {
+            core::hint::cold_path();
+            return self.release_among_others(reason);
+        }
+        self.release_here(reason)
+    }
+
+    #[inline(never)]
+    fn release_among_others(self, reason: u8) -> Handoff {
+        if self.elsewhere().is_some() && self.release_there(reason) {
+            return Handoff::done(Ok(()));
+        }
+        self.there(|it| it.release_here(reason))
+    }
+
+    /// Has the thread's CPU make it ready, if this is the only reason.
+    #[cold]
+    #[inline(never)]
+    fn release_there(self, reason: u8) -> bool {
         let mut section = section::enter();
-        let t = section.thread(self.place());
-        if t.handle != self.handle() || t.state != reason {
+        let thread = self.place();
+        let is_only = thread.handle() == self.handle() && thread.state() == reason;
+        if is_only {
+            section.thread(thread).state = RELEASED;
+            other_cpu::wake(thread);
+        }
+        section.leave_quietly();
+        is_only
+    }
+
+    #[inline(always)]
+    fn release_here(self, reason: u8) -> Handoff {
+        let thread = self.place();
+        let mut section = section::enter();
+        if thread.handle() != self.handle() || thread.state() != reason {
             return self.release_of_several(section, reason);
         }
-        t.state = 0;
-        switch::woken(section, self.place())
+        section.thread(thread).state = 0;
+        switch::woken(section.narrow(), thread)
     }
 
     #[cold]
@@ -299,7 +369,7 @@ impl Thread {
     /// Threads and interrupt handlers.
     #[inline(always)]
     pub fn unpark(&self) -> Result<(), Error> {
-        let mut section = section::enter();
+        let mut section = section::own();
         let result = unpark(&mut section, self.handle());
         section.leave();
         result
@@ -324,7 +394,7 @@ impl Thread {
         }
         let mut section = section::enter_thread();
         // Its stack and its block are free when this returns.
-        while self.block(&mut section).is_ok() && exit::is_leaving(&mut section, self.place()) {
+        while self.block(&mut section).is_ok() && exit::is_leaving(&section, self.place()) {
             section.leave_quietly();
             interrupts::let_in();
             core::hint::spin_loop();
@@ -332,7 +402,11 @@ impl Thread {
         }
         let result = self.end_join(&mut section, woken);
         section.leave_quietly();
-        result
+        let (exit_code, watched) = result?;
+        if let Some(cpu) = watched {
+            watch(cpu, false);
+        }
+        Ok(exit_code)
     }
 
     /// Announces the wait for its end, unless it has ended already.
@@ -348,11 +422,16 @@ impl Thread {
             return Err(Error::InvalidState);
         }
         t.joiner = Some(current().tid());
-        wait::announce(kernel, Wait::Join, None);
+        wait::announce_alone(kernel, Wait::Join);
         Ok(true)
     }
 
-    fn end_join(&self, kernel: &mut Kernel, woken: Woken) -> Result<usize, Error> {
+    /// Gives its exit code, and its CPU if that no longer has a round-robin thread in it.
+    fn end_join(
+        &self,
+        kernel: &mut Kernel,
+        woken: Woken,
+    ) -> Result<(usize, Option<CpuRef>), Error> {
         // Meanwhile another thread may have joined it first, and its block be someone else's.
         let t = self.block(kernel)?;
         if woken == Woken::TimedOut {
@@ -363,11 +442,8 @@ impl Thread {
         }
         let (exit_code, cpu, was_round_robin) = (t.exit_code, t.cpu, t.round_robin);
         t.give_back();
-        if was_round_robin != 0 {
-            kernel.cpu(cpu).watch(false);
-        }
         give_id_back(kernel, self.tid());
-        Ok(exit_code)
+        Ok((exit_code, (was_round_robin != 0).then_some(cpu)))
     }
 
     /// Changes its own priority; what it inherits through mutexes it holds is kept.
@@ -378,9 +454,19 @@ impl Thread {
     /// [`MAX_PI_CHAIN`](crate::config::MAX_PI_CHAIN): the priority is changed, but does not travel beyond.
     ///
     /// # Context
-    /// Threads and interrupt handlers. Where interrupts are off, what is left to a later interrupt gives no error.
+    /// Threads and interrupt handlers. Where interrupts are off, what is left to a later interrupt gives no error; neither does
+    /// what another CPU's threads of the chain inherit. Waits as [`suspend`](Self::suspend) does.
     pub fn set_priority(&self, priority: u8) -> Result<(), Error> {
         let priority = Priority::new(priority).ok_or(Error::InvalidArgument)?;
+        if let Some(cpu) = self.elsewhere() {
+            core::hint::cold_path();
+            return other_cpu::call(|| cpu, || self.set_priority_here(priority));
+        }
+        self.set_priority_here(priority)
+    }
+
+    #[inline(always)]
+    fn set_priority_here(self, priority: Priority) -> Result<(), Error> {
         let mut section = section::enter();
         let changed = self.block(&mut section).and_then(|t| {
             if t.is_idle() {
@@ -416,11 +502,8 @@ impl Thread {
     /// # Errors
     /// [`Error::NoSuchThread`].
     pub fn times(&self) -> Result<Option<Times>, Error> {
-        let mut section = section::enter();
-        let exists = self.block(&mut section).map(|_| ());
-        let result = exists.map(|()| times_of(&mut section, self.place()));
-        section.leave_quietly();
-        result
+        self.read(|_| ())?;
+        Ok(times_of(self.place()))
     }
 
     fn read<R>(self, get: impl FnOnce(&Tcb) -> R) -> Result<R, Error> {

@@ -12,8 +12,10 @@ use crate::arch::tsc;
 use crate::clock::{Cycles, Instant};
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::COUNTS_TIMES;
+use crate::cpus::is_online;
 use crate::error::Error;
-use crate::section::{self, Kernel};
+use crate::other_cpu;
+use crate::section::{self, Scheduled};
 use crate::sync::raw_mutex::{Long, RawMutex};
 
 /// What a thread has used.
@@ -52,34 +54,55 @@ pub fn count_times(on: bool) -> Result<(), Error> {
     SWITCHING.unlock()
 }
 
-/// Has each switch of a CPU counted, or no longer.
-fn watch(cpu: CpuRef, on: bool) {
-    let mut section = section::enter();
-    section.cpu(cpu).watch(on);
-    section.leave_quietly();
+/// Has each switch of a CPU counted for one more reason, or for one less.
+pub(super) fn watch(cpu: CpuRef, on: bool) {
+    if is_online(cpu.number() as usize) {
+        other_cpu::call(
+            || cpu,
+            || {
+                let mut section = section::own();
+                section.cpu(cpu).watch(on);
+                section.leave_quietly();
+            },
+        );
+    }
 }
 
 fn begin_counting(thread: TcbRef) {
-    let mut section = section::enter();
-    let runs = runs(&mut section, thread);
-    let t = section.thread(thread);
-    t.switches = 0;
-    t.runtime = if runs { tsc::now().wrapping_neg() } else { 0 };
-    section.leave_quietly();
+    on_its_cpu(thread, |section| {
+        let runs = thread.runs();
+        let t = section.thread(thread);
+        t.switches = 0;
+        t.runtime = if runs { tsc::now().wrapping_neg() } else { 0 };
+    });
 }
 
-/// Whether a thread runs on its CPU.
-pub(super) fn runs(kernel: &mut Kernel, thread: TcbRef) -> bool {
-    kernel.cpu(thread.cpu()).rq.current() == thread.tid()
+/// Calls `act` on the CPU that schedules a thread; none does if it never was one.
+fn on_its_cpu<R>(thread: TcbRef, act: impl FnOnce(&mut Scheduled) -> R) -> Option<R> {
+    let cpu = thread.cpu_if_any()?;
+    Some(other_cpu::call(
+        || cpu,
+        || {
+            let mut section = section::own();
+            let result = act(&mut section);
+            section.leave_quietly();
+            result
+        },
+    ))
 }
 
 /// What a thread has used up to now, if that is counted.
-pub(super) fn times_of(kernel: &mut Kernel, thread: TcbRef) -> Option<Times> {
-    let now = if runs(kernel, thread) { tsc::now() } else { 0 };
-    let t = kernel.look_at(thread);
-    COUNTS_TIMES.load(Relaxed).then(|| Times {
-        cycles: Cycles::new(t.runtime.wrapping_add(now)),
-        switches: t.switches,
+pub(super) fn times_of(thread: TcbRef) -> Option<Times> {
+    if !COUNTS_TIMES.load(Relaxed) {
+        return None;
+    }
+    on_its_cpu(thread, |scheduled| {
+        let now = if thread.runs() { tsc::now() } else { 0 };
+        let t = scheduled.look_at(thread);
+        Times {
+            cycles: Cycles::new(t.runtime.wrapping_add(now)),
+            switches: t.switches,
+        }
     })
 }
 
@@ -121,8 +144,8 @@ pub struct Info {
 pub fn for_each(mut f: impl FnMut(Info)) {
     for id in 0..MAX_THREADS {
         let thread = TcbRef::of(ThreadId::new(id as u8));
-        let mut section = section::enter();
-        let times = times_of(&mut section, thread);
+        let times = times_of(thread);
+        let section = section::enter();
         let t = section.look_at(thread);
         let info = t.is_used().then(|| Info {
             id: id as u8,

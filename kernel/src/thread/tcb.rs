@@ -24,6 +24,8 @@ pub(crate) const SUSPENDED: u8 = 2;
 pub(crate) const CREATED: u8 = 4;
 /// Ended; kept until joined.
 pub(crate) const EXITED: u8 = 8;
+/// Started or resumed by another CPU, of which its own has yet to learn.
+pub(crate) const RELEASED: u8 = 16;
 
 /// What [`Tcb::woken`], [`Tcb::state`], [`Tcb::wait`] and [`Tcb::round_robin`] are as one word in a FIFO thread that waits so.
 #[cfg(feature = "tasks")]
@@ -52,7 +54,7 @@ pub(crate) const NEVER_WAITS: u8 = 1 << 7;
 pub(crate) const GUARDS: u8 = NEVER_WAITS - 1;
 
 /// What a waiting thread waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Wait {
     /// Only for its time-out.
@@ -63,6 +65,17 @@ pub(crate) enum Wait {
     Queue,
     /// For another thread's end.
     Join,
+    /// For a message to its task.
+    #[cfg(feature = "tasks")]
+    Message,
+}
+
+impl Wait {
+    /// Whether threads of other CPUs end such a wait, with the kernel lock.
+    #[inline(always)]
+    pub(crate) fn is_shared(self) -> bool {
+        self >= Self::Queue
+    }
 }
 
 /// How a wait ended.
@@ -394,6 +407,18 @@ macro_rules! readable {
 }
 
 impl TcbRef {
+    /// Whether the thread runs on its CPU, at a moment. Asked of another CPU's, a moment later it may be otherwise.
+    #[inline(always)]
+    pub(crate) fn runs(self) -> bool {
+        // SAFETY: an aligned byte of its CPU's block.
+        unsafe { (*self.cpu().sched.get()).rq.current() == self.tid() }
+    }
+
+    /// The CPU that schedules the thread; none if the block was never a thread's.
+    pub(crate) fn cpu_if_any(self) -> Option<CpuRef> {
+        (self.handle() > u32::from(u8::MAX)).then(|| self.cpu())
+    }
+
     /// The control block of a thread id.
     #[inline(always)]
     pub(crate) fn of(tid: ThreadId) -> Self {
@@ -452,7 +477,6 @@ impl TcbRef {
     }
 
     /// Where its stack begins, which does not change while it lives.
-    #[cfg(feature = "tasks")]
     #[inline(always)]
     pub(crate) fn stack_top(self) -> usize {
         // SAFETY: a block of the table, and an aligned field of a word, which is never read in halves.

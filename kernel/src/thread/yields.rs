@@ -18,7 +18,7 @@ pub fn yield_now() {
         core::hint::cold_path();
         return yield_to_better();
     }
-    let mut section = section::enter_thread();
+    let mut section = section::own_thread();
     let cpu = CpuRef::this();
     let (rq, links) = section.ready(cpu);
     let next = rq.next_equal(links);
@@ -38,7 +38,7 @@ fn yield_to_better() {
     if !sched::may_block() {
         return;
     }
-    let mut section = section::enter_thread();
+    let mut section = section::own_thread();
     let cpu = CpuRef::this();
     let (rq, links) = section.ready(cpu);
     let next = rq.yield_current(links);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, Register};
 
 use crate::image::Elf;
 
@@ -44,8 +44,8 @@ const ENTRIES: [(&str, u8); 4] = [
     ("takt_irq_early_timer", 0x52),
     ("takt_irq_spurious", 0xff),
 ];
-/// The ways to the kernel lock, and the one back.
-const LOCKS: [&str; 2] = ["takt_thunk_lock", "takt_thunk_lock_thread"];
+/// The way to the kernel lock, and the one back.
+const LOCK: &str = "takt_thunk_lock";
 const UNLOCK: &str = "takt_thunk_unlock";
 const DEVICES: &str = "takt_irq_stubs";
 const FIRST_DEVICE: u8 = 0x60;
@@ -62,7 +62,7 @@ impl Marks {
     pub fn of(elf: &Elf) -> Self {
         let mut found = BTreeMap::new();
         let functions = elf.functions();
-        let locks = LOCKS.map(|name| elf.symbol(name).ok());
+        let lock = elf.symbol(LOCK).ok();
         let unlock = elf.symbol(UNLOCK).ok();
         for (section, code) in elf.code() {
             let end = section + code.len() as u64;
@@ -75,7 +75,7 @@ impl Marks {
                 let bytes = &code[(pair[0] - section) as usize..(pair[1] - section) as usize];
                 let decoder = Decoder::with_ip(64, bytes, pair[0], DecoderOptions::NONE);
                 let start = Some(pair[0]);
-                let way = match (locks.contains(&start), start == unlock) {
+                let way = match (start == lock, start == unlock) {
                     (true, _) => lock_mark,
                     (_, true) => unlock_mark,
                     _ => mark,
@@ -115,11 +115,11 @@ impl Marks {
     }
 }
 
-/// Of a way to the kernel lock: a round of waiting, and the store that says whose it is.
+/// Of the way to the kernel lock: a round of waiting, and the first instruction with it, which restores a register.
 fn lock_mark(it: &Instruction) -> Option<Mark> {
     match it.mnemonic() {
         Mnemonic::Pause => Some(Mark::LockWait),
-        Mnemonic::Mov if it.op0_kind() == OpKind::Memory => Some(Mark::Locked),
+        Mnemonic::Pop => Some(Mark::Locked),
         _ => mark(it),
     }
 }

@@ -47,6 +47,11 @@ const fn of_run_queue(offset: usize) -> usize {
     percpu::behind_gs(sched + offset)
 }
 
+/// Where this CPU's links of the run queue are.
+const NEXT: usize = percpu::behind_gs(
+    offset_of!(PerCpu, sched) + offset_of!(CpuSched, links) + Links::<MAX_THREADS>::NEXT,
+);
+
 /// A bit for each exception that is a kind of fault.
 const fn kinds() -> u32 {
     let (mut kinds, mut at) = (0, 0);
@@ -160,7 +165,7 @@ global_asm!(
     "jne takt_call_slow",
     "movzx r11d, word ptr [rdi + {TID}]", // and its priority
     "movzx ecx, r11b",
-    "cmp [rcx + {links} + {NEXT}], cl",
+    "cmp gs:[rcx + {NEXT}], cl",
     "jne takt_call_slow",
     // The caller waits to be served, and the receiver inherits.
     "mov rdx, [r8 + rsi * 8 + {VALUES}]",
@@ -208,7 +213,7 @@ global_asm!(
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_call_slow",
     "movzx ecx, byte ptr [rdi + {TID}]",
-    "cmp [rcx + {links} + {NEXT}], cl",
+    "cmp gs:[rcx + {NEXT}], cl",
     "jne takt_call_slow",
     "movzx r9d, byte ptr [r10 + {PRIO}]",
     "movzx ecx, byte ptr [rdi + {PRIO}]",
@@ -414,8 +419,7 @@ global_asm!(
     HEAD = const of_run_queue(RunQueue::QUEUE + PrioQueue::HEAD),
     RUNNING = const of_run_queue(RunQueue::RUNNING),
     BEST = const of_run_queue(RunQueue::BEST),
-    links = sym crate::section::READY_LINKS,
-    NEXT = const Links::<MAX_THREADS>::NEXT,
+    NEXT = const NEXT,
     nr_ended = sym pi::NR_ENDED,
     STACK_TOP = const offset_of!(Tcb, stack_top),
     RESUME = const offset_of!(Tcb, resume),
@@ -424,7 +428,7 @@ global_asm!(
     WOKEN = const offset_of!(Tcb, woken),
     WAITING = const tcb::WAITING,
     WAITING_IN_QUEUE = const tcb::waiting(Wait::Queue),
-    WAITING_TO_RECEIVE = const tcb::waiting(Wait::Sleep),
+    WAITING_TO_RECEIVE = const tcb::waiting(Wait::Message),
     READY = const tcb::READY,
     CONTEXT = const offset_of!(Tcb, preempt),
     TID = const offset_of!(Tcb, tid),

@@ -72,6 +72,10 @@ pub(crate) struct PerCpu {
     /// A bit for each context in which hooks of functions are running.
     #[cfg(feature = "function")]
     pub(crate) function_busy: AtomicU32,
+    /// While a thread that has ended leaves its stack, where the flag is that says that the stack is in use.
+    pub(crate) leaving: AtomicUsize,
+    /// A bit for each CPU that is to be kicked when this one gives up the kernel lock.
+    pub(crate) kicks: AtomicU32,
     /// Run queue, timer queue and times.
     pub(crate) sched: Owned<CpuSched>,
     /// What hooks of tracers take on this CPU.
@@ -212,8 +216,7 @@ pub(crate) const NO_RESCHED: u8 = 1 << 7;
 #[repr(transparent)]
 struct Blocks(UnsafeCell<MaybeUninit<[Memory; MAX_CPUS]>>);
 
-// SAFETY: each block is touched by its own CPU only, except the fields under the kernel lock (`sched`) and the trace
-// control words, which are atomics.
+// SAFETY: each block is changed by its own CPU only, except the trace control words, which are atomics.
 unsafe impl Sync for Blocks {}
 
 // For a host that reads the RAM: how far apart the CPUs' memories are, and where in each are the ring's control words and

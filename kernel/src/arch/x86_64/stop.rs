@@ -7,27 +7,18 @@
 //! stands here holds that lock.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::jump_label::Writable;
 use super::{interrupts, percpu};
 use crate::clock::Instant;
 use crate::compact::counted;
 use crate::config::MAX_CPUS;
-use crate::cpus;
+use crate::cpus::{self, GENERATION, STOPPED};
 use crate::error::Error;
 use crate::sync::raw_mutex::{Long, RawMutex};
 
 static TEXT: RawMutex = RawMutex::new();
-
-/// Odd while the CPUs are to stand still; each time another number.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
-/// A bit for each CPU that stands still.
-static STOPPED: AtomicU32 = AtomicU32::new(0);
 
 /// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
 /// be stopped.
@@ -127,23 +118,4 @@ fn let_others_go(flags: u64) {
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
     // SAFETY: the flags that `stop_others` found.
     unsafe { interrupts::set_flags(flags) };
-}
-
-/// Stands still as long as someone patches.
-///
-/// # Context
-/// The handler of a kick, with interrupts off, before it takes the kernel lock.
-#[inline(always)]
-pub(crate) fn stand_still() {
-    loop {
-        let generation = GENERATION.load(Acquire);
-        if generation & 1 == 0 {
-            return;
-        }
-        STOPPED.fetch_or(1 << percpu::cpu(), Release);
-        while GENERATION.load(Acquire) == generation {
-            core::hint::spin_loop();
-        }
-        core::arch::x86_64::__cpuid(0);
-    }
 }

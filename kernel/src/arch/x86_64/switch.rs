@@ -84,11 +84,28 @@ pub(crate) unsafe fn leave_idle(idle: TcbRef, next: TcbRef) -> ! {
     }
 }
 
-/// Leaves the running thread without keeping anything of it, and ends the kernel's section on the interrupt stack.
+/// Leaves the running thread without keeping anything of it.
 ///
 /// # Safety
-/// Interrupts are off, a section is under way, and the per-CPU block names `next` as the current thread.
+/// Interrupts are off, the kernel lock is not held, and the per-CPU block names `next` as the current thread.
+#[inline(always)]
 pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
+    // SAFETY: the caller's duty.
+    unsafe {
+        asm!(
+            resumes!("jmp [rax + {resume}]"),
+            in("rax") next.as_ptr(),
+            resume = const offset_of!(Tcb, resume),
+            options(noreturn),
+        );
+    }
+}
+
+/// The same, and calls `end` on the interrupt stack in between.
+///
+/// # Safety
+/// As [`leave_for_good`].
+pub(crate) unsafe fn leave_for_good_by(next: TcbRef, end: extern "C" fn()) -> ! {
     // SAFETY: the caller's duty. With interrupts off the interrupt stack is free; r12 outlives the call.
     unsafe {
         asm!(
@@ -97,7 +114,7 @@ pub(crate) unsafe fn leave_for_good(next: TcbRef) -> ! {
             "mov rax, r12",
             resumes!("jmp [rax + {resume}]"),
             irq_stack_top = const super::percpu::IRQ_STACK_TOP,
-            end = sym crate::lock::end_abandoned,
+            end = in(reg) end,
             resume = const offset_of!(Tcb, resume),
             in("r12") next.as_ptr(),
             options(noreturn),

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use takt_board::cmdline::CommandLine;
-use takt_kernel::sync::{Mutex, Semaphore};
+use takt_kernel::sync::{Mutex, Queue, Semaphore};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_kernel::{
@@ -104,7 +104,7 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 static IS_KERNELS: AtomicBool = AtomicBool::new(false);
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// Holds the lock for some rounds, each of [`plan::HELD_ROUND`] instructions. Between them it pauses, for under icount the CPU
+/// Holds the lock for some rounds, each of 20 instructions. Between them it pauses, for under icount the CPU
 /// that waits would have no turn otherwise.
 fn hold() {
     IS_HELD.store(true, Release);
@@ -116,23 +116,30 @@ fn hold() {
     IS_HELD.store(false, Release);
 }
 
-/// A timer's function runs with the kernel's lock held.
-fn hold_in_kernel(_: usize, _: Expiry) {
-    hold();
+/// Whose sections are long as sections go.
+static QUEUE: Queue<[u64; 16], 1> = Queue::new();
+
+/// Takes the kernel's lock again and again, for some rounds. The deadline mostly comes in one of them, since the CPU that
+/// waits for it pauses.
+fn hold_kernels() {
+    IS_HELD.store(true, Release);
+    for _ in 0..ROUNDS.load(Relaxed) {
+        let _ = QUEUE.try_send([0; 16]);
+        let _ = QUEUE.try_receive();
+        core::hint::spin_loop();
+    }
+    IS_HELD.store(false, Release);
 }
 
 /// On the other CPU: takes the lock when it is told to.
 fn holder(_: usize) {
-    let Ok(timer) = Timer::new(hold_in_kernel, 0) else {
-        return;
-    };
     let mut last = 0;
     loop {
         let wanted = WANTED.load(Acquire);
         if wanted != last {
             last = wanted;
             match IS_KERNELS.load(Relaxed) {
-                true => timer.arm(Instant::now() + Cycles::new(500)),
+                true => hold_kernels(),
                 false => hold(),
             }
         }
@@ -140,12 +147,12 @@ fn holder(_: usize) {
     }
 }
 
-fn nothing(_: usize, _: Expiry) {}
-
-/// Enters a section of the kernel's.
+/// The deadline comes while the other CPU is in a section or between two.
 #[inline(never)]
-fn planted_kernel_wait(timer: &Timer) {
-    timer.cancel();
+fn planted_kernel_wait() {
+    while IS_HELD.load(Acquire) {
+        core::hint::spin_loop();
+    }
 }
 
 /// Waits for the lock with interrupts off.
@@ -159,14 +166,14 @@ fn planted_lock_wait() {
 }
 
 /// The deadline comes while the lock is waited for.
-fn wait_for_lock(seq: u32, case: &plan::Case, unarmed: &Timer) {
+fn wait_for_lock(seq: u32, case: &plan::Case) {
     IS_KERNELS.store(case.is_kernels(), Relaxed);
     WANTED.store(seq, Release);
     while !IS_HELD.load(Acquire) {
         core::hint::spin_loop();
     }
     match case.is_kernels() {
-        true => planted_kernel_wait(unarmed),
+        true => planted_kernel_wait(),
         false => planted_lock_wait(),
     }
 }
@@ -184,6 +191,9 @@ fn expired(_: usize, expiry: Expiry) {
         SEQ.load(Relaxed),
         latency as u32
     );
+    if IS_KERNELS.load(Relaxed) {
+        let _ = QUEUE.len();
+    }
 }
 
 fn measured(_: usize) {
@@ -237,7 +247,7 @@ fn main(text: &'static str) {
     let line = CommandLine(text);
     let nr = line.number("cases", 10).unwrap_or(10);
     let holder = start_holder(line.number("smp", 1).unwrap_or(1));
-    let (Ok(has_holder), Ok(()), Ok(unarmed)) = (holder, start(), Timer::new(nothing, 0)) else {
+    let (Ok(has_holder), Ok(())) = (holder, start()) else {
         defmt::error!("the threads could not be started");
         return;
     };
@@ -249,7 +259,7 @@ fn main(text: &'static str) {
         let _ = GO.give();
         if has_holder {
             ROUNDS.store(case.held(), Relaxed);
-            wait_for_lock(seq, &case, &unarmed);
+            wait_for_lock(seq, &case);
             takt_board::capture::hand_over();
             continue;
         }

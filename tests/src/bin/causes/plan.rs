@@ -23,14 +23,11 @@ impl Case {
         300 + self.offset % 300
     }
 
-    /// Whether that is the kernel's own lock, which a timer's function is called with.
+    /// Whether that is the kernel's own lock, which is held for a section at a time.
     pub(crate) fn is_kernels(&self) -> bool {
         self.offset.is_multiple_of(2)
     }
 }
-
-/// Instructions of a round for which a lock is held.
-pub(crate) const HELD_ROUND: u32 = 20;
 
 /// Rounds at least, so that the deadline is sure to fall into what is planted.
 const LEAST: u64 = 150;

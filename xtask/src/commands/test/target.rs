@@ -278,10 +278,10 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     }
     let scratch = Scratch::new()?;
     let log = scratch.path().join("waits");
-    let plugin = waits::plugin(image)?;
+    let (plugin, marks) = waits::plugin(image)?;
     let plugin = Some((&plugin, log.as_path()));
     let notes = judge(image, test, &Boot { plugin, ..boot })?;
-    let waits = waits::describe(&log, &notes)?;
+    let waits = waits::describe(&log, &marks, &notes)?;
     Ok(notes + &waits)
 }
 

@@ -6,52 +6,82 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::analysis::marks::{Mark, Marks};
 use crate::counted::Plugin;
-use crate::counted::log::Log;
+use crate::counted::log::{Event, Log};
 use crate::image::Elf;
 
-/// The ways into the lock, and the first thing behind their code.
-const LOCKS: [&str; 2] = ["takt_thunk_lock", "takt_thunk_lock_thread"];
-const BEHIND: &str = "takt_thunk_unlock";
-/// PAUSE, which a CPU executes once in each round of its waiting.
-const PAUSE: [u8; 2] = [0xf3, 0x90];
-/// Instructions of a round: PAUSE, a jump, a comparison and another jump.
+/// Instructions of a round of waiting: PAUSE, a jump, a comparison and another jump.
 const ROUND: u64 = 4;
+/// In instructions, for how long one section may keep other CPUs out. With N CPUs a wait is at most N - 1 times that.
+const LONGEST: u64 = 180;
 
-/// The plugin that counts.
-pub(super) fn plugin(image: &Elf) -> Result<Plugin> {
-    let [first, second] = LOCKS.map(|name| image.symbol(name));
-    let (entries, behind) = ([first?, second?], image.symbol(BEHIND)?);
-    let code = image.code_at(entries[0]);
-    let len = usize::try_from(behind.saturating_sub(entries[0]))?;
-    let code = code.get(..len).context("the lock's code is cut")?;
-    let pauses = code
-        .windows(PAUSE.len())
-        .zip(entries[0]..)
-        .filter(|(bytes, _)| *bytes == PAUSE)
-        .map(|(_, at)| at);
-    Plugin::with_marks(entries.into_iter().chain(pauses))
+/// The plugin that counts, and what it marks.
+pub(super) fn plugin(image: &Elf) -> Result<(Plugin, Vec<Mark>)> {
+    let marks = Marks::of(image);
+    let all = (0..).map_while(|number| marks.get(number));
+    let (addresses, marks): (Vec<_>, Vec<_>) = all
+        .filter(|(_, mark)| matches!(mark, Mark::LockWait | Mark::Locked | Mark::Unlocked))
+        .unzip();
+    Ok((Plugin::with_marks(addresses.into_iter())?, marks))
+}
+
+/// What the CPUs did.
+#[derive(Default)]
+struct Waits {
+    /// How often the kernel's lock was taken.
+    acquired: u64,
+    waited: u64,
+    longest_held: u64,
+    /// Of each CPU: the instructions that it has executed, and had when its section began.
+    cpus: Vec<(u64, Option<u64>)>,
+    /// Whose turn it is, since when.
+    turn: (usize, u64),
+}
+
+impl Waits {
+    fn see(&mut self, event: &Event, mark: Option<Mark>) {
+        let cpu = event.cpu as usize;
+        self.cpus.resize(self.cpus.len().max(cpu + 1), (0, None));
+        let (running, since) = std::mem::replace(&mut self.turn, (cpu, event.at));
+        self.cpus[running].0 += event.at - since;
+        let (executed, begun) = &mut self.cpus[cpu];
+        match mark {
+            Some(Mark::LockWait) => self.waited += ROUND,
+            Some(Mark::Locked) => {
+                self.acquired += 1;
+                *begun = Some(*executed);
+            }
+            Some(Mark::Unlocked) => {
+                let held = begun.take().map_or(0, |begun| *executed - begun);
+                self.longest_held = self.longest_held.max(held);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What the plugin has logged of a guest, in words; `notes` are the guest's, which begin with how many operations it did.
-pub(super) fn describe(log: &Path, notes: &str) -> Result<String> {
+pub(super) fn describe(log: &Path, marks: &[Mark], notes: &str) -> Result<String> {
     let operations = notes.trim_start_matches([' ', '(']).split(' ').next();
     let operations: u64 = operations
         .and_then(|number| number.parse().ok())
         .with_context(|| format!("no number of operations in `{notes}`"))?;
     let file = File::open(log).context("cannot read the log of executed instructions")?;
     let mut log = Log::new(BufReader::new(file))?;
-    let (mut acquired, mut waited) = (0, 0);
+    let mut waits = Waits::default();
     while let Some(event) = log.next_event()? {
-        match event.mark {
-            Some(mark) if (mark as usize) < LOCKS.len() => acquired += 1,
-            Some(_) => waited += ROUND,
-            None => {}
-        }
+        let mark = event.mark.and_then(|number| marks.get(number as usize));
+        waits.see(&event, mark.copied());
     }
     ensure!(
-        acquired > 0 && operations > 0,
+        waits.acquired > 0 && operations > 0,
         "nobody has taken the kernel's lock"
+    );
+    let longest = waits.longest_held;
+    ensure!(
+        longest <= LONGEST,
+        "others were kept out for {longest} instructions"
     );
     let each = |count: u64| {
         format!(
@@ -61,8 +91,36 @@ pub(super) fn describe(log: &Path, notes: &str) -> Result<String> {
         )
     };
     Ok(format!(
-        " (kernel lock: {} acquisitions and {} instructions waited an operation)",
-        each(acquired),
-        each(waited)
+        " (kernel lock: {} acquisitions and {} instructions waited an operation, held for {longest} at most)",
+        each(waits.acquired),
+        each(waits.waited)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_cpu_executes_in_between_is_not_held() {
+        let mut waits = Waits::default();
+        let event = |at, cpu| Event {
+            at,
+            cpu,
+            mark: None,
+        };
+        for (at, cpu, mark) in [
+            (10, 0, Some(Mark::Locked)),
+            (15, 1, None),
+            (18, 1, Some(Mark::LockWait)),
+            (20, 0, None),
+            (27, 0, Some(Mark::Unlocked)),
+        ] {
+            waits.see(&event(at, cpu), mark);
+        }
+        assert_eq!(
+            (waits.acquired, waits.waited, waits.longest_held),
+            (1, ROUND, 12)
+        );
+    }
 }

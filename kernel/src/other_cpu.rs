@@ -1,0 +1,210 @@
+//! What one CPU has another do, where more than one runs.
+//!
+//! What a CPU schedules, which is its run queue, its timers and the states of its threads, it changes itself, with interrupts
+//! off and without a lock; and a thread never leaves its CPU. So whoever wants something of another CPU leaves word and kicks it:
+//! * *A wake-up.* The waker notes with the object how the wait has ended, and a bit for the thread ([`wake`]). In the kick's
+//!   interrupt the other CPU looks whether that thread's wait is over. So a bit that comes late does no harm.
+//! * *A walk along a chain of owners* that has come to a thread of that CPU goes on there ([`walk`]).
+//! * *Anything else* is a function that the other CPU calls in the kick's interrupt, while the caller waits ([`call`]).
+//!
+//! # Invariants
+//! Who waits for a call has interrupts off and not the kernel lock, and does meanwhile what others want of its own CPU. So two
+//! that call each other do not wait for ever.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+use takt_scheduler::ThreadId;
+
+use crate::arch::percpu::CpuRef;
+use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::cpus::{self, is_smp};
+use crate::section;
+use crate::thread::tcb::TcbRef;
+
+/// A bit for each thread.
+type Threads = [AtomicU64; MAX_THREADS.div_ceil(64)];
+
+const fn none() -> Threads {
+    [const { AtomicU64::new(0) }; MAX_THREADS.div_ceil(64)]
+}
+
+/// What others want of a CPU.
+#[repr(align(64))]
+struct Inbox {
+    /// Of these threads the waits may be over.
+    woken: Threads,
+    /// At these threads walks are to go on.
+    walks: Threads,
+}
+
+static INBOXES: [Inbox; MAX_CPUS] = [const {
+    Inbox {
+        woken: none(),
+        walks: none(),
+    }
+}; MAX_CPUS];
+
+/// A function, and what it is told.
+type Function = (unsafe fn(*mut ()), *mut ());
+
+/// What a CPU that waits has another call.
+#[repr(align(64))]
+struct Call {
+    /// The other CPU's number and 1; 0 once it is done.
+    wanted_of: AtomicU32,
+    function: UnsafeCell<Function>,
+}
+
+// SAFETY: the function is written by the CPU whose place it is while no one is told of it, and used by the one that is.
+unsafe impl Sync for Call {}
+
+static CALLS: [Call; MAX_CPUS] = [const {
+    Call {
+        wanted_of: AtomicU32::new(0),
+        function: UnsafeCell::new((run::<fn()>, core::ptr::null_mut())),
+    }
+}; MAX_CPUS];
+
+impl TcbRef {
+    /// Whether another CPU schedules the thread.
+    #[inline(always)]
+    pub(crate) fn is_elsewhere(self) -> bool {
+        is_smp!() && self.cpu() != CpuRef::this()
+    }
+}
+
+/// Has the thread's CPU look whether its wait is over, once the section with the kernel lock is over. As the last act in it that
+/// is about the thread.
+#[cold]
+#[inline(never)]
+pub(crate) fn wake(thread: TcbRef) {
+    if leave_word(thread, |inbox| &inbox.woken) {
+        cpus::kick_behind_section(thread.cpu());
+    }
+}
+
+/// Has the thread's CPU go on with a walk along a chain of owners.
+#[cold]
+#[inline(never)]
+pub(crate) fn walk(thread: TcbRef) {
+    if leave_word(thread, |inbox| &inbox.walks) {
+        cpus::kick(thread.cpu());
+    }
+}
+
+/// The same once it is woken ([`wake`]), which follows: one kick is enough.
+#[cfg(feature = "tasks")]
+pub(crate) fn walk_when_woken(thread: TcbRef) {
+    leave_word(thread, |inbox| &inbox.walks);
+}
+
+/// Says whether the CPU is to be kicked: not if it has yet to come for what was left before.
+fn leave_word(thread: TcbRef, of: impl Fn(&Inbox) -> &Threads) -> bool {
+    let (cpu, index) = (thread.cpu(), thread.tid().index() % MAX_THREADS);
+    let word = &of(inbox_of(cpu))[index / 64];
+    let bit = 1 << (index % 64);
+    word.fetch_or(bit, AcqRel) & bit == 0
+}
+
+/// Calls `act` on a CPU: here at once, and on another in an interrupt, for which this waits.
+///
+/// # Context
+/// Threads and interrupt handlers; not inside a section with the kernel lock.
+#[inline(always)]
+pub(crate) fn call<R>(cpu: impl FnOnce() -> CpuRef, act: impl FnOnce() -> R) -> R {
+    if is_smp!() {
+        core::hint::cold_path();
+        let cpu = cpu();
+        if cpu != CpuRef::this() {
+            return call_there(cpu, act);
+        }
+    }
+    act()
+}
+
+#[cold]
+fn call_there<R>(cpu: CpuRef, act: impl FnOnce() -> R) -> R {
+    let (mut act, mut result) = (Some(act), None);
+    let mut function = || result = act.take().map(|act| act());
+    let section = section::own();
+    let this = CpuRef::this();
+    let place = &CALLS[this.number() as usize % MAX_CPUS];
+    // SAFETY: this CPU's place, of which no one is told: a CPU waits for one call at a time.
+    unsafe { *place.function.get() = erased(&mut function) };
+    place.wanted_of.store(cpu.number() + 1, Release);
+    cpus::kick(cpu);
+    while place.wanted_of.load(Acquire) != 0 {
+        // The other CPU may do so already.
+        cpus::stand_still();
+        serve(this);
+        core::hint::spin_loop();
+    }
+    section.leave();
+    match result {
+        Some(result) => result,
+        None => unreachable!("the other CPU has called it"),
+    }
+}
+
+/// A closure as a function and what it is told.
+fn erased<F: FnMut()>(function: &mut F) -> Function {
+    (run::<F>, core::ptr::from_mut(function).cast())
+}
+
+/// # Safety
+/// It is told where such a closure is, which nobody else uses meanwhile.
+unsafe fn run<F: FnMut()>(function: *mut ()) {
+    // SAFETY: the caller's duty.
+    let function = unsafe { &mut *function.cast::<F>() };
+    function();
+}
+
+/// Calls what other CPUs want called on this one.
+///
+/// # Context
+/// The kick's interrupt, with nothing that a section lends in use.
+pub(crate) fn serve(this: CpuRef) {
+    for place in &CALLS {
+        if place.wanted_of.load(Acquire) == this.number() + 1 {
+            // SAFETY: this CPU was told of it, and its owner waits.
+            let (function, told) = unsafe { *place.function.get() };
+            // SAFETY: the closure is there until the owner goes on, and it is called by this CPU.
+            unsafe { function(told) };
+            place.wanted_of.store(0, Release);
+        }
+    }
+}
+
+/// Calls `act` for each thread of this CPU whose wait another has ended, or may have.
+pub(crate) fn for_each_woken(this: CpuRef, act: impl FnMut(TcbRef)) {
+    for_each(&inbox_of(this).woken, act);
+}
+
+/// Calls `act` for each thread at which a walk is to go on here.
+pub(crate) fn for_each_walk(this: CpuRef, act: impl FnMut(TcbRef)) {
+    for_each(&inbox_of(this).walks, act);
+}
+
+fn inbox_of(cpu: CpuRef) -> &'static Inbox {
+    &INBOXES[cpu.number() as usize % MAX_CPUS]
+}
+
+/// Calls `act` for each thread whose bit is set, and clears the bits.
+fn for_each(threads: &Threads, mut act: impl FnMut(TcbRef)) {
+    for (number, word) in threads.iter().enumerate() {
+        if word.load(Relaxed) == 0 {
+            continue;
+        }
+        let mut bits = word.swap(0, AcqRel);
+        while bits != 0 {
+            act(TcbRef::of(ThreadId::new(
+                (64 * number as u32 + bits.trailing_zeros()) as u8,
+            )));
+            bits &= bits - 1;
+        }
+    }
+}
