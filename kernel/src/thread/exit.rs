@@ -44,14 +44,16 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
     if is_smp!() {
         begin_to_leave(me);
     }
-    section.thread(me).state = 0;
-    let cpu = CpuRef::this();
-    sched::unready(&mut section, cpu, me, EXITED);
+    // Before who waits for it is told: that may be on another CPU.
+    section.thread(me).state = EXITED;
     let mut section = match joiner {
         Some(joiner) => sched::wake_anywhere(section, joiner),
         None => section.narrow(),
     };
-    let next = TcbRef::of(section.cpu(cpu).rq.best());
+    let cpu = CpuRef::this();
+    let (rq, links) = section.ready(cpu);
+    rq.leave_current(links);
+    let next = TcbRef::of(rq.best());
     if is_preempted(next) {
         core::hint::cold_path();
         leave_apart(section, me);

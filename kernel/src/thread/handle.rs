@@ -134,6 +134,19 @@ fn notify(scheduled: &mut Scheduled, thread: TcbRef, handle: u32) -> Result<(), 
     })
 }
 
+#[inline(never)]
+fn begin_suspend_myself() -> Handoff {
+    let me = TcbRef::current();
+    if !sched::may_block_as(me) {
+        return Handoff::wrong_context();
+    }
+    let mut section = section::own_thread();
+    let cpu = CpuRef::this();
+    sched::unready(&mut section, cpu, me, SUSPENDED);
+    let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
+    Handoff::switch(switch::to(section, cpu, me, next))
+}
+
 impl Thread {
     /// Its number, as traces show it.
     #[must_use]
@@ -241,47 +254,36 @@ impl Thread {
     /// taken an interrupt.
     #[inline(always)]
     pub fn suspend(&self) -> Result<(), Error> {
-        self.begin_suspend().finish()
-    }
-
-    #[inline(never)]
-    fn begin_suspend(self) -> Handoff {
-        let me = TcbRef::current();
         // The running thread's own handle does not change.
-        if me.handle() != self.handle() {
-            if is_smp!() {
-                return self.begin_suspend_among_others();
-            }
-            return self.begin_suspend_other();
+        if TcbRef::current().handle() != self.handle() {
+            return self.suspend_other();
         }
-        if !sched::may_block_as(me) {
-            return Handoff::wrong_context();
-        }
-        let mut section = section::own_thread();
-        let cpu = CpuRef::this();
-        sched::unready(&mut section, cpu, me, SUSPENDED);
-        let next = TcbRef::of(section.cpu(cpu).rq.pick_other());
-        Handoff::switch(switch::to(section, cpu, me, next))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_suspend_among_others(self) -> Handoff {
-        self.there(Self::begin_suspend_other)
+        begin_suspend_myself().finish()
     }
 
     #[inline(never)]
-    fn begin_suspend_other(self) -> Handoff {
+    fn suspend_other(self) -> Result<(), Error> {
+        if let Some(cpu) = self.elsewhere() {
+            core::hint::cold_path();
+            return other_cpu::call(|| cpu, || self.suspend_here());
+        }
+        self.suspend_here()
+    }
+
+    #[inline(always)]
+    fn suspend_here(self) -> Result<(), Error> {
         let mut section = section::enter();
-        let t = match self.block(&mut section) {
-            Ok(t) => t,
-            Err(error) => return Handoff::stay(section, Err(error)),
-        };
-        if t.state & EXITED != 0 || t.is_idle() {
-            return Handoff::stay(section, Err(Error::InvalidState));
+        let result = self.block(&mut section).and_then(|t| {
+            if t.state & EXITED != 0 || t.is_idle() {
+                return Err(Error::InvalidState);
+            }
+            Ok(())
+        });
+        if result.is_ok() {
+            sched::suspend_other(&mut section, self.place());
         }
-        sched::suspend_other(&mut section, self.place());
-        Handoff::stay(section, Ok(()))
+        section.leave_quietly();
+        result
     }
 
     /// Takes away one reason for which the thread does not run, which is mostly the only one.
