@@ -44,8 +44,6 @@ impl CpuSched {
         } else {
             self.nr_watchers - 1
         };
-        #[cfg(feature = "tasks")]
-        crate::arch::jump_label::listens(on);
     }
 
     /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.

@@ -71,16 +71,14 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
 
 /// Does what other CPUs have left word of.
 fn settle(scheduled: &mut Scheduled, cpu: CpuRef) {
-    other_cpu::for_each_woken(cpu, |thread| {
-        // A block may be another CPU's thread's by now.
-        if thread.cpu() == cpu {
-            sched::settle(scheduled, thread);
-        }
-    });
+    other_cpu::for_each_woken(cpu, |thread| sched::settle(scheduled, thread));
     scheduled.nest(|| other_cpu::serve(cpu));
-    other_cpu::for_each_walk(cpu, |thread| {
+    other_cpu::for_each_walk(cpu, |thread, nr_visited| {
         if MUTEXES {
-            walk(scheduled, thread.tid());
+            scheduled.nest(|| {
+                // A chain that is too long ends there, as for whoever began.
+                let _ = pi::walk_on(thread.tid(), nr_visited);
+            });
         }
     });
 }

@@ -13,7 +13,7 @@
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicU8, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -40,6 +40,9 @@ struct Inbox {
     /// At these threads walks are to go on.
     walks: Threads,
 }
+
+/// Behind how many others walks have come to each thread: so one that goes around between CPUs comes to an end.
+static NR_VISITED: [AtomicU8; MAX_THREADS] = [const { AtomicU8::new(0) }; MAX_THREADS];
 
 static INBOXES: [Inbox; MAX_CPUS] = [const {
     Inbox {
@@ -87,18 +90,21 @@ pub(crate) fn wake(thread: TcbRef) {
     }
 }
 
-/// Has the thread's CPU go on with a walk along a chain of owners.
+/// Has the thread's CPU go on with a walk along a chain of owners, which has come there behind so many others. Of two walks one
+/// may end as the longer would.
 #[cold]
 #[inline(never)]
-pub(crate) fn walk(thread: TcbRef) {
+pub(crate) fn walk(thread: TcbRef, nr_visited: u8) {
+    NR_VISITED[thread.tid().index() % MAX_THREADS].store(nr_visited, Relaxed);
     if leave_word(thread, |inbox| &inbox.walks) {
         cpus::kick(thread.cpu());
     }
 }
 
-/// The same once it is woken ([`wake`]), which follows: one kick is enough.
+/// A walk begins there once the thread is woken ([`wake`]), which follows: one kick is enough.
 #[cfg(feature = "tasks")]
 pub(crate) fn walk_when_woken(thread: TcbRef) {
+    NR_VISITED[thread.tid().index() % MAX_THREADS].store(0, Relaxed);
     leave_word(thread, |inbox| &inbox.walks);
 }
 
@@ -184,9 +190,14 @@ pub(crate) fn for_each_woken(this: CpuRef, act: impl FnMut(TcbRef)) {
     for_each(&inbox_of(this).woken, act);
 }
 
-/// Calls `act` for each thread at which a walk is to go on here.
-pub(crate) fn for_each_walk(this: CpuRef, act: impl FnMut(TcbRef)) {
-    for_each(&inbox_of(this).walks, act);
+/// Calls `act` for each thread at which a walk is to go on here, with behind how many others it has come.
+pub(crate) fn for_each_walk(this: CpuRef, mut act: impl FnMut(TcbRef, u8)) {
+    for_each(&inbox_of(this).walks, |thread| {
+        act(
+            thread,
+            NR_VISITED[thread.tid().index() % MAX_THREADS].load(Relaxed),
+        );
+    });
 }
 
 fn inbox_of(cpu: CpuRef) -> &'static Inbox {

@@ -77,19 +77,25 @@ pub(crate) fn wake_taken<K: Kind>(mut section: Section<K>, t: TcbRef) -> Section
 
 /// A thread of this CPU becomes ready, if another CPU has released it or ended its wait.
 pub(crate) fn settle(scheduled: &mut Scheduled, thread: TcbRef) {
-    // With the lock, since whoever has ended the wait may still be in its section.
-    let is_over = scheduled.with_kernel(|kernel| kernel.look_at(thread).is_wait_over());
-    let t = scheduled.thread(thread);
-    let before = t.state;
-    t.state &= !RELEASED;
-    if is_over {
-        if t.wait == Wait::Park {
-            t.forget_token();
+    // With the lock: whoever has ended the wait may still be in its section, others release threads and take blocks, and the
+    // block may be another CPU's thread's by now.
+    let is_released = scheduled.with_kernel(|kernel| {
+        let t = kernel.thread(thread);
+        if t.cpu != CpuRef::this() {
+            return false;
         }
-        t.woken = Woken::Object;
-        t.state &= !WAITING;
-    }
-    if before != 0 && t.state == 0 {
+        let before = t.state;
+        if t.is_wait_over() {
+            if t.wait == Wait::Park {
+                t.forget_token();
+            }
+            t.woken = Woken::Object;
+            t.state &= !WAITING;
+        }
+        t.state &= !RELEASED;
+        before != 0 && t.state == 0
+    });
+    if is_released {
         enqueue(scheduled, thread);
     }
 }
@@ -146,6 +152,7 @@ pub(crate) fn requeue<K: Kind>(
     placement: Placement,
 ) -> Section<K, Scheduled> {
     let thread = TcbRef::of(tid);
+    debug_assert!(!thread.is_elsewhere(), "another CPU's thread");
     let t = section.thread(thread);
     if t.is_idle() {
         // It stands in no queue. Whoever waits for its mutex is not ready, and it runs when no one else is.

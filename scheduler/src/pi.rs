@@ -167,10 +167,24 @@ impl Walk {
     #[inline]
     #[must_use]
     pub const fn new(tid: ThreadId) -> Self {
+        Self::behind(0, tid)
+    }
+
+    /// One that has come to `tid` behind so many others.
+    #[inline]
+    #[must_use]
+    pub const fn behind(nr_visited: usize, tid: ThreadId) -> Self {
         Self {
             next: Some(tid),
-            nr_visited: 0,
+            nr_visited,
         }
+    }
+
+    /// How many threads it has looked at.
+    #[inline]
+    #[must_use]
+    pub const fn nr_visited(&self) -> usize {
+        self.nr_visited
     }
 
     /// The thread the next step looks at; `None` at the end of the walk.

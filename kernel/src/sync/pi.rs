@@ -73,16 +73,25 @@ pub(crate) fn nr_ended() -> u32 {
 /// Threads of the chain may go on or end in between: each thread is looked at anew. Whoever changes the chain does its
 /// own walk. With interrupts off the rest is left to a later interrupt where another is pending, and from another CPU's thread
 /// on it is left to that CPU.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
-    let mut walk = Walk::new(from);
+    walk_on(from, 0)
+}
+
+/// [`walk`] that has come to `from` behind so many others.
+#[inline(never)]
+pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
+    let mut walk = Walk::behind(nr_visited.into(), from);
     while let Some(tid) = walk.pending() {
         let thread = TcbRef::of(tid);
+        let mut section = section::enter();
+        // Inside, where a block does not become another CPU's thread's.
         if thread.is_elsewhere() {
-            other_cpu::walk(thread);
+            core::hint::cold_path();
+            section.leave_quietly();
+            other_cpu::walk(thread, walk.nr_visited() as u8);
             break;
         }
-        let mut section = section::enter();
         let change = walk.step(&World::of(&section));
         let section = match &change {
             Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),

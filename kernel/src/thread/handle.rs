@@ -7,7 +7,7 @@ use takt_scheduler::{Priority, ThreadId};
 
 use super::exit;
 use super::ids::give_id_back;
-use super::table::{Times, times_of, watch};
+use super::table::{Times, times_of, watch_quanta};
 use super::tcb::{CREATED, EXITED, RELEASED, SUSPENDED, Tcb, TcbRef, WAITING, Wait, Woken};
 use crate::arch::interrupts;
 use crate::arch::percpu::CpuRef;
@@ -97,8 +97,7 @@ fn park_until(deadline: Instant) -> Result<(), Error> {
     }
 }
 
-/// [`Thread::unpark`] of the thread with this handle, inside a section. A thread of this CPU does not end meanwhile, so that
-/// what is seen of it here is of one moment.
+/// [`Thread::unpark`] of the thread with this handle, inside a section. A thread of this CPU that waits does not end meanwhile.
 #[inline(always)]
 pub(crate) fn unpark(scheduled: &mut Scheduled, handle: u32) -> Result<(), Error> {
     let thread = TcbRef::of(ThreadId::new(handle as u8));
@@ -188,7 +187,7 @@ impl Thread {
             .get();
         }
         section.leave_quietly();
-        watch(self.place().cpu(), true);
+        watch_quanta(self.place().cpu(), true);
     }
 
     /// Where its control block is.
@@ -251,7 +250,7 @@ impl Thread {
     ///
     /// # Context
     /// Threads and interrupt handlers. Where the thread is another CPU's, this waits with interrupts off until that CPU has
-    /// taken an interrupt.
+    /// taken an interrupt: so not with a lock that is taken with interrupts off there.
     #[inline(always)]
     pub fn suspend(&self) -> Result<(), Error> {
         // The running thread's own handle does not change.
@@ -406,7 +405,7 @@ impl Thread {
         section.leave_quietly();
         let (exit_code, watched) = result?;
         if let Some(cpu) = watched {
-            watch(cpu, false);
+            watch_quanta(cpu, false);
         }
         Ok(exit_code)
     }

@@ -7,16 +7,18 @@ use takt_scheduler::ThreadId;
 use super::stack::for_each_stack;
 use super::tcb::{self, EXITED, TcbRef};
 use crate::arch::descriptors::GUARD;
+#[cfg(feature = "tasks")]
+use crate::arch::jump_label;
 use crate::arch::percpu::CpuRef;
+use crate::arch::stop::Text;
 use crate::arch::tsc;
-use crate::clock::{Cycles, Instant};
+use crate::clock::Cycles;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::COUNTS_TIMES;
 use crate::cpus::is_online;
 use crate::error::Error;
 use crate::other_cpu;
 use crate::section::{self, Scheduled};
-use crate::sync::raw_mutex::{Long, RawMutex};
 
 /// What a thread has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,9 +29,6 @@ pub struct Times {
     pub switches: u64,
 }
 
-/// Held by who switches it on or off.
-static SWITCHING: RawMutex = RawMutex::new();
-
 /// Has the kernel count how long each thread runs and how often it is switched to, or no longer. It does not at boot, since
 /// it costs each switch some twenty instructions. Counts begin at 0 each time, and are exact when this returns.
 ///
@@ -39,9 +38,11 @@ static SWITCHING: RawMutex = RawMutex::new();
 /// # Context
 /// Threads that may block.
 pub fn count_times(on: bool) -> Result<(), Error> {
-    SWITCHING.lock(Instant::NEVER, Long::Refused)?;
+    // Meanwhile no CPU is started, which would begin with what is switched.
+    let text = Text::lock()?;
     if COUNTS_TIMES.load(Relaxed) != on {
         COUNTS_TIMES.store(false, Relaxed);
+        listens(on);
         for cpu in 0..MAX_CPUS {
             watch(CpuRef::of(cpu), on);
         }
@@ -51,11 +52,25 @@ pub fn count_times(on: bool) -> Result<(), Error> {
         }
         COUNTS_TIMES.store(on, Relaxed);
     }
-    SWITCHING.unlock()
+    drop(text);
+    Ok(())
 }
 
-/// Has each switch of a CPU counted for one more reason, or for one less.
-pub(super) fn watch(cpu: CpuRef, on: bool) {
+/// There is one more reason, or one less, not to take the short ways of messages.
+fn listens(on: bool) {
+    #[cfg(feature = "tasks")]
+    jump_label::listens(on);
+    let _ = on;
+}
+
+/// A CPU has one round-robin thread more, or one less.
+pub(super) fn watch_quanta(cpu: CpuRef, on: bool) {
+    listens(on);
+    watch(cpu, on);
+}
+
+/// Something is to be done at each switch of a CPU for one more reason, or for one less.
+fn watch(cpu: CpuRef, on: bool) {
     if is_online(cpu.number() as usize) {
         other_cpu::call(
             || cpu,
