@@ -27,6 +27,10 @@ mod packed {
         WITHOUT_DMA
     }
 
+    pub(super) const fn ports_without_dma() -> &'static [(u16, u16)] {
+        PORTS_WITHOUT_DMA
+    }
+
     pub(super) const fn until() -> Option<usize> {
         UNTIL
     }

@@ -38,14 +38,43 @@ pub(crate) fn check_ram(map: &MemoryMap<'_>) {
     }
 }
 
-/// What a function has in a base address register.
-fn bar_of(function: Function, slot: u8) -> Option<Range<u64>> {
-    let (address, size) = match function.bar(slot)? {
+/// What a function has in its base address registers.
+fn bars_of(function: Function) -> impl Iterator<Item = Bar> {
+    let mut slot = 0;
+    core::iter::from_fn(move || {
+        while slot < 6 {
+            let bar = function.bar(slot);
+            // The register behind one of 64 bits is its upper half.
+            slot += if let Some(Bar::Memory64 { .. }) = bar {
+                2
+            } else {
+                1
+            };
+            if bar.is_some() {
+                return bar;
+            }
+        }
+        None
+    })
+}
+
+/// The memory of one.
+fn memory_of(bar: Bar) -> Option<Range<u64>> {
+    let (address, size) = match bar {
         Bar::Memory32 { address, size, .. } => (address.into(), size.into()),
         Bar::Memory64 { address, size, .. } => (address, size),
         Bar::Io { .. } => return None,
     };
     Some(address..address.saturating_add(size))
+}
+
+/// The ports of one: as many as it may have at most (PCI Local Bus Specification 3.0, 6.2.5.1).
+fn ports_of(bar: Bar) -> Option<Range<u64>> {
+    const MOST: u64 = 256;
+    match bar {
+        Bar::Io { port } if port != 0 => Some(port.into()..u64::from(port) + MOST),
+        _ => None,
+    }
 }
 
 /// Where a function's table of messages is.
@@ -56,16 +85,26 @@ fn messages_of(function: Function) -> Option<Range<u64>> {
         Capability::MsiX(table) => Some(table),
         _ => None,
     })?;
-    let begin = bar_of(function, table.table_bar())?.start + u64::from(table.table_offset());
+    let begin =
+        memory_of(function.bar(table.table_bar())?)?.start + u64::from(table.table_offset());
     Some(begin..begin + ENTRY * u64::from(table.table_size()))
 }
 
-/// Looks whether a task has memory by which it could do what no device is for: configure others, send messages as interrupts, or
-/// have one write to memory of which the manifest says that it does not.
+/// Looks whether a task has memory or ports by which it could do what no device is for: configure others, send messages as
+/// interrupts, or have one write to memory of which the manifest says that it does not.
 ///
 /// # Panics
 /// If so.
 pub(crate) fn check(ecam: Option<&Ecam>) {
+    for (first, last) in packed::ports_without_dma() {
+        let ports = u64::from(*first)..u64::from(*last) + 1;
+        let mut bars = pci::functions().flat_map(bars_of).filter_map(ports_of);
+        if bars.any(|bar| overlap(&ports, &bar)) {
+            panic!(
+                "no task can have the ports {first:#x} to {last:#x}: they are a PCI function's, which can write to memory: the manifest has to say dma = \"trusted\""
+            );
+        }
+    }
     for (task, memory) in of(all()) {
         let refuse = |why: &str| -> ! {
             panic!(
@@ -90,7 +129,7 @@ pub(crate) fn check(ecam: Option<&Ecam>) {
             if table.is_some_and(|table| overlap(&memory, &table)) {
                 refuse("a function's table of messages (MSI-X) is there");
             }
-            let mut bars = (0..6).filter_map(|slot| bar_of(function, slot));
+            let mut bars = bars_of(function).filter_map(memory_of);
             if is_harmless && bars.any(|bar| overlap(&memory, &bar)) {
                 refuse(
                     "it is a PCI function's, which can write to memory: the manifest has to say dma = \"trusted\"",

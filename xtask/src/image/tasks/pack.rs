@@ -88,7 +88,8 @@ impl Program {
             .segments
             .iter()
             .map(|it| (it.at, pages(it.bytes.len())));
-        let data = (self.data_size > 0).then_some((self.data.at, self.data_size as u64));
+        // What is written beyond the data's end does not come to a device's memory.
+        let data = (self.data_size > 0).then_some((self.data.at, (self.data_size + PAGE) as u64));
         let mapped = mapped.iter().map(|it| (it.at, it.size));
         let mut all: Vec<_> = fixed.chain(data).chain(mapped).collect();
         all.sort_unstable();
@@ -226,8 +227,10 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     writeln!(
         statics,
         "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};\n\
-         const WITHOUT_DMA: &[(usize, usize)] = &[{}];",
-        without_dma(manifest)?
+         const WITHOUT_DMA: &[(usize, usize)] = &[{}];\n\
+         const PORTS_WITHOUT_DMA: &[(u16, u16)] = &[{}];",
+        without_dma(manifest)?,
+        ports_without_dma(manifest)?
     )?;
     let source = dir.join("tasks.rs");
     update(
@@ -293,6 +296,20 @@ fn without_dma(manifest: &Manifest) -> Result<String> {
         .flat_map(|it| &it.memory)
     {
         write!(text, "({:#x}, {:#x}), ", memory.first, memory.size)?;
+    }
+    Ok(text)
+}
+
+/// The ports of such devices, as the first and the last of each range.
+fn ports_without_dma(manifest: &Manifest) -> Result<String> {
+    let mut text = String::new();
+    let devices = manifest.devices.iter();
+    for ports in devices
+        .filter(|it| it.dma != Some(Dma::Trusted))
+        .flat_map(|it| &it.ports)
+    {
+        let last = ports.range().end - 1;
+        write!(text, "({:#x}, {last:#x}), ", ports.first)?;
     }
     Ok(text)
 }

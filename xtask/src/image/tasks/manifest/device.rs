@@ -74,15 +74,14 @@ pub struct Interrupt {
 /// Ports that are no task's.
 const REFUSED_PORTS: &[(Range<u64>, &str)] = &[
     (0x00..0x20, "a DMA controller's"),
-    (0x20..0x22, "an interrupt controller's"),
-    (0x40..0x44, "the interval timer's"),
-    (0x61..0x62, "those of NMIs and the speaker"),
-    (0x64..0x65, "those of the machine's reset"),
+    // Chip sets have many of these at several places.
+    (0x20..0x40, "an interrupt controller's"),
+    (0x40..0x60, "the interval timer's"),
+    (0x61..0x64, "those of NMIs and the speaker"),
+    (0x64..0x68, "those of the machine's reset and of NMIs"),
     (0x70..0x78, "those of the clock and of NMIs"),
-    (0x80..0x90, "a DMA controller's"),
-    (0x92..0x93, "those of the machine's reset"),
-    (0xa0..0xa2, "an interrupt controller's"),
-    (0xb2..0xb4, "those of SMIs"),
+    (0x80..0xa0, "a DMA controller's, and the machine's reset"),
+    (0xa0..0xc0, "an interrupt controller's, and those of SMIs"),
     (0xc0..0xe0, "a DMA controller's"),
     (0xf4..0xf8, "those that end QEMU"),
     (0x3b0..0x3e0, "the console's screen's"),
@@ -91,6 +90,10 @@ const REFUSED_PORTS: &[(Range<u64>, &str)] = &[
     (0x4d0..0x4d2, "an interrupt controller's"),
     (0x510..0x51c, "QEMU's fw_cfg's, which writes to memory"),
     (0x600..0x680, "those of power management"),
+    (
+        0xcc0..0xcf8,
+        "those by which QEMU takes devices and CPUs away, and of power management",
+    ),
     (0xcf8..0xd00, "those of PCI's configuration space"),
 ];
 
