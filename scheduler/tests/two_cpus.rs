@@ -273,6 +273,73 @@ fn sections_exclude_each_other() {
     });
 }
 
+/// A suspended thread of CPU 1 that CPU 0 resumes, while CPU 1 looks at it for a reason that is over.
+struct Suspended {
+    lock: Lock,
+    /// Changed with the lock.
+    state: UnsafeCell<u32>,
+    inbox: AtomicU32,
+    kick: Notify,
+}
+
+// SAFETY: the model checker says if two CPUs use the state at once.
+unsafe impl Sync for Suspended {}
+// SAFETY: as above.
+unsafe impl Send for Suspended {}
+
+const SUSPENDED: u32 = 1;
+const RELEASED: u32 = 2;
+
+impl Suspended {
+    fn state<R>(&self, act: impl FnOnce(&mut u32) -> R) -> R {
+        self.lock.lock();
+        // SAFETY: checked.
+        let result = self.state.with_mut(|state| act(unsafe { &mut *state }));
+        self.lock.unlock();
+        result
+    }
+
+    fn resume(&self) {
+        self.state(|state| {
+            assert_eq!(*state, SUSPENDED);
+            *state = RELEASED;
+            self.inbox.fetch_or(1, AcqRel);
+        });
+        self.kick.notify();
+    }
+
+    /// Says whether the thread is ready from here on.
+    fn settle(&self) -> bool {
+        self.inbox.swap(0, AcqRel) != 0
+            && self.state(|state| {
+                let before = *state;
+                *state &= !RELEASED;
+                before != 0 && *state == 0
+            })
+    }
+}
+
+#[test]
+fn a_release_by_the_other_cpu_is_not_lost() {
+    loom::model(|| {
+        let thread = Arc::new(Suspended {
+            lock: Lock::new(),
+            state: UnsafeCell::new(SUSPENDED),
+            inbox: AtomicU32::new(1),
+            kick: Notify::new(),
+        });
+        let other = thread.clone();
+        let cpu = thread::spawn(move || {
+            while !other.settle() {
+                other.kick.wait();
+            }
+        });
+        thread.resume();
+        cpu.join().unwrap();
+        assert_eq!(thread.state(|state| *state), 0);
+    });
+}
+
 /// What two CPUs have each other call: a place each, with the other's number and 1 while it is wanted.
 struct Calls {
     wanted_of: [AtomicU32; 2],

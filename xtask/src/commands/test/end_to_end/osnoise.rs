@@ -108,7 +108,7 @@ pub(super) fn panic_on_stop(stage: &Stage) -> Result<()> {
         .complains("echo: write error: No such device")?
         .complains("the guest has ended. Its serial port:\n*** panic: stop tracing hit on cpu 0\n")?
         .complains(
-            "  takt_timerlat::workload::plant::planted_irqs_off (timerlat/src/workload/plant.rs:",
+            " takt_timerlat::workload::plant::planted_irqs_off (timerlat/src/workload/plant.rs:",
         )?;
     Ok(())
 }
@@ -262,7 +262,7 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
     );
     // The noises fill the trace between the first of these samplings and the second; or before the first has ended, and then
     // there is no result at all.
-    for (length, code) in [("50000", 3), ("200000", 1)] {
+    for (length, code) in [("40000", 3), ("200000", 1)] {
         let full = ["-T", "1", "-p", length, "-r", length, "--force", "-o", &dir];
         stage
             .xtask(&[&words[..], &full].concat())?
