@@ -262,7 +262,7 @@ pub(super) fn osnoise(stage: &Stage) -> Result<()> {
     );
     // The noises fill the trace between the first of these samplings and the second; or before the first has ended, and then
     // there is no result at all.
-    for (length, code) in [("40000", 3), ("200000", 1)] {
+    for (length, code) in [("18000", 3), ("200000", 1)] {
         let full = ["-T", "1", "-p", length, "-r", length, "--force", "-o", &dir];
         stage
             .xtask(&[&words[..], &full].concat())?
