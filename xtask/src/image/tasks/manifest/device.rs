@@ -239,43 +239,39 @@ impl Device {
     }
 
     fn check_ports(&self, others: &[Self]) -> Result<()> {
-        for (number, ports) in self.ports.iter().enumerate() {
-            ports.check()?;
-            let own = self.ports[..number].iter().map(|it| (it, self));
-            let theirs = others
-                .iter()
-                .flat_map(|it| it.ports.iter().map(move |ports| (ports, it)));
-            for (other, device) in own.chain(theirs) {
-                if overlaps(&ports.range(), &other.range()) {
-                    bail!(
-                        "port {:#x} is a port of `{}` already",
-                        ports.first.max(other.first),
-                        device.name
-                    );
-                }
-            }
+        self.ports.iter().try_for_each(|it| it.check())?;
+        let ranges = |it: &Self| it.ports.iter().map(Ports::range).collect();
+        match self.common(others, ranges) {
+            Some((at, whose)) => bail!("port {at:#x} is a port of `{whose}` already"),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn check_memory(&self, others: &[Self]) -> Result<()> {
-        for (number, memory) in self.memory.iter().enumerate() {
-            memory.check()?;
-            let own = self.memory[..number].iter().map(|it| (it, self));
+        self.memory.iter().try_for_each(|it| it.check())?;
+        let ranges = |it: &Self| it.memory.iter().map(Memory::range).collect();
+        match self.common(others, ranges) {
+            Some((at, whose)) => bail!("the memory at {at:#x} is memory of `{whose}` already"),
+            None => Ok(()),
+        }
+    }
+
+    /// Where one of its ranges meets another, and of which device that is.
+    fn common<'d>(
+        &'d self,
+        others: &'d [Self],
+        ranges: impl Fn(&Self) -> Vec<Range<u64>>,
+    ) -> Option<(u64, &'d str)> {
+        let all = ranges(self);
+        all.iter().enumerate().find_map(|(number, one)| {
+            let own = all[..number].iter().map(|it| (it.clone(), self));
             let theirs = others
                 .iter()
-                .flat_map(|it| it.memory.iter().map(move |memory| (memory, it)));
-            for (other, device) in own.chain(theirs) {
-                if overlaps(&memory.range(), &other.range()) {
-                    bail!(
-                        "the memory at {:#x} is memory of `{}` already",
-                        memory.first.max(other.first),
-                        device.name
-                    );
-                }
-            }
-        }
-        Ok(())
+                .flat_map(|it| ranges(it).into_iter().map(move |range| (range, it)));
+            own.chain(theirs)
+                .find(|(other, _)| overlaps(one, other))
+                .map(|(other, device)| (one.start.max(other.start), &*device.name))
+        })
     }
 
     fn check_dma(&self) -> Result<()> {

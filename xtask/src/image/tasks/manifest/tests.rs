@@ -1,0 +1,280 @@
+use super::*;
+
+const GOOD: &str = "[[task]]\nname = \"a\"\npackage = \"p\"\npriority = 3\nstack = 4096\n\n\
+                        [[task]]\nname = \"b\"\npackage = \"p\"\npriority = 4\nstack = 8192\nsupervisor = \"a\"\n\
+                        peers = [{ task = \"a\", rights = [\"call\"], badge = 5 }]\n";
+
+/// A good manifest in which `new` stands for `old` is refused in these words.
+fn is_refused(good: &str, old: &str, new: &str, words: &str) {
+    let bad = good.replace(old, new);
+    assert_ne!(bad, good, "{old}");
+    let error = Manifest::parse(Path::new("m"), &bad).unwrap_err();
+    let said = format!("{error:#}");
+    assert!(said.contains(words), "`{new}` gave: {said}");
+}
+
+#[test]
+fn a_manifest_is_read() {
+    let manifest = Manifest::parse(Path::new("m"), GOOD).unwrap();
+    assert_eq!(manifest.number("b"), Some(1));
+    assert_eq!(manifest.tasks[1].peers[0].rights, [Right::Call]);
+    assert_eq!(manifest.nr_cpus(), 1);
+    let other = GOOD.replace("priority = 4", "priority = 4\ncpu = 2");
+    let manifest = Manifest::parse(Path::new("m"), &other).unwrap();
+    assert_eq!((manifest.tasks[0].cpu, manifest.nr_cpus()), (0, 3));
+}
+
+/// Behind the tasks, from line 14 on.
+const DEVICES: &str = "[[device]]\nname = \"c\"\ntask = \"a\"\nports = [{ first = 0x2f8, count = 8 }]\n\
+                           interrupt = { isa = 3, notification = 1 }\n\n\
+                           [[device]]\nname = \"d\"\ntask = \"b\"\nports = [{ first = 0x2e8, count = 8 }]\n\
+                           interrupt = { pin = 16, notification = 1 }\n";
+
+/// Behind the tasks, from line 14 on.
+const MEMORY: &str = "[[device]]\nname = \"c\"\ntask = \"a\"\ndma = \"none\"\n\
+                          memory = [{ first = 0xfed40000, size = 0x2000 }]\n\n\
+                          [[device]]\nname = \"d\"\ntask = \"b\"\ndma = \"trusted\"\n\
+                          memory = [{ first = 0xfed50000, size = 0x1000 }]\n\n\
+                          [[region]]\nname = \"e\"\nsize = 8192\ntasks = [{ task = \"a\", access = \"write\" }, \
+                          { task = \"b\", access = \"read\" }]\n";
+
+#[test]
+fn errors_about_memory_name_the_line() {
+    let good = GOOD.to_owned() + MEMORY;
+    let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+    let given: Vec<_> = manifest.given(&manifest.tasks[1]).collect();
+    let end = base(1) + REGION as u64;
+    let region = end - 8192 - 4096 - 8192;
+    let device = region - 4096 - 4096;
+    let expected = [
+        ("region_e", region),
+        ("size_region_e", 8192),
+        ("memory_d_0", device),
+        ("size_memory_d_0", 4096),
+    ];
+    assert_eq!(
+        given,
+        expected.map(|(name, value)| (format!("takt_{name}"), value))
+    );
+    for (old, new, words) in [
+        (
+            "0xfed50000, size",
+            "0xfed41000, size",
+            "line 24: the memory at 0xfed41000 is memory of `c`",
+        ),
+        (
+            "0xfed50000, size = 0x1000",
+            "0xfed3f000, size = 0x2000",
+            "line 24: the memory at 0xfed40000 is memory of `c`",
+        ),
+        (
+            "0xfed50000, size = 0x1000",
+            "0xfed3f000, size = 0x1001",
+            "line 24: a device's memory is whole pages",
+        ),
+        (
+            "0xfed50000",
+            "0xfed50800",
+            "line 24: a device's memory is whole pages",
+        ),
+        (
+            "0xfed50000, size = 0x1000",
+            "0xfed50000, size = 0",
+            "line 24: no memory",
+        ),
+        (
+            "0xfed50000",
+            "0xfee00000",
+            "line 24: the memory from 0xfee00000 on is the local APICs'",
+        ),
+        (
+            "0xfed50000",
+            "0xfec00000",
+            "line 24: the memory from 0xfec00000 on is the I/O APICs'",
+        ),
+        (
+            "0xfed50000",
+            "0x1000000",
+            "line 24: the memory from 0x1000000 on is the machine's",
+        ),
+        (
+            "0xfed50000",
+            "0xbffff000",
+            "line 24: the memory from 0xbffff000 on is the machine's",
+        ),
+        (
+            "0xfed50000",
+            "0x100000000",
+            "line 24: the memory from 0x100000000 on is beyond",
+        ),
+        (
+            "dma = \"trusted\"\n",
+            "",
+            "line 21: `d` may be able to write to any memory",
+        ),
+        (
+            "size = 8192\ntasks",
+            "size = 8193\ntasks",
+            "line 28: a region is whole pages",
+        ),
+        (
+            "size = 8192\ntasks",
+            "size = 0\ntasks",
+            "line 28: a region is whole pages",
+        ),
+        (
+            "size = 8192\ntasks",
+            "size = 0x200000\ntasks",
+            "line 2: its stack, regions and devices have no room",
+        ),
+        (
+            "name = \"e\"",
+            "name = \"e-e\"",
+            "line 27: `e-e` is no name",
+        ),
+        (
+            "task = \"b\", access",
+            "task = \"z\", access",
+            "line 29: there is no task `z`",
+        ),
+        (
+            "task = \"b\", access",
+            "task = \"a\", access",
+            "line 29: `a` has it twice",
+        ),
+        ("\"read\"", "\"execute\"", "line 29"),
+    ] {
+        is_refused(&good, old, new, words);
+    }
+}
+
+#[test]
+fn errors_about_devices_name_the_line() {
+    let good = GOOD.to_owned() + DEVICES;
+    let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+    let all: Vec<_> = manifest.devices_of(&manifest.tasks[1]).collect();
+    assert_eq!(all[0].ports[0].range(), 0x2e8..0x2f0);
+    for (old, new, words) in [
+        (
+            "task = \"b\"\np",
+            "task = \"z\"\np",
+            "line 22: there is no task `z`",
+        ),
+        (
+            "name = \"d\"",
+            "name = \"c\"",
+            "line 21: there are two devices",
+        ),
+        (
+            "name = \"d\"",
+            "name = \"d-d\"",
+            "line 21: `d-d` is no name",
+        ),
+        // Where the other one's begin and end.
+        (
+            "0x2e8, count = 8",
+            "0x2e8, count = 17",
+            "line 23: port 0x2f8 is a port of `c`",
+        ),
+        (
+            "0x2e8, count = 8",
+            "0x2ff, count = 1",
+            "line 23: port 0x2ff is a port of `c`",
+        ),
+        (
+            "0x2f8, count = 8 }",
+            "0x2f8, count = 8 }, { first = 0x2ff, count = 1 }",
+            "line 17: port 0x2ff",
+        ),
+        ("0x2e8, count = 8", "0x2e8, count = 0", "line 23: no ports"),
+        (
+            "0x2e8, count = 8",
+            "0xffff, count = 2",
+            "line 23: there are ports up to",
+        ),
+        (
+            "0x2e8, count = 8",
+            "0xcff, count = 1",
+            "line 23: the ports 0xcf8 to 0xcff are those of PCI's",
+        ),
+        (
+            "0x2e8, count = 8",
+            "0x1f, count = 1",
+            "line 23: the ports 0x0 to 0x1f are a DMA",
+        ),
+        (
+            "0x2e8, count = 8",
+            "0x100, count = 0x300",
+            "line 23: the ports 0x3b0 to",
+        ),
+        (
+            "0x2e8, count = 8",
+            "0x3ff, count = 1",
+            "line 23: the ports 0x3f8 to 0x3ff are COM1's",
+        ),
+        ("0x2e8, count = 8", "-1, count = 1", "line 23"),
+        ("pin = 16", "isa = 3", "line 24: it is the interrupt of `c`"),
+        (
+            "pin = 16",
+            "isa = 0",
+            "line 24: the interrupt 0 is the interval timer's",
+        ),
+        ("pin = 16", "isa = 16", "line 24: ISA's interrupts go to 15"),
+        ("pin = 16, ", "", "line 24: an interrupt has `isa` or `pin`"),
+        ("pin = 16", "pin = 16, isa = 5", "line 24: an interrupt has"),
+        (
+            "16, notification = 1",
+            "16, notification = 3",
+            "line 24: a notification is one bit",
+        ),
+        (
+            "16, notification = 1",
+            "16, notification = 0x40000000",
+            "line 24: a notification is one bit",
+        ),
+        (
+            "task = \"b\"\np",
+            "task = \"a\"\np",
+            "line 24: the notification is that of `c`",
+        ),
+    ] {
+        is_refused(&good, old, new, words);
+    }
+}
+
+#[test]
+fn errors_name_the_line() {
+    for (old, new, words) in [
+        ("name = \"b\"", "name = \"a\"", "line 8: there are two"),
+        ("priority = 4", "priority = 100", "line 10: priorities"),
+        ("priority = 4", "priority = 1000", "line 10"),
+        ("stack = 8192", "stack = 8000", "line 11: a stack"),
+        ("stack = 8192", "stack = 8192\ncpu = 8", "line 12: CPUs"),
+        (
+            "supervisor = \"a\"",
+            "supervisor = \"c\"",
+            "line 12: there is no task `c`",
+        ),
+        (
+            "supervisor = \"a\"",
+            "supervisor = \"b\"",
+            "line 12: `b` is the task itself",
+        ),
+        (
+            "task = \"a\"",
+            "task = \"c\"",
+            "line 13: there is no task `c`",
+        ),
+        ("[\"call\"]", "[]", "line 13: the handle"),
+        ("[\"call\"]", "[\"kill\"]", "line 13"),
+        ("stack = 8192", "stacks = 8192", "line 11"),
+        ("stack = 8192", "stack 8192", "line 11"),
+        (
+            "[[task]]\nname = \"a\"",
+            "until = \"c\"\n[[task]]\nname = \"a\"",
+            "line 1: there is no task `c`",
+        ),
+    ] {
+        is_refused(GOOD, old, new, words);
+    }
+}
