@@ -186,11 +186,12 @@ impl Handoff {
         }
     }
 
-    /// A call that would have to wait where that is not allowed. Apart, so that the others do not prepare for it.
+    /// A call that would have to wait where that is not allowed. Apart, and what it gives is not known to its callers, so that
+    /// they do not prepare for it.
     #[cold]
     #[inline(never)]
     pub(crate) fn wrong_context() -> Self {
-        Self::done(Err(Error::WrongContext))
+        Self::done(core::hint::black_box(Err(Error::WrongContext)))
     }
 
     /// The end of a call that may have made a switch due, as [`Section::leave`] is one.

@@ -13,7 +13,7 @@ use crate::clock::Instant;
 use crate::deferred::{self, Work};
 use crate::error::Error;
 use crate::sched;
-use crate::section::{self, Any, Kind, Scheduled, Section, Waiters};
+use crate::section::{self, Any, Kernel, Kind, Scheduled, Section, Waiters};
 use crate::thread::tcb::TcbRef;
 use crate::wait;
 
@@ -158,43 +158,44 @@ impl Condvar {
     }
 
     #[inline(never)]
-    fn wake_some_notified<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
-        let kind = section.kind();
-        loop {
-            match self.wake_next(section) {
-                Ok(woken) => woken.leave(),
-                Err(section) => return self.all_are_woken(section),
-            }
-            section = kind.enter_again();
-        }
-    }
-
-    #[inline(always)]
-    fn all_are_woken<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
-        self.rest.done(&mut section);
-        section
+    fn wake_some_notified<K: Kind>(&self, section: Section<K>) -> Section<K> {
+        self.wake_all_but(section, |_| false)
     }
 
     /// With interrupts off, until another interrupt is pending; the rest is left to a later one.
     #[cold]
     #[inline(never)]
-    fn wake_while_calm<K: Kind>(&self, mut section: Section<K>) -> Section<K> {
+    fn wake_while_calm<K: Kind>(&self, section: Section<K>) -> Section<K> {
+        self.wake_all_but(section, |kernel| {
+            !self.notified().is_empty(kernel) && deferred::must_give_way()
+        })
+    }
+
+    /// Each in a section of its own, but those whom `is_left` leaves to a later interrupt.
+    #[inline(always)]
+    fn wake_all_but<K: Kind>(
+        &self,
+        mut section: Section<K>,
+        is_left: impl Fn(&mut Kernel) -> bool,
+    ) -> Section<K> {
         let kind = section.kind();
         loop {
             match self.wake_next(section) {
                 Ok(woken) => woken.leave(),
-                Err(section) => return self.all_are_woken(section),
+                Err(mut section) => {
+                    self.rest.done(&mut section);
+                    return section;
+                }
             }
             section = kind.enter_again();
-            let is_more = !self.notified().is_empty(&mut section);
-            if is_more && deferred::must_give_way() {
+            if is_left(&mut section) {
                 self.rest.queue(section, self);
                 return kind.enter_again();
             }
         }
     }
 
-    /// Wakes the first of those who are notified; says whether there was one.
+    /// Wakes the first of those who are notified; gives the section back as it was if there is none.
     #[inline(always)]
     fn wake_next<K: Kind>(&self, section: Section<K>) -> Result<Section<K, Scheduled>, Section<K>> {
         let woken = wait::wake_first(section, self.notified())?;
