@@ -15,7 +15,6 @@
 //! * While there is something to do, the timer of some CPU is armed or runs.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use takt_scheduler::{ThreadId, TimerId};
 
@@ -23,6 +22,7 @@ use crate::arch::percpu::CpuRef;
 use crate::arch::{apic, tsc};
 use crate::config::{MAX_THREADS, MAX_TIMERS};
 use crate::section::{self, Any, Kernel, Kind, Section};
+use crate::thread_set::ThreadSet;
 use crate::timers;
 
 /// Each CPU's timer for it, behind those of software timers.
@@ -123,27 +123,16 @@ static LIST: List = List {
     last: Cell::new(core::ptr::null()),
 };
 
-/// A bit for each thread at which a walk along a chain of owners is to go on.
-static WALKS: [AtomicU64; MAX_THREADS.div_ceil(64)] =
-    [const { AtomicU64::new(0) }; MAX_THREADS.div_ceil(64)];
+/// At these threads walks along chains of owners are to go on.
+static WALKS: ThreadSet = ThreadSet::new();
 
 /// Leaves the rest of a walk, from this thread on, to the timer.
 #[cold]
 #[inline(never)]
 pub(crate) fn walk_on(tid: ThreadId) {
-    let index = tid.index() % MAX_THREADS;
     let section = section::enter();
-    WALKS[index / 64].fetch_or(1 << (index % 64), Relaxed);
+    WALKS.insert(tid);
     arm(section);
-}
-
-fn take_walk() -> Option<ThreadId> {
-    WALKS.iter().enumerate().find_map(|(number, word)| {
-        let bits = word.load(Relaxed);
-        let bit = bits.checked_ilog2()?;
-        word.fetch_and(!(1 << bit), Relaxed);
-        Some(ThreadId::new((64 * number as u32 + bit) as u8))
-    })
 }
 
 /// Whether an interrupt is pending, or a timer due.
@@ -185,11 +174,11 @@ pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
             break;
         }
     }
-    if let Some(tid) = take_walk() {
+    if let Some(tid) = WALKS.take() {
         walk(tid);
     }
     let section = section::enter();
-    let is_more = !LIST.first.get().is_null() || WALKS.iter().any(|word| word.load(Relaxed) != 0);
+    let is_more = !LIST.first.get().is_null() || !WALKS.is_empty();
     if is_more {
         arm(section);
     } else {

@@ -73,11 +73,11 @@ pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
 fn settle(scheduled: &mut Scheduled, cpu: CpuRef) {
     other_cpu::for_each_woken(cpu, |thread| sched::settle(scheduled, thread));
     scheduled.nest(|| other_cpu::serve(cpu));
-    other_cpu::for_each_walk(cpu, |thread, nr_visited| {
+    other_cpu::for_each_walk(cpu, |tid, nr_visited| {
         if MUTEXES {
             scheduled.nest(|| {
                 // A chain that is too long ends there, as for whoever began.
-                let _ = pi::walk_on(thread.tid(), nr_visited);
+                let _ = pi::walk_on(tid, nr_visited);
             });
         }
     });

@@ -56,6 +56,7 @@ mod sched;
 mod section;
 mod soft_timer;
 mod switch;
+mod thread_set;
 mod timers;
 mod wait;
 mod waiters;

@@ -13,8 +13,8 @@
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicU8, AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    AtomicU8, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use takt_scheduler::ThreadId;
@@ -24,21 +24,15 @@ use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpus::{self, is_smp};
 use crate::section;
 use crate::thread::tcb::TcbRef;
-
-/// A bit for each thread.
-type Threads = [AtomicU64; MAX_THREADS.div_ceil(64)];
-
-const fn none() -> Threads {
-    [const { AtomicU64::new(0) }; MAX_THREADS.div_ceil(64)]
-}
+use crate::thread_set::ThreadSet;
 
 /// What others want of a CPU.
 #[repr(align(64))]
 struct Inbox {
     /// Of these threads the waits may be over.
-    woken: Threads,
+    woken: ThreadSet,
     /// At these threads walks are to go on.
-    walks: Threads,
+    walks: ThreadSet,
 }
 
 /// Behind how many others walks have come to each thread: so one that goes around between CPUs comes to an end.
@@ -46,8 +40,8 @@ static NR_VISITED: [AtomicU8; MAX_THREADS] = [const { AtomicU8::new(0) }; MAX_TH
 
 static INBOXES: [Inbox; MAX_CPUS] = [const {
     Inbox {
-        woken: none(),
-        walks: none(),
+        woken: ThreadSet::new(),
+        walks: ThreadSet::new(),
     }
 }; MAX_CPUS];
 
@@ -85,7 +79,7 @@ impl TcbRef {
 #[cold]
 #[inline(never)]
 pub(crate) fn wake(thread: TcbRef) {
-    if leave_word(thread, |inbox| &inbox.woken) {
+    if inbox_of(thread.cpu()).woken.insert(thread.tid()) {
         cpus::kick_behind_section(thread.cpu());
     }
 }
@@ -95,25 +89,19 @@ pub(crate) fn wake(thread: TcbRef) {
 #[cold]
 #[inline(never)]
 pub(crate) fn walk(thread: TcbRef, nr_visited: u8) {
-    NR_VISITED[thread.tid().index() % MAX_THREADS].store(nr_visited, Relaxed);
-    if leave_word(thread, |inbox| &inbox.walks) {
-        cpus::kick(thread.cpu());
+    nr_visited_of(thread.tid()).store(nr_visited, Relaxed);
+    // Read once: the block may become another CPU's thread's.
+    let cpu = thread.cpu();
+    if inbox_of(cpu).walks.insert(thread.tid()) {
+        cpus::kick(cpu);
     }
 }
 
 /// A walk begins there once the thread is woken ([`wake`]), which follows: one kick is enough.
 #[cfg(feature = "tasks")]
 pub(crate) fn walk_when_woken(thread: TcbRef) {
-    NR_VISITED[thread.tid().index() % MAX_THREADS].store(0, Relaxed);
-    leave_word(thread, |inbox| &inbox.walks);
-}
-
-/// Says whether the CPU is to be kicked: not if it has yet to come for what was left before.
-fn leave_word(thread: TcbRef, of: impl Fn(&Inbox) -> &Threads) -> bool {
-    let (cpu, index) = (thread.cpu(), thread.tid().index() % MAX_THREADS);
-    let word = &of(inbox_of(cpu))[index / 64];
-    let bit = 1 << (index % 64);
-    word.fetch_or(bit, AcqRel) & bit == 0
+    nr_visited_of(thread.tid()).store(0, Relaxed);
+    inbox_of(thread.cpu()).walks.insert(thread.tid());
 }
 
 /// Calls `act` on a CPU: here at once, and on another in an interrupt, for which this waits.
@@ -186,36 +174,21 @@ pub(crate) fn serve(this: CpuRef) {
 }
 
 /// Calls `act` for each thread of this CPU whose wait another has ended, or may have.
-pub(crate) fn for_each_woken(this: CpuRef, act: impl FnMut(TcbRef)) {
-    for_each(&inbox_of(this).woken, act);
+pub(crate) fn for_each_woken(this: CpuRef, mut act: impl FnMut(TcbRef)) {
+    inbox_of(this).woken.take_all(|tid| act(TcbRef::of(tid)));
 }
 
 /// Calls `act` for each thread at which a walk is to go on here, with behind how many others it has come.
-pub(crate) fn for_each_walk(this: CpuRef, mut act: impl FnMut(TcbRef, u8)) {
-    for_each(&inbox_of(this).walks, |thread| {
-        act(
-            thread,
-            NR_VISITED[thread.tid().index() % MAX_THREADS].load(Relaxed),
-        );
-    });
+pub(crate) fn for_each_walk(this: CpuRef, mut act: impl FnMut(ThreadId, u8)) {
+    inbox_of(this)
+        .walks
+        .take_all(|tid| act(tid, nr_visited_of(tid).load(Relaxed)));
+}
+
+fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
+    &NR_VISITED[tid.index() % MAX_THREADS]
 }
 
 fn inbox_of(cpu: CpuRef) -> &'static Inbox {
     &INBOXES[cpu.number() as usize % MAX_CPUS]
-}
-
-/// Calls `act` for each thread whose bit is set, and clears the bits.
-fn for_each(threads: &Threads, mut act: impl FnMut(TcbRef)) {
-    for (number, word) in threads.iter().enumerate() {
-        if word.load(Relaxed) == 0 {
-            continue;
-        }
-        let mut bits = word.swap(0, AcqRel);
-        while bits != 0 {
-            act(TcbRef::of(ThreadId::new(
-                (64 * number as u32 + bits.trailing_zeros()) as u8,
-            )));
-            bits &= bits - 1;
-        }
-    }
 }
