@@ -231,6 +231,8 @@ fn start() -> Result<(), Error> {
 
 /// From the order to measure to the deadline, in cycles: until then the thread has armed its timer and waits.
 const AHEAD: u64 = 4000;
+/// In cycles: more than a round of [`hold_kernels`] takes.
+const PHASES: u32 = 997;
 
 /// The thread on the other CPU, if there is one; says whether there is.
 fn start_holder(nr_cpus: u64) -> Result<bool, Error> {
@@ -254,7 +256,9 @@ fn main(text: &'static str) {
     for (case, seq) in plan::cases(nr as u32).zip(1..) {
         SEQ.store(seq, Relaxed);
         ROUNDS.store(case.more_important, Relaxed);
-        let deadline = Instant::now() + Cycles::new(AHEAD);
+        // Its own phase for each, since both CPUs go round in the same number of instructions every time.
+        let ahead = AHEAD + u64::from(case.offset % PHASES);
+        let deadline = Instant::now() + Cycles::new(ahead);
         DEADLINE.store(deadline.cycles(), Relaxed);
         let _ = GO.give();
         if has_holder {
