@@ -31,22 +31,22 @@ const RUNGS: [Rung; 4] = [
     Rung {
         alike: 64,
         alike_on: 6,
-        most: 6_000,
+        most: 20_000,
     },
     Rung {
         alike: 12,
         alike_on: 3,
-        most: 6_000,
+        most: 20_000,
     },
     Rung {
         alike: 3,
         alike_on: 1,
-        most: 8_000,
+        most: 30_000,
     },
     Rung {
         alike: 0,
         alike_on: 0,
-        most: 20_000,
+        most: 60_000,
     },
 ];
 

@@ -10,6 +10,11 @@ pub(crate) const RSP: usize = 4;
 /// The stack that a root begins with.
 pub(crate) const ROOT_STACK: u32 = 1;
 
+/// Behind the numbers of stacks: where it stands what is kept by calls, by how many are under way.
+const KEPT_STACKS: u32 = u32::MAX - 1000;
+/// rbx, rbp, r12 to r15: what a compiled function keeps.
+const KEPT: [usize; 6] = [3, 5, 12, 13, 14, 15];
+
 /// The interrupt flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Interrupts {
@@ -276,6 +281,31 @@ impl State {
             let Escaped { stack, low, high } = self.escaped[nr];
             self.forget(stack, low, high);
         }
+    }
+
+    /// A compiled function is called, which keeps some registers: what it does depends on none of them, and when it comes back
+    /// they are what they were, as far as they are used then.
+    pub(crate) fn keep(&mut self, depth: u32, live: u32) {
+        let stack = KEPT_STACKS + depth;
+        for nr in KEPT {
+            let value = std::mem::replace(&mut self.registers[nr], Value::UNKNOWN);
+            if live >> nr & 1 != 0 {
+                self.store(stack, 8 * nr as i64, 8, value);
+            }
+        }
+        if matches!(self.source.word(), Some(Word::Register(nr)) if KEPT.contains(&nr)) {
+            self.source = Source::None;
+        }
+    }
+
+    /// Such a function comes back.
+    pub(crate) fn give_back(&mut self, depth: u32) {
+        let stack = KEPT_STACKS + depth;
+        for nr in KEPT {
+            self.registers[nr] = self.load(stack, 8 * nr as i64, 8);
+        }
+        self.forget(stack, i64::MIN, i64::MAX);
+        self.source = Source::None;
     }
 
     /// What lies below the stack pointer is gone.

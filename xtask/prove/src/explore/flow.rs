@@ -235,6 +235,14 @@ impl Explorer<'_> {
         }
         self.pass_call(&mut state);
         state.registers[RSP] = Value::on_stack(frame.stack, frame.offset + 8);
+        self.come_back(state, frame, after);
+    }
+
+    /// A function has come back to its caller.
+    fn come_back(&self, mut state: State, frame: Frame, after: &mut Vec<Next>) {
+        if self.image.is_compiled(frame.callee) {
+            state.give_back(frame.depth);
+        }
         state.frame = frame.parent;
         state.ip = frame.back;
         after.push(Next::On(state));
@@ -319,6 +327,9 @@ impl Explorer<'_> {
                 root: self.frames.get(state.frame).root,
             });
             state.ip = *to;
+            if self.image.is_compiled(*to) {
+                state.keep(depth, self.live.at(back));
+            }
             after.push(Next::On(state));
         }
     }
@@ -335,15 +346,13 @@ impl Explorer<'_> {
         state.rax_is = None;
         state.registers[RSP] = Value::on_stack(stack, sp + 8 + more);
         if !frame.is_root() && (frame.stack, frame.offset) == (stack, sp) {
-            state.frame = frame.parent;
-            state.ip = frame.back;
-            after.push(Next::On(state));
+            self.come_back(state, frame, after);
         } else if let Some(to) = slot.filter(|to| self.image.is_code(*to)) {
             state.ip = to;
             after.push(Next::On(state));
         } else if !frame.is_root() {
             after.push(Next::Refused(Refusal::Return, state, None));
-        } else if state.interrupts != Interrupts::On {
+        } else if state.interrupts == Interrupts::Off {
             // Its callers are followed to here. Who calls it by its address is not known.
             if frame.callee == 0 || self.calls.is_by_address(frame.callee) {
                 after.push(Next::Refused(Refusal::Caller, state.clone(), None));

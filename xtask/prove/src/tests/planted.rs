@@ -206,6 +206,35 @@ fn what_a_pointer_may_have_overwritten_is_not_known() {
 }
 
 #[test]
+fn what_a_function_keeps_is_what_it_was_whatever_was_written() {
+    // The function saves it where a pointer that is not known may lead: its own stack pointer has gone there.
+    let with = |count: u8| {
+        let mut asm = Asm::default();
+        asm.function("g").push(count).bytes(&[0x48, 0x89, 0x26]);
+        // mov [rdi], rdi
+        asm.bytes(&[0x48, 0x89, 0x3f]).pop(count).ret();
+        asm.function("f").cli().mov(count, 2).call("g");
+        asm.place("on").dec(count).jcc(JNE, "on").sti().ret();
+        asm
+    };
+    assert_eq!(bound(&mut with(EBX)), 2 + 5 + 2 * 2 + 2);
+    assert_eq!(refusal(&mut with(ECX)), Refusal::Loop);
+}
+
+#[test]
+fn who_returns_behind_sti_returns_with_interrupts_on() {
+    let mut asm = Asm::default();
+    asm.function("g").cli().nops(2).sti().ret();
+    asm.function("f").call("g").nops(5).ret();
+    assert_eq!(bound(&mut asm), 4);
+    // Its address is used: whoever calls it goes on with interrupts on.
+    let mut asm = Asm::default();
+    asm.function("g").cli().nops(2).sti().ret();
+    asm.function("f").lea_rax("g").ret();
+    assert_eq!(bound(&mut asm), 4);
+}
+
+#[test]
 fn one_more_instruction_is_one_more() {
     let with = |nr| {
         let mut asm = Asm::default();

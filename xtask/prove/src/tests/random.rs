@@ -123,9 +123,10 @@ fn program(seed: u64) -> (Asm, u64, bool) {
     };
     let nr = program.random.below(3);
     for nr in 0..nr {
-        program.asm.function(&format!("f{nr}"));
+        // ebx is the caller's.
+        program.asm.function(&format!("f{nr}")).push(3);
         program.block(2);
-        program.asm.ret();
+        program.asm.pop(3).ret();
         program.nr_functions += 1;
     }
     // What eax is at the beginning is not known either.
