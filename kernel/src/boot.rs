@@ -92,7 +92,7 @@ pub unsafe fn scheduling(clocks: Clocks) {
     apic::start_timer(clocks.apic_hz, clocks.tsc_hz);
     apic::calibrate_arm();
     // SAFETY: once, and nothing is armed.
-    unsafe { soft_timer::init(expiry::do_deferred) };
+    unsafe { soft_timer::init(0, expiry::do_deferred, 0) };
 }
 
 /// The boot CPU's boot context becomes its idle thread and lets everyone else run.

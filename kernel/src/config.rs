@@ -29,15 +29,25 @@ core::arch::global_asm!(".global takt_max_cpus", ".set takt_max_cpus, {}", const
 pub const MAX_THREADS: usize = number(option_env!("TAKT_MAX_THREADS"), 256);
 
 /// Software timers ([`crate::time::Timer`]); each thread has one more of its own for its time-outs.
-/// At most 2047 together with the threads.
+/// At most 2047 together with the threads, with tasks 1919.
 pub const MAX_TIMERS: usize = number(option_env!("TAKT_MAX_TIMERS"), 1024);
 
-/// Timer ids in all, one of the kernel's own among them, rounded up to a power of two.
-pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS + 1).next_power_of_two();
+/// Protected tasks of an image.
+pub const MAX_TASKS: usize = 64;
+
+/// Timers of the kernel's own, of each CPU: one, and for each task one for its budget and one for its watchdog.
+pub(crate) const KERNEL_TIMERS: usize = if cfg!(feature = "tasks") {
+    1 + 2 * MAX_TASKS
+} else {
+    1
+};
+
+/// Timer ids in all, the kernel's own among them, rounded up to a power of two.
+pub const TIMER_IDS: usize = (MAX_THREADS + MAX_TIMERS + KERNEL_TIMERS).next_power_of_two();
 
 const _: () = assert!(
     TIMER_IDS <= 1 << takt_tracer::wire::NEAR_BITS,
-    "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2047 together"
+    "TAKT_MAX_THREADS and TAKT_MAX_TIMERS are more than 2047 together, or with tasks 1919"
 );
 
 /// Bytes of a trace sub-buffer: a power of two.

@@ -28,6 +28,9 @@ pub(crate) struct CpuSched {
     /// Of the run queue. A table for each CPU, since each changes its own at any time; and apart from that of the wait queues,
     /// since a thread may stand in both.
     pub(crate) links: Links<MAX_THREADS>,
+    /// The account that the running thread is charged to.
+    #[cfg(feature = "tasks")]
+    pub(crate) charged: Option<&'static crate::task::account::Account>,
 }
 
 impl CpuSched {
@@ -53,5 +56,9 @@ impl CpuSched {
         self.links.reset();
         self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
         self.armed = u64::MAX;
+        #[cfg(feature = "tasks")]
+        {
+            self.charged = None;
+        }
     }
 }

@@ -21,7 +21,10 @@ use crate::section::{self, Irq, Kernel, Scheduled, Section};
 use crate::soft_timer::{self, Expiry};
 use crate::switch::{self, IrqExit};
 use crate::sync::pi;
+#[cfg(feature = "tasks")]
+use crate::task::overrun;
 use crate::thread::tcb::{TcbRef, Woken};
+use crate::timers;
 use crate::wait;
 
 /// The local APIC timer's interrupt; `at` is the time stamp taken by its third instruction.
@@ -126,9 +129,13 @@ fn run(scheduled: &mut Scheduled, cpu: CpuRef, (id, deadline): (TimerId, u64), a
             at: Instant::from_cycles(at),
         };
         soft_timer::expired(scheduled, id, expiry);
-    } else if !WATCHERS || id != quantum::TIMER {
+    } else if !WATCHERS || id != timers::SLICE {
         timed_out(scheduled, ThreadId::new(index as u8));
     } else {
+        #[cfg(feature = "tasks")]
+        if overrun::expired(scheduled, cpu) {
+            return scheduled.cpu(cpu).timers.earliest_deadline() <= at;
+        }
         quantum::quantum_expired(scheduled, cpu);
     }
     scheduled.cpu(cpu).timers.earliest_deadline() <= at

@@ -38,6 +38,8 @@ pub mod time;
 pub mod trace;
 
 mod backtrace;
+#[cfg(feature = "tasks")]
+mod budget;
 mod clock;
 mod compact;
 mod cpu_sched;

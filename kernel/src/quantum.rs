@@ -2,16 +2,15 @@
 //!
 //! A quantum is timed only while it matters: the running thread is a round-robin one and has an equal that waits.
 
-use takt_scheduler::{Cancelled, Policy, Resched, TimerId};
+use takt_scheduler::{Cancelled, Policy, Resched};
 
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::tsc;
+#[cfg(feature = "tasks")]
+use crate::budget;
 use crate::section::Scheduled;
 use crate::thread::tcb::TcbRef;
-use crate::timers;
-
-/// Each CPU's quantum timer. Its number is that of the first CPU's idle thread, which has no time-outs.
-pub(crate) const TIMER: TimerId = TimerId::new(0);
+use crate::timers::{self, SLICE};
 
 /// A thread came to wait beside the running one, on a CPU with round-robin threads: one of the same priority now needs
 /// its quantum timed.
@@ -19,6 +18,8 @@ pub(crate) const TIMER: TimerId = TimerId::new(0);
 #[inline(never)]
 pub(crate) fn quantum_needed(scheduled: &mut Scheduled, woken: TcbRef) {
     let cpu = woken.cpu();
+    #[cfg(feature = "tasks")]
+    budget::replied(scheduled, cpu);
     let running = scheduled.running_on(cpu);
     if running.round_robin != 0 && running.prio == woken.prio() {
         start_quantum(scheduled, cpu);
@@ -27,6 +28,8 @@ pub(crate) fn quantum_needed(scheduled: &mut Scheduled, woken: TcbRef) {
 
 #[cold]
 pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
+    #[cfg(feature = "tasks")]
+    budget::replied(scheduled, cpu);
     let running = scheduled.running_on(cpu);
     let left = match running.quantum_left {
         0 => running.quantum,
@@ -34,8 +37,8 @@ pub(crate) fn start_quantum(scheduled: &mut Scheduled, cpu: CpuRef) {
     };
     let is_round_robin = running.round_robin != 0;
     let (rq, links) = scheduled.ready(cpu);
-    if is_round_robin && rq.has_peer(links) && !scheduled.cpu(cpu).timers.is_armed(TIMER) {
-        timers::insert(scheduled, TIMER, tsc::now().saturating_add(left));
+    if is_round_robin && rq.has_peer(links) && !scheduled.cpu(cpu).timers.is_armed(SLICE) {
+        timers::insert(scheduled, SLICE, tsc::now().saturating_add(left));
     }
 }
 
@@ -56,19 +59,22 @@ pub(crate) fn quantum_expired(scheduled: &mut Scheduled, cpu: CpuRef) {
     }
 }
 
-/// A round-robin thread is left or taken up: its quantum stops or goes on. The run queue counts `next` as running.
+/// A round-robin thread is left or taken up: its quantum stops or goes on; and so does what a task may run. The run queue counts
+/// `next` as running.
 #[cold]
 pub(crate) fn switch_quantum(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
     if scheduled.look_at(prev).round_robin != 0 {
-        let end = scheduled.cpu(cpu).timers.deadline_of(TIMER);
+        let end = scheduled.cpu(cpu).timers.deadline_of(SLICE);
         let left = scheduled.thread(prev);
         // A thread that was preempted or yielded keeps the rest; one that waited starts anew.
         left.quantum_left = match end {
             Some(end) if left.state == 0 => end.saturating_sub(tsc::now()),
             _ => 0,
         };
-        let _: Cancelled = scheduled.cpu(cpu).timers.cancel(TIMER);
+        let _: Cancelled = scheduled.cpu(cpu).timers.cancel(SLICE);
     }
+    #[cfg(feature = "tasks")]
+    budget::switch_budget(scheduled, cpu, next, tsc::now());
     if scheduled.look_at(next).round_robin != 0 {
         start_quantum(scheduled, cpu);
     }

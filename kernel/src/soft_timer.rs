@@ -11,7 +11,7 @@ use crate::arch::percpu::{self, CpuRef};
 use crate::clock::Instant;
 #[cfg(feature = "osnoise")]
 use crate::config::MAX_CPUS;
-use crate::config::{MAX_THREADS, MAX_TIMERS};
+use crate::config::{KERNEL_TIMERS, MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
 use crate::other_cpu;
 use crate::section::{self, Scheduled};
@@ -36,8 +36,8 @@ struct Slot {
     wakes: u32,
 }
 
-/// The last one is the kernel's own, of all CPUs.
-struct Slots(UnsafeCell<[Slot; MAX_TIMERS + 1]>);
+/// The last ones are the kernel's own, of all CPUs.
+struct Slots(UnsafeCell<[Slot; MAX_TIMERS + KERNEL_TIMERS]>);
 
 // SAFETY: a slot is written before its timer is first armed and read by that timer's interrupt only.
 unsafe impl Sync for Slots {}
@@ -47,7 +47,7 @@ static SLOTS: Slots = Slots(UnsafeCell::new(
         function: None,
         argument: 0,
         wakes: 0,
-    }; MAX_TIMERS + 1],
+    }; MAX_TIMERS + KERNEL_TIMERS],
 ));
 static NR_USED: AtomicU32 = AtomicU32::new(0);
 /// What a tracer on each CPU has given back: the index and one, or 0.
@@ -205,24 +205,35 @@ fn place_of(index: usize) -> *mut Slot {
 }
 
 /// # Safety
-/// `index` is at most [`MAX_TIMERS`], and the timer is not armed.
+/// `index` is below [`MAX_TIMERS`] and [`KERNEL_TIMERS`] together, and the timer is not armed.
 unsafe fn fill(index: usize, slot: Slot) {
     // SAFETY: the caller's duty.
     unsafe { place_of(index).write(slot) };
 }
 
-/// Makes the kernel's own timer, with this function.
+/// Makes a timer of the kernel's own, of this number among those, with this function and what it is told.
+///
+/// # Panics
+/// If there are not so many.
 ///
 /// # Safety
-/// Once at boot, before anything is armed.
-pub(crate) unsafe fn init(deferred: fn(usize, Expiry)) {
+/// It is not armed, and no one else makes it.
+#[inline(always)]
+pub(crate) unsafe fn init(number: usize, function: fn(usize, Expiry), argument: usize) {
+    assert!(number < KERNEL_TIMERS);
     let slot = Slot {
-        function: Some(deferred),
-        argument: 0,
+        function: Some(function),
+        argument,
         wakes: 0,
     };
     // SAFETY: the caller's duty; no one is given this place.
-    unsafe { fill(MAX_TIMERS, slot) };
+    unsafe { fill(MAX_TIMERS + number, slot) };
+}
+
+/// The id of a timer of the kernel's own.
+#[cfg(feature = "tasks")]
+pub(crate) const fn kernels(number: usize) -> TimerId {
+    TimerId::new((MAX_THREADS + MAX_TIMERS + number) as u16)
 }
 
 /// Calls the timer's function and wakes its thread, inside the timer interrupt's section.

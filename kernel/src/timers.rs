@@ -11,7 +11,11 @@ use crate::clock::Instant;
 use crate::probe::trace;
 use crate::section::{self, Kind, Scheduled, Section};
 
-/// Arms a timer of this CPU's, and the hardware if it is now the earliest. For the quantum's timer, which has a place of
+/// Each CPU's timer for how long the running thread may go on: its quantum's, or its budget's. Its number is that of the first
+/// CPU's idle thread, which has no time-outs.
+pub(crate) const SLICE: TimerId = TimerId::new(0);
+
+/// Arms a timer of this CPU's, and the hardware if it is now the earliest. For [`SLICE`] above all, which has a place of
 /// its own in the queue: looking for another's takes the longer the more timers are armed.
 #[inline(always)]
 pub(crate) fn insert(scheduled: &mut Scheduled, id: TimerId, deadline: u64) {

@@ -7,7 +7,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -126,6 +126,8 @@ numbers! {
     NotPermitted = 12,
     /// The kernel has no more of what that takes.
     OutOfResources = 13,
+    /// The caller's budget was used up before the reply, which goes nowhere.
+    BudgetSpent = 14,
 }
 
 /// What a message about a fault consists of, by the place of each word.
@@ -192,6 +194,8 @@ numbers! {
     Other = 34,
     /// It was measured by timerlat, which has ended.
     Killed = 35,
+    /// It has used its budget before its period was over.
+    BudgetOverrun = 36,
 }
 
 /// What a handle allows.

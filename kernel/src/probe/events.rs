@@ -82,7 +82,7 @@ event_class! {
     /// A task that was stopped, with all that is known: the registers are r15 to r8, rbp, rdi, rsi, rdx, rcx, rbx, rax.
     pub class TaskFault = "task_fault", core8 {
         task: 8 tid,
-        kind: 8 enum("0=#DE,1=#DB,3=#BP,4=#OF,5=#BR,6=#UD,7=#NM,10=#TS,11=#NP,12=#SS,13=#GP,14=#PF,16=#MF,17=#AC,19=#XM,21=#CP,32=illegal call,33=panic,34=other"),
+        kind: 8 enum("0=#DE,1=#DB,3=#BP,4=#OF,5=#BR,6=#UD,7=#NM,10=#TS,11=#NP,12=#SS,13=#GP,14=#PF,16=#MF,17=#AC,19=#XM,21=#CP,32=illegal call,33=panic,34=other,35=killed,36=budget"),
         code: 24 x, rip: 64 x, address: 64 x, rsp: 64 x, registers: [64] x,
     }
     print "comm={task:comm} pid={task:pid} kind={kind} code={code} rip={rip} address={address} rsp={rsp} registers={registers}";
@@ -92,6 +92,22 @@ event_class! {
     /// A message to a task, or the reply to it.
     pub class Ipc = "ipc", core8 { task: 8 tid }
     print "comm={task:comm} pid={task:pid}";
+}
+#[cfg(feature = "tasks")]
+event_class! {
+    /// A task whose budget is used up, and by whom: itself, or who serves it.
+    pub class Overrun = "budget_overrun", core8 { task: 8 tid, what: 24 enum("0=throttled,1=stopped,2=call ended") }
+    print "comm={task:comm} pid={task:pid} what={what}";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted when a task has used its budget, before anything comes of that. The record's thread is the one that has.
+    pub budget_overrun: Overrun = core "task:budget_overrun";
+}
+#[cfg(feature = "tasks")]
+event! {
+    /// Emitted when a throttled task may go on, since its period begins anew.
+    pub budget_refill: Ipc = core "task:budget_refill";
 }
 #[cfg(feature = "tasks")]
 event! {

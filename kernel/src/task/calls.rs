@@ -1,6 +1,5 @@
 //! What comes in from ring 3: calls and faults. Both go on in the task's thread, in the kernel, with interrupts on.
 
-use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{Call, Error, FaultKind};
@@ -19,13 +18,8 @@ use crate::{thread, time};
 /// The task whose thread runs.
 #[inline(always)]
 fn current() -> &'static Task {
-    let space = TcbRef::current().space();
-    // SAFETY: only threads of tasks come in from ring 3, and the space of such a one is a part of its task, which is static.
-    unsafe {
-        &*space
-            .wrapping_byte_sub(offset_of!(Task, space))
-            .cast::<Task>()
-    }
+    // SAFETY: only threads of tasks come in from ring 3.
+    unsafe { Task::of_space(TcbRef::current().space()) }
 }
 
 fn deadline(nanos: u64) -> Instant {
@@ -122,11 +116,15 @@ fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64)
     /// Bytes of the instruction.
     const SYSCALL: u64 = 2;
     let [rbx, rbp, r12, r13, r14, r15] = frame.message();
+    // Where the call would have gone back to is elsewhere if a fault was in store.
+    let rip = task
+        .take_pending()
+        .map_or_else(|| frame.rip.load(Relaxed), |it| it.1);
     let fault = Fault {
         kind,
         code: 0,
         address: about,
-        rip: frame.rip.load(Relaxed) - SYSCALL,
+        rip: rip - SYSCALL,
         rsp: frame.rsp.load(Relaxed),
         registers: [r15, r14, r13, r12, 0, 0, 0, 0, rbp, 0, 0, 0, 0, rbx, 0],
     };
@@ -141,6 +139,9 @@ fn stop_at_call(task: &'static Task, frame: &Frame, kind: FaultKind, about: u64)
 )]
 pub(crate) extern "C" fn fault(frame: &ExceptionFrame) -> ! {
     ring3::enable_interrupts_in_thread();
+    if let Some((kind, rip)) = current().take_pending() {
+        stop_at(frame, kind, rip, false);
+    }
     stop_at_fault(frame, false)
 }
 
@@ -153,6 +154,15 @@ pub(crate) extern "C" fn fault_told(frame: &ExceptionFrame) -> ! {
     stop_at_fault(frame, true)
 }
 
+/// Stops a task for what its exception was.
+fn stop_at_fault(f: &ExceptionFrame, is_told: bool) -> ! {
+    let kind = match FaultKind::from_number(f.vector) {
+        Some(kind) if f.vector < 32 => kind,
+        _ => FaultKind::Other,
+    };
+    stop_at(f, kind, f.rip, is_told)
+}
+
 // The compiler copies the registers by more SSE registers than interrupts keep elsewhere (see `sse`).
 #[cold]
 #[inline(never)]
@@ -161,11 +171,7 @@ pub(crate) extern "C" fn fault_told(frame: &ExceptionFrame) -> ! {
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-fn stop_at_fault(f: &ExceptionFrame, is_told: bool) -> ! {
-    let kind = match FaultKind::from_number(f.vector) {
-        Some(kind) if f.vector < 32 => kind,
-        _ => FaultKind::Other,
-    };
+fn stop_at(f: &ExceptionFrame, kind: FaultKind, rip: u64, is_told: bool) -> ! {
     let fault = Fault {
         kind,
         code: f.code,
@@ -173,7 +179,7 @@ fn stop_at_fault(f: &ExceptionFrame, is_told: bool) -> ! {
             FaultKind::PageFault => f.ss,
             _ => 0,
         },
-        rip: f.rip,
+        rip,
         rsp: f.rsp,
         registers: [
             f.r15, f.r14, f.r13, f.r12, f.r11, f.r10, f.r9, f.r8, f.rbp, f.rdi, f.rsi, f.rdx,

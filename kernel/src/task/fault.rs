@@ -1,6 +1,7 @@
 //! What a task was stopped for, and how it is told.
 
 use core::fmt;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use takt_abi::FaultKind;
 
@@ -19,6 +20,43 @@ pub struct Fault {
     pub rsp: u64,
     /// r15 to r8, rbp, rdi, rsi, rdx, rcx, rbx, rax; those of a message alone where it was a call.
     pub registers: [u64; 15],
+}
+
+/// A fault that the kernel has in store for a task: its next instruction raises it.
+pub(crate) struct Pending {
+    /// The kind and one, or 0.
+    kind: AtomicU8,
+    /// The instruction that it was before.
+    rip: AtomicU64,
+}
+
+impl Pending {
+    /// Where a task that has one goes on: there it has nothing.
+    pub(super) const PLACE: u64 = 0;
+
+    pub(super) const fn new() -> Self {
+        Self {
+            kind: AtomicU8::new(0),
+            rip: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn is_some(&self) -> bool {
+        self.kind.load(Relaxed) != 0
+    }
+
+    /// There is one.
+    pub(super) fn set(&self, kind: FaultKind, rip: u64) {
+        self.rip.store(rip, Relaxed);
+        self.kind.store(kind as u8 + 1, Relaxed);
+    }
+
+    /// There is none any more. Gives what it was.
+    pub(super) fn take(&self) -> Option<(FaultKind, u64)> {
+        let kind = self.kind.swap(0, Relaxed).checked_sub(1)?;
+        let kind = FaultKind::from_number(kind.into())?;
+        Some((kind, self.rip.load(Relaxed)))
+    }
 }
 
 /// How a life ended.
@@ -111,6 +149,7 @@ fn name(kind: FaultKind) -> &'static str {
         FaultKind::IllegalCall => "illegal call",
         FaultKind::Panic => "panic",
         FaultKind::Other => "an exception without a name",
+        FaultKind::BudgetOverrun => "budget overrun",
         FaultKind::Killed => "killed, since timerlat has ended",
     }
 }

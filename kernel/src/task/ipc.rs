@@ -76,7 +76,7 @@ impl Task {
     }
 
     fn mean(&self, number: usize, peer: &Peer, life: u32) {
-        let if_allowed = |right| match peer.rights & right {
+        let if_allowed = |right| match peer.short & right {
             0 => NO_LIFE,
             _ => life,
         };

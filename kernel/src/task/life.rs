@@ -154,6 +154,9 @@ impl Task {
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         let (entry, stack) = (self.program.entry, self.program.stack_top());
+        if let Some(budget) = &self.program.budget {
+            self.begin_budget(budget);
+        }
         // SAFETY: nothing of the life before is needed, and `live` has given the thread the space.
         unsafe { ring3::enter(&self.space, entry, stack, self.argument.load(Relaxed)) }
     }
@@ -178,6 +181,9 @@ impl Task {
     /// Its thread is done with it, after the end of its last life.
     fn quit(&self, code: usize) -> ! {
         self.port.served.give_up();
+        self.end_budget();
+        // If it has ended by itself.
+        let _ = self.take_pending();
         ring3::leave(&self.space);
         thread::exit(code)
     }

@@ -5,6 +5,8 @@
 //! | `program` | what xtask packs into the image of a task |
 //! | `frame` | what a task that is in the kernel has left there |
 //! | `fault` | what a task was stopped for |
+//! | `account` | what a task may still run |
+//! | `overrun` | what becomes of one that has used its budget |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
 //! | `log` | lines of text that it logs |
@@ -23,6 +25,7 @@
 //! * A task that waits to receive owes no reply, and nobody waits for one.
 //! * A task's thread keeps the port's mutex from its beginning to its end.
 
+pub(crate) mod account;
 pub(crate) mod calls;
 mod device;
 mod fault;
@@ -32,6 +35,7 @@ mod ipc;
 mod life;
 mod log;
 pub(crate) mod object;
+pub(crate) mod overrun;
 mod program;
 pub mod timerlat;
 
@@ -41,7 +45,8 @@ pub use fault::{Ended, Fault};
 pub use life::{start, start_all, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{
-    Aligned, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Peer, Program, Segment, Source,
+    Aligned, Budget, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Overrun, Peer, Program,
+    Segment, Source,
 };
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;

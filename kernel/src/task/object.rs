@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
 use spin::Once;
@@ -11,13 +11,14 @@ use takt_abi::{FAULT, MESSAGE};
 use crate::arch::space::Space;
 use crate::sync::mutex_state::RawMutex;
 
-use super::fault::Ended;
+use super::account::Account;
+use super::fault::{Ended, Pending};
 use super::gate::Gate;
 use super::log::Log;
 use super::program::Program;
 
 /// How many tasks an image can have.
-pub const MAX_TASKS: usize = 64;
+pub use crate::config::MAX_TASKS;
 
 /// How many peers a task can have.
 pub const MAX_PEERS: usize = 16;
@@ -39,6 +40,12 @@ pub struct Task {
     pub(crate) handles: Handles,
     pub(crate) port: Port,
     pub(crate) gate: Gate,
+    account: Account,
+    /// How often its budget was used up.
+    pub(super) nr_overruns: AtomicU64,
+    /// Whether its thread's CPU looks at each switch because of it.
+    pub(super) is_watching: AtomicBool,
+    pub(super) pending: Pending,
     pub(super) log: UnsafeCell<Log>,
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
@@ -114,6 +121,10 @@ impl Task {
                 caller: AtomicUsize::new(0),
             },
             gate: Gate::new(),
+            account: Account::new(),
+            nr_overruns: AtomicU64::new(0),
+            is_watching: AtomicBool::new(false),
+            pending: Pending::new(),
             log: UnsafeCell::new(Log::new()),
             ended: UnsafeCell::new(None),
         }
@@ -122,6 +133,8 @@ impl Task {
     /// Has its handles name the other tasks; `own` is its number.
     fn connect(&self, own: usize, tasks: &[Self]) {
         let supervisor = self.program.supervisor.and_then(|it| tasks.get(it));
+        // The short way is not for those that have a budget.
+        let supervisor = supervisor.filter(|it| it.program.budget.is_none());
         let port = supervisor.map_or(core::ptr::null(), |it| core::ptr::from_ref(&it.port));
         self.supervisor.store(port.cast_mut(), Relaxed);
         let value = (own as u64) << 32 | u64::from(MESSAGE | FAULT);
@@ -134,6 +147,42 @@ impl Task {
             self.handles.targets[number].store(port, Relaxed);
             self.handles.values[number].store(u64::from(badge) << 32 | u64::from(MESSAGE), Relaxed);
         }
+    }
+
+    /// The task whose space that is.
+    ///
+    /// # Safety
+    /// It is one's.
+    #[inline(always)]
+    pub(crate) unsafe fn of_space(space: *const Space) -> &'static Self {
+        let task = space.wrapping_byte_sub(core::mem::offset_of!(Self, space));
+        // SAFETY: a space is a part of its task, which is static.
+        unsafe { &*task.cast() }
+    }
+
+    /// What it has of its budget, if it has one.
+    #[inline(always)]
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.program.budget.is_some().then_some(&self.account)
+    }
+
+    /// The task whose account that is.
+    pub(super) fn of_account(account: &'static Account) -> &'static Self {
+        let task =
+            core::ptr::from_ref(account).wrapping_byte_sub(core::mem::offset_of!(Self, account));
+        // SAFETY: an account is a part of its task, which is static.
+        unsafe { &*task.cast() }
+    }
+
+    /// Its number.
+    pub(super) fn number(&self) -> usize {
+        (self.fault_value.load(Relaxed) >> 32) as usize
+    }
+
+    /// How often its budget was used up before its period was over, since the machine was started.
+    #[must_use]
+    pub fn overruns(&self) -> u64 {
+        self.nr_overruns.load(Relaxed)
     }
 
     /// Its name.

@@ -6,7 +6,7 @@ use takt_abi::REGION;
 
 use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
-use crate::thread::Stack;
+use crate::thread::stack::Stack;
 
 /// Bytes of the stack that a task's thread has in the kernel.
 pub const KERNEL_STACK_SIZE: usize = 8192;
@@ -54,8 +54,31 @@ pub struct Peer {
     pub task: usize,
     /// What may be done with it: [`takt_abi::rights`].
     pub rights: u8,
+    /// Which of that may go the short way: nothing, if it has a budget.
+    pub short: u8,
     /// What the other one is told.
     pub badge: u32,
+}
+
+/// How long a task may run in each of its periods.
+pub struct Budget {
+    /// Nanoseconds.
+    pub nanos: u64,
+    /// Nanoseconds of a period.
+    pub period_nanos: u64,
+    /// What becomes of the task when it has used that.
+    pub overrun: Overrun,
+    /// What its supervisor is notified of then, once in a period at most; 0 for nothing.
+    pub notification: u32,
+}
+
+/// What becomes of a task that has used its budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overrun {
+    /// It goes on when the next period begins.
+    Throttle,
+    /// It is stopped by a fault.
+    Fault,
 }
 
 /// An interrupt of a device that a task has.
@@ -122,6 +145,8 @@ pub struct Program {
     pub memory: &'static UnsafeCell<[u8]>,
     /// Who is told of its faults.
     pub supervisor: Option<usize>,
+    /// How long it may run, if there is a limit.
+    pub budget: Option<Budget>,
     /// Its handles.
     pub peers: &'static [Peer],
     /// Memory besides.

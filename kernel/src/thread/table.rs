@@ -133,6 +133,9 @@ bitflags::bitflags! {
         const CREATED = tcb::CREATED;
         /// It has ended, and is kept until it is joined.
         const EXITED = tcb::EXITED;
+        /// Its task's budget is used up, and the next period has not begun.
+        #[cfg(feature = "tasks")]
+        const THROTTLED = tcb::THROTTLED;
     }
 }
 

@@ -26,6 +26,9 @@ pub(crate) const CREATED: u8 = 4;
 pub(crate) const EXITED: u8 = 8;
 /// Started or resumed by another CPU, of which its own has yet to learn.
 pub(crate) const RELEASED: u8 = 16;
+/// Its task's budget is used up, and the next period has not begun.
+#[cfg(feature = "tasks")]
+pub(crate) const THROTTLED: u8 = 32;
 
 /// What [`Tcb::woken`], [`Tcb::state`], [`Tcb::wait`] and [`Tcb::round_robin`] are as one word in a FIFO thread that waits so.
 #[cfg(feature = "tasks")]
@@ -178,6 +181,11 @@ pub(crate) struct Tcb {
     /// The address space of the task that the thread belongs to, or null.
     #[cfg(feature = "tasks")]
     pub(crate) space: *const crate::arch::space::Space,
+    /// The account that it was charged to when it ran last, and the number of the loan that it had that by.
+    #[cfg(feature = "tasks")]
+    pub(crate) account: Option<&'static crate::task::account::Account>,
+    #[cfg(feature = "tasks")]
+    pub(crate) loan: u32,
 }
 
 /// Where [`Tcb::gs`] and [`Tcb::space`] are.
@@ -259,6 +267,7 @@ impl Tcb {
         #[cfg(feature = "tasks")]
         {
             self.space = core::ptr::null();
+            self.account = None;
         }
     }
 

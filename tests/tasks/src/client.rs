@@ -55,6 +55,13 @@ pub(crate) fn run(what: u64) {
             holds!(KEEPER.call([0; 6]).is_ok());
         }
         6 => holds!(KEEPER.call([1; 6]).is_ok()),
+        // It may be about to begin anew.
+        16 => {
+            while matches!(SERVER.call([0; 6]), Err(Error::Dead | Error::Stale)) {
+                sleep_until(time() + 100_000);
+                let _ = SERVER.renew();
+            }
+        }
         // Tells a driver something; the answer's first word is the result, or its second one.
         15 => {
             let word = what >> 8 & 0xff;

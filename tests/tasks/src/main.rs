@@ -2,6 +2,7 @@
 #![no_std]
 #![no_main]
 
+mod budget;
 mod client;
 mod driver;
 mod fuzz;
@@ -36,6 +37,9 @@ const FUZZ_KEEPER: u64 = 14;
 const FUZZ_SERVER: u64 = 15;
 const OBSERVES: u64 = 16;
 const CONTROLS: u64 = 17;
+/// Of one that has a budget, and of its supervisor.
+const SPENDS: u64 = 19;
+const WATCHES: u64 = 20;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -58,6 +62,8 @@ fn main(argument: u64) {
         FUZZ_SERVER => fuzz::server(),
         OBSERVES => fuzz::observer(),
         CONTROLS => fuzz::control(),
+        SPENDS => budget::run(what),
+        WATCHES => budget::watch(what),
         _ => exit(99),
     }
 }
@@ -105,7 +111,8 @@ fn fs_base() -> u64 {
 
 /// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
 /// and by a fault if that is 1; with 4 it takes its time, with 5 it calls whoever calls,
-/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, and with 8 it says how many it has received.
+/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, and with
+/// [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
 fn server(mask: u64) {
     let Ok(mut received) = receive(mask as u32, NEVER) else {
         exit(1)
@@ -149,6 +156,7 @@ fn server(mask: u64) {
                 answer = result.unwrap_or([0; 6]);
             }
             8 => answer[1] = nr_received,
+            budget::WORK => budget::work_until(time() + answer[1]),
             _ => {
                 for (place, word) in answer.iter_mut().enumerate() {
                     *word += place as u64 + u64::from(call.badge);

@@ -2,6 +2,7 @@
 #![no_std]
 #![no_main]
 
+mod budget;
 mod devices;
 mod fuzz;
 mod harm;

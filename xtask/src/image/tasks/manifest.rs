@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
-use takt_abi::REGION;
+use takt_abi::{NOTIFICATIONS, REGION};
 
 use device::Device;
 pub(super) use device::Dma;
@@ -28,6 +28,8 @@ const MAX_PEERS: usize = 16;
 const MAX_DEVICES: usize = 32;
 /// As the machines of `run` have at most.
 const MAX_CPUS: u8 = 8;
+/// An hour.
+const MAX_PERIOD_US: u64 = 3_600_000_000;
 /// Tasks, as the kernel has it.
 const MAX_TASKS: usize = 64;
 
@@ -76,9 +78,28 @@ pub struct Task {
     pub argument: u64,
     /// The task that is told of its faults.
     pub supervisor: Option<String>,
+    /// Microseconds that it may run in each of its periods.
+    pub budget_us: Option<u64>,
+    /// Microseconds of a period.
+    pub period_us: Option<u64>,
+    /// What becomes of it when it has used its budget.
+    pub overrun: Option<Overrun>,
+    /// What its supervisor is notified of then.
+    pub overrun_notification: Option<u32>,
     /// Whom it knows; a handle is a place in here.
     #[serde(default)]
     pub peers: Vec<Peer>,
+}
+
+/// What becomes of a task that has used its budget.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Overrun {
+    /// It goes on when its next period begins.
+    #[default]
+    Throttle,
+    /// It is stopped by a fault.
+    Fault,
 }
 
 /// A handle.
@@ -162,6 +183,8 @@ impl Manifest {
                     .other(number, supervisor)
                     .with_context(|| format!("line {}", at("supervisor")))?;
             }
+            task.check_budget()
+                .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
             if task.peers.len() > MAX_PEERS {
                 bail!("line {}: more than {MAX_PEERS} peers", at("peers"));
             }
@@ -294,6 +317,57 @@ impl Manifest {
     #[must_use]
     pub fn number(&self, name: &str) -> Option<usize> {
         self.tasks.iter().position(|task| task.name == name)
+    }
+}
+
+impl Task {
+    /// Its budget and its period in microseconds, if it has them.
+    #[must_use]
+    pub fn budget(&self) -> Option<(u64, u64)> {
+        self.budget_us.zip(self.period_us)
+    }
+
+    /// Looks whether what is said of its budget makes sense; else says where it does not.
+    fn check_budget(&self) -> Result<(), (&'static str, anyhow::Error)> {
+        let says = |key, holds, error: &str| match holds {
+            true => Ok(()),
+            false => Err((key, anyhow!("{error}"))),
+        };
+        let Some((budget, period)) = self.budget() else {
+            let has = [
+                ("budget_us", self.budget_us.is_some()),
+                ("period_us", self.period_us.is_some()),
+                ("overrun", self.overrun.is_some()),
+                ("overrun_notification", self.overrun_notification.is_some()),
+            ];
+            let lone = has.into_iter().find(|it| it.1);
+            return lone.map_or(Ok(()), |(key, _)| {
+                says(key, false, "a budget has budget_us and period_us")
+            });
+        };
+        says(
+            "period_us",
+            (1..=MAX_PERIOD_US).contains(&period),
+            "a period lasts from a microsecond to an hour",
+        )?;
+        says(
+            "budget_us",
+            (1..=period).contains(&budget),
+            "a budget is a microsecond at least, and its period at most",
+        )?;
+        let Some(notification) = self.overrun_notification else {
+            return Ok(());
+        };
+        says(
+            "overrun_notification",
+            self.supervisor.is_some(),
+            "there is no supervisor to notify",
+        )?;
+        says(
+            "overrun_notification",
+            notification != 0 && notification & !NOTIFICATIONS == 0,
+            "a notification has bits below bit 30",
+        )
     }
 }
 

@@ -198,7 +198,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, cpu: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, budget: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             task.cpu,
@@ -206,6 +206,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             base(number),
             program.data.at,
             program.data_size,
+            budget(task),
         )?;
         let size = fs::metadata(&program.elf)?.len();
         let elf = format!("{:?}", program.elf);
@@ -238,6 +239,19 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         format!("{statics}static TASKS: [Task; {nr}] = [\n{tasks}];\n").as_bytes(),
     )?;
     Ok(source)
+}
+
+/// A task's budget, as Rust.
+fn budget(task: &Task) -> String {
+    let Some((budget, period)) = task.budget() else {
+        return "None".to_owned();
+    };
+    format!(
+        "Some(takt_kernel::task::Budget {{ nanos: {budget}_000, period_nanos: {period}_000, \
+         overrun: takt_kernel::task::Overrun::{:?}, notification: {:#x} }})",
+        task.overrun.unwrap_or_default(),
+        task.overrun_notification.unwrap_or_default(),
+    )
 }
 
 /// A task's ports, as ranges of Rust.
@@ -325,9 +339,11 @@ fn peers(manifest: &Manifest, task: &Task) -> Result<String> {
             Right::Notify => takt_abi::rights::NOTIFY,
         };
         let rights = peer.rights.iter().map(right).fold(0, |all, it| all | it);
+        let has_budget = manifest.tasks[number].budget().is_some();
+        let short = if has_budget { 0 } else { rights };
         write!(
             text,
-            "Peer {{ task: {number}, rights: {rights}, badge: {} }}, ",
+            "Peer {{ task: {number}, rights: {rights}, short: {short}, badge: {} }}, ",
             peer.badge
         )?;
     }

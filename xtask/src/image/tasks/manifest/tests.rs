@@ -24,6 +24,67 @@ fn a_manifest_is_read() {
     assert_eq!((manifest.tasks[0].cpu, manifest.nr_cpus()), (0, 3));
 }
 
+#[test]
+fn a_budget_has_its_period() {
+    let with = |keys: &str| {
+        GOOD.replace(
+            "supervisor = \"a\"\n",
+            &format!("supervisor = \"a\"\n{keys}"),
+        )
+    };
+    let whole =
+        with("budget_us = 200\nperiod_us = 1000\noverrun = \"fault\"\noverrun_notification = 6\n");
+    let manifest = Manifest::parse(Path::new("m"), &whole).unwrap();
+    assert_eq!(manifest.tasks[0].budget(), None);
+    assert_eq!(manifest.tasks[1].budget(), Some((200, 1000)));
+    assert_eq!(manifest.tasks[1].overrun, Some(Overrun::Fault));
+    for (old, new, words) in [
+        (
+            "budget_us = 200",
+            "budget_us = 0",
+            "line 13: a budget is a microsecond at least, and its period at most",
+        ),
+        (
+            "budget_us = 200",
+            "budget_us = 1001",
+            "line 13: a budget is",
+        ),
+        (
+            "budget_us = 200\n",
+            "",
+            "line 13: a budget has budget_us and period_us",
+        ),
+        (
+            "period_us = 1000\n",
+            "",
+            "line 13: a budget has budget_us and period_us",
+        ),
+        (
+            "period_us = 1000",
+            "period_us = 3600000001",
+            "line 14: a period lasts",
+        ),
+        ("\"fault\"", "\"stop\"", "unknown variant `stop`"),
+        (
+            "notification = 6",
+            "notification = 0",
+            "line 16: a notification has bits below bit 30",
+        ),
+        (
+            "notification = 6",
+            "notification = 0x40000000",
+            "line 16: a notification has bits below bit 30",
+        ),
+        (
+            "supervisor = \"a\"\n",
+            "",
+            "line 15: there is no supervisor to notify",
+        ),
+    ] {
+        is_refused(&whole, old, new, words);
+    }
+}
+
 /// Behind the tasks, from line 14 on.
 const DEVICES: &str = "[[device]]\nname = \"c\"\ntask = \"a\"\nports = [{ first = 0x2f8, count = 8 }]\n\
                            interrupt = { isa = 3, notification = 1 }\n\n\

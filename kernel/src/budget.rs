@@ -1,0 +1,121 @@
+//! Budgets: whose account the running thread is charged to, and until when it may go on.
+//!
+//! A thread of a task that has a budget is charged to the task's [`Account`] from the switch to it up to the next one. Who waits for
+//! a task's reply lends it the budget with the priority: a task is charged to the account of the most important one that waits for it,
+//! which may have that from another one in turn, all on one CPU. So a task does not run at another one's priority for nothing. What
+//! the kernel does meanwhile is charged as well. The timer comes when nothing is left: `task::overrun`.
+//!
+//! Source: G. Lipari, G. Lamastra, L. Abeni, "Task Synchronization in Reservation-Based Real-Time Systems", IEEE Transactions on
+//! Computers 53 (12), 2004 (bandwidth inheritance).
+//!
+//! A CPU with such a task has something to do at each switch ([`CpuSched::is_watched`](crate::cpu_sched::CpuSched::is_watched)), and
+//! while one is charged messages do not go the short way. All of it is the CPU's own, with interrupts off.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::arch::percpu::CpuRef;
+use crate::arch::{jump_label, tsc};
+use crate::section::Scheduled;
+use crate::task::account::Account;
+use crate::task::object::Task;
+use crate::thread::tcb::{Tcb, TcbRef};
+use crate::timers;
+
+/// An account, and the number of the loan that it is had by.
+type Charged = Option<(&'static Account, u32)>;
+
+/// The task of a thread.
+#[inline(always)]
+pub(crate) fn task_of(thread: &Tcb) -> Option<&'static Task> {
+    // SAFETY: the space of a thread is a part of its task.
+    (!thread.space.is_null()).then(|| unsafe { Task::of_space(thread.space) })
+}
+
+/// The task's own account, if it has a budget, and its life has begun in ring 3.
+#[inline(always)]
+fn own(task: &'static Task) -> Charged {
+    let account = task.account()?;
+    if account.life.load(Relaxed) != task.port.life.load(Relaxed) {
+        return None;
+    }
+    Some((account, account.loan.load(Relaxed)))
+}
+
+/// The account that a thread is charged to from now on, if any. One step: who waits for it knows its own, since it has run.
+fn account_of(scheduled: &mut Scheduled, thread: TcbRef) -> Charged {
+    let task = task_of(scheduled.look_at(thread)).filter(|it| it.is_alive())?;
+    let waiter = scheduled.with_kernel(|kernel| task.port.served.first(kernel));
+    let lent = waiter.and_then(|it| lent_by(scheduled, it));
+    lent.or_else(|| own(task))
+}
+
+/// What a thread that waits for a reply lends; not one that is dead, which has called its supervisor.
+fn lent_by(scheduled: &Scheduled, waiter: TcbRef) -> Charged {
+    let t = scheduled.look_at(waiter);
+    let task = task_of(t).filter(|it| it.is_alive() && t.cpu == CpuRef::this())?;
+    match t.account {
+        Some(account) if account.loan.load(Relaxed) == t.loan => Some((account, t.loan)),
+        _ => own(task),
+    }
+}
+
+/// `next` is about to run.
+#[inline(never)]
+pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef, now: u64) {
+    let charged = account_of(scheduled, next);
+    note(scheduled.thread(next), charged);
+    change(scheduled, cpu, charged.map(|it| it.0), now);
+}
+
+/// Who waits for the running thread may be another one.
+pub(crate) fn settle(scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
+    let running = TcbRef::of(scheduled.cpu(cpu).rq.current());
+    switch_budget(scheduled, cpu, running, now);
+}
+
+/// The running thread goes on although another one may have its reply: from here on not on that one's account. But as long as it
+/// has a priority that it inherited, which it is about to lose, it is.
+#[inline(always)]
+pub(crate) fn replied(scheduled: &mut Scheduled, cpu: CpuRef) {
+    if scheduled.cpu(cpu).charged.is_none() {
+        return;
+    }
+    let running = scheduled.running_on(cpu);
+    if running.prio == running.base {
+        settle(scheduled, cpu, tsc::now());
+    }
+}
+
+#[inline(always)]
+fn note(t: &mut Tcb, charged: Charged) {
+    match charged {
+        Some((account, loan)) => {
+            t.account = Some(account);
+            t.loan = loan;
+        }
+        None => t.account = None,
+    }
+}
+
+/// The CPU charges another account from now on, or none.
+fn change(scheduled: &mut Scheduled, cpu: CpuRef, to: Option<&'static Account>, now: u64) {
+    let charged = &mut scheduled.cpu(cpu).charged;
+    let before = core::mem::replace(charged, to);
+    match (before, to) {
+        (None, None) => {}
+        (Some(before), Some(to)) if core::ptr::eq(before, to) => {}
+        (Some(before), Some(to)) => {
+            before.charge(now);
+            timers::insert(scheduled, timers::SLICE, to.start(now));
+        }
+        (Some(before), None) => {
+            before.charge(now);
+            jump_label::listens(false);
+            timers::cancel(scheduled, timers::SLICE);
+        }
+        (None, Some(to)) => {
+            jump_label::listens(true);
+            timers::insert(scheduled, timers::SLICE, to.start(now));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a task may still run in its period, and what it has run.
+//!
+//! A budget is a deferrable server: it is whole again when a period begins, on a grid of periods that began with the task, and what
+//! was left of the one before is lost. So nothing has to be kept of what was used when, and nothing has to be done when a
+//! period begins but for a task that waits for that. What a task used beyond its budget, until the timer's interrupt was
+//! there, is taken from the next one.
+//!
+//! Source: J. K. Strosnider, J. P. Lehoczky, L. Sha, "The Deferrable Server Algorithm for Enhanced Hard Real-Time Aperiodic
+//! Responsiveness in Real-Time Environments", IEEE Transactions on Computers 44 (1), 1995. Its bound: in any time `t` a
+//! task with budget `C` and period `T` keeps less important ones from running for at most `C (1 + ⌈(t - C) / T⌉)`, which is twice
+//! the budget at a period's end and the next one's beginning.
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A task's account. It changes with interrupts off on the task's CPU only. All times are cycles.
+pub(crate) struct Account {
+    /// What it may run in a period; 0 before its first life.
+    budget: AtomicU64,
+    period: AtomicU64,
+    /// What is left; below zero what was used beyond.
+    left: AtomicI64,
+    /// Up to when it was charged, while it is.
+    since: AtomicU64,
+    /// When the period ends.
+    end: AtomicU64,
+    /// Rises whenever the task's budget is lent no longer before the reply: who has another number has nothing of it.
+    pub(crate) loan: AtomicU32,
+    /// In which life of the task it is charged.
+    pub(crate) life: AtomicU32,
+    /// Whether it was told that nothing is left in this period.
+    is_told: AtomicBool,
+}
+
+impl Account {
+    pub(super) const fn new() -> Self {
+        Self {
+            budget: AtomicU64::new(0),
+            period: AtomicU64::new(0),
+            left: AtomicI64::new(0),
+            since: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            loan: AtomicU32::new(0),
+            life: AtomicU32::new(0),
+            is_told: AtomicBool::new(false),
+        }
+    }
+
+    /// The first period begins, unless one has. A further life goes on with what the one before has left.
+    pub(crate) fn begin(&self, now: u64, budget: u64, period: u64) {
+        if self.end.load(Relaxed) == 0 {
+            self.budget.store(budget, Relaxed);
+            self.period.store(period, Relaxed);
+            self.left.store(budget as i64, Relaxed);
+            self.end.store(now + period, Relaxed);
+        }
+    }
+
+    /// From now on it is charged. Gives when nothing will be left.
+    #[inline(always)]
+    pub(crate) fn start(&self, now: u64) -> u64 {
+        self.since.store(now, Relaxed);
+        self.renew(now);
+        self.exhaustion()
+    }
+
+    /// When nothing will be left, as it is charged.
+    #[inline(always)]
+    pub(crate) fn exhaustion(&self) -> u64 {
+        let left = self.left.load(Relaxed).max(0);
+        self.since.load(Relaxed) + left as u64
+    }
+
+    /// Charges it up to now. Says whether something is left.
+    #[inline(always)]
+    pub(crate) fn charge(&self, now: u64) -> bool {
+        self.renew(now);
+        let used = now.saturating_sub(self.since.load(Relaxed));
+        let left = self.left.load(Relaxed).saturating_sub(used as i64);
+        self.left.store(left, Relaxed);
+        self.since.store(now, Relaxed);
+        left > 0
+    }
+
+    /// If the period has ended, another one has begun.
+    #[inline(always)]
+    fn renew(&self, now: u64) {
+        if now >= self.end.load(Relaxed) {
+            core::hint::cold_path();
+            self.renew_at(now);
+        }
+    }
+
+    #[inline(never)]
+    fn renew_at(&self, now: u64) {
+        let (end, period) = (self.end.load(Relaxed), self.period.load(Relaxed));
+        let begun = now - (now - end) % period;
+        self.end.store(begun + period, Relaxed);
+        // What it ran before that was of the period before.
+        let since = self.since.load(Relaxed);
+        let beyond = self.left.load(Relaxed) - begun.saturating_sub(since) as i64;
+        let is_next = begun == end;
+        let debt = if is_next { beyond.min(0) } else { 0 };
+        self.left
+            .store(self.budget.load(Relaxed) as i64 + debt, Relaxed);
+        self.since.store(since.max(begun), Relaxed);
+        self.is_told.store(false, Relaxed);
+    }
+
+    /// When the period ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Relaxed)
+    }
+
+    /// It is told that nothing is left. Says whether that is the first time in this period.
+    pub(crate) fn tell(&self) -> bool {
+        let is_first = !self.is_told.load(Relaxed);
+        self.is_told.store(true, Relaxed);
+        is_first
+    }
+}

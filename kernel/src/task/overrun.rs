@@ -1,0 +1,221 @@
+//! What becomes of a task that has used its budget.
+//!
+//! The timer of the running thread's slice comes when nothing is left. A task that has used its own is throttled until its period
+//! begins anew, or stopped by a fault. Where another task has used it that serves a call of its, the call ends with
+//! [`Error::BudgetSpent`], and the other one goes on by its own. Either is told to the supervisor by a notification, once
+//! a period at most. All of it takes the same time whatever else there is, but for what a chain of lent priorities takes, which the
+//! timer for what is deferred does.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use takt_abi::{Error, FaultKind, WORDS};
+
+use super::fault::Pending;
+use super::frame::Frame;
+use super::object::{GONE, Port, Task, all};
+use super::program::{Budget, Overrun};
+use crate::arch::percpu::{self, CpuRef};
+use crate::arch::{interrupts, jump_label, tsc};
+use crate::budget;
+use crate::clock::Nanos;
+use crate::deferred;
+use crate::probe::trace;
+use crate::sched;
+use crate::section::{self, Scheduled};
+use crate::soft_timer::{self, Expiry};
+use crate::task::account::Account;
+use crate::thread::tcb::{THROTTLED, TcbRef, Woken};
+use crate::timers;
+use crate::wait;
+
+/// In the record.
+const THROTTLES: u32 = 0;
+const STOPS: u32 = 1;
+const ENDS_CALL: u32 = 2;
+
+/// The timer, among the kernel's own, by which a task's period begins anew.
+const fn timer_of(number: usize) -> usize {
+    1 + number
+}
+
+impl Task {
+    /// A life begins in ring 3 at once, with interrupts off from here on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_budget(&self, budget: &Budget) {
+        let cycles = |nanos| Nanos::new(nanos).to_cycles().get();
+        let (in_period, period) = (cycles(budget.nanos), cycles(budget.period_nanos).max(1));
+        let cpu = CpuRef::this();
+        interrupts::disable();
+        let mut section = section::own_irq();
+        let now = tsc::now();
+        if let Some(account) = self.account() {
+            account.begin(now, in_period, period);
+            account.life.store(self.generation(), Relaxed);
+            // Of an earlier life nobody has anything.
+            account.loan.fetch_add(1, Relaxed);
+        }
+        if !self.is_watching.load(Relaxed) {
+            // SAFETY: nobody waits for a period of a task that has yet to begin.
+            unsafe { soft_timer::init(timer_of(self.number()), refill, self.number()) };
+            self.is_watching.store(true, Relaxed);
+            section.cpu(cpu).watch(true);
+        }
+        budget::settle(&mut section, cpu, now);
+        section.release();
+    }
+
+    /// Its thread is done with it.
+    pub(super) fn end_budget(&self) {
+        if !self.is_watching.load(Relaxed) {
+            return;
+        }
+        let cpu = CpuRef::this();
+        let mut section = section::own_thread();
+        budget::settle(&mut section, cpu, tsc::now());
+        section.cpu(cpu).watch(false);
+        self.is_watching.store(false, Relaxed);
+        section.leave_quietly();
+    }
+}
+
+/// The slice of the running thread is over. Says whether that was its budget's.
+#[inline(never)]
+pub(crate) fn expired(scheduled: &mut Scheduled, cpu: CpuRef) -> bool {
+    let now = tsc::now();
+    if scheduled.cpu(cpu).charged.is_none() {
+        return false;
+    }
+    // It may have died meanwhile.
+    budget::settle(scheduled, cpu, now);
+    let Some(account) = scheduled.cpu(cpu).charged else {
+        return true;
+    };
+    if account.charge(now) {
+        timers::insert(scheduled, timers::SLICE, account.exhaustion());
+        return true;
+    }
+    let me = TcbRef::current();
+    let task = Task::of_account(account);
+    let is_own = core::ptr::eq(&raw const task.space, scheduled.look_at(me).space);
+    let is_first = account.tell();
+    let what = match is_own {
+        false => ENDS_CALL,
+        true if is_first && task.faults_at_overrun() => STOPS,
+        true if task.pending.is_some() => return true,
+        true => THROTTLES,
+    };
+    if is_first {
+        percpu::count(&task.nr_overruns);
+        trace!(budget_overrun, task.port.thread().tid().raw(), what);
+    }
+    match what {
+        STOPS => task.stop_at_next(me, FaultKind::BudgetOverrun),
+        ENDS_CALL => task.end_call(scheduled, cpu, account, now),
+        _ => task.throttle(scheduled, cpu, account),
+    }
+    if is_first && what != STOPS {
+        scheduled.nest(|| task.tell_supervisor());
+    }
+    true
+}
+
+/// The period of this task begins anew.
+fn refill(number: usize, _: Expiry) {
+    let Some(task) = all().get(number) else {
+        return;
+    };
+    let thread = task.port.thread();
+    let mut section = section::own_irq();
+    trace!(budget_refill, thread.tid().raw());
+    let t = section.thread(thread);
+    t.state &= !THROTTLED;
+    if t.state == 0 {
+        sched::enqueue(&mut section, thread);
+    }
+    section.release();
+}
+
+impl Task {
+    fn faults_at_overrun(&self) -> bool {
+        let budget = self.program.budget.as_ref();
+        budget.is_some_and(|it| it.overrun == Overrun::Fault)
+    }
+
+    /// The running thread, which is the task's, does not run before the period's end, wherever it is.
+    fn throttle(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account) {
+        let me = TcbRef::current();
+        let t = scheduled.thread(me);
+        let (was_ready, tid, prio) = (t.state == 0, t.tid, t.prio);
+        t.state |= THROTTLED;
+        if was_ready {
+            let (rq, links) = scheduled.ready(cpu);
+            rq.dequeue(links, tid, prio);
+        }
+        percpu::set_need_resched();
+        let id = soft_timer::kernels(timer_of(self.number()));
+        timers::insert(scheduled, id, account.end());
+    }
+
+    /// The next instruction of the task's thread in ring 3, which runs or is ready, raises this fault.
+    fn stop_at_next(&self, thread: TcbRef, kind: FaultKind) {
+        // SAFETY: a trap frame lies before the block; the thread is interrupted, so it is there, and nobody else uses it.
+        let trap = unsafe { &mut *thread.frame().cast_mut() };
+        let rip = if trap.cs & 3 != 0 {
+            core::mem::replace(&mut trap.rip, Pending::PLACE)
+        } else {
+            // In a call, or in its end: then nobody looks at it.
+            Frame::of(thread).rip.swap(Pending::PLACE, Relaxed)
+        };
+        self.pending.set(kind, rip);
+        // The short way of a fault would not know what it is.
+        jump_label::listens(true);
+    }
+
+    /// The fault that there was in store for it, if any.
+    pub(super) fn take_pending(&self) -> Option<(FaultKind, u64)> {
+        let pending = self.pending.take();
+        if pending.is_some() {
+            jump_label::listens(false);
+        }
+        pending
+    }
+
+    /// Its thread, which has called, waits no longer: whoever serves it has used its budget.
+    fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account, now: u64) {
+        account.loan.fetch_add(1, Relaxed);
+        let caller = self.port.thread();
+        let owner = scheduled.with_kernel(|kernel| {
+            // Its time may have come, and it has yet to learn of that.
+            let mutex = kernel.mutex_of(caller)?;
+            // SAFETY: a task waits for nothing else while it lends its budget, and a port begins with what is waited for.
+            let port = unsafe { &*core::ptr::from_ref(mutex).cast::<Port>() };
+            // Else it has yet to be received.
+            if port.caller.load(Relaxed) == caller.as_ptr() as usize {
+                port.caller.store(GONE, Relaxed);
+            }
+            let frame = Frame::of(caller);
+            frame.set_message(&[0; WORDS]);
+            frame.give(Err(Error::BudgetSpent));
+            wait::leave_queue(kernel, caller);
+            kernel.thread(caller).woken = Woken::Object;
+            Some(mutex.waiter_gone(kernel, caller))
+        });
+        if owner.is_some() {
+            sched::wake(scheduled, caller, Woken::Object);
+        }
+        budget::settle(scheduled, cpu, now);
+        if let Some(owner) = owner.flatten() {
+            scheduled.nest(|| deferred::walk_on(owner));
+        }
+    }
+
+    /// Its supervisor receives what the manifest says.
+    fn tell_supervisor(&self) {
+        let told = self.program.budget.as_ref().map_or(0, |it| it.notification);
+        let supervisor = self.program.supervisor.and_then(|it| all().get(it));
+        if let (Some(supervisor), true) = (supervisor, told != 0) {
+            supervisor.port.raise(told);
+        }
+    }
+}

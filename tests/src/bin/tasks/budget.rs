@@ -1,0 +1,155 @@
+//! Budgets: what becomes of tasks that use more than theirs, and of those beside them.
+
+use takt_kernel::task::{Ended, abi::FaultKind, all};
+use takt_kernel::time::{Instant, Nanos, sleep_until};
+use takt_tests::harness::{Failure, Outcome};
+use takt_tests::{check, check_eq, note, target_test};
+
+use crate::{CLIENT, KEEPER, SERVER, Started, start};
+
+/// Tasks with a budget of 200 µs in each millisecond, and the highest priority.
+const SPENDER: (usize, u64) = (5, 19);
+const STRICT: (usize, u64) = (6, 19);
+/// Their supervisor.
+const WATCHES: (usize, u64) = (KEEPER.0, 20);
+
+const BUDGET: Nanos = Nanos::from_micros(200);
+
+/// What it ends with.
+fn code_of(task: Started) -> Result<u64, Failure> {
+    match task.end()? {
+        Ended::Exited(code) => Ok(code),
+        Ended::Stopped(fault) => Err(Failure::new(format_args!("{fault}"))),
+    }
+}
+
+/// Ends the supervisor; it says how often it was notified, and of what kind of fault it was told.
+fn told(supervisor: Started) -> Result<(u64, u64), Failure> {
+    start(CLIENT, 6)?.succeeds()?;
+    let code = code_of(supervisor)?;
+    Ok((code & 0xffff_ffff, code >> 32))
+}
+
+/// Keeps deadlines for so many periods, at all times within one, beside what has the highest priority; says how late this was at most.
+fn keep_deadlines(periods: u64) -> Result<Nanos, Failure> {
+    let (mut due, mut latest) = (Instant::now(), Nanos::ZERO);
+    let end = due + Nanos::from_millis(periods).to_cycles();
+    while due < end {
+        due = due + Nanos::from_micros(97).to_cycles();
+        sleep_until(due)?;
+        latest = latest.max((Instant::now() - due).to_nanos());
+    }
+    Ok(latest)
+}
+
+fn overruns(task: (usize, u64)) -> u64 {
+    all()[task.0].overruns()
+}
+
+target_test! {
+    /// An endless loop at the highest priority runs for its budget in each period, to some instructions; a thread beside it keeps
+    /// its deadlines, and the supervisor is notified once a period.
+    fn an_endless_loop_is_throttled(Alone) {
+        let supervisor = start(WATCHES, 0)?;
+        let before = overruns(SPENDER);
+        let spender = start(SPENDER, 20 << 8)?;
+        let latest = keep_deadlines(15)?;
+        let code = code_of(spender)?;
+        let (shortest, longest) = (code >> 32, code & 0xffff_ffff);
+        let budget = BUDGET.to_cycles().get();
+        note!("{shortest} to {longest} of {budget} cycles, a deadline beside it was {latest:?} late");
+        check!(longest <= budget, "it ran for {longest} of {budget} cycles");
+        // The rest is what the kernel takes to throttle it and to have it go on.
+        check!(shortest + 1000 >= budget, "it ran for {shortest} of {budget} cycles");
+        check!(latest <= BUDGET + Nanos::from_micros(5), "{latest:?} late");
+        let nr = overruns(SPENDER) - before;
+        check_eq!(nr, 21);
+        check_eq!(told(supervisor)?, (nr, 0));
+        Ok(())
+    }
+
+    /// One that is to be stopped for that is, where it was, and its supervisor is told.
+    fn an_endless_loop_is_stopped(Shared) {
+        let supervisor = start(WATCHES, 0)?;
+        let strict = start(STRICT, 2)?;
+        let Ended::Stopped(fault) = strict.end()? else {
+            return Err(Failure::new(format_args!("it was not stopped")));
+        };
+        check_eq!(fault.kind, FaultKind::BudgetOverrun);
+        check!(fault.rip > 0x80_0000_0000 && fault.rsp > 0x80_0000_0000, "{fault}");
+        check_eq!(told(supervisor)?, (0, FaultKind::BudgetOverrun as u64));
+        Ok(())
+    }
+
+    /// Who is called runs on the caller's budget. When that ends the call does, and the server goes on by itself and is there for the
+    /// next call.
+    fn a_budget_is_lent(Shared) {
+        lent(SPENDER)
+    }
+
+    /// The same of one that is stopped for what it uses itself.
+    fn a_budget_that_is_lent_stops_nobody(Shared) {
+        lent(STRICT)
+    }
+
+    /// Calls without end do not evade it, whichever instruction the budget ends at.
+    fn calls_do_not_evade_a_budget(Shared) {
+        let supervisor = start(WATCHES, 0)?;
+        let server = start(SERVER, 0)?;
+        let before = overruns(SPENDER);
+        let spender = start(SPENDER, 40 << 8 | 3)?;
+        let latest = keep_deadlines(35)?;
+        let nr_spent = code_of(spender)?;
+        let nr = overruns(SPENDER) - before;
+        note!("{nr} overruns, {nr_spent} of them in the server, a deadline beside it was {latest:?} late");
+        check!((39..=41).contains(&nr), "{nr} overruns");
+        check!(nr_spent > 0 && nr_spent < nr, "{nr_spent} of {nr} in the server");
+        check!(latest <= BUDGET + Nanos::from_micros(5), "{latest:?} late");
+        check_eq!(told(supervisor)?, (nr, 0));
+        end(server)
+    }
+}
+
+target_test! {
+    /// Whatever the server does while the budget ends, dying among it: a thread beside both keeps its deadlines, and no reply goes where
+    /// it does not belong.
+    fn a_budget_ends_anywhere(Alone) {
+        for seed in 1..4 {
+            let supervisor = start(WATCHES, SERVER.0 as u32)?;
+            let server = start(SERVER, 0)?;
+            let lives = all()[SERVER.0].generation();
+            let before = overruns(SPENDER);
+            let spender = start(SPENDER, seed << 16 | 100 << 8 | 4)?;
+            let latest = keep_deadlines(95)?;
+            let nr_spent = code_of(spender)?;
+            let nr = overruns(SPENDER) - before;
+            let lives = all()[SERVER.0].generation() - lives;
+            note!("{nr} overruns, {nr_spent} in calls, {lives} lives, {latest:?} late");
+            check!(nr > 20 && nr_spent > 10 && lives > 10);
+            // While it waits its budget is whole again, and is used at the end of its period and in the next one.
+            check!(latest <= BUDGET + BUDGET + Nanos::from_micros(5), "{latest:?} late");
+            end(server)?;
+            let (told, kind) = told(supervisor)?;
+            check_eq!((told, kind), (nr, FaultKind::PageFault as u64));
+        }
+        Ok(())
+    }
+}
+
+fn end(server: Started) -> Outcome {
+    start(CLIENT, 16)?.succeeds()?;
+    server.succeeds()
+}
+
+fn lent(task: (usize, u64)) -> Outcome {
+    let supervisor = start(WATCHES, 0)?;
+    let server = start(SERVER, 0)?;
+    let before = overruns(task);
+    let code = code_of(start(task, 5 << 8 | 1)?)?;
+    check_eq!(code, 0);
+    check_eq!(overruns(task) - before, 5);
+    let (nr, fault) = told(supervisor)?;
+    check_eq!(fault, 0);
+    note!("{nr} notifications");
+    end(server)
+}

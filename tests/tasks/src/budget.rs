@@ -1,0 +1,157 @@
+//! What uses up budgets, and who is told of that.
+
+use core::arch::x86_64::_rdtsc;
+
+use takt_user::abi::fault;
+use takt_user::{Error, NEVER, Peer, exit, receive, reply, reply_and_receive, time};
+
+const SERVER: Peer = Peer::new(0);
+
+/// Asks the server to work for so many nanoseconds.
+pub(crate) const WORK: u64 = u64::MAX;
+
+/// A gap is where the task did not run for so many cycles.
+const GAP: u64 = 20_000;
+
+fn now() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { _rdtsc() }
+}
+
+/// Works until the time is this.
+pub(crate) fn work_until(end: u64) {
+    while time() < end {}
+}
+
+pub(crate) fn run(what: u64) {
+    match what & 0xff {
+        0 => exit(stretches(what >> 8)),
+        1 => exit(spent(what >> 8)),
+        2 => loop {
+            core::hint::spin_loop();
+        },
+        3 => exit(ping_pong(what >> 8)),
+        4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
+        _ => exit(95),
+    }
+}
+
+/// Runs on and on, and says how long the shortest and the longest of so many stretches were between two gaps, in cycles.
+fn stretches(count: u64) -> u64 {
+    let (mut shortest, mut longest) = (u64::MAX, 0);
+    let mut before = now();
+    let mut begun = before;
+    // The first one was not whole.
+    let mut nr = 0;
+    while nr <= count {
+        let at = now();
+        if at - before > GAP {
+            if nr > 0 {
+                shortest = shortest.min(before - begun);
+                longest = longest.max(before - begun);
+            }
+            nr += 1;
+            begun = at;
+        }
+        before = at;
+    }
+    shortest << 32 | longest
+}
+
+/// Has the server work for longer than its budget is, as often as this: each time the call ends without a reply, and the server is
+/// there again for the next one.
+fn spent(rounds: u64) -> u64 {
+    for round in 0..rounds {
+        let begun = time();
+        if SERVER.call([WORK, 500_000, 0, 0, 0, 0]) != Err(Error::BudgetSpent) {
+            return 1 + 4 * round;
+        }
+        if time() - begun < 150_000 {
+            return 2 + 4 * round;
+        }
+        // Not the reply to the message before.
+        let answer = SERVER.call([10 + round, 0, 0, 0, 0, 0]);
+        if answer.map(|words| words[0]) != Ok(10 + round + 2) {
+            return 3 + 4 * round;
+        }
+    }
+    0
+}
+
+/// Calls the server as often as it can until its time is up; says how often it was told that its budget was spent.
+fn ping_pong(millis: u64) -> u64 {
+    let end = time() + millis * 1_000_000;
+    let mut nr_spent = 0;
+    while time() < end {
+        match SERVER.call([10, 0, 0, 0, 0, 0]) {
+            Ok(answer) if answer[0] == 12 => {}
+            Err(Error::BudgetSpent) => nr_spent += 1,
+            _ => exit(94),
+        }
+    }
+    nr_spent
+}
+
+/// Has the server do whatever it can do while it is called, also die, until its time is up. The budget so ends anywhere in it. Says
+/// how often it was told that.
+fn hostile(millis: u64, seed: u64) -> u64 {
+    let end = time() + millis * 1_000_000;
+    let (mut random, mut nr_spent) = (seed | 1, 0);
+    while time() < end {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let word = match random >> 60 {
+            0 => 1,
+            1 => 4,
+            2..8 => 10,
+            _ => WORK,
+        };
+        let late = time() + random % 300_000;
+        let message = [word, random % 50_000, 0, 0, 0, 0];
+        let answer = match random >> 56 & 3 {
+            0 => SERVER.call_until(message, late),
+            _ => SERVER.call(message),
+        };
+        match answer {
+            // Nobody else's reply.
+            Ok(answer)
+                if word != 1
+                    && (answer[1] == message[1] || word == 10 && answer[1] == message[1] + 3) => {}
+            Err(Error::BudgetSpent) => nr_spent += 1,
+            Err(Error::TimedOut) => {}
+            Err(Error::Dead | Error::Stale) => {
+                let _ = SERVER.renew();
+            }
+            _ => exit(93),
+        }
+    }
+    nr_spent
+}
+
+/// Supervises: counts the notifications that it receives, up to the first call; a fault stops its task, or has it begin anew if that
+/// is the one whose number it is told. It ends with the count and, above it, the kind of the last fault.
+pub(crate) fn watch(restarts: u64) {
+    let (mut nr, mut kind) = (0, 0);
+    let mut received = receive(!0 >> 2, NEVER);
+    loop {
+        let Ok(came) = received else { exit(1 << 32) };
+        nr += u64::from(came.bits != 0);
+        received = match came.call {
+            None => receive(!0 >> 2, NEVER),
+            Some(call) if call.is_fault => {
+                kind = call.message[fault::KIND];
+                let mut answer = [0; 6];
+                answer[0] = match u64::from(call.badge) == restarts {
+                    true => fault::RESTART,
+                    false => fault::STOP,
+                };
+                reply_and_receive(answer, !0 >> 2, NEVER)
+            }
+            Some(_) => {
+                let _ = reply([0; 6]);
+                exit(kind << 32 | nr);
+            }
+        };
+    }
+}
