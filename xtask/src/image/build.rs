@@ -22,9 +22,9 @@ use console::Term;
 
 use super::lean::{self, Kept};
 use super::tasks;
-use crate::paths;
 use crate::run::words;
 use crate::term::{WithHelp, write_stderr};
+use crate::{output, paths};
 
 /// The one target.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -89,22 +89,38 @@ pub struct Built {
     pub kept: Kept,
 }
 
-/// The folders in which cargo keeps the crates' sources; those with a space in their names cannot stand among the flags.
-fn registries() -> Vec<PathBuf> {
+/// Flags for the folders in which cargo keeps the crates' sources: panics name the file that they come from, and crates lie
+/// elsewhere on each machine. Folders with a space in their names cannot stand among the flags.
+fn remaps() -> Vec<String> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
         let home = env::var_os("HOME")?;
         Some(PathBuf::from(home).join(".cargo"))
     });
     let entries = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok());
-    let mut dirs: Vec<_> = entries
+    let mut flags: Vec<_> = entries
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| !path.to_string_lossy().contains(char::is_whitespace))
+        .map(|entry| format!("--remap-path-prefix={}=/registry", entry.path().display()))
+        .filter(|flag| !flag.contains(char::is_whitespace))
         .collect();
-    dirs.sort();
-    dirs
+    flags.sort();
+    flags
+}
+
+/// The same flags as one that names a file with them. Where such a flag stands among the others cargo leaves all of them out
+/// of the crates' file names, and what was built with others is built anew each time.
+fn remaps_by_file() -> Result<Vec<String>> {
+    let dir = paths::target();
+    let file = dir.join("image-build.flags");
+    let flag = format!("@{}", file.display());
+    let flags = remaps();
+    if flag.contains(char::is_whitespace) {
+        return Ok(flags);
+    }
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    output::write_or_nothing(&file, flags.join("\n").as_bytes())?;
+    Ok(vec![flag])
 }
 
 /// The variables of all builds of images with feature `function`, or without.
@@ -212,16 +228,15 @@ impl Recipe {
         paths::target().join(name)
     }
 
-    /// Environment variables that the build gets besides what is inherited.
-    fn variables(&self) -> Vec<(&'static str, String)> {
+    /// Environment variables that the build gets besides what is inherited, with these flags among the compiler's.
+    fn variables(&self, remaps: &[String]) -> Vec<(&'static str, String)> {
         let mut flags = match self.profile() {
             // What they are for, the reports' backtraces, is left out there.
             "small" => RUSTFLAGS.replace("force-frame-pointers=yes", "force-frame-pointers=no"),
             _ => RUSTFLAGS.to_owned(),
         };
-        // Panics name the file that they come from, and crates lie elsewhere on each machine.
-        for dir in registries() {
-            flags.push_str(&format!(" --remap-path-prefix={}=/registry", dir.display()));
+        for flag in remaps {
+            flags += &format!(" {flag}");
         }
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;
@@ -276,7 +291,7 @@ impl Recipe {
     #[must_use]
     pub fn to_shell(&self) -> String {
         let variables: Vec<_> = self
-            .variables()
+            .variables(&remaps())
             .iter()
             .map(|(name, value)| format!("{name}='{value}'"))
             .collect();
@@ -307,7 +322,7 @@ impl Recipe {
     /// Has cargo build it, and gives cargo's messages in JSON.
     pub(super) fn run_cargo(&self) -> Result<Vec<u8>> {
         let progress = Progress::start(&self.name, self.verbose);
-        let mut cargo = self.command();
+        let mut cargo = self.command(&remaps_by_file()?);
         if let Some(manifest) = &self.manifest {
             cargo.env("TAKT_TASKS", tasks::pack(manifest, self.verbose)?.source);
         }
@@ -337,7 +352,7 @@ impl Recipe {
         Ok(output.stdout)
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, remaps: &[String]) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         for (name, _) in env::vars_os() {
             if disturbs(&name.to_string_lossy()) {
@@ -347,7 +362,7 @@ impl Recipe {
         cargo
             .args(self.arguments())
             .arg("--message-format=json-render-diagnostics")
-            .envs(self.variables())
+            .envs(self.variables(remaps))
             .current_dir(paths::workspace())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -469,6 +484,20 @@ mod tests {
         ] {
             assert!(!disturbs(name), "{name}");
         }
+    }
+
+    #[test]
+    fn flags_are_part_of_the_file_names() {
+        let flags = remaps_by_file().unwrap();
+        let [flag] = flags.as_slice() else {
+            panic!("{flags:?}")
+        };
+        let file = flag.strip_prefix('@').unwrap();
+        let lines = fs::read_to_string(file).unwrap();
+        assert!(lines.lines().eq(remaps()), "{lines}");
+        let variables = Recipe::takt(0).variables(&flags);
+        let is_remap = |(_, value): &(_, String)| value.contains("--remap-path-prefix");
+        assert!(!variables.iter().any(is_remap), "{variables:?}");
     }
 
     #[test]
