@@ -1,7 +1,7 @@
 //! [`IrqLock`]: what threads, interrupt handlers and other CPUs change, each alone.
 
 use spin::Mutex;
-use takt_kernel::preempt;
+use takt_kernel::{preempt, proof};
 
 /// A spin lock that is held with interrupts off.
 ///
@@ -22,7 +22,15 @@ impl<T> IrqLock<T> {
     #[inline(always)]
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let guard = preempt::irq_save();
-        let result = act(&mut self.0.lock());
+        let mut value = loop {
+            if let Some(value) = self.0.try_lock() {
+                break value;
+            }
+            proof::waits_for_lock();
+            core::hint::spin_loop();
+        };
+        let result = act(&mut value);
+        drop(value);
         guard.restore();
         result
     }

@@ -6,7 +6,7 @@ use core::sync::atomic::{
 };
 
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{apic, interrupts, jump_label};
+use crate::arch::{apic, interrupts, jump_label, proof};
 use crate::config::MAX_CPUS;
 
 jump_label::keys! {
@@ -71,6 +71,7 @@ pub(crate) fn kick(cpu: CpuRef) {
         cpu.apic_id.get(),
         u32::from(interrupts::KICK_VECTOR) | 1 << 14,
     );
+    proof::not_alone!("nobody kicks the only CPU");
 }
 
 /// [`kick`] when this CPU gives up the kernel lock, which is held the shorter for that.

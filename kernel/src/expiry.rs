@@ -8,6 +8,7 @@ use takt_scheduler::{ThreadId, TimerId};
 use crate::arch::apic;
 use crate::arch::interrupts::{KICK_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::clock::Instant;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpus::{self, is_smp};
@@ -56,6 +57,7 @@ fn handle_timer(at: u64) -> Section<Irq, Scheduled> {
 
 /// The handler of a kick: does what other CPUs want of this one.
 pub(crate) extern "C" fn kick_interrupt(at: u64) -> IrqExit {
+    proof::not_alone!("nobody kicks the only CPU");
     apic::end_of_interrupt();
     cpus::stand_still();
     let cpu = CpuRef::this();
@@ -111,6 +113,7 @@ fn expire(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
 #[inline(never)]
 fn expire_others(scheduled: &mut Scheduled, cpu: CpuRef, at: u64) {
     while !apic::is_other_pending() {
+        proof::bounded!("timers that are due behind the first");
         let next = scheduled.cpu(cpu).timers.pop_further_expired(at);
         if !next.is_some_and(|next| run(scheduled, cpu, next, at)) {
             return;

@@ -29,6 +29,7 @@ pub mod how_it_is_built {}
 pub mod irq;
 pub mod machine;
 pub mod preempt;
+pub mod proof;
 pub mod smp;
 pub mod sync;
 #[cfg(feature = "tasks")]

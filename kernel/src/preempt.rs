@@ -5,7 +5,7 @@
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 
-use crate::arch::{interrupts, percpu};
+use crate::arch::{interrupts, percpu, proof};
 use crate::thread::tcb::{GUARDS, TcbRef};
 use crate::{probe, section, switch};
 
@@ -88,8 +88,15 @@ pub fn irq_save() -> IrqGuard {
     // SAFETY: the running thread's own block; an interrupt never finds it changed, since it would have to come between.
     let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
     let counts = interrupts::are_enabled_in(flags) || *depth & GUARDS != 0;
+    if cfg!(feature = "asserts") && interrupts::are_enabled_in(flags) {
+        assert!(
+            *depth & GUARDS == 0,
+            "interrupts are on in spite of a guard"
+        );
+    }
     if counts {
         *depth += 1;
+        proof::guard_begins!();
     }
     IrqGuard {
         counts,
@@ -137,7 +144,9 @@ impl IrqGuard {
         // SAFETY: the running thread's own block, and interrupts are off since its first guard.
         let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
         *depth -= 1;
+        proof::guard_ends!();
         if *depth & GUARDS != 0 {
+            proof::guards_left!();
             return;
         }
         // A wake-up inside made a switch due. Interrupts are enabled, and said to be, at its end.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use takt_scheduler::TimerId;
 
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::clock::Instant;
 #[cfg(feature = "osnoise")]
 use crate::config::MAX_CPUS;
@@ -240,6 +241,7 @@ pub(crate) const fn kernels(number: usize) -> TimerId {
 #[inline(always)]
 pub(crate) fn expired(scheduled: &mut Scheduled, id: TimerId, expiry: Expiry) {
     let index = id.index() - MAX_THREADS;
+    proof::targets!("a timer's function");
     // SAFETY: ids from MAX_THREADS up belong to slots, and only timers that were handed out are ever armed.
     let slot = unsafe { &*place_of(index) };
     // SAFETY: a slot that was handed out has a function.

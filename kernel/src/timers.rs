@@ -7,6 +7,7 @@ use takt_scheduler::{Inserted, Insertion, TimerId};
 
 use crate::arch::apic;
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::clock::Instant;
 use crate::probe::trace;
 use crate::section::{self, Kind, Scheduled, Section};
@@ -64,6 +65,7 @@ fn insert_among<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadli
 fn insert_in_steps<K: Kind>(mut section: Section<K, Scheduled>, id: TimerId, deadline: u64) {
     let mut insertion = Insertion::NEW;
     loop {
+        proof::bounded!("steps along the list of timers by an interrupt that arms one");
         section = section.anew();
         let timers = &mut section.cpu(CpuRef::this()).timers;
         if let Some(inserted) = timers.insert_step(id, deadline, &mut insertion) {

@@ -8,6 +8,7 @@ use takt_scheduler::{Priority, ThreadId};
 use super::mutex_state::RawMutex;
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
@@ -83,6 +84,7 @@ pub(crate) fn walk(from: ThreadId) -> Result<(), Error> {
 pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
     let mut walk = Walk::behind(nr_visited.into(), from);
     while let Some(tid) = walk.pending() {
+        proof::bounded!("threads of a chain of owners that one interrupt walks along");
         let thread = TcbRef::of(tid);
         let mut section = section::enter();
         // Inside, where a block does not become another CPU's thread's.

@@ -19,6 +19,7 @@ use takt_scheduler::pi::{Check, MAX_CHAIN, PiError};
 
 use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
+use crate::arch::proof;
 use crate::clock::Instant;
 use crate::deferred;
 use crate::error::Error;
@@ -113,6 +114,7 @@ impl RawMutex {
                 if self.try_lock() {
                     return Ok(false);
                 }
+                proof::not_alone!("nobody else takes or gives a mutex meanwhile");
                 continue;
             }
             let owner = living_owner(kernel, word)?;
@@ -122,6 +124,7 @@ impl RawMutex {
             if self.contend(kernel, word, owner) {
                 break owner;
             }
+            proof::not_alone!("nobody else takes or gives a mutex meanwhile");
         };
         let t = kernel.thread(me);
         t.blocked_on = self;

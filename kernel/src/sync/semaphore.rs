@@ -8,6 +8,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use crate::arch::proof;
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::sched;
@@ -191,7 +192,7 @@ impl Semaphore {
             }
             match self.count.compare_exchange(0, CONTENDED, Relaxed, Relaxed) {
                 Ok(_) | Err(CONTENDED) => return false,
-                Err(_) => {}
+                Err(_) => proof::not_alone!("nobody else takes or gives a permit meanwhile"),
             }
         }
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_tracer::ring::{self, CpuRing, Word};
 
 use crate::arch::jump_label::{self, Writable};
+use crate::arch::proof;
 use crate::clock::{Instant, Nanos};
 use crate::compact::apart;
 use crate::config::MAX_CPUS;
@@ -38,6 +39,7 @@ pub(super) fn tell_current() {
 #[inline(never)]
 pub(super) fn each_ring(act: fn(RingOf)) {
     for cpu in crate::cpus::bits(crate::cpus::online()) {
+        proof::bounded!("CPUs whose rings are told");
         act(RingOf::new(cpu));
     }
 }

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_tracer::{event, event_class};
 
 use super::latency;
-use crate::arch::{interrupts, percpu, tsc};
+use crate::arch::{interrupts, percpu, proof, tsc};
 use crate::clock::{Instant, Nanos};
 use crate::compact::apart;
 use crate::error::Error;
@@ -99,6 +99,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
     let mut last = tsc::now();
     let end = last + width;
     loop {
+        proof::bounded!("looks at the clock in hwlat's width");
         let first = tsc::now();
         let second = tsc::now();
         let (outer, inner) = (first - last, second - first);

@@ -15,7 +15,7 @@ use super::{control, snapshot};
 use crate::arch::jump_label::{self, Key, number};
 use crate::arch::place::TIMED;
 use crate::arch::stop::Text;
-use crate::arch::{divert, percpu};
+use crate::arch::{divert, percpu, proof};
 use crate::clock::{self, Cycles, Nanos};
 use crate::compact::{based, counted, rolled};
 use crate::config::MAX_CPUS;
@@ -72,10 +72,16 @@ pub fn set_max(latency: Nanos) {
     set_max_cycles(cycles_of(latency.get()));
 }
 
+/// Another CPU changes what is kept.
+#[inline(always)]
+fn waits() {
+    proof::not_alone!("with interrupts off nobody else changes the latency that is kept");
+}
+
 #[inline(never)]
 pub(super) fn set_max_cycles(cycles: u64) {
     without_interrupts(|| {
-        let nr = TAKT_LATENCY.begin();
+        let nr = TAKT_LATENCY.begin(waits);
         MAX.store(cycles, Relaxed);
         if cycles == 0 {
             TAKT_LATENCY.forget();
@@ -127,7 +133,7 @@ fn cycles_of(nanos: u64) -> u64 {
 #[must_use]
 pub fn last() -> Option<Latency> {
     without_interrupts(|| {
-        let nr = TAKT_LATENCY.begin();
+        let nr = TAKT_LATENCY.begin(waits);
         let kept = TAKT_LATENCY.kept();
         TAKT_LATENCY.end(nr);
         kept
@@ -219,6 +225,7 @@ fn set_hooks(text: &mut Text, places: Places, key: Key, on: bool) {
     }
     places::set_tracer(text, places, on);
     for key in rolled(&[key, &TIMED]) {
+        proof::bounded!("keys that are switched");
         jump_label::set(text, number(key), on);
     }
     if places.have_interrupts() {
@@ -262,7 +269,7 @@ pub(super) fn note(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool
 fn keep(cycles: u64, started_at: u32, ended_at: u32, tid: u8) -> bool {
     without_interrupts(|| {
         let block = based(&TAKT_LATENCY);
-        let mut nr = block.begin();
+        let mut nr = block.begin(waits);
         // Another CPU may have kept a longer one meanwhile.
         let is_kept = is_kept(block, cycles) && control::is_on();
         if is_kept {

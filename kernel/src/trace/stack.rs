@@ -17,9 +17,9 @@ use takt_tracer::event::Event;
 use takt_tracer::{event, event_class};
 
 use super::control;
-use crate::arch::interrupts;
 #[cfg(any(feature = "function", feature = "rules"))]
 use crate::arch::percpu;
+use crate::arch::{interrupts, proof};
 use crate::backtrace::Backtrace;
 use crate::compact::opaque;
 #[cfg(any(feature = "function", feature = "rules"))]
@@ -102,6 +102,7 @@ fn gather(first: &[usize], mut skip: usize) -> Vec<u32, MAX_FRAMES> {
     // Until the first one that is not the tracer's own.
     let mut inside = 1;
     for call in calls {
+        proof::bounded!("calls under way");
         inside = opaque(inside & usize::from(is_tracers(call)));
         if inside != 0 {
             continue;

@@ -25,6 +25,8 @@ const MOST_JOINS: u32 = 16;
 const MOST_CALLS: u32 = 60;
 /// What a call counts as of a function that is not the kernel's.
 pub(crate) const HANDLER: u64 = 1 << 32;
+/// What a round counts as of an instruction that repeats itself as often as a library's function is told.
+pub(crate) const REPEATED: u64 = 1 << 48;
 /// The stack of which nothing is known.
 const ANY_STACK: u32 = 2;
 
@@ -172,6 +174,11 @@ impl<'e> Explorer<'e> {
         }
     }
 
+    /// What the sources say.
+    pub(crate) fn marks(&self) -> &Marks {
+        self.marks
+    }
+
     /// Begins with nothing known; the state.
     pub(crate) fn root(&mut self, ip: u64, interrupts: Interrupts) -> u32 {
         let state = self.unknown(ip, interrupts, crate::state::ROOT_STACK);
@@ -228,7 +235,8 @@ impl<'e> Explorer<'e> {
     }
 
     /// Goes on with interrupts on. A thread that has gone on is left here: its functions are looked at by themselves.
-    fn on(&mut self, state: State) {
+    fn on(&mut self, mut state: State) {
+        state.guards = None;
         if self.frames.get(state.frame).root != 0 {
             self.state(state);
         }
@@ -241,10 +249,11 @@ impl<'e> Explorer<'e> {
             return nr;
         }
         let key = alike(&state);
-        let most = if state.interrupts == Interrupts::On {
-            self.rung.alike_on
-        } else {
-            self.rung.alike
+        let most = match state.interrupts {
+            // What is counted here is not counted by what differs.
+            _ if self.marks.rounds(state.ip).is_some() => 0,
+            Interrupts::On => self.rung.alike_on,
+            Interrupts::Off | Interrupts::Shadow => self.rung.alike,
         };
         let (nr, joined) = self.alike.entry(key).or_default();
         if *nr >= most {
@@ -331,7 +340,7 @@ impl<'e> Explorer<'e> {
         let mut is_first = true;
         loop {
             let ip = state.ip;
-            if !is_first && image.leaders.contains(&ip) {
+            if !is_first && (image.leaders.contains(&ip) || self.marks.rounds(ip).is_some()) {
                 return self.go(from, cost, state);
             }
             is_first = false;
@@ -342,6 +351,23 @@ impl<'e> Explorer<'e> {
                 self.visited.insert(ip);
             }
             if self.marks.is_unreached(ip) {
+                return;
+            }
+            if let Some((is_kept, nr)) = self.marks.flags(ip) {
+                let flags = state.registers[nr].plain();
+                match (is_kept, state.kept) {
+                    (true, _) => {
+                        state.kept = (flags.known & IF != 0).then_some(flags.bits & IF != 0)
+                    }
+                    (false, Some(on)) => {
+                        state.registers[nr] = Value::bits(IF, if on { IF } else { 0 });
+                    }
+                    (false, None) => {}
+                }
+            }
+            if let Some(guard) = self.marks.guard(ip)
+                && !state.note(guard)
+            {
                 return;
             }
             let is_last = state.interrupts == Interrupts::Shadow;
@@ -431,6 +457,7 @@ impl<'e> Explorer<'e> {
                 state.ip = it.next_ip();
                 if state.interrupts == Interrupts::On {
                     state.interrupts = Interrupts::Off;
+                    state.guards = Some(0);
                     let to = self.state(state.clone());
                     self.start(ip, to);
                     return Some(false);

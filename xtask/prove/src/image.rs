@@ -140,6 +140,7 @@ impl Image {
         start: u64,
         code: &[u8],
         symbols: impl Iterator<Item = (&'n str, u64)>,
+        marks: Vec<u8>,
     ) -> Self {
         let mut image = Self {
             bytes: Vec::new(),
@@ -150,7 +151,7 @@ impl Image {
             regions: symbols.map(|(name, at)| (at, name.to_owned())).collect(),
             symbols: HashMap::new(),
             objects: BTreeMap::new(),
-            marks: Vec::new(),
+            marks,
             taken: BTreeSet::new(),
             leaders: BTreeSet::new(),
         };

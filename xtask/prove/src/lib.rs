@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod cost;
 mod cpu;
 mod explore;
 mod flags;
@@ -26,4 +27,5 @@ mod tests;
 mod value;
 
 pub use explore::Refusal;
-pub use prove::{Proof, Refused, SCHEMA, Stretch, prove};
+pub use marks::Mark;
+pub use prove::{Growth, Proof, Refused, SCHEMA, Stretch, prove};

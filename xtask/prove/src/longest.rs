@@ -1,28 +1,49 @@
 //! The longest way from each state to where interrupts are on.
+//!
+//! Ways are cut at the places by which the sources count the rounds of loops. From state to such a place, from one to the next, and
+//! from one to the end there is no circle left, or it is a loop without a bound. How often a stretch comes to these places is
+//! what they count, n: so it takes the longest way to one, n times the longest from one to the next, and the longest to the end.
 
-use crate::explore::{Edge, Explorer, HANDLER, Refusal, To};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::cost::Cost;
+use crate::explore::{Edge, Explorer, Refusal, To};
 
 /// What is known of the ways from a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// None of them comes to an end with interrupts on: the system ends in a fault report.
     Fatal,
-    /// The most instructions, the edge by which they are reached, and the most calls of handlers.
-    Most(u64, u32, u64),
+    /// The most, and the way: the first instructions of its blocks, then its last one.
+    Most(Cost, Vec<u64>),
     /// Nothing, because of this.
     Refused(Refusal, u64),
 }
 
+/// The longest ways from one state.
+#[derive(Clone, Debug, Default)]
+struct Ways {
+    /// To the next place that counts, and the first edge.
+    on: Option<(Cost, u32)>,
+    /// To the end, without coming to one.
+    out: Option<(Cost, u32)>,
+    /// Why nothing is known.
+    refused: Option<(Refusal, u64)>,
+}
+
 /// By state.
 #[derive(Debug)]
-pub(crate) struct Longest(Vec<Option<Bound>>);
+pub(crate) struct Longest<'e, 'x> {
+    explorer: &'e Explorer<'x>,
+    ways: Vec<Ways>,
+}
 
-impl Longest {
-    pub(crate) fn new(explorer: &Explorer<'_>) -> Self {
+impl<'e, 'x> Longest<'e, 'x> {
+    pub(crate) fn new(explorer: &'e Explorer<'x>) -> Self {
         let nr = explorer.states.len();
         let mut search = Search {
             explorer,
-            bounds: vec![None; nr],
+            ways: vec![None; nr],
             index: vec![0; nr],
             low: vec![0; nr],
             next: 1,
@@ -33,19 +54,152 @@ impl Longest {
                 search.visit(root);
             }
         }
-        Self(search.bounds)
+        Self {
+            explorer,
+            ways: search
+                .ways
+                .into_iter()
+                .map(Option::unwrap_or_default)
+                .collect(),
+        }
     }
 
-    /// What is known from a state on.
-    pub(crate) fn of(&self, state: u32) -> Bound {
-        self.0[state as usize].unwrap_or(Bound::Fatal)
+    /// What is known from a state on, and the places that count which it may come to.
+    pub(crate) fn of(&self, state: u32) -> (Bound, BTreeSet<u64>) {
+        let marks = self.marks(state as usize);
+        let places = marks
+            .iter()
+            .map(|it| self.explorer.states[*it].ip)
+            .collect();
+        (self.bound(state as usize, &marks), places)
+    }
+
+    fn bound(&self, state: usize, marks: &[usize]) -> Bound {
+        let all = std::iter::once(&state).chain(marks);
+        if let Some((why, at)) = all.filter_map(|it| self.ways[*it].refused).next() {
+            return Bound::Refused(why, at);
+        }
+        let ways = &self.ways[state];
+        let straight = || match &ways.out {
+            Some((cost, _)) => Bound::Most(cost.clone(), self.way_out(state)),
+            None => Bound::Fatal,
+        };
+        let (on, way) = match &ways.on {
+            _ if number(self.explorer, state).is_some() => (Cost::default(), Vec::new()),
+            Some((on, _)) => (on.clone(), self.way_on(state)),
+            None => return straight(),
+        };
+        let mut rounds: BTreeMap<usize, Cost> = BTreeMap::new();
+        let mut last: Option<(Cost, u32)> = None;
+        for mark in marks {
+            if let (Some(by), Some((cost, _))) =
+                (number(self.explorer, *mark), &self.ways[*mark].on)
+            {
+                rounds.entry(by).or_default().raise(cost);
+            }
+            let out = self.ways[*mark].out.as_ref().map(|it| it.0.clone());
+            longer(&mut last, out, *mark as u32);
+        }
+        let Some((out, last)) = last else {
+            // Round and round, or into a fault report.
+            return match rounds.is_empty() {
+                true => straight(),
+                false => Bound::Refused(Refusal::Loop, self.explorer.states[marks[0]].ip),
+            };
+        };
+        let mut most = on.plus(&out);
+        for (by, cost) in rounds {
+            most = most.plus(&cost.times(by));
+        }
+        let mut way = way;
+        way.extend(self.way_out(last as usize));
+        if let Some((out, _)) = &ways.out
+            && most.raise(out)
+        {
+            way = self.way_out(state);
+        }
+        Bound::Most(most, way)
+    }
+
+    /// The states that count which can be come to from one.
+    fn marks(&self, from: usize) -> Vec<usize> {
+        let mut seen = HashSet::from([from]);
+        let mut work = vec![from];
+        let mut found = Vec::new();
+        while let Some(state) = work.pop() {
+            if number(self.explorer, state).is_some() {
+                found.push(state);
+            }
+            for edge in &self.explorer.edges[state] {
+                if let To::State(to) = edge.to
+                    && seen.insert(to as usize)
+                {
+                    work.push(to as usize);
+                }
+            }
+        }
+        found
+    }
+
+    /// The longest way to a place that counts.
+    fn way_on(&self, from: usize) -> Vec<u64> {
+        let mut path = Vec::new();
+        let mut state = from;
+        while let Some((_, edge)) = self.ways[state].on {
+            path.push(self.explorer.states[state].ip);
+            let To::State(to) = self.explorer.edges[state][edge as usize].to else {
+                break;
+            };
+            state = to as usize;
+            if number(self.explorer, state).is_some() {
+                break;
+            }
+        }
+        path
+    }
+
+    /// The longest way to the end.
+    fn way_out(&self, from: usize) -> Vec<u64> {
+        let mut path = Vec::new();
+        let mut state = from;
+        while let Some((_, edge)) = self.ways[state].out {
+            path.push(self.explorer.states[state].ip);
+            match self.explorer.edges[state][edge as usize].to {
+                To::State(to) => state = to as usize,
+                To::End(ip) => {
+                    path.push(ip);
+                    break;
+                }
+                To::Fatal(_) | To::Refused(..) => break,
+            }
+        }
+        path
     }
 }
 
-/// Tarjan's search for strongly connected components, which come in the order in which bounds can be told.
+/// What a state counts.
+fn number(explorer: &Explorer<'_>, state: usize) -> Option<usize> {
+    explorer.marks().rounds(explorer.states[state].ip)
+}
+
+/// Keeps what is not less than both, and which of them has more instructions.
+fn longer(most: &mut Option<(Cost, u32)>, other: Option<Cost>, by: u32) {
+    match (most.as_mut(), other) {
+        (Some((cost, of)), Some(other)) => {
+            if cost.raise(&other) {
+                *of = by;
+            }
+        }
+        (None, Some(other)) => *most = Some((other, by)),
+        (_, None) => {}
+    }
+}
+
+/// Tarjan's search for strongly connected components, which come in the order in which ways can be told. Edges to places that
+/// count are none to it.
 struct Search<'e, 'x> {
     explorer: &'e Explorer<'x>,
-    bounds: Vec<Option<Bound>>,
+    ways: Vec<Option<Ways>>,
     /// From 1, 0 for none.
     index: Vec<u32>,
     low: Vec<u32>,
@@ -62,13 +216,13 @@ impl Search<'_, '_> {
             match self.explorer.edges[state].get(*at) {
                 Some(Edge {
                     to: To::State(to), ..
-                }) => {
+                }) if number(self.explorer, *to as usize).is_none() => {
                     *at += 1;
                     let to = *to as usize;
                     if self.index[to] == 0 {
                         self.open(to);
                         work.push((to, 0));
-                    } else if self.bounds[to].is_none() {
+                    } else if self.ways[to].is_none() {
                         self.low[state] = self.low[state].min(self.index[to]);
                     }
                 }
@@ -99,10 +253,11 @@ impl Search<'_, '_> {
         let members = self.open.split_off(at);
         let goes_round = |state: usize| {
             let edges = &self.explorer.edges[state];
-            edges.iter().any(|it| it.to == To::State(state as u32))
+            let itself = To::State(state as u32);
+            edges.iter().any(|it| it.to == itself) && number(self.explorer, state).is_none()
         };
         if members.len() == 1 && !goes_round(first) {
-            self.bounds[first] = Some(self.bound(first));
+            self.ways[first] = Some(self.of_one(first));
             return;
         }
         let state = |it: &usize| &self.explorer.states[*it];
@@ -111,35 +266,40 @@ impl Search<'_, '_> {
             .iter()
             .min_by_key(|it| (depth(it), state(it).ip))
             .unwrap_or(&first);
-        let bound = Bound::Refused(Refusal::Loop, state(head).ip);
+        let refused = Some((Refusal::Loop, state(head).ip));
         for member in members {
-            self.bounds[member] = Some(bound);
+            self.ways[member] = Some(Ways {
+                refused,
+                ..Ways::default()
+            });
         }
     }
 
     /// Of a state all of whose followers have theirs.
-    fn bound(&self, state: usize) -> Bound {
-        let mut bound = Bound::Fatal;
+    fn of_one(&self, state: usize) -> Ways {
+        let mut found = Ways::default();
         for (nr, edge) in self.explorer.edges[state].iter().enumerate() {
-            let (own, own_handlers) = (edge.cost % HANDLER, edge.cost / HANDLER);
-            let (cost, handlers) = match edge.to {
-                To::Refused(refusal, ip) => return Bound::Refused(refusal, ip),
-                To::Fatal(_) => continue,
-                To::End(_) => (own, own_handlers),
-                To::State(to) => match self.bounds[to as usize] {
-                    Some(Bound::Most(cost, _, handlers)) => (own + cost, own_handlers + handlers),
-                    Some(Bound::Fatal) | None => continue,
-                    Some(refused) => return refused,
-                },
-            };
-            bound = match bound {
-                Bound::Most(most, at, before) if most >= cost => {
-                    Bound::Most(most, at, before.max(handlers))
+            let own = Cost::of_edge(edge.cost);
+            let (on, out) = match edge.to {
+                To::Refused(refusal, ip) => {
+                    found.refused = found.refused.or(Some((refusal, ip)));
+                    continue;
                 }
-                Bound::Most(_, _, before) => Bound::Most(cost, nr as u32, before.max(handlers)),
-                _ => Bound::Most(cost, nr as u32, handlers),
+                To::Fatal(_) => continue,
+                To::End(_) => (None, Some(own)),
+                To::State(to) if number(self.explorer, to as usize).is_some() => (Some(own), None),
+                To::State(to) => {
+                    let Some(behind) = &self.ways[to as usize] else {
+                        continue;
+                    };
+                    found.refused = found.refused.or(behind.refused);
+                    let add = |it: &Option<(Cost, u32)>| it.as_ref().map(|it| it.0.plus(&own));
+                    (add(&behind.on), add(&behind.out))
+                }
             };
+            longer(&mut found.on, on, nr as u32);
+            longer(&mut found.out, out, nr as u32);
         }
-        bound
+        found
     }
 }

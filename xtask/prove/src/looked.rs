@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, ensure};
 use iced_x86::Mnemonic;
 
-use crate::explore::{Explorer, Machine, Refusal, To};
+use crate::cost::Cost;
+use crate::explore::{Explorer, Machine, Refusal};
 use crate::image::Image;
 use crate::longest::{Bound, Longest};
 use crate::state::Interrupts;
@@ -27,7 +28,12 @@ pub(crate) struct Rung {
     pub(crate) most: usize,
 }
 
-const RUNGS: [Rung; 4] = [
+const RUNGS: [Rung; 5] = [
+    Rung {
+        alike: 400,
+        alike_on: 6,
+        most: 20_000,
+    },
     Rung {
         alike: 64,
         alike_on: 6,
@@ -67,9 +73,7 @@ enum Root {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     /// The most instructions, and the way: the first instructions of its blocks, then its last one.
-    pub(crate) most: Option<(u64, Vec<u64>)>,
-    /// The most calls of handlers.
-    pub(crate) handlers: u64,
+    pub(crate) most: Option<(Cost, Vec<u64>)>,
     /// Why there is no bound, and where.
     pub(crate) refused: Option<(Refusal, u64)>,
 }
@@ -89,15 +93,24 @@ pub(crate) struct Found {
     returned_off: BTreeSet<u64>,
     /// Functions whose calls were passed over.
     passed: BTreeSet<u64>,
+    /// Instructions that switch interrupts off to which nobody comes.
+    pub(crate) unreached: BTreeSet<u64>,
+    /// Marks of loops that were come to with interrupts off, and those that such a loop needed.
+    pub(crate) met: BTreeSet<u64>,
+    pub(crate) needed: BTreeSet<u64>,
 }
 
 impl Known {
     fn add(&mut self, other: &Self) {
-        self.handlers = self.handlers.max(other.handlers);
         self.refused = self.refused.or(other.refused);
-        let most = |it: &Self| it.most.as_ref().map(|it| it.0);
-        if most(self) < most(other) {
-            self.most.clone_from(&other.most);
+        match (&mut self.most, &other.most) {
+            (Some((most, way)), Some((others, other_way))) => {
+                if most.raise(others) {
+                    way.clone_from(other_way);
+                }
+            }
+            (most @ None, others) => most.clone_from(others),
+            (_, None) => {}
         }
     }
 }
@@ -110,6 +123,8 @@ impl Found {
         self.states += other.states;
         self.visited.extend(&other.visited);
         self.lost.extend(&other.lost);
+        self.met.extend(&other.met);
+        self.needed.extend(&other.needed);
     }
 }
 
@@ -152,6 +167,7 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
             .iter()
             .flat_map(|it| calls.entries(*it))
             .filter(|it| !calls.is_fatal(*it) && !is_boot(image, *it))
+            .filter(|it| !machine.marks.is_shown(*it))
             .collect();
         // A function all of whose calls are followed is looked at there.
         let is_inside =
@@ -162,7 +178,7 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
             .map(Root::Function)
             .chain(entries(image))
             .collect();
-        let all = loop {
+        loop {
             look(machine, &followed, &roots, &mut found);
             let mut all = Found::default();
             for root in &roots {
@@ -171,13 +187,24 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
             let before = roots.len();
             roots.extend(all.lost.iter().map(|(at, flag)| Root::Lost(*at, *flag)));
             if roots.len() == before {
-                break all;
+                break;
             }
+        }
+        let entered = entered(machine, &regions, &roots, &found);
+        let mut all = Found::default();
+        for root in &entered {
+            all.add(&found[root]);
+        }
+        // Where the code shows who comes to a function, and nobody does, nobody comes.
+        let is_shown = |it: &u64| {
+            image.is_compiled(image.region(*it)) || machine.marks.is_shown(image.region(*it))
         };
         let unknown = places.iter().filter(|it| !all.visited.contains(it));
-        let behind: BTreeSet<_> = unknown.map(|it| Root::Behind(*it)).collect();
+        let (unreached, unknown): (BTreeSet<u64>, BTreeSet<u64>) =
+            unknown.copied().partition(is_shown);
+        let behind: BTreeSet<_> = unknown.into_iter().map(Root::Behind).collect();
         look(machine, &followed, &behind, &mut found);
-        roots.extend(behind);
+        roots.extend(&behind);
         // Behind a lost way nobody knows by what state it would be so.
         let returned = roots
             .iter()
@@ -187,10 +214,10 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
         let before = followed.len();
         followed.extend(&more);
         if followed.len() == before {
-            let mut all = Found::default();
-            for root in &roots {
+            for root in &behind {
                 all.add(&found[root]);
             }
+            all.unreached = unreached;
             return Ok(all);
         }
         found.retain(|root, it| roots.contains(root) && it.passed.is_disjoint(&more));
@@ -200,6 +227,45 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
         "whose calls have to be followed is not found out in {MOST_ROUNDS} rounds"
     );
     unreachable!("ensured")
+}
+
+/// The roots without those functions that are only ever called with interrupts off: by nobody who was not looked at, and by
+/// nobody of these with interrupts on.
+fn entered(
+    machine: Machine<'_>,
+    regions: &BTreeSet<u64>,
+    roots: &BTreeSet<Root>,
+    found: &BTreeMap<Root, Found>,
+) -> BTreeSet<Root> {
+    let calls = machine.calls;
+    let is_looked_at =
+        |it: &u64| regions.contains(it) && !is_boot(machine.image, *it) || calls.is_fatal(*it);
+    let from_outside = |function: u64| {
+        let callers = calls.callers(&BTreeSet::from([function]));
+        calls.is_by_address(function)
+            || callers.is_empty()
+            || !callers.iter().all(is_looked_at)
+            || !machine.image.is_compiled(function)
+    };
+    let mut entered: BTreeSet<Root> = roots
+        .iter()
+        .copied()
+        .filter(|it| !matches!(it, Root::Function(it) if !from_outside(*it)))
+        .collect();
+    loop {
+        let passed: BTreeSet<u64> = entered
+            .iter()
+            .flat_map(|it| found[it].passed.iter().copied())
+            .collect();
+        let before = entered.len();
+        let also = roots
+            .iter()
+            .filter(|it| matches!(it, Root::Function(it) if passed.contains(it)));
+        entered.extend(also);
+        if entered.len() == before {
+            return entered;
+        }
+    }
 }
 
 /// Code of 32 bits, by which an image begins.
@@ -278,18 +344,29 @@ fn look_from(machine: Machine<'_>, followed: &BTreeSet<u64>, root: Root) -> Foun
 fn told(explorer: Explorer<'_>) -> Found {
     let longest = Longest::new(&explorer);
     let mut stretches: BTreeMap<u64, Known> = BTreeMap::new();
+    let (mut met, mut needed) = (BTreeSet::new(), BTreeSet::new());
     for (begin, states) in &explorer.starts {
         let known = stretches.entry(*begin).or_default();
         for state in states {
-            known.add(&match longest.of(*state) {
+            let (bound, places) = longest.of(*state);
+            // Where a loop is bounded by what comes on top, the mark was needed.
+            if let Bound::Most(most, _) = &bound {
+                let counts = |it: &u64| {
+                    let nr = explorer.marks().rounds(*it);
+                    nr.and_then(|nr| most.each.get(nr))
+                        .is_some_and(|it| *it != [0; 2])
+                };
+                needed.extend(places.iter().copied().filter(counts));
+                met.extend(places);
+            }
+            known.add(&match bound {
                 Bound::Fatal => Known::default(),
                 Bound::Refused(why, at) => Known {
+                    most: None,
                     refused: Some((why, at)),
-                    ..Known::default()
                 },
-                Bound::Most(most, _, handlers) => Known {
-                    most: Some((most, way(&explorer, &longest, *state))),
-                    handlers,
+                Bound::Most(most, way) => Known {
+                    most: Some((most, way)),
                     refused: None,
                 },
             });
@@ -298,27 +375,12 @@ fn told(explorer: Explorer<'_>) -> Found {
     Found {
         stretches,
         states: explorer.states.len(),
+        met,
+        needed,
         visited: explorer.visited,
         lost: explorer.lost,
         returned_off: explorer.returned_off,
         passed: explorer.passed,
+        ..Found::default()
     }
-}
-
-/// The longest way from a state.
-fn way(explorer: &Explorer<'_>, longest: &Longest, from: u32) -> Vec<u64> {
-    let mut path = Vec::new();
-    let mut state = from;
-    while let Bound::Most(_, edge, _) = longest.of(state) {
-        path.push(explorer.states[state as usize].ip);
-        match explorer.edges[state as usize][edge as usize].to {
-            To::State(to) => state = to,
-            To::End(ip) => {
-                path.push(ip);
-                break;
-            }
-            To::Fatal(_) | To::Refused(..) => break,
-        }
-    }
-    path
 }

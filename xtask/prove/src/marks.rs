@@ -3,20 +3,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use iced_x86::FlowControl;
+use serde::Serialize;
 
 use crate::image::Image;
 
-/// Bytes of an entry: an address of code, and a kind.
+/// Bytes of an entry before its text: an address of code, and a kind.
 const ENTRY: usize = 8;
 /// The key by which code of several CPUs is switched on.
 const SMP: &str = "takt_kernel::cpus::SMP";
-/// Functions that nobody calls while one CPU runs: one of them sends an interrupt to another CPU.
-const ON_SEVERAL_CPUS: [&str; 2] = [
-    "takt_kernel::cpus::kick",
-    "takt_kernel::lock::locked_not_ready",
+/// Instructions from a mark to the indirect call that it speaks of, at most.
+const CALL: usize = 40;
+
+/// Functions of libraries in which an instruction repeats itself as often as they are told.
+const LIBRARY: [&str; 3] = ["memcpy", "memmove", "memset"];
+/// The general registers by their numbers.
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15",
 ];
+/// The number of what these count.
+pub(crate) const REPEATS: usize = 0;
+
+/// How often a loop goes round, or who is called: what comes on top of a bound.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mark {
+    /// The instruction before which it stands.
+    pub at: u64,
+    /// What the sources say.
+    pub text: String,
+}
+
+/// What a place says of the guards that the running thread counts: none while interrupts are on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Guard {
+    /// There is one more.
+    Begins,
+    /// There is one less.
+    Ends,
+    /// There are some.
+    Left,
+}
 
 /// What the sources say.
 #[derive(Debug, Default)]
@@ -28,7 +56,21 @@ pub(crate) struct Marks {
     /// Those of them that stand behind such a jump.
     behind: BTreeSet<u64>,
     /// Where nobody comes while one CPU runs.
-    on_several_cpus: BTreeSet<u64>,
+    not_alone: BTreeSet<u64>,
+    /// Places that count a loop's rounds, by the number of what they count.
+    rounds: BTreeMap<u64, usize>,
+    /// Where guards are counted that keep interrupts off.
+    guards: BTreeMap<u64, Guard>,
+    /// Where flags are kept, or are what was kept, and the register.
+    flags: BTreeMap<u64, (bool, usize)>,
+    /// What is counted.
+    counted: Vec<String>,
+    /// Functions to which nobody comes but by what the code shows.
+    shown: BTreeSet<u64>,
+    /// Functions that repeat an instruction as often as they are told.
+    library: BTreeSet<u64>,
+    /// All that has a text.
+    pub(crate) told: Vec<Mark>,
     /// Words behind `gs` that are never 0.
     nonzero: BTreeSet<u64>,
     /// Calls of functions that are not the kernel's: what they take comes on top.
@@ -46,31 +88,25 @@ impl Marks {
     ///
     /// If one fits to nothing.
     pub(crate) fn new(image: &Image) -> Result<Self> {
-        let mut marks = Self::default();
-        for entry in image.marks.chunks_exact(ENTRY) {
+        let mut marks = Self {
+            counted: vec!["bytes that memcpy, memmove or memset is called for".to_owned()],
+            library: LIBRARY.iter().filter_map(|it| image.symbol(it)).collect(),
+            ..Self::default()
+        };
+        let mut rest = &*image.marks;
+        while let Some((entry, text)) = rest.split_at_checked(ENTRY) {
             let (address, kind) = entry.split_at(4);
             let word = |it: &[u8]| it.try_into().map_or(0, u32::from_le_bytes);
             let address = u64::from(word(address));
-            ensure!(
-                word(kind) == 3 || image.is_code(address),
-                "a mark at {address:#x}, where there is no code"
-            );
-            match word(kind) {
-                1 => {
-                    let jumps = image
-                        .at(address)
-                        .is_some_and(|it| it.it.flow_control() == FlowControl::IndirectBranch);
-                    ensure!(
-                        jumps,
-                        "a mark says that a thread is left at {address:#x}, where no jump is"
-                    );
-                    marks.resumes.insert(address)
-                }
-                2 => marks.resumed.insert(address),
-                3 => marks.nonzero.insert(address),
-                4 => marks.handlers.insert(address),
-                kind => anyhow::bail!("a mark at {address:#x} of a kind that is not known: {kind}"),
-            };
+            let end = text.iter().position(|it| *it == 0);
+            let end = end.context("a mark whose text does not end")?;
+            marks.add(
+                image,
+                word(kind),
+                address,
+                &String::from_utf8_lossy(&text[..end]),
+            )?;
+            rest = text.get((end + 4) & !3..).unwrap_or_default();
         }
         for jump in &marks.resumes {
             let behind = image.at(*jump).map(|it| it.it.next_ip());
@@ -78,13 +114,95 @@ impl Marks {
                 .behind
                 .extend(behind.filter(|it| marks.resumed.contains(it)));
         }
-        marks.on_several_cpus = ON_SEVERAL_CPUS
-            .iter()
-            .filter_map(|it| image.symbol_of(it))
-            .collect();
         let smp = image.symbol_of(SMP);
         marks.off.extend(smp.map(|address| address as u16));
         Ok(marks)
+    }
+
+    fn add(&mut self, image: &Image, kind: u32, at: u64, text: &str) -> Result<()> {
+        ensure!(
+            kind == 3 || image.is_code(at),
+            "a mark at {at:#x}, where there is no code"
+        );
+        if !text.is_empty() && kind < 12 {
+            let text = text.to_owned();
+            self.told.push(Mark { at, text });
+        }
+        match kind {
+            1 => {
+                let jumps = image
+                    .at(at)
+                    .is_some_and(|it| it.it.flow_control() == FlowControl::IndirectBranch);
+                ensure!(
+                    jumps,
+                    "a mark says that a thread is left at {at:#x}, where no jump is"
+                );
+                self.resumes.insert(at);
+            }
+            2 => _ = self.resumed.insert(at),
+            3 => _ = self.nonzero.insert(at),
+            4 => _ = self.handlers.insert(at),
+            5 => {
+                let known = self.counted.iter().position(|it| it == text);
+                let nr = known.unwrap_or_else(|| {
+                    self.counted.push(text.to_owned());
+                    self.counted.len() - 1
+                });
+                self.rounds.insert(at, nr);
+            }
+            6 => _ = self.not_alone.insert(at),
+            7 => {
+                let call = call_behind(image, at);
+                let call = call.with_context(|| {
+                    format!("a mark at {at:#x} behind which no indirect call comes: {text}")
+                })?;
+                self.handlers.insert(call);
+            }
+            9 => _ = self.guards.insert(at, Guard::Begins),
+            10 => _ = self.guards.insert(at, Guard::Ends),
+            11 => _ = self.guards.insert(at, Guard::Left),
+            12 | 13 => {
+                let register = REGISTERS.iter().position(|it| *it == text);
+                let register = register.with_context(|| {
+                    format!("a mark at {at:#x} of flags in a register that is not known: {text}")
+                })?;
+                self.flags.insert(at, (kind == 12, register));
+            }
+            8 => _ = self.shown.insert(image.region(at)),
+            kind => bail!("a mark at {at:#x} of a kind that is not known: {kind}"),
+        }
+        Ok(())
+    }
+
+    /// What a place says of the guards that keep interrupts off.
+    pub(crate) fn guard(&self, ip: u64) -> Option<Guard> {
+        self.guards.get(&ip).copied()
+    }
+
+    /// Whether flags are kept at a place, or are there again, and in which register.
+    pub(crate) fn flags(&self, ip: u64) -> Option<(bool, usize)> {
+        self.flags.get(&ip).copied()
+    }
+
+    /// What a place counts that bounds a loop.
+    pub(crate) fn rounds(&self, ip: u64) -> Option<usize> {
+        self.rounds.get(&ip).copied()
+    }
+
+    /// Whether an instruction repeats itself there as often as a library's function is told. It is a short one.
+    pub(crate) fn is_library(&self, ip: u64) -> bool {
+        let before = self.library.range(..=ip).next_back();
+        before.is_some_and(|start| ip - start < 64)
+    }
+
+    /// What is counted by that number.
+    pub(crate) fn counted(&self, nr: usize) -> &str {
+        &self.counted[nr]
+    }
+
+    /// Whether nobody comes to a region but by what the code shows.
+    pub(crate) fn is_shown(&self, region: u64) -> bool {
+        self.shown.contains(&region)
     }
 
     /// Where an indirect jump goes on with another thread, of which nothing is known.
@@ -104,7 +222,7 @@ impl Marks {
 
     /// Whether nobody comes there while one CPU runs.
     pub(crate) fn is_unreached(&self, ip: u64) -> bool {
-        self.on_several_cpus.contains(&ip)
+        self.not_alone.contains(&ip)
     }
 
     /// Whether a word behind `gs` is never 0.
@@ -121,4 +239,19 @@ impl Marks {
     pub(crate) fn is_off(&self, key: u16) -> bool {
         self.off.contains(&key)
     }
+}
+
+/// The first call behind a place, if it is an indirect one.
+fn call_behind(image: &Image, at: u64) -> Option<u64> {
+    let mut ip = at;
+    for _ in 0..CALL {
+        let it = &image.at(ip)?.it;
+        ip = match it.flow_control() {
+            FlowControl::IndirectCall => return Some(ip),
+            FlowControl::Next => it.next_ip(),
+            FlowControl::UnconditionalBranch => it.near_branch_target(),
+            _ => return None,
+        };
+    }
+    None
 }

@@ -1,8 +1,9 @@
 //! [`prove`]: a bound for each stretch with interrupts off, or why there is none.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use iced_x86::Mnemonic;
 use serde::Serialize;
 
@@ -11,10 +12,10 @@ use crate::explore::{Keys, Machine, Refusal};
 use crate::image::Image;
 use crate::live::Live;
 use crate::looked::look_at_all;
-use crate::marks::Marks;
+use crate::marks::{Mark, Marks};
 
 /// Version of the document.
-pub const SCHEMA: &str = "takt.prove/1";
+pub const SCHEMA: &str = "takt.prove/2";
 /// All that is found out of an image.
 #[derive(Debug, Serialize)]
 pub struct Proof {
@@ -26,6 +27,21 @@ pub struct Proof {
     pub states: usize,
     /// The stretches, by where they begin.
     pub stretches: Vec<Stretch>,
+    /// Instructions that switch interrupts off to which nobody comes.
+    pub unreached: Vec<u64>,
+    /// What the sources say, by place.
+    pub marks: Vec<Mark>,
+}
+
+/// What a bound grows with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Growth {
+    /// What n counts.
+    pub counts: String,
+    /// Instructions more for each.
+    pub each: u64,
+    /// Calls of functions more for each that are not the kernel's.
+    pub handlers: u64,
 }
 
 /// A stretch with interrupts off.
@@ -40,6 +56,8 @@ pub struct Stretch {
     pub bound: Option<u64>,
     /// Calls of functions on its ways that are not the kernel's, at most: what these take comes on top.
     pub handlers: u64,
+    /// What comes on top of both where loops go round as often as something happens.
+    pub grows: Vec<Growth>,
     /// Why there is no bound, and the instruction.
     pub refused: Option<Refused>,
     /// The way that takes the bound: the first instructions of its blocks, then its last one.
@@ -73,15 +91,37 @@ pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
         marks: &marks,
         keys: if any_keys { Keys::Any } else { Keys::Off },
     })?;
+    // One mark may stand at several places, in functions that the compiler has made of one.
+    let counted = |places: &BTreeSet<u64>| -> BTreeSet<usize> {
+        places.iter().filter_map(|it| marks.rounds(*it)).collect()
+    };
+    if let Some(nr) = counted(&found.met)
+        .difference(&counted(&found.needed))
+        .next()
+    {
+        bail!(
+            "a mark counts the rounds of no loop: {}",
+            marks.counted(*nr)
+        );
+    }
     let stretches = found.stretches.into_iter().map(|(begin, known)| {
-        let (bound, path) = known.most.filter(|_| known.refused.is_none()).unzip();
+        let (most, path) = known.most.filter(|_| known.refused.is_none()).unzip();
+        let each = most.iter().flat_map(|it| it.each.iter().enumerate());
+        let grows = each.filter(|(_, it)| **it != [0; 2]);
         Stretch {
             begin,
             is_entry: image
                 .at(begin)
                 .is_some_and(|it| !matches!(it.it.mnemonic(), Mnemonic::Cli | Mnemonic::Popfq)),
-            bound,
-            handlers: known.handlers,
+            grows: grows
+                .map(|(nr, [each, handlers])| Growth {
+                    counts: marks.counted(nr).to_owned(),
+                    each: *each,
+                    handlers: *handlers,
+                })
+                .collect(),
+            bound: most.as_ref().map(|it| it.own),
+            handlers: most.map_or(0, |it| it.handlers),
             refused: known.refused.map(|(why, at)| Refused { why, at }),
             path: path.unwrap_or_default(),
         }
@@ -91,5 +131,7 @@ pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
         any_keys,
         states: found.states,
         stretches: stretches.collect(),
+        unreached: found.unreached.into_iter().collect(),
+        marks: marks.told.clone(),
     })
 }

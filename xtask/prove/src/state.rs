@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::flags::{Flags, Source, Word};
+use crate::marks::Guard;
 use crate::value::Value;
 
 /// The register that is the stack pointer.
@@ -152,6 +153,10 @@ pub(crate) struct State {
     pub(crate) source: Source,
     /// What rax is equal to, in memory: the address's base register, its displacement and the bytes.
     pub(crate) rax_is: Option<(Option<u8>, u64, u32)>,
+    /// How many guards keep interrupts off, if that is known.
+    pub(crate) guards: Option<u8>,
+    /// Whether interrupts are on in the flags that are kept, if that is known.
+    pub(crate) kept: Option<bool>,
     /// The first vector registers, by halves: what moves structures.
     pub(crate) vectors: [[Value; 2]; 2],
 }
@@ -171,6 +176,8 @@ impl State {
             flags: Flags::default(),
             source: Source::None,
             rax_is: None,
+            guards: None,
+            kept: None,
             vectors: [[Value::UNKNOWN; 2]; 2],
         }
     }
@@ -336,6 +343,17 @@ impl State {
         self.registers[RSP] = Value::on_stack(stack, 0);
     }
 
+    /// Notes what a place says of guards; whether that can be.
+    pub(crate) fn note(&mut self, guard: Guard) -> bool {
+        match (guard, self.guards) {
+            (Guard::Begins, Some(nr)) => self.guards = nr.checked_add(1),
+            (Guard::Ends, Some(nr)) => self.guards = nr.checked_sub(1),
+            (Guard::Left, Some(0)) => return false,
+            (_, None) | (Guard::Left, _) => {}
+        }
+        true
+    }
+
     /// Sets a word that is followed to what is known of it besides; whether that can be.
     pub(crate) fn refine(&mut self, word: Word, told: Value) -> bool {
         match word {
@@ -456,6 +474,12 @@ impl State {
         self.escaped.sort_unstable();
         self.escaped.dedup();
         self.flags = self.flags.join(other.flags);
+        if self.guards != other.guards {
+            self.guards = None;
+        }
+        if self.kept != other.kept {
+            self.kept = None;
+        }
         if self.rax_is != other.rax_is {
             self.rax_is = None;
         }

@@ -32,7 +32,7 @@ pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String,
 }
 
 /// Bounds, and what has none.
-const OF_PROOF: [&str; 2] = ["bound.", "unbounded."];
+const OF_PROOF: [&str; 3] = ["bound.", "unbounded.", "grows."];
 
 /// Whether a figure is one of [`of_proof`].
 #[must_use]
@@ -40,14 +40,20 @@ pub fn is_of_proof(name: &str) -> bool {
     OF_PROOF.iter().any(|it| name.starts_with(it))
 }
 
-/// The figures of bounds, by function: the longest of its stretches, and how many of them have no bound. Where they stand in
+/// The figures of bounds, by function: the longest of its stretches, what comes on top for each of what a loop counts, and how
+/// many of them have no bound. Where they stand in
 /// it says nothing, since that changes with each line.
 #[must_use]
 pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
-    let [bound, unbounded] = OF_PROOF;
+    let [bound, unbounded, grows] = OF_PROOF;
     let mut figures = BTreeMap::new();
     for stretch in &proof.stretches {
         let function = stretch.function();
+        for it in &stretch.grows {
+            let counted = figures.entry(format!("{grows}{function}, {}", it.counts));
+            let most = counted.or_insert(0);
+            *most = it.each.max(*most);
+        }
         if let Some(most) = stretch.bound {
             let longest = figures.entry(format!("{bound}{function}")).or_insert(0);
             *longest = most.max(*longest);
@@ -85,7 +91,7 @@ fn longest(stretch: &Stretch, kind: Kind) -> u64 {
 mod tests {
     use super::*;
     use crate::budget::{Budget, compare};
-    use crate::prove::{Refused, Stretch, Why};
+    use crate::prove::{Growth, Refused, Stretch, Why};
 
     fn stretch(place: &str, bound: Option<u64>) -> Stretch {
         Stretch {
@@ -94,6 +100,14 @@ mod tests {
             is_entry: false,
             bound,
             handlers: 0,
+            grows: bound
+                .map(|it| Growth {
+                    counts: "rounds".into(),
+                    each: it,
+                    handlers: 0,
+                })
+                .into_iter()
+                .collect(),
             refused: bound.is_none().then(|| Refused {
                 why: Why::Loop,
                 at: String::new(),
@@ -110,6 +124,8 @@ mod tests {
             any_keys: false,
             states: 1,
             stretches,
+            unreached: Vec::new(),
+            marks: Vec::new(),
         };
         of_proof(&proof)
     }
@@ -128,6 +144,8 @@ mod tests {
         let expected = [
             ("bound.f::g", 20),
             ("bound.f::h", 3),
+            ("grows.f::g, rounds", 20),
+            ("grows.f::h, rounds", 3),
             ("unbounded.takt_stub", 1),
         ];
         assert_eq!(
@@ -139,10 +157,10 @@ mod tests {
         let compare = |now| compare::compare(&budget, &now, &BTreeMap::new());
         assert!(compare(before).is_kept());
         let found = compare(all(Some(21), Some(3)));
-        assert_eq!(found.grown.len(), 1);
+        let grown = found.grown.iter().map(|it| (&*it.name, it.now));
         assert_eq!(
-            (&*found.grown[0].name, found.grown[0].now),
-            ("bound.f::g", 21)
+            grown.collect::<Vec<_>>(),
+            [("bound.f::g", 21), ("grows.f::g, rounds", 21)]
         );
         assert!(!compare(all(Some(20), None)).is_of_same());
     }

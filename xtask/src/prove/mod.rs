@@ -15,9 +15,9 @@ use crate::sweep::document::Document;
 use crate::sweep::names::Names;
 
 /// Version of what `takt-prove` writes.
-const FOUND: &str = "takt.prove/1";
+const FOUND: &str = "takt.prove/2";
 /// Version of the document with names.
-pub const SCHEMA: &str = "takt.proof/1";
+pub const SCHEMA: &str = "takt.proof/2";
 
 /// What `takt-prove` writes.
 #[derive(Debug, Deserialize)]
@@ -26,6 +26,25 @@ struct Found {
     any_keys: bool,
     states: usize,
     stretches: Vec<FoundStretch>,
+    unreached: Vec<u64>,
+    marks: Vec<FoundMark>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundMark {
+    at: u64,
+    text: String,
+}
+
+/// What a bound grows with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Growth {
+    /// What n counts.
+    pub counts: String,
+    /// Instructions more for each.
+    pub each: u64,
+    /// Calls of handlers more for each.
+    pub handlers: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -34,6 +53,7 @@ struct FoundStretch {
     is_entry: bool,
     bound: Option<u64>,
     handlers: u64,
+    grows: Vec<Growth>,
     refused: Option<FoundRefused>,
     path: Vec<u64>,
 }
@@ -106,6 +126,19 @@ pub struct Proof {
     pub states: usize,
     /// The stretches: those without a bound first, then the longest first.
     pub stretches: Vec<Stretch>,
+    /// Where interrupts are switched off, but nobody comes to.
+    pub unreached: Vec<String>,
+    /// What the sources say.
+    pub marks: Vec<Mark>,
+}
+
+/// What the sources say of a place.
+#[derive(Debug, Serialize)]
+pub struct Mark {
+    /// Function and line.
+    pub place: String,
+    /// What they say.
+    pub text: String,
 }
 
 /// A stretch with interrupts off.
@@ -121,6 +154,8 @@ pub struct Stretch {
     pub bound: Option<u64>,
     /// Calls of handlers, at most: what they take comes on top.
     pub handlers: u64,
+    /// What comes on top of both for each of what loops count.
+    pub grows: Vec<Growth>,
     /// Why there is no bound.
     pub refused: Option<Refused>,
     /// The longest that a sweep has met from the same line on.
@@ -180,6 +215,7 @@ impl Proof {
                 is_entry: it.is_entry,
                 bound: it.bound,
                 handlers: it.handlers,
+                grows: it.grows,
                 refused: it.refused.map(|it| Refused {
                     why: it.why,
                     at: place(it.at),
@@ -198,13 +234,19 @@ impl Proof {
             a.is_entry
                 && b.is_entry
                 && a.place.split('+').next() == b.place.split('+').next()
-                && (a.bound, a.handlers) == (b.bound, b.handlers)
+                && (a.bound, a.handlers, &a.grows) == (b.bound, b.handlers, &b.grows)
+        });
+        let marks = found.marks.into_iter().map(|it| Mark {
+            place: place(it.at),
+            text: it.text,
         });
         Ok(Self {
             schema: SCHEMA,
             any_keys: found.any_keys,
             states: found.states,
             stretches,
+            unreached: found.unreached.into_iter().map(place).collect(),
+            marks: marks.collect(),
         })
     }
 
@@ -251,7 +293,7 @@ impl Proof {
         let bound = |place: &str| {
             let same = self.stretches.iter().filter(|it| it.place == place);
             let bounds: Option<Vec<_>> = same
-                .map(|it| it.bound.filter(|_| it.handlers == 0))
+                .map(|it| it.bound.filter(|_| it.handlers == 0 && it.grows.is_empty()))
                 .collect();
             bounds.and_then(|it| it.into_iter().max())
         };
@@ -282,6 +324,7 @@ mod tests {
             is_entry: false,
             bound,
             handlers: 0,
+            grows: Vec::new(),
             refused: bound.is_none().then(|| Refused {
                 why: Why::Loop,
                 at: "g (g.rs:2)".into(),
@@ -298,6 +341,8 @@ mod tests {
             any_keys: false,
             states: 1,
             stretches,
+            unreached: Vec::new(),
+            marks: Vec::new(),
         }
     }
 
@@ -311,6 +356,15 @@ mod tests {
             vec![stretch("a", Some(5), Some(5))],
             vec![stretch("a", None, Some(6))],
             vec![stretch("a", Some(5), None)],
+            // What comes on top is not known.
+            vec![Stretch {
+                grows: vec![Growth {
+                    counts: "timers".into(),
+                    each: 3,
+                    handlers: 0,
+                }],
+                ..stretch("a", Some(5), Some(6))
+            }],
             // Of two from the same line, the other may have been met.
             vec![
                 stretch("a", Some(5), Some(6)),

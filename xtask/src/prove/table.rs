@@ -56,6 +56,21 @@ fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
             writeln!(out, "      met: {met}")?;
         }
     }
+    if !proof.unreached.is_empty() {
+        writeln!(
+            out,
+            "\nNobody comes to these on one CPU with keys as they are\n"
+        )?;
+    }
+    for it in &proof.unreached {
+        writeln!(out, "  {it}")?;
+    }
+    if !proof.marks.is_empty() {
+        writeln!(out, "\nThe sources say\n")?;
+    }
+    for it in &proof.marks {
+        writeln!(out, "  {}\n      {}", it.place, it.text)?;
+    }
     writeln!(
         out,
         "\n{} of {} stretches bounded, {} states",
@@ -85,6 +100,18 @@ fn row(out: &mut String, it: &Stretch, shown: Shown) -> fmt::Result {
         0 => writeln!(out)?,
         1 => writeln!(out, ", and its handler")?,
         nr => writeln!(out, ", and {nr} handlers")?,
+    }
+    for it in &it.grows {
+        write!(
+            out,
+            "           + {} for each of the {}",
+            it.each, it.counts
+        )?;
+        match it.handlers {
+            0 => writeln!(out)?,
+            1 => writeln!(out, ", and a handler")?,
+            nr => writeln!(out, ", and {nr} handlers")?,
+        }
     }
     if shown.path {
         for step in &it.path {

@@ -13,6 +13,7 @@ use x86_64::registers::model_specific::Msr;
 use super::interrupts::{
     self, FIRST_DEVICE_VECTOR, KICK_VECTOR, NR_DEVICE_VECTORS, SPURIOUS_VECTOR, TIMER_VECTOR,
 };
+use super::proof;
 use super::tsc;
 
 const APIC_BASE: u32 = 0x1b;
@@ -283,6 +284,7 @@ pub(crate) fn send_to_itself(vector: u8) {
 /// Waits until the last message is on its way.
 fn await_sent() {
     while register(ICR_LOW).read() & (1 << 12) != 0 {
+        proof::bounded!("looks until the last message of the APIC is on its way");
         core::hint::spin_loop();
     }
 }

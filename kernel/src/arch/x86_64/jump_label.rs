@@ -141,6 +141,7 @@ pub(crate) fn nr_uses(key: u32) -> usize {
 fn uses(key: u32) -> impl Iterator<Item = &'static JumpEntry> {
     let mut next = &raw const __jump_table_start;
     let every = core::iter::from_fn(move || {
+        super::proof::bounded!("places whose code can be rewritten");
         // SAFETY: the linker script puts both symbols around the table.
         let entry = (next != &raw const __jump_table_end).then(|| unsafe { &*next })?;
         next = opaque(next.wrapping_add(1) as usize) as *const JumpEntry;

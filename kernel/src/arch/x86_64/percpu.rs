@@ -179,6 +179,12 @@ const IST1: usize = 0x24;
 /// The pointer to the running thread's control block.
 pub(crate) const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
 
+// The running thread's control block is never null (see `current`).
+core::arch::global_asm!(
+    super::proof::entry!("{CURRENT}", "3", ""),
+    CURRENT = const CURRENT,
+);
+
 const _: () = assert!(CURRENT.is_multiple_of(8), "one access to memory");
 /// The address space that is in force.
 #[cfg(feature = "tasks")]

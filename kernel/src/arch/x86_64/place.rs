@@ -19,6 +19,8 @@
 //!   the hook has noted as it was, and where they came while it took a time stamp that is taken anew (`timed::UnderWay`).
 
 use super::jump_label::keys;
+#[cfg(feature = "trace")]
+use super::proof::shown;
 
 keys! {
     /// Hooks are timed.
@@ -58,7 +60,7 @@ core::arch::global_asm!(
     "and rsp, -16",
     "call r8",
     "takt_place_hook_end:",
-    "lea rsp, [rbp - 80]",
+    shown!("lea rsp, [rbp - 80]"),
     "popfq",
     ".irp r, r11,r10,r9,r8,rdi,rsi,rdx,rcx,rax",
     "pop \\r",

@@ -1,5 +1,5 @@
-//! What `cargo xtask prove` has to be told of the code: a section that is not loaded, of entries of 8 bytes, an address of code
-//! and what is so there (see `docs/PROVE.md`). None of it is an instruction.
+//! What `cargo xtask prove` has to be told of the code: a section that is not loaded, of entries of an address of code, what is so
+//! there, and a text (see `docs/PROVE.md`). None of it is an instruction.
 
 /// A jump to where the next thread goes on.
 macro_rules! resumes {
@@ -28,20 +28,127 @@ macro_rules! told {
         concat!(
             "776:\n",
             $instruction,
-            "\n.pushsection .takt.proof, \"\", @progbits\n",
-            ".long 776b, ",
-            $kind,
-            "\n.popsection\n",
+            "\n",
+            $crate::arch::proof::entry!("776b", $kind, ""),
         )
     };
 }
 
-// The running thread's control block is never null (see `percpu::current`).
-core::arch::global_asm!(
-    ".pushsection .takt.proof, \"\", @progbits",
-    ".long {CURRENT}, 3",
-    ".popsection",
-    CURRENT = const super::percpu::CURRENT,
-);
+/// The entry of a place, with a text.
+macro_rules! entry {
+    ($place:literal, $kind:literal, $text:literal) => {
+        concat!(
+            ".pushsection .takt.proof, \"\", @progbits\n",
+            ".long ",
+            $place,
+            ", ",
+            $kind,
+            "\n.asciz \"",
+            $text,
+            "\"\n.balign 4\n.popsection\n",
+        )
+    };
+}
 
-pub(crate) use {handles, resumed, resumes, told};
+/// An entry of the place in Rust where this stands.
+macro_rules! here {
+    ($kind:literal, $text:literal) => {
+        // SAFETY: there is no instruction.
+        unsafe {
+            core::arch::asm!(
+                concat!("776:\n", $crate::arch::proof::entry!("776b", $kind, $text)),
+                options(nomem, nostack, preserves_flags)
+            )
+        }
+    };
+}
+
+/// How often a stretch with interrupts off comes here is n, and its bound a formula in that; the text says what n counts.
+macro_rules! bounded {
+    ($counts:literal) => {
+        $crate::arch::proof::here!("5", $counts)
+    };
+}
+
+/// While one CPU runs nobody comes here; the text says why.
+macro_rules! not_alone {
+    ($why:literal) => {{
+        $crate::arch::proof::here!("6", $why);
+        if cfg!(feature = "asserts") {
+            assert!($crate::cpus::is_smp!(), $why);
+        }
+    }};
+}
+
+/// The next indirect call is of a function that is not the kernel's, which the text names: what it takes comes on top.
+macro_rules! targets {
+    ($what:literal) => {
+        $crate::arch::proof::here!("7", $what)
+    };
+}
+
+/// The running thread counts one `IrqGuard` more: none before one that finds interrupts on.
+macro_rules! guard_begins {
+    () => {
+        $crate::arch::proof::here!("9", "")
+    };
+}
+
+/// It counts one less.
+macro_rules! guard_ends {
+    () => {
+        $crate::arch::proof::here!("10", "")
+    };
+}
+
+/// It counts some yet.
+macro_rules! guards_left {
+    () => {
+        $crate::arch::proof::here!("11", "")
+    };
+}
+
+/// What the interrupt flag is in this word is what it is in that of the next [`flags_again`].
+macro_rules! flags_kept {
+    ($flags:expr) => {
+        // SAFETY: there is no instruction.
+        unsafe {
+            core::arch::asm!(
+                concat!("776:\n", $crate::arch::proof::entry!("776b", "12", "{0}")),
+                in(reg) $flags,
+                options(nomem, nostack, preserves_flags)
+            )
+        }
+    };
+}
+
+/// The word of flags, of which [`flags_kept`] has told.
+macro_rules! flags_again {
+    ($flags:expr) => {{
+        let flags: u64;
+        // SAFETY: there is no instruction.
+        unsafe {
+            core::arch::asm!(
+                concat!("776:\n", $crate::arch::proof::entry!("776b", "13", "{0}")),
+                inout(reg) $flags => flags,
+                options(nomem, nostack, preserves_flags)
+            )
+        };
+        flags
+    }};
+}
+
+/// Nobody comes to the function that this is in, which is not compiled, but by the jumps and calls that the code shows.
+#[cfg(feature = "trace")]
+macro_rules! shown {
+    ($first:literal) => {
+        $crate::arch::proof::told!($first, "8")
+    };
+}
+
+#[cfg(feature = "trace")]
+pub(crate) use shown;
+pub(crate) use {
+    bounded, entry, flags_again, flags_kept, guard_begins, guard_ends, guards_left, handles, here,
+    not_alone, resumed, resumes, targets, told,
+};

@@ -7,10 +7,11 @@
 //! stands here holds that lock.
 
 use core::marker::PhantomData;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::jump_label::Writable;
-use super::{interrupts, percpu};
+use super::{interrupts, percpu, proof};
 use crate::clock::Instant;
 use crate::compact::counted;
 use crate::config::MAX_CPUS;
@@ -19,6 +20,8 @@ use crate::error::Error;
 use crate::sync::raw_mutex::{Long, RawMutex};
 
 static TEXT: RawMutex = RawMutex::new();
+/// The flags that [`stop_others`] has kept, where that is asserted.
+static KEPT: AtomicU64 = AtomicU64::new(0);
 
 /// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
 /// be stopped.
@@ -95,6 +98,10 @@ impl Drop for Stopped<'_> {
 fn stop_others() -> (u64, Writable) {
     let flags = interrupts::flags();
     interrupts::disable();
+    proof::flags_kept!(flags);
+    if cfg!(feature = "asserts") {
+        KEPT.store(flags, Relaxed);
+    }
     STOPPED.store(0, Relaxed);
     GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
     let others = cpus::online() & !(1 << percpu::cpu());
@@ -104,6 +111,7 @@ fn stop_others() -> (u64, Writable) {
         }
     }
     while STOPPED.load(Acquire) != others {
+        proof::not_alone!("nobody else is to stand still");
         core::hint::spin_loop();
     }
     // SAFETY: interrupts are off, and every other CPU stands still.
@@ -116,6 +124,10 @@ fn let_others_go(flags: u64) {
     // SAFETY: what `stop_others` has begun ends here.
     unsafe { Writable::restore() };
     GENERATION.store(GENERATION.load(Relaxed).wrapping_add(1), Release);
+    if cfg!(feature = "asserts") {
+        assert_eq!(KEPT.load(Relaxed), flags, "not the flags that were kept");
+    }
+    let flags = proof::flags_again!(flags);
     // SAFETY: the flags that `stop_others` found.
     unsafe { interrupts::set_flags(flags) };
 }

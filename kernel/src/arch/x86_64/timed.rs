@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::hidden::Hooks;
 use super::place::{TIMED, place_asm, place_text};
+use super::proof::shown;
 use crate::arch::jump_label::Writable;
 use crate::arch::jump_label::{self, keys, number};
 use crate::arch::percpu::{self, PerCpu, behind_gs};
@@ -23,24 +24,24 @@ global_asm!(
     ".weak takt_place_timed",
     "takt_place_timed:",
     // So that no interrupt's time is taken for the hook's.
-    "cli",
+    shown!("cli"),
     ".global takt_place_begins, takt_place_begun, takt_place_ends, takt_place_ended",
     "takt_place_begins:",
-    "mov rax, gs:[{hidden}]",
+    shown!("mov rax, gs:[{hidden}]"),
     "mov gs:[{before}], rax",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
     "mov gs:[{entered}], rax",
     "takt_place_begun:",
-    "mov edi, [rbp + 8]",
+    shown!("mov edi, [rbp + 8]"),
     "mov rsi, [rbp + 16]",
     "mov rdx, rcx",
     "mov rcx, [rbp - 80]",
     "and rsp, -16",
     "call r8",
     "takt_place_ends:",
-    "rdtsc",
+    shown!("rdtsc"),
     "shl rdx, 32",
     "or rax, rdx",
     "sub rax, gs:[{entered}]",
@@ -48,7 +49,7 @@ global_asm!(
     "add rax, gs:[{before}]",
     "mov gs:[{hidden}], rax",
     "takt_place_ended:",
-    "jmp takt_place_hook_end",
+    shown!("jmp takt_place_hook_end"),
     "takt_place_probed:",
     "push offset {probed}",
     "jmp takt_place_hook",

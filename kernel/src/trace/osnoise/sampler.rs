@@ -6,6 +6,7 @@ use takt_tracer::{event, event_class};
 
 use super::noise::Interference;
 use super::threads::{ENDS, end, get, has, names, reaches, start, stop};
+use crate::arch::proof;
 use crate::clock::{Instant, Nanos};
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -119,6 +120,7 @@ fn look() -> (u64, Interference) {
         if meets == met {
             return (now, met);
         }
+        proof::bounded!("interrupts and threads that come between two looks at the clock");
         met = meets;
     }
 }
@@ -135,6 +137,7 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
     loop {
         // With several CPUs under icount QEMU lets another one run only where one pauses.
         core::hint::spin_loop();
+        proof::bounded!("looks at the clock in osnoise's runtime");
         let (now, meets) = look();
         let noise = now - last;
         let interference = meets.since(met).sum();

@@ -12,6 +12,7 @@ use super::diverted;
 use super::judge::{act_upon, has_stacks, is_heard, judge, judge_by_thread};
 use super::table::{NAMES, TAKT_RULES};
 use crate::arch::jump_label::{self, Writable};
+use crate::arch::proof;
 use crate::arch::stop::Text;
 use crate::config::MAX_CPUS;
 use crate::error::Error;
@@ -135,6 +136,7 @@ pub(in crate::trace) fn change(
     act: &mut dyn FnMut(&mut Writable) -> Result<(), RuleError>,
 ) -> Result<(), Error> {
     Text::lock()?.patch(|writable| {
+        proof::targets!("what is done while nobody else runs");
         act(writable)?;
         control::tell_current();
         let has_names = TAKT_RULES.has_names();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use super::{ANY_STACK, Explorer, HANDLER, Keys, MOST_CALLS, Refusal};
+use super::{ANY_STACK, Explorer, HANDLER, Keys, MOST_CALLS, REPEATED, Refusal};
 use crate::calls::table;
 use crate::cpu::Cpu;
 use crate::flags::Flags;
@@ -45,6 +45,7 @@ impl Explorer<'_> {
                         Some(more) => *cost += more,
                         // However long it takes, it is part of no stretch.
                         None if state.interrupts == Interrupts::On => {}
+                        None if self.marks.is_library(ip) => *cost += REPEATED,
                         None => after.push(Next::Endless(Refusal::Repeat)),
                     }
                 }

@@ -15,6 +15,7 @@ pub(super) struct Asm {
     places: HashMap<String, usize>,
     /// Four bytes each, to be filled with the distance.
     open: Vec<(usize, String)>,
+    marks: Vec<u8>,
 }
 
 impl Asm {
@@ -122,6 +123,16 @@ impl Asm {
         self.bytes(&[0x9d])
     }
 
+    /// What the sources would say of this place.
+    pub(super) fn mark(&mut self, kind: u32, text: &str) -> &mut Self {
+        self.marks.extend((self.here() as u32).to_le_bytes());
+        self.marks.extend(kind.to_le_bytes());
+        self.marks.extend(text.as_bytes());
+        let end = self.marks.len() / 4 * 4 + 4;
+        self.marks.resize(end, 0);
+        self
+    }
+
     /// The image of it.
     pub(super) fn image(&mut self) -> Image {
         for (at, to) in std::mem::take(&mut self.open) {
@@ -129,6 +140,6 @@ impl Asm {
             self.code[at..at + 4].copy_from_slice(&distance.to_le_bytes());
         }
         let symbols = self.symbols.iter().map(|(name, at)| (name.as_str(), *at));
-        Image::of_code(START, &self.code, symbols)
+        Image::of_code(START, &self.code, symbols, self.marks.clone())
     }
 }

@@ -2,5 +2,6 @@
 
 mod asm;
 mod machine;
+mod marked;
 mod planted;
 mod random;

@@ -74,6 +74,7 @@ fn flags_that_are_kept_are_the_same() {
     // With interrupts on it is a stretch up to popfq; what is called with interrupts off is a part of its caller's.
     let mut asm = Asm::default();
     asm.function("f").pushfq().cli().nops(3).popfq().ret();
+    asm.function("h").call("f").ret();
     asm.function("g")
         .cli()
         .nops(2)
@@ -85,6 +86,11 @@ fn flags_that_are_kept_are_the_same() {
     let all = stretches(&mut asm);
     let bounds: Vec<_> = all.iter().map(|it| it.bound).collect();
     assert_eq!(bounds, [Some(4), Some(2 + 1 + 7 + 4 + 2)], "{all:?}");
+    // Where nobody calls it with interrupts on, it begins no stretch.
+    let mut asm = Asm::default();
+    asm.function("f").pushfq().cli().nops(3).popfq().ret();
+    asm.function("g").cli().call("f").sti().ret();
+    assert_eq!(bound(&mut asm), 1 + 7 + 2);
 }
 
 #[test]

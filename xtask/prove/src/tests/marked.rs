@@ -1,0 +1,192 @@
+//! Code of which the sources say something.
+
+use super::asm::Asm;
+use crate::explore::Refusal;
+use crate::prove::{Stretch, prove_image};
+
+const EBX: u8 = 3;
+const ESI: u8 = 6;
+const EDI: u8 = 7;
+const JE: u8 = 4;
+const JNE: u8 = 5;
+/// Kinds of marks, as in `takt_kernel::arch::proof`.
+const ROUNDS: u32 = 5;
+const NOT_ALONE: u32 = 6;
+const TARGETS: u32 = 7;
+const GUARD_BEGINS: u32 = 9;
+const GUARD_ENDS: u32 = 10;
+const GUARDS_LEFT: u32 = 11;
+const FLAGS_KEPT: u32 = 12;
+const FLAGS_AGAIN: u32 = 13;
+
+fn only(asm: &mut Asm) -> Stretch {
+    let all = prove_image(&asm.image(), false).unwrap().stretches;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.into_iter().next().unwrap()
+}
+
+/// The bound of the only stretch, and what each round takes by its name.
+fn bound(asm: &mut Asm) -> (u64, Vec<(String, u64)>) {
+    let it = only(asm);
+    assert!(it.refused.is_none(), "{it:?}");
+    let grows = it.grows.into_iter().map(|it| (it.counts, it.each));
+    (it.bound.unwrap(), grows.collect())
+}
+
+#[test]
+fn a_loop_whose_rounds_are_counted_has_a_formula() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().nops(2).place("on");
+    asm.mark(ROUNDS, "turns").nops(3).test(ESI).jcc(JNE, "on");
+    asm.nops(4).sti().ret();
+    // To the first turn; from one to the next; from the last one on.
+    assert_eq!(bound(&mut asm), (2 + 5 + 4 + 2, vec![("turns".into(), 5)]));
+}
+
+#[test]
+fn a_way_without_a_round_may_be_the_longest() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .test(ESI)
+        .jcc(JE, "none")
+        .place("on");
+    asm.mark(ROUNDS, "turns").nops(3).test(ESI).jcc(JNE, "on");
+    asm.sti().ret().place("none").nops(50).sti().ret();
+    assert_eq!(bound(&mut asm), (2 + 50 + 2, vec![("turns".into(), 5)]));
+}
+
+#[test]
+fn loops_that_count_the_same_do_so_together_and_others_apart() {
+    let with = |second: &str| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().place("on");
+        asm.mark(ROUNDS, "turns").nops(3).test(ESI).jcc(JNE, "on");
+        asm.place("again").mark(ROUNDS, second).nops(7);
+        asm.test(EBX).jcc(JNE, "again").sti().ret();
+        bound(&mut asm)
+    };
+    assert_eq!(with("turns"), (9 + 2, vec![("turns".into(), 9)]));
+    let both = vec![("turns".into(), 5), ("others".into(), 9)];
+    assert_eq!(with("others"), (9 + 2, both));
+}
+
+#[test]
+fn a_loop_within_one_that_is_counted_has_to_be_counted_too() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().place("on").mark(ROUNDS, "turns");
+    asm.nops(1).place("inner").test(EBX).jcc(JNE, "inner");
+    asm.test(ESI).jcc(JNE, "on").sti().ret();
+    assert_eq!(only(&mut asm).refused.unwrap().why, Refusal::Loop);
+}
+
+#[test]
+fn a_loop_around_one_that_is_counted_has_to_be_counted_too() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .place("outer")
+        .test(EDI)
+        .jcc(JE, "past");
+    asm.place("on").mark(ROUNDS, "turns").nops(1);
+    asm.test(ESI).jcc(JNE, "on").place("past");
+    asm.dec(EBX).jcc(JNE, "outer").sti().ret();
+    // Past the turns it goes round without one.
+    assert_eq!(only(&mut asm).refused.unwrap().why, Refusal::Loop);
+}
+
+#[test]
+fn a_mark_in_no_loop_fails() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .mark(ROUNDS, "turns")
+        .nops(3)
+        .sti()
+        .ret();
+    let failed = prove_image(&asm.image(), false).unwrap_err().to_string();
+    assert!(failed.contains("turns"), "{failed}");
+}
+
+#[test]
+fn on_one_cpu_nobody_waits_for_another() {
+    let mut asm = Asm::default();
+    asm.function("f")
+        .cli()
+        .place("on")
+        .test(ESI)
+        .jcc(JE, "free");
+    asm.mark(NOT_ALONE, "it is free").nops(1).jmp("on");
+    asm.place("free").nops(2).sti().ret();
+    assert_eq!(bound(&mut asm), (2 + 2 + 2, Vec::new()));
+}
+
+#[test]
+fn a_call_that_the_sources_speak_of_comes_on_top() {
+    let mut asm = Asm::default();
+    // call rsi
+    asm.function("f").cli().mark(TARGETS, "a timer's function");
+    asm.nops(2).bytes(&[0xff, 0xd6]).sti().ret();
+    let it = only(&mut asm);
+    assert_eq!((it.bound, it.handlers), (Some(3 + 2), 1));
+    // Behind a branch there may be none.
+    let mut asm = Asm::default();
+    asm.function("f").cli().mark(TARGETS, "a timer's function");
+    asm.test(ESI)
+        .jcc(JE, "out")
+        .bytes(&[0xff, 0xd6])
+        .place("out")
+        .sti()
+        .ret();
+    assert!(prove_image(&asm.image(), false).is_err());
+}
+
+#[test]
+fn the_last_guard_enables_interrupts() {
+    let with = |nested: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").cli().mark(GUARD_BEGINS, "").nops(1);
+        if nested {
+            asm.mark(GUARD_BEGINS, "")
+                .nops(1)
+                .mark(GUARD_ENDS, "")
+                .nops(1);
+            // They stay off.
+            asm.test(EBX)
+                .jcc(JE, "on")
+                .mark(GUARDS_LEFT, "")
+                .place("on");
+        }
+        asm.mark(GUARD_ENDS, "").test(ESI).jcc(JE, "last");
+        asm.mark(GUARDS_LEFT, "")
+            .nops(90)
+            .ret()
+            .place("last")
+            .sti()
+            .ret();
+        only(&mut asm)
+    };
+    assert_eq!(with(false).bound, Some(1 + 2 + 2));
+    assert_eq!(with(true).bound, Some(5 + 2 + 2));
+}
+
+#[test]
+fn flags_that_were_kept_are_there_again() {
+    let with = |is_marked: bool| {
+        let mut asm = Asm::default();
+        // pushfq; pop rcx; cli
+        asm.function("f").pushfq().pop(1).cli();
+        if is_marked {
+            asm.mark(FLAGS_KEPT, "rcx");
+        }
+        // mov [rdi], rcx; mov rdx, [rdi]; push rdx; popfq
+        asm.bytes(&[0x48, 0x89, 0x0f, 0x48, 0x8b, 0x17]);
+        if is_marked {
+            asm.mark(FLAGS_AGAIN, "rdx");
+        }
+        asm.push(2).popfq().ret();
+        only(&mut asm)
+    };
+    assert_eq!(with(true).bound, Some(4));
+    assert_eq!(with(false).refused.unwrap().why, Refusal::Flags);
+}
