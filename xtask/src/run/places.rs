@@ -2,6 +2,7 @@
 
 use crate::guest::names::Threads;
 use crate::guest::percpu::PerCpu;
+use crate::guest::tasks;
 use crate::image::Elf;
 use crate::image::symbolize::Symbolizer;
 use crate::qemu::{Ram, Registers};
@@ -11,11 +12,15 @@ use crate::term;
 #[must_use]
 pub fn describe(elf: &Elf, ram: &Ram, cpus: &[Registers]) -> Vec<String> {
     let names = Symbolizer::new(elf);
+    let tasks = tasks::Names::of(elf);
     let mut lines = Vec::new();
     for it in cpus {
         let halted = if it.is_halted { ", halted" } else { "" };
         let interrupts = if it.has_interrupts_on() { "on" } else { "off" };
-        let found = names.lookup(it.ip);
+        let mut found = names.lookup(it.ip);
+        if found.is_empty() {
+            found = tasks.lookup(it.ip);
+        }
         let thread = match found.is_empty() {
             // Without code of the image it has not come to the kernel, or left it.
             true => "outside the image".into(),

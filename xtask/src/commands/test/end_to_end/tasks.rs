@@ -93,3 +93,41 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
     }
     Ok(())
 }
+
+/// A task at the highest priority that never gives way is named with its place, beside that of the kernel's threads.
+pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
+    const TASKS: &str = "tests/tasks/takt.app.toml";
+    // The 19th role's second deed is an endless loop.
+    let spins = format!("name = \"spender\"\nargument = {}\n", 19u64 << 32 | 2);
+    let tasks = std::fs::read_to_string(crate::paths::workspace().join(TASKS))?;
+    let spinning = tasks.replacen("name = \"spender\"\n", &spins, 1).replacen(
+        "budget_us = 200\nperiod_us = 1000\noverrun_notification = 4\n",
+        "",
+        1,
+    );
+    ensure!(
+        !spinning.contains("overrun_notification"),
+        "the manifest has another budget"
+    );
+    let path = stage.dir("spinning.app.toml");
+    std::fs::write(&path, spinning)?;
+    let dir = stage.dir("spinning");
+    let words = [
+        "run",
+        "--manifest",
+        &path,
+        "--timeout",
+        "5",
+        "-e",
+        "none",
+        "-o",
+        &dir,
+    ];
+    stage
+        .xtask(&words)?
+        .code(1)?
+        .complains("the guest did not end within 5 s of real time (--timeout)")?
+        .complains("`spender`, interrupts on, at 0x00000080")?
+        .complains("probe::budget::run (tests/tasks/src/budget.rs:")?;
+    Ok(())
+}
