@@ -250,7 +250,7 @@ pub(crate) fn begin_wait() -> Handoff {
 
 /// The timer of a thread's time-outs.
 #[inline(always)]
-fn timeout_id(tid: ThreadId) -> TimerId {
+pub(crate) fn timeout_id(tid: ThreadId) -> TimerId {
     TimerId::new(u16::from(tid.raw()))
 }
 

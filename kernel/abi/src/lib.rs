@@ -95,6 +95,8 @@ numbers! {
     CallUntil = 16,
     /// Lets the device's interrupts come again whose notifications are `rsi`.
     Acknowledge = 17,
+    /// Feeds the task's watchdog: it waits for its whole time again.
+    Feed = 18,
 }
 
 numbers! {
@@ -196,6 +198,8 @@ numbers! {
     Killed = 35,
     /// It has used its budget before its period was over.
     BudgetOverrun = 36,
+    /// It has not fed its watchdog in time.
+    Watchdog = 37,
 }
 
 /// What a handle allows.

@@ -82,7 +82,7 @@ event_class! {
     /// A task that was stopped, with all that is known: the registers are r15 to r8, rbp, rdi, rsi, rdx, rcx, rbx, rax.
     pub class TaskFault = "task_fault", core8 {
         task: 8 tid,
-        kind: 8 enum("0=#DE,1=#DB,3=#BP,4=#OF,5=#BR,6=#UD,7=#NM,10=#TS,11=#NP,12=#SS,13=#GP,14=#PF,16=#MF,17=#AC,19=#XM,21=#CP,32=illegal call,33=panic,34=other,35=killed,36=budget"),
+        kind: 8 enum("0=#DE,1=#DB,3=#BP,4=#OF,5=#BR,6=#UD,7=#NM,10=#TS,11=#NP,12=#SS,13=#GP,14=#PF,16=#MF,17=#AC,19=#XM,21=#CP,32=illegal call,33=panic,34=other,35=killed,36=budget,37=watchdog"),
         code: 24 x, rip: 64 x, address: 64 x, rsp: 64 x, registers: [64] x,
     }
     print "comm={task:comm} pid={task:pid} kind={kind} code={code} rip={rip} address={address} rsp={rsp} registers={registers}";

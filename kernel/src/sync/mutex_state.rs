@@ -47,7 +47,7 @@ impl RawMutex {
 
     /// Whether its owner keeps it for good.
     #[inline(always)]
-    pub(super) fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         #[cfg(feature = "tasks")]
         return self.is_kept.get();
         #[cfg(not(feature = "tasks"))]

@@ -83,6 +83,7 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         }
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
+        Call::Feed => task.feed().map(done),
         Call::Acknowledge => task.acknowledge(a).map(done),
         Call::Panic => stop_at_call(task, frame, FaultKind::Panic, 0),
         Call::TimerlatOpen => timerlat::open(a).map(done),

@@ -150,6 +150,7 @@ fn name(kind: FaultKind) -> &'static str {
         FaultKind::Panic => "panic",
         FaultKind::Other => "an exception without a name",
         FaultKind::BudgetOverrun => "budget overrun",
+        FaultKind::Watchdog => "its watchdog was not fed",
         FaultKind::Killed => "killed, since timerlat has ended",
     }
 }

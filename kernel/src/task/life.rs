@@ -122,6 +122,16 @@ fn spawn(
 }
 
 impl Task {
+    /// A life begins in ring 3 at once, with interrupts off from here on if it has a budget.
+    #[cold]
+    #[inline(never)]
+    fn begin_times(&self) {
+        self.begin_watchdog();
+        if let Some(budget) = &self.program.budget {
+            self.begin_budget(budget);
+        }
+    }
+
     /// How its last life ended; `None` if it has not, or never lived.
     ///
     /// # Context
@@ -154,8 +164,8 @@ impl Task {
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
         let (entry, stack) = (self.program.entry, self.program.stack_top());
-        if let Some(budget) = &self.program.budget {
-            self.begin_budget(budget);
+        if self.program.is_timed {
+            self.begin_times();
         }
         // SAFETY: nothing of the life before is needed, and `live` has given the thread the space.
         unsafe { ring3::enter(&self.space, entry, stack, self.argument.load(Relaxed)) }
@@ -182,6 +192,7 @@ impl Task {
     fn quit(&self, code: usize) -> ! {
         self.port.served.give_up();
         self.end_budget();
+        self.end_watchdog();
         // If it has ended by itself.
         let _ = self.take_pending();
         ring3::leave(&self.space);

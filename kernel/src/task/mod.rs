@@ -7,6 +7,8 @@
 //! | `fault` | what a task was stopped for |
 //! | `account` | what a task may still run |
 //! | `overrun` | what becomes of one that has used its budget |
+//! | `pending` | faults that the kernel has in store for a task |
+//! | `watchdog` | what becomes of one that does not say that it lives |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
 //! | `log` | lines of text that it logs |
@@ -36,8 +38,10 @@ mod life;
 mod log;
 pub(crate) mod object;
 pub(crate) mod overrun;
+mod pending;
 mod program;
 pub mod timerlat;
+mod watchdog;
 
 pub use crate::arch::ports::Ports;
 pub use device::{Lines, set_lines};

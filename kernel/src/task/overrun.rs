@@ -8,25 +8,21 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{Error, FaultKind, WORDS};
+use takt_abi::{Error, FaultKind};
 
-use super::fault::Pending;
-use super::frame::Frame;
-use super::object::{GONE, Port, Task, all};
+use super::object::{Task, all};
 use super::program::{Budget, Overrun};
 use crate::arch::percpu::{self, CpuRef};
-use crate::arch::{interrupts, jump_label, tsc};
+use crate::arch::{interrupts, tsc};
 use crate::budget;
 use crate::clock::Nanos;
-use crate::deferred;
 use crate::probe::trace;
 use crate::sched;
 use crate::section::{self, Scheduled};
 use crate::soft_timer::{self, Expiry};
 use crate::task::account::Account;
-use crate::thread::tcb::{THROTTLED, TcbRef, Woken};
+use crate::thread::tcb::{THROTTLED, TcbRef};
 use crate::timers;
-use crate::wait;
 
 /// In the record.
 const THROTTLES: u32 = 0;
@@ -40,8 +36,6 @@ const fn timer_of(number: usize) -> usize {
 
 impl Task {
     /// A life begins in ring 3 at once, with interrupts off from here on.
-    #[cold]
-    #[inline(never)]
     pub(super) fn begin_budget(&self, budget: &Budget) {
         let cycles = |nanos| Nanos::new(nanos).to_cycles().get();
         let (in_period, period) = (cycles(budget.nanos), cycles(budget.period_nanos).max(1));
@@ -157,57 +151,11 @@ impl Task {
         timers::insert(scheduled, id, account.end());
     }
 
-    /// The next instruction of the task's thread in ring 3, which runs or is ready, raises this fault.
-    fn stop_at_next(&self, thread: TcbRef, kind: FaultKind) {
-        // SAFETY: a trap frame lies before the block; the thread is interrupted, so it is there, and nobody else uses it.
-        let trap = unsafe { &mut *thread.frame().cast_mut() };
-        let rip = if trap.cs & 3 != 0 {
-            core::mem::replace(&mut trap.rip, Pending::PLACE)
-        } else {
-            // In a call, or in its end: then nobody looks at it.
-            Frame::of(thread).rip.swap(Pending::PLACE, Relaxed)
-        };
-        self.pending.set(kind, rip);
-        // The short way of a fault would not know what it is.
-        jump_label::listens(true);
-    }
-
-    /// The fault that there was in store for it, if any.
-    pub(super) fn take_pending(&self) -> Option<(FaultKind, u64)> {
-        let pending = self.pending.take();
-        if pending.is_some() {
-            jump_label::listens(false);
-        }
-        pending
-    }
-
     /// Its thread, which has called, waits no longer: whoever serves it has used its budget.
     fn end_call(&self, scheduled: &mut Scheduled, cpu: CpuRef, account: &Account, now: u64) {
         account.loan.fetch_add(1, Relaxed);
-        let caller = self.port.thread();
-        let owner = scheduled.with_kernel(|kernel| {
-            // Its time may have come, and it has yet to learn of that.
-            let mutex = kernel.mutex_of(caller)?;
-            // SAFETY: a task waits for nothing else while it lends its budget, and a port begins with what is waited for.
-            let port = unsafe { &*core::ptr::from_ref(mutex).cast::<Port>() };
-            // Else it has yet to be received.
-            if port.caller.load(Relaxed) == caller.as_ptr() as usize {
-                port.caller.store(GONE, Relaxed);
-            }
-            let frame = Frame::of(caller);
-            frame.set_message(&[0; WORDS]);
-            frame.give(Err(Error::BudgetSpent));
-            wait::leave_queue(kernel, caller);
-            kernel.thread(caller).woken = Woken::Object;
-            Some(mutex.waiter_gone(kernel, caller))
-        });
-        if owner.is_some() {
-            sched::wake(scheduled, caller, Woken::Object);
-        }
+        self.end_wait(scheduled, Error::BudgetSpent);
         budget::settle(scheduled, cpu, now);
-        if let Some(owner) = owner.flatten() {
-            scheduled.nest(|| deferred::walk_on(owner));
-        }
     }
 
     /// Its supervisor receives what the manifest says.

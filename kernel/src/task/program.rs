@@ -147,6 +147,10 @@ pub struct Program {
     pub supervisor: Option<usize>,
     /// How long it may run, if there is a limit.
     pub budget: Option<Budget>,
+    /// After how many nanoseconds its watchdog bites that is not fed; 0 if it has none.
+    pub watchdog_nanos: u64,
+    /// Whether a life begins with a budget or a watchdog.
+    pub is_timed: bool,
     /// Its handles.
     pub peers: &'static [Peer],
     /// Memory besides.

@@ -22,7 +22,9 @@ mod syscall;
 mod text;
 pub mod timerlat;
 
-pub use syscall::{exit, null, receive, reply, reply_and_receive, sleep_until, time, yield_now};
+pub use syscall::{
+    exit, feed, null, receive, reply, reply_and_receive, sleep_until, time, yield_now,
+};
 pub use takt_abi as abi;
 pub use takt_abi::{Error, FaultKind};
 pub use text::log;

@@ -3,7 +3,9 @@
 use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::fault;
-use takt_user::{Error, NEVER, Peer, exit, receive, reply, reply_and_receive, time};
+use takt_user::{
+    Error, NEVER, Peer, exit, feed, receive, reply, reply_and_receive, sleep_until, time,
+};
 
 const SERVER: Peer = Peer::new(0);
 
@@ -31,6 +33,8 @@ pub(crate) fn run(what: u64) {
             core::hint::spin_loop();
         },
         3 => exit(ping_pong(what >> 8)),
+        5 => exit(fed(what >> 8)),
+        6 => starve(what >> 8),
         4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
         _ => exit(95),
     }
@@ -127,6 +131,44 @@ fn hostile(millis: u64, seed: u64) -> u64 {
         }
     }
     nr_spent
+}
+
+/// Feeds its watchdog for so many milliseconds, in time; says how often.
+fn fed(millis: u64) -> u64 {
+    let end = time() + millis * 1_000_000;
+    let mut nr = 0;
+    while time() < end {
+        sleep_until(time() + 400_000);
+        if feed().is_err() {
+            exit(92);
+        }
+        nr += 1;
+    }
+    nr
+}
+
+/// Feeds its watchdog no more, and does what it is told to do instead.
+fn starve(how: u64) {
+    match how {
+        0 => loop {
+            core::hint::spin_loop();
+        },
+        1 => drop(receive(1, NEVER)),
+        2 => drop(receive(1, time() + 10_000_000)),
+        3 => sleep_until(time() + 10_000_000),
+        4 => drop(SERVER.call([WORK, 5_000_000, 0, 0, 0, 0])),
+        5 => loop {
+            takt_user::null();
+        },
+        6 => loop {
+            takt_user::yield_now();
+        },
+        _ => loop {
+            // Nobody answers it.
+            let _ = SERVER.call([10; 6]);
+        },
+    }
+    exit(91)
 }
 
 /// Supervises: counts the notifications that it receives, up to the first call; a fault stops its task, or has it begin anew if that

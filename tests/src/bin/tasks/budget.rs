@@ -10,6 +10,8 @@ use crate::{CLIENT, KEEPER, SERVER, Started, start};
 /// Tasks with a budget of 200 µs in each millisecond, and the highest priority.
 const SPENDER: (usize, u64) = (5, 19);
 const STRICT: (usize, u64) = (6, 19);
+/// A task whose watchdog bites after 500 µs.
+const WATCHED: (usize, u64) = (7, 19);
 /// Their supervisor.
 const WATCHES: (usize, u64) = (KEEPER.0, 20);
 
@@ -131,6 +133,35 @@ target_test! {
             end(server)?;
             let (told, kind) = told(supervisor)?;
             check_eq!((told, kind), (nr, FaultKind::PageFault as u64));
+        }
+        Ok(())
+    }
+}
+
+target_test! {
+    /// One that feeds its watchdog lives, however long; one that does not is stopped in time, whatever it does or waits for, and its
+    /// supervisor is told. Whom it has called answers the next one.
+    fn a_watchdog_has_to_be_fed(Shared) {
+        check_eq!(code_of(start(WATCHED, 4 << 8 | 5)?)?, 10);
+        // Beside this thread, which waits, and while it does not let the task run.
+        for (how, is_busy) in (0..16).map(|it| (it / 2, it % 2 != 0)) {
+            let supervisor = start(WATCHES, 0)?;
+            let server = start(SERVER, 0)?;
+            let begun = Instant::now();
+            let watched = start(WATCHED, how << 8 | 6)?;
+            let time = Nanos::from_micros(500);
+            // It comes to what it does before it is kept from that.
+            sleep_until(begun + Nanos::from_micros(100).to_cycles())?;
+            while is_busy && Instant::now() < begun + time.to_cycles() {}
+            let Ended::Stopped(fault) = watched.end()? else {
+                return Err(Failure::new(format_args!("{how}: it was not stopped")));
+            };
+            let took = (Instant::now() - begun).to_nanos();
+            check_eq!((how, fault.kind), (how, FaultKind::Watchdog));
+            check!(fault.rip > 0x80_0000_0000 && fault.rsp > 0x80_0000_0000, "{how}: {fault}");
+            check!(took >= time && took <= time + Nanos::from_micros(20), "{how}: {took:?}");
+            check_eq!(told(supervisor)?, (0, FaultKind::Watchdog as u64));
+            end(server)?;
         }
         Ok(())
     }

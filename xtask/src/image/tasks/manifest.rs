@@ -86,6 +86,8 @@ pub struct Task {
     pub overrun: Option<Overrun>,
     /// What its supervisor is notified of then.
     pub overrun_notification: Option<u32>,
+    /// After how many microseconds its watchdog bites that is not fed.
+    pub watchdog_us: Option<u64>,
     /// Whom it knows; a handle is a place in here.
     #[serde(default)]
     pub peers: Vec<Peer>,
@@ -182,6 +184,15 @@ impl Manifest {
                 manifest
                     .other(number, supervisor)
                     .with_context(|| format!("line {}", at("supervisor")))?;
+            }
+            if !task
+                .watchdog_us
+                .is_none_or(|it| (1..=MAX_PERIOD_US).contains(&it))
+            {
+                bail!(
+                    "line {}: a watchdog waits from a microsecond to an hour",
+                    at("watchdog_us")
+                );
             }
             task.check_budget()
                 .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;

@@ -198,7 +198,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, cpu: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, budget: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             task.cpu,
@@ -207,6 +207,8 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             program.data.at,
             program.data_size,
             budget(task),
+            task.watchdog_us.unwrap_or_default() * 1000,
+            task.budget().is_some() || task.watchdog_us.is_some(),
         )?;
         let size = fs::metadata(&program.elf)?.len();
         let elf = format!("{:?}", program.elf);

@@ -38,6 +38,12 @@ fn a_budget_has_its_period() {
     assert_eq!(manifest.tasks[0].budget(), None);
     assert_eq!(manifest.tasks[1].budget(), Some((200, 1000)));
     assert_eq!(manifest.tasks[1].overrun, Some(Overrun::Fault));
+    is_refused(
+        &whole,
+        "overrun = \"fault\"",
+        "watchdog_us = 0",
+        "line 15: a watchdog waits",
+    );
     for (old, new, words) in [
         (
             "budget_us = 200",

@@ -1,0 +1,82 @@
+//! Faults that the kernel has in store for a task: its next instruction in ring 3 raises it, wherever the task is now.
+//!
+//! So a task is stopped where it can be, with nothing of the kernel's under way, by the way of all faults.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use takt_abi::{Error, FaultKind, WORDS};
+
+use super::fault::Pending;
+use super::frame::Frame;
+use super::object::{GONE, Port, Task};
+use crate::arch::{jump_label, switch};
+use crate::deferred;
+use crate::sched;
+use crate::section::Scheduled;
+use crate::thread::tcb::{TcbRef, Wait, Woken};
+use crate::timers;
+use crate::wait;
+
+impl Task {
+    /// The next instruction of the task's thread in ring 3, which belongs to this CPU, raises this fault. In a section, in an
+    /// interrupt's handler.
+    pub(super) fn stop_at_next(&self, thread: TcbRef, kind: FaultKind) {
+        // SAFETY: a trap frame lies before the block, and nobody else uses it now.
+        let trap = unsafe { &mut *thread.frame().cast_mut() };
+        let is_interrupted = thread == TcbRef::current() || switch::is_preempted(thread);
+        let rip = if is_interrupted && trap.cs & 3 != 0 {
+            core::mem::replace(&mut trap.rip, Pending::PLACE)
+        } else {
+            // In a call, or in its end: then nobody looks at it.
+            Frame::of(thread).rip.swap(Pending::PLACE, Relaxed)
+        };
+        self.pending.set(kind, rip);
+        // The short way of a fault would not know what it is.
+        jump_label::listens(true);
+    }
+
+    /// The fault that there was in store for it, if any.
+    pub(super) fn take_pending(&self) -> Option<(FaultKind, u64)> {
+        let pending = self.pending.take();
+        if pending.is_some() {
+            jump_label::listens(false);
+        }
+        pending
+    }
+
+    /// Its thread, which belongs to this CPU, waits no longer, if it waits for what tasks wait for: its call gives this error.
+    pub(super) fn end_wait(&self, scheduled: &mut Scheduled, error: Error) {
+        let thread = self.port.thread();
+        let owner = scheduled.with_kernel(|kernel| {
+            let mutex = kernel.mutex_of(thread);
+            let t = kernel.thread(thread);
+            let is_tasks = mutex.map_or(t.wait != Wait::Queue, |it| it.is_kept());
+            // Its time may have come, and it has yet to learn of that.
+            if t.woken != Woken::Not || !is_tasks {
+                return None;
+            }
+            t.woken = Woken::Object;
+            wait::leave_queue(kernel, thread);
+            let frame = Frame::of(thread);
+            frame.set_message(&[0; WORDS]);
+            frame.give(Err(error));
+            let Some(mutex) = mutex else {
+                return Some(None);
+            };
+            // SAFETY: only ports are kept, and one begins with what is waited for.
+            let port = unsafe { &*core::ptr::from_ref(mutex).cast::<Port>() };
+            // Else it has yet to be received.
+            if port.caller.load(Relaxed) == thread.as_ptr() as usize {
+                port.caller.store(GONE, Relaxed);
+            }
+            Some(mutex.waiter_gone(kernel, thread))
+        });
+        let Some(owner) = owner else { return };
+        // Who sleeps does not do that.
+        timers::cancel(scheduled, wait::timeout_id(thread.tid()));
+        sched::wake(scheduled, thread, Woken::Object);
+        if let Some(owner) = owner {
+            scheduled.nest(|| deferred::walk_on(owner));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Watchdogs of tasks: one that does not feed its own in time is stopped by a fault, whatever it does or waits for.
+
+use takt_abi::{Error, FaultKind};
+
+use super::object::{Task, all};
+use crate::arch::tsc;
+use crate::clock::Nanos;
+use crate::config::MAX_TASKS;
+use crate::section;
+use crate::soft_timer::{self, Expiry};
+use crate::timers;
+
+/// How soon it is looked again whether a task has come out of the kernel, which may have been about to wait.
+const AGAIN: Nanos = Nanos::from_micros(100);
+
+/// The timer, among the kernel's own, of a task's watchdog.
+const fn timer_of(number: usize) -> usize {
+    1 + MAX_TASKS + number
+}
+
+impl Task {
+    /// A life begins: its watchdog has the whole time, if it has one.
+    pub(super) fn begin_watchdog(&self) {
+        if self.program.watchdog_nanos == 0 {
+            return;
+        }
+        self.end_watchdog();
+        let number = self.number();
+        // SAFETY: it was disarmed, and nobody else makes it.
+        unsafe { soft_timer::init(timer_of(number), bite, number) };
+        self.wind();
+    }
+
+    /// Its thread is done with it.
+    pub(super) fn end_watchdog(&self) {
+        let mut section = section::own_thread();
+        timers::cancel(&mut section, soft_timer::kernels(timer_of(self.number())));
+        section.leave_quietly();
+    }
+
+    /// [`Call::Feed`](takt_abi::Call::Feed).
+    pub(super) fn feed(&self) -> Result<(), Error> {
+        match self.program.watchdog_nanos {
+            0 => Err(Error::InvalidArgument),
+            _ => {
+                self.wind();
+                Ok(())
+            }
+        }
+    }
+
+    fn wind(&self) {
+        let time = Nanos::new(self.program.watchdog_nanos).to_cycles().get();
+        let id = soft_timer::kernels(timer_of(self.number()));
+        timers::insert_and_leave(section::own(), id, tsc::now().saturating_add(time));
+    }
+}
+
+/// The watchdog of this task was not fed.
+fn bite(number: usize, _: Expiry) {
+    let Some(task) = all().get(number).filter(|it| it.is_alive()) else {
+        return;
+    };
+    let mut section = section::own_irq();
+    if !task.pending.is_some() {
+        task.stop_at_next(task.port.thread(), FaultKind::Watchdog);
+    }
+    task.end_wait(&mut section, Error::TimedOut);
+    let again = tsc::now() + AGAIN.to_cycles().get();
+    timers::insert(&mut section, soft_timer::kernels(timer_of(number)), again);
+    section.release();
+}
