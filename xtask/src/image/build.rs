@@ -238,6 +238,8 @@ impl Recipe {
         for flag in remaps {
             flags += &format!(" {flag}");
         }
+        // Tells manifests what is not built for an image.
+        flags += " --cfg takt_image";
         if self.has_functions() {
             flags += FUNCTION_RUSTFLAGS;
         }
