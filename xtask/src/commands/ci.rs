@@ -4,14 +4,17 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, process};
 
 use anyhow::{Context, Result, bail};
 use console::style;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::paths::{self, cargo};
 use crate::{image, output};
@@ -23,6 +26,8 @@ const LAST_LINES: usize = 100;
 /// How long the last words of a step that is over are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(10);
+/// A hundredth of a second, in which Linux tells CPU times (`USER_HZ`).
+const CPU_TICK: Duration = Duration::from_millis(10);
 
 /// One gate.
 struct Step {
@@ -99,6 +104,7 @@ struct Failed {
 
 /// Runs every step.
 pub(super) fn run() -> Result<ExitCode> {
+    let started = Instant::now();
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -118,6 +124,8 @@ pub(super) fn run() -> Result<ExitCode> {
             });
         }
     });
+    let took = took(started, cpu_time(process::id()));
+    tell!("{} {took}", style("all steps:").bold().for_stderr());
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
@@ -150,24 +158,29 @@ impl Step {
         tell!("{heading} cargo {}", self.args);
         let started = Instant::now();
         let last_words = Arc::default();
-        let result = self.follow(&last_words);
-        let seconds = started.elapsed().as_secs_f64();
+        let mut cpu = None;
+        let result = self.follow(&last_words, &mut cpu);
+        let took = took(started, cpu);
         let mut last_words = lock(&last_words).clone();
         match result {
             Ok(()) => {
-                tell!("{heading} passed, {seconds:.0} s");
+                tell!("{heading} passed, {took}");
                 Ok(())
             }
             Err(error) => {
                 let failed = style("failed").red().bold().for_stderr();
-                tell!("{heading} {failed}, {seconds:.0} s");
+                tell!("{heading} {failed}, {took}");
                 last_words.push_back(format!("{error:#}"));
                 Err(last_words)
             }
         }
     }
 
-    fn follow(&self, last_words: &Arc<Mutex<VecDeque<String>>>) -> Result<()> {
+    fn follow(
+        &self,
+        last_words: &Arc<Mutex<VecDeque<String>>>,
+        cpu: &mut Option<Duration>,
+    ) -> Result<()> {
         let mut child = self
             .command()
             .current_dir(paths::workspace())
@@ -189,6 +202,8 @@ impl Step {
                 lock(&into).extend_from_slice(&some[..len]);
             }
         });
+        wait_for_end(&child).context("cannot be waited for")?;
+        *cpu = cpu_time(child.id());
         let status = child.wait().context("cannot be waited for")?;
         // What the step has left running may hold its ends of the pipes for ever.
         let ended = Instant::now();
@@ -223,6 +238,37 @@ impl Step {
         };
         command
     }
+}
+
+/// Waits until a child has ended, and leaves what the kernel knows of it.
+fn wait_for_end(child: &Child) -> rustix::io::Result<()> {
+    let pid = Pid::from_child(child);
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    loop {
+        match waitid(WaitId::Pid(pid), options) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// How long CPUs have worked for a process and for all those that it has waited for, if Linux says so (`proc_pid_stat(5)`).
+fn cpu_time(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in front may have anything in it. utime, stime, cutime and cstime are the fields 14 to 17.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let times = fields.split_ascii_whitespace().skip(11).take(4);
+    let ticks: Vec<u32> = times.map_while(|it| it.parse().ok()).collect();
+    (ticks.len() == 4).then(|| CPU_TICK * ticks.iter().sum())
+}
+
+/// The time since then, and that of CPUs, in words.
+fn took(started: Instant, cpu: Option<Duration>) -> String {
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu = cpu.map_or_else(String::new, |it| {
+        format!(", {:.0} s of CPU time", it.as_secs_f64())
+    });
+    format!("{seconds:.0} s{cpu}")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -281,6 +327,17 @@ mod tests {
             last.back().map(String::as_str),
             Some("without an end \u{e9}")
         );
+    }
+
+    #[test]
+    fn work_of_a_child_and_its_children_is_counted() {
+        let script = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; :";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        wait_for_end(&child).unwrap();
+        let cpu = cpu_time(child.id()).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(cpu >= CPU_TICK, "{cpu:?}");
+        assert_eq!(cpu_time(u32::MAX), None);
     }
 
     #[test]
