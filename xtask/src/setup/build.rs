@@ -67,8 +67,12 @@ pub fn bring_up_to_date(package: &Package) -> Result<PathBuf> {
         ));
     }
     let mut build = Command::new(paths::cargo());
+    build.args(["build", "--profile", profile, "--package", package.name]);
+    if matches!(package.profile, Profile::Dev) {
+        // With the features of xtask's libraries, so that they are there. Of xtask itself nothing is built for that.
+        build.args(["--package", "xtask", "--bin", package.file]);
+    }
     build
-        .args(["build", "--profile", profile, "--package", package.name])
         // Errors are said all the same.
         .arg("--quiet")
         .arg("--target-dir")

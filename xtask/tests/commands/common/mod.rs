@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use object::write::{Object, StandardSection, Symbol, SymbolSection};
-use object::{
+use object_write::write::{Object, StandardSection, Symbol, SymbolSection};
+use object_write::{
     Architecture, BinaryFormat, Endianness, SectionKind, SymbolFlags, SymbolKind, SymbolScope,
 };
 use tempfile::TempDir;
