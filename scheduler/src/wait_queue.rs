@@ -167,6 +167,16 @@ impl WaitQueue {
         first
     }
 
+    /// Takes the thread out if it is the only one.
+    #[cfg_attr(feature = "fast-paths", inline(always))]
+    pub const fn pop_only(&mut self) -> Option<(ThreadId, Priority)> {
+        let sole = self.sole.thread();
+        if sole.is_some() {
+            self.sole = Sole::EMPTY;
+        }
+        sole
+    }
+
     /// The thread after a queued one in order of importance.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]

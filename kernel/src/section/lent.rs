@@ -202,4 +202,10 @@ impl Waiters {
         let (queue, links) = kernel.waiting(self);
         queue.pop(links).map(|(tid, _)| tid)
     }
+
+    /// Takes the waiter out if there is only one.
+    #[inline(always)]
+    pub(crate) fn pop_only(&self, kernel: &mut Kernel) -> Option<ThreadId> {
+        kernel.waiting(self).0.pop_only().map(|(tid, _)| tid)
+    }
 }

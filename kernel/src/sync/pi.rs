@@ -246,12 +246,16 @@ fn wake_and_give_way(mut section: Section<Any, Scheduled>, heir: TcbRef) -> Hand
 #[inline(always)]
 fn end_in_steps(section: Section<Any, Scheduled>) -> Handoff {
     section.leave();
-    let me = TcbRef::current();
+    end_inheritance(TcbRef::current());
+    Handoff::done(Ok(()))
+}
+
+/// The running thread is as important as a waiter was that now owns the mutex, and no longer has to be.
+#[inline(always)]
+pub(super) fn end_inheritance(me: TcbRef) {
     if me.prio() != me.base() {
-        // It is as important as the waiter was that now owns the mutex, and no longer has to be.
         let _ = walk(me.tid());
     }
-    Handoff::done(Ok(()))
 }
 
 /// The owner of the mutex that a thread waits for inherits from that thread's new priority; says whether it waits for one.

@@ -314,31 +314,65 @@ impl RawMutex {
             return self.unlock_uncontended(section);
         }
         if !self.prev_held.get().is_null() || !self.next_held.get().is_null() {
-            return self.unlock_one_of_several(section);
+            return self.unlock_in_steps(section);
         }
+        let Some(heir) = self.waiters.pop_only(&mut section).map(TcbRef::of) else {
+            return self.unlock_in_steps(section);
+        };
+        self.word.store(heir.handle(), Relaxed);
         let t = section.thread(me);
         t.held = core::ptr::null();
         // Not the waiter's priority, which may have changed since it was noted.
         if let Some(noted) = self.top.take() {
             t.inherits.remove_only(noted);
         }
-        match self.hand_over(&mut section) {
-            Some(heir) => pi::give_way(section, me, heir),
-            None => Handoff::stay(section, Ok(())),
-        }
+        section.thread(heir).blocked_on = core::ptr::null();
+        pi::wait_ended();
+        pi::give_way(section, me, heir)
     }
 
-    /// [`begin_unlock`](Self::begin_unlock) where the running thread has further contended mutexes.
+    /// [`begin_unlock`](Self::begin_unlock) where several wait, or the running thread has further contended mutexes: a section
+    /// for each step. Until the last one it is as important as it was, so that nobody keeps it from the next step who is less
+    /// important than those who wait.
     #[inline(never)]
-    fn unlock_one_of_several(&self, mut section: Section<Any>) -> Handoff {
+    fn unlock_in_steps(&self, mut section: Section<Any>) -> Handoff {
         let me = TcbRef::current();
-        if let Some(noted) = self.top.take() {
-            section.thread(me).inherits.remove(noted);
-        }
+        let noted = self.top.take();
         self.release(&mut section, me);
-        match self.hand_over(&mut section) {
-            Some(heir) => pi::give_way_in_steps(section, heir),
-            None => Handoff::stay(section, Ok(())),
+        let Some(heir) = self.hand_over(&mut section) else {
+            return Handoff::stay(section, Ok(()));
+        };
+        sched::wake_taken(section, heir).leave();
+        self.lend_to_owner();
+        if let Some(noted) = noted {
+            let mut section = section::enter();
+            section.thread(me).inherits.remove(noted);
+            section.leave_quietly();
+        }
+        pi::end_inheritance(me);
+        Handoff::done(Ok(()))
+    }
+
+    /// The owner, who was given it with others waiting, inherits from those.
+    #[inline(never)]
+    fn lend_to_owner(&self) {
+        let mut section = section::enter();
+        let mut lends = None;
+        if let Some(owner) = self.owner() {
+            self.note_top(&mut section, owner);
+            // It was the most important of them, unless its priority has changed meanwhile.
+            let prio = section.look_at(TcbRef::of(owner)).prio;
+            lends = self
+                .top
+                .get()
+                .filter(|top| top.is_more_important_than(prio))
+                .map(|_| owner);
+        }
+        section.leave_quietly();
+        if let Some(owner) = lends {
+            core::hint::cold_path();
+            // As in `lock`.
+            let _ = pi::walk(owner);
         }
     }
 
@@ -353,7 +387,8 @@ impl RawMutex {
         Handoff::stay(section, Ok(()))
     }
 
-    /// Makes the most important waiter the owner, and takes it out of the queue. It is on no one's list.
+    /// Makes the most important waiter the owner, and takes it out of the queue. It is on no one's list. What the new owner
+    /// inherits from others who wait is yet to be noted.
     #[inline(always)]
     fn hand_over(&self, kernel: &mut Kernel) -> Option<TcbRef> {
         let Some(next) = self.waiters.pop(kernel) else {
@@ -362,22 +397,15 @@ impl RawMutex {
             return None;
         };
         let heir = TcbRef::of(next);
-        if self.waiters.is_empty(kernel) {
-            self.word.store(heir.handle(), Relaxed);
-        } else {
-            self.stay_contended(kernel, heir);
+        let mut word = heir.handle();
+        if !self.waiters.is_empty(kernel) {
+            word |= CONTENDED;
+            self.hold(kernel, next);
         }
+        self.word.store(word, Relaxed);
         kernel.thread(heir).blocked_on = core::ptr::null();
         pi::wait_ended();
         Some(heir)
-    }
-
-    /// It has a new owner, for whom others wait.
-    #[inline(never)]
-    fn stay_contended(&self, kernel: &mut Kernel, owner: TcbRef) {
-        self.word.store(owner.handle() | CONTENDED, Relaxed);
-        self.hold(kernel, owner.tid());
-        self.note_top(kernel, owner.tid());
     }
 }
 

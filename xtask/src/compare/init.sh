@@ -25,22 +25,26 @@ fail() {
     $B poweroff -f
 }
 
-# What runs beside the measurement.
+# What runs beside the measurement. The kinds of `mix` are those of Takt's: a process that never sleeps, and less important than
+# what is measured, interrupts every 37 and 68 us, which wake a thread each, and threads that contend for mutexes.
 busy() { while :; do :; done; }
-mix() { while :; do $B dd if=/dev/zero of=/tmp/mix bs=64k count=16 2> /dev/null; $B cat /tmp/mix > /dev/null; done; }
+calls() { while :; do $B dd if=/dev/zero of=/tmp/mix bs=64k count=16 2> /dev/null; $B cat /tmp/mix > /dev/null; done; }
 load_on() {
     case "$TAKT_LOAD" in
-        cpu) busy & ;;
-        mix) mix & ;;
-        *) return ;;
+        cpu) busy & loads=$! ;;
+        mix)
+            calls & loads=$!
+            cyclictest --quiet --threads=2 --priority=10 --interval=37 --distance=31 > /dev/null 2>&1 & loads="$loads $!"
+            ptsematest --quiet --prio=20 --interval=54 > /dev/null 2>&1 & loads="$loads $!"
+            ;;
     esac
-    load=$!
 }
 load_off() {
-    [ -z "$load" ] && return
-    kill -9 "$load"
-    wait "$load" 2> /dev/null
-    load=
+    for load in $loads; do
+        kill -9 "$load" || fail "a load has ended by itself"
+        wait "$load" 2> /dev/null
+    done
+    loads=
 }
 
 say "init runs on $($B uname -r)"

@@ -48,14 +48,14 @@ pub fn pack(files: &Files, target: &Path) -> Result<()> {
 fn collect(root: &Path) -> Result<Files> {
     let mut files = Files::new();
     let busybox = read(root, &["bin/busybox", "usr/bin/busybox"], "busybox")?;
-    let cyclictest = read(
-        root,
-        &["usr/bin/cyclictest", "bin/cyclictest"],
-        "cyclictest",
-    )?;
-    add_libraries(&cyclictest, root, &mut files).context("the libraries of cyclictest")?;
     files.insert("bin/busybox".into(), busybox);
-    files.insert("bin/cyclictest".into(), cyclictest);
+    for name in ["cyclictest", "ptsematest"] {
+        let places = [format!("usr/bin/{name}"), format!("bin/{name}")];
+        let program = read(root, &places, name)?;
+        add_libraries(&program, root, &mut files)
+            .with_context(|| format!("the libraries of {name}"))?;
+        files.insert(format!("bin/{name}"), program);
+    }
     files.insert("init".into(), INIT.into());
     Ok(files)
 }
