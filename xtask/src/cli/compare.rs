@@ -31,7 +31,7 @@ pub enum CompareLoad {
     None,
     /// A process or thread that computes all the time.
     Cpu,
-    /// Each system's own: Linux forks, dd and cat in a loop; Takt all of its loads.
+    /// Takt all of its loads; Linux the same kinds: dd and cat, forked in a loop, timers' interrupts, contended mutexes.
     Mix,
 }
 

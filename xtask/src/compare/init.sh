@@ -26,7 +26,7 @@ fail() {
 }
 
 # What runs beside the measurement. The kinds of `mix` are those of Takt's: a process that never sleeps, and less important than
-# what is measured, interrupts every 37 and 68 us, which wake a thread each, and threads that contend for mutexes.
+# what is measured, timers' interrupts every 23, 45 and 67 us, which wake a thread each, and threads that contend for mutexes.
 busy() { while :; do :; done; }
 calls() { while :; do $B dd if=/dev/zero of=/tmp/mix bs=64k count=16 2> /dev/null; $B cat /tmp/mix > /dev/null; done; }
 load_on() {
@@ -34,7 +34,7 @@ load_on() {
         cpu) busy & loads=$! ;;
         mix)
             calls & loads=$!
-            cyclictest --quiet --threads=2 --priority=10 --interval=37 --distance=31 > /dev/null 2>&1 & loads="$loads $!"
+            cyclictest --quiet --threads=3 --priority=10 --interval=23 --distance=22 > /dev/null 2>&1 & loads="$loads $!"
             ptsematest --quiet --prio=20 --interval=54 > /dev/null 2>&1 & loads="$loads $!"
             ;;
     esac

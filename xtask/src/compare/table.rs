@@ -73,7 +73,7 @@ fn header(out: &mut String, c: &Comparison, detail: Detail, width: usize) -> fmt
     )?;
     line(
         "cyclictest",
-        "nothing is recorded; on Linux a process in user space, on Takt a thread of the kernel, which has no user space",
+        "nothing is recorded; on both sides a program in user space, on Takt a protected task",
     )?;
     let booted = c.linux.booted_ns.map_or(String::new(), |ns| {
         format!(
@@ -130,8 +130,8 @@ fn load(load: Load) -> &'static str {
         Load::None => "none",
         Load::Cpu => "cpu: a process (Takt: a thread) that computes without end",
         _ => {
-            "mix, each system's own: Linux forks dd and cat in a loop; Takt has interrupts, contended mutexes, queues and a \
-             thread that computes"
+            "mix, the same kinds on both sides: what computes and calls the system (Linux: dd and cat, forked in a loop), \
+             timers' interrupts, every 10 to 13 us on average, contended mutexes; on Takt queues as well"
         }
     }
 }

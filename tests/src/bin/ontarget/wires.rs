@@ -246,7 +246,8 @@ target_test! {
         let here = send(b'b')?;
         uart(1, 0);
         uart(4, 3);
-        check_eq!((there, here), ((1, 1), (1, 0)));
+        let bytes = BYTES.swap(0, Relaxed);
+        check_eq!((there, here, bytes), ((1, 1), (1, 0), 0x6162));
         let edu = edu()?;
         let base = there_is("memory of edu", edu.enable_memory(0))?;
         let msi = edu.enable_msi(irq::request("edu", on_message, 0)?, 0)?;
