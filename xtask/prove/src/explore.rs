@@ -174,6 +174,12 @@ impl<'e> Explorer<'e> {
         }
     }
 
+    /// The regions that were come to.
+    pub(crate) fn regions(&self) -> BTreeSet<u64> {
+        let ips: BTreeSet<u64> = self.states.iter().map(|it| it.ip).collect();
+        ips.into_iter().map(|it| self.image.region(it)).collect()
+    }
+
     /// What the sources say.
     pub(crate) fn marks(&self) -> &Marks {
         self.marks

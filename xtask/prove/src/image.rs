@@ -134,6 +134,16 @@ impl Image {
         Ok(image)
     }
 
+    /// The bytes of the file with other code at an address: as many bytes.
+    pub(crate) fn with(&self, address: u64, code: &[u8]) -> Option<Vec<u8>> {
+        let file = object::File::parse(&*self.bytes).ok()?;
+        let (offset, _) = file.section_by_name(".text")?.file_range()?;
+        let at = usize::try_from(offset + address.checked_sub(self.text.start)?).ok()?;
+        let mut bytes = self.bytes.clone();
+        bytes.get_mut(at..at + code.len())?.copy_from_slice(code);
+        Some(bytes)
+    }
+
     /// An image of nothing but code.
     #[cfg(test)]
     pub(crate) fn of_code<'n>(

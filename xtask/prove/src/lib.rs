@@ -20,6 +20,7 @@ mod live;
 mod longest;
 mod looked;
 mod marks;
+mod mutate;
 mod prove;
 mod state;
 #[cfg(test)]
@@ -28,4 +29,5 @@ mod value;
 
 pub use explore::Refusal;
 pub use marks::Mark;
+pub use mutate::{Mutation, mutate};
 pub use prove::{Growth, Proof, Refused, SCHEMA, Stretch, prove};

@@ -56,9 +56,16 @@ const RUNGS: [Rung; 5] = [
     },
 ];
 
+/// What was found from each root, with calls of these functions followed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct All {
+    pub(crate) found: BTreeMap<Root, Found>,
+    followed: BTreeSet<u64>,
+}
+
 /// Where looking begins, with nothing known but the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Root {
+pub(crate) enum Root {
     /// A function, with interrupts on.
     Function(u64),
     /// Where an interrupt comes in.
@@ -79,7 +86,7 @@ pub(crate) struct Known {
 }
 
 /// What was found from one root, or from all.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Stretches by the instruction that they begin with, or behind.
     pub(crate) stretches: BTreeMap<u64, Known>,
@@ -93,6 +100,8 @@ pub(crate) struct Found {
     returned_off: BTreeSet<u64>,
     /// Functions whose calls were passed over.
     passed: BTreeSet<u64>,
+    /// Regions that were come to.
+    pub(crate) regions: BTreeSet<u64>,
     /// Instructions that switch interrupts off to which nobody comes.
     pub(crate) unreached: BTreeSet<u64>,
     /// Marks of loops that were come to with interrupts off, and those that such a loop needed.
@@ -142,12 +151,13 @@ const ENTRIES: [(&str, u64, u64); 6] = [
 const BOOT: &str = "boot_start32";
 
 /// Looks at all that can be reached with interrupts off: from functions that switch them off, from where interrupts come in,
-/// from where a way goes on that was not looked at, and from behind what was come to in none of these ways.
+/// from where a way goes on that was not looked at, and from behind what was come to in none of these ways. What was found
+/// `before` from some of the roots is not looked for anew.
 ///
 /// # Errors
 ///
 /// If it is not found out which functions come back with interrupts off.
-pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
+pub(crate) fn look_at_all(machine: Machine<'_>, before: &All) -> Result<(Found, All)> {
     let (image, calls) = (machine.image, machine.calls);
     let is_ending = |it: u64| calls.is_fatal(image.region(it)) || is_boot(image, it);
     let switches = |mnemonic| matches!(mnemonic, Mnemonic::Cli | Mnemonic::Popfq);
@@ -157,8 +167,10 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
         .map(|it| it.it.ip())
         .filter(|it| !is_ending(*it))
         .collect();
-    let mut found: BTreeMap<Root, Found> = BTreeMap::new();
-    let mut followed = BTreeSet::new();
+    let All {
+        mut found,
+        mut followed,
+    } = before.clone();
     for _ in 0..MOST_ROUNDS {
         let mut regions: BTreeSet<_> = places.iter().map(|it| image.region(*it)).collect();
         regions.extend(calls.callers(&followed));
@@ -218,7 +230,8 @@ pub(crate) fn look_at_all(machine: Machine<'_>) -> Result<Found> {
                 all.add(&found[root]);
             }
             all.unreached = unreached;
-            return Ok(all);
+            found.retain(|it, _| roots.contains(it));
+            return Ok((all, All { found, followed }));
         }
         found.retain(|root, it| roots.contains(root) && it.passed.is_disjoint(&more));
     }
@@ -377,6 +390,7 @@ fn told(explorer: Explorer<'_>) -> Found {
         states: explorer.states.len(),
         met,
         needed,
+        regions: explorer.regions(),
         visited: explorer.visited,
         lost: explorer.lost,
         returned_off: explorer.returned_off,

@@ -11,7 +11,7 @@ use crate::calls::Calls;
 use crate::explore::{Keys, Machine, Refusal};
 use crate::image::Image;
 use crate::live::Live;
-use crate::looked::look_at_all;
+use crate::looked::{All, look_at_all};
 use crate::marks::{Mark, Marks};
 
 /// Version of the document.
@@ -79,18 +79,25 @@ pub struct Refused {
 ///
 /// If it cannot be read or decoded.
 pub fn prove(path: &Path, any_keys: bool) -> Result<Proof> {
-    prove_image(&Image::open(path)?, any_keys)
+    prove_anew(&Image::open(path)?, any_keys, &All::default()).map(|it| it.0)
 }
 
+#[cfg(test)]
 pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
+    prove_anew(image, any_keys, &All::default()).map(|it| it.0)
+}
+
+/// The same where something is known of some roots.
+pub(crate) fn prove_anew(image: &Image, any_keys: bool, before: &All) -> Result<(Proof, All)> {
     let marks = Marks::new(image)?;
-    let found = look_at_all(Machine {
+    let machine = Machine {
         image,
         calls: &Calls::new(image),
         live: &Live::new(image, |key| any_keys && !marks.is_off(key)),
         marks: &marks,
         keys: if any_keys { Keys::Any } else { Keys::Off },
-    })?;
+    };
+    let (found, all) = look_at_all(machine, before)?;
     // One mark may stand at several places, in functions that the compiler has made of one.
     let counted = |places: &BTreeSet<u64>| -> BTreeSet<usize> {
         places.iter().filter_map(|it| marks.rounds(*it)).collect()
@@ -126,12 +133,13 @@ pub(crate) fn prove_image(image: &Image, any_keys: bool) -> Result<Proof> {
             path: path.unwrap_or_default(),
         }
     });
-    Ok(Proof {
+    let proof = Proof {
         schema: SCHEMA,
         any_keys,
         states: found.states,
         stretches: stretches.collect(),
         unreached: found.unreached.into_iter().collect(),
         marks: marks.told.clone(),
-    })
+    };
+    Ok((proof, all))
 }

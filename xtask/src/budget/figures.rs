@@ -114,6 +114,7 @@ mod tests {
             }),
             witness: None,
             workload: None,
+            witness_end: None,
             path: Vec::new(),
         }
     }

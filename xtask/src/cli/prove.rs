@@ -23,6 +23,13 @@ pub struct Prove {
     /// Show the path that takes each bound, by function and line.
     #[arg(long)]
     pub path: bool,
+    /// Change the code so many times at random, each time at one place that a longest path comes to, which makes that path
+    /// longer: the bounds have to follow.
+    #[arg(long, value_name = "N", conflicts_with_all = ["any_keys", "sweep", "section", "path", "json"])]
+    pub mutations: Option<u32>,
+    /// Other changes for another number.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "mutations")]
+    pub seed: u64,
     /// Write what is found as JSON to this file as well; `-` is stdout, instead of the table.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -58,7 +58,7 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 }
 
 /// In the order of their beginning: the longest first, so that the last ones to end do so at about the same time.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     step("tests", "xtask test"),
     // Measures what `bench` does and refuses a row above its limit, too.
     step("budgets and limits", "xtask budget check"),
@@ -93,6 +93,7 @@ const STEPS: [Step; 9] = [
     },
     step("example", "xtask run hello"),
     step("format", "fmt --all --check"),
+    step("bounds follow the code", "xtask prove --mutations 20"),
 ];
 
 /// A step that failed.

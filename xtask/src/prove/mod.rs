@@ -1,5 +1,6 @@
 //! What `takt-prove` has found out of an image: bounds by address, and here with names, beside what a sweep has met.
 
+mod mutations;
 mod table;
 
 use std::path::Path;
@@ -7,7 +8,8 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-pub use table::{Shown, text};
+pub use mutations::Mutations;
+pub use table::{Shown, refutation, text};
 
 use crate::image::Elf;
 use crate::sweep::analysis::Kind;
@@ -162,6 +164,8 @@ pub struct Stretch {
     pub witness: Option<u64>,
     /// The stretch on which it was.
     pub workload: Option<String>,
+    /// Where it ended.
+    pub witness_end: Option<String>,
     /// The way that takes the bound.
     pub path: Vec<String>,
 }
@@ -222,6 +226,7 @@ impl Proof {
                 }),
                 witness: None,
                 workload: None,
+                witness_end: None,
                 path: steps(it.path.into_iter().map(place)),
             })
             .collect();
@@ -275,6 +280,7 @@ impl Proof {
             for stretch in met.filter(|it| it.witness.is_none_or(|before| before < length)) {
                 stretch.witness = Some(length);
                 stretch.workload = Some(section.stretch.clone());
+                stretch.witness_end = Some(section.end.clone());
             }
         }
         Ok(())
@@ -331,6 +337,7 @@ mod tests {
             }),
             witness,
             workload: None,
+            witness_end: None,
             path: Vec::new(),
         }
     }
@@ -348,10 +355,17 @@ mod tests {
 
     #[test]
     fn what_took_longer_than_its_bound_is_found() {
-        assert_eq!(
-            proof(vec![stretch("a", Some(5), Some(6))]).refuted().len(),
-            1
-        );
+        let mut met = stretch("a", Some(5), Some(6));
+        (met.workload, met.witness_end) = (Some("mix".into()), Some("z".into()));
+        met.path = vec!["b".into(), "c".into()];
+        let proof_of_it = proof(vec![met]);
+        let [refuted] = &proof_of_it.refuted()[..] else {
+            panic!("it is not found");
+        };
+        let text = refutation(refuted);
+        for part in ["from a", "bound is 5", "took 6", "`mix`", "to z", "b\n  c"] {
+            assert!(text.contains(part), "{text}");
+        }
         for stretches in [
             vec![stretch("a", Some(5), Some(5))],
             vec![stretch("a", None, Some(6))],

@@ -22,6 +22,20 @@ pub fn text(proof: &Proof, shown: Shown) -> String {
     out
 }
 
+/// A stretch that took longer than its bound: both ways.
+#[must_use]
+pub fn refutation(it: &Stretch) -> String {
+    let end = it.witness_end.as_deref().unwrap_or("?");
+    let path = it.path.join("\n  ");
+    format!(
+        "the stretch from {} took {} instructions on `{}`, to {end}, but its bound is {}: the analysis is wrong, which goes\n  {path}",
+        it.place,
+        it.witness.unwrap_or_default(),
+        it.workload.as_deref().unwrap_or("?"),
+        it.bound.unwrap_or_default(),
+    )
+}
+
 fn write_into(out: &mut String, proof: &Proof, shown: Shown) -> fmt::Result {
     let (refused, bounded): (Vec<_>, Vec<_>) =
         proof.stretches.iter().partition(|it| it.refused.is_some());
