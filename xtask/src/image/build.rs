@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -111,6 +112,7 @@ fn remaps() -> Vec<String> {
 /// The same flags as one that names a file with them. Where such a flag stands among the others cargo leaves all of them out
 /// of the crates' file names, and what was built with others is built anew each time.
 fn remaps_by_file() -> Result<Vec<String>> {
+    static WRITING: Mutex<()> = Mutex::new(());
     let dir = paths::target();
     let file = dir.join("image-build.flags");
     let flag = format!("@{}", file.display());
@@ -118,8 +120,14 @@ fn remaps_by_file() -> Result<Vec<String>> {
     if flag.contains(char::is_whitespace) {
         return Ok(flags);
     }
+    let text = flags.join("\n");
+    let _alone = WRITING.lock();
+    // Once, and not for each image.
+    if fs::read(&file).is_ok_and(|there| there == text.as_bytes()) {
+        return Ok(vec![flag]);
+    }
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    output::write_or_nothing(&file, flags.join("\n").as_bytes())?;
+    output::write_or_nothing(&file, text.as_bytes())?;
     Ok(vec![flag])
 }
 
