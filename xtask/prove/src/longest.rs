@@ -66,7 +66,14 @@ impl<'e, 'x> Longest<'e, 'x> {
 
     /// What is known from a state on, and the places that count which it may come to.
     pub(crate) fn of(&self, state: u32) -> (Bound, BTreeSet<u64>) {
-        let marks = self.marks(state as usize);
+        let mut marks = self.marks(state as usize);
+        // However often it goes round, it has to come out of it: where it cannot, nobody comes.
+        if marks.iter().all(|it| {
+            let of = &self.ways[*it];
+            of.out.is_none() && of.refused.is_none()
+        }) {
+            marks.clear();
+        }
         let places = marks
             .iter()
             .map(|it| self.explorer.states[*it].ip)
@@ -101,11 +108,7 @@ impl<'e, 'x> Longest<'e, 'x> {
             longer(&mut last, out, *mark as u32);
         }
         let Some((out, last)) = last else {
-            // Round and round, or into a fault report.
-            return match rounds.is_empty() {
-                true => straight(),
-                false => Bound::Refused(Refusal::Loop, self.explorer.states[marks[0]].ip),
-            };
+            return straight();
         };
         let mut most = on.plus(&out);
         for (by, cost) in rounds {

@@ -109,6 +109,19 @@ fn a_mark_in_no_loop_fails() {
 }
 
 #[test]
+fn who_goes_round_comes_out_or_was_not_there() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().test(EBX).jcc(JE, "end").place("on");
+    asm.mark(ROUNDS, "turns").nops(3).test(ESI).jcc(JNE, "on");
+    asm.mark(NOT_ALONE, "nobody does")
+        .nops(9)
+        .place("end")
+        .sti()
+        .ret();
+    assert_eq!(bound(&mut asm), (2 + 2, Vec::new()));
+}
+
+#[test]
 fn on_one_cpu_nobody_waits_for_another() {
     let mut asm = Asm::default();
     asm.function("f")
