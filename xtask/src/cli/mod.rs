@@ -358,8 +358,9 @@ pub struct BudgetFlags {
     /// takt.budget.toml is beside its Cargo.lock.
     #[arg(long, value_name = "ELF")]
     pub image: Option<PathBuf>,
-    /// Only the bounds of sections, as `prove` finds them, in Takt's own image: nothing is booted.
-    #[arg(long, conflicts_with_all = ["image", "jobs"])]
+    /// Only the bounds of sections, as `prove` finds them: nothing is booted. With --image in Takt's own folder: whether another
+    /// file keeps Takt's.
+    #[arg(long, conflicts_with = "jobs")]
     pub bounds: bool,
     /// Boots at the same time [default: the host's CPUs].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
