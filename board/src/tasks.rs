@@ -8,6 +8,7 @@ use takt_kernel::time::Instant;
 
 mod lines;
 mod memory;
+mod watchdog;
 
 pub(crate) use lines::wire_all;
 pub(crate) use memory::{check as check_memory, check_ram};
@@ -29,6 +30,10 @@ mod packed {
 
     pub(super) const fn ports_without_dma() -> &'static [(u16, u16)] {
         PORTS_WITHOUT_DMA
+    }
+
+    pub(super) const fn feeder() -> Option<(usize, u32)> {
+        FEEDER
     }
 
     pub(super) const fn until() -> Option<usize> {
@@ -78,7 +83,7 @@ pub fn start_all(started: impl FnMut(Thread)) -> Result<(), (usize, Error)> {
 /// of all.
 ///
 /// # Panics
-/// If a task cannot be started, or one that is waited for did not end with code 0.
+/// If a task cannot be started, or is to feed the machine's watchdog and there is none that may reset the machine; if one that is waited for did not end with code 0.
 ///
 /// # Context
 /// The main thread, whose priority it lowers.
@@ -86,6 +91,14 @@ pub fn run() {
     let tasks = task::all();
     let nr_cpus = tasks.iter().map(|it| it.cpu() + 1).max().unwrap_or(1);
     crate::smp::start(nr_cpus);
+    if let Some((number, ms)) = packed::feeder()
+        && watchdog::start(number, ms).is_none()
+    {
+        let name = tasks[number].name();
+        panic!(
+            "task '{name}' is to feed the machine's watchdog, and there is none that may bite after {ms} ms"
+        );
+    }
     // All are there before one of them runs.
     let _ = thread::current().set_priority(STARTING);
     let mut threads: heapless::Vec<_, { task::MAX_TASKS }> = heapless::Vec::new();
@@ -110,4 +123,5 @@ pub fn run() {
             None => panic!("task '{name}' has not ended"),
         }
     }
+    watchdog::stop();
 }

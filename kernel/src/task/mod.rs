@@ -54,3 +54,4 @@ pub use program::{
 };
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;
+pub use watchdog::set_machine_watchdog;

@@ -114,6 +114,7 @@ const TESTS: &[(&str, Check)] = &[
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
     ("tasks_are_stopped_alone", tasks::are_stopped_alone),
     ("tasks_of_a_manifest", tasks::of_a_manifest),
+    ("tasks_that_feed_the_machine", tasks::that_feed_the_machine),
     ("tasks_that_spin_are_named", tasks::that_spin_are_named),
     ("user_cyclictest", user::cyclictest),
     ("user_latencies", user::latencies),

@@ -88,6 +88,8 @@ pub struct Task {
     pub overrun_notification: Option<u32>,
     /// After how many microseconds its watchdog bites that is not fed.
     pub watchdog_us: Option<u64>,
+    /// After how many milliseconds the machine's watchdog bites, which it feeds; it may be a little later.
+    pub machine_watchdog_ms: Option<u32>,
     /// Whom it knows; a handle is a place in here.
     #[serde(default)]
     pub peers: Vec<Peer>,
@@ -192,6 +194,14 @@ impl Manifest {
                 bail!(
                     "line {}: a watchdog waits from a microsecond to an hour",
                     at("watchdog_us")
+                );
+            }
+            if task.machine_watchdog_ms.is_some()
+                && manifest.feeder().map(|it| it.0) != Some(number)
+            {
+                bail!(
+                    "line {}: another task feeds the machine's watchdog",
+                    at("machine_watchdog_ms")
                 );
             }
             task.check_budget()
@@ -306,6 +316,13 @@ impl Manifest {
     pub fn devices_of(&self, task: &Task) -> impl Iterator<Item = &Device> {
         let name = task.name.clone();
         self.devices.iter().filter(move |it| it.task == name)
+    }
+
+    /// The number of the task that feeds the machine's watchdog, and after how many milliseconds that bites.
+    #[must_use]
+    pub fn feeder(&self) -> Option<(usize, u32)> {
+        let mut tasks = self.tasks.iter().enumerate();
+        tasks.find_map(|(number, task)| Some((number, task.machine_watchdog_ms?)))
     }
 
     /// How many CPUs there have to be for all tasks.

@@ -230,8 +230,10 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     writeln!(
         statics,
         "const ARGUMENTS: &[u64] = &{arguments:?};\nconst UNTIL: Option<usize> = {until:?};\n\
+         const FEEDER: Option<(usize, u32)> = {:?};\n\
          const WITHOUT_DMA: &[(usize, usize)] = &[{}];\n\
          const PORTS_WITHOUT_DMA: &[(u16, u16)] = &[{}];",
+        manifest.feeder(),
         without_dma(manifest)?,
         ports_without_dma(manifest)?
     )?;

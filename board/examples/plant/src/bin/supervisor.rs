@@ -1,29 +1,40 @@
-//! Has each task that is stopped begin anew.
+//! Has each task that is stopped begin anew, and feeds watchdogs.
 #![no_std]
 #![no_main]
 
 use takt_user::abi::fault;
-use takt_user::{NEVER, Peer, log, receive, reply_and_receive, time};
+use takt_user::{Error, Peer, feed, log, receive, reply_and_receive, time};
 
 takt_user::entry!(main);
 
 const LOGGER: Peer = Peer::new(0);
 
+/// How often it feeds the watchdogs that the manifest gives it.
+const PAUSE_NS: u64 = 250_000_000;
+
 fn main(_: u64) {
-    let mut received = receive(0, NEVER);
-    while let Ok(it) = received {
+    let mut received = receive(0, time() + PAUSE_NS);
+    loop {
+        // It may have none.
+        let _ = feed();
         let mut answer = [0; 6];
-        if let Some(call) = it.call.filter(|call| call.is_fault) {
-            log!(
-                "task {} stopped at {:#x} in life {}, {} ns; it begins anew",
-                call.badge,
-                call.message[fault::RIP],
-                call.message[fault::GENERATION],
-                time()
-            );
-            answer[0] = fault::RESTART;
-            let _ = LOGGER.notify(2);
-        }
-        received = reply_and_receive(answer, 0, NEVER);
+        received = match received {
+            Ok(it) => {
+                if let Some(call) = it.call.filter(|call| call.is_fault) {
+                    log!(
+                        "task {} stopped at {:#x} in life {}, {} ns; it begins anew",
+                        call.badge,
+                        call.message[fault::RIP],
+                        call.message[fault::GENERATION],
+                        time()
+                    );
+                    answer[0] = fault::RESTART;
+                    let _ = LOGGER.notify(2);
+                }
+                reply_and_receive(answer, 0, time() + PAUSE_NS)
+            }
+            Err(Error::TimedOut) => receive(0, time() + PAUSE_NS),
+            Err(_) => return,
+        };
     }
 }

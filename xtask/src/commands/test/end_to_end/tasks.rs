@@ -131,3 +131,29 @@ pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
         .complains("probe::budget::run (tests/tasks/src/budget.rs:")?;
     Ok(())
 }
+
+/// The machine's watchdog bites unless the task that the manifest names feeds it.
+pub(super) fn that_feed_the_machine(stage: &Stage) -> Result<()> {
+    const BITES: &str = "-global ICH9-LPC.noreboot=false -action watchdog=poweroff";
+    let plant = "board/examples/plant/takt.app.toml";
+    let plant = std::fs::read_to_string(crate::paths::workspace().join(plant))?;
+    let plant = plant.replacen("argument = 300 ", "argument = 6000 ", 1);
+    let run = |feeder: &str, name: &str| {
+        let heading = format!("name = \"{feeder}\"\n");
+        let feeds = format!("{heading}machine_watchdog_ms = 1000\n");
+        let path = stage.dir(&format!("{feeder}-feeds.app.toml"));
+        std::fs::write(&path, plant.replacen(&heading, &feeds, 1))?;
+        let dir = stage.dir(name);
+        let words = ["run", "--manifest", &path, "-e", "none", "-o", &dir];
+        stage.xtask(&[&words[..], &["--qemu", BITES]].concat())
+    };
+    run("supervisor", "fed")?
+        .code(0)?
+        .says("the watchdog of the chip set bites after 4800 ms")?
+        .says("control: 6000 turns, 0 missed")?;
+    // That one does not.
+    run("logger", "starved")?
+        .code(1)?
+        .complains("the guest reset the machine without a report")?;
+    Ok(())
+}

@@ -44,6 +44,17 @@ fn a_budget_has_its_period() {
         "watchdog_us = 0",
         "line 15: a watchdog waits",
     );
+    let fed = whole.replace("priority = 3", "priority = 3\nmachine_watchdog_ms = 9");
+    assert_eq!(
+        Manifest::parse(Path::new("m"), &fed).unwrap().feeder(),
+        Some((0, 9))
+    );
+    is_refused(
+        &fed,
+        "overrun = \"fault\"",
+        "machine_watchdog_ms = 10",
+        "line 16: another task feeds",
+    );
     for (old, new, words) in [
         (
             "budget_us = 200",
