@@ -16,18 +16,19 @@ type Timers = takt_scheduler::TimerQueue<TIMER_IDS>;
 #[cfg(not(feature = "many-timers"))]
 type Timers = takt_scheduler::FewTimers<TIMER_IDS>;
 
-/// The scheduling state of one CPU.
+/// The scheduling state of one CPU. What each switch looks at is in the first cache line.
+#[repr(C, align(64))]
 pub(crate) struct CpuSched {
-    pub(crate) rq: RunQueue,
-    pub(crate) timers: Timers,
     /// For how many reasons something is to be done at each switch: one for each round-robin thread that belongs to the
     /// CPU, and one while run times are counted.
     pub(crate) nr_watchers: u32,
+    pub(crate) rq: RunQueue,
     /// What the hardware timer is set to, or `u64::MAX`.
     pub(crate) armed: u64,
     /// Of the run queue. A table for each CPU, since each changes its own at any time; and apart from that of the wait queues,
     /// since a thread may stand in both.
     pub(crate) links: Links<MAX_THREADS>,
+    pub(crate) timers: Timers,
     /// The account that the running thread is charged to.
     #[cfg(feature = "tasks")]
     pub(crate) charged: Option<&'static crate::task::account::Account>,

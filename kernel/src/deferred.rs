@@ -35,7 +35,7 @@ pub(crate) struct Work {
     prev: Cell<*const Work>,
     /// Whose it is, while it is in the list.
     object: Cell<*const ()>,
-    go_on: unsafe fn(*const (), Section<Any>),
+    step: unsafe fn(*const (), Section<Any>),
 }
 
 // SAFETY: the cells change inside a section only.
@@ -44,15 +44,15 @@ unsafe impl Sync for Work {}
 unsafe impl Send for Work {}
 
 impl Work {
-    /// Nothing to do. `go_on`, which is told the object, does a step of it in the section that it is given and ends that,
+    /// Nothing to do. `step`, which is told the object, does a step of it in the section that it is given and ends that,
     /// and takes it off the list with the last. Behind that section the object may be gone.
-    pub(crate) const fn new(go_on: unsafe fn(*const (), Section<Any>)) -> Self {
+    pub(crate) const fn new(step: unsafe fn(*const (), Section<Any>)) -> Self {
         Self {
             is_queued: Cell::new(false),
             next: Cell::new(core::ptr::null()),
             prev: Cell::new(core::ptr::null()),
             object: Cell::new(core::ptr::null()),
-            go_on,
+            step,
         }
     }
 
@@ -157,7 +157,7 @@ fn arm<K: Kind>(mut section: Section<K>) {
 ///
 /// # Context
 /// A timer's function.
-pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
+pub(crate) fn run(walk: impl FnOnce(ThreadId)) {
     let mut first: *const Work = core::ptr::null();
     loop {
         let section = section::enter();
@@ -169,7 +169,7 @@ pub(crate) fn go_on(walk: impl FnOnce(ThreadId)) {
         };
         first = place;
         // SAFETY: in the list's section the object is alive, and the function is its own.
-        unsafe { (work.go_on)(work.object.get(), section) };
+        unsafe { (work.step)(work.object.get(), section) };
         if must_give_way() {
             break;
         }

@@ -204,7 +204,7 @@ fn walk(scheduled: &mut Scheduled, owner: ThreadId) {
 
 /// The function of the timer for what was deferred.
 pub(crate) fn do_deferred(_: usize, _: Expiry) {
-    deferred::go_on(|tid| {
+    deferred::run(|tid| {
         if MUTEXES {
             // A chain that is too long ends there, as for whoever began.
             let _ = pi::walk(tid);

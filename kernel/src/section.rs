@@ -269,7 +269,7 @@ impl<K: Kind, L: Lent> Section<K, L> {
         }
         let kind = self.kind;
         self.leave_quietly();
-        interrupts::let_in();
+        interrupts::window();
         kind.enter_again()
     }
 }

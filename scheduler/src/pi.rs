@@ -117,7 +117,7 @@ impl Check {
     /// # Errors
     /// [`PiError::Deadlock`] if the chain comes back to the waiter, [`PiError::ChainTooLong`] if it
     /// ends behind more than [`MAX_CHAIN`] threads.
-    pub fn go_on<W: PiWorld>(
+    pub fn advance<W: PiWorld>(
         &mut self,
         world: &W,
         portion: usize,

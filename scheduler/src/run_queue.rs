@@ -81,12 +81,14 @@ impl Runner {
 
 /// The threads of one CPU that are ready to run, the running one included.
 #[derive(Clone, Debug)]
+// In this order: what each switch reads lies together.
+#[repr(C)]
 pub struct RunQueue {
-    queue: PrioQueue,
     running: Runner,
     /// Who is to run.
     best: Runner,
     idle: ThreadId,
+    queue: PrioQueue,
 }
 
 impl RunQueue {

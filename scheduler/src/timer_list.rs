@@ -190,15 +190,15 @@ impl<const N: usize> TimerList<N> {
             return true;
         }
         match is_before {
-            false => self.go_back(deadline, place),
-            true => self.go_on(deadline, place),
+            false => self.search_back(deadline, place),
+            true => self.search_forward(deadline, place),
         }
         false
     }
 
     /// Inside a slot.
     #[inline(never)]
-    fn go_back(&mut self, deadline: u64, place: &mut Place) {
+    fn search_back(&mut self, deadline: u64, place: &mut Place) {
         let mut at = place.at & (N - 1);
         for _ in 0..STEPS {
             at = self.links[at].prev as usize & (N - 1);
@@ -216,7 +216,7 @@ impl<const N: usize> TimerList<N> {
 
     /// Along timers that the index does not name: it does from now on.
     #[inline(never)]
-    fn go_on(&mut self, deadline: u64, place: &mut Place) {
+    fn search_forward(&mut self, deadline: u64, place: &mut Place) {
         for _ in 1..STEPS {
             let next = self.next(place.at);
             if self.deadlines[next] > deadline {

@@ -106,7 +106,7 @@ impl World {
     fn check_wait(&self, t: usize, m: usize, portion: usize) -> Result<usize, PiError> {
         let mut check = Check::new(tid(t), self.owner_of(m));
         loop {
-            if let Some(depth) = check.go_on(self, portion)? {
+            if let Some(depth) = check.advance(self, portion)? {
                 return Ok(depth);
             }
         }

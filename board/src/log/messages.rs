@@ -166,7 +166,7 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
         let (step, head) = self.copy.with_mut(|copy| {
             // SAFETY: `copying` was just set.
             let copy = unsafe { &mut *copy };
-            (self.go_on(copy, log), copy.head)
+            (self.continue_with(copy, log), copy.head)
         });
         self.copying.swap(false, AcqRel);
         if step == Step::Done && self.is_queued(head) {
@@ -180,7 +180,7 @@ impl<const N: usize, const SIZE: usize> Messages<N, SIZE> {
     }
 
     /// One of: looking for room, some bytes, the end.
-    fn go_on(&self, copy: &mut Copy, log: &mut impl Log) -> Step {
+    fn continue_with(&self, copy: &mut Copy, log: &mut impl Log) -> Step {
         let place = &self.queue[copy.head as usize % N];
         let Some(buffer) = usize::from(place.load(Acquire)).checked_sub(1) else {
             return Step::Done;

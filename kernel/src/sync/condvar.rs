@@ -47,7 +47,7 @@ impl Condvar {
             queues: [const { Waiters::new() }; 2],
             nr_flips: AtomicUsize::new(0),
             nr_woken: AtomicUsize::new(0),
-            rest: Work::new(Self::go_on),
+            rest: Work::new(Self::step),
         }
     }
 
@@ -205,7 +205,7 @@ impl Condvar {
 
     /// # Safety
     /// It is told of a condition that is alive until the section ends.
-    unsafe fn go_on(object: *const (), mut section: Section<Any>) {
+    unsafe fn step(object: *const (), mut section: Section<Any>) {
         // SAFETY: the caller's duty.
         let condition = unsafe { &*object.cast::<Self>() };
         let next = condition.notified().pop(&mut section);

@@ -108,7 +108,7 @@ impl EventFlags {
             search: AtomicU32::new(NO_SEARCH),
             nr_moved: AtomicU32::new(0),
             waiters: Waiters::new(),
-            rest: Work::new(Self::go_on),
+            rest: Work::new(Self::step),
         }
     }
 
@@ -192,7 +192,7 @@ impl EventFlags {
 
     /// # Safety
     /// It is told of flags that are alive until the section ends.
-    unsafe fn go_on(object: *const (), section: Section<Any>) {
+    unsafe fn step(object: *const (), section: Section<Any>) {
         // SAFETY: the caller's duty.
         let flags = unsafe { &*object.cast::<Self>() };
         flags.look_at_one(section).leave();

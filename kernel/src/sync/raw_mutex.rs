@@ -152,11 +152,11 @@ impl RawMutex {
             let woken = section.look_at(TcbRef::of(me)).woken;
             let mut is_done = true;
             if woken == Woken::Not {
-                let mut seen = check.go_on(&pi::World::of(&section), CHECKED_AT_ONCE);
+                let mut seen = check.advance(&pi::World::of(&section), CHECKED_AT_ONCE);
                 if seen == Err(PiError::Deadlock) && nr_ended != pi::nr_ended() {
                     // Some thread of the chain may have gone on since, so that what was seen was not at one time.
                     check = Check::new(me, self.owner());
-                    seen = check.go_on(&pi::World::of(&section), MAX_CHAIN + 1);
+                    seen = check.advance(&pi::World::of(&section), MAX_CHAIN + 1);
                 }
                 is_done = match seen {
                     Ok(depth) => depth.is_some(),

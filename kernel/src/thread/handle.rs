@@ -397,7 +397,7 @@ impl Thread {
         // Its stack and its block are free when this returns.
         while self.block(&mut section).is_ok() && exit::is_leaving(&section, self.place()) {
             section.leave_quietly();
-            interrupts::let_in();
+            interrupts::window();
             core::hint::spin_loop();
             section = section::enter_thread();
         }

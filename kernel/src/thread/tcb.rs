@@ -117,9 +117,6 @@ pub(crate) struct Tcb {
     pub(crate) runtime: u64,
     /// The queue it waits in, or null.
     pub(crate) wait_queue: *const Waiters,
-    /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
-    /// instruction and six more around it.
-    pub(crate) switches: u64,
     /// What names the thread in handles and in the mutexes that it holds: its id, and above it how often the block was
     /// taken and given back, so that old ones are noticed; it comes back after four million threads with the same id.
     /// [`IN_USE`] is the lowest bit of that count; bit 31 stays 0.
@@ -145,7 +142,10 @@ pub(crate) struct Tcb {
     /// Not 0 where the thread must not wait although preemption is enabled: [`GUARDS`] and [`NEVER_WAITS`].
     pub(crate) atomic: u8,
 
-    // What follows is for creation, waiting and the end.
+    // What follows is for creation, waiting and the end, and for those who count.
+    /// How often the thread was switched to. Not beside `runtime`: the compiler would change both by one SSE
+    /// instruction and six more around it.
+    pub(crate) switches: u64,
     /// A word that the waker and the waiting thread exchange; its meaning is the object's. The entry of a thread that
     /// has not run yet.
     pub exchange: usize,

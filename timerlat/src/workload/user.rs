@@ -163,7 +163,7 @@ fn next(cpu: usize, back: Option<u64>, _own_time: u64) -> Option<Instant> {
     } else {
         due = first_of(cpu, stats, Instant::now().cycles());
     }
-    go_on(cpu, due)
+    next_activation(cpu, due)
 }
 
 /// The thread says when it ran.
@@ -182,11 +182,11 @@ fn next_cycle(cpu: usize, back: Option<u64>, ran_at: u64) -> Option<Instant> {
         record(stats, None, due, ran_at);
         due = advance(stats, due, period(cpu));
     }
-    go_on(cpu, due)
+    next_activation(cpu, due)
 }
 
 /// The next activation is at that time, unless the run is over then.
-fn go_on(cpu: usize, due: u64) -> Option<Instant> {
+fn next_activation(cpu: usize, due: u64) -> Option<Instant> {
     if is_over(due) {
         return None;
     }

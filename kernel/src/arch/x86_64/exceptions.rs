@@ -31,7 +31,7 @@ pub(super) extern "C" fn exception(frame: &mut ExceptionFrame) {
         nmi(block, frame.rip as usize);
         #[cfg(feature = "latency-tracers")]
         {
-            frame.rip = hook.go_on(&block.hooks, frame.rip);
+            frame.rip = hook.resume(&block.hooks, frame.rip);
         }
         return;
     }

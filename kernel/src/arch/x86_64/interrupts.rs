@@ -60,7 +60,7 @@ pub(crate) unsafe fn enable() {
 
 /// Lets in what is pending, right after [`enable`], whose effect begins one instruction late.
 #[inline(always)]
-pub(crate) fn let_in() {
+pub(crate) fn window() {
     // SAFETY: does nothing. A compiler barrier, so that it stays where it is.
     unsafe { asm!("nop", options(nostack)) };
 }

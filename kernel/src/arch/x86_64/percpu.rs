@@ -53,6 +53,11 @@ pub(crate) struct PerCpu {
     context: AtomicU32,
     /// Number of the CPU, from 0.
     pub(crate) cpu: Cell<u32>,
+    /// A bit for each CPU that is to be kicked when this one gives up the kernel lock.
+    pub(crate) kicks: AtomicU32,
+    /// Task state segment. IST1 is the running thread's control block, before which its frame lies: in the cache line of the
+    /// preempt count.
+    pub(crate) tss: Owned<TaskStateSegment>,
     /// Where the interrupt stack begins (its highest address).
     pub(crate) irq_stack_top: AtomicUsize,
     /// Local APIC id.
@@ -74,8 +79,6 @@ pub(crate) struct PerCpu {
     pub(crate) function_busy: AtomicU32,
     /// While a thread that has ended leaves its stack, where the flag is that says that the stack is in use.
     pub(crate) leaving: AtomicUsize,
-    /// A bit for each CPU that is to be kicked when this one gives up the kernel lock.
-    pub(crate) kicks: AtomicU32,
     /// Run queue, timer queue and times.
     pub(crate) sched: Owned<CpuSched>,
     /// What hooks of tracers take on this CPU.
@@ -101,8 +104,6 @@ pub(crate) struct PerCpu {
     pub(crate) task_rsp: AtomicU64,
     /// Set while an exception is being reported, so that a second one is not reported forever.
     in_exception: AtomicU32,
-    /// Task state segment. IST1 is the running thread's control block, before which its frame lies.
-    pub(crate) tss: Owned<TaskStateSegment>,
     /// This CPU's descriptor table.
     pub(crate) gdt: Owned<GlobalDescriptorTable>,
 }
@@ -178,6 +179,10 @@ pub(crate) const CURRENT_TID: usize = CONTEXT + 3;
 const IST1: usize = 0x24;
 /// The pointer to the running thread's control block.
 pub(crate) const CURRENT: usize = behind_gs(offset_of!(PerCpu, tss) + IST1);
+const _: () = assert!(
+    CURRENT / 64 == CONTEXT / 64 && CURRENT.is_multiple_of(8),
+    "a cache line"
+);
 
 // The running thread's control block is never null (see `current`).
 core::arch::global_asm!(

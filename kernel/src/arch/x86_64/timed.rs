@@ -131,7 +131,7 @@ impl UnderWay {
 
     /// For its end: gives where to go on that was interrupted at `rip`. Time that was about to be taken is taken anew.
     #[inline(always)]
-    pub(in crate::arch) fn go_on(self, hooks: &Hooks, rip: u64) -> u64 {
+    pub(in crate::arch) fn resume(self, hooks: &Hooks, rip: u64) -> u64 {
         hooks.entered.store(self.entered, Relaxed);
         hooks.before.store(self.before, Relaxed);
         let taken = [

@@ -15,6 +15,8 @@ use crate::image::Elf;
 const ROUND: u64 = 4;
 /// In instructions, for how long one section may keep other CPUs out. With N CPUs a wait is at most N - 1 times that.
 const LONGEST: u64 = 142;
+/// How often the lock may be taken in 100 operations, and for how many instructions it may be waited for.
+const MOST: (u64, u64) = (400, 100);
 
 /// The plugin that counts, and what it marks.
 pub(super) fn plugin(image: &Elf) -> Result<(Plugin, Vec<Mark>)> {
@@ -82,6 +84,12 @@ pub(super) fn describe(log: &Path, marks: &[Mark], notes: &str) -> Result<String
     ensure!(
         longest <= LONGEST,
         "others were kept out for {longest} instructions"
+    );
+    ensure!(
+        waits.acquired * 100 <= MOST.0 * operations && waits.waited * 100 <= MOST.1 * operations,
+        "{} acquisitions and {} instructions waited in {operations} operations",
+        waits.acquired,
+        waits.waited
     );
     let each = |count: u64| {
         format!(
