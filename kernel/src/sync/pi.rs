@@ -233,7 +233,7 @@ fn gives_way_simply(kernel: &Kernel, heir: TcbRef, me: TcbRef, cpu: CpuRef) -> b
 
 /// [`give_way`] in sections of their own, whatever else the running thread has.
 #[inline(never)]
-pub(super) fn give_way_in_steps(section: Section<Any>, heir: TcbRef) -> Handoff {
+fn give_way_in_steps(section: Section<Any>, heir: TcbRef) -> Handoff {
     end_in_steps(sched::wake_taken(section, heir))
 }
 

@@ -12,6 +12,7 @@ use super::mutex_state::{CONTENDED, FREE};
 use super::pi;
 use super::raw_mutex::{Long, RawMutex, my_handle};
 use crate::error::Error;
+use crate::sched;
 use crate::section::{self, Any, Kernel, Section};
 use crate::switch::Handoff;
 use crate::thread::tcb::TcbRef;
@@ -81,17 +82,25 @@ impl RawMutex {
     }
 
     /// The running thread, whose it is, has served `t`, which waits: that goes on, and the owner is as important as those that
-    /// are left make it.
+    /// are left make it. Where others are left, or it owns more, a section for each step, as in `unlock`.
     pub(crate) fn serve(&self, mut section: Section<Any>, t: TcbRef) -> Handoff {
         wait::leave_queue(&mut section, t);
         section.thread(t).blocked_on = core::ptr::null();
         pi::wait_ended();
-        self.note_owners_top(&mut section);
+        let me = TcbRef::current();
         let is_only = self.prev_held.get().is_null() && self.next_held.get().is_null();
         if is_only && self.waiters.is_empty(&mut section) {
-            return pi::give_way(section, TcbRef::current(), t);
+            if let Some(noted) = self.top.take() {
+                section.thread(me).inherits.remove_only(noted);
+            }
+            return pi::give_way(section, me, t);
         }
-        pi::give_way_in_steps(section, t)
+        sched::wake_taken(section, t).leave();
+        let mut section = section::enter();
+        self.note_owners_top(&mut section);
+        section.leave_quietly();
+        pi::end_inheritance(me);
+        Handoff::done(Ok(()))
     }
 
     fn note_owners_top(&self, kernel: &mut Kernel) {

@@ -281,7 +281,7 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     let (plugin, marks) = waits::plugin(image)?;
     let plugin = Some((&plugin, log.as_path()));
     let notes = judge(image, test, &Boot { plugin, ..boot })?;
-    let waits = waits::describe(&log, &marks, &notes)?;
+    let waits = waits::describe(&log, &marks, &notes, test.name.starts_with("stress::"))?;
     Ok(notes + &waits)
 }
 
