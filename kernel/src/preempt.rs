@@ -1,6 +1,11 @@
 //! Keeping the CPU: preemption and interrupts off for a while.
 //!
-//! Guards, not pairs: what a guard disabled is enabled again when it is dropped, in any order of nesting.
+//! Guards, not pairs: what a guard disabled is enabled again when it is dropped, in any order of nesting. What has no guard is not
+//! for safe code:
+//!
+//! ```compile_fail,E0133
+//! takt_kernel::preempt::without_irqs(|| ());
+//! ```
 
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -104,12 +109,15 @@ pub fn irq_save() -> IrqGuard {
     }
 }
 
-/// Calls `act` with interrupts off. Shorter than a guard, since nothing counts it: `act` calls nothing of the kernel's.
+/// Calls `act` with interrupts off. Shorter than a guard, since nothing counts it.
+///
+/// # Safety
+/// `act` calls nothing of the kernel's, and drops no guard.
 ///
 /// # Context
 /// Any, NMIs included.
 #[inline(always)]
-pub fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
+pub unsafe fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
     let were_enabled = interrupts::are_enabled_in(interrupts::flags());
     interrupts::disable();
     // An NMI may have come upon a hook, beside which there is to be no other.

@@ -81,7 +81,8 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Brings what is queued into the log, as far as there is room.
 pub(crate) fn pump() {
-    while preempt::without_irqs(|| MESSAGES.step(&mut Up)) == Step::More {}
+    // SAFETY: copies bytes.
+    while unsafe { preempt::without_irqs(|| MESSAGES.step(&mut Up)) } == Step::More {}
 }
 
 /// The same at the end of the run, wherever the others stopped.
@@ -162,8 +163,10 @@ unsafe impl defmt::Logger for Logger {
             CURRENT[context::number()].store(0, Relaxed);
             // SAFETY: this context's own until here.
             if unsafe { MESSAGES.is_whole(buffer) } {
-                // SAFETY: as above.
-                preempt::without_irqs(|| unsafe { MESSAGES.publish(buffer) });
+                // SAFETY: this context's own until here.
+                let publish = || unsafe { MESSAGES.publish(buffer) };
+                // SAFETY: it calls nothing of the kernel's.
+                unsafe { preempt::without_irqs(publish) };
             } else {
                 give_up(buffer);
             }

@@ -45,7 +45,8 @@ impl Lines for Pins {
 extern "C" fn on_interrupt(own: usize, _: Instant) {
     // SAFETY: `wire` gives the address of one in `OWN`.
     let Own(task, interrupt) = unsafe { &*(own as *const Own) };
-    task.interrupt(interrupt);
+    // SAFETY: its handler, by `wire`.
+    unsafe { task.interrupt(interrupt) };
 }
 
 fn wire(task: &'static Task, interrupt: &'static Interrupt) -> Result<(), Error> {

@@ -71,10 +71,10 @@ impl Task {
 
     /// An interrupt of its has come: its line is masked, and the task receives the notification, if it lives.
     ///
-    /// # Context
-    /// The interrupt's handler.
+    /// # Safety
+    /// `interrupt` is one of the task's, and this is its handler.
     #[inline(always)]
-    pub fn interrupt(&self, interrupt: &Interrupt) {
+    pub unsafe fn interrupt(&self, interrupt: &Interrupt) {
         let notification = interrupt.notification;
         if is_smp!() || self.gate.notification.load(Relaxed) != notification {
             core::hint::cold_path();

@@ -10,13 +10,17 @@
 //! ```compile_fail,E0277
 //! static UNGUARDED: takt_kernel::thread::Stack<4096> = Default::default();
 //! ```
+//! ```compile_fail,E0308
+//! takt_kernel::thread_stack!(static GUARDED: 4096);
+//! takt_kernel::register_stacks!(core::array::from_ref(&GUARDED), 8192, 1); // more than it has
+//! ```
 //! ```no_run
 //! takt_kernel::thread_stack!(static GUARDED: 4096);
 //! ```
 
 use core::sync::atomic::AtomicBool;
 
-use crate::arch::descriptors::{GUARD, GuardedStack};
+use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory};
 use crate::compact::{between, counted, rolled};
 
 /// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
@@ -91,17 +95,37 @@ pub struct Registration {
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Of `nr` stacks of `size` bytes.
+    /// Of these stacks, each with its piece of memory.
     ///
     /// # Safety
-    /// There are as many, and as many pieces of memory of their size, which are nobody else's.
+    /// The memory is nobody else's.
     #[must_use]
-    pub const unsafe fn new(stacks: *const u8, memory: *const u8, size: usize, nr: usize) -> Self {
+    pub const unsafe fn new<const SIZE: usize, const NR: usize>(
+        stacks: &'static [Stack<SIZE>; NR],
+        memory: &'static [StackMemory<SIZE>; NR],
+    ) -> Self {
         Self {
-            stacks,
-            memory,
-            size: size as u32,
-            nr: nr as u32,
+            stacks: core::ptr::from_ref(stacks).cast(),
+            memory: core::ptr::from_ref(memory).cast(),
+            size: SIZE as u32,
+            nr: NR as u32,
+        }
+    }
+
+    /// Of a stack without a thread.
+    ///
+    /// # Safety
+    /// The memory is nobody else's, but where the page tables are not in force yet.
+    #[must_use]
+    pub const unsafe fn guarded<const SIZE: usize>(
+        stack: &'static GuardedStack<SIZE>,
+        memory: &'static StackMemory<SIZE>,
+    ) -> Self {
+        Self {
+            stacks: core::ptr::from_ref(stack).cast(),
+            memory: core::ptr::from_ref(memory).cast(),
+            size: SIZE as u32,
+            nr: 1,
         }
     }
 }
@@ -117,7 +141,7 @@ macro_rules! thread_stack {
         $vis static $name: [$crate::thread::Stack<{ $size }>; $nr] =
             // SAFETY: registered below.
             [const { unsafe { $crate::thread::Stack::new() } }; $nr];
-        $crate::register_stacks!($name, $size, $nr);
+        $crate::register_stacks!(&$name, $size, $nr);
     };
     ($(#[$meta:meta])* $vis:vis static $name:ident : $size:expr) => {
         $(#[$meta])*
@@ -125,7 +149,7 @@ macro_rules! thread_stack {
         $vis static $name: $crate::thread::Stack<{ $size }> =
             // SAFETY: registered below.
             unsafe { $crate::thread::Stack::new() };
-        $crate::register_stacks!($name, $size, 1);
+        $crate::register_stacks!(::core::array::from_ref(&$name), $size, 1);
     };
 }
 
@@ -133,22 +157,15 @@ macro_rules! thread_stack {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! register_stacks {
-    ($name:ident, $size:expr, $nr:expr) => {
+    ($stacks:expr, $size:expr, $nr:expr) => {
         const _: () = {
             static MEMORY: [$crate::machine::StackMemory<{ $size }>; $nr] =
                 [const { $crate::machine::StackMemory::new() }; $nr];
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
             static REGISTRATION: $crate::thread::Registration =
-                // SAFETY: as many stacks as memory, which nobody else knows.
-                unsafe {
-                    $crate::thread::Registration::new(
-                        (&raw const $name).cast(),
-                        (&raw const MEMORY).cast(),
-                        $size,
-                        $nr,
-                    )
-                };
+                // SAFETY: nobody else knows the memory.
+                unsafe { $crate::thread::Registration::new($stacks, &MEMORY) };
         };
     };
 }
@@ -205,15 +222,8 @@ macro_rules! guarded_stack {
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
             static REGISTRATION: $crate::thread::Registration =
-                // SAFETY: one each.
-                unsafe {
-                    $crate::thread::Registration::new(
-                        (&raw const $name).cast(),
-                        (&raw const $memory).cast(),
-                        $size,
-                        1,
-                    )
-                };
+                // SAFETY: who knows the memory uses it before there are page tables.
+                unsafe { $crate::thread::Registration::guarded(&$name, &$memory) };
         };
     };
 }
