@@ -3,6 +3,19 @@
 //! While a pair of functions is registered here, the record functions are diverted
 //! (`arch::divert_records`); while none is, they cost nothing more. [`events`] registers itself
 //! while an event has a filter or a trigger.
+//!
+//! What they are shown is made by the record functions alone, since its text is memory that somebody else lends:
+//!
+//! ```compile_fail,E0451
+//! use takt_kernel::trace::rules::Arguments;
+//! Arguments { words: [0; 9], nr: 0, text: 0x10 as *const u8, len: 16 }.text();
+//! ```
+//! ```no_run
+//! use takt_kernel::trace::rules::Arguments;
+//! fn length(record: &Arguments) -> Option<usize> {
+//!     record.text().map(<[u8]>::len)
+//! }
+//! ```
 
 pub mod events;
 pub(super) mod soft;

@@ -25,13 +25,13 @@ use crate::compact::{between, rolled};
 pub struct Arguments {
     /// Its word as it will be written (id, fields, and the context where the layout has one), then the extra words. What is
     /// behind them means nothing. Of a near event's time both words are there, whatever will be written of it.
-    pub words: [u32; 9],
+    words: [u32; 9],
     /// How many of the extra words there are.
-    pub nr: u32,
+    nr: u32,
     /// The dynamic field; null if there is none.
-    pub text: *const u8,
+    text: *const u8,
     /// Its length in bytes, as it was given.
-    pub len: usize,
+    len: usize,
 }
 
 impl Arguments {
@@ -56,7 +56,7 @@ impl Arguments {
     /// The dynamic field.
     #[must_use]
     pub fn text(&self) -> Option<&[u8]> {
-        // SAFETY: the text that the record is made of.
+        // SAFETY: the text that the record is made of: only the record functions make one of these.
         (!self.text.is_null()).then(|| unsafe { core::slice::from_raw_parts(self.text, self.len) })
     }
 }
