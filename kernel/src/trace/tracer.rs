@@ -187,12 +187,16 @@ pub(super) fn choose(tracer: &'static Tracer) -> Result<(), Error> {
 /// goes on until another tracer is chosen; the tracer's events may be missing in the trace while this takes.
 ///
 /// # Errors
-/// Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
+/// [`Error::InvalidArgument`] if it is a static key of the kernel's and no event; those of
+/// [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
 ///
 /// # Context
 /// Threads that may block, one at a time, and not beside [`set_tracer`](super::set_tracer). All CPUs stand still
 /// meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
+    if jump_label::is_no_event(id) {
+        return Err(Error::InvalidArgument);
+    }
     let tracer = current();
     if needed::has(id) {
         // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is

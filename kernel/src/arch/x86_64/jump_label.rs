@@ -35,6 +35,14 @@ pub(crate) fn number(key: Key) -> u32 {
     core::ptr::from_ref(key) as u32
 }
 
+/// Whether the key with this address is no event's id. Such a key is switched by whoever declares it, since much may depend on
+/// it: whether there is a kernel lock, for one.
+pub(crate) fn is_no_event(key: u32) -> bool {
+    let keys = (&raw const takt_keys_start) as u32..(&raw const takt_wide_ids_end) as u32;
+    // Core events' ids are even, and may be as large.
+    key % 2 == 1 && keys.contains(&key)
+}
+
 /// Declares keys that are no events' ids.
 macro_rules! keys {
     ($($(#[$doc:meta])* $vis:vis $key:ident;)*) => {$(
@@ -48,6 +56,8 @@ pub(crate) use keys;
 unsafe extern "C" {
     static __jump_table_start: JumpEntry;
     static __jump_table_end: JumpEntry;
+    static takt_keys_start: u8;
+    static takt_wide_ids_end: u8;
 }
 
 /// Whether a tracer's key, a path to a `static` in a section that is not loaded, is on: one instruction without effect while it

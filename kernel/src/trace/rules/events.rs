@@ -49,13 +49,16 @@ pub fn set_filter(event: u32, code: &[u32], text: &[u32]) -> Result<(), Error> {
 /// Gives an event another trigger.
 ///
 /// # Errors
-/// As [`set_filter`].
+/// As [`set_filter`]; [`Error::InvalidArgument`] if this or the other event is a static key of the kernel's and no event.
 ///
 /// # Context
 /// As [`set_filter`].
 pub fn add_trigger(event: u32, trigger: &NewTrigger<'_>) -> Result<(), Error> {
+    let events = [event, trigger.other];
+    if events.into_iter().any(jump_label::is_no_event) {
+        return Err(Error::InvalidArgument);
+    }
     change(&mut |writable| {
-        let events = [event, trigger.other];
         let were = events.map(|event| (TAKT_RULES.is_kept(event), is_enabled(event)));
         TAKT_RULES.add_trigger(event, trigger)?;
         for (event, (was_kept, was_on)) in events.into_iter().zip(were) {

@@ -8,11 +8,13 @@ use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::irq::{self, Nmi};
 use takt_kernel::machine::{self, JumpEntry};
 use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
+use takt_kernel::trace::rules::events::add_trigger;
 use takt_kernel::trace::{self, Event, Mode, events};
 use takt_kernel::{Error, trace_event, trace_marker};
 use takt_tests::drained::drain;
 use takt_tests::worker::burn;
-use takt_tests::{check, check_eq, interrupt, note, target_test};
+use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
+use takt_tracer::rules::{Action, NewTrigger, UNLIMITED};
 use takt_tracer::wire::{self, SubHeader};
 use takt_tracer::{event, event_class};
 
@@ -163,6 +165,25 @@ fn code_of(id: u32) -> impl Iterator<Item = (&'static JumpEntry, [u8; 5])> {
         })
 }
 
+/// A sum of how all places of keys stand.
+fn first_bytes() -> u64 {
+    machine::jump_entries().iter().fold(0, |sum: u64, entry| {
+        // SAFETY: the entry names five bytes of the kernel's text.
+        let byte = unsafe { (entry.code as *const u8).read_volatile() };
+        sum.wrapping_mul(31).wrapping_add(byte.into())
+    })
+}
+
+/// A trigger that switches another event on.
+const ENABLE_EVENT: NewTrigger<'_> = NewTrigger {
+    action: Action::EnableEvent,
+    left: UNLIMITED,
+    other: 0,
+    condition: &[],
+    spec: &[],
+    text: &[],
+};
+
 static NEXT: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 static RUNS: AtomicBool = AtomicBool::new(false);
 static STORM: spin::Once<Timer> = spin::Once::new();
@@ -213,6 +234,35 @@ target_test! {
         note!("sched_switch is emitted at {sites} places");
         check!(sites > 0);
         end();
+        Ok(())
+    }
+
+    /// Whatever number is to be switched, events are and nothing else: the kernel's own keys, by which it knows that there is
+    /// another CPU, stay as they are.
+    fn only_events_are_switched(TwoCpus) {
+        check_eq!(takt_board::smp::start(2), 2);
+        end();
+        let before = first_bytes();
+        let mut refused = 0;
+        for id in 0..0x400 {
+            if trace::enable(id, true).is_ok() {
+                trace::enable(id, false)?;
+                continue;
+            }
+            refused += 1;
+            check_err!(trace::enable(id, false), InvalidArgument);
+            let event = by_thread::Event::id().number();
+            for (event, other) in [(event, id), (id, event)] {
+                check_err!(add_trigger(event, &NewTrigger { other, ..ENABLE_EVENT }), InvalidArgument);
+            }
+        }
+        check!(refused > 0);
+        check_eq!(first_bytes(), before);
+        let id = by_thread::Event::id().number();
+        check_eq!(trace::enable(id, true)?, 1);
+        check!(first_bytes() != before);
+        switch(false)?;
+        check_eq!(first_bytes(), before);
         Ok(())
     }
 
