@@ -10,6 +10,15 @@
 //! use takt_kernel::trace::rules::Arguments;
 //! Arguments { words: [0; 9], nr: 0, text: 0x10 as *const u8, len: 16 }.text();
 //! ```
+//! They run in NMIs and inside the kernel's sections, and it is for whoever registers them to promise that they may:
+//!
+//! ```compile_fail,E0133
+//! takt_kernel::trace::rules::register(|_| 1, |_| {});
+//! ```
+//! ```no_run
+//! // SAFETY: they do nothing.
+//! unsafe { takt_kernel::trace::rules::register(|_| 1, |_| {}) };
+//! ```
 //! ```no_run
 //! use takt_kernel::trace::rules::Arguments;
 //! fn length(record: &Arguments) -> Option<usize> {

@@ -29,7 +29,12 @@ pub struct HookId(usize);
 ///
 /// # Context
 /// Threads that may block. All CPUs stand still while the functions are patched.
-pub fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
+///
+/// # Safety
+/// The hook runs wherever a function begins that its filter has or [will have](set_function_hook_filter): in NMIs, and inside
+/// the kernel's sections, where what these protect may be half changed. So it calls nothing of the kernel's but trace points,
+/// and takes no lock that a thread or an interrupt takes.
+pub unsafe fn register_function_hook(hook: Hook, filter: &Filter) -> Result<HookId, Error> {
     let _change = Change::begin()?;
     let id = rolled(&SLOTS)
         .position(|slot| slot.hook.load(Relaxed).is_null())

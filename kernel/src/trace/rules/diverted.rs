@@ -14,7 +14,11 @@ use crate::error::Error;
 ///
 /// # Context
 /// Threads that may block.
-pub fn register(before: Before, after: After) -> Result<(), Error> {
+///
+/// # Safety
+/// Both run wherever an event is emitted: in NMIs, and inside the kernel's sections, where what these protect may be half
+/// changed. So they call nothing of the kernel's but trace points, and take no lock that a thread or an interrupt takes.
+pub unsafe fn register(before: Before, after: After) -> Result<(), Error> {
     Text::lock()?.patch(|text| set(text, Some((before, after))));
     Ok(())
 }
