@@ -214,7 +214,8 @@ pub fn finish(code: ExitCode) {
     for cpu in (0..MAX_CPUS).filter(|cpu| smp::is_online(*cpu)) {
         // Losses that the first pass could not mention for want of room show in a second.
         for _ in 0..2 {
-            trace::close(cpu);
+            // Where a trigger has had it go on, what is complete is handed over.
+            let _ = trace::close(cpu);
             hand_over_of(cpu);
         }
     }

@@ -249,10 +249,22 @@ pub fn nr_full() -> u64 {
     ring::nr_full(KernelRing)
 }
 
-/// Ends a CPU's current sub-buffer, so that everything recorded can be handed over. While tracing is off.
+/// Ends a CPU's current sub-buffer, so that everything recorded can be handed over.
+///
+/// # Errors
+/// [`Error::InvalidState`] if it is another CPU's, and that records: its records are made by steps that another CPU must not
+/// come between.
 ///
 /// # Panics
 /// If `cpu` is not below [`MAX_CPUS`].
-pub fn close(cpu: usize) {
-    ring::close(RingOf::new(cpu));
+///
+/// # Context
+/// Threads, one at a time.
+pub fn close(cpu: usize) -> Result<(), Error> {
+    let ring = RingOf::new(cpu);
+    if cpu != crate::arch::percpu::cpu() && ring.load(Word::Limit) != 0 {
+        return Err(Error::InvalidState);
+    }
+    ring::close(ring);
+    Ok(())
 }

@@ -9,7 +9,7 @@ use takt_kernel::trace::function::graph::graph_counters;
 use takt_kernel::trace::function::{self, Filter, entry, events};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::{Error, thread};
-use takt_tests::drained::drain;
+use takt_tests::drained::{close, drain};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, interrupt, target_test, worker};
 use takt_tracer::wire;
@@ -57,7 +57,7 @@ pub(crate) fn finish() -> Result<Vec<Step, 128>, Error> {
 /// Gives away what was recorded of functions on this CPU, while recording is off.
 #[inline(never)]
 pub(crate) fn take(step: &mut dyn FnMut(Step)) {
-    trace::close(0);
+    close();
     drain(0, |sub| {
         steps_in(sub, step);
     });

@@ -66,7 +66,7 @@ fn finish() -> Result<Vec<Call, 64>, Error> {
     function::set_filter(&Filter::ALL)?;
     function::set_notrace(&Filter::NONE)?;
     function::set_pids(&[])?;
-    trace::close(0);
+    trace::close(0)?;
     let mut calls = Vec::new();
     drain(0, |sub| {
         calls_in(sub, &mut calls);
@@ -255,7 +255,7 @@ target_test! {
         }
         trace::tracing_off();
         function::stop()?;
-        trace::close(0);
+        trace::close(0)?;
         let (mut nr, mut firsts) = (0, 0);
         drain(0, |sub| {
             let mut calls = Vec::new();

@@ -36,7 +36,7 @@ fn finish() -> Result<Vec<Entry, 16>, Error> {
     function::stop()?;
     function::set_stack_trace(false)?;
     function::set_filter(&Filter::ALL)?;
-    trace::close(0);
+    trace::close(0)?;
     let mut entries = Vec::new();
     let id = |event: takt_tracer::event::Id| event.number();
     drain(0, |sub| {

@@ -8,7 +8,7 @@ use takt_board::carry_out;
 use takt_kernel::Error;
 use takt_kernel::time::{Expiry, Instant, Timer};
 use takt_kernel::trace::{self, Event, Mode, events};
-use takt_tests::drained::drain;
+use takt_tests::drained::{close, drain};
 use takt_tests::{check, check_eq, target_test};
 use takt_tracer::control::setting::{Errno, Setting};
 use takt_tracer::wire::{self, SubHeader};
@@ -28,7 +28,7 @@ type Deadlines = heapless::Vec<Deadline, 16>;
 fn recorded(timer: u16) -> Deadlines {
     let mut found = Deadlines::new();
     trace::tracing_off();
-    trace::close(0);
+    close();
     drain(0, |sub| {
         read(sub, timer, &mut found);
     });

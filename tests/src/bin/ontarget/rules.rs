@@ -204,7 +204,7 @@ fn switch(on: bool) -> Result<(), Error> {
 /// time.
 fn drain(mut each: impl FnMut(usize, &[u8])) {
     trace::tracing_off();
-    trace::close(0);
+    drained::close();
     drained::drain(0, |sub| {
         if SubHeader::decode(sub).is_none() {
             return;
@@ -267,7 +267,7 @@ fn check_ring(contexts: &[u32], is_whole: bool) -> u32 {
 fn begin() -> Result<(), Error> {
     trace::tracing_off();
     for _ in 0..2 {
-        trace::close(0);
+        trace::close(0)?;
         trace::discard(0);
     }
     trace::set_mode(Mode::StopWhenFull);

@@ -9,7 +9,7 @@ use takt_kernel::irq::{self, Nmi};
 use takt_kernel::trace::stack::{self, MAX_FRAMES, kernel_stack, record_stack};
 use takt_kernel::trace::{self, Event, Mode};
 use takt_kernel::trace_event;
-use takt_tests::drained::drain;
+use takt_tests::drained::{close, drain};
 use takt_tests::{check, check_eq, interrupt, target_test};
 use takt_tracer::{event, event_class, wire};
 
@@ -20,7 +20,7 @@ const LONGEST: usize = 256;
 
 fn begin() {
     trace::tracing_off();
-    trace::close(0);
+    close();
     trace::discard(0);
     trace::set_mode(Mode::StopWhenFull);
     trace::tracing_on();
@@ -29,7 +29,7 @@ fn begin() {
 /// The stacks in the ring; nothing else is recorded here.
 fn finish() -> Vec<Chain, 8> {
     trace::tracing_off();
-    trace::close(0);
+    close();
     let mut chains = Vec::new();
     drain(0, |sub| {
         let word = |at: usize| {

@@ -200,7 +200,7 @@ fn storm(mode: Mode, between: fn(u32)) -> Outcome {
     trace::tracing_off();
     // Losses that the first could not mention for want of room are mentioned by the second.
     for _ in 0..2 {
-        trace::close(0);
+        trace::close(0)?;
         capture::hand_over();
     }
     switch(false)?;

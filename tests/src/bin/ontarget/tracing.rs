@@ -11,7 +11,7 @@ use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
 use takt_kernel::trace::rules::events::add_trigger;
 use takt_kernel::trace::{self, Event, Mode, events};
 use takt_kernel::{Error, trace_event, trace_marker};
-use takt_tests::drained::drain;
+use takt_tests::drained::{close, drain};
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
 use takt_tracer::rules::{Action, NewTrigger, UNLIMITED};
@@ -136,7 +136,7 @@ fn end() -> Found {
     let mut found = Found::default();
     // Losses that the first pass could not mention for want of room show in a second.
     for _ in 0..2 {
-        trace::close(0);
+        close();
         found.drain();
     }
     found
@@ -266,6 +266,18 @@ target_test! {
         Ok(())
     }
 
+    /// Nobody ends what another CPU is recording: that would come between the steps of its records.
+    fn only_a_ring_at_rest_is_closed_from_outside(TwoCpus) {
+        check_eq!(takt_board::smp::start(2), 2);
+        trace::tracing_on();
+        check_err!(trace::close(1), InvalidState);
+        trace::close(0)?;
+        trace::tracing_off();
+        trace::close(1)?;
+        end();
+        Ok(())
+    }
+
     /// Flight mode: the ring keeps the newest events without a gap and counts what it overwrote.
     fn overwrite_keeps_the_newest(Shared) {
         begin(Mode::Overwrite)?;
@@ -343,7 +355,7 @@ target_test! {
         let long = [b'x'; 2 * wire::MAX_BYTES];
         trace::marker(core::str::from_utf8(&long).unwrap_or(""));
         trace::tracing_off();
-        trace::close(0);
+        trace::close(0)?;
         trace::enable(id, false)?;
         let (mut texts, mut formatted) = (0, 0);
         let mut xs = 0;
@@ -378,7 +390,7 @@ target_test! {
         burn(5_000);
         let after = trace::counters_of(0);
         trace::tracing_off();
-        trace::close(0);
+        trace::close(0)?;
         found.drain();
         switch(false)?;
         let expected = [30_000, NEXT[0].load(Relaxed), NEXT[1].load(Relaxed)];

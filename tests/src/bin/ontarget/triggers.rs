@@ -8,7 +8,7 @@ use takt_board::carry_out;
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::trace::{self, Event, latency, set_tracer};
 use takt_kernel::{preempt, trace_event};
-use takt_tests::drained::drain;
+use takt_tests::drained::{close, drain};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::worker::{self, burn};
 use takt_tests::{check, check_eq, interrupt, target_test};
@@ -175,7 +175,7 @@ fn snapshot() -> Result<Found, Failure> {
 /// What is recorded now, all of it: recording ends.
 fn live() -> Found {
     trace::tracing_off();
-    trace::close(0);
+    close();
     let mut found = Found::default();
     drain(0, |sub| {
         found.take(sub);
