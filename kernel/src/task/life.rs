@@ -135,14 +135,14 @@ impl Task {
     /// How its last life ended; `None` if it has not, or never lived.
     ///
     /// # Context
-    /// Whoever has joined its thread.
+    /// Any but NMI.
     #[must_use]
     pub fn ended(&self) -> Option<Ended> {
-        if self.is_alive() {
-            return None;
-        }
-        // SAFETY: its thread, which writes it, has ended.
-        unsafe { *self.ended.get() }
+        let section = section::enter();
+        // SAFETY: it is written in a life only, and none begins while this section lasts, see `Port::open_for`.
+        let ended = (!self.is_alive()).then(|| unsafe { *self.ended.get() });
+        section.leave_quietly();
+        ended.flatten()
     }
 
     /// Its thread begins a life, which may be another one.

@@ -50,7 +50,7 @@ pub struct Task {
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
 
-// SAFETY: what it logs is the task's own thread's, and so is how it ended until the thread has.
+// SAFETY: what it logs is the task's own thread's, and so is how it ended while it lives; others read that inside a section.
 unsafe impl Sync for Task {}
 
 /// What a task and those who send to it have in common; it changes inside sections only.

@@ -68,9 +68,13 @@ fn main(argument: u64) {
     }
 }
 
+/// With how often a task begins anew.
+const SLOWLY: u64 = 1 << 31;
+
 /// Supervises: faults of tasks are told to whoever calls, and a task begins anew as often as the argument says. A call of
-/// 0 tells of the last fault, any other ends it.
-fn keeper(mut restarts: u64) {
+/// 0 tells of the last fault, any other ends it. With [`SLOWLY`] it takes its time before each.
+fn keeper(what: u64) {
+    let (is_slow, mut restarts) = (what & SLOWLY != 0, what & !SLOWLY);
     let mut last = [0; 6];
     let Ok(mut received) = receive(0, NEVER) else {
         exit(1)
@@ -85,6 +89,9 @@ fn keeper(mut restarts: u64) {
             // In the place of the stack pointer.
             last[fault::RSP] = now;
             let again = restarts > 0;
+            if is_slow && again {
+                sleep_until(time() + 20_000 + 7 * restarts);
+            }
             restarts = restarts.saturating_sub(1);
             answer = [0; 6];
             answer[0] = if again { fault::RESTART } else { fault::STOP };

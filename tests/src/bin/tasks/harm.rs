@@ -229,4 +229,28 @@ target_test! {
         start(crate::CLIENT, 6)?.succeeds()?;
         keeper.succeeds()
     }
+
+    /// How a task's life ended is read as a whole, while it begins anew and ends again at any instruction of that.
+    fn an_end_is_read_whole(Shared) {
+        const LIVES: u32 = 300;
+        const SLOWLY: u32 = 1 << 31;
+        let keeper = start(KEEPER, SLOWLY | LIVES)?;
+        let victim = start(VICTIM, 35)?;
+        let task = &all()[VICTIM.0];
+        let last = task.generation() + LIVES;
+        // All of them are more important than this thread from now on.
+        thread::current().set_priority(10)?;
+        let mut nr_read = 0;
+        while task.generation() != last {
+            if let Some(Ended::Stopped(fault)) = task.ended() {
+                nr_read += 1;
+                check_eq!(fault.registers[0], fault.registers[14]);
+            }
+        }
+        check!(nr_read > LIVES, "read {nr_read} times");
+        let ended = victim.end()?;
+        check!(matches!(ended, Ended::Stopped(_)), "it was {ended:?}");
+        start(crate::CLIENT, 6)?.succeeds()?;
+        keeper.succeeds()
+    }
 }
