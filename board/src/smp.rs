@@ -119,12 +119,12 @@ pub(crate) fn set_cpus(cpus: ApicIds) {
     CPUS.call_once(|| cpus);
 }
 
-/// Starts CPUs until `wanted` run or there are no more; says how many run.
+/// Starts CPUs until `wanted` run or there are no more; says how many run. Those that run already go on.
 ///
 /// # Context
-/// A thread of the boot CPU. A CPU that does not come up within 100 ms is passed over.
+/// A thread of the boot CPU; elsewhere none is started. A CPU that does not come up within 100 ms is the last that is tried.
 pub fn start(wanted: usize) -> u32 {
-    let Some(cpus) = CPUS.get() else {
+    let Some(cpus) = CPUS.get().filter(|_| smp::this_cpu() == 0) else {
         return smp::nr_online();
     };
     // No one rewrites code while a CPU comes up.
@@ -133,8 +133,10 @@ pub fn start(wanted: usize) -> u32 {
     };
     #[cfg(feature = "osnoise")]
     takt_kernel::trace::osnoise::cpus_starting();
-    let me = smp::apic_id(smp::this_cpu());
-    for &apic_id in cpus.as_slice().iter().filter(|id| Some(**id) != me) {
+    for &apic_id in cpus.as_slice() {
+        if (0..MAX_CPUS).any(|cpu| smp::apic_id(cpu) == Some(apic_id)) {
+            continue;
+        }
         let number = smp::nr_online() as usize;
         if number >= wanted.min(MAX_CPUS) {
             break;

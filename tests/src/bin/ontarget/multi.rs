@@ -299,6 +299,22 @@ target_test! {
         Ok(())
     }
 
+    /// A CPU that runs is not started once more: its threads go on.
+    fn starting_cpus_again(TwoCpus) {
+        two_cpus()?;
+        let thread = spawn_on(1, busy, 0)?;
+        goes_on(&ROUNDS)?;
+        check_eq!(takt_board::smp::start(3), 2);
+        goes_on(&ROUNDS)?;
+        GO_ON.store(false, Relaxed);
+        thread.join(before_long())?;
+        // Nor does a CPU other than the first start any.
+        let thread = spawn_on(1, |_| ENDED.store(takt_board::smp::start(3), Relaxed), 0)?;
+        thread.join(before_long())?;
+        check_eq!(ENDED.load(Relaxed), 2);
+        Ok(())
+    }
+
     /// A mutex keeps the two apart.
     fn a_mutex_between_cpus(TwoCpus) {
         two_cpus()?;
