@@ -21,9 +21,9 @@ fn checksum(mut value: u32) -> u32 {
     value
 }
 
-fn main(command_line: &'static str) {
+fn main(_: &'static str) {
     // Has no effect unless latency-sweep boots this image.
-    takt_board::sweep::start(command_line);
+    takt_board::sweep::start();
     // Below the measured thread.
     if thread::current().set_priority(50).is_err() {
         return;

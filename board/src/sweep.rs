@@ -2,7 +2,8 @@
 //!
 //! An application that marks a stretch with [`sweep_begin!`](takt_timerlat::sweep_begin) and
 //! [`sweep_end!`](takt_timerlat::sweep_end) calls [`start`] at its beginning; without the words on the command line that
-//! has no effect.
+//! has no effect. The words are those that the image was booted with. [`start`] takes no
+//! others: an application could have any address called by them.
 //!
 //! | word | meaning |
 //! |---|---|
@@ -28,8 +29,8 @@ static TAKT_SWEEP: SweepBlock = SweepBlock::new();
 ///
 /// # Context
 /// The first thread, before the application's others run.
-pub fn start(command_line: &str) {
-    let line = CommandLine(command_line);
+pub fn start() {
+    let line = CommandLine(crate::kept::command_line());
     let (plan, subject) = match read(&line) {
         Ok(Some(wanted)) => wanted,
         Ok(None) => return,

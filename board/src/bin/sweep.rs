@@ -4,6 +4,6 @@
 
 takt_board::entry!(main);
 
-fn main(command_line: &'static str) {
-    takt_board::sweep::start(command_line);
+fn main(_: &'static str) {
+    takt_board::sweep::start();
 }

@@ -101,7 +101,7 @@ fn sample(hours: u64, at: u64) {
 }
 
 fn main(command_line: &'static str) {
-    takt_board::sweep::start(command_line);
+    takt_board::sweep::start();
     let line = CommandLine(command_line);
     let at = line.number("plant_at", 20).unwrap_or(20);
     let kind = line.get("plant").unwrap_or("none");
