@@ -14,6 +14,11 @@
 //! takt_kernel::thread_stack!(static GUARDED: 4096);
 //! takt_kernel::register_stacks!(core::array::from_ref(&GUARDED), 8192, 1); // more than it has
 //! ```
+//! Nor is there one without memory:
+//!
+//! ```compile_fail,E0080
+//! takt_kernel::thread_stack!(static EMPTY: 0);
+//! ```
 //! ```no_run
 //! takt_kernel::thread_stack!(static GUARDED: 4096);
 //! ```
@@ -23,7 +28,7 @@ use core::sync::atomic::AtomicBool;
 use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory};
 use crate::compact::{between, counted, rolled};
 
-/// A thread's stack of `SIZE` bytes (whole pages). Declare it with [`thread_stack!`](crate::thread_stack).
+/// A thread's stack of `SIZE` bytes (whole pages, at least one). Declare it with [`thread_stack!`](crate::thread_stack).
 #[repr(transparent)]
 pub struct Stack<const SIZE: usize>(GuardedStack<SIZE>);
 

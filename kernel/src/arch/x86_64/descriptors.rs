@@ -52,8 +52,8 @@ impl<const SIZE: usize> GuardedStack<SIZE> {
     pub const unsafe fn new() -> Self {
         const {
             assert!(
-                SIZE.is_multiple_of(4096),
-                "whole pages, so that the guard of the next one fits"
+                SIZE > 0 && SIZE.is_multiple_of(4096),
+                "whole pages, so that the guard of the next one fits, and at least one"
             )
         };
         Self {
