@@ -22,7 +22,6 @@ use crate::tracing::Stage;
 use crate::{clocks, pic, power};
 
 const MAIN_PRIORITY: u8 = 50;
-const MAX_HALT_MARGIN: Nanos = Nanos::from_millis(1);
 
 struct Pc;
 
@@ -197,7 +196,7 @@ pub(crate) extern "C" fn start(info: u64, magic: u32) -> ! {
     // SAFETY: after `memory`.
     unsafe { kernel_boot::scheduling(clocks) };
     let margin = line.number("halt_margin_ns", 0).unwrap_or(0);
-    time::set_halt_margin(Nanos::new(margin).min(MAX_HALT_MARGIN).to_cycles());
+    time::set_halt_margin(Nanos::new(margin).to_cycles());
     #[cfg(feature = "capture")]
     capture::start_as_told(line.get("capture"), command_line);
     defmt::info!(

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::arch::interrupts::{self, EARLY_TIMER_VECTOR, TIMER_VECTOR};
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::{apic, tsc};
-use crate::clock::Cycles;
+use crate::clock::{Cycles, Nanos};
 use crate::parts::TRACE;
 use crate::trace::control;
 use crate::{cpus, machine, probe, section, timers};
@@ -23,17 +23,18 @@ fn arm_for_idle() {
 
 /// How long before its deadline a halt ends, in cycles; 0 where a halt ends exactly.
 static HALT_MARGIN: AtomicU64 = AtomicU64::new(0);
+const MAX_HALT_MARGIN: Nanos = Nanos::from_millis(1);
 /// The idle thread looks up at least this often, in counts of the local APIC timer (it has 32 bits).
 const LONGEST_HALT: u64 = 0xf000_0000;
 
 /// Has every halt end so long before the timer's deadline; the rest is spent going round. [`Cycles::ZERO`], as at the start,
-/// has the CPU halt until the timer's interrupt itself.
+/// has the CPU halt until the timer's interrupt itself. More than a millisecond counts as one.
 ///
 /// For machines that do not wake up at the exact time, as QEMU under icount: it skips from the halt to the next
 /// deadline, and may do so before it has counted the last instructions in front of the halt. The interrupt then comes
 /// that many instructions late, once in some ten thousand times, and two runs are not the same.
 pub fn set_halt_margin(margin: Cycles) {
-    HALT_MARGIN.store(margin.get(), Relaxed);
+    HALT_MARGIN.store(margin.min(MAX_HALT_MARGIN.to_cycles()).get(), Relaxed);
 }
 
 /// The idle thread waits for an interrupt.

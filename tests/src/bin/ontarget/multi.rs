@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
-use takt_kernel::time::{self, Expiry, Instant, Nanos, Timer, sleep};
+use takt_kernel::time::{self, Cycles, Expiry, Instant, Nanos, Timer, sleep};
 use takt_kernel::{Error, preempt, smp, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
@@ -296,6 +296,16 @@ target_test! {
         thread.unpark()?;
         thread.join(before_long())?;
         sleeper.join(before_long())?;
+        Ok(())
+    }
+
+    /// However much time a halt is to end before its deadline, it is cut to what the idle thread can reckon with.
+    fn the_longest_halt_margin(TwoCpus) {
+        two_cpus()?;
+        for margin in [Cycles::new(1 << 63), Cycles::new(u64::MAX)] {
+            time::set_halt_margin(margin);
+            sleep(Nanos::from_millis(3))?;
+        }
         Ok(())
     }
 
