@@ -17,7 +17,6 @@ use takt_kernel::irq::Irq;
 use takt_kernel::machine::Port;
 use takt_kernel::{Error, smp};
 use volatile::VolatilePtr;
-use x86_64::structures::port::{PortRead, PortWrite};
 
 use crate::acpi::Ecam;
 use crate::ioapic::{Pin, Polarity, Trigger};
@@ -34,6 +33,19 @@ pub(crate) fn init(ecam: Option<Ecam>) {
         ECAM.call_once(|| ecam);
     }
 }
+
+mod sealed {
+    use x86_64::structures::port::{PortRead, PortWrite};
+
+    /// What a register holds: one, two or four bytes, of which any bits are a value.
+    pub trait Register: PortRead + PortWrite + Copy + 'static {}
+
+    impl Register for u8 {}
+    impl Register for u16 {}
+    impl Register for u32 {}
+}
+
+use sealed::Register;
 
 /// The way to configuration space.
 #[derive(Clone, Copy)]
@@ -68,7 +80,7 @@ impl Config {
         })
     }
 
-    fn read_as<T: PortRead + Copy + 'static>(address: Address, offset: u16) -> T {
+    fn read_as<T: Register>(address: Address, offset: u16) -> T {
         match Self::in_memory(address, offset) {
             Some(register) => register.read(),
             // SAFETY: the configuration data port.
@@ -76,7 +88,7 @@ impl Config {
         }
     }
 
-    fn write_as<T: PortWrite + Copy + 'static>(address: Address, offset: u16, value: T) {
+    fn write_as<T: Register>(address: Address, offset: u16, value: T) {
         match Self::in_memory(address, offset) {
             Some(register) => register.write(value),
             // SAFETY: the configuration data port.
@@ -190,9 +202,31 @@ impl Function {
         Config::write_as(self.0, offset, value);
     }
 
-    /// A register of one, two or four bytes, for those that can be accessed by their own size only.
+    /// A register of one, two or four bytes (`u8`, `u16`, `u32`), for those that can be accessed by their own size only. It is read
+    /// as nothing else:
+    ///
+    /// ```compile_fail,E0277
+    /// # use takt_board::pci::Function;
+    /// # use x86_64::structures::port::PortRead;
+    /// #[derive(Clone, Copy)]
+    /// struct Mine(&'static u32);
+    /// impl PortRead for Mine {
+    ///     unsafe fn read_from_port(_: u16) -> Self {
+    ///         Mine(&0)
+    ///     }
+    /// }
+    /// fn read(function: Function) -> Mine {
+    ///     function.read_as(0)
+    /// }
+    /// ```
+    /// ```
+    /// # use takt_board::pci::Function;
+    /// fn read(function: Function) -> u16 {
+    ///     function.read_as(0)
+    /// }
+    /// ```
     #[must_use]
-    pub fn read_as<T: PortRead + Copy + 'static>(self, offset: u16) -> T {
+    pub fn read_as<T: Register>(self, offset: u16) -> T {
         Config::read_as(self.0, offset)
     }
 
@@ -200,7 +234,7 @@ impl Function {
     ///
     /// # Safety
     /// As [`write`](Self::write).
-    pub unsafe fn write_as<T: PortWrite + Copy + 'static>(self, offset: u16, value: T) {
+    pub unsafe fn write_as<T: Register>(self, offset: u16, value: T) {
         Config::write_as(self.0, offset, value);
     }
 
