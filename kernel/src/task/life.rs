@@ -83,7 +83,7 @@ pub fn start_all(arguments: &[u64], mut started: impl FnMut(Thread)) -> Result<(
 /// As [`start`], on this CPU and not on that of its manifest, and with this priority if it is not to have that.
 ///
 /// # Errors
-/// As [`start`].
+/// As [`start`], and [`Error::InvalidArgument`] if the priority is above 99.
 ///
 /// # Context
 /// Threads.
@@ -107,8 +107,11 @@ fn spawn(
     if task.is_alive() {
         return Err(Error::InvalidState);
     }
-    let before = task.argument.swap(argument, Relaxed);
     let priority = priority.unwrap_or(task.program.priority);
+    if priority > TOP {
+        return Err(Error::InvalidArgument);
+    }
+    let before = task.argument.swap(argument, Relaxed);
     let priority_before = task.priority.swap(priority, Relaxed);
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
     Builder::new(task.program.name, TOP)?

@@ -200,6 +200,14 @@ target_test! {
         keeper.succeeds()
     }
 
+    /// None is started with a priority that there is not, to stay at the highest.
+    fn a_priority_that_there_is_not(Shared) {
+        let (number, role) = VICTIM;
+        check_err!(start_on(number, role << 32, 0, Some(100)), InvalidArgument);
+        check!(!all()[number].is_alive());
+        Ok(())
+    }
+
     /// A task that faults over and over has no more lines in the log than one that logs.
     fn a_flood_of_faults_is_not_logged(Alone) {
         const LIVES: u32 = 1000;
