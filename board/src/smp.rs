@@ -141,7 +141,7 @@ pub fn start(wanted: usize) -> u32 {
         if number >= wanted.min(MAX_CPUS) {
             break;
         }
-        smp::prepare(&mut text);
+        boot::before_secondary(&mut text);
         if !start_one(number, apic_id) {
             defmt::warn!("the CPU with APIC id {=u32} did not start", apic_id);
             break;

@@ -2,7 +2,9 @@
 
 use takt_scheduler::ThreadId;
 
-use crate::arch::{apic, descriptors, interrupts, paging, percpu};
+use crate::arch::stop::Text;
+use crate::arch::{apic, descriptors, interrupts, jump_label, paging, percpu};
+use crate::cpus::SMP;
 use crate::thread::tcb::{self, TcbRef};
 use crate::thread::{create, stack};
 use crate::{clock, cpus, expiry, idle, soft_timer};
@@ -115,11 +117,23 @@ fn go_on_idle() -> ! {
     idle::idle_loop()
 }
 
+/// Readies the kernel for more than one CPU: from here on sections take the lock.
+///
+/// # Context
+/// A thread of the boot CPU, before a further CPU is started. Behind the first one it has no effect.
+pub fn before_secondary(text: &mut Text) {
+    if cpus::nr_online() == 1 {
+        let key = &raw const SMP as u32;
+        // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
+        text.patch(|text| jump_label::set(text, key, true));
+    }
+}
+
 /// Lets a further CPU run: everything but what is common to all was set up by the boot CPU. Does not return: its boot
 /// context becomes its idle thread.
 ///
 /// # Safety
-/// Once on each further CPU, with interrupts off, NX enabled and the boot CPU past [`scheduling`]. `idle_stack` is the
+/// Once on each further CPU, with interrupts off, NX enabled and the boot CPU past [`before_secondary`]. `idle_stack` is the
 /// top of the stack that the caller runs on.
 #[unsafe(link_section = ".text.notrace.secondary")]
 pub unsafe fn secondary(cpu: usize, idle_stack: usize) -> ! {

@@ -196,8 +196,8 @@ impl core::ops::Sub for Instant {
     }
 }
 
-/// Tells the kernel the frequency of the TSC. At boot, before any timer.
-pub fn set_tsc_hz(hz: u64) {
+/// Notes the frequency of the TSC. At boot, before any timer.
+pub(crate) fn set_tsc_hz(hz: u64) {
     let hz = hz.max(1);
     TSC_HZ.store(hz, Relaxed);
     CYCLES_MULT.store(((u128::from(hz) << 32) / 1_000_000_000) as u64, Relaxed);

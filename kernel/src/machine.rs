@@ -30,6 +30,9 @@
 //! takt_kernel::machine::start_counting();
 //! ```
 //! ```compile_fail,E0133
+//! takt_kernel::machine::set_tsc_hz(1);
+//! ```
+//! ```compile_fail,E0133
 //! takt_kernel::boot::run();
 //! ```
 //! Nor can it write to a ring at any place that it likes:
@@ -54,6 +57,7 @@ use core::fmt::{self, Write};
 use spin::Once;
 
 use crate::arch::{apic, interrupts};
+use crate::clock;
 
 pub use crate::arch::apic::is_deadline_mode as is_timer_by_deadline;
 pub use crate::arch::descriptors::{GUARD, GuardedStack, StackMemory, for_each_guard, image_range};
@@ -159,6 +163,14 @@ pub unsafe fn send_startup(apic_id: u32, page: u8) {
 /// Intel SDM volume 3A, 11.6.1.
 pub unsafe fn send_ipi(apic_id: u32, command: u32) {
     apic::send(apic_id, command);
+}
+
+/// Changes the frequency of the TSC, by which lengths of time become cycles.
+///
+/// # Safety
+/// Nobody goes by what became cycles before: no timer, budget or watchdog, and no one who divides one by the other.
+pub unsafe fn set_tsc_hz(hz: u64) {
+    clock::set_tsc_hz(hz);
 }
 
 /// Starts the counter of this CPU's timer from its highest value, with its interrupt masked, for measuring its frequency.

@@ -1,8 +1,6 @@
 //! Other CPUs.
 
-use crate::arch::stop::Text;
-use crate::arch::{jump_label, percpu};
-use crate::cpus::SMP;
+use crate::arch::percpu;
 
 pub use crate::cpus::{apic_id, is_online, nr_online};
 
@@ -14,16 +12,4 @@ pub use crate::cpus::{apic_id, is_online, nr_online};
 #[must_use]
 pub fn this_cpu() -> usize {
     percpu::cpu()
-}
-
-/// Readies the kernel for more than one CPU: from here on sections take the lock.
-///
-/// # Context
-/// A thread of the boot CPU, before the first further CPU is started.
-pub fn prepare(text: &mut Text) {
-    if nr_online() == 1 {
-        let key = &raw const SMP as u32;
-        // No section may begin between the patching of a lock and that of its unlock: interrupts are off meanwhile.
-        text.patch(|text| jump_label::set(text, key, true));
-    }
 }

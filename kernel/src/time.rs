@@ -13,7 +13,7 @@ use crate::thread::tcb::Wait;
 use crate::timers;
 use crate::wait;
 
-pub use crate::clock::{Cycles, Instant, Nanos, set_tsc_hz, tsc_hz};
+pub use crate::clock::{Cycles, Instant, Nanos, tsc_hz};
 pub use crate::idle::set_halt_margin;
 pub use crate::soft_timer::{Expiry, Timer};
 
