@@ -38,12 +38,15 @@ pub(crate) fn stage() -> Stage {
         "busybox-static",
         &[("bin/busybox", b"busybox")],
     );
-    // It needs no library.
+    // They need no library.
     package(
         &stage,
         "debs",
         "rt-tests",
-        &[("usr/bin/cyclictest", &elf(&[]))],
+        &[
+            ("usr/bin/cyclictest", &elf(&[])),
+            ("usr/bin/ptsematest", &elf(&[])),
+        ],
     );
     stage
 }
