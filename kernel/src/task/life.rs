@@ -1,5 +1,6 @@
 //! A task's lives: how it begins, is stopped, and begins anew.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use takt_abi::{WORDS, fault};
@@ -124,6 +125,27 @@ fn spawn(
         })
 }
 
+/// What is there, copied in words: `memcpy` counts each byte as an instruction.
+///
+/// # Safety
+/// It may be read, and nobody changes it meanwhile.
+unsafe fn copy_by_words<T: Copy>(from: *const T) -> T {
+    const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+    let mut copy = MaybeUninit::<T>::uninit();
+    let (from, to) = (
+        from.cast::<MaybeUninit<u64>>(),
+        copy.as_mut_ptr().cast::<MaybeUninit<u64>>(),
+    );
+    for word in 0..size_of::<T>() / 8 {
+        // SAFETY: a word of it, by the caller's promise. Volatile, since the compiler would call `memcpy`.
+        let word_there = unsafe { from.wrapping_add(word).read_volatile() };
+        // SAFETY: the same word of the copy.
+        unsafe { to.wrapping_add(word).write(word_there) };
+    }
+    // SAFETY: all of its words are written.
+    unsafe { copy.assume_init() }
+}
+
 impl Task {
     /// A life begins in ring 3 at once, with interrupts off from here on if it has a budget.
     #[cold]
@@ -143,7 +165,7 @@ impl Task {
     pub fn ended(&self) -> Option<Ended> {
         let section = section::enter();
         // SAFETY: it is written in a life only, and none begins while this section lasts, see `Port::open_for`.
-        let ended = (!self.is_alive()).then(|| unsafe { *self.ended.get() });
+        let ended = (!self.is_alive()).then(|| unsafe { copy_by_words(self.ended.get()) });
         section.leave_quietly();
         ended.flatten()
     }
