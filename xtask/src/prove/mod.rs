@@ -202,14 +202,7 @@ impl Proof {
             found.schema
         );
         let names = Names::new(elf);
-        let place = |ip| {
-            let place = names.place(ip);
-            if place.line.is_empty() {
-                place.function
-            } else {
-                place.line
-            }
-        };
+        let place = |ip| place_of(&names, ip);
         let mut stretches: Vec<_> = found
             .stretches
             .into_iter()
@@ -317,6 +310,16 @@ fn steps(places: impl Iterator<Item = String>) -> Vec<String> {
     let mut steps: Vec<String> = places.collect();
     steps.dedup();
     steps
+}
+
+/// Where an instruction is: function and line, or the function alone.
+fn place_of(names: &Names, ip: u64) -> String {
+    let place = names.place(ip);
+    if place.line.is_empty() {
+        place.function
+    } else {
+        place.line
+    }
 }
 
 #[cfg(test)]

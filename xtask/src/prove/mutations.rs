@@ -36,14 +36,7 @@ impl Mutations {
     /// If it is something else.
     pub fn read(json: &[u8], elf: &Elf) -> Result<Self> {
         let names = Names::new(elf);
-        let place = |ip| {
-            let place = names.place(ip);
-            if place.line.is_empty() {
-                place.function
-            } else {
-                place.line
-            }
-        };
+        let place = |ip| super::place_of(&names, ip);
         let found: Vec<Found> = serde_json::from_slice(json)?;
         let named = found.into_iter().map(|it| Mutation {
             place: place(it.at),
