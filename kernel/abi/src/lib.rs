@@ -7,12 +7,12 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
 
-/// Bytes of text that one [`Call::Log`] takes; what is longer is cut.
+/// Bytes of text that one [`Call::Log`] takes; what is longer is cut. A frame of [`Call::LogFrame`] that is longer is lost.
 pub const MAX_LOG: usize = 120;
 
 /// Where tasks lie: the first at this address, each further one [`REGION`] behind it. The kernel maps nothing there.
@@ -97,6 +97,9 @@ numbers! {
     Acknowledge = 17,
     /// Feeds the task's watchdog: it waits for its whole time again.
     Feed = 18,
+    /// Has the log take the `rdx` bytes from the address `rsi` as a frame of defmt's, in the task's own formats: not encoded, and
+    /// without a time stamp.
+    LogFrame = 19,
 }
 
 numbers! {

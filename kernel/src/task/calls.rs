@@ -81,6 +81,11 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
             let log = unsafe { &mut *task.log.get() };
             log.log(&task.program, a, b).map(done)
         }
+        Call::LogFrame => {
+            // SAFETY: as above.
+            let log = unsafe { &mut *task.log.get() };
+            log.frame(&task.program, a, b).map(done)
+        }
         Call::Exit => task.exit(a),
         Call::Renew => task.renew(a).map(done),
         Call::Feed => task.feed().map(done),

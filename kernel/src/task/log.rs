@@ -1,6 +1,6 @@
-//! What a task logs: lines of text, so many in a time, so that others' lines have room in the log.
+//! What a task logs: lines of text and frames of defmt's, so many in a time, so that others' lines have room in the log.
 
-use takt_abi::{Error, MAX_LOG};
+use takt_abi::{Error, FIRST_REGION, MAX_LOG, REGION};
 
 use super::program::Program;
 use crate::clock::{Instant, Nanos};
@@ -61,6 +61,27 @@ impl Log {
             Err(error) => core::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or(""),
         };
         defmt::info!("{=str}: {=str}", program.name, text);
+        Ok(())
+    }
+
+    /// [`Call::LogFrame`](takt_abi::Call::LogFrame), likewise. What is in the frame is for the host to judge, which finds the task's
+    /// formats by its number; here it is bytes in a frame of the kernel's own.
+    pub(super) fn frame(&mut self, program: &Program, at: u64, len: u64) -> Result<(), Error> {
+        if !self.may_log(program.name) {
+            return Ok(());
+        }
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let Some(bytes) = self.text.get_mut(..len) else {
+            defmt::warn!("{=str}: a line that is too long was dropped", program.name);
+            return Ok(());
+        };
+        // SAFETY: as above.
+        if !unsafe { program.copy_from(at as usize, bytes) } {
+            return Err(Error::BadAddress);
+        }
+        let task = (program.base - FIRST_REGION) / REGION;
+        // `takt_guest::log::task` knows this format. The level is in the task's frame.
+        defmt::println!("task {=u8} {=[u8]}", task as u8, bytes);
         Ok(())
     }
 }

@@ -17,6 +17,8 @@
 
 pub mod device;
 #[cfg(feature = "task")]
+mod frame;
+#[cfg(feature = "task")]
 mod memory;
 mod syscall;
 mod text;

@@ -218,6 +218,12 @@ pub(crate) fn log(text: &[u8]) {
     let _ = plain(Call::Log, text.as_ptr() as u64, text.len() as u64);
 }
 
+#[cfg(feature = "task")]
+pub(crate) fn log_frame(at: *const u8, len: usize) {
+    // The address is the task's own.
+    let _ = plain(Call::LogFrame, at as u64, len as u64);
+}
+
 /// Ends the task with a code: 0 says that all went well.
 pub fn exit(code: u64) -> ! {
     loop {

@@ -17,7 +17,7 @@ pub(crate) const RTT: u64 = 0x40;
 /// Log formats by index from 1: level and text. One of each kind that defmt decodes in a way of its own, but for two
 /// that no image of ours uses and that defmt-decoder 1.2 does not guard: `{=[?]}`, for which it allocates as much as
 /// the guest says, and `iso8601`, whose dates beyond the year 9999 make it panic.
-pub(crate) const FORMATS: [(&str, &str); 12] = [
+pub(crate) const FORMATS: [(&str, &str); 13] = [
     ("defmt_info", "measuring"),
     ("defmt_warn", "{=u8} {=i16:#x} {=u32:b} {=i64} {=u128}"),
     ("defmt_error", "{=str}: {=[u8]:a} {=[u8; 4]:x}"),
@@ -33,7 +33,21 @@ pub(crate) const FORMATS: [(&str, &str); 12] = [
         "{=istr} {=__internal_Debug} {=__internal_Display}",
     ),
     ("defmt_prim", "{=u16}"),
+    // A frame of a task, whose formats are these.
+    ("defmt_println", "task {=u8} {=[u8]}"),
 ];
+
+/// Those of the image's one task: the same, and slices, since a task may use them.
+pub(crate) const TASK_FORMATS: [(&str, &str); FORMATS.len() + 2] = {
+    let mut formats = [("defmt_info", "{=[?]} {=u64}"); FORMATS.len() + 2];
+    let mut at = 0;
+    while at < FORMATS.len() {
+        formats[at] = FORMATS[at];
+        at += 1;
+    }
+    formats[at] = ("defmt_derived", "nothing");
+    formats
+};
 
 /// The image, with the log in the encoding of that name.
 ///
@@ -45,14 +59,29 @@ pub(crate) fn image(encoding: &str) -> Elf {
     let number = NEXT.fetch_add(1, Relaxed);
     let name = format!("takt-fuzz-{}-{number}.elf", process::id());
     let path = std::env::temp_dir().join(name);
-    fs::write(&path, bytes(encoding)).expect("the image can be written");
+    let time = ("defmt_timestamp", "{=u64:us}");
+    let formats = FORMATS.into_iter().chain([time]);
+    let task = bytes(encoding, TASK_FORMATS, &[]);
+    let tasks = [
+        &(task.len() as u32).to_le_bytes()[..],
+        &[4, 0, 0, 0],
+        b"task",
+        &task,
+    ]
+    .concat();
+    fs::write(&path, bytes(encoding, formats, &tasks)).expect("the image can be written");
     let elf = Elf::open(&path);
     // What is left there is only a small file.
     let _ = fs::remove_file(&path);
     elf.expect("the image can be read")
 }
 
-fn bytes(encoding: &str) -> Vec<u8> {
+/// An ELF file with these formats, and with tasks or without.
+fn bytes(
+    encoding: &str,
+    formats: impl IntoIterator<Item = (&'static str, &'static str)>,
+    tasks: &[u8],
+) -> Vec<u8> {
     let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
     let mut symbol = |name: &str, value, section| {
         object.add_symbol(Symbol {
@@ -72,9 +101,10 @@ fn bytes(encoding: &str) -> Vec<u8> {
     symbol(&encoding, 0, SymbolSection::Absolute);
 
     let defmt = object.add_section(Vec::new(), b".defmt".to_vec(), SectionKind::Other);
-    object.append_section_data(defmt, &[0; FORMATS.len() + 2], 1);
-    let time = ("defmt_timestamp", "{=u64:us}");
-    for (index, (tag, text)) in (1..).zip(FORMATS.into_iter().chain([time])) {
+    object.append_section_data(defmt, &[0; TASK_FORMATS.len() + 1], 1);
+    let section = object.add_section(Vec::new(), b".takt.task_elf".to_vec(), SectionKind::Other);
+    object.append_section_data(section, tasks, 1);
+    for (index, (tag, text)) in (1..).zip(formats) {
         let name = serde_json::json!({
             "package": "fake", "tag": tag, "data": text, "disambiguator": "0", "crate_name": "fake",
         });

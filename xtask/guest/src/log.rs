@@ -1,4 +1,6 @@
-//! Decoding the guest's defmt log.
+//! Decoding the guest's defmt log, and those of its tasks in it.
+
+mod task;
 
 use anyhow::{Context, Result};
 use defmt_decoder::{DecodeError, Encoding, Frame, Locations, StreamDecoder, Table};
@@ -7,6 +9,8 @@ use serde::Serialize;
 use crate::Elf;
 use crate::tasks::Names;
 use takt_base::term;
+
+pub(crate) use task::Formats;
 
 /// Longest line as it is sent, in bytes: the decoder's stack grows with the length of a line, and a
 /// guest that died may have left anything.
@@ -39,6 +43,8 @@ pub struct Decoder {
     table: Table,
     locations: Locations,
     tasks: Names,
+    /// The number of the frames that have those of tasks in them.
+    of_tasks: Option<u64>,
 }
 
 impl Decoder {
@@ -58,6 +64,7 @@ impl Decoder {
             table,
             locations,
             tasks,
+            of_tasks: task::format_of(elf),
         })
     }
 
@@ -74,23 +81,37 @@ impl Decoder {
     }
 
     fn line(&self, frame: &Frame<'_>) -> Line {
-        let place = self.locations.get(&frame.index());
-        Line {
-            time: frame.display_timestamp().map(|time| time.to_string()),
-            level: frame
-                .level()
-                .map_or("print", |level| level.as_str())
-                .to_owned(),
-            message: (self.tasks)
-                .annotate(&frame.display_message().to_string())
-                .into_owned(),
-            file: place.map(|place| {
-                let file = place.file.to_string_lossy();
-                takt_base::paths::shown_source(&file).to_owned()
-            }),
-            line: place.map(|place| place.line),
-            module: place.map(|place| place.module.clone()),
+        let mut line = line(frame, &self.locations);
+        if self.of_tasks == Some(frame.index())
+            && let Some((number, bytes)) = task::parts(&line.message)
+            && let Some(task) = self.tasks.task(number)
+        {
+            line = Line {
+                time: line.time,
+                ..task.formats.line(task, &bytes)
+            };
         }
+        line.message = self.tasks.annotate(&line.message).into_owned();
+        line
+    }
+}
+
+/// The line of a frame whose places these are.
+fn line(frame: &Frame<'_>, locations: &Locations) -> Line {
+    let place = locations.get(&frame.index());
+    Line {
+        time: frame.display_timestamp().map(|time| time.to_string()),
+        level: frame
+            .level()
+            .map_or("print", |level| level.as_str())
+            .to_owned(),
+        message: frame.display_message().to_string(),
+        file: place.map(|place| {
+            let file = place.file.to_string_lossy();
+            takt_base::paths::shown_source(&file).to_owned()
+        }),
+        line: place.map(|place| place.line),
+        module: place.map(|place| place.module.clone()),
     }
 }
 

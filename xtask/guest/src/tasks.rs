@@ -2,43 +2,77 @@
 //! own, so an address says whose it is.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use takt_abi::{FIRST_REGION, REGION};
 
 use crate::Elf;
+use crate::log::Formats;
 use crate::symbolize::Symbolizer;
 
-/// Of each task the bytes of its file, 4 of their number before them.
+/// Of each task how many bytes its file has, and its name, 4 bytes each; then the name, and the file's bytes.
 const SECTION: &str = ".takt.task_elf";
 /// How an address is written that names are put behind.
 const DIGITS: usize = 16;
 
-/// The tasks of an image.
+/// A task of an image.
 #[derive(Debug)]
-pub struct Names(Vec<Elf>);
+pub(crate) struct Task {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its ELF file.
+    pub(crate) elf: Elf,
+    /// The formats of its log.
+    pub(crate) formats: Formats,
+}
+
+/// The tasks of an image, in the order of their numbers.
+fn all(image: &Elf) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    let mut rest = image.section(SECTION).unwrap_or_default();
+    while let Some((task, behind)) = task(&image.path, rest) {
+        tasks.push(task);
+        rest = behind;
+    }
+    tasks
+}
+
+/// The first of these, and what is behind it.
+fn task<'b>(path: &Path, bytes: &'b [u8]) -> Option<(Task, &'b [u8])> {
+    let len = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
+    let (elf_len, rest) = bytes.split_first_chunk()?;
+    let (name_len, rest) = rest.split_first_chunk()?;
+    let (name, rest) = rest.split_at_checked(len(name_len))?;
+    let (elf, rest) = rest.split_at_checked(len(elf_len))?;
+    let task = Task {
+        name: String::from_utf8_lossy(name).into_owned(),
+        elf: Elf::parse(path, elf.to_vec()).ok()?,
+        formats: Formats::default(),
+    };
+    Some((task, rest))
+}
+
+/// The tasks of an image, for whoever wants names of addresses.
+#[derive(Debug)]
+pub struct Names(Vec<Task>);
 
 impl Names {
     /// Of an image, which may have none.
     #[must_use]
     pub fn of(image: &Elf) -> Self {
-        let mut tasks = Vec::new();
-        let mut rest = image.section(SECTION).unwrap_or_default();
-        while let Some((len, behind)) = rest.split_first_chunk() {
-            let len = u32::from_le_bytes(*len) as usize;
-            let Some((elf, next)) = behind.split_at_checked(len) else {
-                break;
-            };
-            tasks.extend(Elf::parse(&image.path, elf.to_vec()));
-            rest = next;
-        }
-        Self(tasks)
+        Self(all(image))
+    }
+
+    /// The task of this number.
+    pub(crate) fn task(&self, number: usize) -> Option<&Task> {
+        self.0.get(number)
     }
 
     /// What is at an address of a task's code, the innermost inlined function first.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Vec<String> {
-        let task = self.0.iter().find(|elf| elf.is_code(address));
-        task.map_or_else(Vec::new, |elf| Symbolizer::new(elf).lookup(address))
+        let task = self.0.iter().find(|it| it.elf.is_code(address));
+        task.map_or_else(Vec::new, |it| Symbolizer::new(&it.elf).lookup(address))
     }
 
     /// The text, with a name behind each address of a task's code that is written with all its digits.
@@ -86,7 +120,11 @@ mod tests {
         let text = "at 0x0000008000000000, 0x12";
         assert_eq!(names.annotate(text), text);
         // As if this program were a task: its addresses are in no region.
-        let task = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let task = Task {
+            name: "task".into(),
+            elf: Elf::open(&std::env::current_exe().unwrap()).unwrap(),
+            formats: Formats::default(),
+        };
         let names = Names(vec![task]);
         assert_eq!(names.annotate(text), text);
         let main = elf.symbol("main").unwrap();

@@ -334,7 +334,10 @@ impl Recipe {
         let progress = Progress::start(&self.name, self.verbose);
         let mut cargo = self.command(&remaps_by_file()?);
         if let Some(manifest) = &self.manifest {
-            cargo.env("TAKT_TASKS", tasks::pack(manifest, self.verbose)?.source);
+            cargo.env(
+                "TAKT_TASKS",
+                tasks::pack(manifest, &self.defmt_log, self.verbose)?.source,
+            );
         }
         if !self.verbose {
             cargo.stderr(Stdio::piped());

@@ -3,6 +3,7 @@
 mod build;
 mod manifest;
 mod pack;
+mod strings;
 
 use std::path::{Path, PathBuf};
 
@@ -20,19 +21,19 @@ pub(super) struct Packed {
     pub(super) source: PathBuf,
 }
 
-/// Builds the tasks of a manifest, and packs them.
+/// Builds the tasks of a manifest, with this of their log, and packs them.
 ///
 /// # Errors
 ///
 /// If the manifest makes no sense, or a task does not build or does not fit.
-pub(super) fn pack(manifest: &Path, verbose: bool) -> Result<Packed> {
+pub(super) fn pack(manifest: &Path, defmt_log: &str, verbose: bool) -> Result<Packed> {
     let read = Manifest::read(manifest)?;
     let dir = paths::target().join("image-tasks").join(name(manifest));
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make the folder {}", dir.display()))?;
     let mut programs = Vec::new();
     for number in 0..read.tasks.len() {
-        let elf = build::build(&read, number, &dir, verbose)?;
+        let elf = build::build(&read, number, &dir, defmt_log, verbose)?;
         let name = &read.tasks[number].name;
         programs.push(pack::Program::read(&elf).with_context(|| format!("the task `{name}`"))?);
     }

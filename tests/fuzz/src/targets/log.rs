@@ -39,7 +39,6 @@ pub fn run(input: &[u8]) {
 /// Lines of every kind. In raw encoding they stand as they are; as rzCOBS the same bytes are at least a beginning.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
-    let line = |index: u8, rest: &[u8]| [&[index, 0], &[9; 8][..], rest].concat();
     let lines = [
         line(1, &[]),
         line(2, &[5; 31]),
@@ -55,11 +54,27 @@ pub fn seeds() -> Vec<Vec<u8>> {
         line(7, &[12, 0, 1, 2, 3, 4, 5, 6]),
         line(8, &[7; 20]),
         line(11, b"\x0a\0abc\xffdef\xff"),
+        of_task(&[2, 0, 1, 2, 0, 3, 0, 0, 0, 4, 0, 0, 0]),
+        of_task(&[15, 0, 2, 0, 0, 0, 14, 0, 1, 0, 0, 0, 0, 0, 0, 0]),
+        of_task(&UNBOUNDED),
     ];
     let raw = lines.iter().map(|line| [&[1], &**line].concat());
     let rzcobs = lines.iter().map(|line| [&[0], &*rzcobs(line)].concat());
     raw.chain(rzcobs).collect()
 }
+
+/// A frame of the format of that number.
+fn line(index: u8, rest: &[u8]) -> Vec<u8> {
+    [&[index, 0], &[9; 8][..], rest].concat()
+}
+
+/// That of a task's frame.
+fn of_task(frame: &[u8]) -> Vec<u8> {
+    line(13, &[&[0, frame.len() as u8, 0, 0, 0], frame].concat())
+}
+
+/// A slice of four billion elements that take no bytes.
+const UNBOUNDED: [u8; 16] = [15, 0, 0xff, 0xff, 0xff, 0xff, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// A line in the guest's encoding, as long as no seven bytes in a row are without a zero.
 fn rzcobs(line: &[u8]) -> Vec<u8> {
@@ -99,5 +114,34 @@ mod tests {
         let (lines, malformed) = read(&[&*good, &rzcobs(&nested), &good].concat());
         assert_eq!((lines.len(), malformed), (2, 1), "{lines:?}");
         assert_eq!(lines[1], "measuring");
+    }
+
+    /// Frames of a task that make no sense are lines that say so, and those behind them are read.
+    #[test]
+    fn a_tasks_frames_harm_nobody() {
+        let good = [&[15, 0, 1, 0, 0, 0, 14, 0], &1000u64.to_le_bytes()[..]].concat();
+        let frames = [
+            &good[..],
+            &UNBOUNDED,
+            &[15],
+            &[9, 1, 0xff],
+            &[6, 0, 6, 0],
+            &good,
+        ];
+        let all: Vec<_> = frames.iter().flat_map(|it| rzcobs(&of_task(it))).collect();
+        let (lines, malformed) = read(&all);
+        let expected = frames.map(|it| match it == good {
+            true => "task: [nothing] 1000".to_owned(),
+            false => format!("task: {} bytes that are no frame of its log", it.len()),
+        });
+        assert_eq!((lines, malformed), (expected.to_vec(), 0));
+        let (lines, _) = read(&rzcobs(&of_task(&[
+            2, 0, 1, 2, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0,
+        ])));
+        assert_eq!(lines, ["task: 1 0x2 11 4 5"]);
+        // Of no task that there is.
+        let other = line(13, &[7, 2, 0, 0, 0, 1, 0]);
+        assert_eq!(read(&rzcobs(&other)).0, ["task 7 [1, 0]"]);
     }
 }

@@ -39,6 +39,7 @@ pub(super) fn build(
     manifest: &Manifest,
     number: usize,
     dir: &Path,
+    defmt_log: &str,
     verbose: bool,
 ) -> Result<PathBuf> {
     let task = &manifest.tasks[number];
@@ -66,6 +67,7 @@ pub(super) fn build(
     }
     cargo
         .envs(build::variables(false))
+        .env("DEFMT_LOG", defmt_log)
         .env("RUSTFLAGS", flags)
         .current_dir(paths::workspace())
         .stdin(Stdio::null())

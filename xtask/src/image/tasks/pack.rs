@@ -12,6 +12,7 @@ use takt_abi::REGION;
 
 use super::build::base;
 use super::manifest::{Dma, Manifest, Mapped, Right, Source, Task};
+use super::strings;
 
 const PAGE: usize = 4096;
 
@@ -22,7 +23,8 @@ pub(super) struct Program {
     data: Segment,
     /// Bytes of the data, those that begin as zeros included.
     data_size: usize,
-    elf: PathBuf,
+    /// Its ELF file, as the host reads it.
+    elf: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -43,7 +45,7 @@ impl Program {
             segments: Vec::new(),
             data: Segment::default(),
             data_size: 0,
-            elf: path.to_owned(),
+            elf: file.clone(),
         };
         for segment in header.program_headers(endian, &*file)? {
             let size = segment.p_memsz(endian) as usize;
@@ -73,6 +75,7 @@ impl Program {
                 program.segments.push(loaded);
             }
         }
+        strings::number(&mut program.elf)?;
         Ok(program)
     }
 
@@ -210,14 +213,16 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             task.watchdog_us.unwrap_or_default() * 1000,
             task.budget().is_some() || task.watchdog_us.is_some(),
         )?;
-        let size = fs::metadata(&program.elf)?.len();
-        let elf = format!("{:?}", program.elf);
-        write!(
-            elves,
-            "{:?}, {:?}, ",
-            format!(".long {size}"),
-            format!(".incbin {elf}")
-        )?;
+        let (size, name) = (program.elf.len(), &task.name);
+        let elf = dir.join(format!("{name}.elf"));
+        update(&elf, &program.elf)?;
+        for line in [
+            format!(".long {size}, {}", name.len()),
+            format!(".ascii {name:?}"),
+            format!(".incbin {elf:?}"),
+        ] {
+            write!(elves, "{line:?}, ")?;
+        }
     }
     // The host reads it for names of addresses; it is not loaded.
     writeln!(

@@ -17,7 +17,7 @@ const PERIOD: u64 = 1_000_000;
 const TOLERANCE: u64 = 20_000;
 
 fn main(turns: u64) {
-    let (mut missed, mut without_uart, mut latest) = (0, 0, 0);
+    let (mut missed, mut without_uart, mut latest) = (0u32, 0u32, 0);
     // SAFETY: a page, of which the manifest has this task write and the logger read.
     let lateness = unsafe { &*takt_user::region!("lateness").cast::<AtomicU64>() };
     let mut next = time();
@@ -47,8 +47,12 @@ fn main(turns: u64) {
         }
         let _ = LOGGER.notify(1);
     }
-    log!(
-        "{turns} turns, {missed} missed, the latest by {latest} ns, {without_uart} set points without the driver"
+    defmt::info!(
+        "{=u64} turns, {=u32} missed, the latest by {=u64} ns, {=u32} set points without the driver",
+        turns,
+        missed,
+        latest,
+        without_uart
     );
     exit(u64::from(missed != 0));
 }

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::{NEVER, log, receive};
+use takt_user::{NEVER, receive};
 
 takt_user::entry!(main);
 
@@ -12,7 +12,7 @@ const TURN: u32 = 1;
 const FAULT: u32 = 2;
 
 fn main(_: u64) {
-    let (mut turns, mut faults) = (0, 0);
+    let (mut turns, mut faults) = (0u32, 0u32);
     // SAFETY: a page, which the manifest has this task read.
     let lateness = unsafe { &*takt_user::region!("lateness").cast::<AtomicU64>() };
     while let Ok(received) = receive(TURN | FAULT, NEVER) {
@@ -20,7 +20,12 @@ fn main(_: u64) {
         faults += u32::from(received.bits & FAULT != 0);
         if turns % 10 == 0 || received.bits & FAULT != 0 {
             let late = lateness.load(Relaxed);
-            log!("{turns} set points, {faults} faults, turns late by {late} ns at most");
+            defmt::info!(
+                "{=u32} set points, {=u32} faults, turns late by {=u64} ns at most",
+                turns,
+                faults,
+                late
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use takt_user::abi::fault;
-use takt_user::{Error, Peer, feed, log, receive, reply_and_receive, time};
+use takt_user::{Error, Peer, feed, receive, reply_and_receive, time};
 
 takt_user::entry!(main);
 
@@ -21,8 +21,8 @@ fn main(_: u64) {
         received = match received {
             Ok(it) => {
                 if let Some(call) = it.call.filter(|call| call.is_fault) {
-                    log!(
-                        "task {} stopped at {:#x} in life {}, {} ns; it begins anew",
+                    defmt::warn!(
+                        "task {=u32} stopped at {=u64:#x} in life {=u64}, {=u64} ns; it begins anew",
                         call.badge,
                         call.message[fault::RIP],
                         call.message[fault::GENERATION],
