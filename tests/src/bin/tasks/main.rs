@@ -9,6 +9,7 @@ mod harm;
 mod measured;
 mod messages;
 mod spread;
+mod talk;
 mod ways;
 
 use takt_kernel::task::{self, Ended};

@@ -94,6 +94,49 @@ pub(super) fn are_stopped_alone(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// What tasks log by defmt is in the log as the kernel's own, whatever another one of them gives for frames of its log.
+pub(super) fn that_log_are_read(stage: &Stage) -> Result<()> {
+    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image.to_str().context("a path that is no text")?;
+    let run = |test: &str| {
+        let dir = stage.dir(&test.replace("::", "-"));
+        let append = format!("test={test}");
+        let words = [
+            "run", "--image", image, "-o", &dir, "-e", "none", "--append", &append,
+        ];
+        stage.xtask(&words)
+    };
+    let done = run("talk::rubbish_is_taken")?
+        .code(0)?
+        .says("INFO  talker: after all  (tests/tasks/src/talker.rs:")?
+        .says("INFO  talker: x = 7  (tests/tasks/src/talker.rs:")?
+        .says("WARN  talker: text [1, 2, ff] Some((1, -2))  (tests/tasks/src/talker.rs:")?
+        .says("ERROR talker: a slice [1, 2, 3]  (tests/tasks/src/talker.rs:")?
+        .says("INFO  talker: in between")?
+        .says("INFO  talker: in words")?
+        .says("test talk::rubbish_is_taken ... ok")?;
+    let nr = |text: &str| done.stdout.matches(text).count();
+    // What it gave, the addresses aside that are not its own; then a frame with another one in it, and one without room.
+    let (no_frames, too_long) = (
+        nr("that are no frame of its log"),
+        nr("a line that is too long was dropped"),
+    );
+    ensure!(
+        (30..=60).contains(&no_frames),
+        "{no_frames} lines make no sense"
+    );
+    ensure!(too_long == 3, "{too_long} lines were too long");
+    ensure!(
+        nr("not compiled in") == 0 && nr("make no sense") == 0,
+        "{}",
+        done.stdout
+    );
+    run("talk::a_flood_of_frames_is_dropped")?
+        .code(0)?
+        .says("INFO  talker: round 63")?;
+    Ok(())
+}
+
 /// A task at the highest priority that never gives way is named with its place, beside that of the kernel's threads.
 pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
     const TASKS: &str = "tests/tasks/takt.app.toml";
