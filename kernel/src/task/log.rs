@@ -46,6 +46,8 @@ impl Log {
 
 impl Log {
     /// [`Call::Log`](takt_abi::Call::Log), by the thread of the task of this program.
+    #[cold]
+    #[inline(never)]
     pub(super) fn log(&mut self, program: &Program, at: u64, len: u64) -> Result<(), Error> {
         if !self.may_log(program.name) {
             return Ok(());
@@ -66,6 +68,8 @@ impl Log {
 
     /// [`Call::LogFrame`](takt_abi::Call::LogFrame), likewise. What is in the frame is for the host to judge, which finds the task's
     /// formats by its number; here it is bytes in a frame of the kernel's own.
+    #[cold]
+    #[inline(never)]
     pub(super) fn frame(&mut self, program: &Program, at: u64, len: u64) -> Result<(), Error> {
         if !self.may_log(program.name) {
             return Ok(());
