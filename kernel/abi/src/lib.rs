@@ -2,15 +2,58 @@
 //!
 //! A call is `syscall` with its number in `eax` and up to two arguments in `rsi` and `rdx`. A message is six words, in `rbx`,
 //! `rbp` and `r12` to `r15`. The result is an [`Error`]'s number or 0 in `rax`, a value in `rdx`, and for calls that receive
-//! the message in its registers. Calls that are not about messages leave these as they were. All other registers are lost, `gs`
-//! always.
+//! the message in its registers. Calls that are not about messages leave these as they were, and those that copy have two more arguments
+//! in `r12` and `r13`. All other registers are lost, `gs` always.
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
+
+/// Windows of the caller's memory that one [`Call::CallLending`] can lend.
+pub const MAX_LEASES: usize = 4;
+
+/// A window of the caller's memory. It lies in one of the parts that the task's memory consists of: data, stack, constants, code, a
+/// region. A device's memory is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Lease {
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes.
+    pub size: u32,
+    /// What whoever is called may do with it: [`lease`]. 0 where none is lent.
+    pub rights: u32,
+}
+
+impl Lease {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        address: 0,
+        size: 0,
+        rights: 0,
+    };
+}
+
+/// What [`Call::CallLending`] reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Lending {
+    /// Until when it waits for the reply; [`u64::MAX`] for ever.
+    pub deadline: u64,
+    /// What is lent, by its numbers.
+    pub leases: [Lease; MAX_LEASES],
+}
+
+/// What a [`Lease`] allows whoever is called.
+pub mod lease {
+    /// [`Call::LeaseRead`](super::Call::LeaseRead): the caller may read it itself.
+    pub const READ: u32 = 1 << 0;
+    /// [`Call::LeaseWrite`](super::Call::LeaseWrite): the caller may write to it itself.
+    pub const WRITE: u32 = 1 << 1;
+}
 
 /// Bytes of text that one [`Call::Log`] takes; what is longer is cut. A frame of [`Call::LogFrame`] that is longer is lost.
 pub const MAX_LOG: usize = 120;
@@ -100,6 +143,16 @@ numbers! {
     /// Has the log take the `rdx` bytes from the address `rsi` as a frame of defmt's, in the task's own formats: not encoded, and
     /// without a time stamp.
     LogFrame = 19,
+    /// As [`Call::CallUntil`], and lends windows of the task's memory until it goes on: what is lent, and until when it waits, is a
+    /// [`Lending`] at the address `rdx`.
+    CallLending = 20,
+    /// Copies `r13` bytes to the address `rdx` from what is lent with the message that was received last: from the lease `rsi`, from
+    /// its byte `r12` on.
+    LeaseRead = 21,
+    /// Copies `r13` bytes from the address `rdx` to the lease `rsi`, from its byte `r12` on.
+    LeaseWrite = 22,
+    /// What the lease `rsi` is: the value is its size, in its low half, and its rights in the high one.
+    LeaseInfo = 23,
 }
 
 numbers! {
@@ -107,7 +160,7 @@ numbers! {
     Error:
     /// There is no such handle.
     NoHandle = 1,
-    /// The handle does not allow that.
+    /// The handle, or the lease, does not allow that.
     NoRight = 2,
     /// The handle means an earlier life of the task: it was started again since. [`Call::Renew`] helps.
     Stale = 3,
@@ -119,7 +172,7 @@ numbers! {
     NothingToReply = 6,
     /// The time has passed.
     TimedOut = 7,
-    /// The address is not in the task's memory.
+    /// The task does not have all of that memory, or not for that, or not in one part.
     BadAddress = 8,
     /// The task that is called waits for the caller.
     Deadlock = 9,
@@ -133,6 +186,10 @@ numbers! {
     OutOfResources = 13,
     /// The caller's budget was used up before the reply, which goes nowhere.
     BudgetSpent = 14,
+    /// Nothing is lent by that number.
+    NoLease = 15,
+    /// Whoever lent it waits no more, so nothing is lent; a part may have been copied.
+    Revoked = 16,
 }
 
 /// What a message about a fault consists of, by the place of each word.

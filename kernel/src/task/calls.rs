@@ -2,15 +2,16 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use takt_abi::{Call, Error, FaultKind};
+use takt_abi::{Call, Error, FaultKind, lease};
 
 use super::fault::Fault;
 use super::frame::Frame;
+use super::ipc::deadline;
 use super::object::Task;
 use super::timerlat;
 use crate::arch::frame::ExceptionFrame;
 use crate::arch::ring3;
-use crate::clock::{Instant, Nanos};
+use crate::clock::Instant;
 use crate::switch::{Handoff, IrqExit};
 use crate::thread::tcb::TcbRef;
 use crate::{thread, time};
@@ -20,13 +21,6 @@ use crate::{thread, time};
 fn current() -> &'static Task {
     // SAFETY: only threads of tasks come in from ring 3.
     unsafe { Task::of_space(TcbRef::current().space()) }
-}
-
-fn deadline(nanos: u64) -> Instant {
-    match nanos {
-        u64::MAX => Instant::NEVER,
-        nanos => Instant::ZERO + Nanos::new(nanos).to_cycles(),
-    }
 }
 
 /// A call of the running task, with its two arguments; the assembly of `entry_task` calls it. A switch that it gives is to be carried
@@ -56,6 +50,10 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
         }
         Call::Call => return given(frame, task.call(a, Instant::NEVER)),
         Call::CallUntil => return given(frame, task.call(a, deadline(b))),
+        Call::CallLending => return given(frame, task.call_lending(a, b)),
+        Call::LeaseRead => task.copy_leased(a, b, lease::READ).map(done),
+        Call::LeaseWrite => task.copy_leased(a, b, lease::WRITE).map(done),
+        Call::LeaseInfo => task.port.lease_info(a),
         Call::Receive => return given(frame, task.port.receive(a, deadline(b))),
         Call::Reply => {
             frame.give(Ok(0));

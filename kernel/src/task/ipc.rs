@@ -16,7 +16,7 @@ use takt_scheduler::Placement;
 use super::frame::Frame;
 use super::object::{GONE, MAX_PEERS, NO_LIFE, Port, Task, all};
 use super::program::Peer;
-use crate::clock::Instant;
+use crate::clock::{Instant, Nanos};
 use crate::other_cpu;
 use crate::probe::trace;
 use crate::sched;
@@ -27,7 +27,11 @@ use crate::wait;
 
 impl Task {
     /// The peer that a handle names, if the handle allows this, and the life of it that the handle means.
-    fn peer(&self, handle: u64, right: u8) -> Result<(&'static Task, &Peer, u32), Error> {
+    pub(super) fn peer(
+        &self,
+        handle: u64,
+        right: u8,
+    ) -> Result<(&'static Task, &Peer, u32), Error> {
         let number = usize::try_from(handle).unwrap_or(usize::MAX);
         let peer = self.program.peers.get(number).ok_or(Error::NoHandle)?;
         if peer.rights & right != right {
@@ -184,7 +188,7 @@ impl Port {
 
     /// Waits for the reply, until `deadline` at most.
     #[inline(never)]
-    fn wait_for_reply(&self, deadline: Instant) -> Result<Handoff, Error> {
+    pub(super) fn wait_for_reply(&self, deadline: Instant) -> Result<Handoff, Error> {
         let woken = wait::finish(deadline.cycles());
         if woken != Woken::TimedOut {
             return Ok(Handoff::done(Ok(())));
@@ -342,5 +346,13 @@ fn checked_bits(bits: u64) -> Result<u32, Error> {
     match u32::try_from(bits) {
         Ok(bits) if bits & !NOTIFICATIONS == 0 => Ok(bits),
         _ => Err(Error::InvalidArgument),
+    }
+}
+
+/// The time that a call's argument means.
+pub(super) fn deadline(nanos: u64) -> Instant {
+    match nanos {
+        u64::MAX => Instant::NEVER,
+        nanos => Instant::ZERO + Nanos::new(nanos).to_cycles(),
     }
 }

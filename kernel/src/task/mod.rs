@@ -13,6 +13,8 @@
 //! | `life` | how a task begins, is stopped and begins anew |
 //! | `log` | lines of text that it logs |
 //! | `ipc` | messages and notifications |
+//! | `lease` | memory that a task lends |
+//! | `borrow` | calls that lend it, and what whoever is called does with it |
 //! | `gate` | how a line of interrupts is masked |
 //! | `device` | interrupts of devices that tasks have |
 //! | [`timerlat`] | threads of tasks that timerlat measures |
@@ -25,15 +27,19 @@
 //! # Invariants
 //! * What a [`Port`](object::Port) has changes inside sections only, and so does the frame of a thread that waits.
 //! * A task that waits to receive owes no reply, and nobody waits for one.
+//! * A task lends something only while its thread waits for a reply, or has yet to learn that it does no more: whoever it has called
+//!   then has that thread as its port's `caller`, or had it.
 //! * A task's thread keeps the port's mutex from its beginning to its end.
 
 pub(crate) mod account;
+mod borrow;
 pub(crate) mod calls;
 mod device;
 mod fault;
 pub(crate) mod frame;
 pub(crate) mod gate;
 mod ipc;
+mod lease;
 mod life;
 mod log;
 pub(crate) mod object;

@@ -14,6 +14,7 @@ use crate::sync::mutex_state::RawMutex;
 use super::account::Account;
 use super::fault::{Ended, Pending};
 use super::gate::Gate;
+use super::lease::Leases;
 use super::log::Log;
 use super::program::Program;
 
@@ -40,6 +41,8 @@ pub struct Task {
     pub(crate) handles: Handles,
     pub(crate) port: Port,
     pub(crate) gate: Gate,
+    /// What its thread lends, while that waits for the reply.
+    pub(super) leases: Leases,
     account: Account,
     /// How often its budget was used up.
     pub(super) nr_overruns: AtomicU64,
@@ -121,6 +124,7 @@ impl Task {
                 caller: AtomicUsize::new(0),
             },
             gate: Gate::new(),
+            leases: Leases::new(),
             account: Account::new(),
             nr_overruns: AtomicU64::new(0),
             is_watching: AtomicBool::new(false),

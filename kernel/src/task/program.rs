@@ -240,29 +240,44 @@ impl Program {
     /// # Safety
     /// Its thread does, in the kernel: so nothing changes meanwhile.
     pub(super) unsafe fn copy_from(&self, at: usize, to: &mut [u8]) -> bool {
-        let Some(from) = self.find(at, to.len()) else {
+        let Some(from) = self.find(at, to.len(), Access::Read) else {
             return false;
         };
         // SAFETY: so many bytes are there, and the caller's duty.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from, to.len()) };
+        unsafe {
+            to.as_mut_ptr()
+                .copy_from_nonoverlapping(from.cast_const(), to.len());
+        };
         true
     }
 
-    /// Where the identity mapping has `len` bytes that the task has at `at`, if it has them all in one piece.
-    fn find(&self, at: usize, len: usize) -> Option<*const u8> {
-        let stack = self.stack_top() - self.stack_size();
-        let data = self.memory().cast_const();
-        let own = [
-            (self.data_at, data, self.data_size),
-            (stack, data.wrapping_add(self.data_size), self.stack_size()),
-        ];
-        let fixed = self.segments.iter();
-        let fixed = fixed.map(|it| (it.at, it.bytes.as_ptr(), it.bytes.len()));
-        own.into_iter()
-            .chain(fixed)
-            .find_map(|(begin, memory, size)| {
-                let offset = at.checked_sub(begin)?;
-                (len <= size && offset <= size - len).then(|| memory.wrapping_add(offset))
+    /// Where the identity mapping has `len` bytes that the task has at `at`, if it has them all in one part and may read them, or
+    /// write to them where that is asked. None are a device's.
+    pub(super) fn find(&self, at: usize, len: usize, access: Access) -> Option<*mut u8> {
+        let within = |begin: usize, memory: *mut u8, size: usize| {
+            // Far beyond if it lies before.
+            let offset = at.wrapping_sub(begin);
+            (len <= size && offset <= size - len).then(|| memory.wrapping_add(offset))
+        };
+        let (data, stack_size) = (self.memory(), self.stack_size());
+        let stack = data.wrapping_add(self.data_size);
+        let writes = access == Access::Write;
+        within(self.stack_top() - stack_size, stack, stack_size)
+            .or_else(|| within(self.data_at, data, self.data_size))
+            .or_else(|| {
+                self.mappings.iter().find_map(|it| match it.memory {
+                    Mapped::Region(memory, may_write) if may_write || !writes => {
+                        within(it.at, memory.get().cast(), memory.get().len())
+                    }
+                    _ => None,
+                })
+            })
+            .or_else(|| {
+                let fixed = if writes { &[] } else { self.segments };
+                fixed.iter().find_map(|it| {
+                    let bytes = it.bytes;
+                    within(it.at, bytes.as_ptr().cast_mut(), bytes.len())
+                })
             })
     }
 }

@@ -18,12 +18,14 @@
 pub mod device;
 #[cfg(feature = "task")]
 mod frame;
+mod lease;
 #[cfg(feature = "task")]
 mod memory;
 mod syscall;
 mod text;
 pub mod timerlat;
 
+pub use lease::{Info, Lease, Leased};
 pub use syscall::{
     exit, feed, null, receive, reply, reply_and_receive, sleep_until, time, yield_now,
 };
@@ -46,6 +48,10 @@ impl Peer {
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
+    }
+
+    const fn number(self) -> u32 {
+        self.0
     }
 
     /// Sends it a message and waits for the reply. It runs with the caller's priority meanwhile, if its own is lower.

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use crate::abi::{Call, Error, FAULT, MESSAGE, NOTIFICATIONS};
+use crate::abi::{Call, Error, FAULT, Lending, MESSAGE, NOTIFICATIONS};
 use crate::{Incoming, Message, Received};
 
 /// What a call gives.
@@ -27,8 +27,8 @@ const NO_MESSAGE: Message = [0; crate::abi::WORDS];
 fn syscall(call: Call, a: u64, b: u64, message: Message) -> Given {
     let [mut w0, mut w1, mut w2, mut w3, mut w4, mut w5] = message;
     let (status, value);
-    // SAFETY: the kernel changes no memory of the task's, and no register but those that are said here. rbx and rbp are the
-    // compiler's own, so they wait on the stack.
+    // SAFETY: the kernel changes no memory of the task's but what it lends, which is borrowed, and no register but those that are said
+    // here. rbx and rbp are the compiler's own, so they wait on the stack.
     unsafe {
         asm!(
             "push rbx",
@@ -136,6 +136,52 @@ pub(crate) fn call(handle: u32, message: Message) -> Result<Message, Error> {
 pub(crate) fn call_until(handle: u32, message: Message, deadline: u64) -> Result<Message, Error> {
     let given = syscall(Call::CallUntil, handle.into(), deadline, message).result()?;
     Ok(given.message)
+}
+
+pub(crate) fn call_lending(
+    handle: u32,
+    message: Message,
+    lending: &Lending,
+) -> Result<Message, Error> {
+    let at = core::ptr::from_ref(lending).expose_provenance();
+    let given = syscall(Call::CallLending, handle.into(), at as u64, message).result()?;
+    Ok(given.message)
+}
+
+/// Copies between a lease and memory of the task's own.
+///
+/// # Safety
+/// For [`Call::LeaseRead`], `size` bytes at `own` may be written.
+#[inline(always)]
+pub(crate) unsafe fn copy(
+    call: Call,
+    lease: u32,
+    offset: usize,
+    own: usize,
+    size: usize,
+) -> Result<(), Error> {
+    let status: u64;
+    // SAFETY: the kernel changes no memory but that which the caller says, and no register but those that are said here.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") call as u64 => status,
+            inout("rsi") u64::from(lease) => _,
+            inout("rdx") own => _,
+            in("r12") offset,
+            in("r13") size,
+            out("rcx") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+    Error::from_number(status).map_or(Ok(()), Err)
+}
+
+pub(crate) fn lease_info(lease: u32) -> Result<u64, Error> {
+    short(Call::LeaseInfo, lease.into(), 0)
 }
 
 pub(crate) fn notify(handle: u32, bits: u32) -> Result<(), Error> {

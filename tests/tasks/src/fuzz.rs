@@ -4,8 +4,10 @@
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::abi::{Call, Error, fault};
-use takt_user::{Message, NEVER, Peer, exit, receive, reply, reply_and_receive, sleep_until, time};
+use takt_user::abi::{self, Call, Error, Lending, MAX_LEASES, fault, lease};
+use takt_user::{
+    Lease, Leased, Message, NEVER, Peer, exit, receive, reply, reply_and_receive, sleep_until, time,
+};
 
 /// In a message's first word, what no random one has: the second word is how many operations were done since the last one. The reply's
 /// first word is not 0 when it is time to end, the second one counts the lives of whoever asks, and the third is the seed.
@@ -67,6 +69,28 @@ pub(crate) fn keeper(what: u64) {
     }
 }
 
+/// Uses all that it is lent.
+#[inline(never)]
+fn borrow() {
+    let mut own = [0; 256];
+    for leased in (0..5).map(Leased::new) {
+        let result = leased.info().and_then(|info| {
+            let piece = &mut own[..info.size.min(256)];
+            if info.rights & lease::READ != 0 {
+                leased.read(info.size - piece.len(), piece)?;
+            }
+            if info.rights & lease::WRITE != 0 {
+                leased.write(0, piece)?;
+            }
+            Ok(())
+        });
+        match result {
+            Ok(()) | Err(Error::NoLease | Error::Revoked) => {}
+            Err(error) => exit(200 + error as u64),
+        }
+    }
+}
+
 /// Answers whatever it is sent, sometimes late, and dies of some messages.
 pub(crate) fn server() {
     let mut said = None;
@@ -77,6 +101,7 @@ pub(crate) fn server() {
         };
         let message = call.message;
         said = Some(message);
+        borrow();
         match message[0] % 64 {
             _ if message[0] == QUIT => {
                 let _ = reply(message);
@@ -86,6 +111,12 @@ pub(crate) fn server() {
             4 => {
                 // SAFETY: none: it stops the task.
                 unsafe { asm!("ud2") };
+            }
+            5 => {
+                if reply(message).is_err() || Leased::new(0).info() != Err(Error::NothingToReply) {
+                    exit(1);
+                }
+                said = None;
             }
             _ => {}
         }
@@ -222,10 +253,16 @@ unsafe extern "C" {
 /// Not zero, and nobody else's.
 static SEEN: [AtomicU64; 32] = [const { AtomicU64::new(0x5eed) }; 32];
 
+/// What the observer lends, and where in it the part is that may be written to.
+const LENT: usize = 1500;
+const WRITABLE: core::ops::Range<usize> = 30..1477;
+
 /// Has numbers in all registers and in memory while others run, and finds them there again; calls the one that fuzzes, which may wait
-/// for that.
+/// for that, and lends it memory, which is its own again afterwards.
+#[inline(never)]
 pub(crate) fn observer() {
     let fuzzer = Peer::new(2);
+    let (mut lent, mut before) = ([0; LENT], [0; LENT]);
     for round in 0_u64.. {
         let word = |at: usize| (round ^ at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let expected: [u64; 46] = core::array::from_fn(word);
@@ -241,11 +278,30 @@ pub(crate) fn observer() {
         if (SEEN.iter().enumerate()).any(|(at, seen)| seen.load(Relaxed) != word(at)) {
             exit(2);
         }
+        if lent != before {
+            exit(3);
+        }
         if fuzzer.renew().is_ok() {
-            match fuzzer.call_until(expected[..6].try_into().unwrap_or_default(), time() + 5_000) {
+            let message = expected[..6].try_into().unwrap_or_default();
+            let question = round.to_le_bytes();
+            let leases = [
+                Lease::read(&question),
+                Lease::write(&mut lent[WRITABLE]),
+                Lease::read(&before),
+            ];
+            let deadline = time() + 3_000 + word(0) % 4_000;
+            match fuzzer.call_lending(message, leases, deadline) {
                 Ok(_) | Err(Error::TimedOut | Error::Dead | Error::Stale) => {}
                 Err(error) => exit(100 + error as u64),
             }
+            let is_kept = |part: &[u8]| part.iter().all(|it| *it == 0);
+            if !is_kept(&lent[..WRITABLE.start]) || !is_kept(&lent[WRITABLE.end..]) {
+                exit(4);
+            }
+            if core::hint::black_box(question) != round.to_le_bytes() {
+                exit(5);
+            }
+            before = *core::hint::black_box(&lent);
         }
         match KEEPER.call([LOOK; 6]) {
             Ok(words) if words[0] != 0 => return,
@@ -295,21 +351,81 @@ impl Random {
 }
 
 /// What gives a message.
-const MESSAGES: [u64; 4] = [
+const MESSAGES: [u64; 5] = [
+    Call::CallLending as u64,
     Call::Call as u64,
     Call::CallUntil as u64,
     Call::Receive as u64,
     Call::ReplyAndReceive as u64,
 ];
 
-/// Calls something with anything; ends the task if what comes back cannot be.
-fn call(random: &mut Random) {
-    let mut registers: [u64; 14] = core::array::from_fn(|_| random.argument());
-    let calls = Call::ALL.len() as u64;
+/// What others may write to.
+static SCRATCH: [AtomicU64; 200] = [const { AtomicU64::new(0) }; 200];
+const SCRATCH_SIZE: u64 = size_of_val(&SCRATCH) as u64;
+
+fn scratch() -> u64 {
+    SCRATCH.as_ptr().expose_provenance() as u64
+}
+
+/// Whether a part of these bytes is the task's own, and not meant to be written to.
+fn harms_itself(at: u64, size: u64) -> bool {
+    let end = at.saturating_add(size);
+    let is_scratch = at >= scratch() && end <= scratch() + SCRATCH_SIZE;
+    !is_scratch && end > OWN && at < OWN + (2 << 20)
+}
+
+/// Something that may be lent.
+fn lending(random: &mut Random) -> Lending {
+    let mut leases = [abi::Lease::NONE; MAX_LEASES];
+    for lease in leases.iter_mut().take(random.below(5) as usize) {
+        let (address, size) = match random.below(2) {
+            0 => (random.argument(), random.argument() as u32),
+            _ => (
+                scratch() + random.below(40) - 8,
+                random.below(SCRATCH_SIZE + 16) as u32,
+            ),
+        };
+        let mut rights = random.below(4) as u32;
+        if harms_itself(address, size.into()) {
+            rights &= lease::READ;
+        }
+        if random.below(64) == 0 {
+            rights = random.next() as u32 & !lease::WRITE;
+        }
+        *lease = abi::Lease {
+            address,
+            size,
+            rights,
+        };
+    }
+    Lending {
+        deadline: time() + random.below(20_000),
+        leases,
+    }
+}
+
+/// Receives something, if there is anything, and does what can be done with leases.
+fn borrow_at_random(random: &mut Random) {
+    let _ = receive(0, time() + 2_000);
+    for _ in 0..random.below(12) {
+        let number = Call::LeaseRead as u64 + random.below(3);
+        call(random, number);
+    }
+}
+
+/// Calls something with anything.
+fn call_any(random: &mut Random) {
     let number = match random.below(256) {
         0 => random.argument(),
-        _ => random.below(calls),
+        _ => random.below(Call::ALL.len() as u64),
     };
+    call(random, number);
+}
+
+/// Calls this with anything; ends the task if what comes back cannot be.
+fn call(random: &mut Random, number: u64) {
+    const COPIES: [u64; 2] = [Call::LeaseRead as u64, Call::LeaseWrite as u64];
+    let mut registers: [u64; 14] = core::array::from_fn(|_| random.argument());
     // These end the life; no one ends a sleep.
     if [Call::Exit as u64, Call::Panic as u64].contains(&number) && random.below(64) != 0 {
         return;
@@ -320,6 +436,21 @@ fn call(random: &mut Random) {
     }
     if number == Call::SleepUntil as u64 {
         registers[4] = time() + random.below(20_000);
+    }
+    let list = lending(random);
+    if number == Call::CallLending as u64 && random.below(4) != 0 {
+        registers[3] = core::ptr::from_ref(&list).expose_provenance() as u64;
+        registers[4] = random.below(2);
+    }
+    if COPIES.contains(&number) && random.below(4) != 0 {
+        registers[3] = scratch() + random.below(16);
+        registers[4] = random.below(4);
+        registers[10] = random.below(20);
+        registers[11] = random.below(LENT as u64 - 10);
+    }
+    // As much as can be lent.
+    if number == Call::LeaseRead as u64 && harms_itself(registers[3], LENT as u64) {
+        registers[3] = scratch();
     }
     let before = registers;
     let flags = 0x202 | [0, 0x400, 0x4_0000, 0x4000, 0x4_4400, 0x8d5][random.below(6) as usize];
@@ -419,6 +550,7 @@ fn harm(random: &mut Random) {
 }
 
 /// Fuzzes, in one life after the other, each with numbers of its own.
+#[inline(never)]
 pub(crate) fn run() {
     let report = |nr| match KEEPER.call([REPORT, nr, 0, 0, 0, 0]) {
         Ok(words) => words,
@@ -442,7 +574,8 @@ pub(crate) fn run() {
                 1 => {
                     let _ = SERVER.renew();
                 }
-                _ => call(&mut random),
+                2..32 => borrow_at_random(&mut random),
+                _ => call_any(&mut random),
             }
             nr += 1;
         }

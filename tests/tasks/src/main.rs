@@ -7,6 +7,7 @@ mod client;
 mod driver;
 mod fuzz;
 mod harm;
+mod lease;
 mod measured;
 mod mix;
 mod spread;
@@ -40,6 +41,9 @@ const CONTROLS: u64 = 17;
 /// Of one that has a budget, and of its supervisor.
 const SPENDS: u64 = 19;
 const WATCHES: u64 = 20;
+/// Of one that lends its memory, and of whom it lends that.
+const LENDS_MEMORY: u64 = 21;
+const BORROWS: u64 = 22;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -64,6 +68,8 @@ fn main(argument: u64) {
         CONTROLS => fuzz::control(),
         SPENDS => budget::run(what),
         WATCHES => budget::watch(what),
+        LENDS_MEMORY => lease::client(what),
+        BORROWS => lease::server(),
         _ => exit(99),
     }
 }

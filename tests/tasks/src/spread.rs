@@ -5,8 +5,8 @@ use core::arch::asm;
 
 use takt_user::abi::{FaultKind, fault};
 use takt_user::{
-    Error, Message, NEVER, Peer, Received, exit, receive, reply, reply_and_receive, sleep_until,
-    time, yield_now,
+    Error, Lease, Leased, Message, NEVER, Peer, Received, exit, receive, reply, reply_and_receive,
+    sleep_until, time, yield_now,
 };
 
 /// What a message's first word asks for.
@@ -28,6 +28,9 @@ mod ask {
     pub(super) const LIVES: u64 = 7;
     /// Of the hub: how many have said so.
     pub(super) const BYE: u64 = 8;
+    /// Writes the [`answer_byte`](super::answer_byte) to each byte of the lease 0 to the lease 1, after so many nanoseconds as the
+    /// second word says. It dies of it in the middle if the third one is not 0.
+    pub(super) const FILL: u64 = 9;
 }
 
 /// The badge of the client's handle of the server, and those of what the hub is told of.
@@ -46,6 +49,13 @@ const LIVES: u64 = 4;
 fn answer(message: Message, badge: u32) -> Message {
     core::array::from_fn(|place| message[place].wrapping_mul(3) + place as u64 + u64::from(badge))
 }
+
+fn answer_byte(byte: u8, badge: u32) -> u8 {
+    byte.wrapping_mul(3).wrapping_add(badge as u8)
+}
+
+/// What a lease has at most: more than is copied in one piece.
+const LENT: usize = 640;
 
 fn die() -> ! {
     // SAFETY: none: it stops the task.
@@ -146,9 +156,34 @@ pub(crate) fn server() {
                 [come.into(); 6]
             }
             ask::DIE => die(),
+            ask::FILL => {
+                sleep_until(time() + word % 4_000);
+                match fill(call.badge, message[2] != 0) {
+                    Ok(()) | Err(Error::Revoked) => answer(message, call.badge),
+                    Err(error) => exit(600 + error as u64),
+                }
+            }
             _ => answer(message, call.badge),
         });
     }
+}
+
+/// As [`ask::FILL`] says.
+#[inline(never)]
+fn fill(badge: u32, dies: bool) -> Result<(), Error> {
+    let mut own = [0; LENT];
+    let size = Leased::new(0).info()?.size;
+    let own = &mut own[..size];
+    Leased::new(0).read(0, own)?;
+    for byte in &mut *own {
+        *byte = answer_byte(*byte, badge);
+    }
+    let middle = size / 2;
+    Leased::new(1).write(middle, &own[middle..])?;
+    if dies {
+        die();
+    }
+    Leased::new(1).write(0, &own[..middle])
 }
 
 /// Ends the task with the line's number unless it holds.
@@ -174,6 +209,33 @@ fn reached(result: Result<Message, Error>) -> Option<Message> {
         }
         Err(error) => exit(300 + error as u64),
     }
+}
+
+/// Lends the server memory to read and to write to; what was lent stays as it is when the call has ended, however that was.
+#[inline(never)]
+fn lend(word: u64, badge: u32) {
+    let size = (word >> 20) as usize % (LENT + 1);
+    let dies = u64::from((word >> 10).is_multiple_of(16));
+    let from: [u8; LENT] = core::array::from_fn(|at| (word as usize + at) as u8);
+    let mut to = [0xa5; LENT];
+    let sent = [ask::FILL, word, dies, 0, 0, word];
+    let leases = [Lease::read(&from[..size]), Lease::write(&mut to[..size])];
+    let deadline = match word % 2 {
+        0 => NEVER,
+        _ => time() + word % 9_001,
+    };
+    let result = SERVER.call_lending(sent, leases, deadline);
+    let before = to;
+    if result == Err(Error::TimedOut) {
+        holds!(time() >= deadline);
+        sleep_until(time() + 2_000);
+    } else if let Some(got) = reached(result) {
+        holds!(got == answer(sent, badge));
+        let expected = from[..size].iter().map(|it| answer_byte(*it, badge));
+        holds!(to[..size].iter().copied().eq(expected));
+    }
+    holds!(core::hint::black_box(&to) == &before);
+    holds!(to[size..].iter().all(|it| *it == 0xa5));
 }
 
 /// Waits until the server lives.
@@ -209,7 +271,7 @@ pub(crate) fn client(what: u64, is_client: bool) {
     };
     let nr = if is_client { nr } else { nr / LIVES };
     for _ in 0..nr {
-        let (what, word) = (random() % 32, random());
+        let (what, word) = (random() % 36, random());
         let message = |what| [what, word, 2, 3, u64::MAX, !word];
         match what {
             0..8 => {
@@ -262,6 +324,7 @@ pub(crate) fn client(what: u64, is_client: bool) {
             27 if word % 8 == 0 => holds!(ask(message(ask::DIE)).is_none()),
             28 => sleep_until(time() + word % 10_000),
             29 => yield_now(),
+            32.. => lend(word, badge),
             30 if !is_client && life < LIVES && word % 8 == 0 => die(),
             _ => takt_user::null(),
         }

@@ -174,3 +174,29 @@ pub(crate) unsafe fn fill(memory: *mut u8, size: usize, begins_with: &[u8]) {
         unsafe { memory.wrapping_add(8 * words + place).write(*byte) };
     }
 }
+
+/// Copies bytes, in words of eight as far as there are so many; gives where both go on.
+///
+/// # Safety
+/// So much may be read there and written here, which others may do as well at the same time.
+#[inline(always)]
+pub(crate) unsafe fn copy(
+    mut to: *mut u8,
+    mut from: *const u8,
+    size: usize,
+) -> (*mut u8, *const u8) {
+    // SAFETY: the caller's duty. The direction flag is clear in the kernel.
+    unsafe {
+        asm!(
+            "rep movsq",
+            "mov ecx, {rest:e}",
+            "rep movsb",
+            rest = in(reg) size % 8,
+            inout("rcx") size / 8 => _,
+            inout("rdi") to,
+            inout("rsi") from,
+            options(nostack, preserves_flags),
+        );
+    }
+    (to, from)
+}

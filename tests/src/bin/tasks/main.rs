@@ -6,6 +6,7 @@ mod budget;
 mod devices;
 mod fuzz;
 mod harm;
+mod lease;
 mod measured;
 mod messages;
 mod spread;
