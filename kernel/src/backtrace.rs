@@ -127,7 +127,7 @@ impl Backtrace {
 
     /// The calls from the function on that has its frame there, for the report of a fault: where no stack is known,
     /// anything in the image or on a stack that looks like a frame is taken for one.
-    pub(crate) fn for_report(frame: usize) -> Self {
+    pub(crate) fn for_report(frame: usize) -> impl Iterator<Item = usize> {
         let stacks = descriptors::window_range();
         let memory = match stacks.contains(&frame) {
             true => stacks,
@@ -138,7 +138,15 @@ impl Backtrace {
             bottom: memory.start,
             top: memory.end,
         };
-        Self::begin(frame, Some(anything))
+        let mut calls = Self::begin(frame, Some(anything));
+        core::iter::from_fn(move || {
+            // Where anything is taken for a frame, that may lie on a guard.
+            let is_anywhere = calls.stack.is_some_and(|it| it.rank == Rank::Anything);
+            if is_anywhere && crate::guards::is_guarded(calls.frame) {
+                return None;
+            }
+            calls.next()
+        })
     }
 
     #[inline(never)]
@@ -219,10 +227,6 @@ impl Iterator for Backtrace {
         }
         let stack = self.stack?;
         let frame = self.frame;
-        if stack.rank == Rank::Anything && crate::guards::is_guarded(frame) {
-            self.stack = None;
-            return None;
-        }
         // SAFETY: aligned, and on a stack, whole.
         let [next, ret] = unsafe { (frame as *const [usize; 2]).read_volatile() };
         if next > frame && stack.has(next) {

@@ -93,6 +93,10 @@ pub trait CpuRing: Copy {
     /// Adds to the 8 bytes at byte `offset + DISP` of the ring, a multiple of 8, in one instruction.
     fn add64<const DISP: u32>(self, offset: u32, value: u64);
 
+    /// A loop of the slow path comes round: for who has to know which loops there are.
+    #[inline(always)]
+    fn round(self) {}
+
     /// The next sub-buffer is about to be claimed: whatever a writer assumes of the records before the claim must not be
     /// relied on after it, since a reader may begin there.
     #[inline(always)]

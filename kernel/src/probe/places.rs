@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use super::events;
 use crate::arch::jump_label::{self, Key, Writable, keys, number};
+use crate::arch::proof;
 use crate::compact::rolled;
 
 keys! {
@@ -108,6 +109,7 @@ pub(crate) fn set_event(text: &mut Writable, id: u32, on: bool) {
 pub(crate) fn set_tracer(text: &mut Writable, places: Places, on: bool) {
     let mut left = places.0;
     for place in rolled(&PLACES) {
+        proof::bounded!("places of events that a tracer may hear of");
         if left & 1 != 0 {
             place.set(text, TRACER, on);
         }

@@ -10,6 +10,7 @@ use core::sync::atomic::{
 use takt_tracer::ring::{self, CpuRing, RingControl, Word};
 
 use crate::arch::percpu::{self, CONTROL, CpuRef, RING, RING_BEFORE};
+use crate::arch::proof;
 use crate::config::{MAX_CPUS, TRACE_NR_SUBS, TRACE_SUB_SIZE};
 
 /// This CPU's trace ring.
@@ -301,6 +302,11 @@ impl CpuRing for RingOf {
         self.word(word)
             .compare_exchange(old, new, Relaxed, Relaxed)
             .is_ok()
+    }
+
+    #[inline(always)]
+    fn round(self) {
+        proof::bounded!("rounds until a record has its place, or is lost");
     }
 
     #[cfg(feature = "function")]

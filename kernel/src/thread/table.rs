@@ -10,6 +10,7 @@ use crate::arch::descriptors::GUARD;
 #[cfg(feature = "tasks")]
 use crate::arch::jump_label;
 use crate::arch::percpu::CpuRef;
+use crate::arch::proof;
 use crate::arch::stop::Text;
 use crate::arch::tsc;
 use crate::clock::Cycles;
@@ -161,6 +162,7 @@ pub struct Info {
 /// Calls `f` for every thread, idle threads included.
 pub fn for_each(mut f: impl FnMut(Info)) {
     for id in 0..MAX_THREADS {
+        proof::bounded!("threads that may be in the table");
         let thread = TcbRef::of(ThreadId::new(id as u8));
         let times = times_of(thread);
         let section = section::enter();

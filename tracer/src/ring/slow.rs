@@ -80,6 +80,7 @@ fn refused<R: CpuRing>(ring: R, pos: u64, counter: Word) -> bool {
 pub(super) fn reserve<R: CpuRing>(ring: R, len: u32) -> Option<(NonZeroU64, u64)> {
     let mut turn = Turn::GO_ON;
     loop {
+        ring.round();
         let limit = ring.load(Word::Limit);
         if limit == 0 {
             break; // tracing is off

@@ -99,7 +99,10 @@ pub(super) fn are_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
 #[cold]
 #[inline(never)]
 fn all_free<R: CpuRing>(ring: R, from: u64, to: u64) -> bool {
-    (from..to).all(|seq| is_free(ring, seq))
+    (from..to).all(|seq| {
+        ring.round();
+        is_free(ring, seq)
+    })
 }
 
 /// Whether nobody is inside the slot of sub-buffer `seq`.
@@ -121,6 +124,7 @@ pub(super) fn is_pending<R: CpuRing>(ring: R) -> bool {
 #[inline(never)]
 pub(super) fn pass_over<R: CpuRing>(ring: R, from: u64, to: u64) {
     for seq in from..to {
+        ring.round();
         let at = Geometry::<R>::offset(Geometry::<R>::start(seq));
         // The commit counter last: with it the slot is free for the next who comes round.
         ring.add64::<{ SUB_HEADER - 8 }>(at, Geometry::<R>::SUB);
@@ -134,6 +138,7 @@ pub(super) fn pass_over<R: CpuRing>(ring: R, from: u64, to: u64) {
 #[inline(never)]
 pub(super) fn taken<R: CpuRing>(ring: R, seq: u64) {
     loop {
+        ring.round();
         let before = ring.load(Word::LiveStart);
         if before > seq {
             // The next snapshot was taken meanwhile: this is where it begins.

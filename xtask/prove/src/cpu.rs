@@ -15,7 +15,7 @@ use crate::state::{Frames, Interrupts, RSP, State};
 use crate::value::Value;
 
 /// No object lies below.
-const FIRST_PAGE: u64 = 1 << 12;
+pub(crate) const FIRST_PAGE: u64 = 1 << 12;
 /// The interrupt flag's bit.
 pub(crate) const IF: u64 = 1 << 9;
 

@@ -191,7 +191,9 @@ impl Source {
             }
             (Self::Less(word, size, by), C::e) => Some((word, Value::bits(mask(size), by))),
             (Self::Less(word, _, 0), C::ne) => Some((word, nonzero)),
-            (Self::Less(word, _, by), C::a) => Some((word, Value::UNKNOWN.at_least(by + 1))),
+            (Self::Less(word, _, by), C::a) => {
+                Some((word, Value::UNKNOWN.at_least(by.checked_add(1)?)))
+            }
             (Self::Less(word, _, by @ 1..), C::ae) => Some((word, Value::UNKNOWN.at_least(by))),
             (Self::Less(word, size, by @ 1..), C::b) => Some((word, below(size, by - 1))),
             (Self::Less(word, size, by), C::be) => Some((word, below(size, by))),

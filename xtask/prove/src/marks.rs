@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use iced_x86::FlowControl;
 use serde::Serialize;
 
+use crate::cpu::FIRST_PAGE;
 use crate::image::Image;
 
 /// Bytes of an entry before its text: an address of code, and a kind.
@@ -15,6 +16,9 @@ const ENTRY: usize = 8;
 const SMP: &str = "takt_kernel::cpus::SMP";
 /// Instructions from a mark to the indirect call that it speaks of, at most.
 const CALL: usize = 40;
+
+/// The kind of an entry whose address is an offset behind `gs`.
+const NONZERO: u32 = 3;
 
 /// Functions of libraries in which an instruction repeats itself as often as they are told.
 const LIBRARY: [&str; 3] = ["memcpy", "memmove", "memset"];
@@ -73,7 +77,7 @@ pub(crate) struct Marks {
     pub(crate) told: Vec<Mark>,
     /// Words behind `gs` that are never 0.
     nonzero: BTreeSet<u64>,
-    /// Calls of functions that are not the kernel's: what they take comes on top.
+    /// Calls of functions that are not the kernel's, or are set apart: what they take comes on top.
     handlers: BTreeSet<u64>,
     /// Closed sets of what indirect branches lead to, by the branch.
     targets: BTreeMap<u64, Vec<u64>>,
@@ -100,12 +104,11 @@ impl Marks {
             let address = u64::from(word(address));
             let end = text.iter().position(|it| *it == 0);
             let end = end.context("a mark whose text does not end")?;
-            marks.add(
-                image,
-                word(kind),
-                address,
-                &String::from_utf8_lossy(&text[..end]),
-            )?;
+            let told = String::from_utf8_lossy(&text[..end]);
+            // The linker has left out what it speaks of where there is but an offset.
+            if word(kind) == NONZERO || address >= FIRST_PAGE {
+                marks.add(image, word(kind), address, &told)?;
+            }
             rest = text.get((end + 4) & !3..).unwrap_or_default();
         }
         for jump in &marks.resumes {
@@ -121,13 +124,9 @@ impl Marks {
 
     fn add(&mut self, image: &Image, kind: u32, at: u64, text: &str) -> Result<()> {
         ensure!(
-            kind == 3 || image.is_code(at),
+            kind == NONZERO || image.is_code(at),
             "a mark at {at:#x}, where there is no code"
         );
-        if !text.is_empty() && kind < 12 {
-            let text = text.to_owned();
-            self.told.push(Mark { at, text });
-        }
         match kind {
             1 => {
                 let jumps = image
@@ -140,7 +139,7 @@ impl Marks {
                 self.resumes.insert(at);
             }
             2 => _ = self.resumed.insert(at),
-            3 => _ = self.nonzero.insert(at),
+            NONZERO => _ = self.nonzero.insert(at),
             4 => _ = self.handlers.insert(at),
             5 => {
                 let known = self.counted.iter().position(|it| it == text);
@@ -151,11 +150,12 @@ impl Marks {
                 self.rounds.insert(at, nr);
             }
             6 => _ = self.not_alone.insert(at),
-            7 => {
-                let call = call_behind(image, at);
-                let call = call.with_context(|| {
-                    format!("a mark at {at:#x} behind which no indirect call comes: {text}")
-                })?;
+            // Where the compiler has written out what is called there is no such call, and it is looked at.
+            7 | 14 => {
+                let call = call_behind(image, at).filter(|it| it.1 == (kind == 7));
+                let Some((call, _)) = call else {
+                    return Ok(());
+                };
                 self.handlers.insert(call);
             }
             9 => _ = self.guards.insert(at, Guard::Begins),
@@ -170,6 +170,10 @@ impl Marks {
             }
             8 => _ = self.shown.insert(image.region(at)),
             kind => bail!("a mark at {at:#x} of a kind that is not known: {kind}"),
+        }
+        if !text.is_empty() && !matches!(kind, 12 | 13) {
+            let text = text.to_owned();
+            self.told.push(Mark { at, text });
         }
         Ok(())
     }
@@ -230,7 +234,7 @@ impl Marks {
         self.nonzero.contains(&displacement)
     }
 
-    /// Whether a function is called there that is not the kernel's.
+    /// Whether what is called there comes on top: it is not the kernel's, or set apart.
     pub(crate) fn is_handler(&self, ip: u64) -> bool {
         self.handlers.contains(&ip)
     }
@@ -241,13 +245,14 @@ impl Marks {
     }
 }
 
-/// The first call behind a place, if it is an indirect one.
-fn call_behind(image: &Image, at: u64) -> Option<u64> {
+/// The first call behind a place, and whether it is an indirect one.
+fn call_behind(image: &Image, at: u64) -> Option<(u64, bool)> {
     let mut ip = at;
     for _ in 0..CALL {
         let it = &image.at(ip)?.it;
         ip = match it.flow_control() {
-            FlowControl::IndirectCall => return Some(ip),
+            FlowControl::IndirectCall => return Some((ip, true)),
+            FlowControl::Call => return Some((ip, false)),
             FlowControl::Next => it.next_ip(),
             FlowControl::UnconditionalBranch => it.near_branch_target(),
             _ => return None,

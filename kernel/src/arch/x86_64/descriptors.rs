@@ -165,6 +165,7 @@ pub(crate) fn cpu_stack<T>(
     core::hint::black_box(&stacks.exceptions[..])
         .iter()
         .find_map(|stack| {
+            super::proof::bounded!("exceptions' stacks that an address may lie on");
             let (bottom, top) = (stack.bottom() as usize, stack.top());
             (bottom..top)
                 .contains(&address)

@@ -25,11 +25,14 @@ macro_rules! handles {
 /// The instruction, with an entry of that kind.
 macro_rules! told {
     ($instruction:literal, $kind:literal) => {
+        $crate::arch::proof::told!($instruction, $kind, "")
+    };
+    ($instruction:literal, $kind:literal, $text:literal) => {
         concat!(
             "776:\n",
             $instruction,
             "\n",
-            $crate::arch::proof::entry!("776b", $kind, ""),
+            $crate::arch::proof::entry!("776b", $kind, $text),
         )
     };
 }
@@ -84,6 +87,14 @@ macro_rules! not_alone {
 macro_rules! targets {
     ($what:literal) => {
         $crate::arch::proof::here!("7", $what)
+    };
+}
+
+/// What the next call does, a direct one, comes on top; the text says what that is.
+#[cfg(feature = "trace")]
+macro_rules! apart {
+    ($what:literal) => {
+        $crate::arch::proof::here!("14", $what)
     };
 }
 
@@ -147,7 +158,7 @@ macro_rules! shown {
 }
 
 #[cfg(feature = "trace")]
-pub(crate) use shown;
+pub(crate) use {apart, shown};
 pub(crate) use {
     bounded, entry, flags_again, flags_kept, guard_begins, guard_ends, guards_left, handles, here,
     not_alone, resumed, resumes, targets, told,

@@ -23,6 +23,7 @@ use takt_tracer::ring::{self, Word};
 use takt_tracer::wire;
 
 use super::percpu;
+use super::proof::told;
 use crate::config::TRACE_SUB_SIZE;
 
 pub(crate) use super::percpu::IRQS_ON;
@@ -95,7 +96,11 @@ global_asm!(
     //
     // Where it does not go straight through: mostly the sub-buffer is full. Then it goes on in the next one, or is lost.
     ".macro TAKT_TURN name",
-    "call takt_record_turn",
+    told!(
+        "call takt_record_turn",
+        "5",
+        "sub-buffers that are opened for a record"
+    ),
     "je takt_\\name\\()_rest",
     "jb 9f",
     "ret",

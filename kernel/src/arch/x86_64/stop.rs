@@ -106,6 +106,7 @@ fn stop_others() -> (u64, Writable) {
     GENERATION.store(GENERATION.load(Relaxed) + 1, Release);
     let others = cpus::online() & !(1 << percpu::cpu());
     for cpu in counted(MAX_CPUS) {
+        proof::bounded!("CPUs that may have to be stopped");
         if others >> cpu & 1 != 0 {
             cpus::kick(percpu::CpuRef::of(cpu));
         }

@@ -148,6 +148,7 @@ fn watch(cpu: usize, runtime: u64) -> (Seen, u64) {
             seen.longest = seen.longest.max(noise);
             trace_event!(sample_threshold, last, noise, interference);
             if reaches(Param::StopTracing, noise) {
+                proof::apart!("recording ends at osnoise's limit, with a text that says so");
                 stop(cpu);
             }
             // What this took is no noise.

@@ -142,6 +142,7 @@ pub(in crate::trace) fn change(
         proof::targets!("what is done while nobody else runs");
         act(writable)?;
         control::tell_current();
+        proof::apart!("programs of filters and triggers are gone over");
         let has_names = TAKT_RULES.has_names();
         let key = (&raw const NAMES) as u32;
         jump_label::set(writable, key, has_names);
@@ -149,6 +150,7 @@ pub(in crate::trace) fn change(
             // Whoever sent the program may not have known all of them; threads that are created from now on tell.
             for_each(|thread| {
                 if usize::from(thread.id) >= MAX_CPUS {
+                    proof::apart!("programs of filters and triggers are told a thread's name");
                     TAKT_RULES.named(thread.id, thread.name);
                 }
             });

@@ -127,7 +127,14 @@ impl Explorer<'_> {
                 if self.calls.is_fatal(to) {
                     return vec![(ip, true)];
                 }
-                self.call(state, &[to], next_ip, after);
+                if self.marks.is_handler(ip) && state.interrupts == Interrupts::Off {
+                    self.pass_call(&mut state);
+                    state.ip = next_ip;
+                    *cost += HANDLER;
+                    after.push(Next::On(state));
+                } else {
+                    self.call(state, &[to], next_ip, after);
+                }
             }
             FlowControl::IndirectCall => match self.targets(&mut state, it) {
                 Some(targets) => self.call(state, &targets, next_ip, after),
@@ -285,8 +292,9 @@ impl Explorer<'_> {
 
     fn call(&mut self, state: State, targets: &[u64], back: u64, after: &mut Vec<Next>) {
         let is_on = state.interrupts == Interrupts::On;
-        // Where another function begins nobody comes back to.
-        if is_on && !self.image.is_compiled(back) {
+        // Where another function begins nobody comes back to; who is followed comes back by himself.
+        let is_followed = targets.iter().all(|it| self.followed.contains(it));
+        if is_on && !is_followed && !self.image.is_compiled(back) {
             let mut passed = state.clone();
             self.pass_call(&mut passed);
             passed.ip = back;

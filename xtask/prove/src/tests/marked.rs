@@ -18,6 +18,7 @@ const GUARD_ENDS: u32 = 10;
 const GUARDS_LEFT: u32 = 11;
 const FLAGS_KEPT: u32 = 12;
 const FLAGS_AGAIN: u32 = 13;
+const APART: u32 = 14;
 
 fn only(asm: &mut Asm) -> Stretch {
     let all = prove_image(&asm.image(), false).unwrap().stretches;
@@ -151,7 +152,24 @@ fn a_call_that_the_sources_speak_of_comes_on_top() {
         .place("out")
         .sti()
         .ret();
-    assert!(prove_image(&asm.image(), false).is_err());
+    assert_eq!(only(&mut asm).refused.unwrap().why, Refusal::Call);
+}
+
+#[test]
+fn a_call_that_is_set_apart_comes_on_top() {
+    let mut asm = Asm::default();
+    asm.function("f").cli().mark(APART, "the rest").nops(2);
+    asm.call("g").sti().ret();
+    // A loop without a bound.
+    asm.function("g").place("on").nops(1).test(ESI);
+    asm.jcc(JNE, "on").ret();
+    let it = only(&mut asm);
+    assert_eq!((it.bound, it.handlers), (Some(3 + 2), 1));
+    // It is not said of another kind of call.
+    let mut asm = Asm::default();
+    asm.function("f").cli().mark(APART, "the rest");
+    asm.bytes(&[0xff, 0xd6]).sti().ret();
+    assert_eq!(only(&mut asm).refused.unwrap().why, Refusal::Call);
 }
 
 #[test]

@@ -181,6 +181,25 @@ fn an_indirect_call_is_refused_unless_it_is_known_where() {
 }
 
 #[test]
+fn a_comparison_with_the_greatest_word_may_be_any() {
+    let mut asm = Asm::default();
+    // cmp rax, -1
+    asm.function("f").cli().bytes(&[0x48, 0x83, 0xf8, 0xff]);
+    asm.jcc(JA, "above").nops(9).place("above").sti().ret();
+    assert_eq!(bound(&mut asm), 2 + 9 + 2);
+}
+
+#[test]
+fn who_has_come_back_with_interrupts_off_goes_on_so_only() {
+    let mut asm = Asm::default();
+    asm.function("begin").cli().ret();
+    asm.function("f").call("begin").nops(5).call("g").ret();
+    // What is called there begins no stretch.
+    asm.function("g").cli().nops(2).sti().ret();
+    assert_eq!(bound(&mut asm), 1 + 5 + 1 + 1 + 2 + 2);
+}
+
+#[test]
 fn what_is_called_may_come_back_with_interrupts_off() {
     let mut asm = Asm::default();
     asm.function("begin").cli().nops(2).ret();
