@@ -25,9 +25,9 @@ pub(crate) struct CpuSched {
     pub(crate) rq: RunQueue,
     /// What the hardware timer is set to, or `u64::MAX`.
     pub(crate) armed: u64,
-    /// Of the run queue. A table for each CPU, since each changes its own at any time; and apart from that of the wait queues,
-    /// since a thread may stand in both.
-    pub(crate) links: Links<MAX_THREADS>,
+    /// Of the run queue, with the address of each thread's control block. A table for each CPU, since each changes its own at any
+    /// time; and apart from that of the wait queues, since a thread may stand in both.
+    pub(crate) links: Links<MAX_THREADS, u32>,
     pub(crate) timers: Timers,
     /// The account that the running thread is charged to.
     #[cfg(feature = "tasks")]
@@ -50,11 +50,10 @@ impl CpuSched {
         };
     }
 
-    /// Gives the state of a CPU that runs nothing yet; whatever the bytes were before.
+    /// Gives the state of a CPU that runs nothing yet, but for the links; whatever the bytes were before.
     pub(crate) fn reset(&mut self) {
         self.rq = RunQueue::new(ThreadId::new(0));
         self.timers.reset();
-        self.links.reset();
         self.nr_watchers = u32::from(COUNTS_TIMES.load(Relaxed));
         self.armed = u64::MAX;
         #[cfg(feature = "tasks")]

@@ -121,28 +121,37 @@ fn watched(scheduled: &mut Scheduled, cpu: CpuRef, prev: TcbRef, next: TcbRef) {
 
 /// [`to`] who was chosen, if that is another; else the section goes on.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn to_chosen<K: Kind>(
-    section: Section<K, Scheduled>,
+fn to_chosen<K: Kind, R>(
+    mut section: Section<K, Scheduled>,
     cpu: CpuRef,
     prev: TcbRef,
     next: Next,
-) -> Result<Switch, Section<K, Scheduled>> {
+    switches: impl FnOnce(Switch) -> R,
+    stays: impl FnOnce(Section<K, Scheduled>) -> R,
+) -> R {
     match next {
-        Next::Switch(tid) => Ok(to(section, cpu, prev, TcbRef::of(tid))),
+        Next::Switch(tid) => {
+            let next = section.cpu(cpu).thread(tid);
+            switches(to(section, cpu, prev, next))
+        }
         Next::Stay => {
             core::hint::cold_path();
             percpu::clear_need_resched();
-            Err(section)
+            stays(section)
         }
     }
 }
 
-/// [`to`] the most important thread of this CPU, if that is another; else the section goes on.
+/// [`to_chosen`] with the most important thread of this CPU.
 #[cfg_attr(feature = "fast-paths", inline(always))]
-fn to_best<K: Kind>(mut section: Section<K, Scheduled>) -> Result<Switch, Section<K, Scheduled>> {
+fn to_best<K: Kind, R>(
+    mut section: Section<K, Scheduled>,
+    switches: impl FnOnce(Switch) -> R,
+    stays: impl FnOnce(Section<K, Scheduled>) -> R,
+) -> R {
     let cpu = CpuRef::this();
     let next = section.cpu(cpu).rq.pick_next();
-    to_chosen(section, cpu, TcbRef::current(), next)
+    to_chosen(section, cpu, TcbRef::current(), next, switches, stays)
 }
 
 impl Switch {
@@ -219,10 +228,7 @@ impl Handoff {
     /// another.
     #[inline(always)]
     fn to_best<K: Kind>(section: Section<K, Scheduled>) -> Self {
-        match to_best(section) {
-            Ok(switch) => Self::switch(switch),
-            Err(section) => Self::stay(section, Ok(())),
-        }
+        to_best(section, Self::switch, |section| Self::stay(section, Ok(())))
     }
 
     /// The calling thread `prev` of CPU `cpu` gives way to who was chosen.
@@ -233,10 +239,9 @@ impl Handoff {
         prev: TcbRef,
         next: Next,
     ) -> Self {
-        match to_chosen(section, cpu, prev, next) {
-            Ok(switch) => Self::switch(switch),
-            Err(section) => Self::stay(section, Ok(())),
-        }
+        to_chosen(section, cpu, prev, next, Self::switch, |section| {
+            Self::stay(section, Ok(()))
+        })
     }
 
     /// [`finish`](Self::finish) of a call that mostly stays and succeeds: by one comparison.
@@ -284,7 +289,8 @@ pub(crate) fn blocked(
     cpu: CpuRef,
     prev: TcbRef,
 ) -> Handoff {
-    let next = TcbRef::of(section.cpu(cpu).rq.best());
+    let sched = section.cpu(cpu);
+    let next = sched.thread(sched.rq.best());
     if switch::is_preempted(next) {
         core::hint::cold_path();
         return blocked_apart(section);
@@ -455,16 +461,14 @@ pub(crate) fn irq_exit_from_halt(section: Section<Irq, Scheduled>) -> ! {
 
 #[cfg_attr(feature = "fast-paths", inline(always))]
 fn irq_exit_to_best(section: Section<Irq, Scheduled>) -> IrqExit {
-    match to_best(section) {
-        Ok(Switch { prev, next }) => IrqExit {
-            next: Some(next),
-            prev: Some(prev),
-        },
-        Err(section) => {
-            section.release();
-            IrqExit::SAME
-        }
-    }
+    let switches = |switch: Switch| IrqExit {
+        next: Some(switch.next),
+        prev: Some(switch.prev),
+    };
+    to_best(section, switches, |section| {
+        section.release();
+        IrqExit::SAME
+    })
 }
 
 impl IrqExit {

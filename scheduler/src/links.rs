@@ -1,86 +1,116 @@
 //! The links of all queues: for each thread, the one after and the one before it.
 //!
 //! A thread stands in at most one [`PrioQueue`](crate::PrioQueue) of those that share a table, so
-//! one serves all run queues of the system and one all wait queues. Two arrays of bytes, not one of
-//! pairs, spare the instruction that would double the index.
+//! one serves the run queue of a CPU and one all wait queues.
 
 use crate::ThreadId;
 
-/// The links of the threads `0..N`. `N` is a power of two, at most 256.
+/// The links of the threads `0..N`, and with each a word that the table's owner keeps there. `N` is a power of two, at most 256.
 ///
 /// A thread that stands in no queue is a circle of one. A number of `N` or above
-/// is taken modulo `N`; it never reaches beyond the tables.
+/// is taken modulo `N`; it never reaches beyond the table. A cache line has eight threads, or 32 without words.
 #[derive(Clone, Debug)]
-pub struct Links<const N: usize> {
-    next: [u8; N],
-    prev: [u8; N],
+#[repr(align(64))]
+pub struct Links<const N: usize, W = ()>([Link<W>; N]);
+
+/// Two bytes, or eight with a word of four: so one instruction finds that of a number. Whoever goes from one thread to the next
+/// finds the next one's word beside the links, and mostly in the same cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Link<W> {
+    word: W,
+    next: u8,
+    prev: u8,
 }
 
-impl<const N: usize> Links<N> {
-    /// Where the thread after each one is, for assembly: a byte each.
-    pub const NEXT: usize = core::mem::offset_of!(Self, next);
+impl<const N: usize, W: Copy> Links<N, W> {
+    /// Where the thread after the first one is, for assembly: a byte.
+    pub const NEXT: usize = core::mem::offset_of!(Link<W>, next);
+    /// How far each one's is behind the one's before it.
+    pub const STRIDE: usize = size_of::<Link<W>>();
 
-    /// A table for `N` threads, none of them queued.
-    #[must_use]
-    pub const fn new() -> Self {
-        const { assert!(N.is_power_of_two() && N <= 256) };
-        let mut single = [0; N];
-        let mut id = 0;
-        while id < N {
-            single[id] = id as u8;
-            id += 1;
-        }
-        Self {
-            next: single,
-            prev: single,
+    /// Makes it a table of which no thread is queued, with these words, whatever the bytes were before. One thread after the other:
+    /// so it keeps to general registers.
+    pub fn reset(&mut self, word: impl Fn(ThreadId) -> W) {
+        for id in 0..N {
+            let id = core::hint::black_box(id);
+            self.0[id % N] = Link::alone(id as u8, word(ThreadId::new(id as u8)));
         }
     }
 
-    /// Makes it a table of which no thread is queued, whatever the bytes were before. One thread after the other: so it keeps
-    /// to general registers.
-    pub fn reset(&mut self) {
-        for id in 0..N {
-            let id = core::hint::black_box(id);
-            self.next[id % N] = id as u8;
-            self.prev[id % N] = id as u8;
-        }
+    /// The word of a thread, which [`reset`](Self::reset) gave it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word(&self, tid: ThreadId) -> W {
+        self.of(tid).word
     }
 
     /// The thread after `tid`.
     #[inline(always)]
     pub(crate) const fn next(&self, tid: ThreadId) -> ThreadId {
-        ThreadId::new(self.next[Self::index(tid)])
+        ThreadId::new(self.of(tid).next)
     }
 
     /// The thread before `tid`.
     #[inline(always)]
     pub(crate) const fn prev(&self, tid: ThreadId) -> ThreadId {
-        ThreadId::new(self.prev[Self::index(tid)])
+        ThreadId::new(self.of(tid).prev)
     }
 
     /// Puts `tid` between `next` and the thread before it.
     #[inline(always)]
     pub(crate) const fn link_before(&mut self, next: ThreadId, tid: ThreadId) {
         let prev = self.prev(next);
-        self.next[Self::index(tid)] = next.raw();
-        self.prev[Self::index(tid)] = prev.raw();
-        self.next[Self::index(prev)] = tid.raw();
-        self.prev[Self::index(next)] = tid.raw();
+        self.at(tid).next = next.raw();
+        self.at(tid).prev = prev.raw();
+        self.at(prev).next = tid.raw();
+        self.at(next).prev = tid.raw();
     }
 
     /// Takes `tid` out of its circle and makes it one of its own; `next` is the thread after it.
     #[inline(always)]
     pub(crate) const fn unlink(&mut self, tid: ThreadId, next: ThreadId) {
         let prev = self.prev(tid);
-        self.next[Self::index(prev)] = next.raw();
-        self.prev[Self::index(next)] = prev.raw();
-        self.next[Self::index(tid)] = tid.raw();
-        self.prev[Self::index(tid)] = tid.raw();
+        self.at(prev).next = next.raw();
+        self.at(next).prev = prev.raw();
+        self.at(tid).next = tid.raw();
+        self.at(tid).prev = tid.raw();
     }
 
     #[inline(always)]
-    const fn index(tid: ThreadId) -> usize {
-        tid.index() & (N - 1)
+    const fn of(&self, tid: ThreadId) -> &Link<W> {
+        &self.0[tid.index() & (N - 1)]
+    }
+
+    #[inline(always)]
+    const fn at(&mut self, tid: ThreadId) -> &mut Link<W> {
+        &mut self.0[tid.index() & (N - 1)]
+    }
+}
+
+impl<W> Link<W> {
+    /// That of a thread which stands in no queue.
+    const fn alone(id: u8, word: W) -> Self {
+        Self {
+            word,
+            next: id,
+            prev: id,
+        }
+    }
+}
+
+impl<const N: usize> Links<N> {
+    /// A table for `N` threads, none of them queued.
+    #[must_use]
+    pub const fn new() -> Self {
+        const { assert!(N.is_power_of_two() && N <= 256) };
+        let mut links = [Link::alone(0, ()); N];
+        let mut id = 0;
+        while id < N {
+            links[id] = Link::alone(id as u8, ());
+            id += 1;
+        }
+        Self(links)
     }
 }
 

@@ -57,9 +57,9 @@ impl PrioQueue {
 
     /// Queues a thread behind its equals.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn push_back<const N: usize>(
+    pub const fn push_back<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -72,9 +72,9 @@ impl PrioQueue {
 
     /// Queues a thread before its equals.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn push_front<const N: usize>(
+    pub const fn push_front<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -87,9 +87,9 @@ impl PrioQueue {
     /// Takes a queued thread out, wherever it stands; says whether no other of its priority is left. `prio` is what it was
     /// pushed with.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn remove<const N: usize>(
+    pub const fn remove<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) -> bool {
@@ -122,9 +122,9 @@ impl PrioQueue {
 
     /// Takes the most important thread out; of equals, the first.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn pop<const N: usize>(
+    pub const fn pop<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
     ) -> Option<(ThreadId, Priority)> {
         let Some((tid, prio)) = self.top() else {
             return None;
@@ -141,20 +141,28 @@ impl PrioQueue {
 
     /// Sends the first thread of a level behind its equals. Harmless if the level is empty.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn rotate<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
+    pub const fn rotate<const N: usize, W: Copy>(&mut self, links: &Links<N, W>, prio: Priority) {
         self.set_head(prio, links.next(self.head(prio)));
     }
 
     /// The reverse of [`rotate`](Self::rotate): the last thread of the level becomes its first.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub(crate) const fn rotate_back<const N: usize>(&mut self, links: &Links<N>, prio: Priority) {
+    pub(crate) const fn rotate_back<const N: usize, W: Copy>(
+        &mut self,
+        links: &Links<N, W>,
+        prio: Priority,
+    ) {
         self.set_head(prio, links.prev(self.head(prio)));
     }
 
     /// Whether a level holds more than one thread.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
-    pub const fn has_peer<const N: usize>(&self, links: &Links<N>, prio: Priority) -> bool {
+    pub const fn has_peer<const N: usize, W: Copy>(
+        &self,
+        links: &Links<N, W>,
+        prio: Priority,
+    ) -> bool {
         let head = self.head(prio);
         self.has_level(prio) && links.next(head).raw() != head.raw()
     }
@@ -171,9 +179,9 @@ impl PrioQueue {
     /// To take threads out while going through the queue, ask for the next one before removing.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
-    pub const fn next_after<const N: usize>(
+    pub const fn next_after<const N: usize, W: Copy>(
         &self,
-        links: &Links<N>,
+        links: &Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) -> Option<(ThreadId, Priority)> {
@@ -187,7 +195,10 @@ impl PrioQueue {
     /// All threads in order of importance, equals in the order of the queue.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
-    pub const fn iter<'a, const N: usize>(&'a self, links: &'a Links<N>) -> Iter<'a, N> {
+    pub const fn iter<'a, const N: usize, W: Copy>(
+        &'a self,
+        links: &'a Links<N, W>,
+    ) -> Iter<'a, N, W> {
         Iter {
             queue: self,
             links,
@@ -246,13 +257,13 @@ impl Default for PrioQueue {
 
 /// Iterator over a [`PrioQueue`] in order of importance.
 #[derive(Clone, Debug)]
-pub struct Iter<'a, const N: usize> {
+pub struct Iter<'a, const N: usize, W: Copy> {
     queue: &'a PrioQueue,
-    links: &'a Links<N>,
+    links: &'a Links<N, W>,
     next: Option<(ThreadId, Priority)>,
 }
 
-impl<const N: usize> Iterator for Iter<'_, N> {
+impl<const N: usize, W: Copy> Iterator for Iter<'_, N, W> {
     type Item = (ThreadId, Priority);
 
     #[cfg_attr(feature = "fast-paths", inline(always))]

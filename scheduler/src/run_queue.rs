@@ -155,9 +155,9 @@ impl RunQueue {
 
     /// A thread has become ready: queues it behind its equals.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn wakeup<const N: usize>(
+    pub const fn wakeup<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) -> Resched {
@@ -201,7 +201,10 @@ impl RunQueue {
 
     /// The running thread lets its equals go first.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn yield_current<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
+    pub const fn yield_current<const N: usize, W: Copy>(
+        &mut self,
+        links: &mut Links<N, W>,
+    ) -> Next {
         if !self.best.is(self.running) {
             return self.yield_to_better(links);
         }
@@ -213,7 +216,10 @@ impl RunQueue {
 
     /// [`yield_current`](Self::yield_current) where no reschedule is due.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    const fn yield_to_equal<const N: usize>(&mut self, links: &mut Links<N>) -> Option<ThreadId> {
+    const fn yield_to_equal<const N: usize, W: Copy>(
+        &mut self,
+        links: &mut Links<N, W>,
+    ) -> Option<ThreadId> {
         let next = self.next_equal(links);
         if next.raw() == self.running.tid.raw() {
             return None;
@@ -225,7 +231,7 @@ impl RunQueue {
     /// The thread that comes behind the running one among its equals: itself, if it has none. The idle thread has none.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
-    pub const fn next_equal<const N: usize>(&self, links: &Links<N>) -> ThreadId {
+    pub const fn next_equal<const N: usize, W: Copy>(&self, links: &Links<N, W>) -> ThreadId {
         // The idle thread's links are never written.
         links.next(self.running.tid)
     }
@@ -245,7 +251,7 @@ impl RunQueue {
     /// Sends the running thread behind its equals, where a reschedule is due: one is more important, or it went behind when
     /// its quantum expired.
     #[cold]
-    const fn yield_to_better<const N: usize>(&mut self, links: &mut Links<N>) -> Next {
+    const fn yield_to_better<const N: usize, W: Copy>(&mut self, links: &mut Links<N, W>) -> Next {
         if !self.is_idle() {
             let prio = Priority::from_level(self.running.level);
             self.queue.remove(links, self.running.tid, prio);
@@ -259,7 +265,7 @@ impl RunQueue {
     /// # Context
     /// Not in the idle thread, which cannot block.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn leave_current<const N: usize>(&mut self, links: &mut Links<N>) {
+    pub const fn leave_current<const N: usize, W: Copy>(&mut self, links: &mut Links<N, W>) {
         debug_assert!(!self.is_idle(), "the idle thread cannot block");
         let prio = Priority::from_level(self.running.level);
         self.queue.remove(links, self.running.tid, prio);
@@ -271,7 +277,10 @@ impl RunQueue {
     /// # Context
     /// As [`leave_current`](Self::leave_current).
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn block_current<const N: usize>(&mut self, links: &mut Links<N>) -> ThreadId {
+    pub const fn block_current<const N: usize, W: Copy>(
+        &mut self,
+        links: &mut Links<N, W>,
+    ) -> ThreadId {
         self.leave_current(links);
         self.pick_other()
     }
@@ -283,9 +292,9 @@ impl RunQueue {
     /// # Context
     /// As [`leave_current`](Self::leave_current).
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn leave_current_to<const N: usize>(
+    pub const fn leave_current_to<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         heir: ThreadId,
         from: Priority,
     ) -> bool {
@@ -309,7 +318,11 @@ impl RunQueue {
 
     /// The rest of [`leave_current_to`](Self::leave_current_to) where the running thread has equals.
     #[inline(never)]
-    const fn leave_equals_to<const N: usize>(&mut self, links: &mut Links<N>, heir: ThreadId) {
+    const fn leave_equals_to<const N: usize, W: Copy>(
+        &mut self,
+        links: &mut Links<N, W>,
+        heir: ThreadId,
+    ) {
         let prio = Priority::from_level(self.running.level);
         self.queue.push_back(links, heir, prio);
         self.leave_current(links);
@@ -323,9 +336,9 @@ impl RunQueue {
     /// # Context
     /// Not in the idle thread.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn hand_priority_to<const N: usize>(
+    pub const fn hand_priority_to<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         heir: ThreadId,
         to: Priority,
     ) -> bool {
@@ -355,9 +368,9 @@ impl RunQueue {
 
     /// A ready thread other than the running one is no longer ready: it was suspended or ended.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn dequeue<const N: usize>(
+    pub const fn dequeue<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {
@@ -370,9 +383,9 @@ impl RunQueue {
     /// Moves a ready or running thread from one priority to another, or to the same anew.
     ///
     /// Another thread is never placed before the running one of the same priority, but behind it.
-    pub const fn set_priority<const N: usize>(
+    pub const fn set_priority<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         old: Priority,
         new: Priority,
@@ -398,16 +411,16 @@ impl RunQueue {
     /// need to be timed.
     #[cfg_attr(feature = "fast-paths", inline(always))]
     #[must_use]
-    pub const fn has_peer<const N: usize>(&self, links: &Links<N>) -> bool {
+    pub const fn has_peer<const N: usize, W: Copy>(&self, links: &Links<N, W>) -> bool {
         // The idle thread's links are never written.
         links.next(self.running.tid).raw() != self.running.tid.raw()
     }
 
     /// The running thread's quantum has expired: a round-robin thread goes behind its equals.
     #[cfg_attr(feature = "fast-paths", inline(always))]
-    pub const fn quantum_expired<const N: usize>(
+    pub const fn quantum_expired<const N: usize, W: Copy>(
         &mut self,
-        links: &Links<N>,
+        links: &Links<N, W>,
         policy: Policy,
     ) -> Resched {
         if matches!(policy, Policy::Fifo) || !self.has_peer(links) {
@@ -433,9 +446,9 @@ impl RunQueue {
 
     /// Queues a thread right behind the first of its level. In an empty level, whose head may be
     /// stale, it is the first.
-    const fn push_second<const N: usize>(
+    const fn push_second<const N: usize, W: Copy>(
         &mut self,
-        links: &mut Links<N>,
+        links: &mut Links<N, W>,
         tid: ThreadId,
         prio: Priority,
     ) {

@@ -141,7 +141,7 @@ impl Scheduled {
 
     /// A CPU's run queue and its links.
     #[inline(always)]
-    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS>) {
+    pub(crate) fn ready(&mut self, cpu: CpuRef) -> (&mut RunQueue, &mut Links<MAX_THREADS, u32>) {
         let sched = self.cpu(cpu);
         (&mut sched.rq, &mut sched.links)
     }

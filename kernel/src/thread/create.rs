@@ -263,6 +263,8 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.state = 0;
     t.atomic = tcb::NEVER_WAITS;
     // SAFETY: this CPU's own, and it schedules nothing yet.
-    unsafe { (*cpu.sched.get()).rq = takt_scheduler::RunQueue::new(tid) };
+    let sched = unsafe { &mut *cpu.sched.get() };
+    sched.rq = takt_scheduler::RunQueue::new(tid);
+    sched.name_threads();
     t.runtime = crate::arch::tsc::now().wrapping_neg();
 }

@@ -51,9 +51,9 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
         None => section.narrow(),
     };
     let cpu = CpuRef::this();
-    let (rq, links) = section.ready(cpu);
-    rq.leave_current(links);
-    let next = TcbRef::of(rq.best());
+    let sched = section.cpu(cpu);
+    sched.rq.leave_current(&mut sched.links);
+    let next = sched.thread(sched.rq.best());
     if is_preempted(next) {
         core::hint::cold_path();
         leave_apart(section, me);
@@ -64,7 +64,9 @@ fn leave(mut section: Section<Thread>, me: TcbRef, joiner: Option<TcbRef>) -> ! 
 #[inline(always)]
 fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     let in_use = in_use(me);
-    let next = TcbRef::of(section.cpu(CpuRef::this()).rq.pick_other());
+    let sched = section.cpu(CpuRef::this());
+    let next = sched.rq.pick_other();
+    let next = sched.thread(next);
     switch::commit(&mut section, me, next);
     section.release();
     if is_smp!() {

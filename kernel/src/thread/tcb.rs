@@ -12,6 +12,7 @@ use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::resume;
 use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::cpu_sched::CpuSched;
 use crate::error::Error;
 use crate::sync::mutex_state::RawMutex;
 use crate::waiters::Waiters;
@@ -517,6 +518,22 @@ impl TcbRef {
     #[inline(always)]
     pub(crate) fn is_misplaced(self) -> bool {
         !self.wait_queue().is_null() && self.wait_prio() != self.prio()
+    }
+}
+
+impl CpuSched {
+    /// Has the links name all control blocks; no thread is queued.
+    pub(crate) fn name_threads(&mut self) {
+        // In half a word: the image lies below 4 GiB (`takt.ld`).
+        self.links
+            .reset(|tid| TcbRef::of(tid).as_ptr().addr() as u32);
+    }
+
+    /// The control block of a thread that the CPU goes on with, which lies beside its links.
+    #[inline(always)]
+    pub(crate) fn thread(&self, tid: ThreadId) -> TcbRef {
+        // SAFETY: as `name_threads` has put it there, before a CPU has threads.
+        unsafe { TcbRef::of_address(self.links.word(tid) as usize) }
     }
 }
 

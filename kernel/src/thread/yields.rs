@@ -20,15 +20,15 @@ pub fn yield_now() {
     }
     let mut section = section::own_thread();
     let cpu = CpuRef::this();
-    let (rq, links) = section.ready(cpu);
-    let next = rq.next_equal(links);
-    let thread = TcbRef::of(next);
+    let sched = section.cpu(cpu);
+    let next = sched.rq.next_equal(&sched.links);
+    let thread = sched.thread(next);
     // By their blocks: the next one's is needed anyway.
     if thread == me {
         core::hint::cold_path();
         return section.leave_quietly();
     }
-    rq.yield_to(next);
+    sched.rq.yield_to(next);
     switch::to(section, cpu, me, thread).carry_out();
 }
 

@@ -49,7 +49,7 @@ const fn of_run_queue(offset: usize) -> usize {
 
 /// Where this CPU's links of the run queue are.
 const NEXT: usize = percpu::behind_gs(
-    offset_of!(PerCpu, sched) + offset_of!(CpuSched, links) + Links::<MAX_THREADS>::NEXT,
+    offset_of!(PerCpu, sched) + offset_of!(CpuSched, links) + Links::<MAX_THREADS, u32>::NEXT,
 );
 
 /// A bit for each exception that is a kind of fault.
@@ -165,7 +165,7 @@ global_asm!(
     "jne takt_call_slow",
     "movzx r11d, word ptr [rdi + {TID}]", // and its priority
     "movzx ecx, r11b",
-    "cmp gs:[rcx + {NEXT}], cl",
+    "cmp gs:[rcx * {LINK} + {NEXT}], cl",
     "jne takt_call_slow",
     // The caller waits to be served, and the receiver inherits.
     "mov rdx, [r8 + rsi * 8 + {VALUES}]",
@@ -213,7 +213,7 @@ global_asm!(
     "cmp qword ptr [r10 + {RESUME}], offset takt_resume_call",
     "jne takt_call_slow",
     "movzx ecx, byte ptr [rdi + {TID}]",
-    "cmp gs:[rcx + {NEXT}], cl",
+    "cmp gs:[rcx * {LINK} + {NEXT}], cl",
     "jne takt_call_slow",
     "movzx r9d, byte ptr [r10 + {PRIO}]",
     "movzx ecx, byte ptr [rdi + {PRIO}]",
@@ -420,6 +420,7 @@ global_asm!(
     RUNNING = const of_run_queue(RunQueue::RUNNING),
     BEST = const of_run_queue(RunQueue::BEST),
     NEXT = const NEXT,
+    LINK = const Links::<MAX_THREADS, u32>::STRIDE,
     nr_ended = sym pi::NR_ENDED,
     STACK_TOP = const offset_of!(Tcb, stack_top),
     RESUME = const offset_of!(Tcb, resume),
