@@ -4,6 +4,7 @@ mod activation;
 mod analysis;
 mod attach;
 mod boot_functions;
+mod bounds;
 mod browser;
 mod compare;
 mod console;
@@ -146,6 +147,10 @@ const TESTS: &[(&str, Check)] = &[
     ("verify_agrees_with_analysis", verify::agrees_with_analysis),
     ("verify_finds_what_is_planted", verify::planted_error),
     ("verify_refuses_what_it_cannot", verify::refused),
+    (
+        "bounds_find_a_planted_instruction",
+        bounds::planted_instruction,
+    ),
     ("boot_words_are_linuxs", tracefs::boot_words),
     ("boot_words_name_functions", boot_functions::by_name),
     ("tracefs_shell", tracefs::shell),
