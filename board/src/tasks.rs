@@ -20,6 +20,10 @@ mod packed {
         &TASKS
     }
 
+    pub(super) fn events() -> &'static [takt_kernel::task::Event] {
+        &EVENTS
+    }
+
     pub(super) const fn arguments() -> &'static [u64] {
         ARGUMENTS
     }
@@ -47,7 +51,7 @@ mod packed {
 /// Once, after [`boot::memory`](takt_kernel::boot::memory).
 pub(crate) unsafe fn install() {
     // SAFETY: the caller's duty; xtask gives each task memory, a region and a stack of its own.
-    unsafe { takt_kernel::task::install(packed::all()) };
+    unsafe { takt_kernel::task::install(packed::all(), packed::events()) };
 }
 
 /// Below the priority at which a task begins to live, and above all others.

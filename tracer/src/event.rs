@@ -21,12 +21,6 @@
 //! }
 //! # struct NoSink;
 //! # impl takt_tracer::event::Sink for NoSink {
-//! #     fn rec8(_: usize) {} fn rec8_ctx(_: usize) {} fn rec12(_: usize, _: u32) {} fn rec12_ctx(_: usize, _: u32) {}
-//! #     fn rec16(_: usize, _: u64) {} fn rec16_ctx(_: usize, _: u64) {} fn rec20(_: usize, _: u64, _: u32) {}
-//! #     fn rec20_ctx(_: usize, _: u64, _: u32) {} fn rec24(_: usize, _: u64, _: u64) {} fn rec24_ctx(_: usize, _: u64, _: u64) {}
-//! #     fn rec_text(_: &[u8], _: usize) {} fn rec_text_ctx(_: &[u8], _: usize) {}
-//! #     fn rec_text1(_: &[u8], _: usize, _: u32) {} fn rec_text1_ctx(_: &[u8], _: usize, _: u32) {}
-//! #     fn rec_near_ctx(_: usize, _: u64) {}
 //! #     fn rec_bytes(_: usize, _: &[u32], _: Option<&[u8]>) {} fn rec_bytes_ctx(_: usize, _: &[u32], _: Option<&[u8]>) {}
 //! # }
 //! use takt_tracer::event::Event;

@@ -7,7 +7,7 @@
 #![no_std]
 
 /// Of all that is here. It rises with each change.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Words of a message.
 pub const WORDS: usize = 6;
@@ -153,6 +153,9 @@ numbers! {
     LeaseWrite = 22,
     /// What the lease `rsi` is: the value is its size, in its low half, and its rights in the high one.
     LeaseInfo = 23,
+    /// Records the event whose flag's address has `rsi` as its lower half, if it is on. Its extra words are in `r12` to `r15`; of a
+    /// dynamic field `rdx` is the address, and the upper half of `rsi` how many bytes it has.
+    Trace = 24,
 }
 
 numbers! {

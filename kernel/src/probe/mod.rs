@@ -4,6 +4,8 @@
 //! layers above provide ([`hooks`](crate::trace::hooks)), is called by the place itself (see [`place`](crate::arch::place)).
 
 pub mod events;
+#[cfg(feature = "tasks")]
+pub(crate) mod flags;
 #[cfg_attr(not(feature = "latency-tracers"), path = "places/events_only.rs")]
 pub(crate) mod places;
 pub(crate) mod ring;

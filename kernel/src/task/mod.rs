@@ -11,7 +11,8 @@
 //! | `watchdog` | what becomes of one that does not say that it lives |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
-//! | `log` | lines of text that it logs |
+//! | `log` | lines of text and frames that it logs |
+//! | `trace` | events that it emits |
 //! | `ipc` | messages and notifications |
 //! | `lease` | memory that a task lends |
 //! | `borrow` | calls that lend it, and what whoever is called does with it |
@@ -47,9 +48,11 @@ pub(crate) mod overrun;
 mod pending;
 mod program;
 pub mod timerlat;
+mod trace;
 mod watchdog;
 
 pub use crate::arch::ports::Ports;
+pub use crate::probe::flags::Event;
 pub use device::{Lines, set_lines};
 pub use fault::{Ended, Fault};
 pub use life::{start, start_all, start_on};

@@ -9,6 +9,7 @@ use spin::Once;
 use takt_abi::{FAULT, MESSAGE};
 
 use crate::arch::space::Space;
+use crate::probe::flags::{self, Event};
 use crate::sync::mutex_state::RawMutex;
 
 use super::account::Account;
@@ -217,7 +218,7 @@ impl Task {
 
 static TASKS: Once<&'static [Task]> = Once::new();
 
-/// Introduces the tasks of the image. A task's number is its place.
+/// Introduces the tasks of the image, and the events of all of them. A task's number is its place.
 ///
 /// # Safety
 /// Once, after [`boot::memory`](crate::boot::memory). The programs are what xtask packed: each one's memory is its own, no two
@@ -229,7 +230,8 @@ static TASKS: Once<&'static [Task]> = Once::new();
     feature = "function",
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
-pub unsafe fn install(tasks: &'static [Task]) {
+pub unsafe fn install(tasks: &'static [Task], events: &'static [Event]) {
+    flags::install(events);
     for (number, task) in tasks.iter().enumerate() {
         // SAFETY: no task runs yet, and the rest is the caller's duty.
         unsafe { task.program.map(&task.space) };

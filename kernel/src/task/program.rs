@@ -6,6 +6,7 @@ use takt_abi::REGION;
 
 use crate::arch::ports::Ports;
 use crate::arch::space::{self, Access, Space};
+use crate::probe::flags::Event;
 use crate::thread::stack::Stack;
 
 /// Bytes of the stack that a task's thread has in the kernel.
@@ -159,6 +160,10 @@ pub struct Program {
     pub interrupts: &'static [Interrupt],
     /// The notifications of all of these.
     pub interrupt_notifications: u32,
+    /// Where it has the flags of its events, two bytes each.
+    pub events_at: usize,
+    /// Its events, in the order of their flags.
+    pub events: &'static [Event],
     /// The ports that it may use.
     pub ports: Option<&'static Ports>,
     /// Its thread's stack in the kernel.
@@ -233,6 +238,9 @@ impl Program {
         let len = self.data.len().min(self.data_size);
         // SAFETY: the memory is the task's, which does not run meanwhile: whole pages.
         unsafe { space::fill(self.memory(), self.memory_size(), &self.data[..len]) };
+        for event in self.events {
+            event.set_flag((event.is_on)());
+        }
     }
 
     /// Copies from the task's memory, which it names by its own address; false if it is not the task's.
@@ -249,6 +257,23 @@ impl Program {
                 .copy_from_nonoverlapping(from.cast_const(), to.len());
         };
         true
+    }
+
+    /// The same as they lie there, if they are the task's alone.
+    ///
+    /// # Safety
+    /// Its thread does, in the kernel, and has done with them before it leaves.
+    pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> Option<&[u8]> {
+        let from = self.find(at, len, Access::Read)?;
+        let is_shared = |it: &Mapping| match it.memory {
+            Mapped::Region(memory, _) => at.wrapping_sub(it.at) < memory.get().len(),
+            Mapped::Device(..) => false,
+        };
+        if self.mappings.iter().any(is_shared) {
+            return None;
+        }
+        // SAFETY: so many bytes are there, and the caller's duty: nobody changes them meanwhile.
+        Some(unsafe { core::slice::from_raw_parts(from, len) })
     }
 
     /// Where the identity mapping has `len` bytes that the task has at `at`, if it has them all in one part and may read them, or

@@ -20,6 +20,8 @@ pub use takt_tracer::ring::Counters;
 pub(super) fn switch(text: &mut Writable, id: u32, on: bool) {
     jump_label::set(text, id, on);
     places::set_event(text, id, on);
+    #[cfg(feature = "tasks")]
+    crate::probe::flags::follow(id, on);
     if on {
         tell_current();
     }

@@ -24,6 +24,7 @@ mod memory;
 mod syscall;
 mod text;
 pub mod timerlat;
+mod trace;
 
 pub use lease::{Info, Lease, Leased};
 pub use syscall::{
@@ -31,7 +32,11 @@ pub use syscall::{
 };
 pub use takt_abi as abi;
 pub use takt_abi::{Error, FaultKind};
+/// What events are declared with; `event!` and `event_class!` do it.
+pub use takt_tracer as tracer;
+pub use takt_tracer::{event, event_class};
 pub use text::log;
+pub use trace::TaskSink;
 
 /// A message: six words, which are copied from task to task.
 pub type Message = [u64; abi::WORDS];

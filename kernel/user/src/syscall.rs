@@ -264,6 +264,26 @@ pub(crate) fn log(text: &[u8]) {
     let _ = plain(Call::Log, text.as_ptr() as u64, text.len() as u64);
 }
 
+#[inline(always)]
+pub(crate) fn trace(event: u64, bytes: u64, words: [u64; 4]) {
+    let [w0, w1, w2, w3] = words;
+    // SAFETY: the kernel changes no memory of the task's, and no register but those that are said here.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") Call::Trace as u64 => _,
+            inout("rsi") event => _,
+            inout("rdx") bytes => _,
+            in("r12") w0, in("r13") w1, in("r14") w2, in("r15") w3,
+            out("rcx") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        );
+    }
+}
+
 #[cfg(feature = "task")]
 pub(crate) fn log_frame(at: *const u8, len: usize) {
     // The address is the task's own.

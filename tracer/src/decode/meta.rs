@@ -36,7 +36,7 @@ pub struct EventDef {
     /// What the decoder itself makes of it.
     pub role: Role,
     /// Number of extra words.
-    pub(super) words: usize,
+    pub words: usize,
     pub(super) print: Template,
 }
 

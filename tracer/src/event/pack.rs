@@ -60,10 +60,16 @@ impl Packed {
     /// A record of event `id` without fields.
     #[inline(always)]
     pub const fn new(id: Id) -> Self {
+        Self::of(id, [0; Placer::MAX_EXTRA])
+    }
+
+    /// A record of event `id` with these extra words, where no field is in the record's word.
+    #[inline(always)]
+    pub const fn of(id: Id, extra: [u32; Placer::MAX_EXTRA]) -> Self {
         Self {
             id,
             fields: 0,
-            extra: [0; Placer::MAX_EXTRA],
+            extra,
         }
     }
 

@@ -1,12 +1,15 @@
 //! Where packed events go.
 
+use crate::wire::NEAR_FAR;
+
 /// The out-of-line record functions that all events of a record size share.
 ///
 /// The kernel implements it for a type without content with functions that are not inlined, each around the function
 /// of the same size in [`ring`](crate::ring). So an event's place in the code is: load the word and the extra words
 /// into registers, and call. `_ctx` functions add the context to the word (layouts `core8` and `wide`), the others
 /// do not (`core24`). The word is the low half of what they get: so that it can be computed as an address is, which takes one
-/// instruction. Two extra words travel in one `u64`, the first of them in its low half.
+/// instruction. Two extra words travel in one `u64`, the first of them in its low half. Who has no functions for the sizes leaves
+/// them to those for any number of words.
 ///
 /// # Context
 /// Whatever the implementation promises; with a ring behind it: thread, IRQ and NMI.
@@ -17,35 +20,89 @@ pub trait Sink {
     const RARE: bool = false;
 
     /// Time stamp and word.
-    fn rec8(word: usize);
-    /// Time stamp and word with context.
-    fn rec8_ctx(word: usize);
+    #[inline(always)]
+    fn rec8(word: usize) {
+        Self::rec_bytes(word, &[], None);
+    }
+    /// Time stamp and word, with context.
+    #[inline(always)]
+    fn rec8_ctx(word: usize) {
+        Self::rec_bytes_ctx(word, &[], None);
+    }
     /// One extra word.
-    fn rec12(word: usize, a: u32);
+    #[inline(always)]
+    fn rec12(word: usize, a: u32) {
+        Self::rec_bytes(word, &[a], None);
+    }
     /// One extra word, with context.
-    fn rec12_ctx(word: usize, a: u32);
+    #[inline(always)]
+    fn rec12_ctx(word: usize, a: u32) {
+        Self::rec_bytes_ctx(word, &[a], None);
+    }
     /// Two extra words.
-    fn rec16(word: usize, ab: u64);
+    #[inline(always)]
+    fn rec16(word: usize, ab: u64) {
+        Self::rec_bytes(word, &[ab as u32, (ab >> 32) as u32], None);
+    }
     /// Two extra words, with context.
-    fn rec16_ctx(word: usize, ab: u64);
+    #[inline(always)]
+    fn rec16_ctx(word: usize, ab: u64) {
+        Self::rec_bytes_ctx(word, &[ab as u32, (ab >> 32) as u32], None);
+    }
     /// Three extra words.
-    fn rec20(word: usize, ab: u64, c: u32);
+    #[inline(always)]
+    fn rec20(word: usize, ab: u64, c: u32) {
+        Self::rec_bytes(word, &[ab as u32, (ab >> 32) as u32, c], None);
+    }
     /// Three extra words, with context.
-    fn rec20_ctx(word: usize, ab: u64, c: u32);
+    #[inline(always)]
+    fn rec20_ctx(word: usize, ab: u64, c: u32) {
+        Self::rec_bytes_ctx(word, &[ab as u32, (ab >> 32) as u32, c], None);
+    }
     /// Four extra words.
-    fn rec24(word: usize, ab: u64, cd: u64);
+    #[inline(always)]
+    fn rec24(word: usize, ab: u64, cd: u64) {
+        Self::rec_bytes(
+            word,
+            &[ab as u32, (ab >> 32) as u32, cd as u32, (cd >> 32) as u32],
+            None,
+        );
+    }
     /// Four extra words, with context.
-    fn rec24_ctx(word: usize, ab: u64, cd: u64);
-    /// A time, of which the lower half is recorded where that does; with context. A ring decides it, knowing its own time.
-    fn rec_near_ctx(word: usize, time: u64);
+    #[inline(always)]
+    fn rec24_ctx(word: usize, ab: u64, cd: u64) {
+        Self::rec_bytes_ctx(
+            word,
+            &[ab as u32, (ab >> 32) as u32, cd as u32, (cd >> 32) as u32],
+            None,
+        );
+    }
+    /// A time, of which the lower half is recorded where that does; with context. A ring decides it, knowing its own time; who does
+    /// not know records all of it.
+    #[inline(always)]
+    fn rec_near_ctx(word: usize, time: u64) {
+        Self::rec16_ctx(word | NEAR_FAR as usize, time);
+    }
     /// A text. It comes first, in the registers that reading the time stamp does not change.
-    fn rec_text(text: &[u8], word: usize);
+    #[inline(always)]
+    fn rec_text(text: &[u8], word: usize) {
+        Self::rec_bytes(word, &[], Some(text));
+    }
     /// A text, with context.
-    fn rec_text_ctx(text: &[u8], word: usize);
+    #[inline(always)]
+    fn rec_text_ctx(text: &[u8], word: usize) {
+        Self::rec_bytes_ctx(word, &[], Some(text));
+    }
     /// One extra word and a text.
-    fn rec_text1(text: &[u8], word: usize, a: u32);
+    #[inline(always)]
+    fn rec_text1(text: &[u8], word: usize, a: u32) {
+        Self::rec_bytes(word, &[a], Some(text));
+    }
     /// One extra word and a text, with context.
-    fn rec_text1_ctx(text: &[u8], word: usize, a: u32);
+    #[inline(always)]
+    fn rec_text1_ctx(text: &[u8], word: usize, a: u32) {
+        Self::rec_bytes_ctx(word, &[a], Some(text));
+    }
     /// Any number of extra words up to 8, and a dynamic field if there is one.
     fn rec_bytes(word: usize, extra: &[u32], bytes: Option<&[u8]>);
     /// Any number of extra words up to 8, and a dynamic field if there is one, with context.

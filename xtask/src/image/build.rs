@@ -321,6 +321,9 @@ impl Recipe {
         let Some(path) = find_executable(&messages, &self.name) else {
             bail!("cargo built no executable named `{}`", self.name);
         };
+        if self.manifest.is_some() {
+            tasks::check(&path)?;
+        }
         let kept = lean::make(&path)?;
         Ok(Built {
             path,

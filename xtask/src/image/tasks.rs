@@ -1,6 +1,7 @@
 //! Protected tasks: the manifest that declares them, and how they come into the image.
 
 mod build;
+mod events;
 mod manifest;
 mod pack;
 mod strings;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 pub use manifest::Manifest;
+use takt_guest::Elf;
 pub use takt_guest::tasks::Names;
 
 use crate::paths;
@@ -39,6 +41,15 @@ pub(super) fn pack(manifest: &Path, defmt_log: &str, verbose: bool) -> Result<Pa
     }
     let source = pack::write(&read, &programs, &dir)?;
     Ok(Packed { source })
+}
+
+/// Looks at an image that has them.
+///
+/// # Errors
+///
+/// If an event of a task has the name of one of the kernel's.
+pub(super) fn check(image: &Path) -> Result<()> {
+    events::check(&takt_guest::events::table(&Elf::open(image)?)?)
 }
 
 /// A manifest of so many of the tasks that `latency-run -u` measures, each for a CPU.

@@ -12,7 +12,8 @@ use takt_abi::REGION;
 
 use super::build::base;
 use super::manifest::{Dma, Manifest, Mapped, Right, Source, Task};
-use super::strings;
+use super::{events, strings};
+use events::Events;
 
 const PAGE: usize = 4096;
 
@@ -25,6 +26,8 @@ pub(super) struct Program {
     data_size: usize,
     /// Its ELF file, as the host reads it.
     elf: Vec<u8>,
+    /// What it emits.
+    pub(super) events: Events,
 }
 
 #[derive(Default)]
@@ -46,6 +49,7 @@ impl Program {
             data: Segment::default(),
             data_size: 0,
             elf: file.clone(),
+            events: Events::read(&file)?,
         };
         for segment in header.program_headers(endian, &*file)? {
             let size = segment.p_memsz(endian) as usize;
@@ -77,6 +81,11 @@ impl Program {
         }
         strings::number(&mut program.elf)?;
         Ok(program)
+    }
+
+    /// Where it has its data.
+    pub(super) fn data_at(&self) -> u64 {
+        self.data.at
     }
 
     /// Looks whether a task's pages and its stack lie in the region of task `number`, each by itself, and whether it begins in
@@ -201,7 +210,7 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             tasks,
             "Task::new(Program {{ name: {:?}, priority: {}, cpu: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
              data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, ports: {ports}, stack: &STACK_{number} }}),",
+             supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, stack: &STACK_{number} }}),",
             task.name,
             task.priority,
             task.cpu,
@@ -212,6 +221,8 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             budget(task),
             task.watchdog_us.unwrap_or_default() * 1000,
             task.budget().is_some() || task.watchdog_us.is_some(),
+            program.events.at,
+            events::of(programs, number),
         )?;
         let (size, name) = (program.elf.len(), &task.name);
         let elf = dir.join(format!("{name}.elf"));
@@ -245,7 +256,11 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     let source = dir.join("tasks.rs");
     update(
         &source,
-        format!("{statics}static TASKS: [Task; {nr}] = [\n{tasks}];\n").as_bytes(),
+        format!(
+            "{statics}{}static TASKS: [Task; {nr}] = [\n{tasks}];\n",
+            events::declare(programs)?
+        )
+        .as_bytes(),
     )?;
     Ok(source)
 }

@@ -4,12 +4,18 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use takt_user::{Error, Peer, exit, log, sleep_until, time};
+use takt_user::{Error, Peer, event, exit, log, sleep_until, time, trace_event};
 
 takt_user::entry!(main);
 
 const UART: Peer = Peer::new(0);
 const LOGGER: Peer = Peer::new(1);
+
+event! {
+    /// Emitted when a turn has begun, with how many nanoseconds late that was.
+    pub turn_begun = wide "plant:turn_begun" { turn: 32 u, late: 32 u }
+    print "turn={turn} late={late} ns";
+}
 
 /// Nanoseconds.
 const PERIOD: u64 = 1_000_000;
@@ -25,6 +31,7 @@ fn main(turns: u64) {
         next += PERIOD;
         sleep_until(next);
         let late = time().saturating_sub(next);
+        trace_event!(turn_begun, turn, late);
         latest = late.max(latest);
         lateness.store(latest, Relaxed);
         missed += u32::from(late > TOLERANCE);

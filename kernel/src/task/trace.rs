@@ -1,0 +1,37 @@
+//! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use takt_abi::Error;
+use takt_tracer::event::{Id, Layout, Packed};
+use takt_tracer::wire::MAX_BYTES;
+
+use super::frame::Frame;
+use super::object::Task;
+use crate::probe::sink::IrqsOnSink;
+
+impl Task {
+    /// [`Call::Trace`](takt_abi::Call::Trace), by the task's own thread.
+    #[inline(never)]
+    pub(super) fn trace(&self, event: u64, at: u64, frame: &Frame) -> Result<(), Error> {
+        let behind = (event as u32).wrapping_sub(self.program.events_at as u32);
+        let events = self.program.events;
+        let event_of = |number| events.get(number).filter(|_| behind.is_multiple_of(2));
+        let known = event_of(behind as usize / 2).ok_or(Error::InvalidArgument)?;
+        if !(known.is_on)() {
+            return Ok(());
+        }
+        // One byte more tells that there were more.
+        let len = ((event >> 32) as usize).min(MAX_BYTES + 1);
+        let mut bytes = None;
+        if known.has_bytes {
+            // SAFETY: the task's own thread, in the kernel.
+            bytes = unsafe { self.program.bytes(at as usize, len) };
+            bytes.ok_or(Error::BadAddress)?;
+        }
+        let pair = |number: usize| frame.words[2 + number].load(Relaxed);
+        let extra = core::array::from_fn(|number| (pair(number / 2) >> (32 * (number % 2))) as u32);
+        Packed::of(Id::of(known.id), extra).send::<IrqsOnSink>(Layout::Wide, known.words, bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Events of tasks: each task's ELF file declares its own, and the image gets one for all of a name, as if the kernel declared it.
+//! So they have ids that nobody else has, and whoever knows events knows them.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+use object::{Object, ObjectSection, ObjectSymbol};
+use takt_tracer::decode::{EventDef, EventTable};
+
+use super::pack::Program;
+
+/// The event that the tracer's own crate brings along.
+const CLOCK: &str = "event takt:clock\n";
+
+/// The events of a task.
+#[derive(Default)]
+pub(super) struct Events {
+    /// Where it has their flags.
+    pub(super) at: u64,
+    /// In the order of these.
+    list: Vec<Event>,
+}
+
+struct Event {
+    /// The description, as it stands in the image.
+    text: String,
+    def: EventDef,
+}
+
+impl Events {
+    /// Those that an ELF file declares.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be a task's, or the file makes no sense.
+    pub(super) fn read(file: &[u8]) -> Result<Self> {
+        let file = object::File::parse(file)?;
+        let symbol = |name| Some(file.symbol_by_name(name)?.address());
+        let (Some(at), Some(end)) = (symbol("takt_events_start"), symbol("takt_events_end")) else {
+            bail!("it was not linked by task.ld");
+        };
+        let mut texts = vec![String::new(); (end.saturating_sub(at) / 2) as usize];
+        let section = file.section_by_name(".takt.meta");
+        let mut rest = section.map_or(Ok(&[][..]), |it| it.data())?;
+        while let Some((id, text)) = entry(&mut rest)? {
+            let number = id.checked_sub(at).map(|it| it as usize / 2);
+            match number.and_then(|it| texts.get_mut(it)) {
+                // The decoder knows some classes by their names, which are the kernel's.
+                Some(place) => *place = text.replacen("\nclass ", "\nclass task_", 1),
+                None if text.starts_with(CLOCK) => {}
+                None => bail!(
+                    "a task's events have layout `wide`: {}",
+                    text.lines().next().unwrap_or_default()
+                ),
+            }
+        }
+        let list = texts.into_iter().map(Event::read).collect::<Result<_>>()?;
+        Ok(Self { at, list })
+    }
+}
+
+/// The first entry of a section `.takt.meta`, and what is behind it.
+fn entry<'b>(bytes: &mut &'b [u8]) -> Result<Option<(u64, &'b str)>> {
+    loop {
+        let Some((id, rest)) = bytes.split_first_chunk() else {
+            return Ok(None);
+        };
+        *bytes = rest;
+        let id = u64::from_le_bytes(*id);
+        // Filled up by the linker.
+        if id == 0 {
+            continue;
+        }
+        let text = || {
+            let (len, rest) = rest.split_first_chunk()?;
+            let len = u64::from_le_bytes(*len) as usize;
+            let text = core::str::from_utf8(rest.get(..len)?).ok()?;
+            Some((text, rest.get(len.next_multiple_of(8)..)?))
+        };
+        let (text, rest) = text().context("a description of an event is cut")?;
+        *bytes = rest;
+        return Ok(Some((id, text)));
+    }
+}
+
+impl Event {
+    fn read(text: String) -> Result<Self> {
+        const ID: u32 = 1;
+        let mut section = u64::from(ID).to_le_bytes().to_vec();
+        section.extend((text.len() as u64).to_le_bytes());
+        section.extend(text.as_bytes());
+        let table = EventTable::parse(&section).context("an event cannot be read")?;
+        let def = table.get(ID).context("an event without a description")?;
+        Ok(Self {
+            def: def.clone(),
+            text,
+        })
+    }
+}
+
+/// Declares the events of all tasks, as Rust; the events of each are so many of the array `EVENTS`, one task's behind the other's.
+///
+/// # Errors
+///
+/// If two tasks have different ones of the same name.
+pub(super) fn declare(programs: &[Program]) -> Result<String> {
+    let mut known: Vec<&Event> = Vec::new();
+    let (mut statics, mut all) = (String::new(), String::new());
+    for (task, program) in programs.iter().enumerate() {
+        let flags = program.events.at.wrapping_sub(program.data_at());
+        for (place, event) in program.events.list.iter().enumerate() {
+            let name = &event.def.name;
+            let number = known.iter().position(|it| it.def.name == *name);
+            let number = number.unwrap_or(known.len());
+            if number == known.len() {
+                known.push(event);
+                write!(
+                    statics,
+                    "#[unsafe(link_section = {section:?})]\nstatic EVENT_{number}: [u8; 2] = [0; 2];\n\
+                     fn event_{number}() -> bool {{ takt_kernel::static_branch!(EVENT_{number}) }}\n\
+                     const _: () = {{\n    use takt_tracer::event::{{Meta, text_len}};\n    const PARTS: &[&str] = &[{text:?}];\n    \
+                     #[used]\n    #[unsafe(link_section = \".takt.meta\")]\n    \
+                     static META: Meta<{{ text_len(PARTS) }}> = Meta::new(&EVENT_{number}[0], PARTS);\n}};\n",
+                    section = format!(".takt.id.wide.1.{name}"),
+                    text = event.text,
+                )?;
+            }
+            ensure!(
+                known[number].text == event.text,
+                "two tasks have different events `{name}`"
+            );
+            writeln!(
+                all,
+                "    takt_kernel::task::Event {{ id: &EVENT_{number}, is_on: event_{number}, words: {}, has_bytes: {}, \
+                 memory: MEMORY_{task}.cell(), flag: {:#x} }},",
+                event.def.words,
+                event.def.has_dynamic(),
+                flags + 2 * place as u64,
+            )?;
+        }
+    }
+    let nr: usize = programs.iter().map(|it| it.events.list.len()).sum();
+    Ok(format!(
+        "{statics}static EVENTS: [takt_kernel::task::Event; {nr}] = [\n{all}];\n"
+    ))
+}
+
+/// Which of [`declare`]'s a task has, as Rust.
+pub(super) fn of(programs: &[Program], task: usize) -> String {
+    let nr =
+        |programs: &[Program]| -> usize { programs.iter().map(|it| it.events.list.len()).sum() };
+    let before = nr(&programs[..task]);
+    let own = nr(&programs[task..=task]);
+    format!("EVENTS.split_at({before}).1.split_at({own}).0")
+}
+
+/// Looks whether an event of the image has a name that another one has too: of a task's, that is.
+///
+/// # Errors
+///
+/// Which.
+pub(super) fn check(table: &EventTable) -> Result<()> {
+    let mut names: Vec<_> = table.iter().map(|it| &it.name).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|it| it[0] == it[1]);
+    match twice {
+        Some(twice) => bail!("a task has an event `{}`, and so has the kernel", twice[0]),
+        None => Ok(()),
+    }
+}
