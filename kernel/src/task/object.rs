@@ -190,6 +190,12 @@ impl Task {
         self.nr_overruns.load(Relaxed)
     }
 
+    /// Its events, in the order of their names.
+    #[must_use]
+    pub fn events(&self) -> &'static [Event] {
+        self.program.events
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'static str {

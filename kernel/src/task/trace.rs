@@ -1,7 +1,5 @@
 //! Events that tasks emit: their words come in registers, and of a dynamic field the bytes from the task's own memory.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use takt_abi::Error;
 use takt_tracer::event::{Id, Layout, Packed};
 use takt_tracer::wire::MAX_BYTES;
@@ -29,8 +27,8 @@ impl Task {
             bytes = unsafe { self.program.bytes(at as usize, len) };
             bytes.ok_or(Error::BadAddress)?;
         }
-        let pair = |number: usize| frame.words[2 + number].load(Relaxed);
-        let extra = core::array::from_fn(|number| (pair(number / 2) >> (32 * (number % 2))) as u32);
+        let [_, _, words @ ..] = frame.message();
+        let extra = core::array::from_fn(|at| (words[at / 2] >> (32 * (at % 2))) as u32);
         Packed::of(Id::of(known.id), extra).send::<IrqsOnSink>(Layout::Wide, known.words, bytes);
         Ok(())
     }

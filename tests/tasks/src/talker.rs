@@ -1,17 +1,47 @@
-//! Logs in defmt's way, or gives the kernel what is no frame of its log.
+//! Logs in defmt's way and emits events, or gives the kernel what is neither.
 #![no_std]
 #![no_main]
 
 use core::arch::asm;
+use core::arch::x86_64::_rdtsc;
 
-use takt_user::abi::{Call, MAX_LOG};
-use takt_user::{exit, sleep_until, time};
+use takt_user::abi::{Call, Error, MAX_LOG};
+use takt_user::{event, event_class, exit, sleep_until, time, trace_event};
 
 takt_user::entry!(main);
 
 const SAYS: u64 = 0;
 const BABBLES: u64 = 1;
 const FLOODS: u64 = 2;
+const EMITS: u64 = 3;
+const WAITS: u64 = 4;
+const MEASURES: u64 = 5;
+const FORGES: u64 = 6;
+
+event! {
+    /// Emitted without anything.
+    pub alone = wide "talk:alone" {}
+    print "alone";
+}
+event_class! {
+    /// Two numbers. The kernel's class of that name means something to whoever reads a trace.
+    pub class Pair = "sched_switch", wide { next: 32 u, other: 32 x }
+    print "next={next} other={other}";
+}
+event! {
+    /// Emitted with two numbers: a record of 16 bytes.
+    pub pair: Pair = wide "talk:pair";
+}
+event! {
+    /// Emitted with as many words as there can be.
+    pub words = wide "talk:words" { words: [32; 8] u }
+    print "words={words}";
+}
+event! {
+    /// Emitted with a text.
+    pub text = wide "talk:text" { number: 16 u, text: * str }
+    print "number={number} text={text}";
+}
 
 /// What logs while it is logged.
 struct Interrupts;
@@ -27,6 +57,10 @@ fn main(what: u64) {
     match what {
         SAYS => says(),
         BABBLES => babbles(),
+        EMITS => exit(emits()),
+        WAITS => waits(),
+        MEASURES => exit(measures()),
+        FORGES => forges(),
         FLOODS => (0..1000u32).for_each(|round| defmt::info!("round {=u32}", round)),
         _ => exit(99),
     }
@@ -78,14 +112,99 @@ fn babbles() {
     defmt::info!("after all");
 }
 
+/// Emits one of each; says how many were on.
+fn emits() -> u64 {
+    let mut nr = 0;
+    let mut counted = |value: u32| {
+        nr += 1;
+        value
+    };
+    trace_event!(alone);
+    trace_event!(pair, counted(7), 0xabcd_u32);
+    trace_event!(words, {
+        counted(0);
+        [1, 2, 3, 4, 5, 6, 7, u32::MAX]
+    });
+    trace_event!(text, counted(3), "what a task has to say");
+    trace_event!(text, counted(4), [b'x'; 600]);
+    nr
+}
+
+/// Until an event is on.
+fn waits() {
+    let mut is_on = false;
+    for _ in 0..100 {
+        trace_event!(
+            pair,
+            {
+                is_on = true;
+                0
+            },
+            0u32
+        );
+        if is_on {
+            exit(0);
+        }
+        sleep_until(time() + 100_000);
+    }
+    exit(1);
+}
+
+/// Exact instructions of a place with a record of 16 bytes, when it is there for the fourth time.
+fn measures() -> u64 {
+    let mut took = 0;
+    for _ in 0..4 {
+        let (before, between) = (now(), now());
+        trace_event!(pair, 1u32, 2u32);
+        took = now() - between - (between - before);
+    }
+    took
+}
+
+fn now() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { _rdtsc() }
+}
+
+/// Events that there are not, and fields that it does not have; what is on by its own flag alone is not recorded.
+fn forges() {
+    let flags = [&alone::ID, &pair::ID, &text::ID, &words::ID].map(|id| id.as_ptr() as u64);
+    let invalid = Error::InvalidArgument as u64;
+    let first = flags[0] & 0xffff_ffff;
+    let results = [
+        call(Call::Trace, first + 1, 0) == invalid,
+        call(Call::Trace, first + 8, 0) == invalid,
+        call(Call::Trace, first.wrapping_sub(2) & 0xffff_ffff, 0) == invalid,
+        call(Call::Trace, 0, 0) == invalid,
+        call(Call::Trace, u64::MAX, u64::MAX) == invalid,
+    ];
+    for at in [0, u64::MAX, 0x100_0000, flags[0] + 0x1000_0000] {
+        for len in [0, 8, u64::from(u32::MAX)] {
+            let _ = call(Call::Trace, flags[2] & 0xffff_ffff | len << 32, at);
+        }
+    }
+    for flag in flags {
+        // SAFETY: the task's own data, which only places read.
+        unsafe { (flag as *mut u8).write_volatile(1) };
+    }
+    let nr = emits();
+    exit(u64::from(results.contains(&false) || nr != 4));
+}
+
 fn frame(at: u64, len: u64) {
-    // SAFETY: the kernel reads there, if anything.
+    let _ = call(Call::LogFrame, at, len);
+}
+
+/// A call's result.
+fn call(call: Call, a: u64, b: u64) -> u64 {
+    let result;
+    // SAFETY: the kernel reads what they mean, if anything.
     unsafe {
         asm!(
             "syscall",
-            inout("rax") Call::LogFrame as u64 => _,
-            inout("rsi") at => _,
-            inout("rdx") len => _,
+            inout("rax") call as u64 => result,
+            inout("rsi") a => _,
+            inout("rdx") b => _,
             out("rcx") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
             out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
@@ -93,4 +212,5 @@ fn frame(at: u64, len: u64) {
             out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
         );
     }
+    result
 }

@@ -117,6 +117,7 @@ const TESTS: &[(&str, Check)] = &[
     ("tasks_of_a_manifest", tasks::of_a_manifest),
     ("tasks_that_feed_the_machine", tasks::that_feed_the_machine),
     ("tasks_that_log_are_read", tasks::that_log_are_read),
+    ("tasks_that_trace_are_read", tasks::that_trace_are_read),
     ("tasks_that_spin_are_named", tasks::that_spin_are_named),
     ("user_cyclictest", user::cyclictest),
     ("user_latencies", user::latencies),

@@ -137,6 +137,38 @@ pub(super) fn that_log_are_read(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Events of a task's own are in the trace with its name, and are switched by theirs; what it does not have is not recorded.
+pub(super) fn that_trace_are_read(stage: &Stage) -> Result<()> {
+    let image = with_tasks("tasks", "tests/tasks/takt.app.toml")?.path;
+    let image = image.to_str().context("a path that is no text")?;
+    let run = |test: &str, events: &str| {
+        let dir = stage.dir(&test.replace("::", "-"));
+        let append = format!("test={test}");
+        stage.xtask(&[
+            "run", "--image", image, "-o", &dir, "-e", events, "--append", &append,
+        ])
+    };
+    let done = run("talk::events_are_recorded", "talk,thread_name")?
+        .code(0)?
+        .says("alone: alone\n")?
+        .says("pair: next=7 other=0xabcd\n")?
+        .says("words: words={0x1,0x2,0x3,0x4,0x5,0x6,0x7,0xffffffff}\n")?
+        .says("text: number=3 text=what a task has to say\n")?;
+    let lines = |text: &str| done.stdout.lines().filter(|it| it.contains(text)).count();
+    // Two lives, and five events in each. A text that is too long is cut.
+    ensure!(lines("          talker-") == 10, "{}", done.stdout);
+    ensure!(lines("text: number=4 text=xxxxx") == 2, "{}", done.stdout);
+    let done = run("talk::events_are_not_forged", "talk:alone,thread_name")?.code(0)?;
+    let nr = |text: &str| done.stdout.matches(text).count();
+    ensure!(nr(": alone: alone") == 1, "{}", done.stdout);
+    ensure!(
+        nr(": pair: ") + nr(": words: ") + nr(": text: ") == 0,
+        "{}",
+        done.stdout
+    );
+    Ok(())
+}
+
 /// A task at the highest priority that never gives way is named with its place, beside that of the kernel's threads.
 pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
     const TASKS: &str = "tests/tasks/takt.app.toml";
