@@ -14,6 +14,13 @@
 //! takt_kernel::thread_stack!(static GUARDED: 4096);
 //! takt_kernel::register_stacks!(core::array::from_ref(&GUARDED), 8192, 1); // more than it has
 //! ```
+//! Nor does the macro let code be unsafe that does not say so:
+//!
+//! ```compile_fail,E0133
+//! use takt_kernel::thread::Stack;
+//! static ANYWHERE: usize = 0;
+//! takt_kernel::register_stacks!(core::mem::transmute::<&'static usize, &'static [Stack<4096>; 1]>(&ANYWHERE), 4096, 1);
+//! ```
 //! Nor is there one without memory:
 //!
 //! ```compile_fail,E0080
@@ -168,9 +175,12 @@ macro_rules! register_stacks {
                 [const { $crate::machine::StackMemory::new() }; $nr];
             #[used]
             #[unsafe(link_section = ".takt.stacks")]
-            static REGISTRATION: $crate::thread::Registration =
+            static REGISTRATION: $crate::thread::Registration = {
+                // Not in the block: what is given may be any expression, and is checked as the caller's.
+                let stacks = $stacks;
                 // SAFETY: nobody else knows the memory.
-                unsafe { $crate::thread::Registration::new($stacks, &MEMORY) };
+                unsafe { $crate::thread::Registration::new(stacks, &MEMORY) }
+            };
         };
     };
 }
