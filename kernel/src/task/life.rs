@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
 use crate::sync::Semaphore;
+use crate::thread::exit::end;
 use crate::thread::tcb::TcbRef;
 use crate::thread::{self, Builder, Thread};
 use crate::time;
@@ -221,7 +222,7 @@ impl Task {
         // If it has ended by itself.
         let _ = self.take_pending();
         ring3::leave(&self.space);
-        thread::exit(code)
+        end(code)
     }
 
     /// Ends the life of the running task, whose thread this is.

@@ -14,11 +14,27 @@ use crate::probe::{self, trace};
 use crate::section::{self, Kernel, Scheduled, Section, Thread};
 use crate::{preempt, sched, switch};
 
-/// Ends the calling thread. Its number is free again once it was joined.
+/// Ends the calling thread with this exit code, from within any function. A thread whose first function returns ends as
+/// well, with 0, and that is safe. Its number is free again once it was joined.
+///
+/// ```compile_fail,E0133
+/// takt_kernel::thread::exit(1);
+/// ```
 ///
 /// # Panics
 /// In the idle thread or an interrupt handler, which cannot end.
-pub fn exit(code: usize) -> ! {
+///
+/// # Safety
+/// Nothing in the frames of the functions that are under way is dropped, and the next thread writes over them. So none of them
+/// has something of whose address others know until it is dropped (a pinned value in a list), or on whose drop others rely.
+/// Guards of mutexes may be there: who waits for such a mutex gets [`Error::OwnerDied`](crate::Error::OwnerDied).
+#[inline]
+pub unsafe fn exit(code: usize) -> ! {
+    end(code)
+}
+
+/// [`exit`] where no function is under way whose values matter.
+pub(crate) fn end(code: usize) -> ! {
     assert!(
         sched::may_block(),
         "only a thread with preemption enabled can exit"
@@ -133,5 +149,5 @@ pub(crate) extern "C" fn thread_main(argument: usize, entry: *const ()) -> ! {
     // SAFETY: a new thread begins with interrupts off and holds nothing.
     unsafe { crate::arch::interrupts::enable() };
     entry(argument);
-    exit(0)
+    end(0)
 }

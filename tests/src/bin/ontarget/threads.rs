@@ -17,7 +17,8 @@ fn noter(number: usize) {
 }
 
 fn ends_with(code: usize) {
-    thread::exit(code);
+    // SAFETY: there is nothing to drop.
+    unsafe { thread::exit(code) };
 }
 
 fn waiter(number: usize) {
@@ -50,7 +51,8 @@ fn sleeps_after_burning(_: usize) {
 
 fn exits_after_100us(code: usize) {
     let _ = sleep(Nanos::from_micros(100));
-    thread::exit(code);
+    // SAFETY: there is nothing to drop.
+    unsafe { thread::exit(code) };
 }
 
 /// Threads that there can be besides the runner and the one that runs the test.
