@@ -162,7 +162,6 @@ pub struct Info {
 /// Calls `f` for every thread, idle threads included.
 pub fn for_each(mut f: impl FnMut(Info)) {
     for id in 0..MAX_THREADS {
-        proof::bounded!("threads that may be in the table");
         let thread = TcbRef::of(ThreadId::new(id as u8));
         let times = times_of(thread);
         let section = section::enter();
@@ -179,6 +178,22 @@ pub fn for_each(mut f: impl FnMut(Info)) {
         section.leave_quietly();
         if let Some(info) = info {
             f(info);
+        }
+    }
+}
+
+/// Calls `f` with number and name of every thread but the idle ones, whose names are known. Asks no other CPU anything, so that
+/// those may stand still.
+#[inline(never)]
+pub(crate) fn for_each_name(mut f: impl FnMut(u8, &'static str)) {
+    for id in MAX_CPUS..MAX_THREADS {
+        proof::bounded!("threads that may be in the table");
+        let section = section::enter();
+        let t = section.look_at(TcbRef::of(ThreadId::new(id as u8)));
+        let name = t.is_used().then(|| t.name_or_none());
+        section.leave_quietly();
+        if let Some(name) = name {
+            f(id as u8, name);
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Names, told to a trace that begins after their owners.
 
-use crate::config::MAX_CPUS;
 use crate::irq;
 use crate::probe::events;
-use crate::thread::table::for_each;
+use crate::thread::table::for_each_name;
 
 /// Emits `thread_name` for every thread that exists and `irq_name` for every device interrupt that has a handler, so that a
 /// trace which begins later knows their names.
@@ -12,10 +11,7 @@ use crate::thread::table::for_each;
 /// Threads.
 pub fn record_names() {
     irq::for_each(irq::record_name);
-    for_each(|info| {
-        if usize::from(info.id) < MAX_CPUS {
-            return; // an idle thread: the decoder knows them
-        }
-        crate::trace_event!(events::thread_name, info.id, info.name.as_bytes());
+    for_each_name(|tid, name| {
+        crate::trace_event!(events::thread_name, tid, name.as_bytes());
     });
 }

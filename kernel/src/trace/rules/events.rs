@@ -14,9 +14,8 @@ use super::table::{NAMES, TAKT_RULES};
 use crate::arch::jump_label::{self, Writable};
 use crate::arch::proof;
 use crate::arch::stop::Text;
-use crate::config::MAX_CPUS;
 use crate::error::Error;
-use crate::thread::table::for_each;
+use crate::thread::table::for_each_name;
 use crate::trace::control;
 use crate::trace::enabled::is_enabled;
 #[cfg(feature = "osnoise")]
@@ -148,11 +147,9 @@ pub(in crate::trace) fn change(
         jump_label::set(writable, key, has_names);
         if has_names {
             // Whoever sent the program may not have known all of them; threads that are created from now on tell.
-            for_each(|thread| {
-                if usize::from(thread.id) >= MAX_CPUS {
-                    proof::apart!("programs of filters and triggers are told a thread's name");
-                    TAKT_RULES.named(thread.id, thread.name);
-                }
+            for_each_name(|tid, name| {
+                proof::apart!("programs of filters and triggers are told a thread's name");
+                TAKT_RULES.named(tid, name);
             });
         }
         if TAKT_RULES.is_empty() && !has_stacks() && !is_heard() {

@@ -5,6 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_kernel::sync::{Mutex, Semaphore};
 use takt_kernel::thread::{Builder, Thread};
 use takt_kernel::time::{self, Cycles, Expiry, Instant, Nanos, Timer, sleep};
+use takt_kernel::trace::Event;
+use takt_kernel::trace::events::sched_switch;
+use takt_kernel::trace::rules::events::set_filter;
 use takt_kernel::{Error, preempt, smp, thread, thread_stack, yield_now};
 use takt_tests::harness::{Failure, PRIORITY};
 use takt_tests::{check, check_eq, target_test};
@@ -149,7 +152,40 @@ fn counts(_: usize) {
     }
 }
 
+/// A filter that lets through what threads of the name `main` do (see `takt_tracer::filter`).
+const OF_MAIN: [u32; 14] = [
+    1,
+    0x0002_0200,
+    0xfffe_ffff,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    4,
+    u32::from_le_bytes(*b"main"),
+];
+
 target_test! {
+    /// Who sets a filter by threads' names, while all other CPUs stand still, asks them nothing, though their times are counted.
+    fn names_while_others_stand_still(TwoCpus) {
+        two_cpus()?;
+        thread::count_times(true)?;
+        let thread = spawn_on(1, busy, 0)?;
+        goes_on(&ROUNDS)?;
+        let event = sched_switch::Event::id().number();
+        set_filter(event, &OF_MAIN, &[])?;
+        set_filter(event, &[], &[])?;
+        goes_on(&ROUNDS)?;
+        GO_ON.store(false, Relaxed);
+        thread.join(before_long())?;
+        Ok(())
+    }
+
     /// The stack and the block of a thread that ends on the other CPU are used again at once, on either CPU.
     fn ended_threads_leave_in_time(TwoCpus) {
         two_cpus()?;
