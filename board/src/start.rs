@@ -7,7 +7,7 @@ use takt_kernel::fault::{self, ExitCode};
 use takt_kernel::machine::{self, Machine};
 use takt_kernel::thread::Builder;
 use takt_kernel::time::{self, Instant, Nanos};
-use takt_kernel::{boot as kernel_boot, thread_stack};
+use takt_kernel::{boot as kernel_boot, irq, preempt, thread_stack};
 
 use crate::acpi::{self, Root};
 #[cfg(feature = "capture")]
@@ -49,13 +49,18 @@ impl Machine for Pc {
         capture::idle();
         if let Some(hook) = IDLE_HOOK.get() {
             hook();
+            assert!(
+                irq::are_enabled() && preempt::depth() == 0,
+                "the idle hook has left interrupts or preemption disabled"
+            );
         }
     }
 }
 
 static IDLE_HOOK: spin::Once<fn()> = spin::Once::new();
 
-/// Has `hook` called in each CPU's idle thread whenever it is about to halt; may be preempted at any point.
+/// Has `hook` called in each CPU's idle thread whenever it is about to halt; may be preempted at any point. One that leaves
+/// interrupts or preemption disabled is a panic.
 pub fn set_idle_hook(hook: fn()) {
     IDLE_HOOK.call_once(|| hook);
 }

@@ -10,7 +10,8 @@ use crate::arch::{interrupts, percpu};
 use crate::backtrace::Backtrace;
 use crate::guards::guard_owner;
 use crate::machine::{self, Emergency};
-use crate::thread::tcb::Tcb;
+use crate::section;
+use crate::thread::tcb::{NEVER_WAITS, Tcb, TcbRef};
 
 pub use crate::machine::{ExitCode, exit};
 
@@ -149,11 +150,19 @@ pub fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
         exit(ExitCode::Fault);
     }
     if cfg!(feature = "reports") {
+        never_waits();
         let _ = describe_panic(info);
     } else {
         machine::say(b"\n*** panic\n");
     }
     exit(ExitCode::Fault)
+}
+
+/// What prints the values of a panic's message is the application's: it does not keep the machine from stopping.
+fn never_waits() {
+    let mut section = section::own_irq();
+    section.thread(TcbRef::current()).atomic |= NEVER_WAITS;
+    section.release();
 }
 
 fn describe_panic(info: &core::panic::PanicInfo<'_>) -> fmt::Result {

@@ -264,12 +264,29 @@ pub(crate) extern "C" fn device_irq_recorded(slot: &Slot) {
     probe::irq_recorded(vector_of(slot));
 }
 
-/// What the entry stub calls instead of the handler while the event of the interrupt's end is on.
+/// Calls a device's handler or a timer's function.
+///
+/// # Panics
+/// In an image with assertions, if it leaves preemption disabled: that is so for whom it has interrupted, then.
+#[inline(always)]
+pub(crate) fn call(act: impl FnOnce()) {
+    if !cfg!(feature = "asserts") {
+        return act();
+    }
+    let before = percpu::depth();
+    act();
+    assert!(
+        percpu::depth() == before,
+        "an interrupt's handler has left preemption disabled"
+    );
+}
+
+/// What the entry stub calls instead of the handler while the event of the interrupt's end is on, and in an image with assertions.
 pub(crate) extern "C" fn traced_device_interrupt(slot: &Slot, at: Instant) {
     let handler = slot.handler.load(Relaxed);
     // SAFETY: only `register` and `release` store there, and they store a `Handler`, as does the table's beginning.
     let handler = unsafe { core::mem::transmute::<*mut (), Handler>(handler) };
-    handler(slot.argument.load(Relaxed) as usize, at);
+    call(|| handler(slot.argument.load(Relaxed) as usize, at));
     trace!(irq_handler_exit, vector_of(slot));
 }
 

@@ -22,6 +22,9 @@ pub struct PreemptGuard {
 
 /// Disables preemption.
 ///
+/// In an interrupt's handler that is so anyway; a guard that a handler forgets disables it for the thread that was interrupted,
+/// which is a panic in an image with the feature `asserts`.
+///
 /// # Panics
 /// If there are 15 guards on this CPU already: the count has four bits.
 ///
@@ -83,6 +86,9 @@ pub struct IrqGuard {
 
 /// Disables interrupts on this CPU.
 ///
+/// # Panics
+/// If the thread has 127 such guards already: the count has seven bits.
+///
 /// # Context
 /// Any.
 #[inline(always)]
@@ -92,7 +98,12 @@ pub fn irq_save() -> IrqGuard {
     probe::section_begun_with(flags);
     // SAFETY: the running thread's own block; an interrupt never finds it changed, since it would have to come between.
     let depth = unsafe { &mut (*TcbRef::current().as_ptr()).atomic };
-    let counts = interrupts::are_enabled_in(flags) || *depth & GUARDS != 0;
+    let is_first = interrupts::are_enabled_in(flags);
+    // Only nested ones can be too many.
+    if !is_first && *depth & GUARDS == GUARDS {
+        too_many();
+    }
+    let counts = is_first || *depth & GUARDS != 0;
     if cfg!(feature = "asserts") && interrupts::are_enabled_in(flags) {
         assert!(
             *depth & GUARDS == 0,
@@ -107,6 +118,12 @@ pub fn irq_save() -> IrqGuard {
         counts,
         _not_send: PhantomData,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many() -> ! {
+    panic!("interrupts disabled more than {GUARDS} times");
 }
 
 /// Calls `act` with interrupts off. Shorter than a guard, since nothing counts it.

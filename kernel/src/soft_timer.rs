@@ -14,6 +14,7 @@ use crate::clock::Instant;
 use crate::config::MAX_CPUS;
 use crate::config::{KERNEL_TIMERS, MAX_THREADS, MAX_TIMERS};
 use crate::error::Error;
+use crate::irq;
 use crate::other_cpu;
 use crate::section::{self, Scheduled};
 use crate::thread::handle::{self, Thread};
@@ -246,7 +247,7 @@ pub(crate) fn expired(scheduled: &mut Scheduled, id: TimerId, expiry: Expiry) {
     let slot = unsafe { &*place_of(index) };
     // SAFETY: a slot that was handed out has a function.
     let function = unsafe { slot.function.unwrap_unchecked() };
-    scheduled.nest(|| function(slot.argument, expiry));
+    scheduled.nest(|| irq::call(|| function(slot.argument, expiry)));
     // There may be none, or it has ended.
     let _ = handle::unpark(scheduled, slot.wakes);
 }

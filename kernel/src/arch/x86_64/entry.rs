@@ -284,6 +284,9 @@ global_asm!(
     ".if {TRACE}",
     recorded_place_text!("{hook}", "push rsi", "takt_irq_device_recorded"),
     "takt_irq_device_handle:",
+    ".if {ASSERTS}",
+    "jmp takt_irq_device_traced",
+    ".endif",
     // A static branch as `static_branch!` makes them.
     "4: .byte 0xa9",
     ".long takt_irq_device_traced - . - 4",
@@ -476,6 +479,7 @@ global_asm!(
     SLOT_ARGUMENT = const irq::SLOT_ARGUMENT,
     MAX_CPUS = const crate::config::MAX_CPUS,
     TRACE = const crate::parts::TRACE as u8,
+    ASSERTS = const cfg!(feature = "asserts") as u8,
     handlers = sym irq::HANDLERS,
     key = sym crate::probe::places::IRQ_ENTRY,
     timed = sym TIMED,

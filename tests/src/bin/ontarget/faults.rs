@@ -407,6 +407,58 @@ target_test! {
         survived()
     }
 
+    /// A handler that leaves preemption disabled, for whom it has interrupted.
+    fn preemption_left_disabled_in_a_handler(Fault(&["*** panic: an interrupt's handler has left preemption disabled", "in an interrupt"])) {
+        interrupt::request(|| core::mem::forget(preempt::disable()));
+        survived()
+    }
+
+    /// And a timer's function.
+    fn preemption_left_disabled_by_a_timer(Fault(&["*** panic: an interrupt's handler has left preemption disabled", "in an interrupt"])) {
+        fn forgets(_: usize, _: Expiry) {
+            core::mem::forget(preempt::disable());
+        }
+        Timer::new(forgets, 0)?.arm(after_us(10));
+        takt_tests::worker::burn(100_000);
+        survived()
+    }
+
+    /// More guards of interrupts than the count can hold are noticed.
+    fn too_many_irq_guards(Fault(&["*** panic: interrupts disabled more than 127 times"])) {
+        for _ in 0..128 {
+            core::mem::forget(preempt::irq_save());
+        }
+        survived()
+    }
+
+    /// A hook of the idle thread that leaves interrupts off.
+    fn interrupts_left_off_by_the_idle_hook(Fault(&["*** panic: the idle hook has left interrupts or preemption disabled", "'idle'"])) {
+        takt_board::set_idle_hook(|| core::mem::forget(preempt::irq_save()));
+        takt_kernel::time::sleep_until(after_us(100))?;
+        survived()
+    }
+
+    /// One that leaves preemption disabled.
+    fn preemption_left_disabled_by_the_idle_hook(Fault(&["*** panic: the idle hook has left interrupts or preemption disabled", "'idle'"])) {
+        takt_board::set_idle_hook(|| core::mem::forget(preempt::disable()));
+        takt_kernel::time::sleep_until(after_us(100))?;
+        survived()
+    }
+
+    /// What prints a value of a panic's message waits in vain: the machine stops, with interrupts off.
+    fn waiting_in_a_panic(Fault(&["*** panic: Err(WrongContext) Err(WrongContext) false", "'w3'", "*** end of report"])) {
+        struct Waits;
+        impl core::fmt::Display for Waits {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let (sleeps, takes) = (sleep_until(after_us(10)), GIVEN.take());
+                takt_kernel::yield_now();
+                write!(f, "{sleeps:?} {takes:?} {}", irq::are_enabled())
+            }
+        }
+        join(&[spawn(3, 60, |_| panic!("{Waits}"), 0)?])?;
+        survived()
+    }
+
     /// A panic reports its message, its place and who called.
     fn panic(Fault(&["*** panic: a number: 42", "at tests/src/bin/ontarget/faults.rs:", "'test'", "backtrace:"])) {
         panic!("a number: {}", core::hint::black_box(42));
