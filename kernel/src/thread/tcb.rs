@@ -10,6 +10,7 @@ use takt_scheduler::{PrioCounts, Priority, ThreadId};
 
 use crate::arch::frame::TrapFrame;
 use crate::arch::percpu::{self, CpuRef};
+use crate::arch::proof;
 use crate::arch::resume;
 use crate::config::{MAX_CPUS, MAX_THREADS};
 use crate::cpu_sched::CpuSched;
@@ -532,8 +533,9 @@ impl CpuSched {
     /// The control block of a thread that the CPU goes on with, which lies beside its links.
     #[inline(always)]
     pub(crate) fn thread(&self, tid: ThreadId) -> TcbRef {
+        let address = proof::not_null!(self.links.word(tid) as usize);
         // SAFETY: as `name_threads` has put it there, before a CPU has threads.
-        unsafe { TcbRef::of_address(self.links.word(tid) as usize) }
+        unsafe { TcbRef::of_address(address) }
     }
 }
 

@@ -371,6 +371,10 @@ impl<'e> Explorer<'e> {
                     (false, None) => {}
                 }
             }
+            if let Some(nr) = self.marks.not_null(ip) {
+                let value = state.registers[nr].nonzero();
+                state.set_equal(nr, value);
+            }
             if let Some(guard) = self.marks.guard(ip)
                 && !state.note(guard)
             {

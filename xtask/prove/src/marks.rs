@@ -67,6 +67,8 @@ pub(crate) struct Marks {
     guards: BTreeMap<u64, Guard>,
     /// Where flags are kept, or are what was kept, and the register.
     flags: BTreeMap<u64, (bool, usize)>,
+    /// Where a register is not 0.
+    not_null: BTreeMap<u64, usize>,
     /// What is counted.
     counted: Vec<String>,
     /// Functions to which nobody comes but by what the code shows.
@@ -161,17 +163,20 @@ impl Marks {
             9 => _ = self.guards.insert(at, Guard::Begins),
             10 => _ = self.guards.insert(at, Guard::Ends),
             11 => _ = self.guards.insert(at, Guard::Left),
-            12 | 13 => {
+            12 | 13 | 15 => {
                 let register = REGISTERS.iter().position(|it| *it == text);
                 let register = register.with_context(|| {
-                    format!("a mark at {at:#x} of flags in a register that is not known: {text}")
+                    format!("a mark at {at:#x} of a register that is not known: {text}")
                 })?;
-                self.flags.insert(at, (kind == 12, register));
+                match kind {
+                    15 => _ = self.not_null.insert(at, register),
+                    _ => _ = self.flags.insert(at, (kind == 12, register)),
+                }
             }
             8 => _ = self.shown.insert(image.region(at)),
             kind => bail!("a mark at {at:#x} of a kind that is not known: {kind}"),
         }
-        if !text.is_empty() && !matches!(kind, 12 | 13) {
+        if !text.is_empty() && !matches!(kind, 12 | 13 | 15) {
             let text = text.to_owned();
             self.told.push(Mark { at, text });
         }
@@ -186,6 +191,11 @@ impl Marks {
     /// Whether flags are kept at a place, or are there again, and in which register.
     pub(crate) fn flags(&self, ip: u64) -> Option<(bool, usize)> {
         self.flags.get(&ip).copied()
+    }
+
+    /// The register that is not 0 at a place.
+    pub(crate) fn not_null(&self, ip: u64) -> Option<usize> {
+        self.not_null.get(&ip).copied()
     }
 
     /// What a place counts that bounds a loop.

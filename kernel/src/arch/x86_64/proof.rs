@@ -119,6 +119,25 @@ macro_rules! guards_left {
     };
 }
 
+/// This word is not 0.
+macro_rules! not_null {
+    ($word:expr) => {{
+        let word: usize = $word;
+        if cfg!(feature = "asserts") {
+            assert!(word != 0, "a null pointer");
+        }
+        // SAFETY: there is no instruction.
+        unsafe {
+            core::arch::asm!(
+                concat!("776:\n", $crate::arch::proof::entry!("776b", "15", "{0}")),
+                in(reg) word,
+                options(nomem, nostack, preserves_flags)
+            )
+        };
+        word
+    }};
+}
+
 /// What the interrupt flag is in this word is what it is in that of the next [`flags_again`].
 macro_rules! flags_kept {
     ($flags:expr) => {
@@ -161,5 +180,5 @@ macro_rules! shown {
 pub(crate) use {apart, shown};
 pub(crate) use {
     bounded, entry, flags_again, flags_kept, guard_begins, guard_ends, guards_left, handles, here,
-    not_alone, resumed, resumes, targets, told,
+    not_alone, not_null, resumed, resumes, targets, told,
 };

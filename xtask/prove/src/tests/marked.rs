@@ -19,6 +19,7 @@ const GUARDS_LEFT: u32 = 11;
 const FLAGS_KEPT: u32 = 12;
 const FLAGS_AGAIN: u32 = 13;
 const APART: u32 = 14;
+const NOT_NULL: u32 = 15;
 
 fn only(asm: &mut Asm) -> Stretch {
     let all = prove_image(&asm.image(), false).unwrap().stretches;
@@ -170,6 +171,22 @@ fn a_call_that_is_set_apart_comes_on_top() {
     asm.function("f").cli().mark(APART, "the rest");
     asm.bytes(&[0xff, 0xd6]).sti().ret();
     assert_eq!(only(&mut asm).refused.unwrap().why, Refusal::Call);
+}
+
+#[test]
+fn a_word_that_is_told_not_to_be_null_is_none() {
+    let with = |is_marked: bool| {
+        let mut asm = Asm::default();
+        asm.function("f").cli();
+        if is_marked {
+            asm.mark(NOT_NULL, "rsi");
+        }
+        // test rsi, rsi
+        asm.bytes(&[0x48, 0x85, 0xf6]).jcc(JNE, "some");
+        asm.nops(9).place("some").sti().ret();
+        bound(&mut asm).0
+    };
+    assert_eq!((with(true), with(false)), (2 + 2, 2 + 9 + 2));
 }
 
 #[test]
