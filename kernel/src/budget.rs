@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::percpu::CpuRef;
 use crate::arch::{jump_label, tsc};
-use crate::section::Scheduled;
+use crate::section::{self, Scheduled};
 use crate::task::account::Account;
 use crate::task::object::Task;
 use crate::thread::tcb::{Tcb, TcbRef};
@@ -71,6 +71,37 @@ pub(crate) fn switch_budget(scheduled: &mut Scheduled, cpu: CpuRef, next: TcbRef
 pub(crate) fn settle(scheduled: &mut Scheduled, cpu: CpuRef, now: u64) {
     let running = TcbRef::of(scheduled.cpu(cpu).rq.current());
     switch_budget(scheduled, cpu, running, now);
+}
+
+/// Whether this CPU has to look whose account the thread is charged to when others come to wait for it or do no longer.
+#[inline(always)]
+pub(crate) fn is_watched(scheduled: &mut Scheduled, thread: TcbRef) -> bool {
+    let cpu = scheduled.cpu(CpuRef::this());
+    cpu.is_watched() && cpu.rq.current() == thread.tid()
+}
+
+/// The same, some section later: it is charged to whoever lends to it now.
+#[cold]
+#[inline(never)]
+pub(crate) fn waiters_changed(thread: TcbRef) {
+    let mut section = section::own();
+    if is_watched(&mut section, thread) {
+        settle(&mut section, CpuRef::this(), tsc::now());
+    }
+    section.leave_quietly();
+}
+
+/// The running thread's call has ended, but not by a reply: whom it has called, and whom that has called, lend and have nothing of its
+/// account any more.
+#[inline(never)]
+pub(crate) fn take_back() {
+    let mut section = section::own_thread();
+    let cpu = CpuRef::this();
+    if let Some(account) = section.cpu(cpu).charged {
+        account.loan.fetch_add(1, Relaxed);
+        settle(&mut section, cpu, tsc::now());
+    }
+    section.leave_quietly();
 }
 
 /// The running thread goes on although another one may have its reply: from here on not on that one's account. But as long as it

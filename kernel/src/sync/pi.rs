@@ -9,6 +9,8 @@ use super::mutex_state::RawMutex;
 use crate::arch::interrupts;
 use crate::arch::percpu::{self, CpuRef};
 use crate::arch::proof;
+#[cfg(feature = "tasks")]
+use crate::budget;
 use crate::config::MAX_CPUS;
 use crate::deferred;
 use crate::error::Error;
@@ -94,6 +96,8 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
             other_cpu::walk(thread, walk.nr_visited() as u8);
             break;
         }
+        #[cfg(feature = "tasks")]
+        let is_charged_anew = budget::is_watched(&mut section, thread);
         let change = walk.step(&World::of(&section));
         let section = match &change {
             Ok(Some(change)) => sched::requeue(section, change.tid, change.to, change.placement),
@@ -105,6 +109,11 @@ pub(crate) fn walk_on(from: ThreadId, nr_visited: u8) -> Result<(), Error> {
             Err(_) => section.narrow(),
         };
         section.leave();
+        #[cfg(feature = "tasks")]
+        if is_charged_anew {
+            core::hint::cold_path();
+            budget::waiters_changed(thread);
+        }
         let is_changed = change?.is_some();
         // It may be over by the time that it is acted upon.
         let is_misplaced = thread.is_misplaced();

@@ -16,6 +16,7 @@ use takt_scheduler::Placement;
 use super::frame::Frame;
 use super::object::{GONE, MAX_PEERS, NO_LIFE, Port, Task, all};
 use super::program::Peer;
+use crate::budget;
 use crate::clock::{Instant, Nanos};
 use crate::other_cpu;
 use crate::probe::trace;
@@ -194,6 +195,7 @@ impl Port {
             return Ok(Handoff::done(Ok(())));
         }
         self.forget_me();
+        budget::take_back();
         Err(Error::TimedOut)
     }
 

@@ -50,7 +50,9 @@ impl Task {
         let owner = scheduled.with_kernel(|kernel| {
             let mutex = kernel.mutex_of(thread);
             let t = kernel.thread(thread);
-            let is_tasks = mutex.map_or(t.wait != Wait::Queue, |it| it.is_kept());
+            // A budget that was lent ends calls alone.
+            let is_no_call = t.wait != Wait::Queue && error != Error::BudgetSpent;
+            let is_tasks = mutex.map_or(is_no_call, |it| it.is_kept());
             // Its time may have come, and it has yet to learn of that.
             if t.woken != Woken::Not || !is_tasks {
                 return None;
@@ -63,6 +65,10 @@ impl Task {
             let Some(mutex) = mutex else {
                 return Some(None);
             };
+            // As in `budget::take_back`.
+            if let Some(account) = kernel.thread(thread).account {
+                account.loan.fetch_add(1, Relaxed);
+            }
             // SAFETY: only ports are kept, and one begins with what is waited for.
             let port = unsafe { &*core::ptr::from_ref(mutex).cast::<Port>() };
             // Else it has yet to be received.

@@ -4,13 +4,16 @@ use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::fault;
 use takt_user::{
-    Error, NEVER, Peer, exit, feed, receive, reply, reply_and_receive, sleep_until, time,
+    Error, Message, NEVER, Peer, exit, feed, receive, reply, reply_and_receive, sleep_until, time,
 };
 
 const SERVER: Peer = Peer::new(0);
 
 /// Asks the server to work for so many nanoseconds.
 pub(crate) const WORK: u64 = u64::MAX;
+
+/// Asks it to have another one do so.
+pub(crate) const HAVE_WORK_DONE: u64 = u64::MAX - 1;
 
 /// A gap is where the task did not run for so many cycles.
 const GAP: u64 = 20_000;
@@ -35,6 +38,9 @@ pub(crate) fn run(what: u64) {
         3 => exit(ping_pong(what >> 8)),
         5 => exit(fed(what >> 8)),
         6 => starve(what >> 8),
+        7 => exit(asks(what >> 8, 1_000_000, [WORK, 3_000_000, 0, 0, 0, 0])),
+        8 => exit(asks(what >> 8, 0, [4; 6])),
+        9 => exit(takes_back(what >> 8)),
         4 => exit(hostile(what >> 8 & 0xff, what >> 16)),
         _ => exit(95),
     }
@@ -131,6 +137,44 @@ fn hostile(millis: u64, seed: u64) -> u64 {
         }
     }
     nr_spent
+}
+
+/// Asks the server for this so often, so many nanoseconds behind each hundredth of a second; says how often its budget was used up by
+/// then.
+fn asks(nr: u64, behind: u64, message: Message) -> u64 {
+    const GRID: u64 = 10_000_000;
+    let begun = time().next_multiple_of(GRID) + behind;
+    let mut nr_spent = 0;
+    for round in 0..nr {
+        sleep_until(begun + round * GRID);
+        match SERVER.call(message) {
+            Ok(answer) if answer[1] == message[1] => {}
+            Err(Error::BudgetSpent) => nr_spent += 1,
+            _ => exit(90),
+        }
+    }
+    nr_spent
+}
+
+/// Has the server ask another one that works for long, so many times, and waits for a part of its budget only: then no one uses the rest,
+/// and the task's own waits are as long as they are to be.
+fn takes_back(nr: u64) -> u64 {
+    for _ in 0..nr {
+        let begun = time();
+        let message = [HAVE_WORK_DONE, 3_000_000, 0, 0, 0, 0];
+        if SERVER.call_until(message, begun + 100_000) != Err(Error::TimedOut) {
+            return 1;
+        }
+        let until = begun + 5_000_000;
+        if !matches!(receive(1, begun + 2_000_000), Err(Error::TimedOut)) {
+            return 2;
+        }
+        sleep_until(until);
+        if time() < until {
+            return 3;
+        }
+    }
+    0
 }
 
 /// Feeds its watchdog for so many milliseconds, in time; says how often.

@@ -124,8 +124,8 @@ fn fs_base() -> u64 {
 
 /// Adds up: replies with what each word is plus its place and the badge. It ends with a message of which the first word is 0,
 /// and by a fault if that is 1; with 4 it takes its time, with 5 it calls whoever calls,
-/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, and with
-/// [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
+/// with 6 it is an [`echo`](mix::echo) from then on, with 7 it asks another server, with 8 it says how many it has received, with
+/// [`HAVE_WORK_DONE`](budget::HAVE_WORK_DONE) it has another server work, and with [`WORK`](budget::WORK) it works for as many nanoseconds as the second one says.
 fn server(mask: u64) {
     let Ok(mut received) = receive(mask as u32, NEVER) else {
         exit(1)
@@ -169,6 +169,13 @@ fn server(mask: u64) {
                 answer = result.unwrap_or([0; 6]);
             }
             8 => answer[1] = nr_received,
+            budget::HAVE_WORK_DONE => {
+                let peer = Peer::new(1);
+                let message = [budget::WORK, answer[1], 0, 0, 0, 0];
+                if peer.renew().and_then(|()| peer.call(message)).is_err() {
+                    exit(5);
+                }
+            }
             budget::WORK => budget::work_until(time() + answer[1]),
             _ => {
                 for (place, word) in answer.iter_mut().enumerate() {

@@ -1,10 +1,15 @@
 //! Budgets: what becomes of tasks that use more than theirs, and of those beside them.
 
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
 use takt_kernel::task::{Ended, abi::FaultKind, all};
+use takt_kernel::thread::Builder;
+use takt_kernel::thread_stack;
 use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_tests::harness::{Failure, Outcome};
 use takt_tests::{check, check_eq, note, target_test};
 
+use crate::spread::{self, Asked, start_server};
 use crate::{CLIENT, KEEPER, SERVER, Started, start};
 
 /// Tasks with a budget of 200 µs in each millisecond, and the highest priority.
@@ -94,6 +99,18 @@ target_test! {
         lent(STRICT)
     }
 
+    /// A call that has ended by its time-out lends nothing any more, neither to whom it was made nor to whom that has called.
+    fn a_time_out_takes_a_budget_back(Shared) {
+        let server = start(SERVER, 0)?;
+        let other = start((KEEPER.0, SERVER.1), 0)?;
+        let before = overruns(SPENDER);
+        check_eq!(code_of(start(SPENDER, 3 << 8 | 9)?)?, 0);
+        check_eq!(overruns(SPENDER) - before, 0);
+        start(CLIENT, 10)?.succeeds()?;
+        server.succeeds()?;
+        other.succeeds()
+    }
+
     /// Calls without end do not evade it, whichever instruction the budget ends at.
     fn calls_do_not_evade_a_budget(Shared) {
         let supervisor = start(WATCHES, 0)?;
@@ -164,6 +181,61 @@ target_test! {
             check!(took >= time && took <= time + Nanos::from_micros(20), "{how}: {took:?}");
             check_eq!(told(supervisor)?, (0, FaultKind::Watchdog as u64));
             end(server)?;
+        }
+        Ok(())
+    }
+}
+
+thread_stack!(static STACK: [16384; 1]);
+
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
+/// Keeps deadlines as long as it may, and notes how late it was at most, in nanoseconds.
+fn keep_on(_: usize) {
+    while GOES_ON.load(Relaxed) {
+        if let Ok(latest) = keep_deadlines(1) {
+            LATEST.fetch_max(latest.get(), Relaxed);
+        }
+    }
+}
+
+target_test! {
+    /// A task without a budget, on whichever CPU, is served before one that has one, and is as important: what is done for the second
+    /// one is on its budget all the same, so that a thread of that CPU is kept from running for no longer.
+    fn who_is_served_before_lends_nobody_time(Stress) {
+        let asked = Asked::read()?;
+        for first in 0..asked.cpus {
+            let last = asked.cpus - 1;
+            let supervisor = start_server(KEEPER.0, WATCHES.1, 0, first, 60)?;
+            let server = start_server(SERVER.0, SERVER.1, 0, last, 30)?;
+            LATEST.store(0, Relaxed);
+            GOES_ON.store(true, Relaxed);
+            let thread = Builder::new("keeps", 50)?.cpu(last).spawn(&STACK[0], keep_on, 0)?;
+            let before = overruns(SPENDER);
+            let other = spread::start(CLIENT.0, SPENDER.1, 5 << 8 | 8, first, 99)?;
+            let spender = spread::start(SPENDER.0, SPENDER.1, 5 << 8 | 7, last, 99)?;
+            let ends = [asked.end(other, 1)?, asked.end(spender, 1)?];
+            GOES_ON.store(false, Relaxed);
+            thread.join(Instant::after(asked.patience))?;
+            let [Ended::Exited(0), Ended::Exited(nr_spent)] = ends else {
+                return Err(Failure::new(format_args!("{ends:?}")));
+            };
+            let latest = Nanos::new(LATEST.load(Relaxed));
+            let nr = overruns(SPENDER) - before;
+            note!("{nr} overruns, {nr_spent} of them in the server, a deadline beside it was {latest:?} late");
+            check!(nr_spent <= nr, "{nr_spent} of {nr}");
+            // In real time, others run in between.
+            if asked.patience < Nanos::from_secs(1) {
+                check_eq!((nr_spent, nr), (5, 5));
+                check!(latest < Nanos::from_millis(1), "{latest:?} late");
+            }
+            asked.succeed([spread::start(CLIENT.0, CLIENT.1, 16, 0, 40)?, server], 1)?;
+            asked.succeed([spread::start(CLIENT.0, CLIENT.1, 6, 0, 40)?], 1)?;
+            let Ended::Exited(told) = asked.end(supervisor, 1)? else {
+                return Err(Failure::new(format_args!("the supervisor was stopped")));
+            };
+            check_eq!(told >> 32, 0);
         }
         Ok(())
     }
