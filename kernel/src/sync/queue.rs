@@ -6,6 +6,8 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
+use heapless::Deque;
+
 use crate::clock::Instant;
 use crate::error::Error;
 use crate::section::{self, Any, Kernel, Section, Waiters};
@@ -13,22 +15,15 @@ use crate::switch::{self, Handoff};
 use crate::thread::tcb::TcbRef;
 use crate::wait;
 
-/// A queue of up to `N` messages: a power of two is the cheapest.
+/// A queue of up to `N` messages.
 ///
 /// ```ignore
 #[doc = include_str!("examples/queue.rs")]
 /// ```
 pub struct Queue<T, const N: usize> {
-    ring: UnsafeCell<Ring<T, N>>,
+    ring: UnsafeCell<Deque<T, N>>,
     senders: Waiters,
     receivers: Waiters,
-}
-
-struct Ring<T, const N: usize> {
-    slots: [MaybeUninit<T>; N],
-    /// The slot of the oldest message; where `N` is a power of two, that and any multiple of it.
-    first: usize,
-    len: usize,
 }
 
 // SAFETY: the ring changes inside a section only, and messages go from thread to thread.
@@ -37,58 +32,6 @@ unsafe impl<T: Send, const N: usize> Sync for Queue<T, N> {}
 impl<T, const N: usize> Default for Queue<T, N> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<T, const N: usize> Ring<T, N> {
-    const fn new() -> Self {
-        Self {
-            slots: [const { MaybeUninit::uninit() }; N],
-            first: 0,
-            len: 0,
-        }
-    }
-
-    /// The slot that is so many behind the oldest message's, fewer than `N`.
-    #[inline(always)]
-    fn slot(&mut self, behind: usize) -> &mut MaybeUninit<T> {
-        let at = self.first.wrapping_add(behind);
-        let at = if N.is_power_of_two() {
-            at & (N - 1)
-        } else if at >= N {
-            at - N
-        } else {
-            at
-        };
-        // SAFETY: below `N`: masked, or `first` and `behind` are.
-        unsafe { self.slots.get_unchecked_mut(at) }
-    }
-
-    /// Moves a message in; there is room.
-    ///
-    /// # Safety
-    /// There is one at that address, and from now on it is the ring's.
-    #[inline(always)]
-    unsafe fn push(&mut self, message: *const T) {
-        debug_assert!(self.len < N);
-        // SAFETY: the caller's duty.
-        *self.slot(self.len) = unsafe { message.cast::<MaybeUninit<T>>().read() };
-        self.len += 1;
-    }
-
-    /// Moves the oldest message out to `to`; there is one.
-    #[inline(always)]
-    fn pop(&mut self, to: &mut MaybeUninit<T>) {
-        debug_assert!(self.len > 0);
-        let oldest = &raw const *self.slot(0);
-        // SAFETY: a slot. What it holds is a message, which leaves it.
-        *to = unsafe { oldest.read() };
-        self.len -= 1;
-        self.first = if !N.is_power_of_two() && self.first == N - 1 {
-            0
-        } else {
-            self.first.wrapping_add(1)
-        };
     }
 }
 
@@ -107,14 +50,14 @@ impl<T, const N: usize> Queue<T, N> {
             )
         };
         Self {
-            ring: UnsafeCell::new(Ring::new()),
+            ring: UnsafeCell::new(Deque::new()),
             senders: Waiters::new(),
             receivers: Waiters::new(),
         }
     }
 
     #[inline(always)]
-    fn ring<'k>(&'k self, _: &'k mut Kernel) -> &'k mut Ring<T, N> {
+    fn ring<'k>(&'k self, _: &'k mut Kernel) -> &'k mut Deque<T, N> {
         // SAFETY: reached by a section only, which is borrowed as long as the reference lives.
         unsafe { &mut *self.ring.get() }
     }
@@ -122,7 +65,7 @@ impl<T, const N: usize> Queue<T, N> {
     /// Messages that wait to be received.
     pub fn len(&self) -> usize {
         let mut section = section::enter();
-        let len = self.ring(&mut section).len;
+        let len = self.ring(&mut section).len();
         section.leave_quietly();
         len
     }
@@ -200,12 +143,14 @@ impl<T, const N: usize> Queue<T, N> {
             return self.hand_over(section, message);
         }
         let ring = self.ring(&mut section);
-        if ring.len == N {
+        if ring.is_full() {
             core::hint::cold_path();
             return full(section);
         }
         // SAFETY: the caller's message, which success makes the queue's.
-        unsafe { ring.push(message) };
+        let message = unsafe { core::ptr::read(message) };
+        // SAFETY: there is room.
+        unsafe { ring.push_back_unchecked(message) };
         section.leave_quietly_in_thread();
         Handoff::done(Ok(()))
     }
@@ -284,11 +229,12 @@ impl<T, const N: usize> Queue<T, N> {
     ) -> Handoff {
         let mut section = section::enter();
         let ring = self.ring(&mut section);
-        if ring.len == 0 {
+        if ring.is_empty() {
             core::hint::cold_path();
             return empty(section, to);
         }
-        ring.pop(to);
+        // SAFETY: there is one.
+        to.write(unsafe { ring.pop_front_unchecked() });
         if !self.senders.is_empty(&mut section) {
             core::hint::cold_path();
             return self.fill_gap(section);
@@ -305,7 +251,9 @@ impl<T, const N: usize> Queue<T, N> {
         };
         let message = section.look_at(TcbRef::of(tid)).exchange as *const T;
         // SAFETY: a waiting sender leaves the address of its message, which lives while it waits and is then void.
-        unsafe { self.ring(&mut section).push(message) };
+        let message = unsafe { message.read() };
+        // A gap is what called for this.
+        let _ = self.ring(&mut section).push_back(message);
         switch::wake_taken_apart(section, tid)
     }
 }
