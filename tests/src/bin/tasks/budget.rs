@@ -241,6 +241,51 @@ target_test! {
     }
 }
 
+/// By itself, with how often its budget was used up in a call; or stopped since its own use was too much.
+#[inline(never)]
+fn is_expected(ended: &Ended, number: usize, millis: u64) -> bool {
+    match ended {
+        Ended::Exited(nr_spent) => *nr_spent <= 8 * millis,
+        Ended::Stopped(fault) => number == STRICT.0 && fault.kind == FaultKind::BudgetOverrun,
+    }
+}
+
+target_test! {
+    /// Two tasks with a budget and one without call a server that dies of some of their messages, each on a CPU that a seed says:
+    /// no reply goes where it does not belong, and all come to their end.
+    fn budgets_end_wherever_they_are(Stress) {
+        let asked = Asked::read()?;
+        const MILLIS: u64 = 20;
+        let mut nr = 0;
+        for game in 1..5 {
+            let word = (asked.seed * 8 + game).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let cpu = |at: u32| (word.wrapping_shr(9 * at + 7) % asked.cpus as u64) as usize;
+            let how = (word >> 48) << 16 | MILLIS << 8 | 4;
+            let supervisor = start_server(KEEPER.0, WATCHES.1, SERVER.0 as u64, cpu(0), 60)?;
+            let server = start_server(SERVER.0, SERVER.1, 0, cpu(1), 30)?;
+            let before = overruns(SPENDER) + overruns(STRICT);
+            let started = [
+                spread::start(CLIENT.0, SPENDER.1, how, cpu(2), 40)?,
+                spread::start(SPENDER.0, SPENDER.1, how + (1 << 16), cpu(3), 99)?,
+                spread::start(STRICT.0, SPENDER.1, how + (2 << 16), cpu(4), 98)?,
+            ];
+            for task in started {
+                let ended = asked.end(task, MILLIS)?;
+                check!(is_expected(&ended, task.0, MILLIS), "{}: {ended:?}", task.0);
+            }
+            nr += overruns(SPENDER) + overruns(STRICT) - before;
+            asked.succeed([spread::start(CLIENT.0, CLIENT.1, 16, 0, 40)?, server], 1)?;
+            asked.succeed([spread::start(CLIENT.0, CLIENT.1, 6, 0, 40)?], 1)?;
+            let Ended::Exited(_) = asked.end(supervisor, 1)? else {
+                return Err(Failure::new(format_args!("the supervisor was stopped")));
+            };
+        }
+        note!("{nr} overruns");
+        check!(nr > 4, "{nr} overruns");
+        Ok(())
+    }
+}
+
 fn end(server: Started) -> Outcome {
     start(CLIENT, 16)?.succeeds()?;
     server.succeeds()
