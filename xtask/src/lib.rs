@@ -51,6 +51,7 @@ pub mod output;
 pub mod prove;
 pub mod qemu;
 pub mod report;
+pub mod response;
 pub mod run;
 pub mod schema;
 pub mod setup;

@@ -10,6 +10,10 @@ pub struct Prove {
     /// Of this ELF file [default: Takt's own image].
     #[arg(long, value_name = "ELF")]
     pub image: Option<PathBuf>,
+    /// The worst response times of the threads of this manifest, a `takt.app.toml`, and whether their deadlines hold: by what
+    /// its `[[timing]]` say, and what is proved of the image. One CPU.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["any_keys", "sweep", "section", "path", "mutations"])]
+    pub manifest: Option<PathBuf>,
     /// Any static key may be on or off at any time: tracing, and whatever else is switched on while the system runs. Without,
     /// all are off.
     #[arg(long)]

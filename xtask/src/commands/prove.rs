@@ -9,9 +9,10 @@ use anyhow::{Context, Result, ensure};
 use crate::cli::Prove as Flags;
 use crate::image::{Elf, Recipe};
 use crate::prove::{self, Proof};
+use crate::response::{self, Costs, Response};
 use crate::setup::build::{Package, Profile, bring_up_to_date};
 use crate::term::note;
-use crate::{EXIT_ERROR, output};
+use crate::{EXIT_ERROR, EXIT_THRESHOLD, output};
 
 const PACKAGE: Package = Package {
     name: "takt-prove",
@@ -57,6 +58,26 @@ fn mutate(image: &Path, nr: u32, seed: u64) -> Result<ExitCode> {
     })
 }
 
+/// The worst response times of a manifest's threads.
+fn respond(manifest: &Path, image: &Path, json: Option<&Path>) -> Result<ExitCode> {
+    let set = response::read(manifest)?;
+    let costs = Costs::of(&prove_image(image, false)?)?;
+    let found = response::responses(&set, costs);
+    if let Some(file) = json {
+        let document = serde_json::json!({
+            "schema": response::SCHEMA, "costs": costs, "threads": found, "interrupts": set.interrupts,
+        });
+        output::to_named(file, &(serde_json::to_string_pretty(&document)? + "\n"))?;
+    }
+    if !json.is_some_and(output::is_stdout) {
+        output::print(&response::text(&set, costs, &found))?;
+    }
+    Ok(match found.iter().all(Response::holds) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(EXIT_THRESHOLD),
+    })
+}
+
 /// Analyses, and prints.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     if let Some(file) = &flags.json {
@@ -68,6 +89,9 @@ pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
     };
     if let Some(nr) = flags.mutations {
         return mutate(&image, nr, flags.seed);
+    }
+    if let Some(manifest) = &flags.manifest {
+        return respond(manifest, &image, flags.json.as_deref());
     }
     let mut proof = prove_image(&image, flags.any_keys)?;
     if let Some(sweep) = &flags.sweep {

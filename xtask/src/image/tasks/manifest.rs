@@ -17,6 +17,7 @@ use region::Region;
 pub(super) use region::{Mapped, Source};
 
 use super::build::base;
+use crate::response::Timing;
 
 /// The highest priority of a thread.
 const MAX_PRIORITY: u8 = 99;
@@ -48,6 +49,9 @@ pub struct Manifest {
     /// The devices that tasks have.
     #[serde(rename = "device", default)]
     pub devices: Vec<Device>,
+    /// How often threads and interrupts run, and for how long: for `prove`.
+    #[serde(rename = "timing", default)]
+    pub timings: Vec<Timing>,
     /// Where it is.
     #[serde(skip)]
     pub path: PathBuf,
