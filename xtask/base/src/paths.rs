@@ -29,10 +29,13 @@ pub fn is_takt(dir: &Path) -> bool {
     dir.join("board/ld/takt.ld").is_file()
 }
 
-/// The top folder of whatever is worked on: Takt itself or an application outside of its sources. That of the package that
-/// cargo runs, otherwise of the current folder; without any it is the current folder.
+/// The top folder of whatever is worked on: Takt itself or an application outside of its sources. What `TAKT_PROJECT` says, else that
+/// of the package that cargo runs, otherwise of the current folder; without any it is the current folder.
 #[must_use]
 pub fn project() -> PathBuf {
+    if let Some(dir) = env::var_os("TAKT_PROJECT") {
+        return dir.into();
+    }
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let here = package
         .or_else(|| env::current_dir().ok())

@@ -3,6 +3,7 @@
 mod in_c;
 mod name;
 mod source;
+mod with_tasks;
 
 use std::fs;
 use std::path::Path;
@@ -74,8 +75,11 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
     if flags.c {
         return in_c::make(&flags.path, &path, &name);
     }
+    if flags.tasks {
+        return with_tasks::make(&flags.path, &path, &name);
+    }
     let source = Source::of(flags)?;
-    output::to_folder(&path, |dir| write(dir, &name, &source))?;
+    output::to_folder(&path, |dir| write(dir, &FILES, &name, &source))?;
     let shown = flags.path.display();
     tell!("Building `{name}` …");
     let begun = build_outside(&path, &name).and_then(|image| budget::begin(&path, &image));
@@ -96,8 +100,8 @@ pub(super) fn run(flags: &New) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(dir: &Path, name: &str, source: &Source) -> Result<()> {
-    for (file, text) in FILES {
+fn write(dir: &Path, files: &[(&str, &str)], name: &str, source: &Source) -> Result<()> {
+    for (file, text) in files {
         put(&dir.join(file), filled(text, name, source)?.as_bytes())?;
     }
     for (file, text) in COPIES {
@@ -124,10 +128,12 @@ fn filled(text: &str, name: &str, source: &Source) -> Result<String> {
         .collect();
     let mut text = text
         .replace("{profiles}", &profiles())
+        .replace("{profile}", &with_tasks::profile())
         .replace("{target}", TARGET)
         .replace("{rustflags}", &flags.join("\n"))
         // What JSON writes, TOML reads as the same.
-        .replace("{runner}", &serde_json::to_string(&source.runner()?)?);
+        .replace("{runner}", &serde_json::to_string(&source.runner()?)?)
+        .replace("{alias}", &serde_json::to_string(&source.alias()?)?);
     for (package, dependency) in source.dependencies()? {
         text = text.replace(&format!("{{{package}}}"), &dependency);
     }

@@ -126,11 +126,7 @@ fn image(flags: &Run) -> Result<Elf> {
     }
     let takt = Recipe::takt(flags.verbose);
     if let Some(manifest) = &flags.manifest {
-        let recipe = Recipe {
-            name: "tasks".into(),
-            ..takt
-        };
-        let recipe = recipe.with_features(&flags.features).with_tasks(manifest);
+        let recipe = Recipe::of_manifest(manifest, flags.verbose)?.with_features(&flags.features);
         return Elf::open(&recipe.for_words(&flags.append).build()?.path);
     }
     let recipe = Recipe {

@@ -75,6 +75,8 @@ pub struct Recipe {
     pub capacities: Option<Capacities>,
     /// The manifest of its tasks.
     pub manifest: Option<PathBuf>,
+    /// Where cargo finds the package, if that is none of Takt's.
+    pub dir: Option<PathBuf>,
     /// Let cargo print what it prints.
     pub verbose: bool,
 }
@@ -164,6 +166,7 @@ impl Recipe {
             defmt_log: log_level(verbose),
             capacities: None,
             manifest: None,
+            dir: None,
             verbose: verbose >= 1,
         }
     }
@@ -202,6 +205,29 @@ impl Recipe {
             manifest: Some(manifest.to_owned()),
             ..self.with_features(&["tasks"])
         }
+    }
+
+    /// The image of a manifest of tasks: of the package that it names, else Takt's own that starts them and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Manifest::read`](tasks::Manifest::read).
+    pub fn of_manifest(manifest: &Path, verbose: u8) -> Result<Self> {
+        let takt = Self::takt(verbose);
+        let recipe = match tasks::Manifest::read(manifest)?.image {
+            Some(package) => Self {
+                name: package.clone(),
+                package,
+                features: Vec::new(),
+                dir: Some(tasks::folder(manifest)),
+                ..takt
+            },
+            None => Self {
+                name: "tasks".into(),
+                ..takt
+            },
+        };
+        Ok(recipe.with_tasks(manifest))
     }
 
     fn has_console(&self) -> bool {
@@ -379,7 +405,7 @@ impl Recipe {
             .args(self.arguments())
             .arg("--message-format=json-render-diagnostics")
             .envs(self.variables(remaps))
-            .current_dir(paths::workspace())
+            .current_dir(self.dir.clone().unwrap_or_else(paths::workspace))
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         cargo

@@ -90,6 +90,7 @@ pub fn recipe(part: Option<&str>) -> Recipe {
         defmt_log: "off".into(),
         capacities: Some(capacities),
         manifest: None,
+        dir: None,
         verbose: false,
     }
 }

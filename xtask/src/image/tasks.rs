@@ -73,6 +73,14 @@ pub fn timerlatu(nr: usize) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Where cargo finds the packages of a manifest: beside it, or among Takt's own.
+pub(super) fn folder(manifest: &Path) -> PathBuf {
+    let beside = manifest.canonicalize().ok();
+    let beside = beside.as_deref().and_then(Path::parent);
+    let beside = beside.filter(|dir| dir.join("Cargo.toml").is_file());
+    beside.map_or_else(paths::workspace, Path::to_owned)
+}
+
 /// A word for the tasks of a manifest, by which what is built of them is kept apart: the folder's name, and a number for its
 /// place.
 pub(super) fn name(manifest: &Path) -> String {

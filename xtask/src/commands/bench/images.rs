@@ -55,6 +55,7 @@ fn recipe(name: &str) -> Recipe {
         defmt_log: if is_bench(name) { "info" } else { "off" }.into(),
         capacities: Some(if is_bench(name) { BENCH } else { EVENTS }),
         manifest: None,
+        dir: None,
         verbose: false,
     }
     .with_features(if name == FUNCTIONS {

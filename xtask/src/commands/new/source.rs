@@ -9,11 +9,12 @@ use crate::paths;
 use crate::term::WithHelp;
 
 /// Takt's packages in an application, and where they are in its sources.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("takt-board", "board"),
     ("takt-kernel", "kernel"),
     ("takt-tracer", "tracer"),
     ("takt-test", "tests/harness"),
+    ("takt-user", "kernel/user"),
 ];
 
 /// Brings the tool up to date and runs it in the application's folder: there it would be built with the flags of an image.
@@ -80,6 +81,17 @@ impl Source {
         })
     }
 
+    /// Cargo's words for the tool, where no runner is called: in a folder without the flags of an image.
+    pub(super) fn alias(&self) -> Result<Vec<String>> {
+        let Self::Path(takt) = self else {
+            return Ok(Vec::new());
+        };
+        let manifest = takt.join("Cargo.toml");
+        let words = ["run", "--quiet", "--package", "xtask", "--manifest-path"];
+        let words = words.into_iter().chain([utf8(&manifest)?, "--"]);
+        Ok(words.map(str::to_owned).collect())
+    }
+
     /// How the tool is installed that [`Source::runner`] calls, if it has to be.
     pub(super) fn installs(&self) -> Option<String> {
         let Self::Git { url, rev } = self else {
@@ -116,6 +128,7 @@ mod tests {
             git: Some(url.into()),
             rev: rev.map(str::to_owned),
             c: false,
+            tasks: false,
         })
     }
 

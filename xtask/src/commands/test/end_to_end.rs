@@ -57,6 +57,7 @@ type Check = fn(&Stage) -> Result<()>;
 const TESTS: &[(&str, Check)] = &[
     ("new_runs_and_is_tested", new::runs_and_is_tested),
     ("new_from_git_runs", new::from_git_runs),
+    ("new_with_tasks_runs", new::with_tasks_runs),
     (
         "new_c_runs_and_is_told_errors",
         new_c::runs_and_is_told_errors,

@@ -69,7 +69,7 @@ pub(super) fn build(
         .envs(build::variables(false))
         .env("DEFMT_LOG", defmt_log)
         .env("RUSTFLAGS", flags)
-        .current_dir(paths::workspace())
+        .current_dir(super::folder(&manifest.path))
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     if !verbose {

@@ -38,6 +38,8 @@ const MAX_TASKS: usize = 64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
+    /// The package of the image that is to have them, and its binary; without it Takt's own.
+    pub image: Option<String>,
     /// The task whose end is that of the run; without it that of all.
     pub until: Option<String>,
     /// The tasks. A task's number is its place.

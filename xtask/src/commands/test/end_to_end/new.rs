@@ -172,6 +172,52 @@ pub(super) fn runs_and_is_tested(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Two tasks with an image of their own run by the command that is printed, and what their supervisor is for.
+pub(super) fn with_tasks_runs(stage: &Stage) -> Result<()> {
+    let dir = stage.path().join("tasks/demo");
+    let done = stage
+        .xtask(&["new", "--tasks", &dir.to_string_lossy()])?
+        .code(0)?;
+    let command = done.stdout.lines().find_map(|line| {
+        let (words, _) = line.trim().strip_prefix("cargo ")?.split_once("  ")?;
+        Some(words.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    });
+    let command = command.context("no command is printed")?;
+    let run = || {
+        let words: Vec<_> = command.iter().map(String::as_str).collect();
+        let mut cargo = cargo_in(&dir, &words);
+        // The tool is there.
+        cargo.env("CARGO_TARGET_DIR", paths::target());
+        Ok::<_, anyhow::Error>(Done::of(&cargo.output().context("cannot run cargo")?))
+    };
+    run()?
+        .code(0)?
+        .says("INFO  2 tasks  (src/main.rs:")?
+        .says("INFO  worker: 20 turns, the latest by ")?
+        .says("  (tasks/worker.rs:")?
+        .says("turn_begun: turn=20 late=")?
+        .complains("the guest ended well; run folder runs/demo-001")?;
+    let path = dir.join("tasks/worker.rs");
+    let worker = fs::read_to_string(&path)?;
+    let begins = "    let mut latest = 0;\n";
+    let panics = format!("    assert!(turns != 20, \"a bug\");\n{begins}");
+    ensure!(worker.contains(begins), "the template is another");
+    fs::write(&path, worker.replacen(begins, &panics, 1))?;
+    run()?
+        .code(1)?
+        .says("INFO  worker: panicked at tasks/worker.rs:")?
+        .says("WARN  supervisor: task 1 was stopped in life 3  (tasks/supervisor.rs:")?
+        .says("task 'worker' was stopped: panic")?;
+    // An event that the kernel has as well.
+    let clash = worker.replacen("\"demo:turn_begun\"", "\"sched:sched_switch\"", 1);
+    ensure!(clash != worker, "the template is another");
+    fs::write(&path, clash)?;
+    run()?
+        .code(1)?
+        .complains("a task has an event `sched:sched_switch`, and so has the kernel")?;
+    Ok(())
+}
+
 /// Git in the bare repository at `dir`, to which the sources are what it has checked out.
 fn git(dir: &Path, words: &[&str]) -> Result<String> {
     let output = Command::new("git")
