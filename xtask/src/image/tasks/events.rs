@@ -107,7 +107,14 @@ pub(super) fn declare(programs: &[Program]) -> Result<String> {
     let mut known: Vec<&Event> = Vec::new();
     let (mut statics, mut all) = (String::new(), String::new());
     for (task, program) in programs.iter().enumerate() {
-        let flags = program.events.at.wrapping_sub(program.data_at());
+        let (data, len) = program.data();
+        let flags = program.events.at.wrapping_sub(data);
+        // The kernel writes there.
+        ensure!(
+            program.events.list.is_empty()
+                || flags.saturating_add(2 * program.events.list.len() as u64) <= len,
+            "a task has the flags of its events outside of its data"
+        );
         for (place, event) in program.events.list.iter().enumerate() {
             let name = &event.def.name;
             let number = known.iter().position(|it| it.def.name == *name);
@@ -166,5 +173,55 @@ pub(super) fn check(table: &EventTable) -> Result<()> {
     match twice {
         Some(twice) => bail!("a task has an event `{}`, and so has the kernel", twice[0]),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(id: u64, text: &str) -> Vec<u8> {
+        let mut bytes = [id.to_le_bytes(), (text.len() as u64).to_le_bytes()].concat();
+        bytes.extend(text.as_bytes());
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    const TEXT: &str =
+        "event a:b\nclass task_c\nlayout wide\nfield x 32 u\nfield y * str\nprint x={x} {y}\n";
+
+    #[test]
+    fn descriptions_are_found_one_behind_the_other() {
+        let all = [described(7, TEXT), vec![0; 16], described(9, "event")].concat();
+        let mut rest = &all[..];
+        assert_eq!(entry(&mut rest).unwrap(), Some((7, TEXT)));
+        assert_eq!(entry(&mut rest).unwrap(), Some((9, "event")));
+        assert_eq!(entry(&mut rest).unwrap(), None);
+        for end in 8..all.len() - 8 {
+            let mut rest = &all[..end];
+            // Cut or not: no panic.
+            while let Ok(Some(_)) = entry(&mut rest) {}
+        }
+        let mut long = &described(7, TEXT)[..];
+        let mut huge = long.to_vec();
+        huge[8..16].fill(0xff);
+        assert!(entry(&mut &huge[..]).is_err());
+        assert!(entry(&mut long).is_ok());
+    }
+
+    #[test]
+    fn what_an_event_consists_of_is_read_and_what_is_none_is_refused() {
+        let event = Event::read(TEXT.to_owned()).unwrap();
+        assert_eq!(
+            (
+                event.def.name.as_str(),
+                event.def.words,
+                event.def.has_dynamic()
+            ),
+            ("a:b", 1, true)
+        );
+        for text in ["", "event a:b\n", &TEXT.replace("wide", "core8")] {
+            assert!(Event::read(text.to_owned()).is_err(), "{text}");
+        }
     }
 }

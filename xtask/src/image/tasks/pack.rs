@@ -83,9 +83,9 @@ impl Program {
         Ok(program)
     }
 
-    /// Where it has its data.
-    pub(super) fn data_at(&self) -> u64 {
-        self.data.at
+    /// Where it has its data, and how many bytes.
+    pub(super) fn data(&self) -> (u64, u64) {
+        (self.data.at, self.data_size as u64)
     }
 
     /// Looks whether a task's pages and its stack lie in the region of task `number`, each by itself, and whether it begins in
