@@ -54,10 +54,9 @@ static SEQUENCE: [[AtomicU32; MAX_CPUS]; 2] =
 
 /// Looks for the console; says whether there is one.
 pub fn start() -> bool {
-    // SAFETY: under the lock, and only if there is none yet.
     let mut console = CONSOLE.lock();
     if console.is_none() {
-        // SAFETY: as above.
+        // SAFETY: there is none yet, and the lock is held.
         *console = unsafe { Console::find() };
     }
     let way = if console.is_some() { VIRTIO } else { NONE };

@@ -45,12 +45,11 @@ impl Stack {
             top,
         };
         let thread = || {
-            // SAFETY: the running thread's block; what is read does not change while it runs.
-            let thread = unsafe { TcbRef::current().as_ptr().as_ref() }?;
+            let thread = TcbRef::current();
             Some(Self {
                 rank: Rank::Thread,
-                bottom: thread.stack_bottom,
-                top: thread.stack_top,
+                bottom: thread.stack_bottom(),
+                top: thread.stack_top(),
             })
         };
         descriptors::cpu_stack(percpu::cpu(), address, of_cpu)

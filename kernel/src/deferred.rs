@@ -38,7 +38,7 @@ pub(crate) struct Work {
     step: unsafe fn(*const (), Section<Any>),
 }
 
-// SAFETY: the cells change inside a section only.
+// SAFETY: the cells are used with the kernel lock held, which one CPU has at a time.
 unsafe impl Sync for Work {}
 // SAFETY: not moved while it is in the list.
 unsafe impl Send for Work {}
@@ -115,7 +115,7 @@ struct List {
     last: Cell<*const Work>,
 }
 
-// SAFETY: used inside a section only.
+// SAFETY: both ends are used with the kernel lock held, which one CPU has at a time.
 unsafe impl Sync for List {}
 
 static LIST: List = List {

@@ -8,7 +8,7 @@ use crate::arch::{apic, tsc};
 use crate::clock::{Cycles, Nanos};
 use crate::parts::TRACE;
 use crate::trace::control;
-use crate::{cpus, machine, probe, section, timers};
+use crate::{cpus, machine, section, timers};
 
 /// The idle thread's care for the hardware timer: with nothing to wait for, the counter runs its length all the same,
 /// as a sign of life every few seconds.
@@ -53,8 +53,12 @@ fn idle_wait() {
 #[inline(never)]
 fn idle_wait_exactly(margin: u64) {
     interrupts::disable();
-    // SAFETY: this CPU's own, with interrupts off; another CPU does not change it.
-    let armed = || unsafe { (*percpu::this().sched.get()).armed };
+    let armed = || {
+        let mut section = section::own_irq();
+        let armed = section.cpu(CpuRef::this()).armed;
+        section.release();
+        armed
+    };
     let now = tsc::now();
     let deadline = armed();
     let longest = now + LONGEST_HALT;
@@ -94,9 +98,8 @@ fn wake_before(deadline: u64, margin: u64) -> u64 {
 
 /// The idle thread. Begins anew whenever the timer interrupt found it waiting.
 pub(crate) extern "C" fn idle() -> ! {
-    probe::section_ends();
-    // SAFETY: the entry stub comes here with interrupts off and nothing held.
-    unsafe { interrupts::enable() };
+    // The entry stub comes here with interrupts off and nothing held.
+    section::own_irqs_off().leave_quietly();
     idle_loop()
 }
 

@@ -143,9 +143,7 @@ pub unsafe fn without_irqs<R>(act: impl FnOnce() -> R) -> R {
     }
     let result = act();
     if were_enabled {
-        probe::section_ends();
-        // SAFETY: they were on.
-        unsafe { interrupts::enable() };
+        section::own_irqs_off().leave_quietly();
     }
     result
 }
@@ -174,14 +172,13 @@ impl IrqGuard {
             proof::guards_left!();
             return;
         }
+        // They were on when the first guard was made.
+        let section = section::own_irqs_off();
         // A wake-up inside made a switch due. Interrupts are enabled, and said to be, at its end.
         if percpu::resched_now() {
-            section::own_irqs_off().leave();
-            return;
+            return section.leave();
         }
-        probe::section_ends();
-        // SAFETY: they were on when the first guard was made.
-        unsafe { interrupts::enable() };
+        section.leave_quietly();
     }
 }
 

@@ -121,7 +121,7 @@ impl Timer {
             argument,
             wakes: thread.handle(),
         };
-        // SAFETY: as above, it is not armed, and nobody else arms it.
+        // SAFETY: its place is there, it was disarmed, and nobody else arms it.
         unsafe { fill(index, slot) };
     }
 

@@ -260,7 +260,7 @@ impl Handoff {
     pub(crate) fn into_exit(self) -> IrqExit {
         IrqExit {
             next: self.next,
-            // SAFETY: as in `finish`.
+            // SAFETY: where there is a next thread, `rest` is the block of the one that is left.
             prev: self.next.map(|_| unsafe { TcbRef::of_address(self.rest) }),
         }
     }

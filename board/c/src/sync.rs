@@ -166,7 +166,7 @@ pub unsafe extern "C" fn takt_condvar_wait(
     // SAFETY: the caller's duty.
     let condvar = unsafe { Object::<Condvar>::get(condvar) };
     flatten(condvar.and_then(|(_, condvar)| {
-        // SAFETY: as above.
+        // SAFETY: the caller's duty towards the mutex.
         let mut guard = unsafe { locked(mutex) }?;
         let result = condvar.wait_until(&mut guard, Instant::from_cycles(deadline));
         forget(guard);

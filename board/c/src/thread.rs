@@ -64,7 +64,7 @@ pub unsafe extern "C" fn takt_thread_spawn(
 ) -> i32 {
     // SAFETY: the caller's duty.
     let name = unsafe { text(name) };
-    // SAFETY: as above.
+    // SAFETY: null, or a stack that TAKT_STACK declared, by the caller's promise.
     let stack = unsafe { stack.as_ref() };
     let (Ok(name), Some(stack), Some(entry)) = (name, stack, entry) else {
         return TAKT_INVALID_ARGUMENT;

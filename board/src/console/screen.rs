@@ -31,7 +31,7 @@ pub(super) unsafe fn hide_cursor() {
     const OFF: u8 = 1 << 5;
     // SAFETY: a VGA's, by the caller's promise.
     unsafe { Port::<u8>::new(INDEX).write(CURSOR_START) };
-    // SAFETY: as above.
+    // SAFETY: the data of the register that was just selected.
     unsafe { Port::<u8>::new(INDEX + 1).write(OFF) };
 }
 
@@ -255,7 +255,7 @@ mod tests {
         let (base, len) = (memory.as_mut_ptr(), memory.len());
         // SAFETY: nobody else has it but for the test, which looks at it when nothing is drawn.
         let screen = unsafe { Screen::new(of, base as usize) }.unwrap();
-        // SAFETY: as above.
+        // SAFETY: memory that was leaked, of that length.
         (screen, unsafe { core::slice::from_raw_parts(base, len) })
     }
 

@@ -46,7 +46,7 @@ fn control(bits: u8) {
         let mut port = Port::<u8>::new(0x61);
         // SAFETY: the port is there on every PC; reading it has no effect.
         let before = unsafe { port.read() };
-        // SAFETY: as above; the bits of others stay as they are.
+        // SAFETY: the port of every PC, and the lock is held: the bits of others stay as they are.
         unsafe { port.write(before & WRITTEN & !(GATE | DATA) | bits) };
     });
 }

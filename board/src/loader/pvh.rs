@@ -27,14 +27,14 @@ pub(super) unsafe fn read(info: u64) -> Result<Loader<'static>, Unreadable> {
     let command_line = match command_line {
         0 => "",
         _ if !cfg!(feature = "command-line") => "",
-        // SAFETY: as above: a zero-terminated string.
+        // SAFETY: the loader's, by the caller's promise: a zero-terminated string.
         address => unsafe { text(address) }?,
     };
     let (entries, nr) = (address(40), word(48).min(MAX_MEMORY_ENTRIES));
     let memory = match version {
         1.. if entries != 0 => {
             let len = u64::from(nr) * MEMORY_ENTRY as u64;
-            // SAFETY: as above: that many entries.
+            // SAFETY: the loader's, by the caller's promise: that many entries.
             MemoryMap::new(unsafe { within_reach(entries, len) }?, MEMORY_ENTRY)
         }
         _ => None,

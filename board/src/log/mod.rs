@@ -106,7 +106,7 @@ fn current() -> Option<usize> {
 fn encode(buffer: usize, act: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
     // SAFETY: the buffer is this context's own.
     let encoder = unsafe { &mut *ENCODERS.0[buffer].get() };
-    // SAFETY: as above.
+    // SAFETY: this context took the buffer and has not published it.
     act(encoder, &mut |bytes| unsafe {
         MESSAGES.push(buffer, bytes)
     });

@@ -232,6 +232,14 @@ impl RingOf {
         self.at(offset).wrapping_add(DISP as usize)
     }
 
+    /// The eight bytes there, of which the offset is a multiple.
+    #[inline(always)]
+    fn word_at<const DISP: u32>(self, offset: u32) -> &'static AtomicU64 {
+        debug_assert!((offset + DISP) as usize <= TRACE_SUB_SIZE * TRACE_NR_SUBS - 8);
+        // SAFETY: 8-aligned, inside the ring, and any bytes are a number.
+        unsafe { AtomicU64::from_ptr(self.behind::<DISP>(offset).cast()) }
+    }
+
     /// Addresses of the control words and of the ring's memory.
     pub(crate) fn place(self) -> (usize, usize) {
         (&raw const *self.control() as usize, self.at(0) as usize)
@@ -317,8 +325,7 @@ impl CpuRing for RingOf {
     #[inline(always)]
     fn load64(self, offset: u32) -> u64 {
         in_order();
-        // SAFETY: inside the ring.
-        unsafe { self.at(offset).cast::<u64>().read_volatile() }
+        self.word_at::<0>(offset).load(Relaxed)
     }
 
     #[inline(always)]
@@ -346,9 +353,7 @@ impl CpuRing for RingOf {
     #[inline(always)]
     fn add64<const DISP: u32>(self, offset: u32, value: u64) {
         in_order();
-        // SAFETY: a commit counter, 8-aligned, inside the ring.
-        unsafe { AtomicU64::from_ptr(self.behind::<DISP>(offset).cast()) }
-            .fetch_add(value, Relaxed);
+        self.word_at::<DISP>(offset).fetch_add(value, Relaxed);
     }
 
     #[inline(always)]

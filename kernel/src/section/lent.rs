@@ -173,19 +173,25 @@ impl Kernel {
         Some(self.waiting(waiters))
     }
 
+    /// The mutex, if there is one, that a thread waits for, or that is on a list of those that a thread holds: what a control block
+    /// or another mutex of the list says.
+    #[inline(always)]
+    pub(crate) fn waited_for<'m>(&self, mutex: *const RawMutex) -> Option<&'m RawMutex> {
+        // SAFETY: a thread that waits for a mutex borrows it until it does no longer. Then the block's pointer is null, and with the
+        // last one the mutex is off the list; both inside a section. Whoever asks uses it in this section only.
+        unsafe { mutex.as_ref() }
+    }
+
     /// The mutex that a thread waits for.
     #[inline(always)]
     pub(crate) fn mutex_of<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
-        // SAFETY: a thread that waits for a mutex borrows it until it does no longer, and then this is null. Whoever asks
-        // uses it in this section only.
-        unsafe { self.look_at(thread).blocked_on.as_ref() }
+        self.waited_for(self.look_at(thread).blocked_on)
     }
 
     /// The first of the contended mutexes that a thread holds.
     #[inline(always)]
     pub(crate) fn held_by<'m>(&self, thread: TcbRef) -> Option<&'m RawMutex> {
-        // SAFETY: the list holds contended mutexes, which their waiters borrow. Whoever asks uses it in this section only.
-        unsafe { self.look_at(thread).held.as_ref() }
+        self.waited_for(self.look_at(thread).held)
     }
 }
 

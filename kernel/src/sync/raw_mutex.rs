@@ -278,13 +278,11 @@ impl RawMutex {
     /// Takes it off its owner's list, on which it is, since it is contended.
     pub(super) fn release(&self, kernel: &mut Kernel, owner: TcbRef) {
         let (prev, next) = (self.prev_held.get(), self.next_held.get());
-        // SAFETY: the list holds contended mutexes, which their waiters borrow.
-        match unsafe { prev.as_ref() } {
+        match kernel.waited_for(prev) {
             Some(prev) => prev.next_held.set(next),
             None => kernel.thread(owner).held = next,
         }
-        // SAFETY: the next one of the list, which its waiters borrow.
-        if let Some(next) = unsafe { next.as_ref() } {
+        if let Some(next) = kernel.waited_for(next) {
             next.prev_held.set(prev);
         }
     }

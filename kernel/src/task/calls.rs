@@ -80,7 +80,7 @@ pub(crate) extern "C" fn call(a: u64, b: u64, number: u64) -> IrqExit {
             log.log(&task.program, a, b).map(done)
         }
         Call::LogFrame => {
-            // SAFETY: as above.
+            // SAFETY: its own thread runs, and no one else uses it.
             let log = unsafe { &mut *task.log.get() };
             log.frame(&task.program, a, b).map(done)
         }

@@ -40,7 +40,7 @@ impl Gate {
         // SAFETY: an I/O APIC's register, by the promise made to `Task::set_gate`, or nobody's memory. Interrupts are off and no other
         // CPU runs, so the second word belongs to the first.
         unsafe { io_apic.write_volatile(self.register.load(Relaxed)) };
-        // SAFETY: as above.
+        // SAFETY: its data register, for the one that was just selected.
         unsafe {
             io_apic
                 .wrapping_add(DATA)

@@ -312,7 +312,7 @@ fn come_to(task: &'static Task) {
         task.generation.store(task.generation() + 1, Relaxed);
     }
     let mut section = section::enter_thread();
-    // SAFETY: inside a section, and `install` has completed the tables.
+    // SAFETY: the running thread's block, which the section lends; `install` has completed the tables.
     unsafe { ring3::set_space(section.thread(me), &task.space) };
     section.leave_quietly();
 }

@@ -79,7 +79,7 @@ impl Log {
             defmt::warn!("{=str}: a line that is too long was dropped", program.name);
             return Ok(());
         };
-        // SAFETY: as above.
+        // SAFETY: the task's own thread runs, in the kernel.
         if !unsafe { program.copy_from(at as usize, bytes) } {
             return Err(Error::BadAddress);
         }

@@ -198,7 +198,7 @@ impl Program {
     /// # Safety
     /// As [`Space::map`].
     pub(super) unsafe fn map(&self, space: &Space) {
-        // SAFETY: the caller's duty, here and below.
+        // SAFETY: no one uses the space yet, by the caller's promise.
         unsafe { space.begin(self.base, self.ports) };
         for segment in self.segments {
             let access = match segment.is_code {
@@ -206,7 +206,7 @@ impl Program {
                 false => Access::Read,
             };
             let bytes = segment.bytes;
-            // SAFETY: as above.
+            // SAFETY: the segment is the program's, and nobody writes to it.
             unsafe { space.map(segment.at, bytes.as_ptr(), bytes.len(), access) };
         }
         for mapping in self.mappings {
@@ -219,14 +219,14 @@ impl Program {
                 }
                 Mapped::Device(address, size) => (address as *mut u8, size, Access::Device),
             };
-            // SAFETY: as above.
+            // SAFETY: a region that the task shares, or a device's that the manifest gives it.
             unsafe { space.map(mapping.at, memory, size, access) };
         }
         let data = self.memory();
-        // SAFETY: as above.
+        // SAFETY: its data, in memory of its own.
         unsafe { space.map(self.data_at, data, self.data_size, Access::Write) };
         let (stack, size) = (data.wrapping_add(self.data_size), self.stack_size());
-        // SAFETY: as above.
+        // SAFETY: its stack, in memory of its own.
         unsafe { space.map(self.stack_top() - size, stack, size, Access::Write) };
     }
 

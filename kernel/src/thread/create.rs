@@ -244,12 +244,12 @@ fn end_traced(section: Section<Any>, tid: ThreadId) -> Created {
 /// Turns the boot context of this CPU into its idle thread.
 ///
 /// # Safety
-/// Once on each CPU, at the end of its set-up.
+/// Once on each CPU, at the end of its set-up, with interrupts off.
 pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     let cpu = CpuRef::this();
     let tid = ThreadId::new(cpu.number() as u8);
-    // SAFETY: idle ids belong to their CPU.
-    let t = unsafe { &mut *TcbRef::of(tid).as_ptr() };
+    let mut section = section::own_irq();
+    let t = section.thread(TcbRef::of(tid));
     t.set_cpu(cpu);
     t.name = Some("idle");
     t.resume = resume::resume_idle();
@@ -262,9 +262,9 @@ pub(crate) unsafe fn adopt_idle(stack_top: usize) {
     t.base = Priority::IDLE;
     t.state = 0;
     t.atomic = tcb::NEVER_WAITS;
-    // SAFETY: this CPU's own, and it schedules nothing yet.
-    let sched = unsafe { &mut *cpu.sched.get() };
+    t.runtime = crate::arch::tsc::now().wrapping_neg();
+    let sched = section.cpu(cpu);
     sched.rq = takt_scheduler::RunQueue::new(tid);
     sched.name_threads();
-    t.runtime = crate::arch::tsc::now().wrapping_neg();
+    section.release();
 }

@@ -91,7 +91,7 @@ fn leave_to_best(mut section: Section<Thread, Scheduled>, me: TcbRef) -> ! {
     }
     // With interrupts off nobody else comes to use the stack before it is left.
     in_use.store(false, Relaxed);
-    // SAFETY: as above.
+    // SAFETY: interrupts are off, and `commit` made `next` the current thread.
     unsafe { leave_for_good(next) }
 }
 
@@ -145,9 +145,8 @@ pub(super) fn is_leaving(kernel: &Kernel, thread: TcbRef) -> bool {
 pub(crate) extern "C" fn thread_main(argument: usize, entry: *const ()) -> ! {
     // SAFETY: `create` put a `fn(usize)` there.
     let entry = unsafe { core::mem::transmute::<*const (), fn(usize)>(entry) };
-    probe::section_ends();
-    // SAFETY: a new thread begins with interrupts off and holds nothing.
-    unsafe { crate::arch::interrupts::enable() };
+    // A new thread begins with interrupts off and holds nothing.
+    section::own_irqs_off().leave_quietly();
     entry(argument);
     end(0)
 }

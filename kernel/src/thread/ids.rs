@@ -15,7 +15,7 @@ struct FreeIds {
 
 struct FreeIdsCell(UnsafeCell<FreeIds>);
 
-// SAFETY: reached inside a section only.
+// SAFETY: reached by `free_ids` only, with the kernel lock held, which one CPU has at a time.
 unsafe impl Sync for FreeIdsCell {}
 
 /// At first all but the idle threads', the lowest on top.

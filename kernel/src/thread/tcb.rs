@@ -421,8 +421,7 @@ impl TcbRef {
     /// Whether the thread runs on its CPU, at a moment. Asked of another CPU's, a moment later it may be otherwise.
     #[inline(always)]
     pub(crate) fn runs(self) -> bool {
-        // SAFETY: an aligned byte of its CPU's block.
-        unsafe { (*self.cpu().sched.get()).rq.current() == self.tid() }
+        self.cpu().running() == self.tid()
     }
 
     /// The CPU that schedules the thread; none if the block was never a thread's.
@@ -485,13 +484,10 @@ impl TcbRef {
         woken: Woken,
         /// What the waker left, as it asks itself when it runs again.
         exchange: usize,
-    }
-
-    /// Where its stack begins, which does not change while it lives.
-    #[inline(always)]
-    pub(crate) fn stack_top(self) -> usize {
-        // SAFETY: a block of the table, and an aligned field of a word, which is never read in halves.
-        unsafe { (*self.0.as_ptr()).stack_top }
+        /// Where its stack begins, which does not change while it lives.
+        stack_top: usize,
+        /// Where its stack ends, likewise.
+        stack_bottom: usize,
     }
 
     /// The address space of its task, or null. The running thread's own does not change.

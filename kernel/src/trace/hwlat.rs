@@ -12,11 +12,11 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use takt_tracer::{event, event_class};
 
 use super::latency;
-use crate::arch::{interrupts, percpu, proof, tsc};
+use crate::arch::{percpu, proof, tsc};
 use crate::clock::{Instant, Nanos};
 use crate::compact::apart;
 use crate::error::Error;
-use crate::probe;
+use crate::section;
 use crate::thread::create::Builder;
 use crate::thread::handle::Thread;
 use crate::thread_stack;
@@ -91,8 +91,7 @@ struct Seen {
 #[inline(always)]
 fn watch(width: u64, thresh: u64) -> Seen {
     let mut seen = Seen::default();
-    interrupts::disable();
-    probe::section_begun();
+    let section = section::own_thread();
     let nr_nmis = &percpu::this().nr_nmis;
     let nr_nmis = || nr_nmis.load(Relaxed);
     let nmis = nr_nmis();
@@ -114,9 +113,7 @@ fn watch(width: u64, thresh: u64) -> Seen {
         }
     }
     seen.nr_nmis = nr_nmis() - nmis;
-    probe::section_ends();
-    // SAFETY: they were on.
-    unsafe { interrupts::enable() };
+    section.leave_quietly();
     seen
 }
 

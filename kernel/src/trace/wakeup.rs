@@ -31,15 +31,14 @@ impl Followed {
     }
 
     /// The thread that is followed and still waits to run.
-    fn thread(&self) -> Option<&'static Tcb> {
+    fn thread(&self) -> Option<TcbRef> {
         let tid = self.tid.load(Relaxed);
         if tid == 0 {
             return None;
         }
-        // SAFETY: a hook of a wake-up or a switch runs inside the section of the one that wakes or switches, and changes no block.
-        let t = unsafe { &*TcbRef::of(ThreadId::new(tid as u8)).as_ptr() };
+        let t = TcbRef::of(ThreadId::new(tid as u8));
         // Else it was suspended or has ended meanwhile.
-        (t.state == 0).then_some(t)
+        (t.state() == 0).then_some(t)
     }
 }
 
@@ -53,15 +52,12 @@ fn now(cpu: CpuRef) -> u64 {
 #[inline(never)]
 pub(super) fn woken(place: u32, t: &Tcb) {
     let cpu = Followed::of(t);
-    // SAFETY: the section that wakes the thread changes no run queue while this hook looks at it.
-    let current = unsafe { (*t.cpu.sched.get()).rq.current() };
-    // SAFETY: nor any block.
-    let current = unsafe { &*TcbRef::of(current).as_ptr() };
+    let current = TcbRef::of(t.cpu.running());
     let is_first = cpu
         .thread()
         // Itself: it was suspended meanwhile.
-        .is_none_or(|other| other.tid == t.tid || t.prio.rank() < other.prio.rank());
-    if t.prio.rank() < current.prio.rank() && is_first {
+        .is_none_or(|other| other.tid() == t.tid || t.prio.rank() < other.prio().rank());
+    if t.prio.rank() < current.prio().rank() && is_first {
         cpu.tid.store(u32::from(t.tid.raw()) | SOME, Relaxed);
         cpu.place.store(place, Relaxed);
         cpu.since.store(now(t.cpu), Relaxed);

@@ -45,7 +45,7 @@ impl<'a> Lease<'a> {
     #[must_use]
     pub fn read_write(memory: &'a mut [u8]) -> Self {
         let rights = lease::READ | lease::WRITE;
-        // SAFETY: as above.
+        // SAFETY: borrowed mutably for so long, and any bytes are of its type.
         unsafe { Self::from_raw(memory.as_mut_ptr(), memory.len(), rights) }
     }
 

@@ -116,7 +116,7 @@ impl Tco {
         let mut port = Port::<u32>::new(self.ports - TCO + SMI_ENABLE);
         // SAFETY: which events are SMIs; reading it has no effect.
         let before = unsafe { port.read() };
-        // SAFETY: as above; the other events stay as they are.
+        // SAFETY: the same register: the other events stay as they are.
         unsafe { port.write(before & !SMI_ON_TCO) };
     }
 }

@@ -134,7 +134,7 @@ pub(crate) unsafe fn open_window() {
 /// # Safety
 /// As [`open_window`], behind it; the addresses are a stack's, and the memory is used by nobody else.
 pub(crate) unsafe fn map_stack(stack: usize, memory: usize, size: usize) {
-    // SAFETY: as above.
+    // SAFETY: only the boot CPU runs, and nothing lies at the addresses of the entries that are written here.
     let tables = unsafe { &mut *TABLES.0.get() };
     let (stack, memory) = (stack as u64, memory as u64);
     let flags = Flags::WRITABLE | Flags::NO_EXECUTE;

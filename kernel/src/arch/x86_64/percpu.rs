@@ -10,6 +10,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use takt_scheduler::ThreadId;
 use takt_tracer::ring::RingControl;
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
@@ -322,6 +323,13 @@ impl CpuRef {
     #[inline(always)]
     pub(crate) fn of(cpu: usize) -> Self {
         Self(of(cpu))
+    }
+
+    /// Which thread it runs by its last decision, at a moment. Asked of another CPU, a moment later it may be otherwise.
+    #[inline(always)]
+    pub(crate) fn running(self) -> ThreadId {
+        // SAFETY: an aligned byte of its block, which is never read in halves.
+        unsafe { (*self.sched.get()).rq.current() }
     }
 
     /// Its block.

@@ -68,7 +68,7 @@ impl Ports {
         for port in self.ranges.iter().cloned().flatten() {
             bitmap.0[usize::from(port) / 8] &= !(1 << (port % 8));
         }
-        // SAFETY: as above.
+        // SAFETY: nor the table, by the same promise.
         let table = unsafe { &mut *self.table.get() };
         // SAFETY: `open` has filled it, and nobody changes it.
         table.clone_from(unsafe { &(*OWN.0.get())[2] });

@@ -101,7 +101,7 @@ impl Space {
         paging::set(&mut tables.level3, (offset >> 30) & 511, level2, task);
         let level1 = &raw const tables.level1 as u64;
         paging::set(&mut tables.level2, (offset / REGION) & 511, level1, task);
-        // SAFETY: as above; the ports are this space's alone.
+        // SAFETY: the ports are this space's alone, which no one uses yet.
         let segments = ports.map_or(ports::none(), |ports| unsafe { ports.fill() });
         paging::set(
             &mut tables.level2,
@@ -109,7 +109,7 @@ impl Space {
             segments,
             Flags::WRITABLE,
         );
-        // SAFETY: as above.
+        // SAFETY: no one uses the space yet, by the caller's promise.
         unsafe { *self.cr3.get() = tables as *mut Tables as usize };
     }
 
@@ -147,9 +147,9 @@ impl Space {
     /// # Safety
     /// It is in force nowhere, or will be put into force anew before its task runs.
     pub(crate) unsafe fn reset(&self) {
-        // SAFETY: no one else uses it, by the caller's promise, here and below.
+        // SAFETY: the CPU has none of it, by the caller's promise.
         unsafe { *self.fpu.get() = Fpu::new() };
-        // SAFETY: as above.
+        // SAFETY: nor this of it.
         unsafe { *self.fs.get() = 0 };
     }
 }
@@ -165,12 +165,12 @@ pub(crate) unsafe fn fill(memory: *mut u8, size: usize, begins_with: &[u8]) {
     unsafe {
         asm!("rep movsq", inout("rcx") words => _, inout("rsi") begins_with.as_ptr() => _, inout("rdi") memory => _, options(nostack))
     };
-    // SAFETY: as above: the words behind.
+    // SAFETY: the words behind those, by the caller's promise as well.
     unsafe {
         asm!("rep stosq", inout("rcx") size / 8 - words => _, in("rax") 0, inout("rdi") memory.wrapping_add(8 * words) => _, options(nostack))
     };
     for (place, byte) in rest.iter().enumerate() {
-        // SAFETY: as above: less than a word.
+        // SAFETY: less than a word, behind the last whole one of the text; the memory has whole ones only.
         unsafe { memory.wrapping_add(8 * words + place).write(*byte) };
     }
 }

@@ -164,12 +164,11 @@ pub(super) fn place_of(slot: usize) -> Option<Place> {
     if place.has(slot) {
         return Some(place);
     }
-    // SAFETY: the running thread's block; what is read does not change while it runs.
-    let thread = unsafe { &*TcbRef::current().as_ptr() };
+    let thread = TcbRef::current();
     let place = Place {
-        index: thread.tid.index(),
-        bottom: thread.stack_bottom,
-        top: thread.stack_top,
+        index: thread.tid().index(),
+        bottom: thread.stack_bottom(),
+        top: thread.stack_top(),
     };
     place.has(slot).then_some(place)
 }

@@ -79,7 +79,7 @@ fn set_up() {
 
 /// Gives the transmitter what it takes, which interrupts when it takes more.
 fn send(queue: &mut Queue) {
-    // SAFETY: as above.
+    // SAFETY: reading the line's status has no effect.
     let is_empty = unsafe { register(LINE_STATUS).read_u8() } & 1 << 5 != 0;
     if is_empty {
         for byte in core::iter::from_fn(|| queue.take()).take(FIFO_LEN) {
