@@ -176,6 +176,7 @@ fn measure(
         "messages::calls_are_short",
         "measured::deadlines_reach_user_space",
         "devices::interrupts_reach_drivers",
+        "talk::events_are_cheap",
     ] {
         let words = format!("capture=off test={test}");
         let booted = folder.boot_with(&tasks, &words, |mut arguments| {
