@@ -91,7 +91,7 @@ macro_rules! targets {
 }
 
 /// What the next call does, a direct one, comes on top; the text says what that is.
-#[cfg(feature = "trace")]
+#[cfg(any(feature = "rules", feature = "osnoise"))]
 macro_rules! apart {
     ($what:literal) => {
         $crate::arch::proof::here!("14", $what)
@@ -176,8 +176,10 @@ macro_rules! shown {
     };
 }
 
+#[cfg(any(feature = "rules", feature = "osnoise"))]
+pub(crate) use apart;
 #[cfg(feature = "trace")]
-pub(crate) use {apart, shown};
+pub(crate) use shown;
 pub(crate) use {
     bounded, entry, flags_again, flags_kept, guard_begins, guard_ends, guards_left, handles, here,
     not_alone, not_null, resumed, resumes, targets, told,

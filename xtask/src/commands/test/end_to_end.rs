@@ -22,6 +22,7 @@ mod new_c;
 mod notrace;
 mod osnoise;
 mod report;
+mod responses;
 mod runs;
 mod small;
 mod stage;
@@ -149,6 +150,10 @@ const TESTS: &[(&str, Check)] = &[
     ("verify_agrees_with_analysis", verify::agrees_with_analysis),
     ("verify_finds_what_is_planted", verify::planted_error),
     ("verify_refuses_what_it_cannot", verify::refused),
+    (
+        "responses_are_below_their_bounds",
+        responses::are_below_their_bounds,
+    ),
     (
         "bounds_find_a_planted_instruction",
         bounds::planted_instruction,
