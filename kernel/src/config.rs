@@ -22,6 +22,13 @@ const fn number(text: Option<&str>, default: usize) -> usize {
 /// CPUs that can be used. The idle thread of CPU n has thread id n.
 pub const MAX_CPUS: usize = number(option_env!("TAKT_MAX_CPUS"), 8);
 
+/// A CPU's number as an index of a table of [`MAX_CPUS`], of which the compiler knows that it is within.
+#[inline(always)]
+#[must_use]
+pub const fn cpu_index(cpu: usize) -> usize {
+    cpu.wrapping_rem(MAX_CPUS)
+}
+
 // The symbol's value tells the host, which has to know the idle threads of a trace.
 core::arch::global_asm!(".global takt_max_cpus", ".set takt_max_cpus, {}", const MAX_CPUS);
 

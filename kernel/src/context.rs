@@ -1,7 +1,7 @@
 //! What runs: a thread, an interrupt's handler, an NMI's.
 
 use crate::arch::percpu;
-use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::config::{MAX_CPUS, MAX_THREADS, cpu_index};
 
 /// How many contexts there are: every thread, and on every CPU interrupts and NMIs.
 pub const NR_CONTEXTS: usize = MAX_THREADS + 2 * MAX_CPUS;
@@ -19,7 +19,7 @@ pub fn number() -> usize {
         // At most `MAX_THREADS`, which is a power of two.
         return usize::from(percpu::current_tid()) % MAX_THREADS;
     }
-    let cpu = percpu::cpu() % MAX_CPUS;
+    let cpu = cpu_index(percpu::cpu());
     match count & percpu::NMI {
         0 => MAX_THREADS + cpu,
         _ => MAX_THREADS + MAX_CPUS + cpu,

@@ -20,7 +20,7 @@ use core::sync::atomic::{
 use takt_scheduler::ThreadId;
 
 use crate::arch::percpu::CpuRef;
-use crate::config::{MAX_CPUS, MAX_THREADS};
+use crate::config::{MAX_CPUS, MAX_THREADS, cpu_index};
 use crate::cpus::{self, is_smp};
 use crate::section;
 use crate::thread::tcb::TcbRef;
@@ -126,7 +126,7 @@ fn call_there<R>(cpu: CpuRef, act: impl FnOnce() -> R) -> R {
     let mut function = || result = act.take().map(|act| act());
     let section = section::own();
     let this = CpuRef::this();
-    let place = &CALLS[this.number() as usize % MAX_CPUS];
+    let place = &CALLS[cpu_index(this.number() as usize)];
     // SAFETY: this CPU's place, of which no one is told: a CPU waits for one call at a time.
     unsafe { *place.function.get() = erased(&mut function) };
     place.wanted_of.store(cpu.number() + 1, Release);
@@ -190,5 +190,5 @@ fn nr_visited_of(tid: ThreadId) -> &'static AtomicU8 {
 }
 
 fn inbox_of(cpu: CpuRef) -> &'static Inbox {
-    &INBOXES[cpu.number() as usize % MAX_CPUS]
+    &INBOXES[cpu_index(cpu.number() as usize)]
 }

@@ -10,7 +10,7 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spin::{Mutex, Once};
-use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE};
+use takt_kernel::config::{MAX_COMMAND_LINE, MAX_CPUS, TRACE_SUB_SIZE, cpu_index};
 use takt_kernel::time::{self, Instant, Nanos};
 use takt_kernel::{smp, trace};
 use takt_timerlat::stats::Status;
@@ -156,7 +156,7 @@ impl Line {
         let Some(payload) = payload.get(..len) else {
             return;
         };
-        let sequence = &mut self.sequence[usize::from(channel) % NR_CHANNELS][cpu % MAX_CPUS];
+        let sequence = &mut self.sequence[usize::from(channel) % NR_CHANNELS][cpu_index(cpu)];
         let header = FrameHeader::for_payload(channel, cpu as u8, *sequence, payload);
         *sequence = sequence.wrapping_add(1);
         if matches!(channel, CHANNEL_LOG | CHANNEL_TRACE) {

@@ -17,7 +17,7 @@ use takt_abi::Error;
 use super::frame::Frame;
 use crate::arch::percpu;
 use crate::clock::Instant;
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::error;
 use crate::soft_timer::{Expiry, Timer};
 use crate::switch::Handoff;
@@ -109,7 +109,7 @@ fn source() -> Option<&'static Source> {
 /// The place of the running thread's CPU, to which it belongs for its life.
 fn own() -> (usize, &'static Place) {
     let cpu = percpu::cpu();
-    (cpu, &PLACES[cpu % MAX_CPUS])
+    (cpu, &PLACES[cpu_index(cpu)])
 }
 
 impl Place {

@@ -23,7 +23,7 @@ use crate::arch::{interrupts, proof};
 use crate::backtrace::Backtrace;
 use crate::compact::opaque;
 #[cfg(any(feature = "function", feature = "rules"))]
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::probe::sink::KernelSink;
 #[cfg(any(feature = "function", feature = "rules"))]
 use crate::probe::without_interrupts;
@@ -158,7 +158,7 @@ static BUSY: [AtomicU8; MAX_CPUS] = [const { AtomicU8::new(0) }; MAX_CPUS];
 #[inline(never)]
 fn record_once(first: &[usize]) {
     without_interrupts(|| {
-        let busy = &BUSY[percpu::cpu() % MAX_CPUS];
+        let busy = &BUSY[cpu_index(percpu::cpu())];
         let byte = percpu::preempt_byte();
         let bit = 1 << ((byte / percpu::HARDIRQ) & CONTEXTS);
         // An NMI in between leaves it as it found it.

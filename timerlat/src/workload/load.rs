@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use takt_kernel::config::WORKLOAD_STACK_SIZE;
+use takt_kernel::config::{WORKLOAD_STACK_SIZE, cpu_index};
 use takt_kernel::sync::{Mutex, Queue};
 use takt_kernel::thread::{Builder, Stack};
 use takt_kernel::time::{Expiry, Instant, Nanos, Timer, sleep};
@@ -100,7 +100,7 @@ static INTERRUPTED: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(INTERRUPTED_
 
 /// Has the loads of a CPU begin anew, with the same numbers, and the queue at the same place in its ring.
 pub(crate) fn reset(cpu: usize) {
-    let cpu = cpu % MAX_CPUS;
+    let cpu = cpu_index(cpu);
     COMPUTED[cpu].store(COMPUTED_SEED, Relaxed);
     INTERRUPTED[cpu].store(INTERRUPTED_SEED, Relaxed);
     while QUEUES[cpu].try_receive().is_ok() {}
@@ -112,7 +112,7 @@ pub(crate) fn reset(cpu: usize) {
 
 /// Computes for a while.
 pub(crate) fn compute_round(cpu: usize, rounds: u32) {
-    work(&COMPUTED[cpu % MAX_CPUS], rounds);
+    work(&COMPUTED[cpu_index(cpu)], rounds);
 }
 
 /// Rounds from one look at what was recorded to the next.
@@ -150,20 +150,20 @@ fn start_interrupts(cpu: usize) {
         defmt::error!("load: no timer left");
         return;
     };
-    TIMERS[cpu % MAX_CPUS].call_once(|| timer);
+    TIMERS[cpu_index(cpu)].call_once(|| timer);
     timer.arm(Instant::after(Nanos::from_micros(100)));
 }
 
 /// The interrupt's work; says how many nanoseconds are to pass until the next one.
 pub(crate) fn interrupt_work(cpu: usize) -> u64 {
-    let state = &INTERRUPTED[cpu % MAX_CPUS];
+    let state = &INTERRUPTED[cpu_index(cpu)];
     work(state, 8);
     37_000 + state.load(Relaxed) % 63_000
 }
 
 fn interrupt(cpu: usize, expiry: Expiry) {
     let pause = interrupt_work(cpu);
-    if let Some(timer) = TIMERS[cpu % MAX_CPUS].get() {
+    if let Some(timer) = TIMERS[cpu_index(cpu)].get() {
         timer.arm(expiry.at + Nanos::new(pause).to_cycles());
     }
 }
@@ -185,7 +185,7 @@ fn send(cpu: usize, message: u64) {
 /// One round of the less important thread: it holds the mutex most of the time, so that the other one has to wait and
 /// lends its priority. It sleeps for a `part` of what it does in a run of seconds.
 pub(crate) fn lock_low_round(cpu: usize, part: u64) {
-    let cpu = cpu % MAX_CPUS;
+    let cpu = cpu_index(cpu);
     if let Ok(mut count) = LOCKS[cpu].lock() {
         work(&COMPUTED[cpu], 400);
         *count += 1;
@@ -201,7 +201,7 @@ pub(crate) fn lock_low_round(cpu: usize, part: u64) {
 
 /// One round of the more important thread.
 pub(crate) fn lock_high_round(cpu: usize, part: u64) {
-    let cpu = cpu % MAX_CPUS;
+    let cpu = cpu_index(cpu);
     if let Ok(mut count) = LOCKS[cpu].lock() {
         work(&COMPUTED[cpu], 50);
         *count += 1;

@@ -47,6 +47,8 @@ enum Variables {
     Image {
         has_functions: bool,
     },
+    /// The same with feature `function`, for machines with one CPU: tables of CPUs have one place then.
+    ImageForOneCpu,
 }
 
 const fn step(name: &'static str, args: &'static str) -> Step {
@@ -58,7 +60,7 @@ const fn step(name: &'static str, args: &'static str) -> Step {
 }
 
 /// In the order of their beginning: the longest first, so that the last ones to end do so at about the same time.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     step("tests", "xtask test"),
     // Measures what `bench` does and refuses a row above its limit, too.
     step("budgets and limits", "xtask budget check"),
@@ -87,6 +89,14 @@ const STEPS: [Step; 10] = [
         },
         ..step(
             "lints of the tracers",
+            "clippy --package takt-board --features image,console,latency-tracers,function,tasks --lib --profile image \
+             --target x86_64-unknown-linux-gnu -- --deny warnings",
+        )
+    },
+    Step {
+        variables: Variables::ImageForOneCpu,
+        ..step(
+            "lints of an image for one CPU",
             "clippy --package takt-board --features image,console,latency-tracers,function,tasks --lib --profile image \
              --target x86_64-unknown-linux-gnu -- --deny warnings",
         )
@@ -236,6 +246,9 @@ impl Step {
             Variables::Image { has_functions } => {
                 command.envs(image::build::variables(has_functions))
             }
+            Variables::ImageForOneCpu => command
+                .envs(image::build::variables(true))
+                .env("TAKT_MAX_CPUS", "1"),
         };
         command
     }

@@ -19,7 +19,7 @@ use takt_tracer::{event, event_class};
 use crate::arch::divert_records::Arguments;
 use crate::arch::jump_label::{Key, keys};
 use crate::arch::{percpu, tsc};
-use crate::config::{MAX_CPUS, MAX_THREADS, MAX_TIMERS};
+use crate::config::{MAX_CPUS, MAX_THREADS, MAX_TIMERS, cpu_index};
 use crate::probe::events;
 use crate::thread::handle::Thread;
 use crate::trace_event_irqs_off;
@@ -149,7 +149,7 @@ pub(super) static CPUS: [OfCpu; MAX_CPUS] = [const {
 }; MAX_CPUS];
 
 fn this() -> &'static OfCpu {
-    &CPUS[percpu::cpu() % MAX_CPUS]
+    &CPUS[cpu_index(percpu::cpu())]
 }
 
 fn count(counter: &AtomicU32) {
@@ -195,7 +195,7 @@ impl OfCpu {
     }
 
     fn switches(&self, next: u8) {
-        let own = THREADS[percpu::cpu() % MAX_CPUS].load(Relaxed);
+        let own = THREADS[cpu_index(percpu::cpu())].load(Relaxed);
         let is_own = |tid: u8| own != 0 && Thread::of_handle(own).id() == tid;
         if let Some((start, duration)) = self.thread.end(self.now()) {
             count(&self.nr_threads);

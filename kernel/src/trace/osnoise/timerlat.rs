@@ -13,7 +13,7 @@ use takt_tracer::{event, event_class};
 
 use super::threads::{ENDS, get, has, names, reaches, start, stop};
 use crate::clock::{Instant, Nanos};
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
 use crate::soft_timer::{Expiry, Timer};
 use crate::thread::handle as thread;
@@ -66,7 +66,7 @@ fn begin() -> Result<(), Error> {
 
 /// In the timer's interrupt.
 fn expired(cpu: usize, expiry: Expiry) {
-    let instance = &INSTANCES[cpu % MAX_CPUS];
+    let instance = &INSTANCES[cpu_index(cpu)];
     let seqnum = instance.seqnum.load(Relaxed);
     let latency = expiry.at.cycles().wrapping_sub(expiry.deadline.cycles());
     trace_event_irqs_off!(timerlat, IRQ, seqnum, latency);
@@ -120,7 +120,7 @@ fn body(cpu: usize) {
 }
 
 fn run(cpu: usize, timer: &Timer) -> Result<(), Error> {
-    let instance = &INSTANCES[cpu % MAX_CPUS];
+    let instance = &INSTANCES[cpu_index(cpu)];
     let mut next = first(cpu);
     while !ENDS.load(Relaxed) {
         instance

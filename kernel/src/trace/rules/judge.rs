@@ -10,7 +10,7 @@ use takt_tracer::wire::event_of;
 use super::table::TAKT_RULES;
 use crate::arch::divert_records::Arguments;
 use crate::arch::{interrupts, percpu};
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::probe::events;
 #[cfg(feature = "function")]
 use crate::trace::function::events as functions;
@@ -52,7 +52,7 @@ fn tell_who_runs(id: u32, result: u32) {
         return;
     }
     let is_recorded = result & RECORDED != 0;
-    let is_untold = &IS_UNTOLD[percpu::cpu() % MAX_CPUS];
+    let is_untold = &IS_UNTOLD[cpu_index(percpu::cpu())];
     if is_recorded && is_untold.load(Relaxed) {
         control::tell_current_here();
     }

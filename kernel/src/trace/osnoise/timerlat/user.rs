@@ -6,7 +6,7 @@ use takt_tracer::control::osnoise::{Flag, Param};
 
 use super::{INSTANCES, Instance, THREAD, expired, first, following, timerlat};
 use crate::clock::Instant;
-use crate::config::MAX_CPUS;
+use crate::config::{MAX_CPUS, cpu_index};
 use crate::error::Error;
 use crate::task::timerlat::{self as tasks, Source};
 use crate::trace::osnoise::threads::{has, reaches, stop};
@@ -29,7 +29,7 @@ static SOURCE: Source = Source {
 static ACTIVATIONS: [AtomicU64; MAX_CPUS] = [const { AtomicU64::new(0) }; MAX_CPUS];
 
 fn place(cpu: usize) -> (&'static AtomicU64, &'static Instance) {
-    (&ACTIVATIONS[cpu % MAX_CPUS], &INSTANCES[cpu % MAX_CPUS])
+    (&ACTIVATIONS[cpu_index(cpu)], &INSTANCES[cpu_index(cpu)])
 }
 
 /// Threads of tasks may be measured from now on, if the tracer has none of its own.
