@@ -148,7 +148,7 @@ unsafe fn copy_by_words<T: Copy>(from: *const T) -> T {
 }
 
 impl Task {
-    /// A life begins in ring 3 at once, with interrupts off from here on if it has a budget.
+    /// A life begins in ring 3 at once, with interrupts off from here on.
     #[cold]
     #[inline(never)]
     fn begin_times(&self) {
@@ -200,9 +200,12 @@ impl Task {
     /// Its thread ends its life: nobody can send to it any more, and whoever has joined the thread finds how it ended.
     fn end(&self, ended: Ended) {
         timerlat::release();
+        self.end_watchdog();
         // SAFETY: the task's own thread.
         unsafe { *self.ended.get() = Some(ended) };
         self.port.close();
+        // That which was to end it where this has come first: the next life is not to have it.
+        let _ = self.take_pending();
         self.mask();
     }
 
@@ -218,9 +221,6 @@ impl Task {
     fn quit(&self, code: usize) -> ! {
         self.port.served.give_up();
         self.end_budget();
-        self.end_watchdog();
-        // If it has ended by itself.
-        let _ = self.take_pending();
         ring3::leave(&self.space);
         end(code)
     }

@@ -4,7 +4,7 @@ use spin::Once;
 use takt_abi::{Error, FaultKind};
 
 use super::object::{Task, all};
-use crate::arch::tsc;
+use crate::arch::{interrupts, tsc};
 use crate::clock::Nanos;
 use crate::config::MAX_TASKS;
 use crate::section;
@@ -28,20 +28,24 @@ pub fn set_machine_watchdog(number: usize, feed: fn()) {
 }
 
 impl Task {
-    /// A life begins: its watchdog has the whole time, if it has one.
+    /// A life begins in ring 3 at once: its watchdog has the whole time, if it has one. With interrupts off from here on, since what
+    /// stops the task changes where it goes on there.
     pub(super) fn begin_watchdog(&self) {
         if self.program.watchdog_nanos == 0 {
             return;
         }
-        self.end_watchdog();
         let number = self.number();
-        // SAFETY: it was disarmed, and nobody else makes it.
+        interrupts::disable();
+        // SAFETY: it was disarmed at the end of the life before, and nobody else makes it.
         unsafe { soft_timer::init(timer_of(number), bite, number) };
         self.wind();
     }
 
-    /// Its thread is done with it.
+    /// Its life ends: its thread is not to be stopped on the way to the next one.
     pub(super) fn end_watchdog(&self) {
+        if self.program.watchdog_nanos == 0 {
+            return;
+        }
         let mut section = section::own_thread();
         timers::cancel(&mut section, soft_timer::kernels(timer_of(self.number())));
         section.leave_quietly();

@@ -2,9 +2,11 @@
 
 use takt_abi::{Error, FaultKind};
 use takt_kernel::task::Ended;
+use takt_kernel::time::Nanos;
 use takt_tests::harness::{Failure, Outcome, print};
 use takt_tests::{check, check_eq, note, target_test};
 
+use crate::spread::{self, Asked, start_server};
 use crate::{CLIENT, KEEPER, SERVER, Started, VICTIM, start};
 
 /// What the tasks are told that they are.
@@ -13,6 +15,9 @@ const BORROWS: (usize, u64) = (SERVER.0, 22);
 /// A task with a budget of 200 µs in each millisecond, and one whose watchdog bites after 500 µs.
 const SPENDER: usize = 5;
 const WATCHED: usize = 7;
+
+/// What the server has to say then.
+const REVOKED: u64 = 1 << 32 | Error::Revoked as u64;
 
 /// Starts a task that lends its memory in this way.
 fn lend(task: usize, how: u32) -> Result<Started, Failure> {
@@ -87,6 +92,31 @@ target_test! {
         was_revoked(server)?;
         start(CLIENT, 6)?.succeeds()?;
         keeper.succeeds()
+    }
+
+    /// The same where they are on different CPUs, in each way.
+    fn the_death_of_a_lender_elsewhere_revokes(Stress) {
+        let asked = Asked::read()?;
+        let last = asked.cpus - 1;
+        for (first, last) in (0..asked.cpus).map(|it| (it, last)).chain([(last, 0)]) {
+            let keeper = start_server(KEEPER.0, KEEPER.1, 3, first, 60)?;
+            let server = start_server(BORROWS.0, BORROWS.1, 0, last, 30)?;
+            let lender = spread::start(WATCHED, LENDS, 6, first, 45)?;
+            let code = match &asked.end(lender, 1)? {
+                Ended::Stopped(fault) => fault.kind as u64,
+                Ended::Exited(code) => !code,
+            };
+            check_eq!(code, FaultKind::Watchdog as u64);
+            let told = asked.end(spread::start(CLIENT.0, LENDS, 9, 0, 40)?, 1)?;
+            // In real time it may not have come to it.
+            if asked.patience < Nanos::from_secs(1) {
+                check!(matches!(told, Ended::Exited(REVOKED)));
+            }
+            asked.succeed([spread::start(CLIENT.0, LENDS, 8, 0, 40)?, server], 1)?;
+            asked.succeed([spread::start(CLIENT.0, CLIENT.1, 6, 0, 40)?, keeper], 1)?;
+        }
+        note!("{} operations", asked.cpus + 1);
+        Ok(())
     }
 
     /// A budget that ends in the server.
