@@ -177,6 +177,7 @@ fn measure(
         "measured::deadlines_reach_user_space",
         "devices::interrupts_reach_drivers",
         "talk::events_are_cheap",
+        "lease::leases_are_short",
     ] {
         let words = format!("capture=off test={test}");
         let booted = folder.boot_with(&tasks, &words, |mut arguments| {
