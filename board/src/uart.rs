@@ -60,7 +60,7 @@ impl Registers {
 
     #[inline(always)]
     pub(crate) fn read(&self, register: u16) -> u8 {
-        // SAFETY: as above.
+        // SAFETY: a port of the UART, as in `write`, and reading one takes a byte at most.
         unsafe { Port::<u8>::new(self.base + register).read() }
     }
 

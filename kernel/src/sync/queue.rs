@@ -26,7 +26,7 @@ pub struct Queue<T, const N: usize> {
     receivers: Waiters,
 }
 
-// SAFETY: the ring changes inside a section only, and messages go from thread to thread.
+// SAFETY: `Queue::ring` wants a section with the kernel lock, which one CPU at a time has. Messages go from thread to thread.
 unsafe impl<T: Send, const N: usize> Sync for Queue<T, N> {}
 
 impl<T, const N: usize> Default for Queue<T, N> {

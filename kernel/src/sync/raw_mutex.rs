@@ -369,7 +369,7 @@ impl RawMutex {
         section.leave_quietly();
         if let Some(owner) = lends {
             core::hint::cold_path();
-            // As in `lock`.
+            // Those beyond the limit of a chain do not inherit (`config`).
             let _ = pi::walk(owner);
         }
     }

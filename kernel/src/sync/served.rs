@@ -64,7 +64,7 @@ impl RawMutex {
     pub(crate) fn check_and_lend(&self, is_taken: impl Fn() -> bool) -> Result<(), Error> {
         self.check(Long::Refused, is_taken)?;
         if let Some(owner) = self.owner() {
-            // As in `lock`.
+            // Those beyond the limit of a chain do not inherit (`config`).
             let _ = pi::walk(owner);
         }
         Ok(())

@@ -65,7 +65,7 @@ impl Task {
             let Some(mutex) = mutex else {
                 return Some(None);
             };
-            // As in `budget::take_back`.
+            // Whom it has called, and those behind, have nothing of its budget any more.
             if let Some(account) = kernel.thread(thread).account {
                 account.loan.fetch_add(1, Relaxed);
             }

@@ -147,6 +147,17 @@ pub(super) fn rows() -> Result<Rows> {
     })
 }
 
+/// Notes how far apart the averages are of what is measured among 10, 100 and 1,000 timers.
+fn spreads(values: &mut Values) {
+    for row in ["timer-random-insert", "timer-random-cancel"] {
+        let averages = [10, 100, 1000].map(|nr| values.get(&format!("{row}-{nr}")).copied());
+        let known = || averages.iter().flatten();
+        if let (Some(least), Some(most)) = (known().min(), known().max()) {
+            values.insert(format!("{row}-spread"), most - least);
+        }
+    }
+}
+
 /// Measures everything. `look` is shown the image that counts instructions, and what it says.
 fn measure(
     look: impl FnOnce(&Elf, &images::Folder, &[(String, u64)]) -> Result<()>,
@@ -162,6 +173,7 @@ fn measure(
     let rows = images::lines(&folder.boot_counting(&bench, |arguments| arguments)?.serial)?;
     look(&bench, &folder, &rows)?;
     values.extend(rows);
+    spreads(&mut values);
     sizes::of_image("image-full", &takt, &mut values)?;
     sizes::of_tracer("tracer-text", &takt, &mut values)?;
     sizes::of_image("image-minimal", &images::build("minimal")?, &mut values)?;

@@ -94,6 +94,12 @@ impl Round {
         self.accel == Accel::TcgIcount && self.cpus == 2 && self.is_first
     }
 
+    /// Of a machine with two CPUs in real time, the same with one: so many times as fast, or as slow, are two.
+    pub(super) fn with_one_cpu(&self) -> Option<Self> {
+        let is_two = self.accel == Accel::Tcg && self.cpus == 2;
+        is_two.then_some(Self { cpus: 1, ..*self })
+    }
+
     /// The boot, made of that of a test that boots alone. Who wants more operations has the time; virtual CPUs that share few
     /// of the host's get it.
     pub(super) fn boot<'b>(&self, boot: Boot<'b>) -> Boot<'b> {
@@ -112,9 +118,25 @@ impl Round {
     }
 }
 
+/// Operations a millisecond, of the notes of a test that says how many it made in how long.
+pub(super) fn rate(notes: &str) -> Option<f64> {
+    let (nr, rest) = notes.split_once(" operations in ")?;
+    let nr = nr.rsplit([' ', '(']).next()?.parse::<f64>().ok()?;
+    let millis = rest.split_once(" ms")?.0.parse::<f64>().ok()?;
+    (millis > 0.0).then_some(nr / millis)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_read_from_notes() {
+        let notes = " (3 lives) (2000 operations in 80 ms, 25 lives)";
+        assert_eq!(rate(notes), Some(25.0));
+        assert_eq!(rate(" (2000 operations in 0 ms)"), None);
+        assert_eq!(rate(" (100 operations)"), None);
+    }
 
     #[test]
     fn a_seed_is_tried_once_in_each_machine() {

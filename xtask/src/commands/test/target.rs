@@ -273,6 +273,9 @@ fn alone(image: &Elf, test: &Listed) -> Result<String> {
 fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     let words = round.words(&test.name);
     let boot = round.boot(boot(image, &words, test.kind));
+    if let Some(one) = round.with_one_cpu() {
+        return beside_one_cpu(image, test, &boot, one);
+    }
     if !round.counts_waits() {
         return judge(image, test, &boot);
     }
@@ -283,6 +286,18 @@ fn stressed(image: &Elf, test: &Listed, round: Round) -> Result<String> {
     let notes = judge(image, test, &Boot { plugin, ..boot })?;
     let waits = waits::describe(&log, &marks, &notes, test.name.starts_with("stress::"))?;
     Ok(notes + &waits)
+}
+
+/// Boots the stress with two CPUs in real time, and then with one: says what the ratio of their rates is, if it has one.
+fn beside_one_cpu(image: &Elf, test: &Listed, boot: &Boot<'_>, one: Round) -> Result<String> {
+    let notes = judge(image, test, boot)?;
+    let Some(rate) = stress::rate(&notes) else {
+        return Ok(notes);
+    };
+    let words = one.words(&test.name);
+    let alone = judge(image, test, &one.boot(self::boot(image, &words, test.kind)))?;
+    let ratio = stress::rate(&alone).map(|one| format!(" ({:.2} of one CPU's rate)", rate / one));
+    Ok(notes + &ratio.unwrap_or_default())
 }
 
 /// Boots what a test wants, and says whether it came to what it had to.
