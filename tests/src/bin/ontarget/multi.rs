@@ -221,8 +221,9 @@ target_test! {
         two_cpus()?;
         let peer = Builder::new("equal", PRIORITY)?.cpu(1).spawn(&STACKS[2], equal, 0)?;
         let thread = spawn_on(1, busy, 0)?;
+        // Each waits for the other CPU, which on a busy host takes until it has its turn there.
         for _ in 0..40 {
-            for _ in 0..500 {
+            for _ in 0..100 {
                 thread.suspend()?;
                 thread.resume()?;
             }
