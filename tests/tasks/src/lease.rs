@@ -10,6 +10,8 @@ use takt_user::{
     reply_and_receive, sleep_until, time,
 };
 
+use crate::raw::raw;
+
 /// What a message's first word asks the server for.
 mod ask {
     pub(super) const QUIT: u64 = 0;
@@ -52,20 +54,6 @@ fn data() -> u64 {
 fn now() -> u64 {
     // SAFETY: reads a counter.
     unsafe { _rdtsc() }
-}
-
-/// A call with four arguments; its result, and its value.
-fn raw(call: Call, [a, b, c, d]: [u64; 4]) -> [u64; 2] {
-    let (status, value);
-    // SAFETY: no memory is written but what the arguments say.
-    unsafe {
-        asm!(
-            "syscall",
-            inout("rax") call as u64 => status, inout("rsi") a => _, inout("rdx") b => value, in("r12") c, in("r13") d,
-            clobber_abi("sysv64"),
-        );
-    }
-    [status, value]
 }
 
 /// [`Call::CallLending`] with this list; the reply's first word.

@@ -10,6 +10,7 @@ mod harm;
 mod lease;
 mod measured;
 mod mix;
+mod raw;
 mod spread;
 
 use takt_user::abi::fault;

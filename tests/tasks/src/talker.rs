@@ -2,7 +2,8 @@
 #![no_std]
 #![no_main]
 
-use core::arch::asm;
+mod raw;
+
 use core::arch::x86_64::_rdtsc;
 
 use takt_user::abi::{Call, Error, MAX_LOG};
@@ -197,20 +198,5 @@ fn frame(at: u64, len: u64) {
 
 /// A call's result.
 fn call(call: Call, a: u64, b: u64) -> u64 {
-    let result;
-    // SAFETY: the kernel reads what they mean, if anything.
-    unsafe {
-        asm!(
-            "syscall",
-            inout("rax") call as u64 => result,
-            inout("rsi") a => _,
-            inout("rdx") b => _,
-            out("rcx") _, out("rdi") _, out("r8") _, out("r9") _, out("r10") _, out("r11") _,
-            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-            out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
-            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
-            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
-        );
-    }
-    result
+    raw::raw(call, [a, b, 0, 0])[0]
 }

@@ -42,40 +42,36 @@ pub trait Sink {
     /// Two extra words.
     #[inline(always)]
     fn rec16(word: usize, ab: u64) {
-        Self::rec_bytes(word, &[ab as u32, (ab >> 32) as u32], None);
+        Self::rec_bytes(word, &halves(ab), None);
     }
     /// Two extra words, with context.
     #[inline(always)]
     fn rec16_ctx(word: usize, ab: u64) {
-        Self::rec_bytes_ctx(word, &[ab as u32, (ab >> 32) as u32], None);
+        Self::rec_bytes_ctx(word, &halves(ab), None);
     }
     /// Three extra words.
     #[inline(always)]
     fn rec20(word: usize, ab: u64, c: u32) {
-        Self::rec_bytes(word, &[ab as u32, (ab >> 32) as u32, c], None);
+        let [a, b] = halves(ab);
+        Self::rec_bytes(word, &[a, b, c], None);
     }
     /// Three extra words, with context.
     #[inline(always)]
     fn rec20_ctx(word: usize, ab: u64, c: u32) {
-        Self::rec_bytes_ctx(word, &[ab as u32, (ab >> 32) as u32, c], None);
+        let [a, b] = halves(ab);
+        Self::rec_bytes_ctx(word, &[a, b, c], None);
     }
     /// Four extra words.
     #[inline(always)]
     fn rec24(word: usize, ab: u64, cd: u64) {
-        Self::rec_bytes(
-            word,
-            &[ab as u32, (ab >> 32) as u32, cd as u32, (cd >> 32) as u32],
-            None,
-        );
+        let ([a, b], [c, d]) = (halves(ab), halves(cd));
+        Self::rec_bytes(word, &[a, b, c, d], None);
     }
     /// Four extra words, with context.
     #[inline(always)]
     fn rec24_ctx(word: usize, ab: u64, cd: u64) {
-        Self::rec_bytes_ctx(
-            word,
-            &[ab as u32, (ab >> 32) as u32, cd as u32, (cd >> 32) as u32],
-            None,
-        );
+        let ([a, b], [c, d]) = (halves(ab), halves(cd));
+        Self::rec_bytes_ctx(word, &[a, b, c, d], None);
     }
     /// A time, of which the lower half is recorded where that does; with context. A ring decides it, knowing its own time; who does
     /// not know records all of it.
@@ -170,4 +166,10 @@ macro_rules! __ring_sink_fns {
             out_of_line($($text,)? word as u32 $(, $arg)*);
         }
     )*};
+}
+
+/// The two words of one, the lower half first.
+#[inline(always)]
+const fn halves(both: u64) -> [u32; 2] {
+    [both as u32, (both >> 32) as u32]
 }

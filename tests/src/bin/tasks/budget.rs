@@ -9,7 +9,7 @@ use takt_kernel::time::{Instant, Nanos, sleep_until};
 use takt_tests::harness::{Failure, Outcome};
 use takt_tests::{check, check_eq, note, target_test};
 
-use crate::spread::{self, Asked, start_server};
+use crate::spread::{self, Asked, lives};
 use crate::{CLIENT, KEEPER, SERVER, Started, start};
 
 /// Tasks with a budget of 200 µs in each millisecond, and the highest priority.
@@ -207,8 +207,8 @@ target_test! {
         let asked = Asked::read()?;
         for first in 0..asked.cpus {
             let last = asked.cpus - 1;
-            let supervisor = start_server(KEEPER.0, WATCHES.1, 0, first, 60)?;
-            let server = start_server(SERVER.0, SERVER.1, 0, last, 30)?;
+            let supervisor = lives(spread::start(KEEPER.0, WATCHES.1, 0, first, 60)?)?;
+            let server = lives(spread::start(SERVER.0, SERVER.1, 0, last, 30)?)?;
             LATEST.store(0, Relaxed);
             GOES_ON.store(true, Relaxed);
             let thread = Builder::new("keeps", 50)?.cpu(last).spawn(&STACK[0], keep_on, 0)?;
@@ -261,8 +261,8 @@ target_test! {
             let word = (asked.seed * 8 + game).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let cpu = |at: u32| (word.wrapping_shr(9 * at + 7) % asked.cpus as u64) as usize;
             let how = (word >> 48) << 16 | MILLIS << 8 | 4;
-            let supervisor = start_server(KEEPER.0, WATCHES.1, SERVER.0 as u64, cpu(0), 60)?;
-            let server = start_server(SERVER.0, SERVER.1, 0, cpu(1), 30)?;
+            let supervisor = lives(spread::start(KEEPER.0, WATCHES.1, SERVER.0 as u64, cpu(0), 60)?)?;
+            let server = lives(spread::start(SERVER.0, SERVER.1, 0, cpu(1), 30)?)?;
             let before = overruns(SPENDER) + overruns(STRICT);
             let started = [
                 spread::start(CLIENT.0, SPENDER.1, how, cpu(2), 40)?,

@@ -5,7 +5,7 @@ use takt_kernel::time::{Instant, Nanos};
 use takt_tests::harness::Failure;
 use takt_tests::{check, note, target_test};
 
-use crate::spread::{Asked, start, start_server};
+use crate::spread::{Asked, lives, start};
 use crate::{CLIENT, KEEPER, SERVER, VICTIM};
 
 /// A task with nothing but deadlines.
@@ -31,8 +31,8 @@ target_test! {
         // A number of 24 bits, and a seed of eight.
         let what = asked.operations.min(0xff_ffff) | (asked.seed & 0xff) << 24;
         let before = all()[VICTIM.0].generation();
-        let keeper = start_server(KEEPER.0, FUZZ_KEEPER, what, last / 2, 60)?;
-        let server = start_server(SERVER.0, FUZZ_SERVER, 0, last, 40)?;
+        let keeper = lives(start(KEEPER.0, FUZZ_KEEPER, what, last / 2, 60)?)?;
+        let server = lives(start(SERVER.0, FUZZ_SERVER, 0, last, 40)?)?;
         let observer = start(CLIENT.0, OBSERVES, 0, last, 20)?;
         let fuzzer = start(VICTIM.0, FUZZES, 0, last, 30)?;
         // Last, since whoever is started begins above all others.

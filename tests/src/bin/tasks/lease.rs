@@ -6,7 +6,7 @@ use takt_kernel::time::Nanos;
 use takt_tests::harness::{Failure, Outcome, print};
 use takt_tests::{check, check_eq, note, target_test};
 
-use crate::spread::{self, Asked, start_server};
+use crate::spread::{self, Asked, lives};
 use crate::{CLIENT, KEEPER, SERVER, Started, VICTIM, start};
 
 /// What the tasks are told that they are.
@@ -99,8 +99,8 @@ target_test! {
         let asked = Asked::read()?;
         let last = asked.cpus - 1;
         for (first, last) in (0..asked.cpus).map(|it| (it, last)).chain([(last, 0)]) {
-            let keeper = start_server(KEEPER.0, KEEPER.1, 3, first, 60)?;
-            let server = start_server(BORROWS.0, BORROWS.1, 0, last, 30)?;
+            let keeper = lives(spread::start(KEEPER.0, KEEPER.1, 3, first, 60)?)?;
+            let server = lives(spread::start(BORROWS.0, BORROWS.1, 0, last, 30)?)?;
             let lender = spread::start(WATCHED, LENDS, 6, first, 45)?;
             let code = match &asked.end(lender, 1)? {
                 Ended::Stopped(fault) => fault.kind as u64,

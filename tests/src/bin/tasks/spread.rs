@@ -69,22 +69,7 @@ impl Asked {
     }
 }
 
-/// Starts a task as something, on this CPU and with this priority; others can call it then. It must not end before that.
-pub(crate) fn start_server(
-    number: usize,
-    role: u64,
-    what: u64,
-    cpu: usize,
-    priority: u8,
-) -> Result<(usize, Thread), Failure> {
-    let started = start(number, role, what, cpu, priority)?;
-    while !all()[number].is_alive() {
-        sleep(Nanos::from_micros(10))?;
-    }
-    Ok(started)
-}
-
-/// The same with one that nobody has to reach: on another CPU its life may be over by now.
+/// Starts a task as something, on this CPU and with this priority. It may not live yet; on another CPU its life may be over by now.
 pub(crate) fn start(
     number: usize,
     role: u64,
@@ -95,6 +80,14 @@ pub(crate) fn start(
     let argument = role << 32 | what & 0xffff_ffff;
     let thread = task::start_on(number, argument, cpu, Some(priority))?;
     Ok((number, thread))
+}
+
+/// Waits until a task that was started lives, so that others can call it. It must not end before that.
+pub(crate) fn lives(started: (usize, Thread)) -> Result<(usize, Thread), Failure> {
+    while !all()[started.0].is_alive() {
+        sleep(Nanos::from_micros(10))?;
+    }
+    Ok(started)
 }
 
 thread_stack!(static STACKS: [16384; 3]);
@@ -125,8 +118,8 @@ target_test! {
         let asked = Asked::read()?;
         count_times(asked.seed % 2 == 1)?;
         let begin = Instant::now();
-        let lives = || all().iter().map(|it| u64::from(it.generation())).sum::<u64>();
-        let before = lives();
+        let nr_lives = || all().iter().map(|it| u64::from(it.generation())).sum::<u64>();
+        let before = nr_lives();
         const GAMES: u64 = 8;
         let nr = asked.operations / GAMES / 4;
         for game in 0..GAMES {
@@ -135,8 +128,8 @@ target_test! {
             let priority = |at: u64| 20 + (word.wrapping_shr(8 * at as u32 + 9) % 50) as u8;
             let what = nr | (word >> 56) << 24;
             let servers = [
-                start_server(KEEPER.0, HUB, 0, cpu(0), priority(0))?,
-                start_server(SERVER.0, NODE, 0, cpu(1), priority(1))?,
+                lives(start(KEEPER.0, HUB, 0, cpu(0), priority(0))?)?,
+                lives(start(SERVER.0, NODE, 0, cpu(1), priority(1))?)?,
             ];
             let clients = [
                 start(CLIENT.0, ASKS, what, cpu(2), priority(2))?,
@@ -146,7 +139,7 @@ target_test! {
             asked.succeed(servers, 0)?;
         }
         let millis = (Instant::now() - begin).to_nanos().get() / 1_000_000;
-        note!("{} operations in {millis} ms, {} lives", nr * 2 * GAMES, lives() - before);
+        note!("{} operations in {millis} ms, {} lives", nr * 2 * GAMES, nr_lives() - before);
         count_times(false)?;
         Ok(())
     }
@@ -154,7 +147,7 @@ target_test! {
     /// Instructions of both CPUs for a message to an idle one and its reply; under icount, where they take turns.
     fn calls_between_cpus_are_measured(Stress) {
         let asked = Asked::read()?;
-        let server = start_server(SERVER.0, SERVER.1, 0, asked.cpus - 1, 30)?;
+        let server = lives(start(SERVER.0, SERVER.1, 0, asked.cpus - 1, 30)?)?;
         let client = start(CLIENT.0, CLIENT.1, 4, 0, 40)?;
         let ended = asked.end(client, 1)?;
         asked.succeed([server], 1)?;
@@ -176,8 +169,8 @@ target_test! {
         let spinners = spinners(others)?;
         let nr = asked.operations.min(1_000) / 10;
         let servers = [
-            start_server(KEEPER.0, HUB, 0, others.min(2), 20)?,
-            start_server(SERVER.0, NODE, 0, others.min(1), 30)?,
+            lives(start(KEEPER.0, HUB, 0, others.min(2), 20)?)?,
+            lives(start(SERVER.0, NODE, 0, others.min(1), 30)?)?,
         ];
         let client = start(CLIENT.0, LENDS, nr, 0, 40)?;
         let result = asked.succeed([client], asked.operations);
