@@ -52,8 +52,11 @@ static TAKT_LOST_FRAMES: AtomicU32 = AtomicU32::new(0);
 static SEQUENCE: [[AtomicU32; MAX_CPUS]; 2] =
     [const { [const { AtomicU32::new(0) }; MAX_CPUS] }; 2];
 
-/// Looks for the console; says whether there is one.
+/// Looks for the console; says whether what is recorded is handed over. If the capture goes over COM1 it stays there.
 pub fn start() -> bool {
+    if has_port() {
+        return true;
+    }
     let mut console = CONSOLE.lock();
     if console.is_none() {
         // SAFETY: there is none yet, and the lock is held.

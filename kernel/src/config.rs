@@ -6,6 +6,8 @@
 //! never a panic. The status block, whose layout the host knows, has limits of its own (`takt_timerlat::stats`): an
 //! image with a workload and more CPUs or threads than those does not build.
 
+use crate::clock::Nanos;
+
 /// Reads a decimal number at compile time, or takes the default when the variable is not set.
 const fn number(text: Option<&str>, default: usize) -> usize {
     let Some(text) = text else { return default };
@@ -150,7 +152,11 @@ pub const STACK_TABLES: usize = number(option_env!("TAKT_STACK_TABLES"), 16);
 core::arch::global_asm!(".global takt_stack_tables", ".set takt_stack_tables, {}", const STACK_TABLES);
 
 /// Default quantum of round-robin threads.
-pub const RR_QUANTUM: crate::clock::Nanos = crate::clock::Nanos::from_millis(10);
+pub const RR_QUANTUM: Nanos = Nanos::from_millis(10);
+
+/// The shortest quantum: a shorter one counts as this. Its end is an interrupt and a switch, which have to leave most of it to
+/// the thread; else equals would only take turns, and nobody below them would ever run.
+pub const MIN_RR_QUANTUM: Nanos = Nanos::from_micros(20);
 
 /// Longest chain of mutexes along which priority is inherited.
 pub const MAX_PI_CHAIN: usize = takt_scheduler::pi::MAX_CHAIN;

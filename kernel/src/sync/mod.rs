@@ -10,6 +10,7 @@
 //!
 //! All are `const`-constructible statics. A waiting thread borrows the object, so it cannot go away meanwhile.
 
+pub(crate) mod held;
 pub(crate) mod mutex_state;
 pub(crate) mod pi;
 pub(crate) mod raw_mutex;

@@ -14,6 +14,8 @@ use crate::arch::percpu::CpuRef;
 use crate::clock::Instant;
 #[cfg(feature = "round-robin")]
 use crate::clock::Nanos;
+#[cfg(feature = "round-robin")]
+use crate::config::{MIN_RR_QUANTUM, RR_QUANTUM};
 use crate::cpus::is_smp;
 use crate::error::Error;
 use crate::other_cpu;
@@ -29,7 +31,7 @@ pub enum Policy {
     /// Runs until it waits or yields (`SCHED_FIFO`).
     Fifo,
     #[cfg(feature = "round-robin")]
-    /// Gives way after so long (`SCHED_RR`); [`Nanos::ZERO`] stands for [`RR_QUANTUM`](crate::config::RR_QUANTUM).
+    /// Gives way after so long (`SCHED_RR`), [`MIN_RR_QUANTUM`] at least; [`Nanos::ZERO`] stands for [`RR_QUANTUM`].
     RoundRobin(Nanos),
 }
 
@@ -182,8 +184,8 @@ impl Thread {
         if let Ok(t) = self.block(&mut section) {
             t.round_robin = 1;
             t.quantum = match quantum {
-                Nanos::ZERO => crate::config::RR_QUANTUM,
-                quantum => quantum,
+                Nanos::ZERO => RR_QUANTUM,
+                quantum => quantum.max(MIN_RR_QUANTUM),
             }
             .to_cycles()
             .get();

@@ -1,4 +1,12 @@
 //! Control of tracing: whether at all, on which CPUs, and the counters.
+//!
+//! # Another CPU's ring
+//! A CPU claims room in its own ring without a locked instruction. So nobody else changes how far a ring is used but while
+//! nothing is recorded: [`close`], [`forget`], and what frees or empties a [`snapshot`](super::snapshot). They wait for writes
+//! that began before, but not for one whose thread or CPU is held up longer than that, and nothing keeps another thread from
+//! starting to record meanwhile. Should such a write go on in the very instruction in which the ring is changed, two own the
+//! same bytes of it: records of that CPU are lost, and as many as follow may count as
+//! [`commit_overrun`](Counters::commit_overrun). Nothing but that ring's own memory is ever written to.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -145,7 +153,7 @@ pub fn buffer_size() -> usize {
 /// over still is. Recording pauses meanwhile, also while `each` is told of each CPU.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time; for other CPUs' rings see [above](self#another-cpus-ring).
 pub fn forget(mut each: impl FnMut(usize)) {
     paused(|| {
         for cpu in crate::cpus::bits(crate::cpus::online()) {
@@ -261,7 +269,7 @@ pub fn nr_full() -> u64 {
 /// If `cpu` is not below [`MAX_CPUS`].
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads, one at a time; for another CPU's ring see [above](self#another-cpus-ring).
 pub fn close(cpu: usize) -> Result<(), Error> {
     let ring = RingOf::new(cpu);
     if cpu != crate::arch::percpu::cpu() && ring.load(Word::Limit) != 0 {

@@ -19,6 +19,8 @@ use crate::error::Error;
 #[cfg(feature = "latency-tracers")]
 use crate::probe::places::Places;
 use crate::probe::ring::RingOf;
+use crate::sync::held::{Held, Right};
+use crate::sync::raw_mutex::RawMutex;
 
 /// A tracer: what is done when it is chosen and when another one is.
 pub(super) struct Tracer {
@@ -130,6 +132,15 @@ impl Tracer {
     }
 }
 
+/// The right to choose a tracer, and to switch events.
+enum OfTracer {}
+
+impl Right for OfTracer {
+    const MUTEX: &'static RawMutex = &CHOICE;
+}
+
+static CHOICE: RawMutex = RawMutex::new();
+
 /// A bit for each of the current tracer's events that is on for the tracer alone.
 #[unsafe(export_name = "TAKT_TRACER_EVENTS")]
 static OURS: AtomicU32 = AtomicU32::new(0);
@@ -159,11 +170,12 @@ pub(super) fn is_current(tracer: &Tracer) -> bool {
 ///
 /// # Errors
 /// What makes the current one impossible to stop now: it goes on then. What makes the other one impossible to start now: then
-/// none is the current one.
+/// none is the current one. Those of [`Mutex::lock`](crate::sync::Mutex::lock), if someone else is at it.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads that may block.
 pub(super) fn choose(tracer: &'static Tracer) -> Result<(), Error> {
+    let _choice = Held::<OfTracer>::wait()?;
     current().stop()?;
     set_current(&NONE);
     needed::set(&tracer.events);
@@ -188,15 +200,15 @@ pub(super) fn choose(tracer: &'static Tracer) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if it is a static key of the kernel's and no event; those of
-/// [`Mutex::lock`](crate::sync::Mutex::lock), if someone else rewrites code at the moment.
+/// [`Mutex::lock`](crate::sync::Mutex::lock), if someone else switches events, chooses a tracer or rewrites code at the moment.
 ///
 /// # Context
-/// Threads that may block, one at a time, and not beside [`set_tracer`](super::set_tracer). All CPUs stand still
-/// meanwhile, for a time in proportion to the number of trace points.
+/// Threads that may block. All CPUs stand still meanwhile, for a time in proportion to the number of trace points.
 pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
     if jump_label::is_no_event(id) {
         return Err(Error::InvalidArgument);
     }
+    let _choice = Held::<OfTracer>::wait()?;
     let tracer = current();
     if needed::has(id) {
         // What the tracer has on for itself is off meanwhile, so what is on afterwards is what was asked for, and the rest is
@@ -215,11 +227,12 @@ pub fn enable(id: u32, on: bool) -> Result<usize, Error> {
 ///
 /// # Errors
 /// [`Error::OutOfResources`] if there are not so many; [`Error::InvalidArgument`] while a tracer other than `nop` is
-/// chosen, or if it is none. Everything stays as it was then.
+/// chosen, or if it is none; those of [`enable`]. Everything stays as it was then.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads that may block.
 pub fn set_buffer_size(nr_subs: usize) -> Result<(), Error> {
+    let _choice = Held::<OfTracer>::wait()?;
     if nr_subs == 0 || !is_current(&NONE) {
         return Err(Error::InvalidArgument);
     }

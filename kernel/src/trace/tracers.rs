@@ -151,10 +151,11 @@ pub fn current_number() -> usize {
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] if there is none of that name, and what makes the current one impossible to stop now: it goes
-/// on then. What makes the other one impossible to start now: then `nop` is the current one.
+/// on then. What makes the other one impossible to start now: then `nop` is the current one. Those of
+/// [`Mutex::lock`](crate::sync::Mutex::lock), if someone else is at it.
 ///
 /// # Context
-/// Threads, one at a time.
+/// Threads that may block.
 pub fn set_tracer(name: &str) -> Result<(), Error> {
     let tracer = TRACERS
         .iter()

@@ -12,12 +12,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::jump_label::Writable;
 use super::{interrupts, percpu, proof};
-use crate::clock::Instant;
 use crate::compact::counted;
 use crate::config::MAX_CPUS;
 use crate::cpus::{self, GENERATION, STOPPED};
 use crate::error::Error;
-use crate::sync::raw_mutex::{Long, RawMutex};
+use crate::sync::held::{Held, Right};
+use crate::sync::raw_mutex::RawMutex;
 
 static TEXT: RawMutex = RawMutex::new();
 /// The flags that [`stop_others`] has kept, where that is asserted.
@@ -26,18 +26,13 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 /// The right to rewrite the kernel's text. While it is held no CPU may be started either, since one that begins cannot
 /// be stopped.
 pub struct Text {
-    /// Not `Send`: the owner is a thread.
-    _not_send: PhantomData<*const ()>,
+    _held: Held<OfText>,
 }
 
-impl Drop for Text {
-    /// Not inlined, since there are many who patch.
-    #[inline(never)]
-    fn drop(&mut self) {
-        // This thread owns it, so that cannot fail.
-        let result = TEXT.unlock();
-        debug_assert!(result.is_ok());
-    }
+enum OfText {}
+
+impl Right for OfText {
+    const MUTEX: &'static RawMutex = &TEXT;
 }
 
 impl Text {
@@ -48,12 +43,10 @@ impl Text {
     ///
     /// # Context
     /// Threads that may block.
-    #[inline(never)]
+    #[inline(always)]
     pub fn lock() -> Result<Self, Error> {
-        TEXT.lock(Instant::NEVER, Long::Refused)?;
-        Ok(Self {
-            _not_send: PhantomData,
-        })
+        let _held = Held::wait()?;
+        Ok(Self { _held })
     }
 
     /// Runs `patch` while every other CPU stands still and interrupts are off here.

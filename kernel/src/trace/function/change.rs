@@ -1,37 +1,42 @@
 //! Changing what functions are wanted for: one at a time, and all entries are patched to it.
 
-use core::marker::PhantomData;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::profile::{PROFILED, is_profiling};
 use super::set::{Filter, SharedFilter, WORDS};
 use super::stack_max::{self, MEASURED, is_stack_tracing};
 use super::state::{
-    CHANGE, CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, NOTRACE,
-    TRACED, Tracer, has_left_out, has_stack_trace,
+    CHOICE, FILTER, GRAPHED, HAS_PIDS, IS_BESIDE, IS_GRAPH_ON, IS_WANTED_BESIDE, NOTRACE, TRACED,
+    Tracer, has_left_out, has_stack_trace,
 };
 use super::{commands, entry, graph_thunk, hooks, thunk};
 use crate::arch::stop::Text;
-use crate::clock::Instant;
 use crate::compact::{counted, opaque};
 use crate::error::Error;
-use crate::sync::raw_mutex::Long;
+use crate::sync::held::{Held, Right};
+use crate::sync::raw_mutex::RawMutex;
 #[cfg(feature = "latency-tracers")]
 use crate::trace::latency;
 
 /// The right to change what is chosen.
 pub(super) struct Change {
-    /// Not `Send`: the owner is a thread.
-    _not_send: PhantomData<*const ()>,
+    _held: Held<OfChange>,
 }
 
+enum OfChange {}
+
+impl Right for OfChange {
+    const MUTEX: &'static RawMutex = &CHANGE;
+}
+
+/// Taken by whoever changes a choice or a set of functions.
+static CHANGE: RawMutex = RawMutex::new();
+
 impl Change {
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn begin() -> Result<Self, Error> {
-        CHANGE.lock(Instant::NEVER, Long::Refused)?;
-        Ok(Self {
-            _not_send: PhantomData,
-        })
+        let _held = Held::wait()?;
+        Ok(Self { _held })
     }
 
     /// Has everything be as it was chosen.
@@ -50,15 +55,6 @@ impl Change {
     pub(super) fn end_unheard(self) -> Result<(), Error> {
         follow();
         apply()
-    }
-}
-
-impl Drop for Change {
-    #[inline(never)]
-    fn drop(&mut self) {
-        // This thread owns it, so that cannot fail.
-        let result = CHANGE.unlock();
-        debug_assert!(result.is_ok());
     }
 }
 

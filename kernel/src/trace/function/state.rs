@@ -7,7 +7,6 @@ use super::set::SharedFilter;
 use crate::arch::percpu;
 use crate::config::MAX_FUNCTIONS;
 use crate::error::Error;
-use crate::sync::raw_mutex::RawMutex;
 
 /// What is recorded of functions.
 #[repr(u8)]
@@ -20,9 +19,6 @@ pub(super) enum Tracer {
 
 /// Who records.
 pub(super) static CHOICE: AtomicU8 = AtomicU8::new(Tracer::Nop as u8);
-
-/// Taken by whoever changes that or any of the sets below.
-pub(super) static CHANGE: RawMutex = RawMutex::new();
 
 /// What was chosen by [`set_filter`](super::set_filter) and [`set_notrace`](super::set_notrace). Nothing on the hot paths looks at them.
 pub(super) static FILTER: SharedFilter = SharedFilter::all();

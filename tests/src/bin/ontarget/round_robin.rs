@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use takt_kernel::config::MIN_RR_QUANTUM;
 use takt_kernel::sync::Semaphore;
 use takt_kernel::thread::count_times;
 use takt_kernel::time::{Instant, Nanos, sleep_until};
@@ -169,6 +170,19 @@ target_test! {
         let threads = [spawn_rr(0, RR, Nanos::MAX, fifo, 1)?, spawn_rr(1, RR, Nanos::MAX, fifo, 2)?];
         join(&threads)?;
         check_eq!(take(), [1, 11, 2, 12]);
+        Ok(())
+    }
+
+    /// However short a quantum is asked for, threads get on with it: it is the shortest that there is.
+    fn shortest_quantum(Shared) {
+        reset();
+        let threads = [spawn_rr(0, RR, Nanos::new(1), stretches, 0)?, spawn_rr(1, RR, Nanos::new(1), stretches, 1)?];
+        sleep_until(after_ms(10))?;
+        STOP.store(true, Relaxed);
+        join(&threads)?;
+        let (longest, shortest) = (LONGEST.load(Relaxed), SHORTEST.load(Relaxed));
+        let quantum = MIN_RR_QUANTUM.get();
+        check!(shortest >= quantum && longest <= quantum + 1_000, "stretches from {shortest} to {longest} ns");
         Ok(())
     }
 

@@ -7,11 +7,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use takt_kernel::config::{TRACE_NR_SUBS, TRACE_SUB_SIZE};
 use takt_kernel::irq::{self, Nmi};
 use takt_kernel::machine::{self, JumpEntry};
-use takt_kernel::time::{Cycles, Expiry, Instant, Timer};
+use takt_kernel::sync::Semaphore;
+use takt_kernel::thread::Builder;
+use takt_kernel::time::{Cycles, Expiry, Instant, Nanos, Timer};
 use takt_kernel::trace::rules::events::add_trigger;
 use takt_kernel::trace::{self, Event, Mode, events};
-use takt_kernel::{Error, trace_event, trace_marker};
+use takt_kernel::{Error, thread_stack, trace_event, trace_marker};
 use takt_tests::drained::{close, drain};
+use takt_tests::harness::PRIORITY;
 use takt_tests::worker::burn;
 use takt_tests::{check, check_eq, check_err, interrupt, note, target_test};
 use takt_tracer::rules::{Action, NewTrigger, UNLIMITED};
@@ -208,6 +211,27 @@ fn in_nmi(_: &Nmi) {
     }
 }
 
+thread_stack!(static CHOOSER: 16384);
+static ROUND: Semaphore = Semaphore::new(0, 1);
+static CHOSEN: Semaphore = Semaphore::new(0, 1);
+
+/// Has a tracer chosen for a while.
+fn choose_for_a_while(name: &str) -> Result<(), Error> {
+    trace::set_tracer(name)?;
+    burn(2_000_000);
+    trace::set_tracer("nop")
+}
+
+/// Does so in each round.
+fn chooser(rounds: usize) {
+    for _ in 0..rounds {
+        let done = ROUND.take().and_then(|()| choose_for_a_while("irqsoff"));
+        if done.and_then(|()| CHOSEN.give()).is_err() {
+            break;
+        }
+    }
+}
+
 target_test! {
     /// A trace point is an instruction without effect while its event is off, a jump while it is on, and the instruction
     /// again.
@@ -263,6 +287,23 @@ target_test! {
         check!(first_bytes() != before);
         switch(false)?;
         check_eq!(first_bytes(), before);
+        Ok(())
+    }
+
+    /// Two threads that choose tracers at the same time leave nothing switched on when they have come to the end.
+    fn choosing_beside_another_cpu(TwoCpus) {
+        const ROUNDS: usize = 100;
+        check_eq!(takt_board::smp::start(2), 2);
+        end();
+        let before = first_bytes();
+        let other = Builder::new("chooser", PRIORITY)?.cpu(1).spawn(&CHOOSER, chooser, ROUNDS)?;
+        for round in 0..ROUNDS {
+            ROUND.give()?;
+            choose_for_a_while("wakeup")?;
+            CHOSEN.take_until(Instant::after(Nanos::from_secs(5)))?;
+            check_eq!((round, first_bytes()), (round, before));
+        }
+        other.join(Instant::NEVER)?;
         Ok(())
     }
 
