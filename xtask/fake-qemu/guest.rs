@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
+use takt_guest::Elf;
+use takt_guest::rtt;
 use takt_timerlat::stats::histogram::Histogram;
 use takt_timerlat::stats::{
     CpuStatus, LatencyStats, Measure, RunState, SlotStats, Status, StopReason, ThreadInfo,
@@ -15,8 +17,6 @@ use takt_timerlat::stats::{
 };
 use takt_tracer::ring::Word;
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader};
-use xtask::guest::rtt;
-use xtask::image::Elf;
 
 use crate::arguments::Arguments;
 use crate::sub_buffer;

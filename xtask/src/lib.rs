@@ -6,19 +6,15 @@
 //! | [`analysis`] | what latencies consist of |
 //! | [`attach`] | runs of other machines, over a serial line |
 //! | [`cli`] | flags, their units and defaults |
-//! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`image`] | building the kernel image and reading its ELF file |
 //! | [`media`] | what real machines boot from |
 //! | [`qemu`] | command line, process, accelerator, the shared RAM file |
-//! | [`guest`] | reading what a guest has written: its image, memory, log and trace |
 //! | [`run`] | one run: monitoring it, its end, its capture and its folder |
 //! | [`report`] | the results as text, JSON and CSV |
 //! | [`budget`] | latencies, costs and sizes beside their budgets |
 //! | [`sweep`] | the exact worst case: an interrupt at every instruction |
 //! | [`tracefs`] | the tracer of a running guest as files: `tracefs shell`, `tracefs mount` |
 //! | [`history`] | what is kept of every run |
-//! | [`input`] | reading files that anybody may have put there |
-//! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`compare`] | another system in the same QEMU, measured beside ours |
 //! | [`commands`] | one module for each command |
 //!
@@ -45,35 +41,19 @@ pub mod export;
 pub mod history;
 pub mod image;
 pub mod media;
-pub mod named;
 pub mod osnoise;
-pub mod output;
 pub mod prove;
 pub mod qemu;
 pub mod report;
 pub mod response;
 pub mod run;
-pub mod schema;
-pub mod setup;
 pub mod sweep;
-mod tool;
 pub mod tracefs;
-
-pub use takt_base::{input, paths, term};
-pub use takt_guest as guest;
 
 use std::process::ExitCode;
 
 use run::signals::Interrupted;
-
-/// Exit code of an error, whatever it was.
-pub const EXIT_ERROR: u8 = 1;
-
-/// Exit code where a threshold or a budget was exceeded.
-pub const EXIT_THRESHOLD: u8 = 2;
-
-/// Exit code where the user ended it: what a shell says of a command that SIGINT has ended.
-pub const EXIT_INTERRUPTED: u8 = 130;
+use takt_base::{EXIT_ERROR, EXIT_INTERRUPTED, term};
 
 /// Parses the command line, does what it says and gives the exit code.
 #[must_use]

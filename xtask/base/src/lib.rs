@@ -4,6 +4,10 @@
 //! |---|---|
 //! | [`input`] | reading files that anybody may have put there |
 //! | [`paths`] | where things are |
+//! | [`output`] | writing results: to stdout, to a file, to a folder |
+//! | [`named`], [`schema`], [`units`] | names of values, of files, sets of CPUs and spans of time |
+//! | [`tool`], [`qemu`] | programs of the system |
+//! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`term`] | the terminal: errors with advice, notes, what a guest has written |
 #![forbid(unsafe_code)]
 #![deny(
@@ -12,7 +16,24 @@
     reason = "`term` writes what can fail: into a closed pipe, onto a full disk"
 )]
 
-pub mod input;
-pub mod paths;
 #[macro_use]
 pub mod term;
+
+pub mod input;
+pub mod named;
+pub mod output;
+pub mod paths;
+pub mod qemu;
+pub mod schema;
+pub mod setup;
+pub mod tool;
+pub mod units;
+
+/// Exit code of an error, whatever it was.
+pub const EXIT_ERROR: u8 = 1;
+
+/// Exit code where a threshold or a budget was exceeded.
+pub const EXIT_THRESHOLD: u8 = 2;
+
+/// Exit code where the user ended it: what a shell says of a command that SIGINT has ended.
+pub const EXIT_INTERRUPTED: u8 = 130;

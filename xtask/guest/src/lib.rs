@@ -10,22 +10,32 @@
 //! | [`rtt`], [`rings`] | the log and the trace in it that were not sent yet |
 //! | [`frames`] | the stream that a guest sends |
 //! | [`log`](mod@log), [`trace`] | both of them decoded |
+//! | [`patterns`], [`functions`] | which events and functions of an image a pattern means |
+//! | [`words`], [`options`], [`syntax`] | what a user types: the kernel's command line, `trace_options`, `tracefs shell` |
+//! | [`disassembly`], [`place`] | instructions: as text, and where they stand |
 #![forbid(unsafe_code)]
 
+pub mod disassembly;
 pub mod elf;
 pub mod events;
 pub mod frames;
+pub mod functions;
 pub mod log;
 pub mod names;
+pub mod options;
+pub mod patterns;
 pub mod percpu;
+pub mod place;
 pub mod ram;
 pub mod rings;
 pub mod rtt;
 pub mod signature;
 pub mod stacks;
 pub mod symbolize;
+pub mod syntax;
 pub mod tasks;
 pub mod trace;
+pub mod words;
 
 pub use elf::Elf;
 pub use ram::Ram;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use xtask::schema;
+use takt_base::schema;
 
 /// Schema that is read.
 const SCHEMA: &str = "takt.bench/1";

@@ -32,8 +32,8 @@ pub mod stats;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use takt_base::term::{self, WithHelp};
 use xtask::cli::Command;
-use xtask::term::{self, WithHelp};
 
 /// Parses the command line, which is that of `cargo xtask`, does what it says and gives the exit code.
 #[must_use]
@@ -50,6 +50,6 @@ pub fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         term::print_error(&error);
-        ExitCode::from(xtask::EXIT_ERROR)
+        ExitCode::from(takt_base::EXIT_ERROR)
     })
 }

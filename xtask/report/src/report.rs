@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use takt_base::output;
+use takt_base::paths;
+use takt_base::term;
+use takt_base::term::WithHelp;
 use xtask::analysis;
 use xtask::cli::Report as Flags;
-use xtask::output;
-use xtask::paths;
-use xtask::term;
-use xtask::term::WithHelp;
 
 use crate::bench::Bench;
 use crate::page::{self, Reported};

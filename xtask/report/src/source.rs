@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use serde_json::Value;
+use takt_base::paths;
+use takt_base::term::WithHelp;
 use xtask::analysis::{self, Analysis};
 use xtask::history::{Configuration, Setup};
-use xtask::paths;
 use xtask::report::record::RunRecord;
 use xtask::report::{Buckets, Run, json, load};
 use xtask::run::folder;
-use xtask::term::WithHelp;
 
 use crate::history::{open_named, select};
 

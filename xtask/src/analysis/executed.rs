@@ -8,7 +8,7 @@ use super::marks::{Mark, Marks};
 use super::window::Activation;
 use crate::counted::log::Event;
 use crate::counted::turns::Turns;
-use crate::sweep::analysis::Kind;
+use takt_guest::place::Kind;
 
 /// A stretch of a CPU's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

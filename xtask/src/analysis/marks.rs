@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, MemorySize, Mnemonic, Register};
 
-use crate::image::Elf;
+use takt_guest::Elf;
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

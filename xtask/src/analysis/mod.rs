@@ -31,14 +31,14 @@ use samples::{Sample, Samples};
 use takt_tracer::decode::TraceFile;
 use window::Activation;
 
-use crate::guest::trace::Decoder;
-use crate::output;
 use crate::report::Run;
 use crate::report::load::Facts;
 use crate::run::signals::Watch;
 use crate::run::{folder, recorded};
-use crate::sweep::names::Names;
-use crate::term;
+use takt_base::output;
+use takt_base::term;
+use takt_guest::place::Names;
+use takt_guest::trace::Decoder;
 
 /// How many of the worst activations are looked at.
 pub const NR_WORST: usize = 10;

@@ -10,9 +10,9 @@ use super::causes::{Cause, Piece};
 use super::executed::{Executed, LockWait, Span};
 use super::rows::{Breakdown, Group, Part, rows};
 use super::window::{Activation, Kind as Event};
-use crate::guest::stacks::Stack;
-use crate::sweep::analysis::Kind;
-use crate::sweep::names::{Names, Place};
+use takt_guest::place::Kind;
+use takt_guest::place::{Names, Place};
+use takt_guest::stacks::Stack;
 
 /// A stretch with interrupts or preemption off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,14 +18,16 @@ use super::executed::Executed;
 use super::marks::Marks;
 use crate::counted::Plugin;
 use crate::counted::log::{Event, Log};
-use crate::guest::{self, stacks, stacks::Stack};
-use crate::image::Elf;
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served, pipe};
+
+use crate::qemu::{Accel, GuestExit, Machine, Process, Served, pipe};
 use crate::report::Run;
 use crate::run::collect::Results;
 use crate::run::folder;
 use crate::run::hits::Hits;
 use crate::run::signals::{Watch, Wish};
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::stacks::{self, Stack};
 
 /// Events of the log that are kept, the last ones: some million instructions.
 const ROOM: usize = 2 << 20;
@@ -70,7 +72,7 @@ pub fn run(dir: &Path, run: &Run, elf: &Elf, watch: &mut Watch) -> Result<Counte
         GuestExit::Threshold,
         watch,
     )?;
-    let results = Results::read(&guest::status(elf, &counted.ram)?)?;
+    let results = Results::read(&takt_guest::status(elf, &counted.ram)?)?;
     ensure!(
         results.stop_record() == record.stop,
         "the run was repeated and was another one"
@@ -106,7 +108,7 @@ pub fn boot(
     let log = scratch.path().join("executed");
     let hits = Hits::new(scratch.path())?;
     // An image that measures nothing has none.
-    let status = guest::status(elf, &ram).ok();
+    let status = takt_guest::status(elf, &ram).ok();
     let (events, stacks) = pipe::read_along(&log, read, || {
         let messages = scratch.path().join(folder::MESSAGES);
         let mut process = Process::start_with(
@@ -116,7 +118,7 @@ pub fn boot(
         )?;
         // The first one that counts ends the run; others may come before it is over.
         let look = || {
-            let is_stopped = guest::status(elf, &ram)?.stop()?.is_some();
+            let is_stopped = takt_guest::status(elf, &ram)?.stop()?.is_some();
             Ok((!is_stopped).then(|| stacks::all(elf, &ram)))
         };
         let (exit, stacks) = along(&hits, look, || {

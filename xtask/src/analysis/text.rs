@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::causes::Cause;
 use super::rows::{Breakdown, Group, Row};
-use crate::term::printable;
+use takt_base::term::printable;
 
 /// Columns of a row up to its time.
 const NAME: usize = 44;

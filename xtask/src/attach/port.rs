@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::termios::{self, ControlModes, OptionalActions};
 
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// How long a read waits.
 const TICK: Duration = Duration::from_millis(50);

@@ -14,11 +14,12 @@ use takt_tracer::wire::line::{
 };
 use takt_tracer::wire::{CHANNEL_LOG, CHANNEL_TRACE, FrameHeader, VERSION};
 
-use crate::qemu::Ram;
+use crate::media;
 use crate::run::folder::SERIAL;
-use crate::run::frames::Damage;
-use crate::term::{WithHelp, printable};
-use crate::{media, paths};
+use takt_base::paths;
+use takt_base::term::{WithHelp, printable};
+use takt_guest::Ram;
+use takt_guest::frames::Damage;
 
 /// Longest payload but for a sub-buffer's: a command line.
 const MAX_PAYLOAD: u32 = HELLO_HEAD as u32 + (4 << 10);

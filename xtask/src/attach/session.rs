@@ -11,15 +11,15 @@ use takt_tracer::wire::line::{CHANNEL_END, CHANNEL_HELLO, STOP};
 
 use super::port::{Device, Port};
 use super::receiver::{News, Receiver, is_plausible};
-use crate::guest;
-use crate::image::Elf;
 use crate::qemu::GuestExit;
 use crate::run::RunConfig;
-use crate::run::frames::{Damage, FrameReader};
 use crate::run::live::Live;
 use crate::run::monitor::{Ending, Outcome, SILENCE};
 use crate::run::signals::{Interrupted, Watch, Wish};
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
+use takt_guest;
+use takt_guest::Elf;
+use takt_guest::frames::{Damage, FrameReader};
 
 /// A machine that runs says who it is every second.
 const GREETED_WITHIN: Duration = Duration::from_secs(5);
@@ -240,7 +240,7 @@ impl Session<'_> {
     /// Shows the figures.
     fn show(&self, view: Option<&Live>, receiver: &Receiver) -> Result<()> {
         let Some(view) = view else { return Ok(()) };
-        let status = guest::status(self.elf, receiver.ram())?;
+        let status = takt_guest::status(self.elf, receiver.ram())?;
         let Some(head) = status.head()? else {
             return Ok(());
         };

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::file::{Budget, Functions};
-use crate::output;
+use takt_base::output;
 
 /// Schema of what is found, as JSON.
 pub const SCHEMA: &str = "takt.budget-check/1";

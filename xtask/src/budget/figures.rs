@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::file::Functions;
 use crate::prove::Proof;
-use crate::sweep::analysis::Kind;
 use crate::sweep::document::{Document, Stretch};
+use takt_guest::place::Kind;
 
 /// The figures of a sweep: latencies and lengths by workload, the longest sections, and what the paths consist of.
 #[must_use]

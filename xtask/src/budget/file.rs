@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use takt_tracer::wire;
 
-use crate::output::write_whole;
-use crate::term::WithHelp;
+use takt_base::output::write_whole;
+use takt_base::term::WithHelp;
 
 /// Its name, at the top of the workspace.
 pub const FILE: &str = "takt.budget.toml";

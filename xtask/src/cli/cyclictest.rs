@@ -9,9 +9,10 @@ use takt_timerlat::config::{Load, Policy};
 
 use super::foreign;
 use super::latency_run::LatencyRun;
-use super::units::{CpuSet, micros, micros_or_none, time};
+use super::units::{micros, micros_or_none, time};
 use super::values::{AccelChoice, named};
 use super::{Cli, Command};
+use takt_base::units::CpuSet;
 
 /// What cyclictest measures, where it differs from timerlat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,9 @@ use takt_tracer::control::Tracer;
 use super::actions::{Action, TRACE_FILE, at_end};
 use super::cyclictest::Cyclic;
 use super::foreign;
-use super::units::{CpuSet, micros, priority, time};
+use super::units::{micros, priority, time};
 use super::values::{AccelChoice, named};
+use takt_base::units::CpuSet;
 
 /// Flags of `latency-run`.
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use takt_base::units::CpuSet;
 
 pub use actions::Action;
 pub use app::{New, Runner, TestWords};
@@ -37,11 +38,10 @@ pub use report::{
     HistoryPrune, HistoryShow, Metric, Report,
 };
 pub use tracefs::{Guest, Mount, Shell, Tracefs, TracefsCommand};
-pub use units::{CpuSet, format_ns};
 pub use values::{AccelChoice, Format};
 
 use crate::run::console::Line;
-use crate::{EXIT_ERROR, term};
+use takt_base::{EXIT_ERROR, term};
 
 /// Builds, boots, measures and reads Takt.
 #[derive(Debug, Parser)]

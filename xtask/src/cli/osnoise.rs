@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use takt_timerlat::config::Load;
 
 use super::foreign;
-use super::units::{CpuSet, micros, positive_time};
+use super::units::{micros, positive_time};
 use super::values::named;
+use takt_base::units::CpuSet;
 
 /// Flags of `osnoise`.
 #[derive(Debug, Args)]

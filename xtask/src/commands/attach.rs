@@ -12,9 +12,8 @@ use takt_timerlat::stats::machine::Machine;
 use super::latency_run::{self, Shown};
 use crate::attach::{Greeting, Image, Receiver, Session, Taken};
 use crate::cli::{Attach, Parts};
-use crate::guest;
 use crate::history::Setup;
-use crate::image::{Elf, Recipe};
+use crate::image::Recipe;
 use crate::qemu::Accel;
 use crate::qemu::accel::Selected;
 use crate::report::Buckets;
@@ -28,8 +27,11 @@ use crate::run::conclude::{Facts, conclude};
 use crate::run::config::event_ids;
 use crate::run::demux::{CaptureCount, FileFacts, Rest, demux};
 use crate::run::monitor::Ending;
-use crate::run::{Finished, RunConfig, RunFolder, boot, folder, last_words, provenance, words};
-use crate::{EXIT_ERROR, EXIT_INTERRUPTED, image, output, paths, term};
+use crate::run::{Finished, RunConfig, RunFolder, boot, folder, last_words, provenance};
+use takt_base::{EXIT_ERROR, EXIT_INTERRUPTED, output, paths, term};
+use takt_guest;
+use takt_guest::Elf;
+use takt_guest::words;
 
 /// The sound frames of trace and log, until they are in files of their own.
 const CAPTURE: &str = "capture.bin";
@@ -247,9 +249,9 @@ fn judge(
     mut facts: Facts,
 ) -> Result<(crate::report::Run, Option<String>)> {
     let greeting = greeting(dir, receiver)?;
-    let known = words::known(&image::events::table(elf)?);
+    let known = words::known(&takt_guest::events::table(elf)?);
     let config = RunConfig::from_cmdline(&greeting.command_line, &known);
-    let results = Results::read(&guest::status(elf, receiver.ram())?)
+    let results = Results::read(&takt_guest::status(elf, receiver.ram())?)
         .context("the machine's results cannot be read")?;
     let nr_cpus = greeting.nr_cpus.max(config.smp.into());
     let capture = apart(elf, dir, receiver, taken, nr_cpus)?;
@@ -259,7 +261,7 @@ fn judge(
         outcome: &taken.outcome,
         results: &results,
         capture: &capture,
-        log_dropped: guest::dropped_log(elf, receiver.ram())?,
+        log_dropped: takt_guest::dropped_log(elf, receiver.ram())?,
         hits: 0,
     };
     let last_words = evidence

@@ -11,12 +11,13 @@ use super::bench;
 use crate::budget::file::{FILE, Functions};
 use crate::budget::{Budget, compare, figures};
 use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand, BudgetFlags};
-use crate::image::{Elf, Recipe};
+use crate::image::Recipe;
 use crate::run::provenance;
 use crate::sweep::What;
 use crate::sweep::document::Document;
-use crate::term::WithHelp;
-use crate::{EXIT_THRESHOLD, input, output, paths, setup, term};
+use takt_base::term::WithHelp;
+use takt_base::{EXIT_THRESHOLD, input, output, paths, setup, term};
+use takt_guest::Elf;
 
 /// Everything that has a budget.
 type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::cli::Build;
 use crate::image::{Recipe, lean};
-use crate::output;
+use takt_base::output;
 
 /// Builds an image and prints where it is.
 pub(super) fn run(flags: &Build) -> Result<ExitCode> {

@@ -16,8 +16,9 @@ use console::style;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::paths::{self, cargo};
-use crate::{image, output};
+use crate::image;
+use takt_base::output;
+use takt_base::paths::{self, cargo};
 
 /// Steps at the same time.
 const LANES: usize = 2;

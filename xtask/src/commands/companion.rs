@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::setup::build::{Package, Profile, bring_up_to_date};
+use takt_base::setup::build::{Package, Profile, bring_up_to_date};
 
 const PACKAGE: Package = Package {
     name: "takt-report",

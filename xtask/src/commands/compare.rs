@@ -25,7 +25,7 @@ use crate::report::text::Detail;
 use crate::run::execute::Finished;
 use crate::run::signals::Interrupted;
 use crate::run::{RunConfig, RunFolder, folder};
-use crate::{output, paths, setup, term};
+use takt_base::{output, paths, setup, term};
 
 /// More activations than this take Linux hours.
 const MAX_ACTIVATIONS: u64 = 200_000;

@@ -12,8 +12,8 @@ use crate::report::cyclictest::Each;
 use crate::report::{Verdict, cyclictest, text};
 use crate::run::RunConfig;
 use crate::run::follow::OnCycle;
-use crate::term::write_stderr;
-use crate::{output, paths};
+use takt_base::term::write_stderr;
+use takt_base::{output, paths};
 
 /// Runs a measurement.
 pub(super) fn run(flags: &Cyclictest) -> Result<ExitCode> {

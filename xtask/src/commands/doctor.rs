@@ -9,15 +9,15 @@ use crate::cli::AccelChoice;
 use crate::counted::plugin::check_qemu;
 use crate::image::Recipe;
 use crate::image::build::TARGET;
-use crate::output;
-use crate::paths::which;
 use crate::qemu::accel;
 use crate::qemu::command::RAM_MIB;
-use crate::qemu::ram::free_bytes;
 use crate::qemu::{self, Accel};
 use crate::run::probe;
-use crate::setup;
-use crate::setup::packages::{Manager, has_sudo, is_root};
+use takt_base::output;
+use takt_base::paths::which;
+use takt_base::setup;
+use takt_base::setup::packages::{Manager, has_sudo, is_root};
+use takt_guest::ram::free_bytes;
 
 /// The state of one thing.
 enum State {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::Functions as Flags;
-use crate::image::functions::{Functions, Selection};
-use crate::image::{Elf, Recipe};
-use crate::output;
+use crate::image::Recipe;
+use takt_base::output;
+use takt_guest::Elf;
+use takt_guest::functions::{Functions, Selection};
 
 /// Prints what ftrace's `available_filter_functions` shows, or the part of it that is asked for.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

@@ -10,13 +10,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::Image;
 use crate::image::build::CONSOLE_ELSEWHERE;
 use crate::image::elsewhere::Elsewhere;
-use crate::image::{Elf, Recipe, elsewhere};
+use crate::image::{Recipe, elsewhere};
+use crate::media;
 use crate::media::disk::{Disk, System};
 use crate::media::flash::{Step, flash};
 use crate::media::{Contents, iso, netdir, strip};
-use crate::run::words;
-use crate::term::WithHelp;
-use crate::{input, media, output, paths, setup, term};
+use takt_base::term::WithHelp;
+use takt_base::{input, output, paths, setup, term};
+use takt_guest::Elf;
+use takt_guest::words;
 
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {

@@ -16,7 +16,7 @@ use crate::cli::{AccelChoice, Action, LatencyRun, Parts};
 use crate::counted::Plugin;
 use crate::counted::plugin::check_qemu;
 use crate::history::{Entry, Setup, store};
-use crate::image::{Elf, Recipe, tasks};
+use crate::image::{Recipe, tasks};
 use crate::qemu::accel::{self, Selected};
 use crate::qemu::{Accel, Machine};
 use crate::report::hist::Canvas;
@@ -26,10 +26,12 @@ use crate::run::execute::{self, Finished};
 use crate::run::follow::OnCycle;
 use crate::run::hits::Moment;
 use crate::run::signals::Watch;
-use crate::run::{Plan, RunConfig, events, folder, probe, provenance, words};
-use crate::term::WithHelp;
+use crate::run::{Plan, RunConfig, folder, probe, provenance};
 use crate::tracefs::launch::CONTROL_NS;
-use crate::{output, paths, setup, term};
+use takt_base::term::WithHelp;
+use takt_base::{output, paths, setup, term};
+use takt_guest::Elf;
+use takt_guest::{patterns, words};
 
 /// Runs a measurement, or reports on an earlier one.
 pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
@@ -113,7 +115,7 @@ pub(super) fn measure(
     }
     let (elf, build_s) = image(flags, &config)?;
     if flags.auto.or(flags.aa_only).is_some() && !flags.event.is_empty() {
-        config.add_analysed_events(&words::known(&crate::image::events::table(&elf)?));
+        config.add_analysed_events(&words::known(&takt_guest::events::table(&elf)?));
     }
     let event_ids = event_ids(&config, &elf)?;
     let words = execute::with_words(config.tracer_keys(&elf)?, &words(flags, &elf)?);
@@ -271,8 +273,8 @@ fn words(flags: &LatencyRun, elf: &Elf) -> Result<String> {
 }
 
 fn event_ids(config: &RunConfig, elf: &Elf) -> Result<Vec<u32>> {
-    let table = crate::image::events::table(elf)?;
-    events::resolve(&config.events, &words::known(&table))
+    let table = takt_guest::events::table(elf)?;
+    patterns::resolve(&config.events, &words::known(&table))
 }
 
 /// Says what would be done.

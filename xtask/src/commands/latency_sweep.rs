@@ -10,16 +10,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use takt_timerlat::sweep::{SweepBlock, find};
 
 use crate::cli::LatencySweep;
-use crate::image::signature::Signature;
-use crate::image::symbolize::{SymbolNames, without_hash};
-use crate::image::{Elf, Recipe};
+use crate::image::Recipe;
 use crate::run::signals::{Watch, Wish};
-use crate::run::{events, folder, provenance, words};
+use crate::run::{folder, provenance};
 use crate::sweep::document::{self, Document};
 use crate::sweep::work::{Shard, jobs};
 use crate::sweep::{self, Folder, Plan, Progress, SweepConfig, What, text};
-use crate::term::{Help, WithHelp};
-use crate::{EXIT_ERROR, output, paths, setup, term};
+use takt_base::term::{Help, WithHelp};
+use takt_base::{EXIT_ERROR, output, paths, setup, term};
+use takt_guest::Elf;
+use takt_guest::signature::Signature;
+use takt_guest::symbolize::{SymbolNames, without_hash};
+use takt_guest::{patterns, words};
 
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
@@ -122,12 +124,12 @@ fn open(flags: &LatencySweep) -> Result<Folder> {
     }
     let elf = image(flags)?;
     elf.symbol(SweepBlock::SYMBOL)?;
-    let table = crate::image::events::table(&elf)?;
+    let table = takt_guest::events::table(&elf)?;
     let config = SweepConfig {
         window_ns: flags.window,
         step: flags.step,
         priority: flags.priority,
-        event_ids: events::resolve(&flags.events, &words::known(&table))?,
+        event_ids: patterns::resolve(&flags.events, &words::known(&table))?,
         words: words::translate(&flags.append, &elf)?.line,
         ..SweepConfig::new(what(flags, &elf)?, &elf)
     };

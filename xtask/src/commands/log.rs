@@ -10,13 +10,13 @@ use console::style;
 use takt_tracer::decode::{Entry, FrameReader};
 
 use crate::cli::Read as Flags;
-use crate::guest::log::{Decoder, Line};
-use crate::input;
-use crate::output::{self, Output};
 use crate::report::judge;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
-use crate::{paths, term};
+use takt_base::input;
+use takt_base::output::{self, Output};
+use takt_base::{paths, term};
+use takt_guest::log::{Decoder, Line};
 
 /// Prints the log, and says what is missing in it.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

@@ -15,8 +15,8 @@ use self::source::Source;
 use super::budget;
 use crate::cli::New;
 use crate::image::build::{RUSTFLAGS, TARGET, build_outside};
-use crate::term::WithHelp;
-use crate::{output, paths};
+use takt_base::term::WithHelp;
+use takt_base::{output, paths};
 
 /// The files, by their names in the application's folder; what stands in braces is put in.
 const FILES: [(&str, &str); 9] = [

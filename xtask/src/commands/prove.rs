@@ -7,12 +7,13 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, ensure};
 
 use crate::cli::Prove as Flags;
-use crate::image::{Elf, Recipe};
+use crate::image::Recipe;
 use crate::prove::{self, Proof};
 use crate::response::{self, Costs, Response};
-use crate::setup::build::{Package, Profile, bring_up_to_date};
-use crate::term::note;
-use crate::{EXIT_ERROR, EXIT_THRESHOLD, output};
+use takt_base::setup::build::{Package, Profile, bring_up_to_date};
+use takt_base::term::note;
+use takt_base::{EXIT_ERROR, EXIT_THRESHOLD, output};
+use takt_guest::Elf;
 
 const PACKAGE: Package = Package {
     name: "takt-prove",

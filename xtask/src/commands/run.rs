@@ -14,19 +14,22 @@ use takt_tracer::event::Layout;
 use super::{log, trace};
 use crate::cli::Run;
 use crate::image::elsewhere::Elsewhere;
-use crate::image::symbolize::Symbolizer;
 use crate::image::tasks::Manifest;
-use crate::image::{Elf, Recipe, elsewhere};
+use crate::image::{Recipe, elsewhere};
 use crate::qemu::command::{escape, shell};
-use crate::qemu::{Accel, Machine, Ram};
+use crate::qemu::{Accel, Machine};
 use crate::report::load::Facts;
 use crate::run::boot::boot;
 use crate::run::config::clock_keys;
 use crate::run::console::Console;
-use crate::run::events::{means, resolve};
 use crate::run::execute::with_words;
-use crate::run::{RunFolder, folder, words};
-use crate::{input, output, paths, setup, term};
+use crate::run::{RunFolder, folder};
+use takt_base::{input, output, paths, setup, term};
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::patterns::{means, resolve};
+use takt_guest::symbolize::Symbolizer;
+use takt_guest::words;
 
 /// The kernel's events that are recorded unless the user says otherwise.
 const KERNEL_EVENTS: [&str; 6] = ["sched", "irq", "timer", "mutex", "task", "print"];
@@ -170,7 +173,7 @@ fn smp(flags: &Run) -> Result<u8> {
 
 /// The machine to boot, with its image in the run folder and how it is booted.
 fn machine(flags: &Run, elf: &Elf, dir: &Path, ram: &Ram) -> Result<Machine> {
-    let table = crate::image::events::table(elf)?;
+    let table = takt_guest::events::table(elf)?;
     let events = match &*flags.events {
         [] => default_events(&table),
         given => given.to_vec(),

@@ -9,8 +9,9 @@ use clap::Parser;
 use super::dispatch;
 use super::test::{self, Choice};
 use crate::cli::{self, Cli, Runner, TestWords};
-use crate::image::{Elf, lean};
-use crate::{setup, term};
+use crate::image::lean;
+use takt_base::{setup, term};
+use takt_guest::Elf;
 
 /// Boots the image, or runs the tests in it.
 pub(super) fn run(flags: Runner) -> Result<ExitCode> {

@@ -28,15 +28,16 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cli::Test;
-use crate::image::{Elf, Kept, Recipe};
-use crate::{output, paths};
+use crate::image::{Kept, Recipe};
+use takt_base::{output, paths};
+use takt_guest::Elf;
 use tally::Tally;
 
 /// Runs the tests that the flags ask for. Without `--host` and `--target` that is all of them.
 pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     let on_host = flags.host || !flags.target;
     let on_target = flags.target || !flags.host;
-    crate::setup::ensure_qemu(!flags.no_install)?;
+    takt_base::setup::ensure_qemu(!flags.no_install)?;
     let filter = flags.filter.as_deref();
     if let Some(image) = &flags.image {
         let elf = Elf::open(image)?;

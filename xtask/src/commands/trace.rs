@@ -10,15 +10,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
-use crate::cli::{CpuSet, Format, Trace as Flags};
+use crate::cli::{Format, Trace as Flags};
 use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
 use crate::export::{self, Origin, Output, Selection};
-use crate::guest::trace::Decoder;
-use crate::image::Elf;
 use crate::report::load::Facts;
 use crate::run::{folder, recorded};
-use crate::term::WithHelp;
-use crate::{input, output, paths, term};
+use takt_base::term::WithHelp;
+use takt_base::units::CpuSet;
+use takt_base::{input, output, paths, term};
+use takt_guest::Elf;
+use takt_guest::trace::Decoder;
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

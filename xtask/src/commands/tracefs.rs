@@ -14,10 +14,10 @@ use crate::cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCom
 use crate::run::signals::{Watch, Wish};
 use crate::tracefs::launch::{self, Launch};
 use crate::tracefs::mount::{self, Mounted};
-use crate::tracefs::options::Options;
 use crate::tracefs::session::Session;
 use crate::tracefs::shell::{Shell, Streams};
-use crate::{output, paths, setup, term};
+use takt_base::{output, paths, setup, term};
+use takt_guest::options::Options;
 
 /// How often the end is looked for.
 const TICK: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::tool;
+use takt_base::tool;
 
 /// Debian's release whose kernel is taken where the system's own apt has none. The anchors were measured with it.
 const RELEASE: &str = "bookworm";

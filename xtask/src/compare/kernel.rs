@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::packages::Package;
-use crate::setup;
-use crate::tool;
+use takt_base::setup;
+use takt_base::tool;
 
 /// What the kernel must have been built with, and what for.
 const NEEDED: [(&str, &str); 7] = [

@@ -14,12 +14,13 @@ use super::machine::LinuxMachine;
 use super::packages::{self, Packages};
 use super::watch::Watcher;
 use super::{PRIORITY, Settings, cyclictest, initramfs, timerlat};
-use crate::qemu::{Process, Ram};
+use crate::qemu::Process;
 use crate::report::record::Distributions;
 use crate::run::folder::{CMDLINE, MESSAGES};
 use crate::run::last_words::tail;
-use crate::term::WithHelp;
-use crate::tool;
+use takt_base::term::WithHelp;
+use takt_base::tool;
+use takt_guest::Ram;
 
 /// Ticks a second, if the kernel's configuration does not say: Debian's.
 const HZ: u64 = 250;

@@ -37,7 +37,7 @@ pub struct Settings {
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
-    #[serde(with = "crate::named")]
+    #[serde(with = "takt_base::named")]
     pub load: takt_timerlat::config::Load,
 }
 

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::apt::{Apt, Stanza};
-use crate::output;
-use crate::paths::which;
-use crate::term::{WithHelp, note};
-use crate::tool;
+use takt_base::output;
+use takt_base::paths::which;
+use takt_base::term::{WithHelp, note};
+use takt_base::tool;
 
 /// The package that names the current kernel.
 const META: &str = "linux-image-rt-amd64";

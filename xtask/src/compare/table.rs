@@ -8,10 +8,10 @@ use takt_timerlat::config::Load;
 
 use super::record::{Comparison, Latency};
 use super::verdict::Limit;
-use crate::cli::format_ns;
-use crate::paths;
 use crate::report::Verdict;
 use crate::report::text::{Detail, result};
+use takt_base::paths;
+use takt_base::units::format_ns;
 
 /// The text about a comparison in `dir`, at most `width` columns wide where words can be wrapped.
 #[must_use]

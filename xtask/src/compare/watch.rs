@@ -12,8 +12,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use takt_timerlat::stats::view::Memory;
 
 use super::machine::LinuxMachine;
-use crate::qemu::{Process, Ram};
+use crate::qemu::Process;
 use crate::run::signals::{Interrupted, Watch, Wish};
+use takt_guest::Ram;
 
 /// A guest that makes no progress while QEMU computes for so long is stuck.
 const STUCK_CPU: Duration = Duration::from_secs(60);

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow, bail};
 
-use crate::image::Elf;
-use crate::image::symbolize::{SymbolNames, Symbolizer, without_hash};
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
+use takt_guest::symbolize::{SymbolNames, Symbolizer, without_hash};
 
 /// The code of `rdtsc`.
 const RDTSC: [u8; 2] = [0x0f, 0x31];

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow};
 
 use super::marks::Marks;
-use crate::image::Elf;
-use crate::image::symbolize::{SymbolNames, without_hash};
 use crate::qemu::{self, command::escape};
-use crate::setup::build::{Package, Profile, bring_up_to_date};
-use crate::term::WithHelp;
+use takt_base::setup::build::{Package, Profile, bring_up_to_date};
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
+use takt_guest::symbolize::{SymbolNames, without_hash};
 
 const PACKAGE: Package = Package {
     name: "takt-plugin",

@@ -9,9 +9,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::walk::{Sample, Walked, walk};
-use crate::image::Elf;
 use crate::report::record::{Distributions, VerifiedRecord, WithoutTurns};
 use crate::run::RunConfig;
+use takt_guest::Elf;
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]

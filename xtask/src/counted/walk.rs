@@ -16,9 +16,9 @@ use super::activations::{Activation, Activations};
 use super::log::Log;
 use super::marks::Marks;
 use super::turns::Turns;
-use crate::image::{Elf, events};
-use crate::input;
 use crate::run::{RunConfig, folder, recorded};
+use takt_base::input;
+use takt_guest::{Elf, events};
 
 /// Emitted in the timer's interrupt.
 pub const IRQ: &str = "timerlat:timerlat_irq";

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use takt_tracer::decode::{Item, Names};
 
 use super::{Export, Facts};
-use crate::term::printable;
+use takt_base::term::printable;
 
 const HEADER: &str = "ts_ns,cpu,pid,task,flags,event,message\r\n";
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-pub use takt_tracefs::options::Columns;
+pub use takt_guest::options::Columns;
 use takt_tracer::decode::{Item, Names, Record, Role, write_item};
 
 use super::{Export, Facts};

@@ -22,8 +22,9 @@ use std::path::Path;
 
 use takt_tracer::decode::{EventDef, EventTable, Item, Names, ftrace};
 
-use crate::cli::{CpuSet, Format};
-use crate::image::symbolize::SymbolNames;
+use crate::cli::Format;
+use takt_base::units::CpuSet;
+use takt_guest::symbolize::SymbolNames;
 
 /// What is known of a trace before its first item.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use takt_tracer::wire;
 use super::store;
 use crate::report::Run;
 use crate::report::record::{Distributions, RunRecord};
-use crate::schema;
+use takt_base::schema;
 
 /// Schema of an entry.
 pub const SCHEMA: &str = "takt.history/2";

@@ -15,8 +15,8 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use takt_tracer::wire;
 
 use super::{Entry, Summary};
-use crate::term::{Help, WithHelp, note, one_line};
-use crate::{input, output, paths};
+use takt_base::term::{Help, WithHelp, note, one_line};
+use takt_base::{input, output, paths};
 
 /// How files of runs end.
 const SUFFIX: &str = ".jsonl";

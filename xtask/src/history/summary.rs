@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
-use crate::cli::format_ns;
 use crate::report::record::Distributions;
+use takt_base::units::format_ns;
 
 /// The first line of a run's file, so that thousands can be listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,9 +23,9 @@ use console::Term;
 
 use super::lean::{self, Kept};
 use super::tasks;
-use crate::run::words;
-use crate::term::{WithHelp, write_stderr};
-use crate::{output, paths};
+use takt_base::term::{WithHelp, write_stderr};
+use takt_base::{output, paths};
+use takt_guest::words;
 
 /// The one target.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";

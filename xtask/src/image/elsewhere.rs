@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::build::{BOOTSTRAP, FUNCTION_RUSTFLAGS, TARGET, disturbs};
 use super::lean;
-use crate::paths;
-use crate::run::words;
-use crate::term::WithHelp;
+use takt_base::paths;
+use takt_base::term::WithHelp;
+use takt_guest::words;
 
 /// The feature of images whose functions can be traced, by the name that it has in an application.
 const FUNCTION_ELSEWHERE: &str = "takt-board/function";

@@ -12,9 +12,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-use super::Elf;
-use super::disassembly;
-use crate::term::note;
+use takt_base::term::note;
+use takt_guest::Elf;
+use takt_guest::disassembly;
 
 /// Records of where a comparison has its operand, and of the operand: the border. 4 bytes each.
 const BORDER: &str = ".takt.border";

@@ -1,9 +1,7 @@
 //! The kernel image: building it, and what its ELF file says.
 
 pub mod build;
-pub mod disassembly;
 pub mod elsewhere;
-pub mod functions;
 pub mod lean;
 pub mod library;
 pub mod small;
@@ -11,4 +9,3 @@ pub mod tasks;
 
 pub use build::{Built, Recipe};
 pub use lean::Kept;
-pub use takt_guest::{Elf, elf, events, signature, symbolize};

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use object::{Object, ObjectSection, ObjectSymbol};
 
+use super::Recipe;
 use super::build::Capacities;
-use super::{Elf, Recipe};
+use takt_guest::Elf;
 
 /// Just enough for what the image does.
 const SMALL: Capacities = Capacities {

@@ -14,7 +14,7 @@ pub use manifest::Manifest;
 use takt_guest::Elf;
 pub use takt_guest::tasks::Names;
 
-use crate::paths;
+use takt_base::paths;
 
 /// Tasks that are built and packed.
 #[derive(Debug)]

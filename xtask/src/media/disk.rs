@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// Bytes of a sector, whatever the disk's own are.
 const SECTOR: u64 = 512;

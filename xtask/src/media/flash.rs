@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{Advice, OFlags, fadvise, major, minor};
 
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// Bytes that are written, or read and compared, between two looks at the progress: as many as a slow stick takes in a
 /// fraction of a second.

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, anyhow};
 
 use super::{Contents, grub};
-use crate::setup::GrubTools;
-use crate::term::WithHelp;
-use crate::tool;
+use takt_base::setup::GrubTools;
+use takt_base::term::WithHelp;
+use takt_base::tool;
 
 /// ISO 9660's volume descriptors begin at the 16th block of 2048 bytes: a type, and these five.
 const DESCRIPTOR: usize = 16 * 2048 + 1;

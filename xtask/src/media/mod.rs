@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::image::Elf;
-use crate::{output, paths};
+use takt_base::{output, paths};
+use takt_guest::Elf;
 
 /// Where the image lies on every medium.
 const IMAGE: &str = "boot/takt";

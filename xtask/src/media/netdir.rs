@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{Contents, grub};
-use crate::setup::GrubTools;
-use crate::tool;
+use takt_base::setup::GrubTools;
+use takt_base::tool;
 
 /// Where GRUB and its configuration are in the folder.
 const SUBDIR: &str = "boot/grub";

@@ -9,9 +9,9 @@ use anyhow::Result;
 use serde::Serialize;
 use takt_tracer::decode::{Item, Record, TscClock};
 
-use crate::guest::trace::Decoder;
-use crate::image::Elf;
 use crate::run::folder;
+use takt_guest::Elf;
+use takt_guest::trace::Decoder;
 
 /// A sampling of the tracer's thread.
 const SAMPLING: &str = "ftrace:osnoise";

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 pub use mutations::Mutations;
 pub use table::{Shown, refutation, text};
 
-use crate::image::Elf;
-use crate::sweep::analysis::Kind;
 use crate::sweep::document::Document;
-use crate::sweep::names::Names;
+use takt_guest::Elf;
+use takt_guest::place::Kind;
+use takt_guest::place::Names;
 
 /// Version of what `takt-prove` writes.
 const FOUND: &str = "takt.prove/2";
@@ -259,7 +259,7 @@ impl Proof {
         } else {
             sweep.into()
         };
-        let document = Document::read(&crate::input::read(&path)?)?;
+        let document = Document::read(&takt_base::input::read(&path)?)?;
         for section in document
             .sections
             .iter()

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde::Deserialize;
 
-use crate::image::Elf;
-use crate::sweep::names::Names;
+use takt_guest::Elf;
+use takt_guest::place::Names;
 
 /// All changes, with names.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::io::{self, BufRead};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::image::disassembly::repeats_itself;
+use takt_guest::disassembly::repeats_itself;
 
 /// QEMU's arguments, of this version, with every instruction in these ranges logged to `file`.
 #[must_use]

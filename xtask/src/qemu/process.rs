@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use super::pin::Pinned;
 use super::{Machine, Qmp, Registers, qmp};
-use crate::paths;
+use takt_base::paths;
 
 /// Bytes of a command line that the guest still gets; with a longer one it gets neither that nor the memory map. Found
 /// by trying, with QEMU 7.2.

@@ -12,9 +12,9 @@ use takt_tracer::decode::TscClock;
 use super::record::{Run, RunRecord, SlotRecord};
 use crate::analysis::samples::Sample;
 use crate::cli::{Cyclictest, Lines};
-use crate::output;
 use crate::run::RunConfig;
 use crate::run::follow::Cycle;
+use takt_base::output;
 
 /// A thread's line.
 #[derive(Clone, Copy, Debug)]

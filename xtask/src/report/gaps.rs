@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use takt_tracer::decode::{Item, TscClock};
 
 use super::record::RunRecord;
-use crate::guest::trace::Decoder;
-use crate::image::Elf;
 use crate::osnoise::Measured;
-use crate::run::{folder, words};
+use crate::run::folder;
+use takt_guest::Elf;
+use takt_guest::trace::Decoder;
+use takt_guest::words;
 
 /// What the tracer hwlat records of a width of time in which there was a gap.
 const HWLAT: &str = "tracer:hwlat";

@@ -8,8 +8,8 @@ use super::Buckets;
 use super::machine::MachineRecord;
 use super::record::{Figures, Run, SlotRecord, VerifiedRecord};
 use crate::analysis::rows::Breakdown;
-use crate::output;
 use crate::run::RunConfig;
+use takt_base::output;
 
 #[derive(Serialize)]
 struct Document<'r> {

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::csv;
 use super::record::{Run, RunRecord, SCHEMA, ThreadRecord};
-use crate::input;
 use crate::run::demux::CaptureCount;
 use crate::run::folder::{HIST, RECORD};
-use crate::run::words;
-use crate::schema;
-use crate::term;
-use crate::term::WithHelp;
+use takt_base::input;
+use takt_base::schema;
+use takt_base::term;
+use takt_base::term::WithHelp;
+use takt_guest::words;
 
 /// What `run.json` says of the run's other files, whatever kind of run it was, and though the run's figures may have been
 /// changed. A file that was cut between two frames is damaged without a sign of it, and so is a header with another

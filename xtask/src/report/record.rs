@@ -41,7 +41,7 @@ impl Verdict {
             Self::Error => 1,
             Self::Threshold => 2,
             Self::Tainted => 3,
-            Self::Interrupted => crate::EXIT_INTERRUPTED,
+            Self::Interrupted => takt_base::EXIT_INTERRUPTED,
         }
     }
 

@@ -14,11 +14,12 @@ use super::judge::slot_name;
 use super::machine::MachineRecord;
 use super::record::{Distributions, Figures, Run, RunRecord, SlotRecord, Verdict};
 use crate::analysis::{self, Analysis};
-use crate::cli::{Parts, format_ns};
+use crate::cli::Parts;
 use crate::qemu::Accel;
 use crate::run::folder::CMDLINE;
-use crate::term::printable;
-use crate::{input, paths};
+use takt_base::term::printable;
+use takt_base::units::format_ns;
+use takt_base::{input, paths};
 
 /// The row of a latency without the time in which other CPUs ran.
 const WITHOUT_TURNS: &str = "   without turns";

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::{Interrupt, Set, Thread};
-use crate::input;
+use takt_base::input;
 
 /// Nanoseconds of a microsecond.
 const US: u64 = 1_000;

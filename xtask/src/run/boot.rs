@@ -11,15 +11,17 @@ use anyhow::{Context, Result, bail};
 
 use super::console::Console;
 use super::demux::{CaptureCount, FileFacts, Rest, demux};
-use super::frames::Damage;
 use super::signals::{Interrupted, Watch, Wish};
 use super::{folder, places};
-use crate::guest::rings;
-use crate::guest::rtt::{Rtt, UP_LOG};
-use crate::image::Elf;
-use crate::qemu::{GuestExit, Machine, Process, Ram};
+use crate::qemu::{GuestExit, Machine, Process};
 use crate::report::{judge, load};
-use crate::{EXIT_ERROR, EXIT_INTERRUPTED, EXIT_THRESHOLD, guest};
+use takt_base::{EXIT_ERROR, EXIT_INTERRUPTED, EXIT_THRESHOLD};
+use takt_guest;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::frames::Damage;
+use takt_guest::rings;
+use takt_guest::rtt::{Rtt, UP_LOG};
 
 /// Under icount by definition; otherwise what is assumed, since an image of the user's own need
 /// not tell.
@@ -152,8 +154,9 @@ pub fn boot(
     };
     let facts = FileFacts::new(elf, TSC_HZ, machine.smp.into());
     let mut capture = demux(&machine.capture(), &machine.dir, facts, &rest)?;
-    capture.lost = guest::lost_frames(elf, ram).context("cannot read the guest's memory")?;
-    let log_dropped = guest::dropped_log(elf, ram).context("cannot read the guest's memory")?;
+    capture.lost = takt_guest::lost_frames(elf, ram).context("cannot read the guest's memory")?;
+    let log_dropped =
+        takt_guest::dropped_log(elf, ram).context("cannot read the guest's memory")?;
     let record = Record {
         end: end.to_string(),
         kernel_cmdline: &machine.cmdline,

@@ -5,10 +5,10 @@ use std::io;
 use takt_timerlat::stats::view::{Cpu, Head, Slot, Stop, Thread};
 use takt_timerlat::stats::{Measure, StatusView};
 
-use crate::qemu::Ram;
 use crate::report::record::{
     Clocks, CpuRecord, Distributions, SlotRecord, StopRecord, ThreadRecord, TraceRecord,
 };
+use takt_guest::Ram;
 
 /// Everything that the status block says.
 #[derive(Debug, Default)]

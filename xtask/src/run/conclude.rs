@@ -13,13 +13,13 @@ use super::folder;
 use crate::analysis;
 use crate::analysis::samples::Sample;
 use crate::counted::Verification;
-use crate::output;
 use crate::qemu::accel::Selected;
 use crate::report::csv;
 use crate::report::gaps::GapsRecord;
 use crate::report::judge::Evidence;
 use crate::report::machine::MachineRecord;
 use crate::report::record::{Distributions, Host, Run, RunRecord, SCHEMA, Timing, TraceRecord};
+use takt_base::output;
 
 /// What is known of a run apart from what it is judged by.
 #[derive(Debug)]

@@ -9,12 +9,13 @@ use takt_tracer::control::setting::{Chosen, Ids, List};
 use takt_tracer::control::{Setting, Tracer};
 use takt_tracer::named::Named;
 
-use super::events::Known;
-use super::words;
-use crate::cli::{AccelChoice, Action, CpuSet, LatencyRun, format_ns};
-use crate::image::Elf;
-use crate::image::functions::{Functions, ranges};
+use crate::cli::{AccelChoice, Action, LatencyRun};
 use crate::qemu::Accel;
+use takt_base::units::{CpuSet, format_ns};
+use takt_guest::Elf;
+use takt_guest::functions::{Functions, ranges};
+use takt_guest::patterns::Known;
+use takt_guest::words;
 
 /// Events that are recorded unless the user says otherwise.
 pub const DEFAULT_EVENTS: &str = "sched,irq,timer,timerlat,mutex,print";
@@ -39,18 +40,18 @@ pub const UNTIL_STOPPED: u64 = 0;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are the flags of latency-run")]
 pub struct RunConfig {
-    #[serde(with = "crate::named")]
+    #[serde(with = "takt_base::named")]
     pub workload: Workload,
     pub period_ns: u64,
     pub duration_ns: u64,
     pub warm_up_ns: u64,
     pub cpus: Vec<u8>,
     pub priority: u8,
-    #[serde(default, with = "crate::named", skip_serializing_if = "is_default")]
+    #[serde(default, with = "takt_base::named", skip_serializing_if = "is_default")]
     pub policy: Policy,
-    #[serde(with = "crate::named")]
+    #[serde(with = "takt_base::named")]
     pub load: Load,
-    #[serde(default, with = "crate::named", skip_serializing_if = "is_default")]
+    #[serde(default, with = "takt_base::named", skip_serializing_if = "is_default")]
     pub user: User,
     /// That of the image's tasks, if the user named one.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -71,7 +72,7 @@ pub struct RunConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub continues: bool,
     pub events: Vec<String>,
-    #[serde(default, with = "crate::named")]
+    #[serde(default, with = "takt_base::named")]
     pub tracer: Tracer,
     #[serde(default)]
     pub function_filter: Vec<String>,

@@ -17,9 +17,9 @@ use takt_tracer::wire::{
 };
 
 use super::folder::{LOG, TRACE};
-use super::frames::{Damage, FrameReader};
-use crate::guest::rings;
-use crate::image::Elf;
+use takt_guest::Elf;
+use takt_guest::frames::{Damage, FrameReader};
+use takt_guest::rings;
 
 /// What the file headers say, apart from what the capture itself shows.
 #[derive(Clone, Copy, Debug)]

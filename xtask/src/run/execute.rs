@@ -18,16 +18,17 @@ use super::monitor::{Ending, Monitor, Outcome, is_disk_full};
 use super::{RunConfig, RunFolder, folder, last_words, places, provenance};
 use crate::cli::Lines;
 use crate::counted::{Plugin, Verification};
-use crate::guest;
-use crate::guest::rings;
-use crate::guest::rtt::{Rtt, UP_LOG};
-use crate::image::Elf;
 use crate::qemu::accel::{Selected, host_cpu};
-use crate::qemu::{self, Machine, Process, Ram};
+use crate::qemu::{self, Machine, Process};
 use crate::report::judge::{Evidence, state_of};
 use crate::report::record::{Host, Run};
-use crate::term::WithHelp;
 use crate::tracefs::launch;
+use takt_base::term::WithHelp;
+use takt_guest;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::rings;
+use takt_guest::rtt::{Rtt, UP_LOG};
 
 /// Everything that is decided before a run.
 pub struct Plan<'p> {
@@ -101,7 +102,12 @@ pub fn execute(plan: &Plan<'_>) -> Result<Finished> {
 
 fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
     let name = plan.config.workload.to_string();
-    let run_folder = RunFolder::create(plan.output, plan.is_forced, &crate::paths::runs(), &name)?;
+    let run_folder = RunFolder::create(
+        plan.output,
+        plan.is_forced,
+        &takt_base::paths::runs(),
+        &name,
+    )?;
     let dir = run_folder.path().to_owned();
     let image = folder::put_image(&dir, &plan.elf.data)?;
     let ram = Ram::create(&dir)?;
@@ -128,12 +134,12 @@ fn execute_inner(plan: &Plan<'_>) -> Result<Finished> {
         return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
     }
 
-    let status = guest::status(plan.elf, &ram)?;
+    let status = takt_guest::status(plan.elf, &ram)?;
     let results = Results::read(&status).context("cannot read the guest's results")?;
     let capture = take_capture(plan, &machine, &ram, &machine.dir)?;
     clean_up(&machine, &capture);
     let log_dropped =
-        guest::dropped_log(plan.elf, &ram).context("cannot read the guest's memory")?;
+        takt_guest::dropped_log(plan.elf, &ram).context("cannot read the guest's memory")?;
     let evidence = Evidence {
         config: &plan.config,
         accel: plan.accel.accel,
@@ -183,7 +189,7 @@ pub fn with_words(line: String, words: &str) -> String {
 
 /// Boots the machine and watches it to its end.
 fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<(Outcome, u64, Result<()>)> {
-    let status = guest::status(plan.elf, ram)?;
+    let status = takt_guest::status(plan.elf, ram)?;
     let is_quiet = plan.is_quiet || plan.on_cycle.is_some();
     let live = Live::new(&plan.config, is_quiet, plan.lines);
     let messages = machine.dir.join(folder::MESSAGES);
@@ -206,7 +212,7 @@ fn watch(plan: &Plan<'_>, machine: &Machine, ram: &Ram) -> Result<(Outcome, u64,
     let bar = live.bar();
     let serve = hits.as_ref().zip(plan.on_hit).map(|(hits, act)| {
         || -> Result<()> {
-            let status = guest::status(plan.elf, ram)?;
+            let status = takt_guest::status(plan.elf, ram)?;
             hits.serve(&moment, &status, &is_over, &|moment| {
                 bar.suspend(|| act(moment))
             })
@@ -253,7 +259,7 @@ pub(super) fn take_capture(
     ram: &Ram,
     dir: &Path,
 ) -> Result<CaptureCount> {
-    let head = guest::status(plan.elf, ram)?.head()?;
+    let head = takt_guest::status(plan.elf, ram)?.head()?;
     // A guest that never said has no records either.
     let tsc_hz = head.map_or(0, |head| head.tsc_hz).max(1);
     let facts = FileFacts::new(plan.elf, tsc_hz, plan.config.smp.into());
@@ -266,13 +272,14 @@ pub(super) fn take_capture(
         trace: rings::rest(plan.elf, ram).context("cannot read the guest's trace rings")?,
     };
     let mut capture = demux(&machine.capture(), dir, facts, &rest)?;
-    capture.lost = guest::lost_frames(plan.elf, ram).context("cannot read the guest's memory")?;
+    capture.lost =
+        takt_guest::lost_frames(plan.elf, ram).context("cannot read the guest's memory")?;
     Ok(capture)
 }
 
 /// Takes away what is in other files of the run.
 fn clean_up(machine: &Machine, capture: &CaptureCount) {
-    if capture.damage == super::frames::Damage::default() {
+    if capture.damage == takt_guest::frames::Damage::default() {
         // Its frames are in the other two files. A damaged one is kept as evidence.
         let _ = fs::remove_file(machine.capture());
     }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use takt_tracer::decode::TraceFile;
 
-use crate::image::Elf;
-use crate::input;
-use crate::paths;
-use crate::term::WithHelp;
+use takt_base::input;
+use takt_base::paths;
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
 
 /// The file by which a run folder is known.
 pub const RECORD: &str = "run.json";

@@ -11,11 +11,12 @@ use anyhow::{Context, Result};
 use takt_tracer::decode::{SubBuffer, TscClock};
 use takt_tracer::wire::CHANNEL_TRACE;
 
-use super::frames::FrameReader;
 use crate::analysis::samples;
-use crate::guest;
-use crate::image::{Elf, events};
-use crate::qemu::{Machine, Ram};
+use crate::qemu::Machine;
+use takt_guest;
+use takt_guest::Ram;
+use takt_guest::frames::FrameReader;
+use takt_guest::{Elf, events};
 
 /// An activation of a measured thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub(super) fn follow(
     on_cycle: &OnCycle<'_>,
 ) -> Result<()> {
     let table = events::table(elf)?;
-    let status = guest::status(elf, ram)?;
+    let status = takt_guest::status(elf, ram)?;
     let growing = Growing {
         path: machine.capture(),
         file: None,

@@ -22,7 +22,8 @@ use tempfile::TempDir;
 
 use super::execute::{Plan, take_capture};
 use super::folder;
-use crate::qemu::{Machine, Ram};
+use crate::qemu::Machine;
+use takt_guest::Ram;
 
 /// How often it is looked whether the run is over.
 const TICK: Duration = Duration::from_millis(50);

@@ -8,12 +8,12 @@ use console::style;
 use takt_tracer::decode::{Entry, FrameReader};
 
 use super::folder::{LOG, MESSAGES, SERIAL, TRACE};
-use crate::guest::log::{Decoder, Line};
-use crate::guest::trace;
-use crate::image::Elf;
-use crate::image::symbolize::Symbolizer;
-use crate::input;
-use crate::term::{self, last_lines, printable};
+use takt_base::input;
+use takt_base::term::{self, last_lines, printable};
+use takt_guest::Elf;
+use takt_guest::log::{Decoder, Line};
+use takt_guest::symbolize::Symbolizer;
+use takt_guest::trace;
 
 /// Lines that are shown of each source.
 const LINES: usize = 10;

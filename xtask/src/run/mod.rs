@@ -21,7 +21,6 @@ pub mod conclude;
 pub mod config;
 pub mod console;
 pub mod demux;
-pub mod events;
 pub mod execute;
 pub mod folder;
 pub mod follow;
@@ -34,9 +33,7 @@ pub mod probe;
 pub mod provenance;
 pub mod recorded;
 pub mod signals;
-pub mod words;
 
 pub use config::RunConfig;
 pub use execute::{Finished, Plan};
 pub use folder::RunFolder;
-pub use takt_guest::frames;

@@ -14,9 +14,10 @@ use takt_timerlat::stats::{MAX_CPUS, RunState, StatusView};
 use super::folder::MESSAGES;
 use super::live::Live;
 use super::signals::{Interrupted, Watch, Wish};
-use crate::guest::rtt::{self, Rtt};
-use crate::qemu::ram::free_bytes;
-use crate::qemu::{GuestExit, Machine, Process, Ram, Registers, Served};
+use crate::qemu::{GuestExit, Machine, Process, Registers, Served};
+use takt_guest::Ram;
+use takt_guest::ram::free_bytes;
+use takt_guest::rtt::{self, Rtt};
 
 /// A guest that shows no sign of life for this long has stopped answering; while the host is busy with others it takes
 /// longer.

@@ -1,12 +1,13 @@
 //! Where a guest stood that had to be ended, in words.
 
-use crate::guest::names::Threads;
-use crate::guest::percpu::PerCpu;
-use crate::guest::tasks;
-use crate::image::Elf;
-use crate::image::symbolize::Symbolizer;
-use crate::qemu::{Ram, Registers};
-use crate::term;
+use crate::qemu::Registers;
+use takt_base::term;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::names::Threads;
+use takt_guest::percpu::PerCpu;
+use takt_guest::symbolize::Symbolizer;
+use takt_guest::tasks;
 
 /// Each CPU's thread, whether it takes interrupts, and the place in the code, the innermost inlined function first.
 #[must_use]

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram};
+use crate::qemu::{Accel, GuestExit, Machine, Process};
+use takt_guest::Ram;
 
 /// How long a probe may take.
 const LIMIT: Duration = Duration::from_secs(5);

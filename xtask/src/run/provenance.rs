@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::paths;
+use takt_base::paths;
 
 /// What is written instead of a revision that is not known.
 pub const UNKNOWN: &str = "unknown";

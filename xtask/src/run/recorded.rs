@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use takt_tracer::wire;
 
-use crate::image::Elf;
+use takt_guest::Elf;
 
 /// Refuses a file that was written by another image.
 ///

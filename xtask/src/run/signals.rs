@@ -20,7 +20,7 @@ pub enum Wish {
     Quit,
 }
 
-/// The error of a user who wanted out, in these words. The program ends with [`EXIT_INTERRUPTED`](crate::EXIT_INTERRUPTED).
+/// The error of a user who wanted out, in these words. The program ends with [`EXIT_INTERRUPTED`](takt_base::EXIT_INTERRUPTED).
 #[derive(Debug)]
 pub struct Interrupted(pub &'static str);
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use takt_guest::place::Kind;
 use takt_timerlat::stats::ExactHistogram;
 use takt_timerlat::sweep::Arrival;
 
@@ -23,33 +24,6 @@ pub struct Section {
     pub begun_by: Option<u64>,
     /// The last instruction of the section, which ended it, if that is known.
     pub ended_by: Option<u64>,
-}
-
-/// Why an interrupt or a thread has to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Interrupts are off.
-    IrqsOff,
-    /// Another interrupt is handled.
-    Interrupt,
-    /// Preemption is off.
-    PreemptOff,
-    /// The kernel lock is held.
-    KernelLock,
-}
-
-impl Kind {
-    /// As tables say it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::IrqsOff => "interrupts off",
-            Self::Interrupt => "in an interrupt",
-            Self::PreemptOff => "preemption off",
-            Self::KernelLock => "kernel lock held",
-        }
-    }
 }
 
 /// The least, the middle, and the largest of some latencies.

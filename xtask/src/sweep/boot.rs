@@ -15,13 +15,14 @@ use takt_timerlat::sweep::{Arrival, ROOM, SweepBlock, SweepState, VERSION};
 
 use super::config::{SweepConfig, What};
 use super::path::{Marks, Path};
-use crate::guest::log::Decoder;
-use crate::guest::rtt::{Rtt, UP_LOG};
-use crate::image::Elf;
-use crate::qemu::{Accel, GuestExit, Machine, Process, Ram, Served};
+use crate::qemu::{Accel, GuestExit, Machine, Process, Served};
 use crate::run::last_words::tail;
 use crate::run::signals::Interrupted;
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::log::Decoder;
+use takt_guest::rtt::{Rtt, UP_LOG};
 
 /// A guest that measures no further arrival for this long, in real time, has stopped.
 const SILENCE: Duration = Duration::from_secs(60);

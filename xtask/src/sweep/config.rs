@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use takt_timerlat::sweep;
 use takt_tracer::wire;
 
-use crate::image::Elf;
 use crate::qemu::{self, Accel};
 use crate::run::config::clock_keys;
 use crate::run::execute::with_words;
+use takt_guest::Elf;
 
 /// A stretch of code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

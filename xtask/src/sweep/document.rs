@@ -8,14 +8,15 @@ use serde_json::Value;
 use takt_tracer::wire;
 
 use super::Plan;
-use super::analysis::{Kind, Section, Spread, analyse};
+use super::analysis::{Section, Spread, analyse};
 use super::config::SweepConfig;
-use super::names::Names;
-pub use super::names::Place;
 use super::ways::Met;
 use super::work::Measured;
-use crate::image::Elf;
-use crate::schema;
+use takt_base::schema;
+use takt_guest::Elf;
+use takt_guest::place::Kind;
+use takt_guest::place::Names;
+pub use takt_guest::place::Place;
 
 /// Version of the document.
 pub const SCHEMA: &str = "takt.sweep/3";

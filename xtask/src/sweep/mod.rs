@@ -23,7 +23,6 @@ pub mod analysis;
 mod boot;
 pub mod config;
 pub mod document;
-pub(crate) mod names;
 pub mod parts;
 mod path;
 mod sealed;

@@ -16,12 +16,12 @@ use takt_tracer::wire;
 use super::config::{SweepConfig, What};
 use super::path::Path;
 use super::sealed;
-use crate::image::Elf;
-use crate::input;
-use crate::output::write_whole;
 use crate::run::folder::{self, IMAGE, SWEEP as PLAN};
-use crate::schema;
-use crate::term::WithHelp;
+use takt_base::input;
+use takt_base::output::write_whole;
+use takt_base::schema;
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
 
 /// Where the parts lie.
 const PARTS: &str = "parts";

@@ -5,8 +5,8 @@ use std::io::BufRead;
 
 use anyhow::{Result, bail};
 
-use crate::image::Elf;
 use crate::qemu::executed::{self, Executed};
+use takt_guest::Elf;
 
 /// Instructions that are kept behind the end of the stretch: an interrupt that arrives at its last instructions may be
 /// taken there.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use takt_tracer::wire;
 
-use crate::input;
-use crate::output::write_whole;
-use crate::term::WithHelp;
+use takt_base::input;
+use takt_base::output::write_whole;
+use takt_base::term::WithHelp;
 
 #[derive(Serialize, Deserialize)]
 struct Sealed {

@@ -9,12 +9,13 @@ use takt_timerlat::sweep::{Arrival, EARLY};
 
 use super::boot::Booter;
 use super::config::{SweepConfig, What};
-use super::names::Entries;
 use super::parts::Folder;
 use super::ways::Ways;
-use crate::image::Elf;
+use crate::qemu;
 use crate::run::signals::Interrupted;
-use crate::{paths, qemu};
+use takt_base::paths;
+use takt_guest::Elf;
+use takt_guest::place::Entries;
 
 /// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
 const PART: u32 = 4000;

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use takt_tracer::decode::{FieldDef, Names, Record, Value};
 
-use super::options::Options;
+use takt_guest::options::Options;
 
 /// A value as it means something without its event's description.
 fn plain(field: &FieldDef, value: &Value) -> Value {

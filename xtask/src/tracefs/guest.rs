@@ -15,13 +15,14 @@ use takt_tracer::control::{ControlBlock, ControlView};
 use takt_tracer::rules::{MAX_HISTS, Rules, RulesView};
 
 use super::errno;
-use crate::guest::names::{self, Threads};
-use crate::guest::rings::View;
-use crate::guest::rtt::{DOWN_SETTINGS, Rtt};
-use crate::image::Elf;
-use crate::paths;
-use crate::qemu::{Accel, Gate, Process, Ram, Served};
+use crate::qemu::{Accel, Gate, Process, Served};
 use crate::run::{RunFolder, last_words};
+use takt_base::paths;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::names::{self, Threads};
+use takt_guest::rings::View;
+use takt_guest::rtt::{DOWN_SETTINGS, Rtt};
 
 /// A guest that does not carry a setting out within this time is stuck.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);

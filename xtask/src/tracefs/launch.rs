@@ -16,16 +16,18 @@ use takt_timerlat::config::{Config, CpuMask, Load, Workload};
 use takt_tracer::control::gate;
 
 use super::guest::{Guest, Owner};
-use super::options::Options;
 use crate::cli::AccelChoice;
-use crate::image::{Elf, Recipe};
-use crate::paths;
-use crate::qemu::{Accel, Gate, Machine, Process, Ram, accel};
+use crate::image::Recipe;
+use crate::qemu::{Accel, Gate, Machine, Process, accel};
 use crate::run::config::clock_keys;
-use crate::run::words::{self, Words};
 use crate::run::{RunFolder, folder, probe};
-use crate::setup;
-use crate::term::WithHelp;
+use takt_base::paths;
+use takt_base::setup;
+use takt_base::term::WithHelp;
+use takt_guest::Elf;
+use takt_guest::Ram;
+use takt_guest::options::Options;
+use takt_guest::words::{self, Words};
 
 /// The file in the folder of a run that goes on, by which it is found.
 pub const LIVE: &str = "live.json";

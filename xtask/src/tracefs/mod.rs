@@ -14,7 +14,6 @@
 //! | [`session`] | what is remembered between accesses: options, how far the pipes have read, errors |
 //! | [`buffer`] | the rings' content, decoded |
 //! | [`counts`] | how many events the rings were given |
-//! | [`options`] | `trace_options` |
 //! | [`tree`] | which files there are |
 //! | [`files`] | one module for each group of files |
 //! | [`shell`] | `tracefs shell` |
@@ -40,7 +39,6 @@ mod format;
 mod render;
 
 pub use session::Session;
-pub use takt_tracefs::{options, syntax};
 
 /// What an access comes to: the numbers of errors are Linux's.
 pub type Result<T> = std::result::Result<T, rustix::io::Errno>;

@@ -21,7 +21,7 @@ use files::TracingFiles;
 use fuser::{BackgroundSession, Config, Errno, MountOption};
 
 use super::session::Session;
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// How often a pipe with nothing in it is looked at.
 const POLL: Duration = Duration::from_millis(20);

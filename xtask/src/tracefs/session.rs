@@ -13,15 +13,15 @@ use super::buffer::{Place, Progress};
 use super::counts::{Counts, counts, entries_before};
 use super::errors::ErrorLog;
 use super::guest::Guest;
-use super::options::Options;
 use super::tree::Of;
 use super::{buffer, files, render};
 use crate::export::graph::Graph;
-use crate::image::events;
-use crate::image::functions::Functions;
-use crate::image::symbolize::{Inlined, SymbolNames};
-use crate::run::events::Known;
-use crate::run::words;
+use takt_guest::events;
+use takt_guest::functions::Functions;
+use takt_guest::options::Options;
+use takt_guest::patterns::Known;
+use takt_guest::symbolize::{Inlined, SymbolNames};
+use takt_guest::words;
 
 /// A guest whose tracer is looked at.
 #[derive(Debug)]

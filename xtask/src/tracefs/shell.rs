@@ -25,8 +25,8 @@ use takt_tracer::control::Setting;
 
 use self::filter::{Filter, Reader, not_enough};
 use super::session::Session;
-use super::syntax::{self, Command, Redirect};
 use super::tree::{self, Node, Of};
+use takt_guest::syntax::{self, Command, Redirect};
 
 /// How often a pipe with nothing in it is looked at.
 const POLL: Duration = Duration::from_millis(10);

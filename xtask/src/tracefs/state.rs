@@ -11,7 +11,7 @@ use takt_tracer::named::Named;
 
 use super::Result;
 use super::guest::Guest;
-use crate::image::functions::Selection;
+use takt_guest::functions::Selection;
 
 /// Readings of the latency block until two in a row agree.
 const TRIES: u32 = 100;

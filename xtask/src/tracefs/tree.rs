@@ -5,8 +5,8 @@
 use rustix::io::Errno;
 
 use super::files::{self, File};
-use super::options;
 use super::session::Session;
+use takt_guest::options;
 
 /// Of what a file is, where there are several of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

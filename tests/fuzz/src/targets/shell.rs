@@ -2,8 +2,8 @@
 //!
 //! Input: what a user types.
 
-use takt_tracefs::options::{NAMES, Options, split};
-use takt_tracefs::syntax::{Command, parse};
+use takt_guest::options::{NAMES, Options, split};
+use takt_guest::syntax::{Command, parse};
 
 /// Parses, writes it out again with every word quoted, and parses that.
 ///

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use serde_json::json;
+use takt_base::term::WithHelp;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::HistoryCompare as Flags;
 use xtask::history::History;
 use xtask::report::Run;
 use xtask::report::judge::slot_name;
-use xtask::term::WithHelp;
 
 use super::replication::{Replication, Verdict};
 use super::sides::{self, Side};

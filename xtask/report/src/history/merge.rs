@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
+use takt_base::term::{WithHelp, note};
 use xtask::cli::HistoryMerge as Flags;
 use xtask::history::{Entry, History};
 use xtask::report::Run;
-use xtask::term::{WithHelp, note};
 
 use super::{print, print_json, select, show, sides};
 

@@ -21,12 +21,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
+use takt_base::output::{json_pretty, print};
+use takt_base::paths;
+use takt_base::term::WithHelp;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{History as Flags, HistoryCommand};
 use xtask::history::History;
-use xtask::output::{json_pretty, print};
-use xtask::paths;
-use xtask::term::WithHelp;
 
 /// Opens the history that the user names, or the usual one.
 pub(crate) fn open_named(named: Option<&Path>) -> Result<History> {

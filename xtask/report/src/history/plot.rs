@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
+use takt_base::output;
+use takt_base::paths;
+use takt_base::term::WithHelp;
 use takt_timerlat::stats::ExactHistogram;
 use xtask::cli::{HistoryPlot as Flags, Metric};
 use xtask::history::{Entry, History};
-use xtask::output;
-use xtask::paths;
 use xtask::report::Run;
 use xtask::report::record::Distributions;
-use xtask::term::WithHelp;
 
 use super::{columns, or_dash, print, select};
 use crate::plot::trend::{self, Line};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use takt_base::paths;
+use takt_base::term::WithHelp;
 use xtask::cli::HistoryPrune as Flags;
 use xtask::history::{Entry, History, Place};
-use xtask::paths;
 use xtask::report::load;
-use xtask::term::WithHelp;
 
 use super::{columns, date, print, select};
 

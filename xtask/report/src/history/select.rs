@@ -1,9 +1,9 @@
 //! Naming runs: `latest`, `latest~2`, the first digits of an id; and filtering them.
 
 use anyhow::{Context, Result, anyhow};
+use takt_base::term::WithHelp;
 use xtask::cli::HistoryFilter;
 use xtask::history::{Entry, History, Place, Summary};
-use xtask::term::WithHelp;
 
 const LATEST: &str = "latest";
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
+use takt_base::term::{WithHelp, note};
 use xtask::history::{Entry, History};
-use xtask::term::{WithHelp, note};
 
 use super::select;
 

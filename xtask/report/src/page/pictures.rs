@@ -1,7 +1,7 @@
 //! Histograms, percentile curves and latency over time of one run.
 
 use anyhow::Result;
-use xtask::cli::format_ns;
+use takt_base::units::format_ns;
 
 use super::Reported;
 use super::figures::{Latency, Slot, slots};

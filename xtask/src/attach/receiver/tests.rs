@@ -7,7 +7,7 @@ use takt_timerlat::stats::view::Memory as _;
 use takt_tracer::wire::line::{BUILD_ID, MemoryWriter};
 
 use super::*;
-use crate::run::frames::FrameReader;
+use takt_guest::frames::FrameReader;
 
 const BASE: u64 = 0x10_0000;
 const NR_RESULTS: u32 = 6;

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 
 use super::images::Folder;
 use crate::budget::file::Functions;
-use crate::image::Elf;
-use crate::image::symbolize::{SymbolNames, Symbolizer};
 use crate::qemu::executed::{Executed, logged};
 use crate::qemu::{self, pipe};
-use crate::sweep::names::Names;
+use takt_guest::Elf;
+use takt_guest::place::Names;
+use takt_guest::symbolize::{SymbolNames, Symbolizer};
 
 /// What the image calls with each row that it reports (`takt_bench::report`).
 const MARK: &str = "takt_bench_row";
@@ -69,7 +69,7 @@ pub(in crate::commands) fn ranges(elf: &Elf) -> Result<Vec<Range<u64>>> {
     let mut begin = elf.symbol("__text_start")?;
     let mut ranges = Vec::new();
     for (address, name) in names.iter() {
-        if WAITS.contains(&crate::image::symbolize::without_hash(&name)) {
+        if WAITS.contains(&takt_guest::symbolize::without_hash(&name)) {
             ranges.push(begin..address);
             let size = names.find(address).map_or(0, |(_, _, size)| size);
             begin = address + size;

@@ -16,11 +16,11 @@ use super::images::{Booted, Folder};
 use crate::analysis::marks::{Mark, Marks};
 use crate::counted::Plugin;
 use crate::counted::log::Log;
-use crate::guest;
-use crate::image::{Elf, events};
 use crate::run::collect::Results;
 use crate::run::config::DEFAULT_EVENTS;
-use crate::run::frames::FrameReader;
+use takt_guest;
+use takt_guest::frames::FrameReader;
+use takt_guest::{Elf, events};
 
 /// timerlat's own two events.
 const EVENTS: &str = "timerlat";
@@ -175,7 +175,7 @@ fn run(elf: &Elf, folder: &Folder, ids: &str, suffix: &str, values: &mut Values)
 
 /// Notes what a guest has measured.
 fn note_figures(elf: &Elf, booted: &Booted, suffix: &str, values: &mut Values) -> Result<()> {
-    let results = Results::read(&guest::status(elf, &booted.ram)?)
+    let results = Results::read(&takt_guest::status(elf, &booted.ram)?)
         .context("cannot read the guest's results")?;
     let Some(all) = results.distributions.first() else {
         bail!("the guest measured nothing");

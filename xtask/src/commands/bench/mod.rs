@@ -29,9 +29,9 @@ use anyhow::Result;
 
 use crate::budget::file::Functions;
 use crate::cli::Bench;
-use crate::image::Elf;
-use crate::term::note;
-use crate::{output, setup};
+use takt_base::term::note;
+use takt_base::{output, setup};
+use takt_guest::Elf;
 
 /// The row of which functions are told in bytes.
 const TEXT: &str = "image-full-text";

@@ -7,8 +7,8 @@ use takt_tracer::wire::CHANNEL_TRACE;
 use super::Values;
 use super::images::Folder;
 use super::latency::RUN;
-use crate::image::{Elf, events};
-use crate::run::frames::FrameReader;
+use takt_guest::frames::FrameReader;
+use takt_guest::{Elf, events};
 
 /// Bytes and number of records.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::Values;
 use crate::budget::file::Functions;
-use crate::image::Elf;
-use crate::sweep::names::short;
+use takt_guest::Elf;
+use takt_guest::place::short;
 
 /// The images of the event footprint experiment.
 pub(super) const FOOTPRINTS: [&str; 6] = [

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::spec::Row;
-use crate::output;
+use takt_base::output;
 
 const HEAD: [&str; 7] = ["", "Takt", "unit", "anchor", "must", "aim", "verdict"];
 

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use super::targets::Target;
 use crate::image::build::TARGET;
-use crate::paths::{self, cargo};
-use crate::term::note;
+use takt_base::paths::{self, cargo};
+use takt_base::term::note;
 
 /// LLVM's SanitizerCoverage as libFuzzer wants it, and every check that the compiler has. What it warns of is the
 /// business of the lints.

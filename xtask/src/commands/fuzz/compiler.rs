@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow};
 
-use crate::paths::which;
-use crate::setup::packages::{Manager, has_sudo, is_root};
-use crate::term::{WithHelp, note};
+use takt_base::paths::which;
+use takt_base::setup::packages::{Manager, has_sudo, is_root};
+use takt_base::term::{WithHelp, note};
 
 /// The compiler that crate `cc` calls unless `CXX` names another.
 const COMPILER: &str = "c++";

@@ -23,9 +23,9 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 
 use crate::cli::Fuzz;
-use crate::term::WithHelp;
-use crate::{output, paths};
 use run::{Outcome, fuzz};
+use takt_base::term::WithHelp;
+use takt_base::{output, paths};
 use targets::{TARGETS, Target};
 
 /// Runs one target or all. What broke is said again at the end.

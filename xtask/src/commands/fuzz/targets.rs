@@ -78,7 +78,7 @@ pub(super) const TARGETS: [Target; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths;
+    use takt_base::paths;
 
     #[test]
     fn every_target_has_a_binary_and_every_binary_is_a_target() {

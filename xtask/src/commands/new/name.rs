@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// That of the folder that is made.
 ///

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 
 use crate::cli::New;
-use crate::paths;
-use crate::term::WithHelp;
+use takt_base::paths;
+use takt_base::term::WithHelp;
 
 /// Takt's packages in an application, and where they are in its sources.
 const PACKAGES: [(&str, &str); 5] = [

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::source::Source;
 use super::{PROFILE, write};
-use crate::{output, paths};
+use takt_base::{output, paths};
 
 /// The files, by their names in the application's folder.
 const FILES: [(&str, &str); 11] = [

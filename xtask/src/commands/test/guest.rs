@@ -13,12 +13,13 @@ use anyhow::{Context, Result, anyhow};
 
 use super::scratch::Scratch;
 use crate::counted::Plugin;
-use crate::image::Elf;
 use crate::qemu::command::escape;
 use crate::qemu::executed::logged;
-use crate::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Ram, Served};
+use crate::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Served};
 use crate::run::config::clock_keys;
 use crate::run::places;
+use takt_guest::Elf;
+use takt_guest::Ram;
 
 /// A boot.
 #[derive(Clone, Copy, Debug)]

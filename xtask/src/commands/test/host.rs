@@ -6,18 +6,16 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::tally::Tally;
-use crate::paths::{self, cargo};
+use takt_base::paths::{self, cargo};
 
 /// What xtask is made of. What else is tested has other features turned on, with which all of it would be built once more.
-const OF_XTASK: [&str; 12] = [
+const OF_XTASK: [&str; 10] = [
     "--package",
     "xtask",
     "--package",
     "takt-base",
     "--package",
     "takt-guest",
-    "--package",
-    "takt-tracefs",
     "--package",
     "takt-report",
     "--package",

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 use console::style;
 
-use crate::output;
+use takt_base::output;
 
 /// How many lines of a failure are shown of its beginning, if it has more than both.
 const FIRST_LINES: usize = 20;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::analysis::marks::{Mark, Marks};
 use crate::counted::Plugin;
 use crate::counted::log::{Event, Log};
-use crate::image::Elf;
+use takt_guest::Elf;
 
 /// Instructions of a round of waiting: PAUSE, a jump, a comparison and another jump.
 const ROUND: u64 = 4;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use takt_tracer::control::Kept;
 use takt_tracer::decode::{Context, Record};
 
-use crate::image::Elf;
-use crate::image::symbolize::Symbolizer;
+use takt_guest::Elf;
+use takt_guest::symbolize::Symbolizer;
 
 /// What the latency tracers record at the end of a stretch that they keep.
 pub(super) const LATENCY_MAX: &str = "tracer:latency_max";

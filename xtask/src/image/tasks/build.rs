@@ -10,8 +10,8 @@ use takt_abi::{FIRST_REGION, REGION};
 
 use super::Manifest;
 use crate::image::build::{self, TARGET, disturbs};
-use crate::paths;
-use crate::term::write_stderr;
+use takt_base::paths;
+use takt_base::term::write_stderr;
 
 /// Cargo keeps what is built with other flags apart, so each task's address among them. Frame pointers, for backtraces.
 const RUSTFLAGS: &str = "-C relocation-model=pic -C force-frame-pointers=yes -C target-cpu=x86-64";

@@ -6,9 +6,9 @@ use takt_tracer::control::{MAX_COMMANDS, Setting};
 use takt_tracer::filter::trigger::count;
 
 use super::functions::{ids, parts};
-use crate::image::functions::{Command, Functions, Selection};
 use crate::tracefs::Result;
 use crate::tracefs::session::Session;
+use takt_guest::functions::{Command, Functions, Selection};
 
 /// A line for each function and command.
 pub(super) fn show(session: &Session, functions: &Functions) -> Result<String> {

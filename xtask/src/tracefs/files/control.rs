@@ -6,11 +6,11 @@ use rustix::io::Errno;
 use takt_tracer::control::{Setting, Tracer};
 
 use crate::tracefs::Result;
-use crate::tracefs::options::{
-    self, FUNC_STACK_TRACE, FUNCTION_TRACE, GRAPH_NAMES, NAMES, OVERWRITE, STACKTRACE,
-};
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
+use takt_guest::options::{
+    self, FUNC_STACK_TRACE, FUNCTION_TRACE, GRAPH_NAMES, NAMES, OVERWRITE, STACKTRACE,
+};
 
 /// The names of the clock, the TSC, read in nanoseconds since the guest was started: it is the same on all CPUs, nobody
 /// sets it, and it never stops.

@@ -8,10 +8,10 @@ use takt_tracer::control::setting::Ids;
 use takt_tracer::decode::ftrace::Format;
 
 use super::control::number;
-use crate::run::events::{Known, means, resolve};
 use crate::tracefs::Result;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
+use takt_guest::patterns::{Known, means, resolve};
 
 /// Ids that one setting names; those of four digits take five bytes.
 const IN_LINE: usize = 64;

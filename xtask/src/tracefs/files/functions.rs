@@ -9,11 +9,11 @@ use takt_tracer::control::setting::{Chosen, Ids, List};
 
 use super::control::number;
 use super::{File, commands, pids};
-use crate::image::functions::{Command, Functions, Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::guest::MAX_LINE;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
+use takt_guest::functions::{Command, Functions, Selection, ranges};
 
 /// The file of a list of functions.
 macro_rules! list_file {

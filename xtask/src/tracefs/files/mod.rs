@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::session::Session;
 use super::tree::Of;
-use crate::term::printable;
+use takt_base::term::printable;
 
 type Read = fn(&mut Session, &Of) -> super::Result<Vec<u8>>;
 type Write = fn(&mut Session, &Of, &str) -> super::Result<()>;

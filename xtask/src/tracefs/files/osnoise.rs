@@ -10,11 +10,11 @@ use takt_tracer::named::Named;
 
 use super::File;
 use super::latency::{self, micros, parse};
-use crate::cli::CpuSet;
-use crate::image::functions::{Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
+use takt_base::units::CpuSet;
+use takt_guest::functions::{Selection, ranges};
 
 /// The folder.
 pub(in crate::tracefs) const DIR: &str = "osnoise";

@@ -7,10 +7,10 @@ use takt_tracer::rules::{RulesView, ThreadList};
 
 use super::File;
 use super::functions::{has_functions, ids};
-use crate::image::functions::{Selection, ranges};
 use crate::tracefs::Result;
 use crate::tracefs::guest::Guest;
 use crate::tracefs::session::Session;
+use takt_guest::functions::{Selection, ranges};
 
 /// The file of a list of threads.
 macro_rules! pid_file {

@@ -7,10 +7,10 @@ use takt_tracer::control::Setting;
 use takt_tracer::profile::{self, View};
 
 use super::control::number;
-use crate::image::functions::Functions;
 use crate::tracefs::Result;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
+use takt_guest::functions::Functions;
 
 /// A table is not longer than this; more is no table.
 const MAX_FUNCTIONS: u64 = 1 << 16;

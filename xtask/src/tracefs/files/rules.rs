@@ -10,10 +10,10 @@ use takt_tracer::filter::FilterError;
 use takt_tracer::filter::trigger::{Command, Trigger, condition};
 use takt_tracer::rules::{Action, MAX_TEXT, RulesView, UNLIMITED, words_of};
 
-use crate::run::events::means;
 use crate::tracefs::session::Session;
 use crate::tracefs::tree::Of;
 use crate::tracefs::{Result, render};
+use takt_guest::patterns::means;
 
 /// What the `filter` of a system shows: each event has its own.
 const OF_SYSTEM: &str = "\

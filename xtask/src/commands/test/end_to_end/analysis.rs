@@ -10,15 +10,17 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::analysis::rows::{Breakdown, Group, Row};
 use crate::analysis::{self, Trace, refine, replay};
-use crate::image::{Elf, Recipe};
+use crate::image::Recipe;
 use crate::qemu::{Accel, GuestExit};
 use crate::run::config::clock_keys;
 use crate::run::demux::{FileFacts, Rest, demux};
-use crate::run::events::resolve;
 use crate::run::signals::Watch;
-use crate::run::{config, folder, words};
-use crate::sweep::analysis::Kind;
-use crate::sweep::names::Names;
+use crate::run::{config, folder};
+use takt_guest::Elf;
+use takt_guest::patterns::resolve;
+use takt_guest::place::Kind;
+use takt_guest::place::Names;
+use takt_guest::words;
 
 #[path = "../../../../../tests/src/bin/causes/plan.rs"]
 mod plan;
@@ -129,7 +131,7 @@ fn planted(stage: &Stage, smp: u8, nr: u32) -> Result<Vec<Breakdown>> {
     }
     .with_features(&["capture"]);
     let elf = Elf::open(&recipe.build()?.path)?;
-    let known = words::known(&crate::image::events::table(&elf)?);
+    let known = words::known(&takt_guest::events::table(&elf)?);
     let events: Vec<_> = config::DEFAULT_EVENTS
         .split(',')
         .map(str::to_owned)

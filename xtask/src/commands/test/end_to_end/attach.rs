@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::stage::{Done, wait_until};
 use super::{FIRST, Stage};
 use crate::qemu::command::{BARE, RAM_MIB, base, escape};
-use crate::qemu::{Accel, Process, Qmp, Ram};
+use crate::qemu::{Accel, Process, Qmp};
 use crate::run::folder::{HIST, IMAGE, RECORD};
-use crate::setup::labgrid::UNAVAILABLE;
-use crate::{paths, setup};
+use takt_base::setup::labgrid::UNAVAILABLE;
+use takt_base::{paths, setup};
+use takt_guest::Ram;
 
 /// A machine of QEMU's that stands still until it is told to go on.
 struct Machine {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::stage::{Done, FIRST};
-use crate::image::Elf;
+use takt_guest::Elf;
 
 /// Who switches interrupts off for hwlat's tracer, which no workload has on.
 const FUNCTION: &str = "hwlat4body";

@@ -12,9 +12,9 @@ use super::compare::is_unavailable;
 use super::{FIRST, Stage};
 use crate::qemu::GuestExit;
 use crate::run::folder::IMAGE;
-use crate::setup;
 use debian::Debian;
 use pc::{Booted, Clock, Firmware, Medium, Pc};
+use takt_base::setup;
 
 /// Bytes that an ISO file has at most.
 const MAX_ISO: u64 = 5_000_000;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::Stage;
 use super::stage::{Done, is_kept_from_cargo};
-use crate::setup;
+use takt_base::setup;
 
 /// What a program is told that does wrong, and the end of one that runs over its stack. Its `main` returns the number of the
 /// first line that is told something else.

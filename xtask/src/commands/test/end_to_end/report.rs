@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::browser::{Browser, Look};
-use crate::setup;
+use takt_base::setup;
 
 const FACTS: &str = include_str!("report_page.js");
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::super::scratch::Scratch;
 use crate::image::build::disturbs;
-use crate::paths;
+use takt_base::paths;
 
 /// A test's own folder, and the history of its runs there. Beside it is the finished run that all look at, `first`.
 pub(super) struct Stage {

@@ -30,7 +30,7 @@ pub(super) fn of_a_manifest(stage: &Stage) -> Result<()> {
         .map(|it| format!("valve to {it} per mille\n"))
         .collect();
     ensure!(sent == expected, "the valve was sent {sent}");
-    let plant = std::fs::read_to_string(crate::paths::workspace().join(PLANT))?;
+    let plant = std::fs::read_to_string(takt_base::paths::workspace().join(PLANT))?;
     let wrong = plant.replacen("supervisor = \"supervisor\"", "supervisor = \"nobody\"", 1);
     let path = stage.dir("wrong.app.toml");
     std::fs::write(&path, wrong)?;
@@ -174,7 +174,7 @@ pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
     const TASKS: &str = "tests/tasks/takt.app.toml";
     // The 19th role's second deed is an endless loop.
     let spins = format!("name = \"spender\"\nargument = {}\n", 19u64 << 32 | 2);
-    let tasks = std::fs::read_to_string(crate::paths::workspace().join(TASKS))?;
+    let tasks = std::fs::read_to_string(takt_base::paths::workspace().join(TASKS))?;
     let spinning = tasks.replacen("name = \"spender\"\n", &spins, 1).replacen(
         "budget_us = 200\nperiod_us = 1000\noverrun_notification = 4\n",
         "",
@@ -211,7 +211,7 @@ pub(super) fn that_spin_are_named(stage: &Stage) -> Result<()> {
 pub(super) fn that_feed_the_machine(stage: &Stage) -> Result<()> {
     const BITES: &str = "-global ICH9-LPC.noreboot=false -action watchdog=poweroff";
     let plant = "board/examples/plant/takt.app.toml";
-    let plant = std::fs::read_to_string(crate::paths::workspace().join(plant))?;
+    let plant = std::fs::read_to_string(takt_base::paths::workspace().join(plant))?;
     let plant = plant.replacen("argument = 300 ", "argument = 6000 ", 1);
     let run = |feeder: &str, name: &str| {
         let heading = format!("name = \"{feeder}\"\n");

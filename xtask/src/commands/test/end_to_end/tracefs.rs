@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Done, Stage};
-use crate::paths;
+use takt_base::paths;
 
 /// How often something that is waited for is looked at, and how many times at most.
 const TICK: Duration = Duration::from_millis(50);

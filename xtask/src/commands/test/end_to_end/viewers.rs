@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, ensure};
 
 use super::{Done, Stage};
-use crate::{paths, setup};
+use takt_base::{paths, setup};
 use text::{Cpus, Entry};
 
 /// A run whose trace is exported.

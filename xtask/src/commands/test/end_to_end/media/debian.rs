@@ -13,7 +13,7 @@ use crate::compare::initramfs::{Files, add_libraries, pack};
 use crate::compare::kernel::Kernel;
 use crate::compare::packages::{self, Packages};
 use crate::media::strip;
-use crate::paths;
+use takt_base::paths;
 
 const INIT: &str = include_str!("init.sh");
 

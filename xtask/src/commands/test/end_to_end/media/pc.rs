@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::qemu::command::{BARE, escape};
 use crate::qemu::{GuestExit, Process, Qmp};
-use crate::term::last_lines;
+use takt_base::term::last_lines;
 
 /// How long a boot may take, from the firmware's first instruction to timerlat's end.
 const PATIENCE: Duration = Duration::from_secs(120);

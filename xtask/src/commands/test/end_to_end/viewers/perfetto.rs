@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::text::{Cpus, Entry, Event, add_lost};
-use crate::paths;
+use takt_base::paths;
 
 /// The manifest that names the packages.
 const MANIFEST: &str = "tests/perfetto/Cargo.toml";

@@ -15,7 +15,7 @@ use crate::term::last_lines;
 /// # Errors
 ///
 /// If it cannot be started or fails, with the end of what it said.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .env("LC_ALL", "C")
@@ -33,7 +33,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// # Errors
 ///
 /// If it cannot be started or fails.
-pub(crate) fn filter(command: &mut Command, input: &[u8], target: &Path) -> Result<()> {
+pub fn filter(command: &mut Command, input: &[u8], target: &Path) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let file =
         File::create(target).with_context(|| format!("cannot write {}", target.display()))?;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::symbolize::{SymbolNames, Symbolizer, without_hash};
-use crate::image::{Elf, disassembly};
+use crate::symbolize::{SymbolNames, Symbolizer, without_hash};
+use crate::{Elf, disassembly};
 
 /// Where an instruction stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,6 +22,33 @@ pub struct Place {
     pub frames: Vec<String>,
 }
 
+/// Why an interrupt or a thread has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Interrupts are off.
+    IrqsOff,
+    /// Another interrupt is handled.
+    Interrupt,
+    /// Preemption is off.
+    PreemptOff,
+    /// The kernel lock is held.
+    KernelLock,
+}
+
+impl Kind {
+    /// As tables say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::IrqsOff => "interrupts off",
+            Self::Interrupt => "in an interrupt",
+            Self::PreemptOff => "preemption off",
+            Self::KernelLock => "kernel lock held",
+        }
+    }
+}
+
 /// Files of functions that are no part of ours: who calls them is of interest.
 const FOREIGN: &[&str] = &["library/core/", "library/alloc/"];
 
@@ -36,23 +63,27 @@ const TOOLS: &[&str] = &[
 ];
 
 /// The first instructions of interrupts.
-pub(super) struct Entries(Vec<u64>);
+pub struct Entries(Vec<u64>);
 
 impl Entries {
-    pub(super) fn of(elf: &Elf) -> Self {
+    /// Those of an image.
+    #[must_use]
+    pub fn of(elf: &Elf) -> Self {
         let is_entry = |name: &str| name.starts_with("takt_irq_") && !name.contains("return");
         let functions = elf.functions().into_iter();
         let entries = functions.filter(|(_, name)| is_entry(name));
         Self(entries.map(|(address, _)| address).collect())
     }
 
-    pub(super) fn contain(&self, ip: u64) -> bool {
+    /// Whether an instruction is one of them.
+    #[must_use]
+    pub fn contain(&self, ip: u64) -> bool {
         self.0.contains(&ip)
     }
 }
 
 /// Looks places up.
-pub(crate) struct Names<'e> {
+pub struct Names<'e> {
     elf: &'e Elf,
     lines: Symbolizer<'e>,
     symbols: SymbolNames,
@@ -60,7 +91,9 @@ pub(crate) struct Names<'e> {
 }
 
 impl<'e> Names<'e> {
-    pub(crate) fn new(elf: &'e Elf) -> Self {
+    /// Those of an image.
+    #[must_use]
+    pub fn new(elf: &'e Elf) -> Self {
         Self {
             elf,
             lines: Symbolizer::new(elf),
@@ -70,12 +103,12 @@ impl<'e> Names<'e> {
     }
 
     /// Whether an instruction is the first one of an interrupt.
-    pub(super) fn is_entry(&self, ip: u64) -> bool {
+    pub fn is_entry(&self, ip: u64) -> bool {
         self.entries.contain(ip)
     }
 
     /// How often instructions of each function are executed, the most first.
-    pub(crate) fn functions(&self, counts: HashMap<u64, u32>) -> Vec<(String, u64)> {
+    pub fn functions(&self, counts: HashMap<u64, u32>) -> Vec<(String, u64)> {
         let mut by_name: HashMap<String, u64> = HashMap::new();
         for (ip, count) in counts {
             *by_name.entry(self.function(ip)).or_default() += u64::from(count);
@@ -102,12 +135,12 @@ impl<'e> Names<'e> {
     }
 
     /// The function of the symbol table that an instruction lies in.
-    pub(crate) fn symbol(&self, ip: u64) -> Option<String> {
+    pub fn symbol(&self, ip: u64) -> Option<String> {
         self.symbols.find(ip).map(|(name, ..)| name)
     }
 
     /// The functions at a call, the innermost first, without those that are of no interest.
-    pub(crate) fn frames(&self, ip: u64) -> Vec<String> {
+    pub fn frames(&self, ip: u64) -> Vec<String> {
         let frames = self.lines.lookup(ip);
         let ours: Vec<_> = frames
             .iter()
@@ -124,7 +157,9 @@ impl<'e> Names<'e> {
         }
     }
 
-    pub(crate) fn place(&self, ip: u64) -> Place {
+    /// Where an instruction stands.
+    #[must_use]
+    pub fn place(&self, ip: u64) -> Place {
         let frames = self.lines.lookup(ip);
         let line = frames
             .iter()
@@ -150,7 +185,7 @@ fn is_of(frame: &str, files: &[&str]) -> bool {
 }
 
 /// A name without its crate's path and hash: the last two parts are enough beside a file and a line.
-pub(crate) fn short(frame: &str) -> String {
+pub fn short(frame: &str) -> String {
     let (name, place) = frame.split_once(" (").unwrap_or((frame, ""));
     let parts: Vec<_> = without_hash(name).split("::").collect();
     let from = parts.len().saturating_sub(2);

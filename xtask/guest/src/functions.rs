@@ -13,8 +13,8 @@ use anyhow::{Result, anyhow, ensure};
 pub use command::Command;
 
 use super::Elf;
-use crate::run::events::glob;
-use crate::term::WithHelp;
+use crate::patterns::glob;
+use takt_base::term::WithHelp;
 
 /// The section with the addresses of all entries that can be patched.
 const SECTION: &str = "__patchable_function_entries";
@@ -127,7 +127,7 @@ impl Functions {
 
     /// Functions of these names, all of them traceable.
     #[cfg(test)]
-    pub(crate) fn named(names: &[&str]) -> Self {
+    pub fn named(names: &[&str]) -> Self {
         let function = |(id, name): (usize, &&str)| Function {
             id,
             address: 64 * id as u64,

@@ -18,12 +18,12 @@ use takt_tracer::control::{Setting, Tracer};
 use takt_tracer::decode::{EventTable, Role};
 use takt_tracer::named::Named;
 
-use super::events::{Known, resolve};
-use crate::guest::rings;
-use crate::image::functions::{Functions, ranges};
-use crate::image::{Elf, events};
-use crate::term::WithHelp;
-use crate::tracefs::options::{FUNCTION_TRACE, Options, setting, split};
+use crate::functions::{Functions, ranges};
+use crate::options::{FUNCTION_TRACE, Options, setting, split};
+use crate::patterns::{Known, resolve};
+use crate::rings;
+use crate::{Elf, events};
+use takt_base::term::WithHelp;
 
 /// The functions that the stack tracer checks, which switches it on as well, as in Linux.
 const STACK_FILTER: &str = "stacktrace_filter";

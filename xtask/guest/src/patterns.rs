@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use takt_tracer::decode::EventDef;
 use takt_tracer::filter::glob::matches;
 
-use crate::term::WithHelp;
+use takt_base::term::WithHelp;
 
 /// An event of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub fn means(pattern: &str, name: &str) -> bool {
 
 /// `*` for any run of characters, `?` for one, `[a-c]` and `[!a-c]` for one of these or of the others; a text is meant by
 /// itself, whatever it has in it.
-pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+pub fn glob(pattern: &str, text: &str) -> bool {
     pattern == text || matches(pattern.as_bytes(), text.as_bytes())
 }
 

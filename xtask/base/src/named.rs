@@ -1,4 +1,4 @@
-//! Values of a set with names, as serde writes them: by name. For `#[serde(with = "crate::named")]`.
+//! Values of a set with names, as serde writes them: by name. For `#[serde(with = "takt_base::named")]`.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serializer;
