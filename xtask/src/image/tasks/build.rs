@@ -13,10 +13,10 @@ use crate::image::build::{self, TARGET, disturbs};
 use takt_base::paths;
 use takt_base::term::write_stderr;
 
-/// Cargo keeps what is built with other flags apart, so each task's address among them. Frame pointers, for backtraces.
+/// Frame pointers, for backtraces. All tasks have the same: cargo builds what they are made of once for all of them.
 const RUSTFLAGS: &str = "-C relocation-model=pic -C force-frame-pointers=yes -C target-cpu=x86-64";
 
-/// What the linker is told.
+/// What the linker is told, beside a task's address and what its manifest gives it.
 const LINK: [&str; 9] = [
     "-nostartfiles",
     "-nostdlib",
@@ -50,25 +50,25 @@ pub(super) fn build(
             cargo.env_remove(name);
         }
     }
-    cargo.args(["build", "--package", &task.package, "--bin", bin]);
+    cargo.args(["rustc", "--package", &task.package, "--bin", bin]);
     cargo.args(["--target", TARGET, "--profile", "image", "--target-dir"]);
     cargo.arg(dir.join(&task.name));
     cargo.arg("--message-format=json-render-diagnostics");
     if !task.features.is_empty() {
         cargo.args(["--features", &task.features.join(",")]);
     }
-    let mut flags = RUSTFLAGS.to_owned();
+    cargo.arg("--");
     for arg in LINK {
-        flags += &format!(" -C link-arg={arg}");
+        cargo.arg(format!("-Clink-arg={arg}"));
     }
     let given = manifest.given(task);
     for (name, value) in given.chain([("task_base".to_owned(), base(number))]) {
-        flags += &format!(" -C link-arg=-Wl,--defsym=__{name}={value:#x}");
+        cargo.arg(format!("-Clink-arg=-Wl,--defsym=__{name}={value:#x}"));
     }
     cargo
         .envs(build::variables(false))
         .env("DEFMT_LOG", defmt_log)
-        .env("RUSTFLAGS", flags)
+        .env("RUSTFLAGS", RUSTFLAGS)
         .current_dir(super::folder(&manifest.path))
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
