@@ -18,6 +18,7 @@ mod stress;
 mod tally;
 mod target;
 mod waits;
+mod written;
 
 pub(super) use target::Choice;
 
@@ -50,24 +51,11 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
     }
     let tally = Tally::default();
     if on_target {
-        let images = [
-            image("ontarget", &["ontarget"]),
-            image("functions", &["function"]),
-            with_tasks("tasks", "tests/tasks/takt.app.toml"),
-            keeping("registers", |kept| *kept == Kept::Two),
-            keeping(
-                "registers-all",
-                |kept| matches!(kept, Kept::All(found) if found.function.contains("clobber")),
-            ),
-        ];
         thread::scope(|scope| {
             let target = scope.spawn(|| {
-                for image in &images {
-                    match image {
-                        Ok(image) => {
-                            target::run(image, &Choice::having(filter), &flags.into(), &tally);
-                        }
-                        Err(error) => tally.failed("target", "image", &format!("{error:#}")),
+                for image in &IMAGES {
+                    if let Err(error) = image.test(filter, flags, &tally) {
+                        tally.failed("target", image.name, &format!("{error:#}"));
                     }
                 }
             });
@@ -85,6 +73,62 @@ pub(super) fn run(flags: &Test) -> Result<ExitCode> {
         tally.failed("filter", text, "no test has this in its name");
     }
     tally.finish()
+}
+
+/// An image with on-target tests.
+struct Image {
+    name: &'static str,
+    /// Where its sources are.
+    folder: &'static str,
+    build: fn(name: &str) -> Result<Elf>,
+}
+
+const IMAGES: [Image; 5] = [
+    Image {
+        name: "ontarget",
+        folder: "ontarget",
+        build: |name| image(name, &["ontarget"]),
+    },
+    Image {
+        name: "functions",
+        folder: "functions",
+        build: |name| image(name, &["function"]),
+    },
+    Image {
+        name: "tasks",
+        folder: "tasks",
+        build: |name| with_tasks(name, "tests/tasks/takt.app.toml"),
+    },
+    Image {
+        name: "registers",
+        folder: "registers",
+        build: |name| keeping(name, |kept| *kept == Kept::Two),
+    },
+    Image {
+        name: "registers-all",
+        folder: "registers",
+        build: |name| {
+            let is_clobber = |kept: &Kept| matches!(kept, Kept::All(found) if found.function.contains("clobber"));
+            keeping(name, is_clobber)
+        },
+    },
+];
+
+impl Image {
+    /// Builds the image and runs its tests, if there are some whose names have `filter`.
+    fn test(&self, filter: Option<&str>, flags: &Test, tally: &Tally) -> Result<()> {
+        let written = written::names(self.folder)?;
+        let choice = Choice::having(filter);
+        if !written.iter().any(|name| choice.has(name)) {
+            return Ok(());
+        }
+        let image = (self.build)(self.name)?;
+        let listed = target::run(&image, &choice, &flags.into(), tally);
+        if let Some(name) = listed.iter().find(|name| !written.contains(*name)) {
+            bail!("its test {name} is not where its name says, and would not be found by --filter");
+        }
+        Ok(())
+    }
 }
 
 /// Whether there are on-target tests in an image.

@@ -54,15 +54,31 @@ const PART: &str = "end-to-end";
 
 type Check = fn(&Stage) -> Result<()>;
 
-/// The tests, in the order of their beginning. Each has a stage of its own, all look at the same first run.
+/// The tests, in the order of their beginning: the longest first, and next to each other those that do not wait for the same
+/// lock of cargo's. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
     ("new_runs_and_is_tested", new::runs_and_is_tested),
-    ("new_from_git_runs", new::from_git_runs),
-    ("new_with_tasks_runs", new::with_tasks_runs),
     (
         "new_c_runs_and_is_told_errors",
         new_c::runs_and_is_told_errors,
     ),
+    ("sweep_of_loads", sweep::sweeps_loads),
+    ("smallest_image_and_its_parts", small::smallest_and_parts),
+    ("report_in_a_browser", report::in_a_browser),
+    ("tasks_of_a_manifest", tasks::of_a_manifest),
+    ("verify_every_load", verify::every_load),
+    ("new_from_git_runs", new::from_git_runs),
+    ("media_flash_and_kexec", media::flash_and_kexec),
+    ("new_with_tasks_runs", new::with_tasks_runs),
+    ("compare_linux_rt", compare::linux_rt),
+    ("tasks_are_stopped_alone", tasks::are_stopped_alone),
+    ("user_tasks_of_a_manifest", user::tasks_of_a_manifest),
+    ("tasks_that_feed_the_machine", tasks::that_feed_the_machine),
+    ("attach_in_labgrid", attach::in_labgrid),
+    ("run_records_own_events", ends::own_events_are_recorded),
+    ("user_cyclictest", user::cyclictest),
+    ("sweep_finds_what_is_planted", sweep::finds_what_is_planted),
+    ("exact_range_is_a_capacity", runs::exact_range_is_a_capacity),
     ("two_runs_are_identical", runs::two_runs_are_identical),
     (
         "identical_with_every_event_under_load",
@@ -112,18 +128,11 @@ const TESTS: &[(&str, Check)] = &[
     ("report_from_an_earlier_run", runs::report_from_folder),
     ("json_schema", runs::json_schema),
     ("log_is_decoded", runs::log_is_decoded),
-    ("smallest_image_and_its_parts", small::smallest_and_parts),
-    ("run_records_own_events", ends::own_events_are_recorded),
     ("run_reports_a_panic_whole", ends::panic_is_reported_whole),
-    ("tasks_are_stopped_alone", tasks::are_stopped_alone),
-    ("tasks_of_a_manifest", tasks::of_a_manifest),
-    ("tasks_that_feed_the_machine", tasks::that_feed_the_machine),
     ("tasks_that_log_are_read", tasks::that_log_are_read),
     ("tasks_that_trace_are_read", tasks::that_trace_are_read),
     ("tasks_that_spin_are_named", tasks::that_spin_are_named),
-    ("user_cyclictest", user::cyclictest),
     ("user_latencies", user::latencies),
-    ("user_tasks_of_a_manifest", user::tasks_of_a_manifest),
     ("run_refuses_a_gate_that_is_missing", ends::gate_is_needed),
     ("run_says_where_it_timed_out", ends::time_out_says_where),
     ("run_counts_a_flood", ends::flood_is_counted),
@@ -146,7 +155,6 @@ const TESTS: &[(&str, Check)] = &[
     ),
     ("every_load", runs::every_load),
     ("no_timer_is_early_under_load", early::under_every_load),
-    ("verify_every_load", verify::every_load),
     ("verify_agrees_with_analysis", verify::agrees_with_analysis),
     ("verify_finds_what_is_planted", verify::planted_error),
     ("verify_refuses_what_it_cannot", verify::refused),
@@ -163,7 +171,6 @@ const TESTS: &[(&str, Check)] = &[
     ("tracefs_shell", tracefs::shell),
     ("tracefs_under_icount", tracefs_icount::passes_by_command),
     ("large_latencies_are_exact", runs::large_latencies_are_exact),
-    ("exact_range_is_a_capacity", runs::exact_range_is_a_capacity),
     ("missed_are_counted", runs::missed_are_counted),
     (
         "tracefs_names_of_interrupts",
@@ -238,7 +245,6 @@ const TESTS: &[(&str, Check)] = &[
         "tracefs_histograms_beside",
         tracefs_rules::histograms_beside,
     ),
-    ("sweep_finds_what_is_planted", sweep::finds_what_is_planted),
     (
         "sweep_entries_take_no_arguments",
         sweep::entries_take_no_arguments,
@@ -253,8 +259,6 @@ const TESTS: &[(&str, Check)] = &[
         "sweep_finds_what_samples_miss",
         sweep::finds_what_samples_miss,
     ),
-    ("sweep_of_loads", sweep::sweeps_loads),
-    ("report_in_a_browser", report::in_a_browser),
     ("history_of_runs", history::of_runs),
     ("media_boot_to_the_end", media::boot_to_the_end),
     ("media_end_by_serial", media::end_by_serial),
@@ -262,13 +266,10 @@ const TESTS: &[(&str, Check)] = &[
     ("media_boot_over_the_network", media::boot_over_the_network),
     ("media_attach", media::attach_to_it),
     ("media_image_without_room", media::image_without_room),
-    ("media_flash_and_kexec", media::flash_and_kexec),
     ("attach_over_a_pty", attach::over_a_pty),
-    ("attach_in_labgrid", attach::in_labgrid),
-    ("compare_linux_rt", compare::linux_rt),
 ];
 
-/// Runs those whose names have `filter`, as many at the same time as the host has CPUs.
+/// Runs those whose names have `filter`, one more at the same time than the host has CPUs: some wait for a while, or for cargo.
 pub(super) fn run(filter: Option<&str>, may_install: bool, tally: &Tally) {
     let wanted = |(name, _): &&(&str, Check)| filter.is_none_or(|text| name.contains(text));
     if !TESTS.iter().any(|test| wanted(&test)) {
@@ -289,7 +290,7 @@ pub(super) fn run(filter: Option<&str>, may_install: bool, tally: &Tally) {
         }
     };
     thread::scope(|scope| {
-        for _ in 0..jobs(None) {
+        for _ in 0..=jobs(None) {
             scope.spawn(each);
         }
     });

@@ -81,7 +81,7 @@ impl Choice {
         }
     }
 
-    fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         let is_meant = |text: &String| match self.is_exact {
             true => name == text,
             false => name.contains(text),
@@ -99,12 +99,21 @@ pub(super) fn names(image: &Elf, choice: &Choice) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Runs the image's tests that are meant.
-pub(super) fn run(image: &Elf, choice: &Choice, flags: &stress::Flags, tally: &Tally) {
+/// Runs the image's tests that are meant; gives the names of all that it has.
+pub(super) fn run(
+    image: &Elf,
+    choice: &Choice,
+    flags: &stress::Flags,
+    tally: &Tally,
+) -> Vec<String> {
     let listed = match list(image) {
         Ok(listed) => listed,
-        Err(error) => return tally.failed(PART, "list", &format!("{error:#}")),
+        Err(error) => {
+            tally.failed(PART, "list", &format!("{error:#}"));
+            return Vec::new();
+        }
     };
+    let names = listed.iter().map(|test| test.name.clone()).collect();
     let is_filtered = *choice != Choice::default();
     let (shared, single): (Vec<_>, Vec<_>) = listed
         .into_iter()
@@ -143,6 +152,7 @@ pub(super) fn run(image: &Elf, choice: &Choice, flags: &stress::Flags, tally: &T
             }
         }
     });
+    names
 }
 
 /// Asks the image which tests it has.
