@@ -24,7 +24,7 @@ mod loads;
 mod workloads;
 
 pub use block::{Arrival, EARLY, Place, ROOM, SweepBlock, SweepState, VERSION};
-pub use names::{Named, WORKLOADS, find};
+pub use names::{Named, PRIORITIES, WORKLOADS, find};
 
 #[cfg(feature = "workload")]
 pub use driver::{Entry, Plan, Subject, begin, end, is_on, start};

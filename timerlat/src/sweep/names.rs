@@ -1,5 +1,10 @@
 //! The workloads' names, which the host knows as well.
 
+use core::ops::RangeInclusive;
+
+/// Priorities of the measured thread: above all threads of a workload.
+pub const PRIORITIES: RangeInclusive<u8> = 70..=99;
+
 /// A workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named {

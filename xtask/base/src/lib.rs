@@ -6,7 +6,7 @@
 //! | [`paths`] | where things are |
 //! | [`output`] | writing results: to stdout, to a file, to a folder |
 //! | [`named`], [`schema`], [`units`] | names of values, of files, sets of CPUs and spans of time |
-//! | [`tool`], [`qemu`] | programs of the system |
+//! | [`tool`], [`qemu`], [`device`] | programs of the system, serial lines |
 //! | [`setup`] | what the machine must have: `doctor`, installing QEMU |
 //! | [`term`] | the terminal: errors with advice, notes, what a guest has written |
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@
 #[macro_use]
 pub mod term;
 
+pub mod device;
 pub mod input;
 pub mod named;
 pub mod output;

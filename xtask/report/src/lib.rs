@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! run folder ─► source ─► figures ──────────────► page ─► report.html
-//!    trace.bin ─► xtask::analysis: worst ten, causes ─┘▲
+//!    trace.bin ─► takt_results::analysis: worst ten, causes ─┘▲
 //! bench.json ──► bench ───────────────► plot (SVG) ───┘
-//! latency-run ─► xtask::history: a file a run ─► list, show, compare, merge, plot
+//! latency-run ─► takt_results::history: a file a run ─► list, show, compare, merge, plot
 //! ```
 //!
 //! | module | content |
@@ -33,12 +33,12 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use takt_base::term::{self, WithHelp};
-use xtask::cli::Command;
+use takt_cli::Command;
 
 /// Parses the command line, which is that of `cargo xtask`, does what it says and gives the exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match xtask::cli::parse() {
+    let cli = match takt_cli::parse() {
         Ok(cli) => cli,
         Err(code) => return code,
     };

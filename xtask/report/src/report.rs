@@ -8,8 +8,8 @@ use takt_base::output;
 use takt_base::paths;
 use takt_base::term;
 use takt_base::term::WithHelp;
-use xtask::analysis;
-use xtask::cli::Report as Flags;
+use takt_cli::Report as Flags;
+use takt_results::analysis;
 
 use crate::bench::Bench;
 use crate::page::{self, Reported};

@@ -6,11 +6,13 @@ use anyhow::{Result, anyhow};
 use serde_json::Value;
 use takt_base::paths;
 use takt_base::term::WithHelp;
-use xtask::analysis::{self, Analysis};
-use xtask::history::{Configuration, Setup};
-use xtask::report::record::RunRecord;
-use xtask::report::{Buckets, Run, json, load};
-use xtask::run::folder;
+use takt_machine::load;
+use takt_machine::record::Run;
+use takt_machine::record::RunRecord;
+use takt_machine::run::folder;
+use takt_results::analysis::{self, Analysis};
+use takt_results::history::{Configuration, Setup};
+use takt_results::{Buckets, json};
 
 use crate::history::{open_named, select};
 
@@ -126,5 +128,5 @@ fn further_words(record: &RunRecord) -> String {
 /// Whether a run's figures are exact instructions.
 #[must_use]
 pub fn is_exact(run: &Run) -> bool {
-    run.record.accel.accel == xtask::qemu::Accel::TcgIcount
+    run.record.accel.accel == takt_machine::qemu::Accel::TcgIcount
 }

@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, getppid, kill_process};
 use signal_hook::consts::SIGINT;
 
 use super::trace;
-use crate::cli::Action;
-use crate::run::signals::Interrupted;
+use takt_cli::Action;
+use takt_machine::run::signals::Interrupted;
 
 /// Does what is asked for, in order, for the run in `dir`. The first that fails is the last.
 pub(super) fn perform(actions: &[Action], dir: &Path) -> Result<()> {

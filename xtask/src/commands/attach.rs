@@ -10,28 +10,29 @@ use takt_timerlat::stats::Status;
 use takt_timerlat::stats::machine::Machine;
 
 use super::latency_run::{self, Shown};
-use crate::attach::{Greeting, Image, Receiver, Session, Taken};
-use crate::cli::{Attach, Parts};
-use crate::history::Setup;
-use crate::image::Recipe;
-use crate::qemu::Accel;
-use crate::qemu::accel::Selected;
-use crate::report::Buckets;
-use crate::report::gaps;
-use crate::report::judge::{self, Evidence, state_of};
-use crate::report::machine::MachineRecord;
-use crate::report::record::Host;
-use crate::report::text::Detail;
-use crate::run::collect::Results;
-use crate::run::conclude::{Facts, conclude};
-use crate::run::config::event_ids;
-use crate::run::demux::{CaptureCount, FileFacts, Rest, demux};
-use crate::run::monitor::Ending;
-use crate::run::{Finished, RunConfig, RunFolder, boot, folder, last_words, provenance};
+use takt_attach::{Greeting, Image, Receiver, Session, Taken};
 use takt_base::{EXIT_ERROR, EXIT_INTERRUPTED, output, paths, term};
+use takt_cli::Attach;
 use takt_guest;
 use takt_guest::Elf;
 use takt_guest::words;
+use takt_image::Recipe;
+use takt_machine::gaps;
+use takt_machine::hardware::MachineRecord;
+use takt_machine::judge::{self, Evidence, state_of};
+use takt_machine::qemu::Accel;
+use takt_machine::qemu::accel::Selected;
+use takt_machine::record::Host;
+use takt_machine::run::collect::Results;
+use takt_machine::run::conclude::{Facts, conclude};
+use takt_machine::run::config::event_ids;
+use takt_machine::run::demux::{CaptureCount, FileFacts, Rest, demux};
+use takt_machine::run::monitor::Ending;
+use takt_machine::run::{Finished, RunConfig, RunFolder, boot, folder, last_words, provenance};
+use takt_machine::said::Detail;
+use takt_results::Buckets;
+use takt_results::history::Setup;
+use takt_results::text::Parts;
 
 /// The sound frames of trace and log, until they are in files of their own.
 const CAPTURE: &str = "capture.bin";
@@ -247,7 +248,7 @@ fn judge(
     receiver: &Receiver,
     taken: &Taken,
     mut facts: Facts,
-) -> Result<(crate::report::Run, Option<String>)> {
+) -> Result<(takt_machine::record::Run, Option<String>)> {
     let greeting = greeting(dir, receiver)?;
     let known = words::known(&takt_guest::events::table(elf)?);
     let config = RunConfig::from_cmdline(&greeting.command_line, &known);

@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail};
 use takt_timerlat::sweep::SweepBlock;
 
 use super::bench;
-use crate::budget::file::{FILE, Functions};
-use crate::budget::{Budget, compare, figures};
-use crate::cli::{Budget as Flags, BudgetCheck, BudgetCommand, BudgetFlags};
-use crate::image::Recipe;
-use crate::run::provenance;
-use crate::sweep::What;
-use crate::sweep::document::Document;
 use takt_base::term::WithHelp;
 use takt_base::{EXIT_THRESHOLD, input, output, paths, setup, term};
+use takt_cli::{Budget as Flags, BudgetCheck, BudgetCommand, BudgetFlags};
 use takt_guest::Elf;
+use takt_image::Recipe;
+use takt_machine::run::provenance;
+use takt_sweep::What;
+use takt_sweep::budget::file::{FILE, Functions};
+use takt_sweep::budget::{Budget, compare, figures};
+use takt_sweep::document::Document;
 
 /// Everything that has a budget.
 type Figures = (BTreeMap<String, u64>, BTreeMap<String, Functions>);

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::Build;
-use crate::image::{Recipe, lean};
 use takt_base::output;
+use takt_cli::Build;
+use takt_image::{Recipe, lean};
 
 /// Builds an image and prints where it is.
 pub(super) fn run(flags: &Build) -> Result<ExitCode> {

@@ -16,7 +16,6 @@ use console::style;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::image;
 use takt_base::output;
 use takt_base::paths::{self, cargo};
 
@@ -245,10 +244,10 @@ impl Step {
             Variables::None => &mut command,
             Variables::Documentation => command.env("RUSTDOCFLAGS", "--deny warnings"),
             Variables::Image { has_functions } => {
-                command.envs(image::build::variables(has_functions))
+                command.envs(takt_image::build::variables(has_functions))
             }
             Variables::ImageForOneCpu => command
-                .envs(image::build::variables(true))
+                .envs(takt_image::build::variables(true))
                 .env("TAKT_MAX_CPUS", "1"),
         };
         command

@@ -10,22 +10,22 @@ use clap::Parser;
 use console::style;
 
 use super::latency_run;
-use crate::cli::{Cli, Command, Compare, CompareCommand, LatencyRun, LinuxRt};
-use crate::compare::linux;
-use crate::compare::machine::LinuxMachine;
-use crate::compare::packages::Packages;
-use crate::compare::record::{Comparison, Latencies, Linux, Takt};
-use crate::compare::table;
-use crate::compare::watch::NOTHING_COMPARED;
-use crate::compare::{PRIORITY, Settings, verdict};
-use crate::qemu::accel::host_cpu;
-use crate::qemu::{self, command};
-use crate::report::Verdict;
-use crate::report::text::Detail;
-use crate::run::execute::Finished;
-use crate::run::signals::Interrupted;
-use crate::run::{RunConfig, RunFolder, folder};
 use takt_base::{output, paths, setup, term};
+use takt_cli::{Cli, Command, Compare, CompareCommand, LatencyRun, LinuxRt};
+use takt_compare::linux;
+use takt_compare::machine::LinuxMachine;
+use takt_compare::packages::Packages;
+use takt_compare::record::{Comparison, Latencies, Linux, Takt};
+use takt_compare::table;
+use takt_compare::watch::NOTHING_COMPARED;
+use takt_compare::{PRIORITY, Settings, verdict};
+use takt_machine::qemu::accel::host_cpu;
+use takt_machine::qemu::{self, command};
+use takt_machine::record::Verdict;
+use takt_machine::run::execute::Finished;
+use takt_machine::run::signals::Interrupted;
+use takt_machine::run::{RunFolder, folder};
+use takt_machine::said::Detail;
 
 /// More activations than this take Linux hours.
 const MAX_ACTIVATIONS: u64 = 200_000;
@@ -197,7 +197,7 @@ fn measure(
 /// One of Takt's two runs, into a folder of its own.
 fn takt(flags: &LinuxRt, dir: &Path, workload: &str) -> Result<Finished> {
     let flags = latency_flags(flags, dir, workload)?;
-    let finished = latency_run::measure(&flags, RunConfig::from_flags(&flags)?, None)?;
+    let finished = latency_run::measure(&flags, flags.config()?, None)?;
     if finished.run.record.is_interrupted {
         bail!(Interrupted(NOTHING_COMPARED));
     }
@@ -288,7 +288,7 @@ mod tests {
                 flags.output.as_deref(),
                 Some(&*Path::new("/d").join(format!("takt-{workload}")))
             );
-            RunConfig::from_flags(&flags).unwrap()
+            flags.config().unwrap()
         };
         let timerlat = config("timerlat");
         assert_eq!(

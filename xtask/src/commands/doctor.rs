@@ -5,19 +5,19 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 use console::{Style, pad_str, style};
 
-use crate::cli::AccelChoice;
-use crate::counted::plugin::check_qemu;
-use crate::image::Recipe;
-use crate::image::build::TARGET;
-use crate::qemu::accel;
-use crate::qemu::command::RAM_MIB;
-use crate::qemu::{self, Accel};
-use crate::run::probe;
 use takt_base::output;
 use takt_base::paths::which;
 use takt_base::setup;
 use takt_base::setup::packages::{Manager, has_sudo, is_root};
 use takt_guest::ram::free_bytes;
+use takt_image::Recipe;
+use takt_image::build::TARGET;
+use takt_machine::counted::plugin::check_qemu;
+use takt_machine::qemu::accel;
+use takt_machine::qemu::accel::AccelChoice;
+use takt_machine::qemu::command::RAM_MIB;
+use takt_machine::qemu::{self, Accel};
+use takt_machine::run::probe;
 
 /// The state of one thing.
 enum State {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::Functions as Flags;
-use crate::image::Recipe;
 use takt_base::output;
+use takt_cli::Functions as Flags;
 use takt_guest::Elf;
 use takt_guest::functions::{Functions, Selection};
+use takt_image::Recipe;
 
 /// Prints what ftrace's `available_filter_functions` shows, or the part of it that is asked for.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

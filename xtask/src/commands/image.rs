@@ -7,18 +7,18 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::Image;
-use crate::image::build::CONSOLE_ELSEWHERE;
-use crate::image::elsewhere::Elsewhere;
-use crate::image::{Recipe, elsewhere};
-use crate::media;
-use crate::media::disk::{Disk, System};
-use crate::media::flash::{Step, flash};
-use crate::media::{Contents, iso, netdir, strip};
 use takt_base::term::WithHelp;
 use takt_base::{input, output, paths, setup, term};
+use takt_cli::Image;
 use takt_guest::Elf;
 use takt_guest::words;
+use takt_image::build::CONSOLE_ELSEWHERE;
+use takt_image::elsewhere::Elsewhere;
+use takt_image::media;
+use takt_image::media::disk::{Disk, System};
+use takt_image::media::flash::{Step, flash};
+use takt_image::media::{Contents, iso, netdir, strip};
+use takt_image::{Recipe, elsewhere};
 
 /// Builds the image and puts it where the flags say.
 pub(super) fn run(flags: &Image) -> Result<ExitCode> {

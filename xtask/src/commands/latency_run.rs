@@ -11,27 +11,32 @@ use takt_tracer::control::Tracer;
 use tempfile::TempDir;
 
 use super::actions;
-use crate::analysis::{self, Analysis};
-use crate::cli::{AccelChoice, Action, LatencyRun, Parts};
-use crate::counted::Plugin;
-use crate::counted::plugin::check_qemu;
-use crate::history::{Entry, Setup, store};
-use crate::image::{Recipe, tasks};
-use crate::qemu::accel::{self, Selected};
-use crate::qemu::{Accel, Machine};
-use crate::report::hist::Canvas;
-use crate::report::text::{Detail, Format};
-use crate::report::{Buckets, Run, json, load, text};
-use crate::run::execute::{self, Finished};
-use crate::run::follow::OnCycle;
-use crate::run::hits::Moment;
-use crate::run::signals::Watch;
-use crate::run::{Plan, RunConfig, folder, probe, provenance};
-use crate::tracefs::launch::CONTROL_NS;
 use takt_base::term::WithHelp;
 use takt_base::{output, paths, setup, term};
+use takt_cli::{Action, LatencyRun};
 use takt_guest::Elf;
 use takt_guest::{patterns, words};
+use takt_image::{Recipe, tasks};
+use takt_machine::counted::Plugin;
+use takt_machine::counted::plugin::check_qemu;
+use takt_machine::load;
+use takt_machine::qemu::accel::AccelChoice;
+use takt_machine::qemu::accel::{self, Selected};
+use takt_machine::qemu::{Accel, Machine};
+use takt_machine::record::Run;
+use takt_machine::run::execute::{self, Finished};
+use takt_machine::run::follow::OnCycle;
+use takt_machine::run::hits::Moment;
+use takt_machine::run::signals::Watch;
+use takt_machine::run::{Plan, RunConfig, folder, probe, provenance};
+use takt_machine::said::Detail;
+use takt_results::analysis::{self, Analysis};
+use takt_results::hist::Canvas;
+use takt_results::history::{Entry, Setup, store};
+use takt_results::text::Format;
+use takt_results::text::Parts;
+use takt_results::{Buckets, json, text};
+use takt_tracefs::launch::CONTROL_NS;
 
 /// Runs a measurement, or reports on an earlier one.
 pub(super) fn run(flags: &LatencyRun) -> Result<ExitCode> {
@@ -74,7 +79,7 @@ fn act(actions: &[Action], moment: &Moment<'_>) -> Result<()> {
 
 /// Measures and keeps the run, and does this with each activation as it comes; with `--dry-run` only says what would be done.
 pub(super) fn take(flags: &LatencyRun, on_cycle: Option<&OnCycle<'_>>) -> Result<Option<Finished>> {
-    let config = RunConfig::from_flags(flags)?;
+    let config = flags.config()?;
     if let Some(output) = &flags.output {
         folder::check_free(output, flags.force)?;
     }
@@ -331,6 +336,18 @@ pub(super) struct Shown<'f> {
     pub(super) json: Option<&'f Path>,
 }
 
+/// What is left out, as the report takes it.
+fn parts(flags: takt_cli::Parts) -> Parts {
+    Parts {
+        no_irq: flags.no_irq,
+        no_thread: flags.no_thread,
+        no_header: flags.no_header,
+        no_summary: flags.no_summary,
+        no_index: flags.no_index,
+        with_zeros: flags.with_zeros,
+    }
+}
+
 /// Reports as the flags say.
 fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
     let shown = Shown {
@@ -339,7 +356,7 @@ fn report(flags: &LatencyRun, run: &Run, dir: &Path) -> Result<ExitCode> {
             width: flags.bucket_ns(),
             limit: flags.entries,
         },
-        parts: flags.parts,
+        parts: parts(flags.parts),
         is_analysis_only: flags.aa_only.is_some(),
         has_cause: !flags.no_aa,
         json: flags.json.as_deref(),

@@ -9,19 +9,19 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use takt_timerlat::sweep::{SweepBlock, find};
 
-use crate::cli::LatencySweep;
-use crate::image::Recipe;
-use crate::run::signals::{Watch, Wish};
-use crate::run::{folder, provenance};
-use crate::sweep::document::{self, Document};
-use crate::sweep::work::{Shard, jobs};
-use crate::sweep::{self, Folder, Plan, Progress, SweepConfig, What, text};
 use takt_base::term::{Help, WithHelp};
 use takt_base::{EXIT_ERROR, output, paths, setup, term};
+use takt_cli::LatencySweep;
 use takt_guest::Elf;
 use takt_guest::signature::Signature;
 use takt_guest::symbolize::{SymbolNames, without_hash};
 use takt_guest::{patterns, words};
+use takt_image::Recipe;
+use takt_machine::run::signals::{Watch, Wish};
+use takt_machine::run::{folder, provenance};
+use takt_sweep::document::{self, Document};
+use takt_sweep::work::{Shard, jobs};
+use takt_sweep::{Folder, Plan, Progress, SweepConfig, What, text};
 
 /// Sweeps, or shows the results of an earlier sweep.
 pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
@@ -43,7 +43,7 @@ pub(super) fn run(flags: &LatencySweep) -> Result<ExitCode> {
         None => Shard { index: 0, of: 1 },
     };
     let progress = Bar::new(flags.quiet)?;
-    let measured = sweep::run(&folder, &elf, jobs(flags.jobs), shard, &progress);
+    let measured = takt_sweep::run(&folder, &elf, jobs(flags.jobs), shard, &progress);
     progress.finish();
     let measured = measured.map_err(|error| match error.is::<Help>() {
         true => error,
@@ -81,7 +81,7 @@ pub(super) fn whole(elf: &Elf, what: Vec<What>, nr_jobs: Option<u16>) -> Result<
     let folder = Folder::create(dir.path(), plan, &elf.data)?;
     let progress = Bar::new(false)?;
     let all = Shard { index: 0, of: 1 };
-    let measured = sweep::run(&folder, elf, jobs(nr_jobs), all, &progress);
+    let measured = takt_sweep::run(&folder, elf, jobs(nr_jobs), all, &progress);
     progress.finish();
     Ok(document::write(folder.plan(), elf, &measured?))
 }

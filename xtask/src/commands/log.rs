@@ -9,14 +9,14 @@ use anyhow::{Context, Result, bail};
 use console::style;
 use takt_tracer::decode::{Entry, FrameReader};
 
-use crate::cli::Read as Flags;
-use crate::report::judge;
-use crate::report::load::Facts;
-use crate::run::{folder, recorded};
 use takt_base::input;
 use takt_base::output::{self, Output};
 use takt_base::{paths, term};
+use takt_cli::Read as Flags;
 use takt_guest::log::{Decoder, Line};
+use takt_machine::judge;
+use takt_machine::load::Facts;
+use takt_machine::run::{folder, recorded};
 
 /// Prints the log, and says what is missing in it.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {

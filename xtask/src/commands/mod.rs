@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Cli, Command};
+use takt_cli::{Cli, Command};
 
 /// Does what the command line says and gives the exit code.
 ///

@@ -13,10 +13,10 @@ use anyhow::{Context, Result};
 
 use self::source::Source;
 use super::budget;
-use crate::cli::New;
-use crate::image::build::{RUSTFLAGS, TARGET, build_outside};
 use takt_base::term::WithHelp;
 use takt_base::{output, paths};
+use takt_cli::New;
+use takt_image::build::{RUSTFLAGS, TARGET, build_outside};
 
 /// The files, by their names in the application's folder; what stands in braces is put in.
 const FILES: [(&str, &str); 9] = [

@@ -14,20 +14,20 @@ use takt_tracer::control::setting::{Ids, Osnoise as Parameter};
 use takt_tracer::control::{Setting, Tracer};
 
 use super::trace;
-use crate::cli::{Osnoise, OsnoiseCommand, Sampling};
-use crate::image::Recipe;
-use crate::osnoise::Measured;
-use crate::osnoise::table::{self, Columns};
-use crate::qemu::{Accel, Machine};
-use crate::run::boot::boot;
-use crate::run::config::clock_keys;
-use crate::run::{RunFolder, folder};
 use takt_base::term::WithHelp;
 use takt_base::units::CpuSet;
 use takt_base::{EXIT_THRESHOLD, output, paths, setup};
+use takt_cli::{Osnoise, OsnoiseCommand, Sampling};
 use takt_guest::Ram;
 use takt_guest::{Elf, events};
 use takt_guest::{patterns, words};
+use takt_image::Recipe;
+use takt_machine::osnoise::Measured;
+use takt_machine::osnoise::table::{self, Columns};
+use takt_machine::qemu::{Accel, Machine};
+use takt_machine::run::boot::boot;
+use takt_machine::run::config::clock_keys;
+use takt_machine::run::{RunFolder, folder};
 
 /// What is always recorded beside the tracer's own samples.
 const EVENTS: &str = "osnoise:sample_threshold";

@@ -6,14 +6,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cli::Prove as Flags;
-use crate::image::Recipe;
-use crate::prove::{self, Proof};
-use crate::response::{self, Costs, Response};
 use takt_base::setup::build::{Package, Profile, bring_up_to_date};
 use takt_base::term::note;
 use takt_base::{EXIT_ERROR, EXIT_THRESHOLD, output};
+use takt_cli::Prove as Flags;
 use takt_guest::Elf;
+use takt_image::Recipe;
+use takt_sweep::prove::{self, Proof};
+use takt_sweep::response::{self, Costs, Response};
 
 const PACKAGE: Package = Package {
     name: "takt-prove",

@@ -12,24 +12,24 @@ use takt_tracer::decode::{EventDef, EventTable};
 use takt_tracer::event::Layout;
 
 use super::{log, trace};
-use crate::cli::Run;
-use crate::image::elsewhere::Elsewhere;
-use crate::image::tasks::Manifest;
-use crate::image::{Recipe, elsewhere};
-use crate::qemu::command::{escape, shell};
-use crate::qemu::{Accel, Machine};
-use crate::report::load::Facts;
-use crate::run::boot::boot;
-use crate::run::config::clock_keys;
-use crate::run::console::Console;
-use crate::run::execute::with_words;
-use crate::run::{RunFolder, folder};
 use takt_base::{input, output, paths, setup, term};
+use takt_cli::Run;
 use takt_guest::Elf;
 use takt_guest::Ram;
 use takt_guest::patterns::{means, resolve};
 use takt_guest::symbolize::Symbolizer;
 use takt_guest::words;
+use takt_image::elsewhere::Elsewhere;
+use takt_image::tasks::Manifest;
+use takt_image::{Recipe, elsewhere};
+use takt_machine::load::Facts;
+use takt_machine::qemu::command::{escape, shell};
+use takt_machine::qemu::{Accel, Machine};
+use takt_machine::run::boot::boot;
+use takt_machine::run::config::clock_keys;
+use takt_machine::run::console::Console;
+use takt_machine::run::execute::with_words;
+use takt_machine::run::{RunFolder, folder};
 
 /// The kernel's events that are recorded unless the user says otherwise.
 const KERNEL_EVENTS: [&str; 6] = ["sched", "irq", "timer", "mutex", "task", "print"];

@@ -8,10 +8,10 @@ use clap::Parser;
 
 use super::dispatch;
 use super::test::{self, Choice};
-use crate::cli::{self, Cli, Runner, TestWords};
-use crate::image::lean;
 use takt_base::{setup, term};
+use takt_cli::{Cli, Runner, TestWords};
 use takt_guest::Elf;
+use takt_image::lean;
 
 /// Boots the image, or runs the tests in it.
 pub(super) fn run(flags: Runner) -> Result<ExitCode> {
@@ -22,7 +22,7 @@ pub(super) fn run(flags: Runner) -> Result<ExitCode> {
         let words = iter::once("test".into()).chain(flags.args);
         return match TestWords::try_parse_from(words) {
             Ok(words) => tests(&elf, words),
-            Err(error) => Ok(cli::refuse(&error)),
+            Err(error) => Ok(takt_cli::refuse(&error)),
         };
     }
     let words = ["xtask", "run", "--image"].map(str::to_owned);
@@ -30,7 +30,7 @@ pub(super) fn run(flags: Runner) -> Result<ExitCode> {
     let words = words.into_iter().chain([image]).chain(flags.args);
     match Cli::try_parse_from(words) {
         Ok(cli) => dispatch(cli),
-        Err(error) => Ok(cli::refuse(&error)),
+        Err(error) => Ok(takt_cli::refuse(&error)),
     }
 }
 

@@ -28,10 +28,10 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cli::Test;
-use crate::image::{Kept, Recipe};
 use takt_base::{output, paths};
+use takt_cli::Test;
 use takt_guest::Elf;
+use takt_image::{Kept, Recipe};
 use tally::Tally;
 
 /// Runs the tests that the flags ask for. Without `--host` and `--target` that is all of them.

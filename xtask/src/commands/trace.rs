@@ -10,16 +10,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use takt_tracer::decode::{EventTable, Item, TraceFile};
 use takt_tracer::filter::{Filter, FilterError, Filters};
 
-use crate::cli::{Format, Trace as Flags};
-use crate::export::latency::{Finder, Lines, Stretch, is_latency_tracer};
-use crate::export::{self, Origin, Output, Selection};
-use crate::report::load::Facts;
-use crate::run::{folder, recorded};
 use takt_base::term::WithHelp;
 use takt_base::units::CpuSet;
 use takt_base::{input, output, paths, term};
+use takt_cli::Trace as Flags;
 use takt_guest::Elf;
 use takt_guest::trace::Decoder;
+use takt_host::Format;
+use takt_host::latency::{Finder, Lines, Stretch, is_latency_tracer};
+use takt_host::{Origin, Output, Selection};
+use takt_machine::load::Facts;
+use takt_machine::run::{folder, recorded};
 
 /// Writes the trace. What is damaged is said on stderr; the records before and behind it are written.
 pub(super) fn run(flags: &Flags) -> Result<ExitCode> {
@@ -201,8 +202,8 @@ impl Source {
             Output::Stream(out) => Output::Stream(&mut *out),
             Output::Folder(dir) => Output::Folder(dir),
         };
-        let mut export = export::export(format, output, &origin)?;
-        export.begin(export::Facts {
+        let mut export = takt_host::export(format, output, &origin)?;
+        export.begin(takt_host::Facts {
             in_file: found,
             lost: self.trace.nr_lost(),
             nr_cpus,

@@ -10,14 +10,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use signal_hook::consts::SIGINT;
 
-use crate::cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
-use crate::run::signals::{Watch, Wish};
-use crate::tracefs::launch::{self, Launch};
-use crate::tracefs::mount::{self, Mounted};
-use crate::tracefs::session::Session;
-use crate::tracefs::shell::{Shell, Streams};
 use takt_base::{output, paths, setup, term};
+use takt_cli::{Guest as Flags, Mount, Shell as ShellFlags, Tracefs, TracefsCommand};
 use takt_guest::options::Options;
+use takt_machine::run::signals::{Watch, Wish};
+use takt_tracefs::launch::{self, Launch};
+use takt_tracefs::mount::{self, Mounted};
+use takt_tracefs::session::Session;
+use takt_tracefs::shell::{Shell, Streams};
 
 /// How often the end is looked for.
 const TICK: Duration = Duration::from_millis(50);

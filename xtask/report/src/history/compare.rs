@@ -7,11 +7,11 @@ use anyhow::{Result, anyhow};
 use serde::Serialize;
 use serde_json::json;
 use takt_base::term::WithHelp;
+use takt_cli::HistoryCompare as Flags;
+use takt_machine::judge::slot_name;
+use takt_machine::record::Run;
+use takt_results::history::History;
 use takt_timerlat::stats::ExactHistogram;
-use xtask::cli::HistoryCompare as Flags;
-use xtask::history::History;
-use xtask::report::Run;
-use xtask::report::judge::slot_name;
 
 use super::replication::{Replication, Verdict};
 use super::sides::{self, Side};

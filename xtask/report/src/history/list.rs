@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::json;
 use takt_base::term::{self, note};
-use xtask::cli::HistoryList as Flags;
-use xtask::history::{Entry, History, Place, Summary};
-use xtask::report::record::Distributions;
+use takt_cli::HistoryList as Flags;
+use takt_machine::record::Distributions;
+use takt_results::history::{Entry, History, Place, Summary};
 
 use super::{columns, date, figures, or_dash, print, print_json, select};
 

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use takt_base::term::{WithHelp, note};
-use xtask::cli::HistoryMerge as Flags;
-use xtask::history::{Entry, History};
-use xtask::report::Run;
+use takt_cli::HistoryMerge as Flags;
+use takt_machine::record::Run;
+use takt_results::history::{Entry, History};
 
 use super::{print, print_json, select, show, sides};
 
@@ -32,7 +32,7 @@ pub(super) fn run(history: &History, flags: &Flags) -> Result<ExitCode> {
         let slots: Vec<_> = slots
             .map(|(slot, d)| {
                 let hist = |all: &takt_timerlat::stats::ExactHistogram| {
-                    json!({"figures": xtask::report::record::LatencyRecord::from(all), "hist": all.iter().collect::<Vec<_>>()})
+                    json!({"figures": takt_machine::record::LatencyRecord::from(all), "hist": all.iter().collect::<Vec<_>>()})
                 };
                 let mut it = json!({"slot": slot.slot, "cpu": slot.cpu, "irq": hist(&d.irq), "thread": hist(&d.thread)});
                 if slot.user.is_some() {

@@ -24,9 +24,9 @@ use serde::Serialize;
 use takt_base::output::{json_pretty, print};
 use takt_base::paths;
 use takt_base::term::WithHelp;
+use takt_cli::{History as Flags, HistoryCommand};
+use takt_results::history::History;
 use takt_timerlat::stats::ExactHistogram;
-use xtask::cli::{History as Flags, HistoryCommand};
-use xtask::history::History;
 
 /// Opens the history that the user names, or the usual one.
 pub(crate) fn open_named(named: Option<&Path>) -> Result<History> {

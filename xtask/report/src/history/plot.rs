@@ -8,11 +8,11 @@ use clap::ValueEnum;
 use takt_base::output;
 use takt_base::paths;
 use takt_base::term::WithHelp;
+use takt_cli::{HistoryPlot as Flags, Metric};
+use takt_machine::record::Distributions;
+use takt_machine::record::Run;
+use takt_results::history::{Entry, History};
 use takt_timerlat::stats::ExactHistogram;
-use xtask::cli::{HistoryPlot as Flags, Metric};
-use xtask::history::{Entry, History};
-use xtask::report::Run;
-use xtask::report::record::Distributions;
 
 use super::{columns, or_dash, print, select};
 use crate::plot::trend::{self, Line};

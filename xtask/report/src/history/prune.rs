@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use takt_base::paths;
 use takt_base::term::WithHelp;
-use xtask::cli::HistoryPrune as Flags;
-use xtask::history::{Entry, History, Place};
-use xtask::report::load;
+use takt_cli::HistoryPrune as Flags;
+use takt_machine::load;
+use takt_results::history::{Entry, History, Place};
 
 use super::{columns, date, print, select};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use serde::Serialize;
-use xtask::history::Entry;
-use xtask::report::Run;
+use takt_machine::record::Run;
+use takt_results::history::Entry;
 
 use super::compare::named;
 use super::sides::{self, Side};

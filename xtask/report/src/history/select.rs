@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, anyhow};
 use takt_base::term::WithHelp;
-use xtask::cli::HistoryFilter;
-use xtask::history::{Entry, History, Place, Summary};
+use takt_cli::HistoryFilter;
+use takt_results::history::{Entry, History, Place, Summary};
 
 const LATEST: &str = "latest";
 

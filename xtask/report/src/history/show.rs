@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use takt_cli::HistoryShow as Flags;
+use takt_machine::judge::slot_name;
+use takt_machine::record::Run;
+use takt_results::history::History;
 use takt_timerlat::stats::ExactHistogram;
-use xtask::cli::HistoryShow as Flags;
-use xtask::history::History;
-use xtask::report::Run;
-use xtask::report::judge::slot_name;
 
 use super::{columns, date, figures, or_dash, print, print_json, select};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
 use takt_base::term::{WithHelp, note};
-use xtask::history::{Entry, History};
+use takt_results::history::{Entry, History};
 
 use super::select;
 

@@ -1,10 +1,10 @@
 //! A run's verdict, its figures, its configuration.
 
+use takt_machine::hardware::MachineRecord;
+use takt_machine::judge::slot_name;
+use takt_machine::record::Run;
+use takt_machine::record::{Distributions, SlotRecord};
 use takt_timerlat::stats::ExactHistogram;
-use xtask::report::Run;
-use xtask::report::judge::slot_name;
-use xtask::report::machine::MachineRecord;
-use xtask::report::record::{Distributions, SlotRecord};
 
 use super::html::{cell, details, escape, figure, head, legend, note, origin, table};
 use crate::plot::Role;

@@ -29,7 +29,7 @@ use crate::bench::Bench;
 use crate::plot::svg;
 use crate::source::Source;
 use html::escape;
-use xtask::analysis::Story;
+use takt_results::analysis::Story;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -8,7 +8,7 @@ use super::figures::{Latency, Slot, slots};
 use super::html::{details, head, note, picture, table};
 use crate::plot::histogram::{self, Buckets, Scale};
 use crate::plot::{over_time, percentiles};
-use xtask::analysis::samples::Sample;
+use takt_machine::samples::Sample;
 
 /// The pictures of all measured threads.
 pub(super) fn section(nr: usize, run: &Reported) -> Result<String> {

@@ -1,7 +1,7 @@
 //! What the latency consists of that hit a threshold: the rows of `latency-run --auto`.
 
 use serde::Deserialize;
-use xtask::analysis::rows::{Breakdown, Row};
+use takt_results::analysis::rows::{Breakdown, Row};
 
 use super::html::{cell, details, escape, head, note, table};
 use crate::source::Source;

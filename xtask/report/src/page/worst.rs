@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::Reported;
 use super::html::{details, escape, head, legend, note, picture, table};
 use crate::plot::{Role, causes, timeline};
-use xtask::analysis::causes::{Cause, Piece};
-use xtask::analysis::window::{Activation, Kind};
+use takt_results::analysis::causes::{Cause, Piece};
+use takt_results::analysis::window::{Activation, Kind};
 
 /// Records that the table of the worst shows at most.
 const MAX_RECORDS: usize = 200;

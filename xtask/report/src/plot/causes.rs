@@ -4,7 +4,7 @@ use anyhow::Result;
 use plotters::prelude::*;
 
 use super::{Axis, Role, above, draw, frame, mesh, ticks};
-use xtask::analysis::causes::Piece;
+use takt_results::analysis::causes::Piece;
 
 /// Draws the bars, the first on top. Each has its number at its left.
 ///

@@ -26,7 +26,7 @@ const COLORS: &[(u8, &str, &str)] = &[
     (25, "#0a7d78", "#3cc4bc"),
     (26, "#6f5a00", "#d6ba3f"),
     (27, "#4f4fb8", "#a3a3f7"),
-    // Causes, as in `xtask::analysis::causes`.
+    // Causes, as in `takt_results::analysis::causes`.
     (40, "#9aa3ad", "#6f7883"),
     (41, "#c2182b", "#ff6b78"),
     (42, "#e07a1f", "#f7a04f"),
@@ -174,7 +174,7 @@ mod tests {
         ]
         .into_iter()
         .chain((0..super::super::NR_SERIES).map(Role::Series))
-        .chain((0..xtask::analysis::causes::Cause::ALL.len()).map(Role::Cause));
+        .chain((0..takt_results::analysis::causes::Cause::ALL.len()).map(Role::Cause));
         for role in roles {
             let number = role.number();
             assert!(

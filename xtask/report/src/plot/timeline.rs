@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Axis, Role, draw, frame, mesh, text, ticks};
-use xtask::analysis::window::{Activation, Kind, State};
+use takt_results::analysis::window::{Activation, Kind, State};
 
 /// A lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

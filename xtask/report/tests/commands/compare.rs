@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::common::{done, history, run};
 use serde_json::Value;
-use xtask::history::{Entry, Setup, store};
+use takt_results::history::{Entry, Setup, store};
 
 /// A history of real-time runs, in this order: revision, and by how much all of its latencies are longer.
 struct Runs {
@@ -199,7 +199,7 @@ fn only_runs_of_the_same_system_count_together() {
 fn bad_runs_are_evidence_only_if_the_user_insists() {
     let runs = Runs::changed(&in_turns(800), |nr, entry| {
         if nr % 2 == 1 {
-            entry.record.result = xtask::report::record::Verdict::Tainted;
+            entry.record.result = takt_machine::record::Verdict::Tainted;
         }
     });
     let (a, b) = (runs.list([0, 2, 4, 6]), runs.list([1, 3, 5, 7]));

@@ -8,7 +8,7 @@ use crate::common::{collect, done, history, run};
 use proptest::prelude::*;
 use takt_report::history::compare::Comparison;
 use takt_report::history::merge::merge;
-use xtask::history::{Entry, Setup, store};
+use takt_results::history::{Entry, Setup, store};
 
 /// A history with one run for each of these: load, accelerator, revision, latencies.
 fn filled(runs: &[(&str, &str, &str, &[u64])]) -> (tempfile::TempDir, Vec<String>) {

@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::common::{
     COMMANDS, collect, done, entry, history, keep_many, run, two_runs, write_folder,
 };
-use xtask::history::{Entry, History, Setup, store};
+use takt_results::history::{Entry, History, Setup, store};
 
 fn read(dir: &Path) -> Vec<Entry> {
     let history = History::open(dir).unwrap();

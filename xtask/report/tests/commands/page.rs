@@ -2,13 +2,14 @@
 #![allow(missing_docs, reason = "a test")]
 
 use crate::common::run;
+use takt_machine::record::Run;
+use takt_machine::record::{Figures, VerifiedRecord, WithoutTurns};
 use takt_report::page::{self, Reported};
 use takt_report::source::Source;
-use xtask::analysis::causes::Cause;
-use xtask::analysis::rows::{Breakdown, Group, Part, Row};
-use xtask::history::{Configuration, Setup};
-use xtask::report::record::{Figures, VerifiedRecord, WithoutTurns};
-use xtask::report::{Buckets, Run, json};
+use takt_results::analysis::causes::Cause;
+use takt_results::analysis::rows::{Breakdown, Group, Part, Row};
+use takt_results::history::{Configuration, Setup};
+use takt_results::{Buckets, json};
 
 /// A run on this CPU, as the page takes it.
 fn on_cpu(name: &str, cpu: u32, thread: &[u64]) -> Reported {

@@ -8,12 +8,12 @@ use std::ops::Range;
 use anyhow::{Context, Result, bail};
 
 use super::images::Folder;
-use crate::budget::file::Functions;
-use crate::qemu::executed::{Executed, logged};
-use crate::qemu::{self, pipe};
 use takt_guest::Elf;
 use takt_guest::place::Names;
 use takt_guest::symbolize::{SymbolNames, Symbolizer};
+use takt_machine::qemu::executed::{Executed, logged};
+use takt_machine::qemu::{self, pipe};
+use takt_sweep::budget::file::Functions;
 
 /// What the image calls with each row that it reports (`takt_bench::report`).
 const MARK: &str = "takt_bench_row";

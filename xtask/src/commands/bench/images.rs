@@ -8,12 +8,12 @@ use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
 
-use crate::image::build::Capacities;
-use crate::image::{Recipe, small};
-use crate::qemu::{Accel, GuestExit, Machine, Process, Served};
-use crate::run::config::clock_keys;
 use takt_guest::Elf;
 use takt_guest::Ram;
+use takt_image::build::Capacities;
+use takt_image::{Recipe, small};
+use takt_machine::qemu::{Accel, GuestExit, Machine, Process, Served};
+use takt_machine::run::config::clock_keys;
 
 /// How long a boot may take; time for which the host was busy with others does not count.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -13,14 +13,14 @@ use takt_tracer::wire::CHANNEL_TRACE;
 
 use super::Values;
 use super::images::{Booted, Folder};
-use crate::analysis::marks::{Mark, Marks};
-use crate::counted::Plugin;
-use crate::counted::log::Log;
-use crate::run::collect::Results;
-use crate::run::config::DEFAULT_EVENTS;
 use takt_guest;
 use takt_guest::frames::FrameReader;
 use takt_guest::{Elf, events};
+use takt_machine::counted::Plugin;
+use takt_machine::counted::log::Log;
+use takt_machine::run::collect::Results;
+use takt_machine::run::config::DEFAULT_EVENTS;
+use takt_results::analysis::marks::{Mark, Marks};
 
 /// timerlat's own two events.
 const EVENTS: &str = "timerlat";

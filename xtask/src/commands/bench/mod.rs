@@ -27,11 +27,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::budget::file::Functions;
-use crate::cli::Bench;
 use takt_base::term::note;
 use takt_base::{output, setup};
+use takt_cli::Bench;
 use takt_guest::Elf;
+use takt_sweep::budget::file::Functions;
 
 /// The row of which functions are told in bytes.
 const TEXT: &str = "image-full-text";

@@ -4,9 +4,9 @@ use anyhow::{Context, Result};
 use object::{Object, ObjectSection, ObjectSymbol};
 
 use super::Values;
-use crate::budget::file::Functions;
 use takt_guest::Elf;
 use takt_guest::place::short;
+use takt_sweep::budget::file::Functions;
 
 /// The images of the event footprint experiment.
 pub(super) const FOOTPRINTS: [&str; 6] = [

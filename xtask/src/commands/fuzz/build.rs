@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use super::targets::Target;
-use crate::image::build::TARGET;
 use takt_base::paths::{self, cargo};
 use takt_base::term::note;
+use takt_image::build::TARGET;
 
 /// LLVM's SanitizerCoverage as libFuzzer wants it, and every check that the compiler has. What it warns of is the
 /// business of the lints.

@@ -22,10 +22,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 
-use crate::cli::Fuzz;
 use run::{Outcome, fuzz};
 use takt_base::term::WithHelp;
 use takt_base::{output, paths};
+use takt_cli::Fuzz;
 use targets::{TARGETS, Target};
 
 /// Runs one target or all. What broke is said again at the end.

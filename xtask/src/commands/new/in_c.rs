@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 
 use super::put;
 use super::source::{RUNNER, utf8};
-use crate::image::library::{self, Library};
 use takt_base::{output, paths};
+use takt_image::library::{self, Library};
 
 const MAKEFILE: &str = include_str!("../../../templates/c/Makefile.txt");
 const MAIN: &str = include_str!("../../../templates/c/main.c.txt");

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::cli::New;
 use takt_base::paths;
 use takt_base::term::WithHelp;
+use takt_cli::New;
 
 /// Takt's packages in an application, and where they are in its sources.
 const PACKAGES: [(&str, &str); 5] = [

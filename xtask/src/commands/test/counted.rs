@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::qemu::executed::Executed;
 use takt_guest::Elf;
+use takt_machine::qemu::executed::Executed;
 
 /// What the image calls right before and behind each stretch.
 const MARK: &str = "takt_counted_mark";

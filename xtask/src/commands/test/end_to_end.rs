@@ -48,7 +48,7 @@ use anyhow::Result;
 use stage::{Done, FIRST, Stage};
 
 use super::tally::Tally;
-use crate::sweep::work::jobs;
+use takt_sweep::work::jobs;
 
 const PART: &str = "end-to-end";
 

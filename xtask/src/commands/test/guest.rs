@@ -12,14 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 
 use super::scratch::Scratch;
-use crate::counted::Plugin;
-use crate::qemu::command::escape;
-use crate::qemu::executed::logged;
-use crate::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Served};
-use crate::run::config::clock_keys;
-use crate::run::places;
 use takt_guest::Elf;
 use takt_guest::Ram;
+use takt_machine::counted::Plugin;
+use takt_machine::qemu::command::escape;
+use takt_machine::qemu::executed::logged;
+use takt_machine::qemu::{self, Accel, GuestExit, Machine, Process, Qmp, Served};
+use takt_machine::run::config::clock_keys;
+use takt_machine::run::places;
 
 /// A boot.
 #[derive(Clone, Copy, Debug)]

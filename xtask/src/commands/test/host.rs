@@ -9,17 +9,35 @@ use super::tally::Tally;
 use takt_base::paths::{self, cargo};
 
 /// What xtask is made of. What else is tested has other features turned on, with which all of it would be built once more.
-const OF_XTASK: [&str; 10] = [
+const OF_XTASK: [&str; 28] = [
     "--package",
     "xtask",
     "--package",
+    "takt-attach",
+    "--package",
     "takt-base",
+    "--package",
+    "takt-cli",
+    "--package",
+    "takt-compare",
     "--package",
     "takt-guest",
     "--package",
-    "takt-report",
+    "takt-host",
+    "--package",
+    "takt-image",
+    "--package",
+    "takt-machine",
     "--package",
     "takt-prove",
+    "--package",
+    "takt-report",
+    "--package",
+    "takt-results",
+    "--package",
+    "takt-sweep",
+    "--package",
+    "takt-tracefs",
 ];
 
 /// The rest, with the features that its tests need. Of the board these are the modules that know no machine, of the fuzz

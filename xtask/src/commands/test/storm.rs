@@ -8,9 +8,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use takt_tracer::decode::{EventTable, Item, Record, TraceFile, Value};
 
-use crate::run::demux::{FileFacts, Rest, demux};
-use crate::run::folder::TRACE;
 use takt_guest::{Elf, events};
+use takt_machine::run::demux::{FileFacts, Rest, demux};
+use takt_machine::run::folder::TRACE;
 
 /// Names of the writers, in the order of their numbers.
 const WRITERS: [&str; 3] = ["thread", "interrupt", "nmi"];

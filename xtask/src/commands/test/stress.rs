@@ -1,8 +1,8 @@
 //! The random stress (`tests/src/bin/ontarget/stress`): in which machines, and with which seeds.
 
 use super::guest::Boot;
-use crate::cli::Test;
-use crate::qemu::Accel;
+use takt_cli::Test;
+use takt_machine::qemu::Accel;
 
 /// A machine that the stress is booted in.
 #[derive(Clone, Copy, Debug)]

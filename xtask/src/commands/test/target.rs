@@ -14,11 +14,11 @@ use super::stress::{self, Round};
 use super::tally::Tally;
 use super::waits;
 use crate::commands::bench::executed;
-use crate::qemu::process::MAX_CMDLINE;
-use crate::qemu::{Accel, GuestExit};
 use takt_base::term::last_lines;
 use takt_guest::Elf;
 use takt_guest::symbolize::Symbolizer;
+use takt_machine::qemu::process::MAX_CMDLINE;
+use takt_machine::qemu::{Accel, GuestExit};
 
 const PART: &str = "target";
 /// How long a boot may take.

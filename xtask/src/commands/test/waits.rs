@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::analysis::marks::{Mark, Marks};
-use crate::counted::Plugin;
-use crate::counted::log::{Event, Log};
 use takt_guest::Elf;
+use takt_machine::counted::Plugin;
+use takt_machine::counted::log::{Event, Log};
+use takt_results::analysis::marks::{Mark, Marks};
 
 /// Instructions of a round of waiting: PAUSE, a jump, a comparison and another jump.
 const ROUND: u64 = 4;

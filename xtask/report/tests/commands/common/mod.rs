@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use takt_machine::csv;
+use takt_machine::record::Run;
+use takt_machine::record::{Distributions, LatencyRecord, RunRecord};
+use takt_results::history::{Entry, Setup, store};
 use takt_timerlat::stats::ExactHistogram;
-use xtask::history::{Entry, Setup, store};
-use xtask::report::record::{Distributions, LatencyRecord, RunRecord};
-use xtask::report::{Run, csv};
 
 /// A distribution of samples.
 pub(crate) fn collect(samples: &[u64]) -> ExactHistogram {

@@ -8,19 +8,20 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::analysis::rows::{Breakdown, Group, Row};
-use crate::analysis::{self, Trace, refine, replay};
-use crate::image::Recipe;
-use crate::qemu::{Accel, GuestExit};
-use crate::run::config::clock_keys;
-use crate::run::demux::{FileFacts, Rest, demux};
-use crate::run::signals::Watch;
-use crate::run::{config, folder};
 use takt_guest::Elf;
 use takt_guest::patterns::resolve;
 use takt_guest::place::Kind;
 use takt_guest::place::Names;
 use takt_guest::words;
+use takt_image::Recipe;
+use takt_machine::qemu::{Accel, GuestExit};
+use takt_machine::run::config::clock_keys;
+use takt_machine::run::demux::{FileFacts, Rest, demux};
+use takt_machine::run::signals::Watch;
+use takt_machine::run::{config, folder};
+use takt_machine::samples::Trace;
+use takt_results::analysis::rows::{Breakdown, Group, Row};
+use takt_results::analysis::{self, refine, replay};
 
 #[path = "../../../../../tests/src/bin/causes/plan.rs"]
 mod plan;

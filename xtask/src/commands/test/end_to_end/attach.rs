@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::stage::{Done, wait_until};
 use super::{FIRST, Stage};
-use crate::qemu::command::{BARE, RAM_MIB, base, escape};
-use crate::qemu::{Accel, Process, Qmp};
-use crate::run::folder::{HIST, IMAGE, RECORD};
 use takt_base::setup::labgrid::UNAVAILABLE;
 use takt_base::{paths, setup};
 use takt_guest::Ram;
+use takt_machine::qemu::command::{BARE, RAM_MIB, base, escape};
+use takt_machine::qemu::{Accel, Process, Qmp};
+use takt_machine::run::folder::{HIST, IMAGE, RECORD};
 
 /// A machine of QEMU's that stands still until it is told to go on.
 struct Machine {

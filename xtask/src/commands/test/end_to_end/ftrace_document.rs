@@ -200,7 +200,7 @@ pub(super) fn shell(stage: &Stage) -> Result<()> {
 pub(super) fn mount(stage: &Stage) -> Result<()> {
     let dir = stage.path().join("ftrace");
     fs::create_dir(&dir)?;
-    if let Err(error) = crate::tracefs::mount::check(&dir) {
+    if let Err(error) = takt_tracefs::mount::check(&dir) {
         tell!("\nNOT TESTED: the ftrace document on a mount. {error:#}\n");
         return Ok(());
     }

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 
 use super::compare::is_unavailable;
 use super::{FIRST, Stage};
-use crate::qemu::GuestExit;
-use crate::run::folder::IMAGE;
 use debian::Debian;
 use pc::{Booted, Clock, Firmware, Medium, Pc};
 use takt_base::setup;
+use takt_machine::qemu::GuestExit;
+use takt_machine::run::folder::IMAGE;
 
 /// Bytes that an ISO file has at most.
 const MAX_ISO: u64 = 5_000_000;

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::stage::{Done, is_kept_from_cargo};
-use crate::image::build::TARGET;
 use takt_base::paths::{self, cargo};
+use takt_image::build::TARGET;
 
 /// Cargo in the application's folder. What it builds is kept, for the next time.
 fn in_folder(dir: &Path, words: &[&str]) -> Result<Done> {

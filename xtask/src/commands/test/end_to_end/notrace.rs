@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::image::Recipe;
 use takt_guest::Elf;
 use takt_guest::disassembly::branch_targets;
 use takt_guest::functions::Functions;
+use takt_image::Recipe;
 
 /// Where the tracer begins, by mangled names: what the entry of a function calls, and what a record function calls. What the
 /// latter two call through pointers is compiled into them.

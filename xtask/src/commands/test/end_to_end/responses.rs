@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use crate::commands::prove::prove_image;
-use crate::image::Recipe;
-use crate::response::{Costs, Set, Thread, responses};
+use takt_image::Recipe;
+use takt_sweep::response::{Costs, Set, Thread, responses};
 
 /// The words of a line of the image `responses`: `set 0 priority 70 …`.
 fn numbers(line: &str) -> Option<BTreeMap<&str, u64>> {

@@ -11,8 +11,8 @@ use takt_tracer::decode::{Entry, FrameReader};
 
 use super::tracefs::Running;
 use super::{Done, FIRST, Stage, document};
-use crate::run::folder::{IMAGE, LOG};
 use takt_base::paths;
+use takt_machine::run::folder::{IMAGE, LOG};
 
 /// Same image, same flags, same bytes.
 pub(super) fn two_runs_are_identical(stage: &Stage) -> Result<()> {

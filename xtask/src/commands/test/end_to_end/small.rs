@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use crate::commands::bench::images::Folder;
-use crate::image::small::{PARTS, Size, recipe, size_of};
 use takt_guest::Elf;
+use takt_image::small::{PARTS, Size, recipe, size_of};
 
 /// What the smallest image may take.
 const MOST: Size = Size {

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::scratch::Scratch;
-use crate::image::build::disturbs;
 use takt_base::paths;
+use takt_image::build::disturbs;
 
 /// A test's own folder, and the history of its runs there. Beside it is the finished run that all look at, `first`.
 pub(super) struct Stage {

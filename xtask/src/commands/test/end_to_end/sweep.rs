@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Done, Stage};
-use crate::sweep::document::{self, Document, Where};
 use takt_guest::place::Kind;
+use takt_sweep::document::{self, Document, Where};
 
 /// Instructions of what is planted (tests/src/bin/planted.rs).
 const PLANTED: u32 = 37;

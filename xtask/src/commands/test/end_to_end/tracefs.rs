@@ -314,7 +314,7 @@ pub(super) fn mount(stage: &Stage) -> Result<()> {
     let dir = stage.path().join("mnt");
     fs::create_dir(&dir)?;
     let path = dir.display().to_string();
-    if let Err(error) = crate::tracefs::mount::check(&dir) {
+    if let Err(error) = takt_tracefs::mount::check(&dir) {
         tell!("\nNOT TESTED: tracefs mount. {error:#}\n");
         return Ok(());
     }

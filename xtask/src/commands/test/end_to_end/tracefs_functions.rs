@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::tracefs::contains;
 use super::{Done, Stage};
-use crate::image::Recipe;
+use takt_image::Recipe;
 
 /// Commands for a guest with feature `function`, and more words for its command line.
 fn shell(stage: &Stage, words: &str, commands: &str) -> Result<Done> {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::Stage;
 use super::tracefs::contains;
-use crate::image::Recipe;
+use takt_image::Recipe;
 
 /// Typed twice.
 const SESSION: &str = "echo timerlat:timerlat_irq > set_event; sleep 0.01; echo > trace; sleep 0.05; cat trace; echo @@@\n\

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Stage;
-use crate::compare::apt::Apt;
-use crate::compare::initramfs::{Files, add_libraries, pack};
-use crate::compare::kernel::Kernel;
-use crate::compare::packages::{self, Packages};
-use crate::media::strip;
 use takt_base::paths;
+use takt_compare::apt::Apt;
+use takt_compare::initramfs::{Files, add_libraries, pack};
+use takt_compare::kernel::Kernel;
+use takt_compare::packages::{self, Packages};
+use takt_image::media::strip;
 
 const INIT: &str = include_str!("init.sh");
 

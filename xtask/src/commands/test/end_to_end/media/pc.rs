@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::qemu::command::{BARE, escape};
-use crate::qemu::{GuestExit, Process, Qmp};
 use takt_base::term::last_lines;
+use takt_machine::qemu::command::{BARE, escape};
+use takt_machine::qemu::{GuestExit, Process, Qmp};
 
 /// How long a boot may take, from the firmware's first instruction to timerlat's end.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,0 +1,168 @@
+//! The figures: the benchmark's rows, what a sweep of every primitive finds, and the bounds of sections.
+
+use std::collections::BTreeMap;
+
+use super::file::Functions;
+use crate::document::{Document, Stretch};
+use crate::prove::Proof;
+use takt_guest::place::Kind;
+
+/// The figures of a sweep: latencies and lengths by workload, the longest sections, and what the paths consist of.
+#[must_use]
+pub fn of_sweep(document: &Document) -> (BTreeMap<String, u64>, BTreeMap<String, Functions>) {
+    let mut figures = BTreeMap::new();
+    let mut functions = BTreeMap::new();
+    for stretch in &document.results {
+        for (what, value) in values(stretch) {
+            figures.insert(format!("sweep.{}.{what}", stretch.name), value);
+        }
+        let of_path = stretch.functions.iter();
+        functions.insert(
+            stretch.name.clone(),
+            of_path
+                .map(|(name, count)| (name.clone(), *count))
+                .collect(),
+        );
+    }
+    for (name, kind) in KINDS {
+        let longest = document.results.iter().map(|it| longest(it, kind)).max();
+        figures.insert(format!("section.{name}"), longest.unwrap_or(0));
+    }
+    (figures, functions)
+}
+
+/// Bounds, and what has none.
+const OF_PROOF: [&str; 3] = ["bound.", "unbounded.", "grows."];
+
+/// Whether a figure is one of [`of_proof`].
+#[must_use]
+pub fn is_of_proof(name: &str) -> bool {
+    OF_PROOF.iter().any(|it| name.starts_with(it))
+}
+
+/// The figures of bounds, by function: the longest of its stretches, what comes on top for each of what a loop counts, and how
+/// many of them have no bound. Where they stand in
+/// it says nothing, since that changes with each line.
+#[must_use]
+pub fn of_proof(proof: &Proof) -> BTreeMap<String, u64> {
+    let [bound, unbounded, grows] = OF_PROOF;
+    let mut figures = BTreeMap::new();
+    for stretch in &proof.stretches {
+        let function = stretch.function();
+        for it in &stretch.grows {
+            let counted = figures.entry(format!("{grows}{function}, {}", it.counts));
+            let most = counted.or_insert(0);
+            *most = it.each.max(*most);
+        }
+        if let Some(most) = stretch.bound {
+            let longest = figures.entry(format!("{bound}{function}")).or_insert(0);
+            *longest = most.max(*longest);
+        } else if stretch.refused.is_some() {
+            *figures.entry(format!("{unbounded}{function}")).or_insert(0) += 1;
+        }
+    }
+    figures
+}
+
+const KINDS: [(&str, Kind); 3] = [
+    ("interrupts-off", Kind::IrqsOff),
+    ("in-an-interrupt", Kind::Interrupt),
+    ("preemption-off", Kind::PreemptOff),
+];
+
+fn values(stretch: &Stretch) -> impl Iterator<Item = (&'static str, u64)> {
+    let sections = KINDS.map(|(name, kind)| (name, longest(stretch, kind)));
+    [
+        ("length", u64::from(stretch.length)),
+        ("irq-max", stretch.irq.max.into()),
+        ("thread-max", stretch.thread.max.into()),
+        ("wake-max", stretch.wake.max.into()),
+    ]
+    .into_iter()
+    .chain(sections)
+}
+
+fn longest(stretch: &Stretch, kind: Kind) -> u64 {
+    let of_kind = stretch.sections.iter().filter(|it| it.kind == kind);
+    of_kind.map(|it| u64::from(it.length)).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, compare};
+    use crate::prove::{Growth, Refused, Stretch, Why};
+
+    fn stretch(place: &str, bound: Option<u64>) -> Stretch {
+        Stretch {
+            begin: 0x100,
+            place: place.into(),
+            is_entry: false,
+            bound,
+            handlers: 0,
+            grows: bound
+                .map(|it| Growth {
+                    counts: "rounds".into(),
+                    each: it,
+                    handlers: 0,
+                })
+                .into_iter()
+                .collect(),
+            refused: bound.is_none().then(|| Refused {
+                why: Why::Loop,
+                at: String::new(),
+            }),
+            witness: None,
+            workload: None,
+            witness_end: None,
+            path: Vec::new(),
+        }
+    }
+
+    fn figures(stretches: Vec<Stretch>) -> BTreeMap<String, u64> {
+        let proof = Proof {
+            schema: crate::prove::SCHEMA,
+            any_keys: false,
+            states: 1,
+            stretches,
+            unreached: Vec::new(),
+            marks: Vec::new(),
+        };
+        of_proof(&proof)
+    }
+
+    #[test]
+    fn a_bound_that_grew_or_is_none_any_more_is_above_its_budget() {
+        let all = |long, other| {
+            figures(vec![
+                stretch("f::g (f.rs:1)", Some(7)),
+                stretch("f::g (f.rs:9)", long),
+                stretch("f::h (f.rs:20)", other),
+                stretch("takt_stub+0x4", None),
+            ])
+        };
+        let before = all(Some(20), Some(3));
+        let expected = [
+            ("bound.f::g", 20),
+            ("bound.f::h", 3),
+            ("grows.f::g, rounds", 20),
+            ("grows.f::h, rounds", 3),
+            ("unbounded.takt_stub", 1),
+        ];
+        assert_eq!(
+            before,
+            expected.map(|(name, value)| (name.into(), value)).into()
+        );
+        assert!(before.keys().all(|it| is_of_proof(it)) && !is_of_proof("bench.bound"));
+        let budget = Budget::new("r".into(), "c".into(), before.clone(), BTreeMap::new());
+        let compare = |now| compare::compare(&budget, &now, &BTreeMap::new());
+        assert!(compare(before).is_kept());
+        let found = compare(all(Some(21), Some(3)));
+        let grown = found.grown.iter().map(|it| (&*it.name, it.now));
+        assert_eq!(
+            grown.collect::<Vec<_>>(),
+            [("bound.f::g", 21), ("grows.f::g, rounds", 21)]
+        );
+        assert!(!compare(all(Some(20), None)).is_of_same());
+    }
+}

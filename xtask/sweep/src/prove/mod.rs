@@ -1,0 +1,420 @@
+//! What `takt-prove` has found out of an image: bounds by address, and here with names, beside what a sweep has met.
+
+mod mutations;
+mod table;
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+pub use mutations::Mutations;
+pub use table::{Shown, refutation, text};
+
+use crate::document::Document;
+use takt_guest::Elf;
+use takt_guest::place::Kind;
+use takt_guest::place::Names;
+
+/// Version of what `takt-prove` writes.
+const FOUND: &str = "takt.prove/2";
+/// Version of the document with names.
+pub const SCHEMA: &str = "takt.proof/2";
+
+/// What `takt-prove` writes.
+#[derive(Debug, Deserialize)]
+struct Found {
+    schema: String,
+    any_keys: bool,
+    states: usize,
+    stretches: Vec<FoundStretch>,
+    unreached: Vec<u64>,
+    marks: Vec<FoundMark>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundMark {
+    at: u64,
+    text: String,
+}
+
+/// What a bound grows with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Growth {
+    /// What n counts.
+    pub counts: String,
+    /// Instructions more for each.
+    pub each: u64,
+    /// Calls of handlers more for each.
+    pub handlers: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundStretch {
+    begin: u64,
+    is_entry: bool,
+    bound: Option<u64>,
+    handlers: u64,
+    grows: Vec<Growth>,
+    refused: Option<FoundRefused>,
+    path: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FoundRefused {
+    why: Why,
+    at: u64,
+}
+
+/// Why there is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// An indirect jump.
+    Jump,
+    /// An indirect call.
+    Call,
+    /// A function that calls itself.
+    Recursion,
+    /// Calls within each other.
+    Depth,
+    /// A return with another stack pointer.
+    Return,
+    /// A return with interrupts off to a caller that is not known.
+    Caller,
+    /// Flags of which interrupts' is not known.
+    Flags,
+    /// A repeated instruction.
+    Repeat,
+    /// An instruction that is not known.
+    Instruction,
+    /// No code.
+    NoCode,
+    /// A loop.
+    Loop,
+    /// Too many states.
+    States,
+}
+
+impl Why {
+    /// As the table says it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jump => "an indirect jump",
+            Self::Call => "an indirect call",
+            Self::Recursion => "recursion",
+            Self::Depth => "too many calls within each other",
+            Self::Return => "a return by another stack pointer",
+            Self::Caller => "a return to a caller that is not known",
+            Self::Flags => "flags that are not known",
+            Self::Repeat => "a repeated instruction without a bound",
+            Self::Instruction => "an instruction that is not known",
+            Self::NoCode => "no code of 64 bits",
+            Self::Loop => "a loop without a bound",
+            Self::States => "too many states",
+        }
+    }
+}
+
+/// What is proved of an image, and what is not.
+#[derive(Debug, Serialize)]
+pub struct Proof {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Whether any static key may be on.
+    pub any_keys: bool,
+    /// States that were looked at.
+    pub states: usize,
+    /// The stretches: those without a bound first, then the longest first.
+    pub stretches: Vec<Stretch>,
+    /// Where interrupts are switched off, but nobody comes to.
+    pub unreached: Vec<String>,
+    /// What the sources say.
+    pub marks: Vec<Mark>,
+}
+
+/// What the sources say of a place.
+#[derive(Debug, Serialize)]
+pub struct Mark {
+    /// Function and line.
+    pub place: String,
+    /// What they say.
+    pub text: String,
+}
+
+/// A stretch with interrupts off.
+#[derive(Debug, Serialize)]
+pub struct Stretch {
+    /// The instruction that it begins behind, or with where an interrupt comes in.
+    pub begin: u64,
+    /// Function and line.
+    pub place: String,
+    /// Whether an interrupt comes in there.
+    pub is_entry: bool,
+    /// Instructions, at most.
+    pub bound: Option<u64>,
+    /// Calls of handlers, at most: what they take comes on top.
+    pub handlers: u64,
+    /// What comes on top of both for each of what loops count.
+    pub grows: Vec<Growth>,
+    /// Why there is no bound.
+    pub refused: Option<Refused>,
+    /// The longest that a sweep has met from the same line on.
+    pub witness: Option<u64>,
+    /// The stretch on which it was.
+    pub workload: Option<String>,
+    /// Where it ended.
+    pub witness_end: Option<String>,
+    /// The way that takes the bound.
+    pub path: Vec<String>,
+}
+
+impl Stretch {
+    /// The function that it begins in.
+    #[must_use]
+    pub fn function(&self) -> &str {
+        let function = self.place.split(" (").next().unwrap_or_default();
+        function.split('+').next().unwrap_or_default()
+    }
+}
+
+/// Why there is no bound.
+#[derive(Debug, Serialize)]
+pub struct Refused {
+    /// What is not known.
+    pub why: Why,
+    /// Function and line.
+    pub at: String,
+}
+
+impl Proof {
+    /// Gives names to what `takt-prove` has written of `elf`.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn read(json: &[u8], elf: &Elf) -> Result<Self> {
+        let found: Found = serde_json::from_slice(json)?;
+        ensure!(
+            found.schema == FOUND,
+            "takt-prove has written {}",
+            found.schema
+        );
+        let names = Names::new(elf);
+        let place = |ip| place_of(&names, ip);
+        let mut stretches: Vec<_> = found
+            .stretches
+            .into_iter()
+            .map(|it| Stretch {
+                begin: it.begin,
+                place: place(it.begin),
+                is_entry: it.is_entry,
+                bound: it.bound,
+                handlers: it.handlers,
+                grows: it.grows,
+                refused: it.refused.map(|it| Refused {
+                    why: it.why,
+                    at: place(it.at),
+                }),
+                witness: None,
+                workload: None,
+                witness_end: None,
+                path: steps(it.path.into_iter().map(place)),
+            })
+            .collect();
+        stretches.sort_by(|a, b| {
+            let rank = |it: &Stretch| (it.refused.is_none(), std::cmp::Reverse(it.bound));
+            rank(a).cmp(&rank(b)).then_with(|| a.place.cmp(&b.place))
+        });
+        // The stubs of devices' interrupts are all the same.
+        stretches.dedup_by(|a, b| {
+            a.is_entry
+                && b.is_entry
+                && a.place.split('+').next() == b.place.split('+').next()
+                && (a.bound, a.handlers, &a.grows) == (b.bound, b.handlers, &b.grows)
+        });
+        let marks = found.marks.into_iter().map(|it| Mark {
+            place: place(it.at),
+            text: it.text,
+        });
+        Ok(Self {
+            schema: SCHEMA,
+            any_keys: found.any_keys,
+            states: found.states,
+            stretches,
+            unreached: found.unreached.into_iter().map(place).collect(),
+            marks: marks.collect(),
+        })
+    }
+
+    /// Puts beside each stretch the longest one that a sweep of the same image has met from that line on.
+    ///
+    /// # Errors
+    ///
+    /// If the sweep cannot be read.
+    pub fn compare(&mut self, sweep: &Path) -> Result<()> {
+        let path = if sweep.is_dir() {
+            sweep.join(crate::document::FILE)
+        } else {
+            sweep.into()
+        };
+        let document = Document::read(&takt_base::input::read(&path)?)?;
+        for section in document
+            .sections
+            .iter()
+            .filter(|it| it.kind == Kind::IrqsOff)
+        {
+            let met = self
+                .stretches
+                .iter_mut()
+                .filter(|it| it.place == section.begin);
+            let length = u64::from(section.length);
+            for stretch in met.filter(|it| it.witness.is_none_or(|before| before < length)) {
+                stretch.witness = Some(length);
+                stretch.workload = Some(section.stretch.clone());
+                stretch.witness_end = Some(section.end.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves what has a text in its place.
+    pub fn keep(&mut self, text: &str) {
+        self.stretches.retain(|it| it.place.contains(text));
+    }
+
+    /// Stretches that took longer than their bound. There is none, or the analysis is wrong.
+    ///
+    /// Of several with the same line the longest bound counts: which of them was met is not known.
+    #[must_use]
+    pub fn refuted(&self) -> Vec<&Stretch> {
+        let bound = |place: &str| {
+            let same = self.stretches.iter().filter(|it| it.place == place);
+            let bounds: Option<Vec<_>> = same
+                .map(|it| it.bound.filter(|_| it.handlers == 0 && it.grows.is_empty()))
+                .collect();
+            bounds.and_then(|it| it.into_iter().max())
+        };
+        let is_longer = |it: &&Stretch| {
+            it.witness
+                .zip(bound(&it.place))
+                .is_some_and(|(met, bound)| met > bound)
+        };
+        self.stretches.iter().filter(is_longer).collect()
+    }
+}
+
+/// Places without those that repeat the one before.
+fn steps(places: impl Iterator<Item = String>) -> Vec<String> {
+    let mut steps: Vec<String> = places.collect();
+    steps.dedup();
+    steps
+}
+
+/// Where an instruction is: function and line, or the function alone.
+fn place_of(names: &Names, ip: u64) -> String {
+    let place = names.place(ip);
+    if place.line.is_empty() {
+        place.function
+    } else {
+        place.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(place: &str, bound: Option<u64>, witness: Option<u64>) -> Stretch {
+        Stretch {
+            begin: 0x100,
+            place: place.into(),
+            is_entry: false,
+            bound,
+            handlers: 0,
+            grows: Vec::new(),
+            refused: bound.is_none().then(|| Refused {
+                why: Why::Loop,
+                at: "g (g.rs:2)".into(),
+            }),
+            witness,
+            workload: None,
+            witness_end: None,
+            path: Vec::new(),
+        }
+    }
+
+    fn proof(stretches: Vec<Stretch>) -> Proof {
+        Proof {
+            schema: SCHEMA,
+            any_keys: false,
+            states: 1,
+            stretches,
+            unreached: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_took_longer_than_its_bound_is_found() {
+        let mut met = stretch("a", Some(5), Some(6));
+        (met.workload, met.witness_end) = (Some("mix".into()), Some("z".into()));
+        met.path = vec!["b".into(), "c".into()];
+        let proof_of_it = proof(vec![met]);
+        let [refuted] = &proof_of_it.refuted()[..] else {
+            panic!("it is not found");
+        };
+        let text = refutation(refuted);
+        for part in ["from a", "bound is 5", "took 6", "`mix`", "to z", "b\n  c"] {
+            assert!(text.contains(part), "{text}");
+        }
+        for stretches in [
+            vec![stretch("a", Some(5), Some(5))],
+            vec![stretch("a", None, Some(6))],
+            vec![stretch("a", Some(5), None)],
+            // What comes on top is not known.
+            vec![Stretch {
+                grows: vec![Growth {
+                    counts: "timers".into(),
+                    each: 3,
+                    handlers: 0,
+                }],
+                ..stretch("a", Some(5), Some(6))
+            }],
+            // Of two from the same line, the other may have been met.
+            vec![
+                stretch("a", Some(5), Some(6)),
+                stretch("a", Some(7), Some(6)),
+            ],
+            vec![stretch("a", Some(5), Some(6)), stretch("a", None, Some(6))],
+        ] {
+            assert!(proof(stretches).refuted().is_empty());
+        }
+    }
+
+    #[test]
+    fn what_has_no_bound_is_said_apart() {
+        let proof = proof(vec![
+            stretch("f (f.rs:1)", None, None),
+            stretch("h (h.rs:3)", Some(7), Some(7)),
+        ]);
+        let shown = Shown {
+            path: false,
+            witness: true,
+        };
+        let text = text(&proof, shown);
+        assert!(
+            text.contains("     7        7   1.00  h (h.rs:3)\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  f (f.rs:1)\n      a loop without a bound: g (g.rs:2)\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("1 of 2 stretches bounded, 1 states\n"),
+            "{text}"
+        );
+    }
+}

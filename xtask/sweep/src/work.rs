@@ -1,0 +1,376 @@
+//! All boots of a sweep, on the host's CPUs.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::Result;
+use takt_timerlat::sweep::{Arrival, EARLY};
+
+use super::boot::Booter;
+use super::config::{SweepConfig, What};
+use super::parts::Folder;
+use super::ways::Ways;
+use takt_base::paths;
+use takt_guest::Elf;
+use takt_guest::place::Entries;
+use takt_machine::qemu;
+use takt_machine::run::signals::Interrupted;
+
+/// Arrivals of one boot: enough that booting does not count, few enough that little is lost with a boot.
+const PART: u32 = 4000;
+
+/// Which of the parts are this machine's: every `of`-th, from number `index` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// From 0.
+    pub index: u32,
+    /// How many shards there are.
+    pub of: u32,
+}
+
+/// How many boots at the same time: as many as the user wants, or one for each of the host's CPUs.
+#[must_use]
+pub fn jobs(wanted: Option<u16>) -> usize {
+    let for_each_cpu = || thread::available_parallelism().map_or(1, usize::from);
+    wanted.map_or_else(for_each_cpu, usize::from)
+}
+
+/// Who is told how far the sweep has come.
+pub trait Progress: Sync {
+    /// The paths are being read: so many of so many.
+    fn paths(&self, done: usize, all: usize);
+    /// So many arrivals are to be measured, so many are known from before.
+    fn arrivals(&self, all: u64, known: u64);
+    /// So many more were measured.
+    fn measured(&self, more: u64);
+    /// What was measured is being explained: so many stretches of so many, and the way of this number is being read
+    /// off (0: none yet). How many a stretch has is not known before.
+    fn ways(&self, done: usize, all: usize, number: usize);
+    /// Whether the user wants out.
+    fn is_over(&self) -> bool;
+}
+
+/// One stretch, measured.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What it is.
+    pub what: What,
+    /// The ways through it.
+    pub ways: Ways,
+    /// How many of its boundaries are to be met, if that is not all.
+    pub limit: Option<u32>,
+    /// Whether all arrivals were measured, and not only a shard.
+    pub is_whole: bool,
+    /// The arrivals: all, or none.
+    pub arrivals: Vec<Arrival>,
+}
+
+/// A part that is to be measured.
+#[derive(Clone, Copy)]
+struct Part<'w> {
+    what: &'w What,
+    /// In arrivals.
+    first: u32,
+    count: u32,
+}
+
+/// Measures what is not known yet, and gives everything that is.
+///
+/// # Errors
+///
+/// If a guest fails, a file cannot be written, or the user wants out. What was measured until then is kept.
+pub fn run(
+    folder: &Folder,
+    elf: &Elf,
+    jobs: usize,
+    shard: Shard,
+    progress: &dyn Progress,
+) -> Result<Vec<Measured>> {
+    // Of a sweep that was killed.
+    paths::remove_left_over(folder.dir());
+    let config = folder.config();
+    let qemu = qemu::version().unwrap_or_default();
+    let is_broken = AtomicBool::new(false);
+    let is_over = || is_broken.load(Relaxed) || progress.is_over();
+    let booter = Booter {
+        elf,
+        config,
+        qemu: &qemu,
+        dir: folder.dir(),
+        is_over: &is_over,
+    };
+    let nr_read = AtomicUsize::new(0);
+    progress.paths(0, config.what.len());
+    let paths = each(jobs, &config.what, &is_broken, |what| {
+        let path = match folder.path(what)? {
+            Some(path) => path,
+            None => {
+                let path = booter.path(what)?;
+                folder.put_path(what, &path)?;
+                path
+            }
+        };
+        progress.paths(nr_read.fetch_add(1, Relaxed) + 1, config.what.len());
+        Ok(path)
+    })?;
+
+    let parts: Vec<_> = config
+        .what
+        .iter()
+        .zip(&paths)
+        .flat_map(|(what, path)| parts(what, config.arrivals(what, path.len())))
+        .collect();
+    let mut todo = Vec::new();
+    let (mut all, mut known) = (0, 0);
+    for (number, part) in (0..).zip(&parts) {
+        let is_known = folder
+            .part(part.what, position(config, part), part.count)?
+            .is_some();
+        let is_ours = number % shard.of == shard.index;
+        if is_ours || is_known {
+            all += u64::from(part.count);
+        }
+        if is_known {
+            known += u64::from(part.count);
+        } else if is_ours {
+            todo.push(*part);
+        }
+    }
+    progress.arrivals(all, known);
+    each(jobs, &todo, &is_broken, |part| {
+        let told = AtomicUsize::new(0);
+        let measured = |nr: u32| {
+            let before = told.swap(nr as usize, Relaxed);
+            progress.measured((nr as usize).saturating_sub(before) as u64);
+        };
+        let first = position(config, part);
+        let results = booter.arrivals(part.what, first, part.count, &measured)?;
+        measured(part.count);
+        folder.put_part(part.what, first, &results.arrivals)
+    })?;
+
+    let entries = Entries::of(elf);
+    let stretches: Vec<_> = config.what.iter().zip(paths).collect();
+    let (nr_done, nr_ways) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let tell = || {
+        progress.ways(
+            nr_done.load(Relaxed),
+            stretches.len(),
+            nr_ways.load(Relaxed),
+        )
+    };
+    tell();
+    each(jobs, &stretches, &is_broken, |(what, path)| {
+        let mut arrivals = Vec::new();
+        let mut is_whole = true;
+        for part in parts.iter().filter(|part| part.what == *what) {
+            match folder.part(what, position(config, part), part.count)? {
+                Some(known) => arrivals.extend(known),
+                None => is_whole = false,
+            }
+        }
+        let mut ways = Ways::new(path.clone());
+        if !is_whole {
+            // A shard: where its arrivals were taken is judged when all are put together.
+            arrivals.clear();
+        }
+        let is_entry = |ip| entries.contain(ip);
+        while let Some(met) = ways.unexplained(&arrivals, is_entry) {
+            nr_ways.fetch_add(1, Relaxed);
+            tell();
+            let first = met.arrival.position.saturating_add_unsigned(EARLY);
+            let first = first.cast_unsigned();
+            let executed = match folder.way(what, first)? {
+                Some(known) => known,
+                None => {
+                    let executed = booter.way(what, first)?;
+                    folder.put_way(what, first, &executed)?;
+                    executed
+                }
+            };
+            ways.add(&met, executed, is_entry);
+        }
+        nr_done.fetch_add(1, Relaxed);
+        tell();
+        Ok(Measured {
+            what: (*what).clone(),
+            limit: config.limit(path.len()),
+            ways,
+            is_whole,
+            arrivals,
+        })
+    })
+}
+
+fn position(config: &SweepConfig, part: &Part<'_>) -> u32 {
+    part.first * config.step
+}
+
+/// Cuts the arrivals of a stretch into parts.
+fn parts(what: &What, arrivals: u32) -> impl Iterator<Item = Part<'_>> {
+    (0..arrivals).step_by(PART as usize).map(move |first| Part {
+        what,
+        first,
+        count: PART.min(arrivals - first),
+    })
+}
+
+/// Does something with every item, `jobs` at a time; the results in the items' order. The first error ends it.
+fn each<T: Sync, R: Send>(
+    jobs: usize,
+    items: &[T],
+    is_broken: &AtomicBool,
+    act: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = items.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    let (Some(item), Some(place)) = (items.get(number), results.get(number)) else {
+                        return;
+                    };
+                    if is_broken.load(Relaxed) {
+                        return;
+                    }
+                    let result = act(item);
+                    if result.is_err() && !is_broken.swap(true, Relaxed) {
+                        // Those that end because of it say so too, and would hide it.
+                        *lock(place) = Some(result);
+                        return;
+                    }
+                    if let Ok(result) = result {
+                        *lock(place) = Some(Ok(result));
+                    }
+                }
+            });
+        }
+    });
+    let mut found = Vec::new();
+    let mut is_whole = true;
+    for place in &results {
+        match lock(place).take() {
+            Some(result) => found.push(result?),
+            None => is_whole = false,
+        }
+    }
+    if !is_whole {
+        anyhow::bail!(Interrupted("interrupted"));
+    }
+    Ok(found)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Path, Plan};
+
+    #[test]
+    fn parts_cover_everything_once() {
+        for arrivals in [0, 1, PART - 1, PART, PART + 1, 3 * PART + 7] {
+            let what = What::Marked;
+            let mut next = 0;
+            for part in parts(&what, arrivals) {
+                assert_eq!(part.first, next);
+                assert!((1..=PART).contains(&part.count));
+                next += part.count;
+            }
+            assert_eq!(next, arrivals);
+        }
+    }
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Told {
+        fn note(&self, what: String) {
+            lock(&self.0).push(what);
+        }
+    }
+
+    impl Progress for Told {
+        fn paths(&self, done: usize, all: usize) {
+            self.note(format!("paths {done}/{all}"));
+        }
+        fn arrivals(&self, all: u64, known: u64) {
+            self.note(format!("arrivals {known}/{all}"));
+        }
+        fn measured(&self, more: u64) {
+            self.note(format!("measured {more}"));
+        }
+        fn ways(&self, done: usize, all: usize, number: usize) {
+            self.note(format!("ways {done}/{all}, number {number}"));
+        }
+        fn is_over(&self) -> bool {
+            false
+        }
+    }
+
+    /// A sweep of which everything is known, so that nothing boots: one of its arrivals was taken on another way.
+    #[test]
+    fn progress_goes_on_while_the_ways_are_read() {
+        let elf = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let what = What::Marked;
+        let config = SweepConfig::new(vec![what.clone()], &elf);
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::create(dir.path(), Plan::new(config.clone(), None), &[]).unwrap();
+        let path = Path {
+            ips: (0..10).collect(),
+            tail: Vec::new(),
+        };
+        folder.put_path(&what, &path).unwrap();
+        let count = config.arrivals(&what, path.len());
+        let arrival = |number: u32| {
+            let position = number.cast_signed() - EARLY.cast_signed();
+            Arrival {
+                position,
+                irq: 4,
+                thread: 4,
+                ip: if position == 5 { 99 } else { position as u32 },
+                preempt_depth: 0,
+                took: path.len(),
+            }
+        };
+        let arrivals: Vec<_> = (0..count).map(arrival).collect();
+        folder.put_part(&what, 0, &arrivals).unwrap();
+        folder.put_way(&what, 5 + EARLY, &path).unwrap();
+        let told = Told::default();
+        let shard = Shard { index: 0, of: 1 };
+        run(&folder, &elf, 1, shard, &told).unwrap();
+        assert_eq!(
+            *lock(&told.0),
+            [
+                "paths 0/1".to_owned(),
+                "paths 1/1".into(),
+                format!("arrivals {count}/{count}"),
+                "ways 0/1, number 0".into(),
+                "ways 0/1, number 1".into(),
+                "ways 1/1, number 1".into(),
+            ]
+        );
+    }
+
+    #[test]
+    fn results_come_in_order_and_the_first_error_is_told() {
+        let items: Vec<u32> = (0..50).collect();
+        let is_broken = AtomicBool::new(false);
+        let doubled = each(4, &items, &is_broken, |item| Ok(item * 2)).unwrap();
+        assert!(doubled.iter().zip(&items).all(|(a, b)| *a == b * 2));
+        let error = each(4, &items, &is_broken, |item| {
+            anyhow::ensure!(*item != 7, "seven");
+            Ok(())
+        });
+        assert_eq!(error.unwrap_err().to_string(), "seven");
+        assert!(is_broken.load(Relaxed));
+    }
+}
