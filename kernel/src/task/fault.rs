@@ -1,7 +1,8 @@
 //! What a task was stopped for, and how it is told.
 
+use core::cell::UnsafeCell;
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use takt_abi::FaultKind;
 
@@ -59,6 +60,29 @@ impl Pending {
     }
 }
 
+/// What the threads of a task have in common, of a task that has several.
+pub(super) struct Group {
+    /// The handle of a further thread, while there is one.
+    pub(super) handle: AtomicU32,
+    /// Whether the threads are to stop.
+    pub(super) is_stopping: AtomicBool,
+    /// Whether no further life begins.
+    pub(super) is_over: AtomicBool,
+    /// What has stopped the task: the thread's number, and its fault.
+    pub(super) cause: UnsafeCell<Option<(usize, Fault)>>,
+}
+
+impl Group {
+    pub(super) const fn new() -> Self {
+        Self {
+            handle: AtomicU32::new(0),
+            is_stopping: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            cause: UnsafeCell::new(None),
+        }
+    }
+}
+
 /// How a life ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Ended {
@@ -84,6 +108,18 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// That of a thread which is stopped because another one of its task was.
+    pub(super) const fn killed() -> Self {
+        Self {
+            kind: FaultKind::Killed,
+            code: 0,
+            address: 0,
+            rip: 0,
+            rsp: 0,
+            registers: [0; 15],
+        }
+    }
+
     /// What a page fault was about, and why it was one.
     fn access(&self) -> (&'static str, &'static str) {
         let access = match self.code & 0x12 {

@@ -10,7 +10,7 @@ use super::frame::Frame;
 use super::object::{MAX_TASKS, Port, Task, all};
 use super::timerlat;
 use crate::arch::ring3;
-use crate::clock::Nanos;
+use crate::clock::{Instant, Nanos};
 use crate::error::Error;
 use crate::probe::trace;
 use crate::section;
@@ -22,7 +22,7 @@ use crate::time;
 use crate::wait;
 
 /// The highest priority.
-const TOP: u8 = 99;
+pub(super) const TOP: u8 = 99;
 
 /// How often a supervisor is told of a fault that does not hear it, and the time in between: as long as it may take to begin
 /// anew itself.
@@ -45,7 +45,7 @@ pub fn start(number: usize, argument: u64) -> Result<Thread, Error> {
     start_on(number, argument, cpu, None)
 }
 
-/// Tasks that [`start_all`] has started and that live since.
+/// Tasks that [`start_all`] has started and that live since, with all of their threads.
 static ALIVE: Semaphore = Semaphore::new(0, MAX_TASKS as u32);
 /// Of these those that may go on.
 static GO_ON: Semaphore = Semaphore::new(0, MAX_TASKS as u32);
@@ -106,6 +106,9 @@ fn spawn(
     entry: fn(usize),
 ) -> Result<Thread, Error> {
     let task = all().get(number).ok_or(Error::InvalidArgument)?;
+    if task.is_further() {
+        return Err(Error::InvalidArgument);
+    }
     if task.is_alive() {
         return Err(Error::InvalidState);
     }
@@ -116,14 +119,22 @@ fn spawn(
     let before = task.argument.swap(argument, Relaxed);
     let priority_before = task.priority.swap(priority, Relaxed);
     // It becomes alive above all others, so that whoever is started next finds it so; only then it has its own priority.
-    Builder::new(task.program.name, TOP)?
-        .cpu(cpu)
-        .spawn(task.program.stack, entry, number)
-        // It may yet begin anew, by its supervisor's word.
-        .inspect_err(|_| {
-            task.argument.store(before, Relaxed);
-            task.priority.store(priority_before, Relaxed);
-        })
+    let spawn = || {
+        let builder = Builder::new(task.program.name, TOP)?.cpu(cpu);
+        let thread = builder.create(task.program.stack, entry, number)?;
+        let spawned = task.spawn_further(cpu);
+        thread.start()?;
+        if spawned.is_err() {
+            // It ends at once.
+            let _ = thread.join(Instant::NEVER);
+        }
+        spawned.map(|()| thread)
+    };
+    // It may yet begin anew, by its supervisor's word.
+    spawn().inspect_err(|_| {
+        task.argument.store(before, Relaxed);
+        task.priority.store(priority_before, Relaxed);
+    })
 }
 
 /// What is there, copied in words: `memcpy` counts each byte as an instruction.
@@ -177,19 +188,44 @@ impl Task {
         self.run()
     }
 
-    /// From here on it lives.
-    fn prepare(&self) {
-        self.route();
-        // SAFETY: the task's own thread, in the kernel.
-        unsafe { self.program.refresh() };
-        self.port.open_for(self.generation());
+    /// The running thread is the task's from now on.
+    pub(super) fn come_to_be(&'static self) {
+        let me = TcbRef::current();
+        self.port.thread.store(me.as_ptr() as usize, Relaxed);
+        self.port.served.keep();
+        // SAFETY: only the task's own thread uses it, and `start` allows one.
+        if unsafe { (*self.ended.get()).is_some() } {
+            self.generation.store(self.generation() + 1, Relaxed);
+        }
+        let mut section = section::enter_thread();
+        // SAFETY: the running thread's block, which the section lends; `install` has completed the tables.
+        unsafe { ring3::set_space(section.thread(me), &self.space) };
+        section.leave_quietly();
     }
 
-    fn run(&'static self) -> ! {
+    /// From here on it lives.
+    fn prepare(&'static self) {
+        if self.has_others() {
+            self.await_rest();
+        }
+        self.route();
+        // SAFETY: the task's own thread, in the kernel, and no other one runs.
+        unsafe { self.program.refresh() };
+        self.port.open_for(self.generation());
+        if self.has_others() {
+            self.prepare_further();
+        }
+    }
+
+    /// Begins the life that was prepared.
+    pub(super) fn run(&'static self) -> ! {
         self.renew_all();
         // It is a thread's.
         let _ = thread::current().set_priority(self.priority.load(Relaxed));
-        let (entry, stack) = (self.program.entry, self.program.stack_top());
+        let (entry, stack) = (self.program.entry, self.program.rsp);
+        if self.has_others() {
+            self.set_out();
+        }
         if self.program.is_timed {
             self.begin_times();
         }
@@ -198,7 +234,7 @@ impl Task {
     }
 
     /// Its thread ends its life: nobody can send to it any more, and whoever has joined the thread finds how it ended.
-    fn end(&self, ended: Ended) {
+    pub(super) fn end(&self, ended: Ended) {
         timerlat::release();
         self.end_watchdog();
         // SAFETY: the task's own thread.
@@ -210,15 +246,19 @@ impl Task {
     }
 
     /// A line about its fault, one of those that it may log: a task that faults over and over is not to fill the log.
-    fn log_fault(&self, fault: &Fault) {
+    fn log_fault(&self, thread: &Self, fault: &Fault) {
         // SAFETY: only the task's own thread uses it.
         if unsafe { &mut *self.log.get() }.may_log(self.program.name) {
-            fault.log(self.program.name);
+            fault.log(thread.program.name);
         }
     }
 
     /// Its thread is done with it, after the end of its last life.
-    fn quit(&self, code: usize) -> ! {
+    pub(super) fn quit(&'static self, code: usize) -> ! {
+        if self.has_others() && !self.is_further() {
+            self.await_rest();
+            self.dismiss_further();
+        }
         self.port.served.give_up();
         self.end_budget();
         ring3::leave(&self.space);
@@ -274,8 +314,17 @@ impl Task {
         false
     }
 
-    /// Ends the running task by its own wish.
-    pub(super) fn exit(&self, code: u64) -> ! {
+    /// Ends the running task by its own wish; a further thread, itself alone.
+    pub(super) fn exit(&'static self, code: u64) -> ! {
+        if self.is_further() {
+            self.rest(Ended::Exited(code))
+        }
+        // One that another of its threads has stopped is stopped.
+        if self.has_others()
+            && let Some((thread, fault)) = self.begin_exit()
+        {
+            stop_for(self, thread, &fault, false)
+        }
         self.end(Ended::Exited(code));
         self.port.let_all_go();
         self.quit(code as usize)
@@ -284,37 +333,22 @@ impl Task {
 
 /// The thread of a task.
 fn live(number: usize) {
-    if let Some(task) = all().get(number) {
-        come_to(task);
+    if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
+        task.come_to_be();
         task.begin()
     }
 }
 
 /// The same of one that begins together with others.
 fn live_with_all(number: usize) {
-    if let Some(task) = all().get(number) {
-        come_to(task);
+    if let Some(task) = all().get(number).filter(|it| !it.is_over()) {
+        task.come_to_be();
         task.prepare();
         // Neither can fail in a thread.
         let _ = ALIVE.give();
         let _ = GO_ON.take();
         task.run()
     }
-}
-
-/// The running thread is the task's from now on.
-fn come_to(task: &'static Task) {
-    let me = TcbRef::current();
-    task.port.thread.store(me.as_ptr() as usize, Relaxed);
-    task.port.served.keep();
-    // SAFETY: only the task's own thread uses it, and `start` allows one.
-    if unsafe { (*task.ended.get()).is_some() } {
-        task.generation.store(task.generation() + 1, Relaxed);
-    }
-    let mut section = section::enter_thread();
-    // SAFETY: the running thread's block, which the section lends; `install` has completed the tables.
-    unsafe { ring3::set_space(section.thread(me), &task.space) };
-    section.leave_quietly();
 }
 
 /// [`Task::stop`].
@@ -326,16 +360,42 @@ fn come_to(task: &'static Task) {
     patchable_function_entry(prefix_nops = 0, entry_nops = 0)
 )]
 fn stop(task: &'static Task, fault: &Fault, is_told: bool) -> ! {
-    trace!(
-        task_fault,
-        task.port.thread().tid().raw(),
-        fault.kind as u8,
-        fault.code,
-        fault.rip,
-        fault.address,
-        fault.rsp,
-        fault.registers
-    );
+    if task.has_others() {
+        task.stop_all(fault)
+    }
+    task.trace_fault(fault);
+    stop_for(task, task, fault, is_told)
+}
+
+impl Task {
+    #[inline(always)]
+    pub(super) fn trace_fault(&self, fault: &Fault) {
+        trace!(
+            task_fault,
+            self.port.thread().tid().raw(),
+            fault.kind as u8,
+            fault.code,
+            fault.rip,
+            fault.address,
+            fault.rsp,
+            fault.registers
+        );
+    }
+}
+
+/// The same by its first thread, where this thread of it was stopped.
+#[inline(never)]
+#[unsafe(link_section = ".text.sse.task_stop_for")]
+#[cfg_attr(
+    feature = "function",
+    patchable_function_entry(prefix_nops = 0, entry_nops = 0)
+)]
+pub(super) fn stop_for(
+    task: &'static Task,
+    thread: &'static Task,
+    fault: &Fault,
+    is_told: bool,
+) -> ! {
     task.end(Ended::Stopped(*fault));
     let supervisor = task.program.supervisor.and_then(|it| all().get(it));
     let tell = |it: &'static Task| match is_told {
@@ -348,11 +408,11 @@ fn stop(task: &'static Task, fault: &Fault, is_told: bool) -> ! {
         supervisor.is_some_and(|it| it.priority.load(Relaxed) < task.priority.load(Relaxed));
     // One that is has not run yet, and is not to wait for that.
     if !is_less_important {
-        task.log_fault(fault);
+        task.log_fault(thread, fault);
     }
     let restarts = told.is_some_and(|(port, told)| task.is_to_restart(port, fault, told));
     if is_less_important {
-        task.log_fault(fault);
+        task.log_fault(thread, fault);
     }
     if restarts {
         task.generation.store(task.generation() + 1, Relaxed);

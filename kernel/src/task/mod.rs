@@ -11,6 +11,7 @@
 //! | `watchdog` | what becomes of one that does not say that it lives |
 //! | `object` | a task, and what the kernel keeps of it |
 //! | `life` | how a task begins, is stopped and begins anew |
+//! | `threads` | further threads of a task, which begin and end with it |
 //! | `log` | lines of text and frames that it logs |
 //! | `trace` | events that it emits |
 //! | `ipc` | messages and notifications |
@@ -21,9 +22,9 @@
 //! | [`timerlat`] | threads of tasks that timerlat measures |
 //! | `calls` | what comes in from ring 3 |
 //!
-//! A task has one thread, which is a thread of the kernel in every way: it has its priority, its stack in the kernel, and inherits
-//! priorities. What a task was not given does not exist for it: it names other tasks by handles, which are places in its own
-//! static table.
+//! A task has one thread or more, each of which is a thread of the kernel in every way: it has its priority, its stack in the
+//! kernel, and inherits priorities. Each has a block [`Task`] of its own; what is said of a task's thread here holds for each.
+//! What a task was not given does not exist for it: it names other tasks by handles, which are places in a static table.
 //!
 //! # Invariants
 //! * What a [`Port`](object::Port) has changes inside sections only, and so does the frame of a thread that waits.
@@ -47,6 +48,7 @@ pub(crate) mod object;
 pub(crate) mod overrun;
 mod pending;
 mod program;
+mod threads;
 pub mod timerlat;
 mod trace;
 mod watchdog;
@@ -59,7 +61,7 @@ pub use life::{start, start_all, start_on};
 pub use object::{MAX_PEERS, MAX_TASKS, Task, all, install};
 pub use program::{
     Aligned, Budget, Interrupt, KERNEL_STACK_SIZE, Mapped, Mapping, Memory, Overrun, Peer, Program,
-    Segment, Source,
+    Segment, Source, UserStack,
 };
 /// What tasks and kernel agree on.
 pub use takt_abi as abi;

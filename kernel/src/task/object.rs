@@ -13,7 +13,7 @@ use crate::probe::flags::{self, Event};
 use crate::sync::mutex_state::RawMutex;
 
 use super::account::Account;
-use super::fault::{Ended, Pending};
+use super::fault::{Ended, Group, Pending};
 use super::gate::Gate;
 use super::lease::Leases;
 use super::log::Log;
@@ -25,9 +25,10 @@ pub use crate::config::MAX_TASKS;
 /// How many peers a task can have.
 pub const MAX_PEERS: usize = 16;
 
-/// A task: its program, and what the kernel keeps of it.
+/// A task: its program, and what the kernel keeps of it. Each of its further threads has such a block as well, and a number.
 pub struct Task {
     pub(super) program: Program,
+    /// Of a further thread: the task's tables, and what that thread has in the FPU.
     pub(crate) space: Space,
     /// What it is started with.
     pub(super) argument: AtomicU64,
@@ -39,6 +40,7 @@ pub struct Task {
     pub(crate) supervisor: AtomicPtr<Port>,
     /// What that is told that it has received when the task faults.
     pub(crate) fault_value: AtomicU64,
+    pub(super) group: Group,
     pub(crate) handles: Handles,
     pub(crate) port: Port,
     pub(crate) gate: Gate,
@@ -54,7 +56,8 @@ pub struct Task {
     pub(super) ended: UnsafeCell<Option<Ended>>,
 }
 
-// SAFETY: what it logs is the task's own thread's, and so is how it ended while it lives; others read that inside a section.
+// SAFETY: what it logs is the task's own thread's, and so is how it ended while it lives; others read that inside a section. What has
+// stopped its threads changes inside sections, on the one CPU of theirs.
 unsafe impl Sync for Task {}
 
 /// What a task and those who send to it have in common; it changes inside sections only.
@@ -101,13 +104,14 @@ impl Task {
     #[must_use]
     pub const fn new(program: Program) -> Self {
         Self {
-            program,
             space: Space::new(),
-            argument: AtomicU64::new(0),
-            priority: AtomicU8::new(0),
+            argument: AtomicU64::new(program.argument),
+            priority: AtomicU8::new(program.priority),
+            program,
             generation: AtomicU32::new(1),
             supervisor: AtomicPtr::new(core::ptr::null_mut()),
             fault_value: AtomicU64::new(0),
+            group: Group::new(),
             handles: Handles {
                 targets: [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_PEERS],
                 values: [const { AtomicU64::new(0) }; MAX_PEERS],
@@ -138,8 +142,9 @@ impl Task {
     /// Has its handles name the other tasks; `own` is its number.
     fn connect(&self, own: usize, tasks: &[Self]) {
         let supervisor = self.program.supervisor.and_then(|it| tasks.get(it));
-        // The short way is not for those that have a budget.
-        let supervisor = supervisor.filter(|it| it.program.budget.is_none());
+        // The short way is not for those that have a budget, nor for a task whose other threads are to be stopped first.
+        let supervisor =
+            supervisor.filter(|it| it.program.budget.is_none() && !self.program.has_threads);
         let port = supervisor.map_or(core::ptr::null(), |it| core::ptr::from_ref(&it.port));
         self.supervisor.store(port.cast_mut(), Relaxed);
         let value = (own as u64) << 32 | u64::from(MESSAGE | FAULT);
@@ -239,8 +244,14 @@ static TASKS: Once<&'static [Task]> = Once::new();
 pub unsafe fn install(tasks: &'static [Task], events: &'static [Event]) {
     flags::install(events);
     for (number, task) in tasks.iter().enumerate() {
-        // SAFETY: no task runs yet, and the rest is the caller's duty.
-        unsafe { task.program.map(&task.space) };
+        let first = &tasks[task.program.first];
+        if task.program.first == number {
+            // SAFETY: no task runs yet, and the rest is the caller's duty.
+            unsafe { task.program.map(&task.space) };
+        } else {
+            // SAFETY: as above; the first thread's are complete, since its number is lower.
+            unsafe { task.space.share(&first.space) };
+        }
         task.connect(number, tasks);
     }
     TASKS.call_once(|| tasks);

@@ -122,16 +122,39 @@ pub enum Mapped {
 // SAFETY: only the tasks use what it points to, by their own rules.
 unsafe impl Sync for Mapping {}
 
-/// A program.
+/// The stack of a further thread of a task.
+pub struct UserStack {
+    /// One past the highest address that the task has it at.
+    pub top: usize,
+    /// Its bytes.
+    pub memory: &'static UnsafeCell<[u8]>,
+}
+
+// SAFETY: as that of a task's memory.
+unsafe impl Sync for UserStack {}
+
+/// A program, by one of the task's threads: of its further ones all of it is the same but for the thread's own.
 pub struct Program {
-    /// Its name.
+    /// The name of the task, or of its further thread.
     pub name: &'static str,
+    /// What a further thread is told.
+    pub argument: u64,
+    /// The number of the task: that of its first thread.
+    pub first: usize,
+    /// The numbers of the further threads, if this is the first one.
+    pub threads: &'static [usize],
+    /// Whether the task has further threads.
+    pub has_threads: bool,
+    /// The stacks of the further threads.
+    pub stacks: &'static [UserStack],
     /// Its thread's priority.
     pub priority: u8,
     /// The CPU that it runs on.
     pub cpu: usize,
     /// Its first instruction.
     pub entry: usize,
+    /// Its first stack pointer.
+    pub rsp: usize,
     /// Where its region begins.
     pub base: usize,
     /// Code and constants.
@@ -188,8 +211,8 @@ impl Program {
         self.memory_size() - self.data_size
     }
 
-    /// One past its stack's highest address.
-    pub(super) fn stack_top(&self) -> usize {
+    /// One past the highest address of the first thread's stack.
+    fn stack_top(&self) -> usize {
         self.base + REGION
     }
 
@@ -228,6 +251,11 @@ impl Program {
         let (stack, size) = (data.wrapping_add(self.data_size), self.stack_size());
         // SAFETY: its stack, in memory of its own.
         unsafe { space.map(self.stack_top() - size, stack, size, Access::Write) };
+        for further in self.stacks {
+            let (memory, size) = (further.memory.get().cast(), further.memory.get().len());
+            // SAFETY: that of a further thread, likewise.
+            unsafe { space.map(further.top - size, memory, size, Access::Write) };
+        }
     }
 
     /// Makes its memory what it begins with.
@@ -243,23 +271,34 @@ impl Program {
         }
     }
 
+    /// Makes the stacks of its further threads zeros.
+    ///
+    /// # Safety
+    /// None of these runs.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn refresh_stacks(&self) {
+        for stack in self.stacks {
+            let (memory, size) = (stack.memory.get().cast(), stack.memory.get().len());
+            // SAFETY: whole pages, of these threads.
+            unsafe { space::fill(memory, size, &[]) };
+        }
+    }
+
     /// Copies from the task's memory, which it names by its own address; false if it is not the task's.
     ///
     /// # Safety
-    /// Its thread does, in the kernel: so nothing changes meanwhile.
+    /// Its thread does, in the kernel.
     pub(super) unsafe fn copy_from(&self, at: usize, to: &mut [u8]) -> bool {
         let Some(from) = self.find(at, to.len(), Access::Read) else {
             return false;
         };
-        // SAFETY: so many bytes are there, and the caller's duty.
-        unsafe {
-            to.as_mut_ptr()
-                .copy_from_nonoverlapping(from.cast_const(), to.len());
-        };
+        // SAFETY: so many bytes are there, which other threads of the task may write to.
+        unsafe { space::copy(to.as_mut_ptr(), from, to.len()) };
         true
     }
 
-    /// The same as they lie there, if they are the task's alone.
+    /// The same as they lie there, if they are the thread's alone.
     ///
     /// # Safety
     /// Its thread does, in the kernel, and has done with them before it leaves.
@@ -269,7 +308,7 @@ impl Program {
             Mapped::Region(memory, _) => at.wrapping_sub(it.at) < memory.get().len(),
             Mapped::Device(..) => false,
         };
-        if self.mappings.iter().any(is_shared) {
+        if self.has_threads || self.mappings.iter().any(is_shared) {
             return None;
         }
         // SAFETY: so many bytes are there, and the caller's duty: nobody changes them meanwhile.
@@ -304,5 +343,18 @@ impl Program {
                     within(it.at, bytes.as_ptr().cast_mut(), bytes.len())
                 })
             })
+            .or_else(|| self.find_on_stacks(at, len))
+    }
+
+    /// The same on the stacks of the further threads.
+    #[cold]
+    #[inline(never)]
+    fn find_on_stacks(&self, at: usize, len: usize) -> Option<*mut u8> {
+        self.stacks.iter().find_map(|it| {
+            let size = it.memory.get().len();
+            let offset = at.wrapping_sub(it.top - size);
+            let memory: *mut u8 = it.memory.get().cast();
+            (len <= size && offset <= size - len).then(|| memory.wrapping_add(offset))
+        })
     }
 }

@@ -6,6 +6,7 @@ use takt_tracer::wire::MAX_BYTES;
 
 use super::frame::Frame;
 use super::object::Task;
+use crate::probe::flags::Event;
 use crate::probe::sink::IrqsOnSink;
 
 impl Task {
@@ -21,15 +22,36 @@ impl Task {
         }
         // One byte more tells that there were more.
         let len = ((event >> 32) as usize).min(MAX_BYTES + 1);
-        let mut bytes = None;
-        if known.has_bytes {
-            // SAFETY: the task's own thread, in the kernel.
-            bytes = unsafe { self.program.bytes(at as usize, len) };
-            bytes.ok_or(Error::BadAddress)?;
+        if !known.has_bytes {
+            send(known, frame, None);
+            return Ok(());
         }
-        let [_, _, words @ ..] = frame.message();
-        let extra = core::array::from_fn(|at| (words[at / 2] >> (32 * (at % 2))) as u32);
-        Packed::of(Id::of(known.id), extra).send::<IrqsOnSink>(Layout::Wide, known.words, bytes);
+        if self.has_others() {
+            return self.trace_copy(known, at, len, frame);
+        }
+        // SAFETY: the task's only thread, in the kernel.
+        let bytes = unsafe { self.program.bytes(at as usize, len) };
+        send(known, frame, Some(bytes.ok_or(Error::BadAddress)?));
         Ok(())
     }
+
+    /// The same where another thread of the task may write to the bytes.
+    #[inline(never)]
+    fn trace_copy(&self, event: &Event, at: u64, len: usize, frame: &Frame) -> Result<(), Error> {
+        let mut copy = [0; MAX_BYTES + 1];
+        let bytes = &mut copy[..len];
+        // SAFETY: the task's own thread, in the kernel.
+        if !unsafe { self.program.copy_from(at as usize, bytes) } {
+            return Err(Error::BadAddress);
+        }
+        send(event, frame, Some(bytes));
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn send(event: &Event, frame: &Frame, bytes: Option<&[u8]>) {
+    let [_, _, words @ ..] = frame.message();
+    let extra = core::array::from_fn(|at| (words[at / 2] >> (32 * (at % 2))) as u32);
+    Packed::of(Id::of(event.id), extra).send::<IrqsOnSink>(Layout::Wide, event.words, bytes);
 }

@@ -1,41 +1,38 @@
-//! defmt's logger: a frame is made in a buffer of the task's, as it is, and the kernel takes it from there. Which level is compiled in
+//! defmt's logger: a frame is made in a buffer of the thread's, as it is, and the kernel takes it from there. Which level is compiled in
 //! is said by `DEFMT_LOG`, as for the kernel.
 //!
 //! Source: defmt book, "Global logger".
 
-use core::cell::UnsafeCell;
+use core::arch::asm;
 
+use crate::OWN;
 use crate::abi::MAX_LOG;
 use crate::syscall;
 
+#[repr(C)]
 struct Frame {
     bytes: [u8; MAX_LOG],
     /// More than there is room for if it is not whole.
     len: usize,
 }
 
-struct Own(UnsafeCell<Frame>);
-
-// SAFETY: a task has one thread.
-unsafe impl Sync for Own {}
-
-static FRAME: Own = Own(UnsafeCell::new(Frame {
-    bytes: [0; MAX_LOG],
-    len: 0,
-}));
+const _: () = assert!(size_of::<Frame>() <= OWN && align_of::<Frame>() <= 16);
 
 /// Of a frame that another one was made in the middle of, by a value that logs while it is logged.
 const LOST: usize = usize::MAX;
 
 fn frame() -> &'static mut Frame {
-    // SAFETY: the task's one thread does, and what it does with it calls nothing.
-    unsafe { &mut *FRAME.0.get() }
+    let frame: *mut Frame;
+    // SAFETY: only reads the register, which `entry!` and `thread!` have set.
+    unsafe { asm!("rdfsbase {}", out(reg) frame, options(nomem, nostack, preserves_flags)) };
+    // SAFETY: the thread has these bytes for this alone, and what it does with them calls nothing.
+    unsafe { &mut *frame }
 }
 
 #[defmt::global_logger]
 struct Logger;
 
-// SAFETY: a task has one thread, and what is made in the middle of a frame makes that one lost.
+// SAFETY: a thread has a frame of its own, and what is made in the middle of one makes that one lost.
 unsafe impl defmt::Logger for Logger {
     fn acquire() {
         frame().len = 0;

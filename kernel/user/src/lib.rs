@@ -41,6 +41,10 @@ pub use trace::TaskSink;
 /// A message: six words, which are copied from task to task.
 pub type Message = [u64; abi::WORDS];
 
+/// Bytes at the beginning of a thread's stack that are the thread's own; the base of `fs` is where they are.
+#[doc(hidden)]
+pub const OWN: usize = 128;
+
 /// A time that never comes.
 pub const NEVER: u64 = u64::MAX;
 
@@ -131,10 +135,49 @@ macro_rules! entry {
             ".global takt_task_start",
             "takt_task_start:",
             "xor ebp, ebp",
+            "sub rsp, {own}",
+            "wrfsbase rsp",
             "call takt_task_main",
             "ud2",
             ".text",
+            own = const $crate::OWN,
         );
+    };
+}
+
+/// Declares the main function, `fn(u64)`, of a further thread of the task, by the thread's name in the manifest (with `_` for `-`); it
+/// is told the number that stands there. When it returns, that thread has ended, and the task goes on.
+///
+/// ```ignore
+/// takt_user::thread!(poller, poll);
+///
+/// fn poll(_: u64) {}
+/// ```
+#[macro_export]
+macro_rules! thread {
+    ($name:ident, $main:path) => {
+        const _: () = {
+            extern "C" fn main(argument: u64) -> ! {
+                let main: fn(u64) = $main;
+                main(argument);
+                $crate::exit(0)
+            }
+
+            #[unsafe(naked)]
+            #[unsafe(export_name = ::core::concat!("takt_thread_", ::core::stringify!($name)))]
+            #[unsafe(link_section = ".text.thread")]
+            extern "C" fn start() -> ! {
+                ::core::arch::naked_asm!(
+                    "xor ebp, ebp",
+                    "sub rsp, {own}",
+                    "wrfsbase rsp",
+                    "call {main}",
+                    "ud2",
+                    own = const $crate::OWN,
+                    main = sym main,
+                )
+            }
+        };
     };
 }
 

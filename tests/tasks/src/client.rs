@@ -11,6 +11,7 @@ const SERVER: Peer = Peer::new(0);
 const KEEPER: Peer = Peer::new(1);
 const VICTIM: Peer = Peer::new(2);
 const BELL: Peer = Peer::new(3);
+const TEAM_LOW: Peer = Peer::new(5);
 
 /// Ends the task with the line's number unless it holds.
 macro_rules! holds {
@@ -47,6 +48,12 @@ pub(crate) fn run(what: u64) {
         11 => exit(mix::cost_of_notification(KEEPER)),
         13 => exit(mix::cost_of_deadline()),
         // Lines without end, and one that comes through all the same.
+        // A thread of another task, which dies with it.
+        17 => {
+            holds!(TEAM_LOW.call([4; 6]) == Ok([5; 6]));
+            sleep_until(time() + 2_000_000);
+            holds!(TEAM_LOW.call([4; 6]) == Err(Error::Dead));
+        }
         14 => (0..1000).for_each(|line| takt_user::log!("line {line}")),
         8 => time_outs(),
         9 => mix::run(what >> 8),
@@ -79,7 +86,7 @@ fn calls() {
     let own = 0x5555_0000;
     // SAFETY: nothing of the task is found by it.
     unsafe { asm!("wrfsbase {}", in(reg) own, options(nomem, nostack)) };
-    holds!(SERVER.call([3; 6]).map(|words| words[1]) == Ok(0));
+    holds!(SERVER.call([3; 6]).is_ok_and(|words| words[1] != own));
     holds!(crate::fs_base() == own);
     for round in 10..200 {
         let sent = [round, round + 1, 3, 4, 5, u64::MAX - 20];
@@ -98,7 +105,7 @@ fn calls() {
 fn rights() {
     holds!(BELL.call([9; 6]) == Err(Error::NoRight));
     holds!(KEEPER.notify(1) == Err(Error::NoRight));
-    holds!(Peer::new(5).call([9; 6]) == Err(Error::NoHandle));
+    holds!(Peer::new(6).call([9; 6]) == Err(Error::NoHandle));
     holds!(Peer::new(u32::MAX).call([9; 6]) == Err(Error::NoHandle));
     holds!(SERVER.notify(NOTIFICATIONS + 1) == Err(Error::InvalidArgument));
     holds!(reply([0; 6]) == Err(Error::NothingToReply));

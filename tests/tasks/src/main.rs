@@ -12,6 +12,7 @@ mod measured;
 mod mix;
 mod raw;
 mod spread;
+mod team;
 
 use takt_user::abi::fault;
 use takt_user::{NEVER, Peer, exit, receive, reply_and_receive, sleep_until, time};
@@ -45,6 +46,8 @@ const WATCHES: u64 = 20;
 /// Of one that lends its memory, and of whom it lends that.
 const LENDS_MEMORY: u64 = 21;
 const BORROWS: u64 = 22;
+/// Of one with several threads.
+const TEAM: u64 = 23;
 
 fn main(argument: u64) {
     let what = argument & 0xffff_ffff;
@@ -71,6 +74,7 @@ fn main(argument: u64) {
         WATCHES => budget::watch(what),
         LENDS_MEMORY => lease::client(what),
         BORROWS => lease::server(),
+        TEAM => team::run(what),
         _ => exit(99),
     }
 }

@@ -34,9 +34,12 @@ pub(super) fn pack(manifest: &Path, defmt_log: &str, verbose: bool) -> Result<Pa
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make the folder {}", dir.display()))?;
     let mut programs = Vec::new();
-    for number in 0..read.tasks.len() {
+    for (number, task) in read.tasks.iter().enumerate() {
+        if task.thread_of.is_some() {
+            break;
+        }
         let elf = build::build(&read, number, &dir, defmt_log, verbose)?;
-        let name = &read.tasks[number].name;
+        let name = &task.name;
         programs.push(pack::Program::read(&elf).with_context(|| format!("the task `{name}`"))?);
     }
     let source = pack::write(&read, &programs, &dir)?;

@@ -113,6 +113,17 @@ impl Space {
         unsafe { *self.cr3.get() = tables as *mut Tables as usize };
     }
 
+    /// Has the tables of another one, for a further thread.
+    ///
+    /// # Safety
+    /// As [`begin`](Self::begin), and the other one's are complete.
+    pub(crate) unsafe fn share(&self, other: &Self) {
+        // SAFETY: it is complete, by the caller's promise, and changes no more.
+        let tables = unsafe { *other.cr3.get() };
+        // SAFETY: no one else uses it, by the caller's promise.
+        unsafe { *self.cr3.get() = tables };
+    }
+
     /// Maps memory of the image into the region, page by page.
     ///
     /// # Panics

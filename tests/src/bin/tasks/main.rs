@@ -11,6 +11,7 @@ mod measured;
 mod messages;
 mod spread;
 mod talk;
+mod team;
 mod ways;
 
 use takt_kernel::task::{self, Ended};

@@ -43,9 +43,12 @@ pub struct Manifest {
     pub image: Option<String>,
     /// The task whose end is that of the run; without it that of all.
     pub until: Option<String>,
-    /// The tasks. A task's number is its place.
+    /// The tasks, and behind them all further threads. A task's number, or a thread's, is its place.
     #[serde(rename = "task")]
     pub tasks: Vec<Task>,
+    /// Further threads of tasks, until they are among these.
+    #[serde(rename = "thread", default)]
+    threads: Vec<Thread>,
     /// What tasks share.
     #[serde(rename = "region", default)]
     pub regions: Vec<Region>,
@@ -100,6 +103,53 @@ pub struct Task {
     /// Whom it knows; a handle is a place in here.
     #[serde(default)]
     pub peers: Vec<Peer>,
+    /// The task that it is a further thread of.
+    #[serde(skip)]
+    pub thread_of: Option<usize>,
+}
+
+/// A further thread of a task. What it has not is the task's.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Thread {
+    name: String,
+    task: String,
+    priority: u8,
+    stack: u64,
+    #[serde(default)]
+    argument: u64,
+    budget_us: Option<u64>,
+    period_us: Option<u64>,
+    overrun: Option<Overrun>,
+    overrun_notification: Option<u32>,
+    watchdog_us: Option<u64>,
+    #[serde(default)]
+    peers: Vec<Peer>,
+}
+
+impl Thread {
+    /// As an entry behind those of the tasks, of which `number` is `task`.
+    fn into_task(self, number: usize, task: &Task) -> Task {
+        Task {
+            name: self.name,
+            package: task.package.clone(),
+            bin: task.bin.clone(),
+            features: task.features.clone(),
+            priority: self.priority,
+            cpu: task.cpu,
+            stack: self.stack,
+            argument: self.argument,
+            supervisor: task.supervisor.clone(),
+            budget_us: self.budget_us,
+            period_us: self.period_us,
+            overrun: self.overrun,
+            overrun_notification: self.overrun_notification,
+            watchdog_us: self.watchdog_us,
+            machine_watchdog_ms: None,
+            peers: self.peers,
+            thread_of: Some(number),
+        }
+    }
 }
 
 /// What becomes of a task that has used its budget.
@@ -153,11 +203,30 @@ impl Manifest {
             basic_toml::from_str(text).map_err(|error| located(&error.to_string(), text))?;
         manifest.path = path.to_owned();
         let places = Places::of(text);
+        let nr_tasks = manifest.tasks.len();
+        for (at, thread) in std::mem::take(&mut manifest.threads)
+            .into_iter()
+            .enumerate()
+        {
+            let number = manifest.task(&thread.task).with_context(|| {
+                let line = places.line("thread", at, "task");
+                format!("line {line}: there is no task `{}`", thread.task)
+            })?;
+            let task = thread.into_task(number, &manifest.tasks[number]);
+            manifest.tasks.push(task);
+        }
+        let line_of = |number: usize, key: &str| match number.checked_sub(nr_tasks) {
+            None => places.line("task", number, key),
+            Some(thread) => places.line("thread", thread, key),
+        };
         let mut names = HashSet::new();
         let nr = manifest.tasks.len();
-        ensure!(nr <= MAX_TASKS, "{nr} tasks are more than {MAX_TASKS}");
+        ensure!(
+            nr <= MAX_TASKS,
+            "{nr} tasks and threads are more than {MAX_TASKS}"
+        );
         if let Some(until) = &manifest.until
-            && manifest.number(until).is_none()
+            && manifest.task(until).is_none()
         {
             let line = text.lines().position(|line| is_key(line, "until"));
             bail!(
@@ -166,7 +235,7 @@ impl Manifest {
             );
         }
         for (number, task) in manifest.tasks.iter().enumerate() {
-            let at = |key: &str| places.line("task", number, key);
+            let at = |key: &str| line_of(number, key);
             let name = &task.name;
             if !names.insert(name) {
                 bail!("line {}: there are two tasks named `{name}`", at("name"));
@@ -190,9 +259,15 @@ impl Manifest {
                 );
             }
             if let Some(supervisor) = &task.supervisor {
-                manifest
+                let supervisor = manifest
                     .other(number, supervisor)
                     .with_context(|| format!("line {}", at("supervisor")))?;
+                if manifest.tasks[supervisor].thread_of == Some(number) {
+                    bail!(
+                        "line {}: its own thread cannot be told of its faults",
+                        at("supervisor")
+                    );
+                }
             }
             if !task
                 .watchdog_us
@@ -236,7 +311,7 @@ impl Manifest {
         );
         for (number, device) in manifest.devices.iter().enumerate() {
             let at = |key: &str| places.line("device", number, key);
-            if manifest.number(&device.task).is_none() {
+            if manifest.task(&device.task).is_none() {
                 bail!("line {}: there is no task `{}`", at("task"), device.task);
             }
             device
@@ -245,12 +320,12 @@ impl Manifest {
         }
         for (number, region) in manifest.regions.iter().enumerate() {
             let at = |key: &str| places.line("region", number, key);
-            let tasks = |name: &str| manifest.number(name).is_some();
+            let tasks = |name: &str| manifest.task(name).is_some();
             region
                 .check(&manifest.regions[..number], tasks)
                 .map_err(|(key, error)| error.context(format!("line {}", at(key))))?;
         }
-        for (number, task) in manifest.tasks.iter().enumerate() {
+        for (number, task) in manifest.tasks[..nr_tasks].iter().enumerate() {
             manifest
                 .mapped(number)
                 .with_context(|| format!("line {}", places.line("task", number, "name")))
@@ -290,7 +365,24 @@ impl Manifest {
             .map(|(given, value)| (format!("takt_{given}"), value))
     }
 
-    /// The memory that a task has besides its own, and where: below its stack and the page under that.
+    /// The further threads of a task, by their numbers.
+    pub(super) fn threads(&self, task: usize) -> Vec<usize> {
+        let all = 0..self.tasks.len();
+        all.filter(|it| self.tasks[*it].thread_of == Some(task))
+            .collect()
+    }
+
+    /// One past the highest address of the stack of a thread, the first one of its task or a further one: each below the other, with
+    /// a page in between that is not mapped.
+    pub(super) fn stack_top(&self, number: usize) -> u64 {
+        let task = self.tasks[number].thread_of.unwrap_or(number);
+        let above = [task].into_iter().chain(self.threads(task));
+        let above = above.take_while(|it| *it != number);
+        let taken: u64 = above.map(|it| self.tasks[it].stack + PAGE).sum();
+        (base(task) + REGION as u64).saturating_sub(taken)
+    }
+
+    /// The memory that a task has besides its own, and where: below its threads' stacks and the page under those.
     ///
     /// # Errors
     ///
@@ -312,7 +404,9 @@ impl Manifest {
             free -= size;
             anyhow::Ok(free + PAGE)
         };
-        take(task.stack)?;
+        for number in [number].into_iter().chain(self.threads(number)) {
+            take(self.tasks[number].stack)?;
+        }
         for mapped in &mut all {
             mapped.at = take(mapped.size)?;
         }
@@ -349,6 +443,12 @@ impl Manifest {
     }
 
     /// The number of the task of this name.
+    fn task(&self, name: &str) -> Option<usize> {
+        let number = self.number(name)?;
+        self.tasks[number].thread_of.is_none().then_some(number)
+    }
+
+    /// The number of the task, or of the further thread, of this name.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<usize> {
         self.tasks.iter().position(|task| task.name == name)

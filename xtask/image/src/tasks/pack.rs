@@ -1,13 +1,14 @@
 //! Packs tasks: their pages as files, and Rust that declares what the kernel has to know.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use object::Endianness;
 use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol};
 use takt_abi::REGION;
 
 use super::build::base;
@@ -20,6 +21,8 @@ const PAGE: usize = 4096;
 /// A task's program.
 pub(super) struct Program {
     entry: u64,
+    /// Where its further threads begin, by their symbols.
+    threads: HashMap<String, u64>,
     segments: Vec<Segment>,
     data: Segment,
     /// Bytes of the data, those that begin as zeros included.
@@ -38,6 +41,27 @@ struct Segment {
 }
 
 impl Program {
+    /// Where a further thread begins.
+    fn entry_of(&self, thread: &str, task: &str) -> Result<u64> {
+        let symbol = thread.replace('-', "_");
+        let entry = self.threads.get(&symbol).with_context(|| {
+            format!("the task `{task}` has no `takt_user::thread!({symbol}, …)` for its thread `{thread}`")
+        })?;
+        self.check_entry(thread, *entry)?;
+        Ok(*entry)
+    }
+
+    /// Looks whether a thread begins in the code.
+    fn check_entry(&self, name: &str, entry: u64) -> Result<()> {
+        let is_there =
+            |it: &&Segment| it.is_code && entry.wrapping_sub(it.at) < it.bytes.len() as u64;
+        ensure!(
+            self.segments.iter().any(|it| is_there(&it)),
+            "`{name}` begins at {entry:#x}, where it has no code"
+        );
+        Ok(())
+    }
+
     /// Reads the program out of an ELF file.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -45,6 +69,7 @@ impl Program {
         let endian = header.endian()?;
         let mut program = Self {
             entry: header.e_entry(endian),
+            threads: threads(&file)?,
             segments: Vec::new(),
             data: Segment::default(),
             data_size: 0,
@@ -90,11 +115,11 @@ impl Program {
 
     /// Looks whether a task's pages and its stack lie in the region of task `number`, each by itself, and whether it begins in
     /// its code: the kernel maps and enters what stands here.
-    fn check(&self, number: usize, task: &Task, mapped: &[Mapped]) -> Result<()> {
+    fn check(&self, number: usize, task: &Task, lowest: u64, mapped: &[Mapped]) -> Result<()> {
         let name = &task.name;
         let region = base(number)..base(number) + REGION as u64;
-        // One page below the stack is not mapped.
-        let mut free = region.end.saturating_sub(task.stack + PAGE as u64);
+        // One page below the lowest stack is not mapped.
+        let mut free = lowest.saturating_sub(PAGE as u64);
         let pages = |len: usize| len.next_multiple_of(PAGE) as u64;
         let fixed = self
             .segments
@@ -113,13 +138,7 @@ impl Program {
             );
             free = at;
         }
-        let is_there =
-            |it: &&Segment| it.is_code && self.entry.wrapping_sub(it.at) < it.bytes.len() as u64;
-        ensure!(
-            self.segments.iter().any(|it| is_there(&it)),
-            "the task `{name}` begins at {:#x}, where it has no code",
-            self.entry
-        );
+        self.check_entry(name, self.entry)?;
         ensure!(
             self.data.bytes.len() <= self.data_size,
             "the task `{name}` has more data than room for it"
@@ -128,12 +147,22 @@ impl Program {
     }
 }
 
+/// Where the further threads begin that an ELF file declares, by their names.
+fn threads(file: &[u8]) -> Result<HashMap<String, u64>> {
+    let file = object::File::parse(file)?;
+    let named = file.symbols().filter_map(|symbol| {
+        let name = symbol.name().ok()?.strip_prefix("takt_thread_")?;
+        Some((name.to_owned(), symbol.address()))
+    });
+    Ok(named.collect())
+}
+
 /// Writes the pages of tasks and what declares them into `dir`; gives the file of the latter. What has not changed is not written,
 /// so that nothing is built anew for its sake.
 pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Result<PathBuf> {
     let mut statics = String::from(
         "// Made by xtask.\n\
-         use takt_kernel::task::{Aligned, Interrupt, KERNEL_STACK_SIZE, Mapping, Memory, Peer, Program, Segment, Task};\n\
+         use takt_kernel::task::{Aligned, Interrupt, KERNEL_STACK_SIZE, Mapping, Memory, Peer, Program, Segment, Task, UserStack};\n\
          use takt_kernel::thread_stack;\n",
     );
     for (number, region) in manifest.regions.iter().enumerate() {
@@ -147,7 +176,10 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
     let mut elves = String::new();
     for (number, (task, program)) in manifest.tasks.iter().zip(programs).enumerate() {
         let mapped = manifest.mapped(number)?;
-        program.check(number, task, &mapped)?;
+        let threads = manifest.threads(number);
+        let lowest = threads.last().copied().unwrap_or(number);
+        let lowest = manifest.stack_top(lowest) - manifest.tasks[lowest].stack;
+        program.check(number, task, lowest, &mapped)?;
         let mut segments = String::new();
         for (nr, segment) in program.segments.iter().enumerate() {
             let mut bytes = segment.bytes.clone();
@@ -164,66 +196,39 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
                 "Segment {{ at: {at:#x}, bytes: &SEGMENT_{number}_{nr}.0, is_code: {is_code} }}, "
             )?;
         }
-        writeln!(
-            statics,
-            "static SEGMENTS_{number}: &[Segment] = &[{segments}];"
-        )?;
-        writeln!(
-            statics,
-            "static PEERS_{number}: &[Peer] = &[{}];",
-            peers(manifest, task)?
-        )?;
         let data = dir.join(format!("{}.data", task.name));
         update(&data, &program.data.bytes)?;
         let memory = program.data_size + task.stack as usize;
+        let mut stacks = String::new();
+        for thread in &threads {
+            let (size, top) = (manifest.tasks[*thread].stack, manifest.stack_top(*thread));
+            writeln!(
+                statics,
+                "static USER_STACK_{thread}: Memory<{size}> = Memory::new();"
+            )?;
+            write!(
+                stacks,
+                "UserStack {{ top: {top:#x}, memory: USER_STACK_{thread}.cell() }}, "
+            )?;
+        }
         writeln!(
             statics,
-            "static MEMORY_{number}: Memory<{memory}> = Memory::new();"
-        )?;
-        writeln!(
-            statics,
-            "thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);"
-        )?;
-        writeln!(
-            statics,
-            "static MAPPINGS_{number}: &[Mapping] = &[{}];",
-            mappings(&mapped)?
-        )?;
-        writeln!(
-            statics,
-            "static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
+            "static SEGMENTS_{number}: &[Segment] = &[{segments}];\n\
+             static MEMORY_{number}: Memory<{memory}> = Memory::new();\n\
+             static DATA_{number}: &[u8] = include_bytes!({data:?});\n\
+             static USER_STACKS_{number}: &[UserStack] = &[{stacks}];\n\
+             static MAPPINGS_{number}: &[Mapping] = &[{}];\n\
+             static INTERRUPTS_{number}: &[Interrupt] = &[{}];",
+            mappings(&mapped)?,
             interrupts(manifest, task)?
         )?;
-        let told = manifest.devices_of(task).filter_map(|it| it.interrupt);
-        let told = told.fold(0, |all, it| all | it.notification);
         let ranges = ports(manifest, task)?;
-        let mut ports = "None".to_owned();
         if !ranges.is_empty() {
-            ports = format!("Some(&PORTS_{number})");
             writeln!(
                 statics,
                 "static PORTS_{number}: takt_kernel::task::Ports = takt_kernel::task::Ports::new(&[{ranges}]);"
             )?;
         }
-        let supervisor = task.supervisor.as_ref().and_then(|it| manifest.number(it));
-        writeln!(
-            tasks,
-            "Task::new(Program {{ name: {:?}, priority: {}, cpu: {}, entry: {:#x}, base: {:#x}, segments: SEGMENTS_{number}, \
-             data: include_bytes!({data:?}), data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{number}.cell(), \
-             supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{number}, interrupts: INTERRUPTS_{number}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, stack: &STACK_{number} }}),",
-            task.name,
-            task.priority,
-            task.cpu,
-            program.entry,
-            base(number),
-            program.data.at,
-            program.data_size,
-            budget(task),
-            task.watchdog_us.unwrap_or_default() * 1000,
-            task.budget().is_some() || task.watchdog_us.is_some(),
-            program.events.at,
-            events::of(programs, number),
-        )?;
         let (size, name) = (program.elf.len(), &task.name);
         let elf = dir.join(format!("{name}.elf"));
         update(&elf, &program.elf)?;
@@ -235,13 +240,24 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
             write!(elves, "{line:?}, ")?;
         }
     }
+    for number in 0..manifest.tasks.len() {
+        writeln!(
+            statics,
+            "static PEERS_{number}: &[Peer] = &[{}];\n\
+             thread_stack!(static STACK_{number}: KERNEL_STACK_SIZE);",
+            peers(manifest, &manifest.tasks[number])?
+        )?;
+        tasks += &declare(manifest, programs, number)?;
+    }
     // The host reads it for names of addresses; it is not loaded.
     writeln!(
         statics,
         "core::arch::global_asm!(\".pushsection .takt.task_elf, \\\"\\\", @progbits\", {elves} \".popsection\");"
     )?;
-    let nr = programs.len();
-    let arguments: Vec<_> = manifest.tasks.iter().map(|task| task.argument).collect();
+    let nr = manifest.tasks.len();
+    // Those of further threads stand in their programs.
+    let firsts = manifest.tasks.iter().zip(programs);
+    let arguments: Vec<_> = firsts.map(|(task, _)| task.argument).collect();
     let until = manifest.until.as_ref().and_then(|it| manifest.number(it));
     writeln!(
         statics,
@@ -263,6 +279,53 @@ pub(super) fn write(manifest: &Manifest, programs: &[Program], dir: &Path) -> Re
         .as_bytes(),
     )?;
     Ok(source)
+}
+
+/// A task, or a further thread of one, as Rust.
+fn declare(manifest: &Manifest, programs: &[Program], number: usize) -> Result<String> {
+    let task = &manifest.tasks[number];
+    let first = task.thread_of.unwrap_or(number);
+    let program = &programs[first];
+    let threads = manifest.threads(first);
+    let is_first = first == number;
+    let entry = match is_first {
+        true => program.entry,
+        false => program.entry_of(&task.name, &manifest.tasks[first].name)?,
+    };
+    let interrupts = match is_first {
+        true => format!("INTERRUPTS_{first}"),
+        false => "&[]".to_owned(),
+    };
+    let told = manifest.devices_of(task).filter_map(|it| it.interrupt);
+    let told = told.fold(0, |all, it| all | it.notification);
+    let ports = match ports(manifest, task)?.is_empty() {
+        true => "None".to_owned(),
+        false => format!("Some(&PORTS_{first})"),
+    };
+    let supervisor = task.supervisor.as_ref().and_then(|it| manifest.number(it));
+    Ok(format!(
+        "Task::new(Program {{ name: {:?}, argument: {}, first: {first}, threads: &{:?}, has_threads: {}, stacks: USER_STACKS_{first}, \
+         priority: {}, cpu: {}, entry: {entry:#x}, rsp: {:#x}, base: {:#x}, segments: SEGMENTS_{first}, \
+         data: DATA_{first}, data_at: {:#x}, data_size: {:#x}, memory: MEMORY_{first}.cell(), \
+         supervisor: {supervisor:?}, budget: {}, watchdog_nanos: {}, is_timed: {}, peers: PEERS_{number}, mappings: MAPPINGS_{first}, \
+         interrupts: {interrupts}, interrupt_notifications: {told:#x}, events_at: {:#x}, events: {}, ports: {ports}, \
+         stack: &STACK_{number} }}),\n",
+        task.name,
+        task.argument,
+        if is_first { &threads[..] } else { &[] },
+        !threads.is_empty(),
+        task.priority,
+        task.cpu,
+        manifest.stack_top(number),
+        base(first),
+        program.data.at,
+        program.data_size,
+        budget(task),
+        task.watchdog_us.unwrap_or_default() * 1000,
+        task.budget().is_some() || task.watchdog_us.is_some(),
+        program.events.at,
+        events::of(programs, first),
+    ))
 }
 
 /// A task's budget, as Rust.

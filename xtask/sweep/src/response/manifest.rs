@@ -19,6 +19,8 @@ const MAX_PRIORITY: u8 = 99;
 struct File {
     #[serde(rename = "task", default)]
     tasks: Vec<Task>,
+    #[serde(rename = "thread", default)]
+    threads: Vec<Further>,
     #[serde(rename = "timing", default)]
     timings: Vec<Timing>,
 }
@@ -29,6 +31,14 @@ struct Task {
     priority: u8,
     #[serde(default)]
     cpu: u8,
+}
+
+/// A further thread of a task.
+#[derive(Debug, Deserialize)]
+struct Further {
+    name: String,
+    task: String,
+    priority: u8,
 }
 
 /// Reads a manifest.
@@ -43,7 +53,18 @@ pub fn read(path: &Path) -> Result<Set> {
 }
 
 fn parse(text: &str) -> Result<Set> {
-    let file: File = basic_toml::from_str(text)?;
+    let mut file: File = basic_toml::from_str(text)?;
+    for thread in std::mem::take(&mut file.threads) {
+        let task = file.tasks.iter().find(|it| it.name == thread.task);
+        let cpu = task
+            .with_context(|| format!("there is no task `{}`", thread.task))?
+            .cpu;
+        file.tasks.push(Task {
+            name: thread.name,
+            priority: thread.priority,
+            cpu,
+        });
+    }
     ensure!(
         !file.timings.is_empty(),
         "it has no [[timing]]: which thread runs how often, and for how long"
@@ -116,6 +137,33 @@ fn period(it: &Timing, name: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_threads_of_tasks() {
+        let text = "
+            [[task]]\nname = \"a\"\npackage = \"p\"\npriority = 70\nstack = 4096
+            [[thread]]\nname = \"b\"\ntask = \"a\"\npriority = 30\nstack = 4096
+            [[timing]]\nthread = \"a\"\nperiod_us = 1000\nwcet_ns = 900
+            [[timing]]\nthread = \"b\"\nperiod_us = 500\nwcet_ns = 70
+        ";
+        let set = parse(text).unwrap();
+        let priorities: Vec<_> = set.threads.iter().map(|it| it.priority).collect();
+        assert_eq!(priorities, [70, 30]);
+        let lone = text.replace("task = \"a\"", "task = \"c\"");
+        assert!(
+            parse(&lone)
+                .unwrap_err()
+                .to_string()
+                .contains("no task `c`")
+        );
+        let silent = &text[..text.rfind("[[timing]]").unwrap()];
+        assert!(
+            parse(silent)
+                .unwrap_err()
+                .to_string()
+                .contains("`b` has no [[timing]]")
+        );
+    }
 
     #[test]
     fn tasks_threads_and_interrupts() {

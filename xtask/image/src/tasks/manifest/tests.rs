@@ -356,3 +356,78 @@ fn errors_name_the_line() {
         is_refused(GOOD, old, new, words);
     }
 }
+
+#[test]
+fn further_threads_stand_behind_the_tasks() {
+    const THREADS: &str = "\n[[thread]]\nname = \"c\"\ntask = \"b\"\npriority = 9\nstack = 4096\nargument = 7\n\n\
+                           [[thread]]\nname = \"d\"\ntask = \"b\"\npriority = 8\nstack = 12288\nwatchdog_us = 5\n\
+                           peers = [{ task = \"c\", rights = [\"notify\"] }]\n";
+    let good = format!(
+        "{}{THREADS}",
+        GOOD.replace("priority = 4", "priority = 4\ncpu = 1")
+    );
+    let manifest = Manifest::parse(Path::new("m"), &good).unwrap();
+    let of = |number: usize| {
+        let task = &manifest.tasks[number];
+        (task.thread_of, task.cpu, task.supervisor.as_deref())
+    };
+    assert_eq!(
+        [of(1), of(2), of(3)],
+        [
+            (None, 1, Some("a")),
+            (Some(1), 1, Some("a")),
+            (Some(1), 1, Some("a")),
+        ]
+    );
+    assert_eq!(manifest.threads(1), [2, 3]);
+    assert!(manifest.threads(0).is_empty() && manifest.threads(2).is_empty());
+    // Each stack has a page below it that is not mapped.
+    let top = base(1) + REGION as u64;
+    let tops = [1, 2, 3].map(|it| top - manifest.stack_top(it));
+    assert_eq!(tops, [0, 3 * PAGE, 5 * PAGE]);
+    for (old, new, words) in [
+        (
+            "task = \"b\"\npriority = 9",
+            "task = \"x\"\npriority = 9",
+            "line 18: there is no task `x`",
+        ),
+        (
+            "task = \"b\"\npriority = 8",
+            "task = \"c\"\npriority = 8",
+            "line 25: there is no task `c`",
+        ),
+        (
+            "name = \"d\"",
+            "name = \"a\"",
+            "line 24: there are two tasks named `a`",
+        ),
+        (
+            "stack = 12288",
+            "stack = 12287",
+            "line 27: a stack has whole pages",
+        ),
+        (
+            "stack = 12288",
+            "stack = 2097152",
+            "have no room in its 2 MiB",
+        ),
+        (
+            "stack = 12288",
+            "stack = 12288\npackage = \"p\"",
+            "unknown field `package`",
+        ),
+        ("watchdog_us = 5", "watchdog_us = 0", "line 28: a watchdog"),
+        (
+            "task = \"c\", rights",
+            "task = \"d\", rights",
+            "`d` is the task itself",
+        ),
+        (
+            "supervisor = \"a\"",
+            "supervisor = \"c\"",
+            "its own thread cannot be told",
+        ),
+    ] {
+        is_refused(&good, old, new, words);
+    }
+}

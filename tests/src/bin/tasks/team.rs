@@ -1,0 +1,116 @@
+//! A task with several threads: they have one memory and one fate.
+
+use takt_abi::FaultKind::PageFault;
+use takt_kernel::task::{self, Ended, all};
+use takt_tests::harness::{Failure, Outcome, print};
+use takt_tests::{check, check_eq, check_err, note, target_test};
+
+use crate::{CLIENT, KEEPER, Started, start};
+
+/// Numbers of the task and of its further threads, which come behind those of all tasks.
+const TEAM: usize = 9;
+const HIGH: usize = 10;
+const LOW: usize = 11;
+
+/// What its first thread is told to do.
+const TALK: u32 = 0;
+const FAULT_HIGH: u32 = 1;
+const FAULT_LOW: u32 = 2;
+const FAULT_FIRST: u32 = 3;
+const EXIT: u32 = 4;
+const RETURN: u32 = 5;
+const MEASURE: u32 = 6;
+const HASH: u32 = 7;
+
+fn started(what: u32) -> Result<Started, Failure> {
+    start((TEAM, 23), what)
+}
+
+/// Has it fault, with a supervisor that lets it begin anew so often, and says how it ended. At the end none of its threads lives.
+fn stopped(what: u32, restarts: u32) -> Result<Ended, Failure> {
+    let before = all()[TEAM].generation();
+    let keeper = start(KEEPER, restarts)?;
+    let ended = started(what)?.end()?;
+    start(CLIENT, 6)?.succeeds()?;
+    keeper.succeeds()?;
+    check_eq!([TEAM, HIGH, LOW].map(|it| all()[it].is_alive()), [false; 3]);
+    let lives = all()[TEAM].generation() - before;
+    check!((restarts..=restarts + 1).contains(&lives), "{lives} lives");
+    check_eq!(all()[HIGH].generation(), all()[TEAM].generation());
+    Ok(ended)
+}
+
+/// As above, in memory that is as at first in each life.
+fn faults(what: u32) -> Outcome {
+    let Ended::Stopped(fault) = stopped(what, 3)? else {
+        return Err(Failure::new(format_args!("{what} was not stopped")));
+    };
+    check_eq!((what, fault.kind, fault.address), (what, PageFault, 1));
+    Ok(())
+}
+
+target_test! {
+    /// They call each other, lend what is on their stacks, and log; one that returns is dead, and the task goes on.
+    fn threads_of_a_task_talk_to_each_other(Shared) {
+        for what in [TALK, RETURN, TALK] {
+            started(what)?.succeeds()?;
+        }
+        Ok(())
+    }
+
+    /// A fault of any of them stops all, whatever they do and however important they are, and is told as it is; each life
+    /// has its memory as at first.
+    fn a_fault_of_a_thread_is_its_tasks(Shared) {
+        [FAULT_HIGH, FAULT_LOW, FAULT_FIRST].into_iter().try_for_each(faults)
+    }
+
+    /// The first thread ends the task, also one of which other threads wait or run.
+    fn the_first_thread_ends_the_task(Shared) {
+        let team = started(EXIT)?;
+        match team.end()? {
+            Ended::Exited(1) => Ok(()),
+            other => Err(Failure::new(format_args!("{other:?}"))),
+        }
+    }
+
+    /// Others call a thread, and learn of its end as of a task's. Only the task itself can be started.
+    fn threads_are_called_as_tasks_are(Shared) {
+        check_err!(task::start(HIGH, 0), InvalidArgument);
+        let team = started(RETURN)?;
+        start(CLIENT, 17)?.succeeds()?;
+        team.succeeds()
+    }
+
+    /// Exact instructions that the kernel takes for a message between two threads of a task, and its reply.
+    fn calls_within_a_task_are_short(Alone) {
+        let Ended::Exited(call) = started(MEASURE)?.end()? else {
+            return Err(Failure::new(format_args!("it was stopped")));
+        };
+        note!("call and reply {call}");
+        check!(call <= 178, "a call and its reply take {call} instructions");
+        print(format_args!("bench task-call-reply-same insn {call}\n"));
+        Ok(())
+    }
+
+    /// Whatever its threads do, in which order, and which of them stops it: it begins anew, and can be started again.
+    fn threads_at_random(Shared) {
+        let (mut lives, before) = (0, all()[TEAM].generation());
+        for _ in 0..40 {
+            stopped_or_ended()?;
+            lives += 1;
+        }
+        note!("{} lives", all()[TEAM].generation() - before);
+        check!(all()[TEAM].generation() - before >= lives, "each was one");
+        Ok(())
+    }
+}
+
+/// A task that begins anew up to ten times, at random.
+fn stopped_or_ended() -> Outcome {
+    let keeper = start(KEEPER, 10)?;
+    // Either way.
+    started(HASH)?.end()?;
+    check_eq!([TEAM, HIGH, LOW].map(|it| all()[it].is_alive()), [false; 3]);
+    start(CLIENT, 6)?.succeeds()?;
+    keeper.succeeds()
+}
