@@ -2,6 +2,9 @@
 //!
 //! A timer's number says what it is for: a thread's time-out, the quantum of a round-robin thread, or a software timer's
 //! function. What that makes due the interrupt's exit carries out.
+//!
+//! Timers that expire at once are one interrupt. It ends after the timer under way when a device's interrupt is pending:
+//! devices have vectors of a higher class, so theirs comes next.
 
 use takt_scheduler::{ThreadId, TimerId};
 

@@ -1,4 +1,15 @@
 //! Priority inheritance: showing the kernel's tables to the scheduler's policy and carrying out its changes.
+//!
+//! A walk along a chain of owners is its caller's, at the caller's own priority, and goes to the chain's end: another walk
+//! may have changed an owner and wait for its next step.
+//!
+//! A time-out of a wait for a mutex takes the boost of every owner along the chain away itself, in the timer's interrupt.
+//! Left to the thread the boost would stay where an owner gives the mutex back, or the thread is lowered, suspended or kept
+//! waiting, before it comes to it.
+//!
+//! A thread that has announced its wait stands in two queues, its run queue and the mutex's. Whoever gives it another
+//! priority moves it in each, a section for each. Should it go on in between, or before the owner has learned of it, it sees
+//! when it comes to wait that it was given another priority since, and does both itself ([`lend_again`]).
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

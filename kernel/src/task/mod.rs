@@ -32,6 +32,34 @@
 //! * A task lends something only while its thread waits for a reply, or has yet to learn that it does no more: whoever it has called
 //!   then has that thread as its port's `caller`, or had it.
 //! * A task's thread keeps the port's mutex from its beginning to its end.
+//!
+//! # How it is built
+//! xtask builds each task as an ELF file of its own, linked by `kernel/user/ld/task.ld` to a region of 2 MiB from 512 GiB
+//! on, where the kernel maps nothing: the first at `0x8000000000`, the next behind it. So an address says whose it is. Code
+//! and constants are put into the image page by page, and mapped where they lie; data are copied at the beginning of each
+//! life. The ELF files are in the image as well, in a section that is not loaded, for the names of addresses and the formats
+//! of logs.
+//! The strings of a task's log lie behind its region, where no memory is, at a multiple of 64 KiB, so that the code reaches
+//! them and the low half of an address is a string's number. An event's id in a task is the address of its flag, which is
+//! the first of two bytes in its data; they are in the order of names, so the kernel's list for the task has them by their
+//! place.
+//!
+//! # The way of a call
+//! 1. `syscall` comes to the stub of its CPU (`arch::entry_task`), which knows by its own place where `gs` begins.
+//! 2. A call, a reply, a reply and receive, and a notification first try the short way (`arch::ipc`): it looks whether all
+//!    is as usual, changes what the way in Rust would change, puts the other space into force and goes back to ring 3 as the
+//!    other task. Where anything is unusual nothing was changed, and it goes on here.
+//! 3. The stub goes to the top of the thread's stack in the kernel, keeps the message's six registers, the instruction,
+//!    stack pointer and flags there (`frame`), and enables interrupts. From here on it is a thread of the kernel, in a call
+//!    as any other.
+//! 4. `calls::call` does it. A caller announces that it waits for the other task's port: a mutex that the task keeps as long
+//!    as it exists, with all of a mutex's inheritance, circles and time-outs. The message goes from frame to frame: the
+//!    caller leaves it there if the task waits, else the task takes it when it comes to receive; and so does the reply.
+//! 5. A wait without a time-out leaves nothing on the stack but the frame, whichever way it came. On the way back the
+//!    address space is loaded if another is in force, and what the kernel had in registers is cleared.
+//!
+//! A fault tries a short way of its own, if the supervisor is more important: that runs at once, and the task's thread,
+//! which was preempted so, goes on later with all the rest. Else it is a call from step 3 on, from its exception's stack.
 
 pub(crate) mod account;
 mod borrow;

@@ -93,6 +93,16 @@ impl Peer {
 
 /// What is lent with the message that was received last, by its number; it is given back by the reply, or by the end of the
 /// caller's wait.
+///
+/// | error | |
+/// |---|---|
+/// | `BadAddress` | of the call: the caller does not have all of that memory, or may not do that with it, or it is a device's. Of a copy: the same of the task's own memory |
+/// | `InvalidArgument` | rights that there are not; a copy that goes beyond the window |
+/// | `NoLease`, `NoRight` | nothing is lent by that number; not for that |
+/// | `Revoked` | the caller waits no more: its time has come, its budget or itself is at its end. A part may be copied |
+/// | `NothingToReply` | no message waits for a reply: what was lent with the one before ended with that |
+///
+/// Where both windows are in one region, the bytes are copied forwards. Others who have the region see a copy while it is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leased(u32);
 

@@ -1,4 +1,10 @@
 //! [`Receiver`]: what the frames of a machine say.
+//!
+//! Frames are found again by their magic behind any damage. A length is believed up to what its channel can have, and a
+//! frame that does not go on for a while is given up, so a damaged length stalls nothing. Each fault costs a frame, or two
+//! where it lies between them; the end says how many were sent, so losses at the end count too. Results must not be lost:
+//! the end names their frames, and the machine repeats what is missing until it is told that all are there. What belongs to
+//! no frame and is text, a boot loader's or a fault's report, is kept.
 
 use std::collections::BTreeMap;
 use std::fs::File;

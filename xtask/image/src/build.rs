@@ -32,7 +32,7 @@ pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// `static`: addresses are final. No red zone in our own code, and frame pointers for backtraces. No NOPs in front of loops
 /// but of a byte at most, since they are instructions as well.
-/// What `core` was compiled with is another matter; see docs/ARCHITECTURE.md.
+/// What `core` was compiled with is another matter; see CONTRIBUTING.md.
 pub const RUSTFLAGS: &str = "-C relocation-model=static -C no-redzone=yes -C force-frame-pointers=yes -C target-cpu=x86-64 \
                          -C llvm-args=-max-bytes-for-alignment=1";
 

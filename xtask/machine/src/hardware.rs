@@ -1,4 +1,7 @@
 //! [`MachineRecord`]: what a machine says of itself that bears on its latencies, made sense of.
+//!
+//! The image keeps raw words and makes no sense of them (`takt_board::machine`). A sample that is the greatest so far is
+//! noted with the SMIs and NMIs that were counted since: the cause `unknown` means that neither came.
 
 use std::io;
 use std::mem::{offset_of, size_of};

@@ -7,6 +7,25 @@
 //!
 //! [`prove`] is the way in; `explore` makes the graph, by `cpu`'s and `flags`' knowledge of instructions on a `state` of
 //! `value`s; `longest` finds the way.
+//!
+//! # What is done where nothing is known
+//! Nothing is guessed:
+//! * Each root, a function or an interrupt's entry, is looked at by itself, on all CPUs of the host: first with many states
+//!   at the same place, and where there are too many of them anew with fewer. Where two states are joined, what differs is
+//!   forgotten.
+//! * A loop goes round as often as its counter says. Where a mark counts the rounds of one, the ways are cut: the longest to
+//!   a round, n times the longest from one to the next, and the longest from one to the end. A circle that is left is *a
+//!   loop without a bound*.
+//! * A function is looked at anew in each call with interrupts off. One that calls itself is refused.
+//! * An indirect branch goes where its constant, its table or a mark in the sources says; else it is refused.
+//! * A function that switches interrupts off is looked at from its beginning with nothing known, unless all that call it
+//!   were looked at and none does so with interrupts on. Calls with interrupts on are passed over, unless what is called may
+//!   come back with interrupts off: then they are followed. A `cli` that is reached in no such way is looked at with nothing
+//!   known, but in compiled code, where nobody comes to it: those are listed.
+//! * Behind what is refused nothing is known, neither there nor in the functions that would be come back to: what begins
+//!   there is looked at so as well.
+//! * A store to an address that is not known may be to each frame of which an address has left the registers and words that
+//!   are followed. What was read or written by a pointer shows that it is not null.
 #![forbid(unsafe_code)]
 
 mod calls;

@@ -106,6 +106,12 @@ const STEPS: [Step; 11] = [
     step("bounds follow the code", "xtask prove --mutations 20"),
 ];
 
+/// Whether there is a step of this name.
+#[cfg(test)]
+pub(super) fn has_step(name: &str) -> bool {
+    STEPS.iter().any(|step| step.name == name)
+}
+
 /// A step that failed.
 struct Failed {
     number: usize,

@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn all_capacities_and_features_are_in_the_table() {
-        let page = include_str!("../../../docs/APPLICATION.md");
+        let page = include_str!("../../../docs/CAPACITIES.md");
         let config = include_str!("../../../kernel/src/config.rs");
         let capacities: Vec<_> = config.split("option_env!(\"TAKT_").skip(1).collect();
         assert!(capacities.len() > 15);

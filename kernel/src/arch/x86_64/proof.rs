@@ -1,5 +1,19 @@
 //! What `cargo xtask prove` has to be told of the code: a section that is not loaded, of entries of an address of code, what is so
-//! there, and a text (see `docs/PROVE.md`). None of it is an instruction.
+//! there, and a text. None of it is an instruction. `docs/PROVE.md` says what is proved.
+//!
+//! | mark | says | asserted |
+//! |---|---|---|
+//! | `resumes!`, `resumed!` | a jump goes on with another thread; where threads go on | |
+//! | `handles!`, `targets!` | the call, or the next indirect one, is of a function that is not the kernel's: it comes on top | the call is looked at if it is no indirect one |
+//! | `apart!` | the next direct call comes on top | the call is looked at if it is none |
+//! | `bounded!` | how often a stretch comes here is n; what n counts | nothing: n is free; one that stands in no loop fails |
+//! | `not_alone!` | while one CPU runs nobody comes here | that more than one runs |
+//! | `guard_begins!`, `guard_ends!`, `guards_left!` | the running thread counts an `IrqGuard` more, one less; there are some | with interrupts on it counts none |
+//! | `flags_kept!`, `flags_again!` | the flags in this register are those in that one | they are the same |
+//! | `not_null!` | this register is not 0 | it is not |
+//! | `shown!` | nobody comes to this assembly but by what the code shows | |
+//!
+//! Feature `asserts`, which the tests on the target have, checks the assertions as they run; the image that is proved is without.
 
 /// A jump to where the next thread goes on.
 macro_rules! resumes {

@@ -14,6 +14,12 @@
 //! | [`activations`] | the log's activations of timerlat |
 //! | [`walk`] | each activation of a run, its records and its counts together |
 //! | [`verify`] | every latency of a run held against the count |
+//!
+//! # What is not shown
+//! How much time a halt skipped is known from the guest's readings of the clock alone, two of which, at known places, have
+//! to agree on it in each activation. So a clock that is wrong by the same amount at every reading would not be found, nor
+//! would an interrupt that QEMU itself has come too early or late. An instruction that turns out to reach a device is begun
+//! anew; the plugin is called for the first beginning only, so it counts once.
 
 pub mod activations;
 #[path = "../../../plugin/src/format.rs"]

@@ -9,6 +9,7 @@ mod browser;
 mod compare;
 mod console;
 mod document;
+mod documents;
 mod drivers;
 mod early;
 mod ends;
@@ -63,6 +64,7 @@ const TESTS: &[(&str, Check)] = &[
         new_c::runs_and_is_told_errors,
     ),
     ("sweep_of_loads", sweep::sweeps_loads),
+    ("documents_are_typed", documents::are_typed),
     ("smallest_image_and_its_parts", small::smallest_and_parts),
     ("report_in_a_browser", report::in_a_browser),
     ("tasks_of_a_manifest", tasks::of_a_manifest),

@@ -19,7 +19,7 @@ const SLACK: Size = Size {
     ram: 4096,
 };
 
-const PAGE: &str = include_str!("../../../../../docs/APPLICATION.md");
+const PAGE: &str = include_str!("../../../../../docs/CAPACITIES.md");
 
 pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
     let folder = Folder::create_at(stage.dir("boots").into())?;
@@ -43,7 +43,7 @@ pub(super) fn smallest_and_parts(stage: &Stage) -> Result<()> {
     }
     ensure!(
         wrong.is_empty(),
-        "docs/APPLICATION.md does not say what is measured:\n{}",
+        "docs/CAPACITIES.md does not say what is measured:\n{}",
         wrong.join("\n")
     );
     ensure!(
@@ -67,7 +67,7 @@ fn is_told(part: &str, more: Size) -> Result<bool> {
     let mut cells = PAGE
         .lines()
         .find_map(|line| line.strip_prefix(&begin))
-        .with_context(|| format!("docs/APPLICATION.md has no row of {part}"))?
+        .with_context(|| format!("docs/CAPACITIES.md has no row of {part}"))?
         .split(" | ");
     let mut number = || -> Option<u64> { cells.next()?.replace(',', "").parse().ok() };
     let (code, ram) = (number(), number());
