@@ -152,8 +152,8 @@ target_test! {
             last = Some(at);
             nr += 1;
         }
-        // q35: host bridge, LPC bridge, SATA, SMBus; two consoles, entropy, edu, network, watchdog.
-        check_eq!(nr, 10);
+        // q35: host bridge, LPC bridge, SMBus; two consoles, entropy, edu, network, watchdog.
+        check_eq!(nr, 9);
         // The LPC bridge is function 0 of device 31, and SMBus function 3.
         let smbus = there_is("SMBus", Function::find_class((0x0c, 0x05, 0x00)))?;
         check_eq!((smbus.address().device(), smbus.address().function()), (31, 3));
