@@ -56,13 +56,14 @@ const PART: &str = "end-to-end";
 type Check = fn(&Stage) -> Result<()>;
 
 /// The tests, in the order of their beginning: the longest first, and next to each other those that do not wait for the same
-/// lock of cargo's. Each has a stage of its own, all look at the same first run.
+/// lock of cargo's or of apt's. Each has a stage of its own, all look at the same first run.
 const TESTS: &[(&str, Check)] = &[
     ("new_runs_and_is_tested", new::runs_and_is_tested),
     (
         "new_c_runs_and_is_told_errors",
         new_c::runs_and_is_told_errors,
     ),
+    ("compare_linux_rt", compare::linux_rt),
     ("sweep_of_loads", sweep::sweeps_loads),
     ("documents_are_typed", documents::are_typed),
     ("smallest_image_and_its_parts", small::smallest_and_parts),
@@ -72,7 +73,6 @@ const TESTS: &[(&str, Check)] = &[
     ("new_from_git_runs", new::from_git_runs),
     ("media_flash_and_kexec", media::flash_and_kexec),
     ("new_with_tasks_runs", new::with_tasks_runs),
-    ("compare_linux_rt", compare::linux_rt),
     ("tasks_are_stopped_alone", tasks::are_stopped_alone),
     ("user_tasks_of_a_manifest", user::tasks_of_a_manifest),
     ("tasks_that_feed_the_machine", tasks::that_feed_the_machine),
