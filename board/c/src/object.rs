@@ -1,4 +1,8 @@
 //! Objects of the kernel's in memory that C lays out: static and zeroed, until they are initialised.
+//!
+//! An object has a word in front, which is 0, or the magic number of the kind of object behind it. A mutex is held without a
+//! guard (`Mutex::unlock_forgotten`). A stack is of `TAKT_STACK`, which lays it out and registers it and its memory as
+//! `thread_stack!` does.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

@@ -15,6 +15,20 @@
 //! | [`table`] | both side by side, as text |
 //!
 //! Nothing here is specific to Takt: its side is two ordinary runs.
+//!
+//! # What is compared
+//! Both systems get the same machine (chip set, CPU model, icount, clock); only memory and devices differ. timerlat's
+//! warm-up does not count on either side, since Linux's first activations are not like the others. What was lost in Linux's
+//! ring, samples that are missing, or another priority than FIFO 95 taint the comparison or end it.
+//!
+//! # Packages
+//! They come from the system's lists, from fresh lists in a folder of ours, or from Debian's archive, whose signature is
+//! checked: all from one of these, since they belong together. They are kept with the check sums of apt's metadata, which
+//! are checked each time.
+//!
+//! # Progress
+//! A guest is stuck if neither its ticks nor its output change while QEMU computes for a minute, or if QEMU does not
+//! compute; and one whose time goes far beyond what was asked for is ended too. So a slow host is no reason to end it.
 #![forbid(unsafe_code)]
 #![deny(
     clippy::print_stdout,

@@ -1,4 +1,7 @@
 //! Builds what programs in C are linked with.
+//!
+//! It is one LTO'd object, as `cargo rustc --crate-type staticlib` builds `takt-c`, and gcc links it with the image's own
+//! scripts and arguments. As an ordinary library that crate is checked and documented with the rest.
 
 use std::path::PathBuf;
 
