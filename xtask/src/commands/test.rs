@@ -87,12 +87,12 @@ const IMAGES: [Image; 5] = [
     Image {
         name: "ontarget",
         folder: "ontarget",
-        build: |name| image(name, &["ontarget"]),
+        build: |name| build(&recipe(name, &["ontarget"]), |_| true),
     },
     Image {
         name: "functions",
         folder: "functions",
-        build: |name| image(name, &["function"]),
+        build: |name| build(&recipe(name, &["function"]), |_| true),
     },
     Image {
         name: "tasks",
@@ -102,14 +102,14 @@ const IMAGES: [Image; 5] = [
     Image {
         name: "registers",
         folder: "registers",
-        build: |name| keeping(name, |kept| *kept == Kept::Two),
+        build: |name| build(&recipe(name, &[]), |kept| *kept == Kept::Two),
     },
     Image {
         name: "registers-all",
         folder: "registers",
         build: |name| {
             let is_clobber = |kept: &Kept| matches!(kept, Kept::All(found) if found.function.contains("clobber"));
-            keeping(name, is_clobber)
+            build(&recipe(name, &[]), is_clobber)
         },
     },
 ];
@@ -155,32 +155,23 @@ pub(super) fn list_of_image(elf: &Elf, choice: &Choice) -> Result<ExitCode> {
     })
 }
 
-/// An image with on-target tests, built with these features besides.
-fn image(name: &str, features: &[&str]) -> Result<Elf> {
-    let built = recipe(name, features).build()?;
-    Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
-}
-
 /// One with the tasks of a manifest.
 pub(in crate::commands) fn with_tasks(name: &str, manifest: &str) -> Result<Elf> {
     let manifest = paths::workspace().join(manifest);
-    let built = recipe(name, &[]).with_tasks(&manifest).build()?;
+    let recipe = recipe(name, &[]).with_tasks(&manifest);
+    build(&recipe, |kept| *kept == Kept::Two)
+}
+
+/// Builds an image with on-target tests, whose interrupts have to keep this.
+fn build(recipe: &Recipe, is_expected: fn(&Kept) -> bool) -> Result<Elf> {
+    let name = &recipe.name;
+    let built = recipe.build()?;
     let kept = &built.kept;
     ensure!(
-        *kept == Kept::Two,
+        is_expected(kept),
         "interrupts of the image `{name}` keep {kept:?}"
     );
     Elf::open(&built.path).with_context(|| format!("the image `{name}` with on-target tests"))
-}
-
-/// One whose interrupts have to keep this.
-fn keeping(name: &str, is_expected: fn(&Kept) -> bool) -> Result<Elf> {
-    let kept = recipe(name, &[]).build()?.kept;
-    ensure!(
-        is_expected(&kept),
-        "interrupts of the image `{name}` keep {kept:?}"
-    );
-    image(name, &[])
 }
 
 fn recipe(name: &str, features: &[&str]) -> Recipe {
